@@ -1,0 +1,104 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_ALLOCATOR_H
+#define TARN_ALLOCATOR_H
+
+#include <tarn/error.h>
+
+G_BEGIN_DECLS
+
+/**
+ * Whatever hands out memory: a driver's allocation call, or a pool over one. Reference-counted.
+ * Any function of an allocator may be called from any thread at any time.
+ */
+typedef struct _TarnAllocator TarnAllocator;
+
+/**
+ * One allocation in use. It belongs to whoever allocated it until tarn_block_free(), and may be
+ * freed by another thread than the one that allocated it.
+ */
+typedef struct _TarnBlock TarnBlock;
+
+/** What a driver calls a piece of memory. */
+typedef union
+{
+  gpointer pointer; /**< cl_mem, shared virtual memory, host memory */
+  guint64 address;  /**< CUdeviceptr */
+} TarnMemory;
+
+/**
+ * How a backend allocates: what tarn_allocator_new() makes an allocator from. All functions may
+ * be called from any thread, several at a time, and never with a lock of Tarn held.
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnAllocatorOps), as TARN_ALLOCATOR_OPS_INIT sets it */
+
+  const gchar *name; /**< for messages, such as "opencl-immediate"; copied */
+
+  /** Whether an allocation may turn out not to exist long after it was promised. */
+  gboolean deferred;
+
+  /**
+   * Stores @p size bytes in @p memory. TARN_ERROR_OUT_OF_MEMORY, and no other error, makes a pool
+   * give back what it holds and try again. @p memory is all zero bytes before the call.
+   */
+  gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
+
+  /** Gives back what allocate() stored; @p size is the one asked for then. */
+  void (*free) (gpointer user_data, TarnMemory memory, gsize size);
+
+  /** Nullable. Asked once when memory has run out; TRUE if something was given back. */
+  gboolean (*reclaim) (gpointer user_data);
+
+  /*
+   * How to order the use of memory on several queues (a cl_command_queue, a CUstream): all of
+   * these or none. A mark stands for everything put on a queue so far (an event). Kept for a
+   * later release, which calls them; this one only looks whether they are all there.
+   */
+  gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
+  void (*queue_unref) (gpointer user_data, gpointer queue);
+  gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
+  gboolean (*reached) (gpointer user_data, gpointer mark);
+  /** @p queue waits for @p mark; the host does where @p queue is NULL. */
+  gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
+  void (*unmark) (gpointer user_data, gpointer mark);
+} TarnAllocatorOps;
+
+/** Names every field, so that it is silent under -Wextra -pedantic in C and C++. */
+#define TARN_ALLOCATOR_OPS_INIT                                                                    \
+  {                                                                                                \
+    sizeof (TarnAllocatorOps), /* struct_size */                                                   \
+        NULL,                  /* name */                                                          \
+        FALSE,                 /* deferred */                                                      \
+        NULL,                  /* allocate */                                                      \
+        NULL,                  /* free */                                                          \
+        NULL,                  /* reclaim */                                                       \
+        NULL,                  /* queue_ref */                                                     \
+        NULL,                  /* queue_unref */                                                   \
+        NULL,                  /* mark */                                                          \
+        NULL,                  /* reached */                                                       \
+        NULL,                  /* wait */                                                          \
+        NULL                   /* unmark */                                                        \
+  }
+
+TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,
+                                   GDestroyNotify destroy);
+TarnAllocator *tarn_allocator_ref (TarnAllocator *allocator);
+void tarn_allocator_unref (TarnAllocator *allocator);
+
+gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
+const TarnAllocatorOps *tarn_allocator_get_ops (TarnAllocator *allocator);
+gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
+
+TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error);
+gboolean tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                                         GError **error);
+void tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnAllocator, tarn_allocator_unref)
+
+G_END_DECLS
+
+#endif

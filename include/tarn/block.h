@@ -1,0 +1,21 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_BLOCK_H
+#define TARN_BLOCK_H
+
+#include <tarn/allocator.h>
+
+G_BEGIN_DECLS
+
+TarnMemory tarn_block_get_memory (const TarnBlock *block);
+gsize tarn_block_get_size (const TarnBlock *block);
+gsize tarn_block_get_alloc_size (const TarnBlock *block);
+TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
+void tarn_block_free (TarnBlock *block);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnBlock, tarn_block_free)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,38 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_ERROR_H
+#define TARN_ERROR_H
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/**
+ * The domain of errors that are the same whatever the driver; a backend has a domain of its own
+ * for the driver's other statuses.
+ */
+#define TARN_ERROR (tarn_error_quark ())
+
+typedef enum
+{
+  TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */
+  TARN_ERROR_INVALID_SIZE,  /**< a size that no counter of bytes can hold */
+  TARN_ERROR_INVALID_ARGUMENT,  /**< an argument or option outside its range */
+  TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */
+  TARN_ERROR_NO_DEVICE,         /**< no such device */
+  TARN_ERROR_NO_DRIVER,         /**< the driver's library is missing or too old */
+  TARN_ERROR_NO_CONTEXT,        /**< no context is current */
+  TARN_ERROR_NOT_SUPPORTED,     /**< the device or the driver cannot do it */
+  TARN_ERROR_LIMIT,             /**< a limit that the program set for itself */
+  TARN_ERROR_CONTEXT_LOST,      /**< the context was destroyed */
+  TARN_ERROR_FORKED,            /**< the process is a fork of one that used the driver */
+  TARN_ERROR_RECURSION,         /**< a computation asked for its own result */
+  TARN_ERROR_FAILED             /**< anything else */
+} TarnError;
+
+GQuark tarn_error_quark (void);
+
+G_END_DECLS
+
+#endif

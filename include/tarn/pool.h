@@ -1,0 +1,125 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_POOL_H
+#define TARN_POOL_H
+
+#include <tarn/allocator.h>
+#include <tarn/block.h>
+
+G_BEGIN_DECLS
+
+/**
+ * An allocator over another one, its upstream: freed blocks are held in bins by size, and handed
+ * out again without a call of the driver. Any function of a pool may be called from any thread at
+ * any time.
+ */
+typedef struct _TarnPool TarnPool;
+
+/** A pool seen as an allocator, for code that works with a pool or without one. */
+#define TARN_ALLOCATOR(pool) ((TarnAllocator *) (1 ? (pool) : (TarnPool *) NULL))
+
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
+
+  /**
+   * How finely sizes are binned, 0 to 26: bins share their leading bit and so many bits after it.
+   * A block is larger than what was asked for by less than 1 / 2^leading_bits_in_bin_id.
+   */
+  guint leading_bits_in_bin_id;
+
+  const gchar *name; /**< for messages; nullable; copied */
+} TarnPoolOptions;
+
+#define TARN_POOL_OPTIONS_INIT                                                                     \
+  {                                                                                                \
+    sizeof (TarnPoolOptions), /* struct_size */                                                    \
+        4,                    /* leading_bits_in_bin_id */                                         \
+        NULL                  /* name */                                                           \
+  }
+
+/**
+ * One consistent picture of a pool. Every request of a block is counted once: as a hit, a miss or
+ * a failure.
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnPoolStats), as TARN_POOL_STATS_INIT sets it */
+
+  gsize held_blocks;        /**< freed, and kept to be handed out again */
+  gsize active_blocks;      /**< in use */
+  gsize managed_bytes;      /**< allocated for held and active blocks */
+  gsize active_bytes;       /**< asked for by active blocks */
+  gsize held_bytes;         /**< allocated for held blocks */
+  gsize peak_managed_bytes; /**< the most that managed_bytes ever was */
+  gsize peak_active_bytes;  /**< the most that active_bytes ever was */
+
+  guint64 hits;                 /**< requests that a held block served */
+  guint64 misses;               /**< requests that the upstream allocator served */
+  guint64 failures;             /**< requests that ended in an error */
+  guint64 upstream_allocations; /**< calls of the upstream allocator that gave memory */
+  guint64 upstream_failures;    /**< calls of the upstream allocator that gave none */
+  guint64 upstream_frees;       /**< blocks given back to the upstream allocator */
+  guint64 reclaims;             /**< times that reclaim functions were asked */
+  guint64 ignored_frees;        /**< blocks freed in a child of fork (), where nothing is done */
+} TarnPoolStats;
+
+#define TARN_POOL_STATS_INIT                                                                       \
+  {                                                                                                \
+    sizeof (TarnPoolStats), /* struct_size */                                                      \
+        0,                  /* held_blocks */                                                      \
+        0,                  /* active_blocks */                                                    \
+        0,                  /* managed_bytes */                                                    \
+        0,                  /* active_bytes */                                                     \
+        0,                  /* held_bytes */                                                       \
+        0,                  /* peak_managed_bytes */                                               \
+        0,                  /* peak_active_bytes */                                                \
+        0,                  /* hits */                                                             \
+        0,                  /* misses */                                                           \
+        0,                  /* failures */                                                         \
+        0,                  /* upstream_allocations */                                             \
+        0,                  /* upstream_failures */                                                \
+        0,                  /* upstream_frees */                                                   \
+        0,                  /* reclaims */                                                         \
+        0                   /* ignored_frees */                                                    \
+  }
+
+TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error);
+TarnPool *tarn_pool_ref (TarnPool *pool);
+void tarn_pool_unref (TarnPool *pool);
+
+TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size, GError **error);
+void tarn_pool_free_held (TarnPool *pool);
+void tarn_pool_stop_holding (TarnPool *pool);
+
+gsize tarn_pool_get_held_blocks (TarnPool *pool);
+gsize tarn_pool_get_active_blocks (TarnPool *pool);
+gsize tarn_pool_get_managed_bytes (TarnPool *pool);
+gsize tarn_pool_get_active_bytes (TarnPool *pool);
+void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
+
+guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
+gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
+
+/**
+ * Asked when memory has run out: gives back what it can, for instance by freeing blocks of @p pool
+ * or of another pool. It is called with no lock held, possibly by several threads at once. What it
+ * allocates itself never asks reclaim functions again.
+ *
+ * @param pool       the pool that ran out
+ * @param wanted     bytes that could not be allocated
+ * @param user_data  as given to tarn_pool_add_reclaim_func()
+ * @return TRUE if something was given back
+ */
+typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);
+
+guint tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_data,
+                                  GDestroyNotify destroy);
+gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnPool, tarn_pool_unref)
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,13 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_H
+#define TARN_H
+
+#include <tarn/allocator.h>
+#include <tarn/block.h>
+#include <tarn/error.h>
+#include <tarn/pool.h>
+#include <tarn/version.h>
+
+#endif

@@ -1,0 +1,48 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_ALLOCATOR_PRIVATE_H
+#define TARN_ALLOCATOR_PRIVATE_H
+
+#include <tarn/allocator.h>
+
+/* The two kinds of allocator, direct ones and pools, differ in what is behind these. */
+typedef struct
+{
+  TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
+  void (*free_block) (TarnBlock *block);
+  gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                               GError **error);
+  void (*finalize) (TarnAllocator *allocator); /* the last reference is gone */
+} TarnAllocatorClass;
+
+/* Constant after it is made, but for the reference count. */
+struct _TarnAllocator
+{
+  const TarnAllocatorClass *klass;
+  TarnAllocatorOps ops;   /* ops.name is ours */
+  gpointer user_data;     /* for ops */
+  GDestroyNotify destroy; /* of user_data; nullable */
+  TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream of a pool */
+  gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
+};
+
+void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
+                           const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
+                           TarnAllocator *direct);
+void _tarn_allocator_clear (TarnAllocator *allocator);
+
+gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                              GError **error);
+gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
+
+gboolean _tarn_reclaim_begin (void);
+void _tarn_reclaim_end (void);
+
+static inline gboolean
+_tarn_is_out_of_memory (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+}
+
+#endif

@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_FORK_PRIVATE_H
+#define TARN_FORK_PRIVATE_H
+
+#include <glib.h>
+
+/* Written once, by the only thread of a child of fork (): no atomic is needed to read it. */
+extern gboolean _tarn_is_forked;
+
+void _tarn_watch_fork (void);
+
+/* In a child of a process that had an allocator.  Drivers do not survive fork (): their calls
+ * hang, and a lock that another thread held at that moment is held for ever.  So this is asked
+ * before any lock is taken. */
+static inline gboolean
+_tarn_forked (void)
+{
+  return G_UNLIKELY (_tarn_is_forked);
+}
+
+void _tarn_set_forked_error (GError **error);
+
+#endif

@@ -1,0 +1,67 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Mutex, condition and once: GLib's, or pthreads' under ThreadSanitizer, which cannot see inside
+ * a GLib that was built without it and would report every access that a GMutex guards. */
+
+#ifndef TARN_LOCK_PRIVATE_H
+#define TARN_LOCK_PRIVATE_H
+
+#include <glib.h>
+
+#if defined(__SANITIZE_THREAD__)
+#define TARN_THREAD_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define TARN_THREAD_SANITIZER 1
+#endif
+#endif
+
+#ifdef TARN_THREAD_SANITIZER
+
+#include <pthread.h>
+
+typedef pthread_mutex_t TarnMutex;
+typedef pthread_cond_t TarnCond;
+typedef pthread_once_t TarnOnce;
+
+#define TARN_ONCE_INIT PTHREAD_ONCE_INIT
+#define _tarn_mutex_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
+#define _tarn_mutex_clear(mutex) ((void) pthread_mutex_destroy (mutex))
+#define _tarn_mutex_lock(mutex) ((void) pthread_mutex_lock (mutex))
+#define _tarn_mutex_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
+#define _tarn_cond_init(cond) ((void) pthread_cond_init ((cond), NULL))
+#define _tarn_cond_clear(cond) ((void) pthread_cond_destroy (cond))
+#define _tarn_cond_wait(cond, mutex) ((void) pthread_cond_wait ((cond), (mutex)))
+#define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
+#define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
+
+#else
+
+typedef GMutex TarnMutex;
+typedef GCond TarnCond;
+typedef gsize TarnOnce;
+
+#define TARN_ONCE_INIT 0
+#define _tarn_mutex_init(mutex) g_mutex_init (mutex)
+#define _tarn_mutex_clear(mutex) g_mutex_clear (mutex)
+#define _tarn_mutex_lock(mutex) g_mutex_lock (mutex)
+#define _tarn_mutex_unlock(mutex) g_mutex_unlock (mutex)
+#define _tarn_cond_init(cond) g_cond_init (cond)
+#define _tarn_cond_clear(cond) g_cond_clear (cond)
+#define _tarn_cond_wait(cond, mutex) g_cond_wait ((cond), (mutex))
+#define _tarn_cond_broadcast(cond) g_cond_broadcast (cond)
+
+static inline void
+_tarn_once (TarnOnce *once, void (*func) (void))
+{
+  if (g_once_init_enter (once))
+    {
+      func ();
+      g_once_init_leave (once, 1);
+    }
+}
+
+#endif
+
+#endif

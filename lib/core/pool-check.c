@@ -1,0 +1,138 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The invariants of a pool (pool-private.h), executed. */
+
+#include "bin-private.h"
+#include "pool-private.h"
+
+#define FORMAT G_GSIZE_FORMAT
+
+/* The sums that the counters claim, made anew from the blocks. */
+typedef struct
+{
+  gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
+} Sums;
+
+static gboolean
+differs (const gchar *name, gsize counted, gsize claimed, gchar **violation)
+{
+  if (counted == claimed)
+    return FALSE;
+  *violation
+      = g_strdup_printf ("%s is %" FORMAT ", the blocks say %" FORMAT, name, claimed, counted);
+  return TRUE;
+}
+
+static gboolean
+sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
+{
+  TarnBlock *previous = NULL;
+
+  for (TarnBlock *block = pool->blocks; block != NULL; previous = block, block = block->next)
+    {
+      gboolean held = block->state == TARN_BLOCK_HELD;
+
+      if (block->previous != previous || block->source != &pool->base
+          || (!held && block->state != TARN_BLOCK_ACTIVE))
+        {
+          *violation = g_strdup_printf ("block %p does not belong in the list", (void *) block);
+          return FALSE;
+        }
+      if (block->size > block->alloc_size || (held && block->exact))
+        {
+          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
+                                        (void *) block, block->alloc_size, block->size,
+                                        held ? "held" : "active");
+          return FALSE;
+        }
+      *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
+      *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
+      sums->managed_bytes += block->alloc_size;
+    }
+  return TRUE;
+}
+
+static gboolean
+check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation)
+{
+  gsize length = 0;
+
+  for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
+    if (block->state != TARN_BLOCK_HELD || block->bin != number
+        || _tarn_bin_number (block->alloc_size, pool->leading_bits) != number)
+      {
+        *violation = g_strdup_printf ("block %p of %" FORMAT " bytes is not one of bin %u",
+                                      (void *) block, block->alloc_size, number);
+        return FALSE;
+      }
+  return !differs ("a bin's length", length, bin->length, violation);
+}
+
+static gboolean
+check_bins (TarnPool *pool, Sums *sums, gchar **violation)
+{
+  GHashTableIter iter;
+  gpointer key, value;
+
+  g_hash_table_iter_init (&iter, pool->bins);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    {
+      const TarnBin *bin = value;
+
+      if (!check_bin (pool, GPOINTER_TO_UINT (key), bin, violation))
+        return FALSE;
+      sums->binned_blocks += bin->length;
+    }
+  return TRUE;
+}
+
+static gboolean
+check_locked (TarnPool *pool, gchar **violation)
+{
+  const TarnPoolStats *stats = &pool->stats;
+  Sums sums = { 0 };
+
+  if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
+      || differs ("held_blocks", sums.held_blocks, stats->held_blocks, violation)
+      || differs ("held_blocks", sums.binned_blocks, stats->held_blocks, violation)
+      || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)
+      || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
+      || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
+      || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation))
+    return FALSE;
+  if (pool->stop_holding && stats->held_blocks > 0)
+    *violation = g_strdup ("a pool that does not hold blocks holds some");
+  else if (stats->peak_managed_bytes < stats->managed_bytes
+           || stats->peak_active_bytes < stats->active_bytes)
+    *violation = g_strdup ("a peak is below what it is the peak of");
+  else if (G_MAXSIZE - stats->managed_bytes < pool->reserved_bytes)
+    *violation = g_strdup ("managed and reserved bytes overflow");
+  return *violation == NULL;
+}
+
+/* FALSE, with what is wrong in @violation (transfer full), if an invariant does not hold.  Any
+ * thread may call it at any time; it takes time in proportion to the number of blocks. */
+gboolean
+_tarn_pool_check (TarnPool *pool, gchar **violation)
+{
+  g_autofree gchar *found = NULL;
+  gboolean valid;
+
+  _tarn_mutex_lock (&pool->lock);
+  valid = check_locked (pool, &found);
+  _tarn_mutex_unlock (&pool->lock);
+  if (violation != NULL && !valid)
+    *violation = g_steal_pointer (&found);
+  return valid;
+}
+
+/* Ends the program if an invariant does not hold.  The lock is held. */
+void
+_tarn_pool_assert_valid (TarnPool *pool)
+{
+  g_autofree gchar *found = NULL;
+
+  if (!check_locked (pool, &found))
+    g_error ("pool '%s': %s", pool->base.ops.name, found);
+}

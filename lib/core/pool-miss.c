@@ -1,0 +1,276 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The way to the upstream allocator and back.  A request that no held block serves asks upstream
+ * for the size of its bin.  When that is out of memory:
+ *
+ *     1. reclaim functions are asked, once
+ *     2. the size's own bin is looked at again
+ *     3. held blocks are given back, the largest first, as many as make up the bytes asked for,
+ *        and upstream is asked again, until it succeeds or nothing is held
+ *     4. the exact size is asked for, if rounding had added bytes
+ *
+ * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
+ * that is what memory has run out for, the steps above are for the exact size. */
+
+#include "bin-private.h"
+#include "pool-private.h"
+
+/* How often a request waits for what other threads give back.  Once is nearly always enough; the
+ * bound is for one that can never be served, which would go on for as long as others are busy. */
+#define MAX_AWAITED 100
+
+typedef struct
+{
+  gsize size;         /* bytes asked for */
+  gsize rounded_size; /* the alloc_size of its bin */
+  guint32 bin;
+  guint64 ended_give_backs; /* the pool's, when upstream was asked last */
+} Request;
+
+/* The address of something of its own tells a thread from others. */
+static _Thread_local gchar this_thread;
+
+/* Announces that this thread gives blocks back; it has taken them out of everything already, in
+ * the same stretch under the lock, which is held. */
+void
+_tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back)
+{
+  give_back->serial = ++pool->last_give_back;
+  give_back->thread = &this_thread;
+  give_back->previous = pool->newest_give_back;
+  give_back->next = NULL;
+  if (pool->newest_give_back != NULL)
+    pool->newest_give_back->next = give_back;
+  else
+    pool->oldest_give_back = give_back;
+  pool->newest_give_back = give_back;
+}
+
+static void
+end_give_back (TarnPool *pool, TarnGiveBack *give_back)
+{
+  if (give_back->previous != NULL)
+    give_back->previous->next = give_back->next;
+  else
+    pool->oldest_give_back = give_back->next;
+  if (give_back->next != NULL)
+    give_back->next->previous = give_back->previous;
+  else
+    pool->newest_give_back = give_back->previous;
+  pool->ended_give_backs++;
+  _tarn_cond_broadcast (&pool->gave_back);
+}
+
+/* Gives a list of retired blocks, which may be empty, back to the upstream allocator.  The pool may
+ * be gone afterwards, unless the caller has a reference. */
+void
+_tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
+{
+  gboolean last;
+
+  while (blocks != NULL)
+    {
+      TarnBlock *block = blocks;
+      TarnMemory memory = block->memory;
+      gsize alloc_size = block->alloc_size;
+
+      blocks = block->below;
+      _tarn_block_destroy (block);
+      tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+    }
+
+  _tarn_mutex_lock (&pool->lock);
+  end_give_back (pool, give_back);
+  last = pool->orphaned && pool->stats.active_blocks == 0 && pool->oldest_give_back == NULL;
+  _tarn_mutex_unlock (&pool->lock);
+  if (last)
+    _tarn_pool_die (pool);
+}
+
+/* Gives back held blocks that together make up the wanted bytes; FALSE if none was held. */
+static gboolean
+give_back_held (TarnPool *pool, gsize wanted)
+{
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+
+  _tarn_mutex_lock (&pool->lock);
+  blocks = _tarn_pool_take_largest (pool, wanted);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (blocks == NULL)
+    return FALSE;
+  _tarn_pool_give_back (pool, &give_back, blocks);
+  return TRUE;
+}
+
+/* Whether this thread is itself giving back, and its allocator allocates from the pool meanwhile:
+ * then to wait would be to wait for itself. */
+static gboolean
+is_giving_back (TarnPool *pool)
+{
+  for (TarnGiveBack *g = pool->oldest_give_back; g != NULL; g = g->next)
+    if (g->thread == &this_thread)
+      return TRUE;
+  return FALSE;
+}
+
+/* Waits for the other threads that took blocks out of the bins before this call, since what this
+ * one needs may be among them.  TRUE if any gave back something since upstream was asked last. */
+static gboolean
+await_give_backs (TarnPool *pool, const Request *request)
+{
+  gboolean given_back;
+  guint64 last;
+
+  _tarn_mutex_lock (&pool->lock);
+  last = pool->last_give_back;
+  while (pool->oldest_give_back != NULL && pool->oldest_give_back->serial <= last
+         && !is_giving_back (pool))
+    _tarn_cond_wait (&pool->gave_back, &pool->lock);
+  given_back = pool->ended_give_backs != request->ended_give_backs;
+  _tarn_mutex_unlock (&pool->lock);
+  return given_back;
+}
+
+/* Sets bytes aside before upstream is asked, so that counters cannot overflow afterwards. */
+static gboolean
+reserve (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  gsize managed_bytes, left;
+
+  _tarn_mutex_lock (&pool->lock);
+  managed_bytes = pool->stats.managed_bytes;
+  left = G_MAXSIZE - managed_bytes - pool->reserved_bytes;
+  if (alloc_size <= left)
+    pool->reserved_bytes += alloc_size;
+  request->ended_give_backs = pool->ended_give_backs;
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (alloc_size <= left)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
+               " that the pool manages are more than a size can count",
+               alloc_size, managed_bytes);
+  return FALSE;
+}
+
+/* Asks upstream once for alloc_size bytes on behalf of a request. */
+static TarnBlock *
+ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnMemory memory;
+  TarnBlock *block = NULL;
+
+  if (!reserve (pool, request, alloc_size, error))
+    return NULL;
+  if (_tarn_allocator_try (pool->upstream, alloc_size, &memory, error))
+    {
+      block = _tarn_block_new (&pool->base, memory, request->size, alloc_size);
+      block->bin = request->bin;
+      block->exact = alloc_size != request->rounded_size;
+    }
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->reserved_bytes -= alloc_size;
+  if (block != NULL)
+    _tarn_pool_adopt (pool, block);
+  else
+    pool->stats.upstream_failures++;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block;
+}
+
+/* As ask_upstream (), after an attempt that left *error, which is replaced. */
+static TarnBlock *
+ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  g_clear_error (error);
+  return ask_upstream (pool, request, alloc_size, error);
+}
+
+static TarnBlock *
+look_again (TarnPool *pool, const Request *request)
+{
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&pool->lock);
+  block = _tarn_pool_take_held (pool, request->bin, request->size);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block;
+}
+
+/* Steps 1 to 3; *error says why upstream failed last. */
+static TarnBlock *
+make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnBlock *block = NULL;
+  guint awaited = 0;
+
+  if (_tarn_pool_reclaim (pool, alloc_size))
+    block = ask_upstream_again (pool, request, alloc_size, error);
+  if (block == NULL)
+    block = look_again (pool, request);
+
+  while (block == NULL && _tarn_is_out_of_memory (*error))
+    {
+      if (!give_back_held (pool, alloc_size)
+          && (awaited++ == MAX_AWAITED || !await_give_backs (pool, request)))
+        break;
+      block = ask_upstream_again (pool, request, alloc_size, error);
+    }
+  return block;
+}
+
+/* Out-of-memory says how things stand; other errors are upstream's own. */
+static void
+fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
+{
+  gsize active_bytes, held_bytes;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  active_bytes = pool->stats.active_bytes;
+  held_bytes = pool->stats.held_bytes;
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (_tarn_is_out_of_memory (upstream_error))
+    g_prefix_error (&upstream_error,
+                    "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
+                    " active, %" G_GSIZE_FORMAT " held: ",
+                    pool->base.ops.name, size, active_bytes, held_bytes);
+  g_propagate_error (error, upstream_error);
+}
+
+/* A block for a request that no held block serves.  The lock is not held. */
+TarnBlock *
+_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error)
+{
+  gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
+  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin };
+  GError *local = NULL;
+  TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
+
+  if (block == NULL && !_tarn_is_out_of_memory (local) && size < alloc_size)
+    {
+      alloc_size = size;
+      block = ask_upstream_again (pool, &request, alloc_size, &local);
+    }
+  if (block == NULL && _tarn_is_out_of_memory (local))
+    block = make_room (pool, &request, alloc_size, &local);
+  if (block == NULL && size < alloc_size)
+    block = ask_upstream_again (pool, &request, size, &local);
+
+  if (block == NULL)
+    fail (pool, size, local, error);
+  else
+    g_clear_error (&local);
+  return block;
+}

@@ -1,0 +1,120 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the parts of a pool share:
+ *
+ *     pool.c          its life, hits, frees, counters
+ *     pool-bare.c     memory without a block, for allocators built on a pool
+ *     pool-miss.c     the way to the upstream allocator and back, and what to do out of memory
+ *     pool-reclaim.c  reclaim functions
+ *     pool-check.c    the invariants, executed */
+
+#ifndef TARN_POOL_PRIVATE_H
+#define TARN_POOL_PRIVATE_H
+
+#include <tarn/pool.h>
+
+#include "allocator-private.h"
+#include "block-private.h"
+#include "lock-private.h"
+
+/* Blocks of one size that wait to be handed out, last in first out. */
+typedef struct
+{
+  TarnBlock *top; /* the one freed last; through TarnBlock.below */
+  gsize length;
+} TarnBin;
+
+/* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
+ * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
+typedef struct _TarnGiveBack TarnGiveBack;
+struct _TarnGiveBack
+{
+  guint64 serial; /* in the order of their starts, which is the list's */
+  gconstpointer thread;
+  TarnGiveBack *previous;
+  TarnGiveBack *next;
+};
+
+/* Invariants, whenever the lock can be taken; _tarn_pool_check () executes them:
+ *
+ *     managed_bytes == sum of alloc_size over held and active blocks
+ *     active_bytes  == sum of size over active blocks
+ *     held_bytes    == sum of alloc_size over held blocks
+ *     held_blocks   == sum of the bins' lengths == number of blocks whose state is HELD
+ *     active_blocks == number of blocks whose state is ACTIVE
+ *     every block in bin b satisfies bin_number (alloc_size) == b
+ *     an exact-size block is never held, and nothing is once stop_holding is set
+ *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
+ *     managed_bytes + reserved_bytes fits into a gsize
+ *
+ * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
+ * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
+ *
+ * The lock guards what stands below it.  No driver call and no callback happens under it, so
+ * blocks that go back are taken out of everything first. */
+struct _TarnPool
+{
+  TarnAllocator base; /* first: see TARN_ALLOCATOR () */
+
+  TarnAllocator *upstream; /* a reference */
+  guint leading_bits;
+
+  TarnMutex lock;
+  GHashTable *bins;    /* bin number -> TarnBin, owned */
+  TarnPoolStats stats; /* all but ignored_frees, which is atomic */
+  gboolean stop_holding;
+  gboolean orphaned;
+  gsize reserved_bytes; /* asked of the upstream allocator by calls in flight */
+
+  TarnBlock *blocks; /* every held or active block, through TarnBlock.next */
+  GHashTable *bare;  /* memory that tarn_allocator_allocate_memory () handed out -> its block,
+                        and others of the same value through TarnBlock.below; owned by users */
+  GPtrArray *reclaim_funcs; /* in the order they were added */
+  guint last_reclaim_id;
+
+  TarnGiveBack *oldest_give_back;
+  TarnGiveBack *newest_give_back;
+  guint64 last_give_back;   /* serial of the last call that started to */
+  guint64 ended_give_backs; /* calls that are done */
+  TarnCond gave_back;       /* ended_give_backs has changed */
+
+  guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
+};
+
+/* pool.c; the caller of the first three holds the lock */
+TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 bin, gsize size);
+void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
+void _tarn_pool_die (TarnPool *pool);
+
+/* pool-bare.c */
+GHashTable *_tarn_bare_table_new (void);
+gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
+void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
+
+/* pool-miss.c */
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
+void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back);
+void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+
+/* pool-reclaim.c */
+GPtrArray *_tarn_reclaim_funcs_new (void);
+gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted);
+
+/* pool-check.c */
+gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
+void _tarn_pool_assert_valid (TarnPool *pool);
+
+/* After every operation, under the lock, in builds with --enable-debug=full. */
+static inline void
+_tarn_pool_check_if_full_debug (TarnPool *pool)
+{
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  _tarn_pool_assert_valid (pool);
+#else
+  (void) pool;
+#endif
+}
+
+#endif

@@ -1,0 +1,555 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pools: an allocator over another one, which holds freed blocks in bins and hands them out again.
+ * Threads share everything in a pool behind one lock, which is held for a few instructions at a
+ * time; a hit takes it once. */
+
+#include <stdlib.h>
+#include <tarn/version.h>
+
+#include "bin-private.h"
+#include "fork-private.h"
+#include "pool-private.h"
+#include "struct-private.h"
+
+/* Blocks in and out of bins.  The lock is held. */
+
+static void
+activate (TarnPool *pool, TarnBlock *block, gsize size)
+{
+  TarnPoolStats *stats = &pool->stats;
+
+  block->size = size;
+  stats->active_blocks++;
+  stats->active_bytes += size;
+  stats->peak_active_bytes = MAX (stats->peak_active_bytes, stats->active_bytes);
+}
+
+static TarnBlock *
+pop (TarnPool *pool, TarnBin *bin)
+{
+  TarnBlock *block = bin->top;
+
+  bin->top = block->below;
+  bin->length--;
+  block->below = NULL;
+  pool->stats.held_blocks--;
+  pool->stats.held_bytes -= block->alloc_size;
+  return block;
+}
+
+static void
+push (TarnPool *pool, TarnBlock *block)
+{
+  TarnBin *bin = g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (block->bin));
+
+  if (bin == NULL)
+    {
+      bin = g_new0 (TarnBin, 1);
+      g_hash_table_insert (pool->bins, GUINT_TO_POINTER (block->bin), bin);
+    }
+  block->state = TARN_BLOCK_HELD;
+  block->below = bin->top;
+  bin->top = block;
+  bin->length++;
+  pool->stats.held_blocks++;
+  pool->stats.held_bytes += block->alloc_size;
+}
+
+/* The block of a bin that was freed last, made active for a request; NULL if there is none. */
+TarnBlock *
+_tarn_pool_take_held (TarnPool *pool, guint32 bin_number, gsize size)
+{
+  TarnBin *bin = g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (bin_number));
+  TarnBlock *block;
+
+  if (bin == NULL || bin->top == NULL)
+    return NULL;
+  block = pop (pool, bin);
+  block->state = TARN_BLOCK_ACTIVE;
+  activate (pool, block, size);
+  pool->stats.hits++;
+  return block;
+}
+
+/* Takes in a fresh block from upstream, which is active. */
+void
+_tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
+{
+  TarnPoolStats *stats = &pool->stats;
+
+  block->next = pool->blocks;
+  if (block->next != NULL)
+    block->next->previous = block;
+  pool->blocks = block;
+  stats->managed_bytes += block->alloc_size;
+  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
+  activate (pool, block, block->size);
+  stats->misses++;
+  stats->upstream_allocations++;
+}
+
+/* Takes a block that is neither held nor active any more out of the pool's sight. */
+static void
+retire (TarnPool *pool, TarnBlock *block)
+{
+  if (block->previous != NULL)
+    block->previous->next = block->next;
+  else
+    pool->blocks = block->next;
+  if (block->next != NULL)
+    block->next->previous = block->previous;
+  block->state = TARN_BLOCK_RETIRED;
+  pool->stats.managed_bytes -= block->alloc_size;
+  pool->stats.upstream_frees++;
+}
+
+static gint
+compare_descending (gconstpointer a, gconstpointer b)
+{
+  guint left = GPOINTER_TO_UINT (*(const gpointer *) a);
+  guint right = GPOINTER_TO_UINT (*(const gpointer *) b);
+
+  return left > right ? -1 : left < right;
+}
+
+static gboolean
+bin_is_empty (gpointer number, gpointer bin, gpointer unused)
+{
+  (void) number;
+  (void) unused;
+  return ((TarnBin *) bin)->top == NULL;
+}
+
+/* Retires held blocks, the largest first, until they make up the wanted bytes or none is left. */
+TarnBlock *
+_tarn_pool_take_largest (TarnPool *pool, gsize wanted)
+{
+  guint n_bins;
+  g_autofree gpointer *numbers = g_hash_table_get_keys_as_array (pool->bins, &n_bins);
+  TarnBlock *first = NULL;
+  TarnBlock **end = &first;
+  gsize taken = 0;
+
+  qsort (numbers, n_bins, sizeof *numbers, compare_descending);
+  for (guint i = 0; i < n_bins; i++)
+    {
+      TarnBin *bin = g_hash_table_lookup (pool->bins, numbers[i]);
+
+      while (bin->top != NULL && (taken < wanted || first == NULL))
+        {
+          TarnBlock *block = pop (pool, bin);
+
+          retire (pool, block);
+          taken += block->alloc_size;
+          *end = block;
+          end = &block->below;
+        }
+    }
+  g_hash_table_foreach_remove (pool->bins, bin_is_empty, NULL);
+  return first;
+}
+
+/* The end of a block in use */
+
+static void
+pool_free_block (TarnBlock *block)
+{
+  TarnPool *pool = (TarnPool *) block->source;
+  TarnGiveBack give_back;
+  gboolean hold;
+  gint state;
+
+  if (_tarn_forked ())
+    {
+      g_atomic_int_inc (&pool->ignored_frees);
+      return;
+    }
+
+  _tarn_mutex_lock (&pool->lock);
+  state = block->state;
+  hold = !pool->stop_holding && !block->exact;
+  if (state == TARN_BLOCK_ACTIVE)
+    {
+      pool->stats.active_blocks--;
+      pool->stats.active_bytes -= block->size;
+      if (hold)
+        push (pool, block);
+      else
+        {
+          retire (pool, block);
+          _tarn_pool_begin_give_back (pool, &give_back);
+        }
+    }
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (state != TARN_BLOCK_ACTIVE)
+    _tarn_block_report_double_free (block, state);
+  else if (!hold)
+    _tarn_pool_give_back (pool, &give_back, block);
+}
+
+/* Gives back every held block, and on request holds none from now on. */
+static void
+empty (TarnPool *pool, gboolean stop_holding)
+{
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stop_holding |= stop_holding;
+  blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
+  _tarn_pool_begin_give_back (pool, &give_back);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_give_back (pool, &give_back, blocks);
+}
+
+/* Life */
+
+static TarnBlock *
+pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+{
+  return tarn_pool_allocate ((TarnPool *) allocator, size, error);
+}
+
+static gboolean
+pool_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+{
+  return _tarn_pool_allocate_bare (allocator, size, memory, error);
+}
+
+/* The last reference is gone, so nobody can allocate; blocks may still be in use.  What reclaim
+ * functions own may be among them. */
+static void
+pool_finalize (TarnAllocator *allocator)
+{
+  TarnPool *pool = (TarnPool *) allocator;
+  TarnGiveBack give_back;
+  GPtrArray *reclaim_funcs;
+  TarnBlock *blocks;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->orphaned = TRUE;
+  pool->stop_holding = TRUE;
+  reclaim_funcs = g_steal_pointer (&pool->reclaim_funcs);
+  blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
+  _tarn_pool_begin_give_back (pool, &give_back);
+  _tarn_mutex_unlock (&pool->lock);
+
+  g_ptr_array_unref (reclaim_funcs);
+  _tarn_pool_give_back (pool, &give_back, blocks);
+}
+
+/* The last reference, block and call are gone. */
+void
+_tarn_pool_die (TarnPool *pool)
+{
+  g_assert (pool->blocks == NULL && pool->stats.managed_bytes == 0);
+  g_hash_table_unref (pool->bins);
+  g_hash_table_unref (pool->bare);
+  _tarn_cond_clear (&pool->gave_back);
+  _tarn_mutex_clear (&pool->lock);
+  _tarn_allocator_clear (&pool->base);
+  tarn_allocator_unref (pool->upstream);
+  g_free (pool);
+}
+
+static const TarnAllocatorClass pool_class = {
+  .allocate_block = pool_allocate_block,
+  .free_block = pool_free_block,
+  .allocate_memory = pool_allocate_memory,
+  .finalize = pool_finalize,
+};
+
+static void
+warn_if_deferred (TarnPool *pool)
+{
+  gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
+
+  /* A message, because g_test makes warnings fatal, and this is legal. */
+  if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
+    g_message ("pool '%s' is over the deferred allocator '%s': memory may run out in a later "
+               "command, where the pool cannot give back what it holds",
+               pool->base.ops.name, pool->upstream->ops.name);
+}
+
+/**
+ * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
+ * cannot see memory run out.
+ *
+ * @param upstream  where memory comes from, another pool perhaps; the pool keeps a reference
+ * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
+ * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
+ *                  range, or one that this version of the library does not have
+ * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnPool *
+tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error)
+{
+  TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
+  gsize first_size = G_STRUCT_OFFSET (TarnPoolOptions, name) + sizeof known.name;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPool *pool;
+
+  g_return_val_if_fail (upstream != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (options != NULL && !_tarn_struct_read (&known, sizeof known, first_size, options))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "TarnPoolOptions of struct_size %" G_GSIZE_FORMAT
+                   " is not initialized, or sets options that Tarn %s does not have",
+                   options->struct_size, tarn_get_version ());
+      return NULL;
+    }
+  if (known.leading_bits_in_bin_id > TARN_MAX_LEADING_BITS)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "leading_bits_in_bin_id is %u, but must be from 0 to %d",
+                   known.leading_bits_in_bin_id, TARN_MAX_LEADING_BITS);
+      return NULL;
+    }
+
+  pool = g_new0 (TarnPool, 1);
+  ops.name = known.name != NULL ? known.name : "unnamed";
+  ops.deferred = upstream->ops.deferred;
+  ops.allocate = _tarn_pool_allocate_bare;
+  ops.free = _tarn_pool_free_bare;
+  _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
+  pool->upstream = tarn_allocator_ref (upstream);
+  pool->leading_bits = known.leading_bits_in_bin_id;
+  _tarn_mutex_init (&pool->lock);
+  _tarn_cond_init (&pool->gave_back);
+  pool->bins = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  pool->bare = _tarn_bare_table_new ();
+  pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
+  warn_if_deferred (pool);
+  return pool;
+}
+
+/**
+ * Takes a reference.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer full): @p pool
+ * @since 0.1
+ */
+TarnPool *
+tarn_pool_ref (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+  tarn_allocator_ref (&pool->base);
+  return pool;
+}
+
+/**
+ * Drops a reference. With the last one the pool gives back what it holds; blocks in use stay
+ * valid, and go straight back to the upstream allocator when they are freed.
+ *
+ * @param pool  a pool; NULL is allowed
+ * @since 0.1
+ */
+void
+tarn_pool_unref (TarnPool *pool)
+{
+  if (pool != NULL)
+    tarn_allocator_unref (&pool->base);
+}
+
+/* Requests */
+
+/**
+ * Allocates a block of at least @p size bytes: one that the pool holds, or else a fresh one from
+ * the upstream allocator, as large as every size of its bin needs.
+ *
+ * When upstream is out of memory, its own reclaim function and then the pool's are asked once; then
+ * held blocks are given back, the largest first, until there is room; last, the exact size is tried
+ * where rounding had added bytes. Any other error upstream leads to the exact size at once. A block
+ * of an exact size is given back when it is freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
+ *               active and held; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted
+ *               any more; TARN_ERROR_FORKED in a child of fork (); or what the backend says
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
+{
+  TarnBlock *block;
+  guint32 bin;
+
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (_tarn_forked ())
+    {
+      _tarn_set_forked_error (error);
+      return NULL;
+    }
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  _tarn_mutex_lock (&pool->lock);
+  block = _tarn_pool_take_held (pool, bin, size);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block != NULL ? block : _tarn_pool_allocate_miss (pool, size, bin, error);
+}
+
+/**
+ * Gives every held block back to the upstream allocator.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
+void
+tarn_pool_free_held (TarnPool *pool)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    empty (pool, FALSE);
+}
+
+/**
+ * Gives every held block back to the upstream allocator, and from now on each block when it is
+ * freed.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
+void
+tarn_pool_stop_holding (TarnPool *pool)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    empty (pool, TRUE);
+}
+
+/* Counters */
+
+/**
+ * Stores all counters as they were at one moment. In a child of fork () they are those of the
+ * fork, as far as no other thread was changing them, and ignored_frees.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
+ * @since 0.1
+ */
+void
+tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
+{
+  TarnPoolStats now;
+
+  g_return_if_fail (pool != NULL);
+  g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
+
+  if (_tarn_forked ())
+    now = pool->stats;
+  else
+    {
+      _tarn_mutex_lock (&pool->lock);
+      now = pool->stats;
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  now.ignored_frees = (guint) g_atomic_int_get (&pool->ignored_frees);
+  _tarn_struct_write (stats, &now, sizeof now);
+}
+
+static TarnPoolStats
+get_stats (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  return stats;
+}
+
+/**
+ * The number of blocks that were freed and are kept to be handed out again.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_held_blocks (TarnPool *pool)
+{
+  return get_stats (pool).held_blocks;
+}
+
+/**
+ * The number of blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_active_blocks (TarnPool *pool)
+{
+  return get_stats (pool).active_blocks;
+}
+
+/**
+ * The bytes that the pool has allocated, for held blocks and blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_managed_bytes (TarnPool *pool)
+{
+  return get_stats (pool).managed_bytes;
+}
+
+/**
+ * The bytes that were asked for by the blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_active_bytes (TarnPool *pool)
+{
+  return get_stats (pool).active_bytes;
+}
+
+/**
+ * The bin that a size belongs to. Sizes of one bin are served by the same blocks.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param size  bytes
+ * @return the bin's number
+ * @since 0.1
+ */
+guint32
+tarn_pool_bin_number (TarnPool *pool, gsize size)
+{
+  g_return_val_if_fail (pool != NULL, 0);
+  return _tarn_bin_number (size, pool->leading_bits);
+}
+
+/**
+ * The size that is allocated for every size of a bin: the largest of them.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param bin   a bin's number
+ * @return bytes; 0 for a number that no size has
+ * @since 0.1
+ */
+gsize
+tarn_pool_alloc_size (TarnPool *pool, guint32 bin)
+{
+  g_return_val_if_fail (pool != NULL, 0);
+  return _tarn_bin_alloc_size (bin, pool->leading_bits);
+}
