@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_OPENCL_H
+#define TARN_OPENCL_H
+
+#include <CL/cl.h>
+#include <tarn/tarn.h>
+
+G_BEGIN_DECLS
+
+/** The domain of errors whose code is OpenCL's own status, a cl_int. */
+#define TARN_OPENCL_ERROR (tarn_opencl_error_quark ())
+GQuark tarn_opencl_error_quark (void);
+const gchar *tarn_opencl_status_name (cl_int status);
+
+TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags,
+                                                   GError **error);
+TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
+                                                    GError **error);
+cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
+
+G_END_DECLS
+
+#endif

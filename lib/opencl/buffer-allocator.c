@@ -1,0 +1,258 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Allocators of buffers (cl_mem).  clCreateBuffer alone is deferred: a driver may put the memory
+ * on a device only when a command uses it, and run out of it there and then (OpenCL 3.0
+ * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
+ * has each new buffer moved to its queue's device at once. */
+
+#include <stdio.h>
+#include <tarn/opencl.h>
+
+#include "status-private.h"
+
+/* Constant after it is made. */
+typedef struct
+{
+  cl_context context;     /* retained */
+  cl_command_queue queue; /* retained; NULL: deferred */
+  cl_mem_flags flags;
+  gboolean can_migrate; /* the device has clEnqueueMigrateMemObjects, of OpenCL 1.2 */
+} BufferAllocator;
+
+/* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
+ * status of the call itself is what counts. */
+static gboolean
+make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
+{
+  static const guint8 zeros[4]; /* must outlive the command */
+  const gchar *call;
+  cl_int status;
+
+  if (self->can_migrate)
+    {
+      call = "clEnqueueMigrateMemObjects";
+      status = clEnqueueMigrateMemObjects (self->queue, 1, &buffer,
+                                           CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
+    }
+  else
+    {
+      call = "clEnqueueWriteBuffer";
+      status = clEnqueueWriteBuffer (self->queue, buffer, CL_FALSE, 0, MIN (size, sizeof zeros),
+                                     zeros, 0, NULL, NULL);
+    }
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error_for_size (error, call, status, size);
+  return FALSE;
+}
+
+static void
+release_buffer (cl_mem buffer, gsize size)
+{
+  cl_int status = clReleaseMemObject (buffer);
+
+  if (status != CL_SUCCESS)
+    g_message ("clReleaseMemObject: %s (%d): a buffer of %" G_GSIZE_FORMAT " bytes may be lost",
+               tarn_opencl_status_name (status), status, size);
+}
+
+static gboolean
+buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  BufferAllocator *self = user_data;
+  cl_int status;
+  cl_mem buffer;
+
+  /* OpenCL has no empty buffers. */
+  if (size == 0)
+    return TRUE;
+
+  buffer = clCreateBuffer (self->context, self->flags, size, NULL, &status);
+  if (status != CL_SUCCESS)
+    {
+      _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
+      return FALSE;
+    }
+  if (self->queue != NULL && !make_resident (self, buffer, size, error))
+    {
+      release_buffer (buffer, size);
+      return FALSE;
+    }
+  memory->pointer = buffer;
+  return TRUE;
+}
+
+static void
+buffer_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  (void) user_data;
+  if (memory.pointer != NULL)
+    release_buffer (memory.pointer, size);
+}
+
+static void
+buffer_allocator_free (gpointer user_data)
+{
+  BufferAllocator *self = user_data;
+
+  if (self->queue != NULL)
+    clReleaseCommandQueue (self->queue);
+  clReleaseContext (self->context);
+  g_free (self);
+}
+
+static gboolean
+check_flags (cl_mem_flags flags, GError **error)
+{
+  if ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) == 0)
+    return TRUE;
+  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
+               "flags 0x%" G_GINT64_MODIFIER "x: CL_INVALID_VALUE (%d): CL_MEM_USE_HOST_PTR and "
+               "CL_MEM_COPY_HOST_PTR need a host pointer, which an allocator has not",
+               (guint64) flags, CL_INVALID_VALUE);
+  return FALSE;
+}
+
+/* Retains context and queue, or nothing if either cannot be. */
+static TarnAllocator *
+buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  BufferAllocator *self;
+  cl_int status = clRetainContext (template->context);
+
+  if (status != CL_SUCCESS)
+    {
+      _tarn_opencl_set_error (error, "clRetainContext", status);
+      return NULL;
+    }
+  if (template->queue != NULL && (status = clRetainCommandQueue (template->queue)) != CL_SUCCESS)
+    {
+      clReleaseContext (template->context);
+      _tarn_opencl_set_error (error, "clRetainCommandQueue", status);
+      return NULL;
+    }
+
+  self = g_new (BufferAllocator, 1);
+  *self = *template;
+  ops.name = name;
+  ops.deferred = template->queue == NULL;
+  ops.allocate = buffer_allocate;
+  ops.free = buffer_free;
+  return tarn_allocator_new (&ops, self, buffer_allocator_free);
+}
+
+/**
+ * Makes an allocator of buffers by clCreateBuffer alone. The driver may find out that it has no
+ * memory only when a command first uses the buffer; for a pool, take
+ * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
+ *
+ * @param context  where buffers belong; retained
+ * @param flags    for clCreateBuffer, 0 for CL_MEM_READ_WRITE
+ * @param error    return location, or NULL: TARN_OPENCL_ERROR, with CL_INVALID_VALUE for
+ *                 CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GError **error)
+{
+  BufferAllocator template = { .context = context, .flags = flags };
+
+  g_return_val_if_fail (context != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!check_flags (flags, error))
+    return NULL;
+  return buffer_allocator_new ("opencl-deferred", &template, error);
+}
+
+static gboolean
+get_queue_info (cl_command_queue queue, cl_command_queue_info name, gpointer value, gsize size,
+                GError **error)
+{
+  cl_int status = clGetCommandQueueInfo (queue, name, size, value, NULL);
+
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error (error, "clGetCommandQueueInfo", status);
+  return FALSE;
+}
+
+/* CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and what the vendor likes. */
+static gboolean
+device_has_opencl_1_2 (cl_device_id device, gboolean *has, GError **error)
+{
+  g_autofree gchar *version = NULL;
+  guint major = 0, minor = 0;
+  size_t length = 0;
+  cl_int status = clGetDeviceInfo (device, CL_DEVICE_VERSION, 0, NULL, &length);
+
+  version = g_malloc0 (length + 1);
+  if (status == CL_SUCCESS)
+    status = clGetDeviceInfo (device, CL_DEVICE_VERSION, length, version, NULL);
+  if (status != CL_SUCCESS)
+    {
+      _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
+      return FALSE;
+    }
+  if (sscanf (version, "OpenCL %u.%u", &major, &minor) != 2)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
+                   "clGetDeviceInfo: '%s' is not an OpenCL version", version);
+      return FALSE;
+    }
+  *has = major > 1 || (major == 1 && minor >= 2);
+  return TRUE;
+}
+
+/**
+ * Makes an allocator of buffers that are put on a queue's device at once, so that out-of-memory is
+ * found when a block is allocated: clCreateBuffer, then clEnqueueMigrateMemObjects with
+ * CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, or a write of up to 4 bytes on a device older than
+ * OpenCL 1.2. It waits for neither. A block of 0 bytes has no buffer.
+ *
+ * @param queue  where the migration is enqueued; retained, as its context is. A buffer used on
+ *               another queue must wait for what was put on this one.
+ * @param flags  for clCreateBuffer, 0 for CL_MEM_READ_WRITE
+ * @param error  return location, or NULL: TARN_OPENCL_ERROR, with CL_INVALID_VALUE for
+ *               CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
+{
+  BufferAllocator template = { .queue = queue, .flags = flags };
+  cl_device_id device;
+
+  g_return_val_if_fail (queue != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!check_flags (flags, error)
+      || !get_queue_info (queue, CL_QUEUE_CONTEXT, &template.context, sizeof template.context,
+                          error)
+      || !get_queue_info (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
+      || !device_has_opencl_1_2 (device, &template.can_migrate, error))
+    return NULL;
+  return buffer_allocator_new ("opencl-immediate", &template, error);
+}
+
+/**
+ * The buffer of a block from one of the allocators above, or from a pool over one.
+ *
+ * @param block  a block in use; a block of another kind of memory is a programming error
+ * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
+ * it out again; NULL for a block of 0 bytes without a pool
+ * @since 0.1
+ */
+cl_mem
+tarn_opencl_block_get_buffer (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, NULL);
+  g_return_val_if_fail (
+      tarn_allocator_get_ops (tarn_block_get_allocator (block))->free == buffer_free, NULL);
+
+  return tarn_block_get_memory (block).pointer;
+}

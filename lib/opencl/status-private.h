@@ -1,0 +1,12 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_OPENCL_STATUS_PRIVATE_H
+#define TARN_OPENCL_STATUS_PRIVATE_H
+
+#include <tarn/opencl.h>
+
+void _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status);
+void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int status, gsize size);
+
+#endif

@@ -1,0 +1,147 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * OpenCL's statuses (OpenCL 3.0 specification, appendix A.2, "Error codes") as errors. */
+
+#include "status-private.h"
+
+/**
+ * The domain of errors whose code is OpenCL's status; write TARN_OPENCL_ERROR.
+ *
+ * @return the quark, the same for the life of the process; any thread may call it
+ * @since 0.1
+ */
+GQuark
+tarn_opencl_error_quark (void)
+{
+  return g_quark_from_static_string ("tarn-opencl-error-quark");
+}
+
+/* Numbers where the name came after OpenCL 1.2, whose headers are all that this library needs. */
+static const struct
+{
+  cl_int status;
+  const gchar *name;
+} statuses[] = {
+#define STATUS(name)                                                                               \
+  {                                                                                                \
+    name, #name                                                                                    \
+  }
+  STATUS (CL_SUCCESS),
+  STATUS (CL_DEVICE_NOT_FOUND),
+  STATUS (CL_DEVICE_NOT_AVAILABLE),
+  STATUS (CL_COMPILER_NOT_AVAILABLE),
+  STATUS (CL_MEM_OBJECT_ALLOCATION_FAILURE),
+  STATUS (CL_OUT_OF_RESOURCES),
+  STATUS (CL_OUT_OF_HOST_MEMORY),
+  STATUS (CL_PROFILING_INFO_NOT_AVAILABLE),
+  STATUS (CL_MEM_COPY_OVERLAP),
+  STATUS (CL_IMAGE_FORMAT_MISMATCH),
+  STATUS (CL_IMAGE_FORMAT_NOT_SUPPORTED),
+  STATUS (CL_BUILD_PROGRAM_FAILURE),
+  STATUS (CL_MAP_FAILURE),
+  STATUS (CL_MISALIGNED_SUB_BUFFER_OFFSET),
+  STATUS (CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
+  STATUS (CL_COMPILE_PROGRAM_FAILURE),
+  STATUS (CL_LINKER_NOT_AVAILABLE),
+  STATUS (CL_LINK_PROGRAM_FAILURE),
+  STATUS (CL_DEVICE_PARTITION_FAILED),
+  STATUS (CL_KERNEL_ARG_INFO_NOT_AVAILABLE),
+  STATUS (CL_INVALID_VALUE),
+  STATUS (CL_INVALID_DEVICE_TYPE),
+  STATUS (CL_INVALID_PLATFORM),
+  STATUS (CL_INVALID_DEVICE),
+  STATUS (CL_INVALID_CONTEXT),
+  STATUS (CL_INVALID_QUEUE_PROPERTIES),
+  STATUS (CL_INVALID_COMMAND_QUEUE),
+  STATUS (CL_INVALID_HOST_PTR),
+  STATUS (CL_INVALID_MEM_OBJECT),
+  STATUS (CL_INVALID_IMAGE_FORMAT_DESCRIPTOR),
+  STATUS (CL_INVALID_IMAGE_SIZE),
+  STATUS (CL_INVALID_SAMPLER),
+  STATUS (CL_INVALID_BINARY),
+  STATUS (CL_INVALID_BUILD_OPTIONS),
+  STATUS (CL_INVALID_PROGRAM),
+  STATUS (CL_INVALID_PROGRAM_EXECUTABLE),
+  STATUS (CL_INVALID_KERNEL_NAME),
+  STATUS (CL_INVALID_KERNEL_DEFINITION),
+  STATUS (CL_INVALID_KERNEL),
+  STATUS (CL_INVALID_ARG_INDEX),
+  STATUS (CL_INVALID_ARG_VALUE),
+  STATUS (CL_INVALID_ARG_SIZE),
+  STATUS (CL_INVALID_KERNEL_ARGS),
+  STATUS (CL_INVALID_WORK_DIMENSION),
+  STATUS (CL_INVALID_WORK_GROUP_SIZE),
+  STATUS (CL_INVALID_WORK_ITEM_SIZE),
+  STATUS (CL_INVALID_GLOBAL_OFFSET),
+  STATUS (CL_INVALID_EVENT_WAIT_LIST),
+  STATUS (CL_INVALID_EVENT),
+  STATUS (CL_INVALID_OPERATION),
+  STATUS (CL_INVALID_GL_OBJECT),
+  STATUS (CL_INVALID_BUFFER_SIZE),
+  STATUS (CL_INVALID_MIP_LEVEL),
+  STATUS (CL_INVALID_GLOBAL_WORK_SIZE),
+  STATUS (CL_INVALID_PROPERTY),
+  STATUS (CL_INVALID_IMAGE_DESCRIPTOR),
+  STATUS (CL_INVALID_COMPILER_OPTIONS),
+  STATUS (CL_INVALID_LINKER_OPTIONS),
+  STATUS (CL_INVALID_DEVICE_PARTITION_COUNT),
+#undef STATUS
+  { -69, "CL_INVALID_PIPE_SIZE" },
+  { -70, "CL_INVALID_DEVICE_QUEUE" },
+  { -71, "CL_INVALID_SPEC_ID" },
+  { -72, "CL_MAX_SIZE_RESTRICTION_EXCEEDED" },
+  { -1001, "CL_PLATFORM_NOT_FOUND_KHR" }, /* cl_khr_icd */
+};
+
+/**
+ * The name of an OpenCL status, such as "CL_INVALID_VALUE".
+ *
+ * @param status  what an OpenCL function returned
+ * @return (transfer none): a constant string, "unknown status" for what has no name; any thread may
+ *         call it
+ * @since 0.1
+ */
+const gchar *
+tarn_opencl_status_name (cl_int status)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (statuses); i++)
+    if (statuses[i].status == status)
+      return statuses[i].name;
+  return "unknown status";
+}
+
+static gboolean
+means_out_of_memory (cl_int status)
+{
+  return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES
+         || status == CL_OUT_OF_HOST_MEMORY;
+}
+
+/* Takes message. */
+static void
+set_error (GError **error, cl_int status, gchar *message)
+{
+  if (means_out_of_memory (status))
+    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, message);
+  else
+    g_set_error_literal (error, TARN_OPENCL_ERROR, status, message);
+  g_free (message);
+}
+
+/* The error of a call that returned a status other than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY where
+ * the status means that, else TARN_OPENCL_ERROR with the status as its code. */
+void
+_tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
+{
+  set_error (error, status,
+             g_strdup_printf ("%s: %s (%d)", call, tarn_opencl_status_name (status), status));
+}
+
+void
+_tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int status, gsize size)
+{
+  set_error (error, status,
+             g_strdup_printf ("%s: %s (%d) for %" G_GSIZE_FORMAT " bytes", call,
+                              tarn_opencl_status_name (status), status, size));
+}
