@@ -1,0 +1,36 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What every kind of memory must do, with a pool and without one: the same tests over the callback
+ * fake, over a driver with a layer or a fake in between, and over drivers as they are. */
+
+#ifndef TARN_CONFORMANCE_H
+#define TARN_CONFORMANCE_H
+
+#include <tarn/tarn.h>
+
+/* One kind of memory on one device, as a test sees it.  What a backend cannot do is NULL, and what
+ * needs it is left to a backend that can. */
+typedef struct
+{
+  /* Makes what the allocators below need (a context, say); NULL with a reason: skip. */
+  gpointer (*open) (gconstpointer device, gchar **reason);
+  /* Releases it, and ends the test if any memory is still allocated. */
+  void (*close) (gpointer state);
+  TarnAllocator *(*allocator_new) (gpointer state, GError **error);
+
+  /* Why this driver cannot be called by several threads at a time; NULL where it can. */
+  const gchar *(*no_threads) (gconstpointer device);
+  /* G_MAXUINT64: as much as there is. */
+  void (*set_budget) (gpointer state, guint64 bytes);
+  /* The nth driver call from now on fails with out-of-memory; if @for_ever, the ones after it too.
+   */
+  void (*fail) (gpointer state, guint nth, gboolean for_ever);
+  gboolean (*has_failed) (gpointer state); /* whether that came to pass; ends it */
+  guint (*live) (gpointer state);          /* pieces of memory allocated from the driver */
+} Backend;
+
+/* Adds the tests under @prefix, such as "/opencl/0:0/immediate". */
+void conformance_add (const gchar *prefix, const Backend *backend, gconstpointer device);
+
+#endif

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# Every public header stands alone, in every C and in C++, without a warning of its own.
+. "$(dirname "$0")/tap.sh"
+
+system_flags=$(echo "$T_CFLAGS $T_OPENCL_CFLAGS" | sed 's/-I/-isystem /g')
+flags="-Wall -Wextra -pedantic -Werror -fsyntax-only $system_flags
+  -UCL_TARGET_OPENCL_VERSION -DCL_TARGET_OPENCL_VERSION=120
+  -I$top_srcdir/include -I$top_builddir/include"
+
+for header in "$top_srcdir"/include/tarn/*.h "$top_builddir"/include/tarn/version.h; do
+  name=tarn/$(basename "$header")
+  [ "$name,$HAVE_OPENCL" != tarn/opencl.h,no ] || continue
+  cat >"$scratch/alone.c" <<CODE
+#include <$name>
+#include <$name>
+
+int main (void);
+
+int
+main (void)
+{
+#ifdef TARN_POOL_OPTIONS_INIT
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  if (options.struct_size == stats.struct_size)
+    return 1;
+#endif
+#ifdef TARN_ALLOCATOR_OPS_INIT
+  {
+    TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+    if (ops.struct_size == 0)
+      return 1;
+  }
+#endif
+  return 0;
+}
+CODE
+  cp "$scratch/alone.c" "$scratch/alone.cc"
+  for std in c99 c11 c17; do
+    check "$name as $std" $CC -std=$std $flags "$scratch/alone.c"
+  done
+  if $CXX --version >/dev/null 2>&1; then
+    for std in c++11 c++17; do
+      check "$name as $std" $CXX -std=$std $flags "$scratch/alone.cc"
+    done
+  else
+    skip "$name as c++17" "no C++ compiler"
+  fi
+done
+done_testing

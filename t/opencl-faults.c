@@ -1,0 +1,330 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Buffers on every OpenCL device, with a layer above the driver that runs out of memory and has
+ * calls fail. */
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "opencl-device.h"
+#include "opencl-layer.h"
+
+static const OpenclLayer *layer;
+
+/* The layer as a backend of the conformance tests: once where memory runs out in clCreateBuffer,
+ * once where it runs out in the migration. */
+
+static gpointer
+open_with_layer (gconstpointer device, gchar **reason)
+{
+  layer->reset ();
+  return opencl_open (device, reason);
+}
+
+static void
+close_with_layer (gpointer state)
+{
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0), ==, 0);
+  g_assert_cmpuint (layer->get_references (((OpenclState *) state)->context), ==, 1);
+  g_assert_cmpuint (layer->get_references (((OpenclState *) state)->queue), ==, 1);
+  opencl_close (state);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_QUEUE, NULL, 0), ==, 0);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_CONTEXT, NULL, 0), ==, 0);
+}
+
+static void
+set_budget_at_creation (gpointer unused, guint64 bytes)
+{
+  (void) unused;
+  layer->set_budget (bytes, OPENCL_LAYER_AT_CREATION, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
+static void
+set_budget_at_migration (gpointer unused, guint64 bytes)
+{
+  (void) unused;
+  layer->set_budget (bytes, OPENCL_LAYER_AT_MIGRATION, CL_OUT_OF_RESOURCES);
+}
+
+static void
+fail_creation (gpointer unused, guint nth, gboolean for_ever)
+{
+  (void) unused;
+  layer->fail ("clCreateBuffer", nth, for_ever, CL_OUT_OF_HOST_MEMORY);
+}
+
+static void
+fail_migration (gpointer unused, guint nth, gboolean for_ever)
+{
+  (void) unused;
+  layer->fail ("clEnqueueMigrateMemObjects", nth, for_ever, CL_OUT_OF_RESOURCES);
+}
+
+static gboolean
+has_failed (gpointer unused)
+{
+  gboolean failed = layer->get_failed () != NULL;
+
+  (void) unused;
+  layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+  return failed;
+}
+
+static guint
+live (gpointer unused)
+{
+  (void) unused;
+  return layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0);
+}
+
+static const Backend creation_backend = {
+  .open = open_with_layer,
+  .close = close_with_layer,
+  .allocator_new = opencl_immediate_new,
+  .no_threads = opencl_no_threads,
+  .set_budget = set_budget_at_creation,
+  .fail = fail_creation,
+  .has_failed = has_failed,
+  .live = live,
+};
+
+static const Backend migration_backend = {
+  .open = open_with_layer,
+  .close = close_with_layer,
+  .allocator_new = opencl_immediate_new,
+  .no_threads = opencl_no_threads,
+  .set_budget = set_budget_at_migration,
+  .fail = fail_migration,
+  .has_failed = has_failed,
+  .live = live,
+};
+
+static TarnAllocator *
+allocator_new (OpenclState *state)
+{
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator = opencl_immediate_new (state, &error);
+
+  g_assert_no_error (error);
+  return allocator;
+}
+
+/* Every call that making an allocator needs, failing in turn: the error says which one it was, and
+ * no reference is left on context or queue. */
+static void
+test_constructors (const OpenclDevice *device, OpenclState *state)
+{
+  guint failures = 0;
+
+  (void) device;
+  layer->reset ();
+  for (guint nth = 1;; nth++)
+    {
+      g_autoptr (GError) error = NULL;
+      TarnAllocator *allocator;
+
+      layer->fail (NULL, nth, FALSE, CL_INVALID_OPERATION);
+      allocator = tarn_opencl_immediate_allocator_new (state->queue, 0, &error);
+      if (layer->get_failed () == NULL)
+        {
+          g_assert_no_error (error);
+          layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+          tarn_allocator_unref (allocator);
+          break;
+        }
+      failures++;
+      g_assert_null (allocator);
+      g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_OPERATION);
+      g_assert_true (g_str_has_prefix (error->message, layer->get_failed ()));
+      g_assert_cmpuint (layer->get_references (state->context), ==, 1);
+      g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
+    }
+  g_assert_cmpuint (failures, ==, 6);
+  g_assert_cmpuint (layer->get_references (state->context), ==, 1);
+  g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
+}
+
+/* Each status of each call that allocates: which error it becomes, and that no buffer leaks. */
+static void
+test_statuses (const OpenclDevice *device, OpenclState *state)
+{
+  static const struct
+  {
+    const gchar *function;
+    cl_int status;
+    gboolean out_of_memory;
+    const gchar *message;
+  } rows[] = {
+    { "clCreateBuffer", CL_MEM_OBJECT_ALLOCATION_FAILURE, TRUE,
+      "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) for 4711 bytes" },
+    { "clCreateBuffer", CL_OUT_OF_RESOURCES, TRUE,
+      "clCreateBuffer: CL_OUT_OF_RESOURCES (-5) for 4711 bytes" },
+    { "clCreateBuffer", CL_OUT_OF_HOST_MEMORY, TRUE,
+      "clCreateBuffer: CL_OUT_OF_HOST_MEMORY (-6) for 4711 bytes" },
+    { "clCreateBuffer", CL_INVALID_CONTEXT, FALSE,
+      "clCreateBuffer: CL_INVALID_CONTEXT (-34) for 4711 bytes" },
+    { "clEnqueueMigrateMemObjects", CL_MEM_OBJECT_ALLOCATION_FAILURE, TRUE,
+      "clEnqueueMigrateMemObjects: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) for 4711 bytes" },
+    { "clEnqueueMigrateMemObjects", -9999, FALSE,
+      "clEnqueueMigrateMemObjects: unknown status (-9999) for 4711 bytes" },
+  };
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  (void) device;
+  layer->reset ();
+  allocator = allocator_new (state);
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      layer->fail (rows[i].function, 1, TRUE, rows[i].status);
+      g_assert_null (tarn_allocator_allocate (allocator, 4711, &error));
+      if (rows[i].out_of_memory)
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+      else
+        g_assert_error (error, TARN_OPENCL_ERROR, rows[i].status);
+      g_assert_cmpstr (error->message, ==, rows[i].message);
+      g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0), ==, 0);
+      layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+      tarn_block_free (tarn_allocator_allocate (allocator, 4711, NULL));
+    }
+}
+
+/* Before OpenCL 1.2 there is no migration: the first bytes are written instead. */
+static void
+test_old_device (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+
+  (void) device;
+  layer->reset ();
+  layer->set_device_version ("OpenCL 1.1 of old");
+  allocator = allocator_new (state);
+  for (gsize size = 0; size <= 8; size++)
+    {
+      TarnBlock *block = tarn_allocator_allocate (allocator, size, &error);
+
+      g_assert_no_error (error);
+      tarn_block_free (block);
+    }
+  g_assert_cmpuint (layer->get_calls ("clEnqueueWriteBuffer"), ==, 8);
+  g_assert_cmpuint (layer->get_calls ("clEnqueueMigrateMemObjects"), ==, 0);
+
+  layer->fail ("clEnqueueWriteBuffer", 1, TRUE, CL_INVALID_OPERATION);
+  g_assert_null (tarn_allocator_allocate (allocator, 100, &error));
+  g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_OPERATION);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0), ==, 0);
+  layer->reset ();
+}
+
+static void
+test_bad_version (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (GError) error = NULL;
+
+  (void) device;
+  layer->reset ();
+  layer->set_device_version ("not OpenCL at all");
+  g_assert_null (tarn_opencl_immediate_allocator_new (state->queue, 0, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_nonnull (strstr (error->message, "'not OpenCL at all'"));
+  g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
+  layer->reset ();
+}
+
+/* A hit makes no driver call. */
+static void
+test_hits (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  guint calls;
+
+  (void) device;
+  layer->reset ();
+  allocator = allocator_new (state);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+  calls = layer->get_calls (NULL);
+  g_assert_cmpuint (layer->get_calls ("clCreateBuffer"), ==, 1);
+  for (guint i = 0; i < 1000; i++)
+    tarn_block_free (tarn_pool_allocate (pool, 1000 + i % 20, NULL));
+  g_assert_cmpuint (layer->get_calls (NULL), ==, calls);
+}
+
+/* A release that fails is a message and not the end; the pool's counters stay right. */
+static void
+test_failing_release (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  gpointer lost = NULL;
+
+  (void) device;
+  layer->reset ();
+  allocator = allocator_new (state);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+  layer->fail ("clReleaseMemObject", 1, FALSE, CL_INVALID_MEM_OBJECT);
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_MESSAGE,
+                         "clReleaseMemObject: CL_INVALID_MEM_OBJECT (-38)*1023 bytes*");
+  tarn_pool_free_held (pool);
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, &lost, 1), ==, 1);
+  clReleaseMemObject (lost);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+}
+
+static void
+no_layer (void)
+{
+  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
+}
+
+static void
+add_tests (const OpenclDevice *device)
+{
+  g_autofree gchar *at_creation = opencl_path (device, "full-at-creation");
+  g_autofree gchar *at_migration = opencl_path (device, "full-at-migration");
+
+  conformance_add (at_creation, &creation_backend, device);
+  conformance_add (at_migration, &migration_backend, device);
+  opencl_add (device, "faults/constructors", test_constructors);
+  opencl_add (device, "faults/statuses", test_statuses);
+  opencl_add (device, "faults/old-device", test_old_device);
+  opencl_add (device, "faults/bad-version", test_bad_version);
+  opencl_add (device, "faults/hits", test_hits);
+  opencl_add (device, "faults/failing-release", test_failing_release);
+}
+
+/* The loader looks for layers when it is first called, and the test must have the same object. */
+static gboolean
+load_layer (void)
+{
+  g_autofree gchar *path = g_test_build_filename (G_TEST_BUILT, ".libs", "opencl-layer.so", NULL);
+  const OpenclLayer *(*get_layer) (void);
+  void *object;
+
+  g_setenv ("OPENCL_LAYERS", path, TRUE);
+  if (opencl_devices ()->len == 0 || (object = dlopen (path, RTLD_NOW)) == NULL)
+    return FALSE;
+  *(void **) &get_layer = dlsym (object, "tarn_opencl_layer");
+  g_assert_nonnull (get_layer);
+  layer = get_layer ();
+  return layer->is_loaded ();
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  if (load_layer ())
+    for (guint i = 0; i < opencl_devices ()->len; i++)
+      add_tests (g_ptr_array_index (opencl_devices (), i));
+  else
+    g_test_add_func ("/opencl/no-layer", no_layer);
+  return g_test_run ();
+}

@@ -1,0 +1,487 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The loader calls clInitLayer () once, before any other call, and from then on sends the functions
+ * of FUNCTIONS here first.  All is under one lock, never held across a call of the driver: a
+ * pthread mutex, because the layer has nothing of the library and ThreadSanitizer sees that one. */
+
+/* Tests may be compiled for an older one, which has newer functions as void * in cl_icd_dispatch.
+ * Of the functions that are deprecated by now, nothing but that table's members is used. */
+#undef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+
+#include "opencl-layer.h"
+
+#include <CL/cl_layer.h>
+#include <pthread.h>
+#include <string.h>
+
+#define FUNCTIONS(F)                                                                               \
+  F (clCreateBuffer)                                                                               \
+  F (clCreateCommandQueue)                                                                         \
+  F (clCreateCommandQueueWithProperties)                                                           \
+  F (clCreateContext)                                                                              \
+  F (clCreateContextFromType)                                                                      \
+  F (clEnqueueMigrateMemObjects)                                                                   \
+  F (clEnqueueWriteBuffer)                                                                         \
+  F (clGetCommandQueueInfo)                                                                        \
+  F (clGetDeviceInfo)                                                                              \
+  F (clReleaseCommandQueue)                                                                        \
+  F (clReleaseContext)                                                                             \
+  F (clReleaseMemObject)                                                                           \
+  F (clRetainCommandQueue)                                                                         \
+  F (clRetainContext)                                                                              \
+  F (clRetainMemObject)
+
+#define INDEX(name) FUNCTION_##name,
+#define STRING(name) #name,
+#define MEMBER(name) .name = layer_##name,
+#define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
+
+typedef enum
+{
+  FUNCTIONS (INDEX) N_FUNCTIONS, /* also: any of them */
+} Function;
+
+static const gchar *const function_names[] = { FUNCTIONS (STRING) };
+
+typedef struct
+{
+  OpenclLayerKind kind;
+  gsize size;           /* 0 but for buffers */
+  gboolean is_resident; /* counts against the budget */
+  guint references;     /* at least 1 in the ledger */
+} Object;
+
+typedef struct
+{
+  guint64 budget;
+  OpenclLayerPoint budget_point;
+  cl_int budget_status;
+  Function fail_function;
+  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
+  gboolean fail_for_ever;
+  cl_int fail_status;
+  const gchar *failed;
+  guint calls[N_FUNCTIONS];
+  gchar *device_version; /* owned; NULL: the driver's */
+} Settings;
+
+static const cl_icd_dispatch *driver; /* set before any call, and constant */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+static Settings settings = { .budget = G_MAXUINT64 };
+static GHashTable *ledger; /* handle -> Object, owned */
+static guint64 live_bytes;
+static guint64 resident_bytes; /* of live buffers and of those being created */
+
+static pthread_mutex_t *
+lock (void)
+{
+  pthread_mutex_lock (&mutex);
+  return &mutex;
+}
+
+static void
+unlock (pthread_mutex_t **locked)
+{
+  pthread_mutex_unlock (*locked);
+}
+
+/* Until the end of the block that it stands in. */
+#define LOCKED __attribute__ ((cleanup (unlock), unused)) pthread_mutex_t *locked = lock ()
+
+#define GETTER(type, name, expression)                                                             \
+  static type name (void)                                                                          \
+  {                                                                                                \
+    LOCKED;                                                                                        \
+                                                                                                   \
+    return expression;                                                                             \
+  }
+
+GETTER (gboolean, is_loaded, driver != NULL)
+GETTER (const gchar *, get_failed, settings.failed)
+GETTER (guint64, get_live_bytes, live_bytes)
+GETTER (gchar *, dup_device_version, g_strdup (settings.device_version))
+
+/* So that nothing has to ask whether it is there. */
+static void __attribute__ ((constructor)) make_ledger (void)
+{
+  ledger = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+}
+
+/* The ledger and the budget; these two are called locked. */
+
+static void
+list_object (gpointer handle, const Object *object)
+{
+  Object *listed = g_new (Object, 1);
+
+  *listed = *object;
+  listed->references = 1;
+  live_bytes += object->size;
+  /* Two live objects with one handle: a release was not seen. */
+  if (!g_hash_table_insert (ledger, handle, listed))
+    g_error ("%p was created twice", handle);
+}
+
+static cl_int
+make_resident (Object *object)
+{
+  if (object->is_resident)
+    return CL_SUCCESS;
+  if (resident_bytes > settings.budget || object->size > settings.budget - resident_bytes)
+    return settings.budget_status;
+  resident_bytes += object->size;
+  object->is_resident = TRUE;
+  return CL_SUCCESS;
+}
+
+static cl_int
+make_buffers_resident (const cl_mem *buffers, cl_uint n)
+{
+  LOCKED;
+  cl_int status = CL_SUCCESS;
+
+  for (cl_uint i = 0; buffers != NULL && i < n && status == CL_SUCCESS; i++)
+    {
+      Object *object = g_hash_table_lookup (ledger, buffers[i]);
+
+      status = object == NULL ? CL_SUCCESS : make_resident (object);
+    }
+  return status;
+}
+
+/* @lost, or NULL, is what drop_reference () returned. */
+static void
+add_reference (gpointer handle, const Object *lost)
+{
+  LOCKED;
+  Object *object = g_hash_table_lookup (ledger, handle);
+
+  if (object != NULL)
+    object->references++;
+  else if (lost != NULL && lost->references > 0)
+    {
+      list_object (handle, lost);
+      resident_bytes += lost->is_resident ? lost->size : 0;
+    }
+}
+
+/* Comes before the driver's release: after it, another thread may create an object with the same
+ * handle.  Returns the object as it was, with no references if it is not known. */
+static Object
+drop_reference (gpointer handle)
+{
+  LOCKED;
+  Object *object = g_hash_table_lookup (ledger, handle);
+  Object before = { .references = 0 };
+
+  if (object == NULL)
+    return before;
+  before = *object;
+  if (--object->references > 0)
+    return before;
+  live_bytes -= before.size;
+  resident_bytes -= before.is_resident ? before.size : 0;
+  g_hash_table_remove (ledger, handle);
+  return before;
+}
+
+/* Counts a call; returns what it is to fail with, or CL_SUCCESS. */
+static cl_int
+enter (Function function)
+{
+  LOCKED;
+
+  settings.calls[function]++;
+  if (settings.fail_in == 0
+      || (settings.fail_function != function && settings.fail_function != N_FUNCTIONS))
+    return CL_SUCCESS;
+  if (settings.fail_in > 1)
+    {
+      settings.fail_in--;
+      return CL_SUCCESS;
+    }
+  if (settings.failed == NULL)
+    settings.failed = function_names[function];
+  if (!settings.fail_for_ever)
+    settings.fail_in = 0;
+  return settings.fail_status;
+}
+
+static cl_int
+enter_create (Function function, Object *object)
+{
+  cl_int status = enter (function);
+  LOCKED;
+
+  if (status != CL_SUCCESS || object->kind != OPENCL_LAYER_BUFFER
+      || settings.budget_point != OPENCL_LAYER_AT_CREATION)
+    return status;
+  return make_resident (object);
+}
+
+static gpointer
+leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errcode_ret)
+{
+  LOCKED;
+
+  if (handle != NULL)
+    list_object (handle, object);
+  else if (object->is_resident)
+    resident_bytes -= object->size;
+  if (errcode_ret != NULL)
+    *errcode_ret = status;
+  return handle;
+}
+
+/* The intercepted functions */
+
+#define CREATE(name, type, kind, size, parameters, arguments)                                      \
+  static type layer_##name parameters                                                              \
+  {                                                                                                \
+    Object object = { kind, size, FALSE, 0 };                                                      \
+    cl_int status = enter_create (FUNCTION_##name, &object);                                       \
+    type handle = status == CL_SUCCESS ? driver->name arguments : NULL;                            \
+                                                                                                   \
+    return leave_create (handle, &object, status, errcode_ret);                                    \
+  }
+
+#define RETAIN_RELEASE(noun, type)                                                                 \
+  static cl_int layer_clRetain##noun (type handle)                                                 \
+  {                                                                                                \
+    cl_int status = enter (FUNCTION_clRetain##noun);                                               \
+                                                                                                   \
+    if (status == CL_SUCCESS && (status = driver->clRetain##noun (handle)) == CL_SUCCESS)          \
+      add_reference (handle, NULL);                                                                \
+    return status;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
+  static cl_int layer_clRelease##noun (type handle)                                                \
+  {                                                                                                \
+    cl_int status = enter (FUNCTION_clRelease##noun);                                              \
+    Object before;                                                                                 \
+                                                                                                   \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    before = drop_reference (handle);                                                              \
+    if ((status = driver->clRelease##noun (handle)) != CL_SUCCESS)                                 \
+      add_reference (handle, &before);                                                             \
+    return status;                                                                                 \
+  }
+
+#define USE(name, buffers, n_buffers, parameters, arguments)                                       \
+  static cl_int layer_##name parameters                                                            \
+  {                                                                                                \
+    cl_int status = enter (FUNCTION_##name);                                                       \
+                                                                                                   \
+    if (status == CL_SUCCESS)                                                                      \
+      status = make_buffers_resident (buffers, n_buffers);                                         \
+    return status == CL_SUCCESS ? driver->name arguments : status;                                 \
+  }
+
+typedef void (CL_CALLBACK *ContextNotify) (const char *, const void *, size_t, void *);
+
+CREATE (clCreateBuffer, cl_mem, OPENCL_LAYER_BUFFER, size,
+        (cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *errcode_ret),
+        (context, flags, size, host, &status))
+CREATE (clCreateContext, cl_context, OPENCL_LAYER_CONTEXT, 0,
+        (const cl_context_properties *properties, cl_uint n, const cl_device_id *devices,
+         ContextNotify notify, void *user_data, cl_int *errcode_ret),
+        (properties, n, devices, notify, user_data, &status))
+CREATE (clCreateContextFromType, cl_context, OPENCL_LAYER_CONTEXT, 0,
+        (const cl_context_properties *properties, cl_device_type type, ContextNotify notify,
+         void *user_data, cl_int *errcode_ret),
+        (properties, type, notify, user_data, &status))
+CREATE (clCreateCommandQueue, cl_command_queue, OPENCL_LAYER_QUEUE, 0,
+        (cl_context context, cl_device_id device, cl_command_queue_properties properties,
+         cl_int *errcode_ret),
+        (context, device, properties, &status))
+CREATE (clCreateCommandQueueWithProperties, cl_command_queue, OPENCL_LAYER_QUEUE, 0,
+        (cl_context context, cl_device_id device, const cl_queue_properties *properties,
+         cl_int *errcode_ret),
+        (context, device, properties, &status))
+
+RETAIN_RELEASE (Context, cl_context)
+RETAIN_RELEASE (CommandQueue, cl_command_queue)
+RETAIN_RELEASE (MemObject, cl_mem)
+
+USE (clEnqueueMigrateMemObjects, buffers, n,
+     (cl_command_queue queue, cl_uint n, const cl_mem *buffers, cl_mem_migration_flags flags,
+      cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, n, buffers, flags, n_waits, waits, event))
+USE (clEnqueueWriteBuffer, &buffer, 1,
+     (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
+      const void *host, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, buffer, blocking, offset, size, host, n_waits, waits, event))
+USE (clGetCommandQueueInfo, NULL, 0,
+     (cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
+      size_t *size_ret),
+     (queue, name, size, value, size_ret))
+
+/* Answers a query as OpenCL's clGet...Info () do. */
+static cl_int
+answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
+{
+  if (value != NULL && size < from_size)
+    return CL_INVALID_VALUE;
+  if (value != NULL)
+    memcpy (value, from, from_size);
+  if (size_ret != NULL)
+    *size_ret = from_size;
+  return CL_SUCCESS;
+}
+
+static cl_int
+layer_clGetDeviceInfo (cl_device_id device, cl_device_info name, size_t size, void *value,
+                       size_t *size_ret)
+{
+  g_autofree gchar *version = name == CL_DEVICE_VERSION ? dup_device_version () : NULL;
+  cl_int status = enter (FUNCTION_clGetDeviceInfo);
+
+  if (status != CL_SUCCESS)
+    return status;
+  if (version == NULL)
+    return driver->clGetDeviceInfo (device, name, size, value, size_ret);
+  /* Whether there is such a device is for the driver to say. */
+  status = driver->clGetDeviceInfo (device, name, 0, NULL, NULL);
+  return status != CL_SUCCESS ? status
+                              : answer (version, strlen (version) + 1, size, value, size_ret);
+}
+
+/* What tests call */
+
+static Function
+find_function (const gchar *name)
+{
+  Function function = 0;
+
+  if (name == NULL)
+    return N_FUNCTIONS;
+  while (function < N_FUNCTIONS && strcmp (function_names[function], name) != 0)
+    function++;
+  if (function == N_FUNCTIONS)
+    g_error ("%s is not intercepted", name);
+  return function;
+}
+
+static void
+reset (void)
+{
+  LOCKED;
+
+  g_free (settings.device_version);
+  settings = (Settings){ .budget = G_MAXUINT64 };
+}
+
+static void
+set_budget (guint64 bytes, OpenclLayerPoint point, cl_int status)
+{
+  LOCKED;
+
+  settings.budget = bytes;
+  settings.budget_point = point;
+  settings.budget_status = status;
+}
+
+static void
+fail (const gchar *name, guint nth, gboolean for_ever, cl_int status)
+{
+  LOCKED;
+
+  settings.fail_function = find_function (name);
+  settings.fail_in = nth;
+  settings.fail_for_ever = for_ever;
+  settings.fail_status = status;
+  settings.failed = NULL;
+}
+
+static guint
+get_calls (const gchar *name)
+{
+  LOCKED;
+  Function function = find_function (name);
+  guint calls = 0;
+
+  for (guint i = 0; i < N_FUNCTIONS; i++)
+    calls += function == i || function == N_FUNCTIONS ? settings.calls[i] : 0;
+  return calls;
+}
+
+static void
+set_device_version (const gchar *version)
+{
+  LOCKED;
+
+  g_free (settings.device_version);
+  settings.device_version = g_strdup (version);
+}
+
+static guint
+get_live (OpenclLayerKind kind, gpointer *objects, guint n)
+{
+  LOCKED;
+  GHashTableIter iter;
+  gpointer handle, object;
+  guint live = 0;
+
+  g_hash_table_iter_init (&iter, ledger);
+  while (g_hash_table_iter_next (&iter, &handle, &object))
+    if (((Object *) object)->kind == kind && live++ < n)
+      objects[live - 1] = handle;
+  return live;
+}
+
+static guint
+get_references (gconstpointer handle)
+{
+  LOCKED;
+  const Object *object = g_hash_table_lookup (ledger, handle);
+
+  return object == NULL ? 0 : object->references;
+}
+
+const OpenclLayer *
+tarn_opencl_layer (void)
+{
+  static const OpenclLayer layer
+      = { is_loaded,          reset,    set_budget,     fail,          get_failed, get_calls,
+          set_device_version, get_live, get_live_bytes, get_references };
+
+  return &layer;
+}
+
+/* What the loader calls */
+
+cl_int
+clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
+{
+  static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+  static const gchar layer_name[] = "tarn-test";
+
+  if (name == CL_LAYER_API_VERSION)
+    return answer (&version, sizeof version, size, value, size_ret);
+  if (name == CL_LAYER_NAME)
+    return answer (layer_name, sizeof layer_name, size, value, size_ret);
+  return CL_INVALID_VALUE;
+}
+
+/* A loader has as many entries as its own version of the header, and takes its own for one that is
+ * NULL or beyond the end: the table need not be complete, nor longer than the functions here. */
+cl_int
+clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
+             const cl_icd_dispatch **dispatch)
+{
+  static const cl_icd_dispatch intercepted = { FUNCTIONS (MEMBER) };
+  LOCKED;
+  cl_uint entries = 0;
+
+  FUNCTIONS (REACH);
+  if (n < entries)
+    return CL_INVALID_VALUE;
+  driver = target;
+  *n_ret = entries;
+  *dispatch = &intercepted;
+  return CL_SUCCESS;
+}

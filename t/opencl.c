@@ -1,0 +1,263 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Buffers on every OpenCL device, through the drivers as they are. */
+
+#include <string.h>
+
+#include "opencl-device.h"
+
+static const Backend deferred = {
+  .open = opencl_open,
+  .close = opencl_close,
+  .allocator_new = opencl_deferred_new,
+};
+
+static const Backend immediate = {
+  .open = opencl_open,
+  .close = opencl_close,
+  .allocator_new = opencl_immediate_new,
+  .no_threads = opencl_no_threads,
+};
+
+static TarnAllocator *
+allocator_new (OpenclState *state)
+{
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator = opencl_immediate_new (state, &error);
+
+  g_assert_no_error (error);
+  return allocator;
+}
+
+static TarnPool *
+pool_new (OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = allocator_new (state);
+
+  return tarn_pool_new (allocator, NULL, NULL);
+}
+
+static cl_ulong
+max_alloc_size (const OpenclDevice *device)
+{
+  cl_ulong bytes = 0;
+
+  g_assert_cmpint (
+      clGetDeviceInfo (device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof bytes, &bytes, NULL), ==,
+      CL_SUCCESS);
+  return bytes;
+}
+
+/* What the device grants as one buffer, a pool grants, although rounded up it is refused. */
+static void
+test_largest (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnPool) pool = pool_new (state);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnBlock) block = NULL;
+  gsize size = max_alloc_size (device);
+  size_t buffer_size = 0;
+  cl_int status;
+  cl_mem buffer = clCreateBuffer (state->context, 0, size, NULL, &status);
+
+  if (status != CL_SUCCESS)
+    {
+      g_test_skip ("the device itself refuses CL_DEVICE_MAX_MEM_ALLOC_SIZE bytes now");
+      return;
+    }
+  clReleaseMemObject (buffer);
+
+  block = tarn_pool_allocate (pool, size, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (tarn_block_get_size (block), ==, size);
+  clGetMemObjectInfo (tarn_opencl_block_get_buffer (block), CL_MEM_SIZE, sizeof buffer_size,
+                      &buffer_size, NULL);
+  g_assert_cmpuint (buffer_size, ==, tarn_block_get_alloc_size (block));
+  g_assert_cmpuint (buffer_size, >=, size);
+}
+
+static void
+test_too_large (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) allocator = allocator_new (state);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  gsize size = max_alloc_size (device) + 1;
+  g_autofree gchar *expected = g_strdup_printf (
+      "clCreateBuffer: CL_INVALID_BUFFER_SIZE (-61) for %" G_GSIZE_FORMAT " bytes", size);
+  g_autoptr (TarnBlock) granted = tarn_allocator_allocate (allocator, size, &error);
+
+  if (granted != NULL)
+    {
+      g_test_skip ("the driver grants more than CL_DEVICE_MAX_MEM_ALLOC_SIZE bytes");
+      return;
+    }
+  g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_BUFFER_SIZE);
+  g_assert_cmpstr (error->message, ==, expected);
+  g_clear_error (&error);
+  g_assert_null (tarn_pool_allocate (pool, size, &error));
+  g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_BUFFER_SIZE);
+  g_assert_cmpstr (error->message, ==, expected);
+}
+
+static void
+test_flags (const OpenclDevice *device, OpenclState *state)
+{
+  static const cl_mem_flags bad[]
+      = { CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnBlock) block = NULL;
+  cl_mem_flags flags = 0;
+
+  (void) device;
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
+    {
+      g_assert_null (tarn_opencl_deferred_allocator_new (state->context, bad[i], &error));
+      g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE);
+      g_clear_error (&error);
+      g_assert_null (tarn_opencl_immediate_allocator_new (state->queue, bad[i], &error));
+      g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE);
+      g_clear_error (&error);
+    }
+
+  allocator = tarn_opencl_immediate_allocator_new (state->queue, CL_MEM_READ_ONLY, &error);
+  g_assert_no_error (error);
+  block = tarn_allocator_allocate (allocator, 100, &error);
+  g_assert_no_error (error);
+  clGetMemObjectInfo (tarn_opencl_block_get_buffer (block), CL_MEM_FLAGS, sizeof flags, &flags,
+                      NULL);
+  g_assert_cmpuint (flags & CL_MEM_READ_ONLY, ==, CL_MEM_READ_ONLY);
+}
+
+static void
+test_empty (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnAllocator) direct = allocator_new (state);
+  g_autoptr (TarnAllocator) lazy = opencl_deferred_new (state, NULL);
+  g_autoptr (TarnPool) pool = pool_new (state);
+  g_autoptr (TarnBlock) none = tarn_allocator_allocate (direct, 0, NULL);
+  g_autoptr (TarnBlock) none_either = tarn_allocator_allocate (lazy, 0, NULL);
+  g_autoptr (TarnBlock) one_byte = tarn_pool_allocate (pool, 0, NULL);
+
+  (void) device;
+  g_assert_false (tarn_allocator_is_deferred (direct));
+  g_assert_true (tarn_allocator_is_deferred (lazy));
+  g_assert_null (tarn_opencl_block_get_buffer (none));
+  g_assert_null (tarn_opencl_block_get_buffer (none_either));
+  g_assert_nonnull (tarn_opencl_block_get_buffer (one_byte));
+}
+
+/* A block works after everything that it came from was released, and what it holds stays. */
+static void
+test_outlives (const OpenclDevice *device, OpenclState *state)
+{
+  OpenclState *own = opencl_open (device, NULL);
+  TarnPool *pool = pool_new (own);
+  TarnBlock *block = tarn_pool_allocate (pool, 4096, NULL);
+  cl_command_queue queue = own->queue;
+  guint8 written[4096], read[4096];
+
+  (void) state;
+  clRetainCommandQueue (queue);
+  for (guint i = 0; i < sizeof written; i++)
+    written[i] = (guint8) (i * 7);
+  tarn_pool_unref (pool);
+  clReleaseCommandQueue (own->queue);
+  clReleaseContext (own->context);
+  g_free (own);
+
+  g_assert_cmpint (clEnqueueWriteBuffer (queue, tarn_opencl_block_get_buffer (block), CL_TRUE, 0,
+                                         sizeof written, written, 0, NULL, NULL),
+                   ==, CL_SUCCESS);
+  g_assert_cmpint (clEnqueueReadBuffer (queue, tarn_opencl_block_get_buffer (block), CL_TRUE, 0,
+                                        sizeof read, read, 0, NULL, NULL),
+                   ==, CL_SUCCESS);
+  g_assert_cmpmem (written, sizeof written, read, sizeof read);
+  tarn_block_free (block);
+  g_assert_cmpint (clReleaseCommandQueue (queue), ==, CL_SUCCESS);
+}
+
+static gboolean
+allocate_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) memory;
+  (void) error;
+  return TRUE;
+}
+
+static void
+free_nothing (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) memory;
+  (void) size;
+}
+
+static void
+test_other_kind (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnBlock) block = NULL;
+
+  ops.allocate = allocate_nothing;
+  ops.free = free_nothing;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  block = tarn_allocator_allocate (allocator, 10, NULL);
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*buffer_free*");
+  g_assert_null (tarn_opencl_block_get_buffer (block));
+  g_test_assert_expected_messages ();
+}
+
+static void
+test_status_names (void)
+{
+  g_assert_cmpstr (tarn_opencl_status_name (CL_SUCCESS), ==, "CL_SUCCESS");
+  g_assert_cmpstr (tarn_opencl_status_name (-61), ==, "CL_INVALID_BUFFER_SIZE");
+  g_assert_cmpstr (tarn_opencl_status_name (-72), ==, "CL_MAX_SIZE_RESTRICTION_EXCEEDED");
+  g_assert_cmpstr (tarn_opencl_status_name (-1001), ==, "CL_PLATFORM_NOT_FOUND_KHR");
+  g_assert_cmpstr (tarn_opencl_status_name (-9999), ==, "unknown status");
+}
+
+static void
+ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  (void) unused;
+}
+
+int
+main (int argc, char **argv)
+{
+  GPtrArray *devices;
+
+  g_test_init (&argc, &argv, NULL);
+  /* Each pool over a deferred allocator has one, which t/pool.c is about. */
+  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  g_test_add_func ("/opencl/other-kind", test_other_kind);
+  g_test_add_func ("/opencl/status-names", test_status_names);
+  devices = opencl_devices ();
+  for (guint i = 0; i < devices->len; i++)
+    {
+      const OpenclDevice *device = g_ptr_array_index (devices, i);
+      g_autofree gchar *lazily = opencl_path (device, "deferred");
+      g_autofree gchar *at_once = opencl_path (device, "immediate");
+
+      conformance_add (lazily, &deferred, device);
+      conformance_add (at_once, &immediate, device);
+      opencl_add (device, "buffers/largest", test_largest);
+      opencl_add (device, "buffers/too-large", test_too_large);
+      opencl_add (device, "buffers/flags", test_flags);
+      opencl_add (device, "buffers/empty", test_empty);
+      opencl_add (device, "buffers/outlives", test_outlives);
+    }
+  if (devices->len == 0)
+    opencl_add_no_device ();
+  return g_test_run ();
+}

@@ -1,0 +1,59 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a pool is expected to do, over a device with a budget of bytes: written to be obviously
+ * right, however slow, and from the description of a pool's behaviour, not from the pool.  It
+ * calls no device and no pool; whoever compares does to both what is done here.  One thread. */
+
+#ifndef TARN_POOL_MODEL_H
+#define TARN_POOL_MODEL_H
+
+#include <tarn/tarn.h>
+
+#define POOL_MODEL_MAX_BLOCKS 8192
+
+typedef enum
+{
+  POOL_MODEL_GONE, /* a later block may stand in its place */
+  POOL_MODEL_ACTIVE,
+  POOL_MODEL_HELD
+} PoolModelState;
+
+typedef struct
+{
+  PoolModelState state;
+  gsize size;       /* bytes asked for, the last time */
+  gsize alloc_size; /* bytes behind it; not its bin's if it is an exact-size block */
+  guint64 memory;   /* numbered from 0, in the order in which the device gave it */
+  guint64 freed_at; /* greater: later */
+} PoolModelBlock;
+
+/* With all zero but the first three fields, that of a new pool. */
+typedef struct
+{
+  guint leading_bits;
+  guint64 bytes;  /* the device's budget; G_MAXUINT64, which never runs out */
+  gsize max_size; /* above which the device says TARN_ERROR_NOT_SUPPORTED; G_MAXSIZE: none */
+
+  TarnPoolStats stats; /* after every operation */
+  guint device_calls;  /* of the device's allocate, failed ones included */
+  gsize last_size;     /* that the device was asked for */
+
+  gboolean stop_holding;
+  guint64 clock;
+  guint n_blocks;
+  PoolModelBlock blocks[POOL_MODEL_MAX_BLOCKS];
+} PoolModel;
+
+/* The allocation size of a size's bin. */
+gsize pool_model_round (gsize size, guint leading_bits);
+
+/* Gives a TarnError or POOL_MODEL_NO_ERROR.  A block stays where it is until it is freed. */
+gint pool_model_allocate (PoolModel *model, gsize size, PoolModelBlock **block);
+void pool_model_free (PoolModel *model, PoolModelBlock *block);
+void pool_model_free_held (PoolModel *model);
+void pool_model_stop_holding (PoolModel *model);
+
+#define POOL_MODEL_NO_ERROR (-1)
+
+#endif
