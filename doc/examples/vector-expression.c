@@ -1,0 +1,762 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Evaluates an expression over large vectors as an array package does: operator by operator, with
+ * a fresh vector for every intermediate result.  It does so twice, once with memory straight from
+ * the driver and once with a pool in between, checks both results, and prints what the
+ * allocations cost.
+ *
+ * To see how Tarn is used, read vector_new(), drop(), and compare(). */
+
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/opencl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PROGRAM "vector-expression"
+#define EXPRESSION "w sqrt (x x + y y) + x y - (x + y) / 4"
+
+#define EXIT_WRONG 1 /* a wrong result, or an error of the driver */
+#define EXIT_USAGE 2 /* bad usage, or no such device */
+
+/* The vectors of an evaluation: two inputs, and ten temporaries, because a driver may keep the
+ * memory of a released buffer until the kernels that use it are done. */
+#define N_VECTORS 12
+
+/* Every operator rounds by up to 2^-24 of its result, and sqrt() may be off by 3 times 2^-23
+ * (OpenCL 1.2 specification, table 7.4).  Nothing in the expression cancels leading digits, so a
+ * right result is within 1e-6 of one that was computed in double precision. */
+#define TOLERANCE 4e-6
+
+typedef struct
+{
+  guint64 length; /* floats in a vector */
+  guint64 n_steps;
+  gchar *selector; /* PLATFORM:DEVICE; nullable */
+  gboolean pipeline;
+  gboolean list;
+} Options;
+
+static gboolean
+check_status (cl_int status, const gchar *call, GError **error)
+{
+  if (status == CL_SUCCESS)
+    return TRUE;
+  g_set_error (error, TARN_OPENCL_ERROR, status, "%s: %s (%d)", call,
+               tarn_opencl_status_name (status), status);
+  return FALSE;
+}
+
+/* Devices */
+
+typedef struct
+{
+  cl_device_id id;
+  gchar selector[32];
+  gchar name[256];
+  cl_device_type type;
+  cl_ulong max_bytes;   /* of one allocation */
+  cl_ulong total_bytes; /* of all */
+} Device;
+
+static gboolean
+get_info (cl_device_id id, cl_device_info info, gpointer value, gsize size, GError **error)
+{
+  return check_status (clGetDeviceInfo (id, info, size, value, NULL), "clGetDeviceInfo", error);
+}
+
+static gboolean
+device_init (Device *device, cl_device_id id, guint platform, guint index, GError **error)
+{
+  device->id = id;
+  g_snprintf (device->selector, sizeof device->selector, "%u:%u", platform, index);
+  return get_info (id, CL_DEVICE_NAME, device->name, sizeof device->name, error)
+         && get_info (id, CL_DEVICE_TYPE, &device->type, sizeof device->type, error)
+         && get_info (id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &device->max_bytes, sizeof (cl_ulong),
+                      error)
+         && get_info (id, CL_DEVICE_GLOBAL_MEM_SIZE, &device->total_bytes, sizeof (cl_ulong),
+                      error);
+}
+
+/* All devices of all platforms. */
+static GArray *
+find_devices (GError **error)
+{
+  g_autoptr (GArray) devices = g_array_new (FALSE, FALSE, sizeof (Device));
+  cl_platform_id platforms[32];
+  cl_device_id ids[32];
+  cl_uint n_platforms, n_ids;
+
+  /* That there is no platform, or no device of one, is not an error: there are just none. */
+  if (clGetPlatformIDs (G_N_ELEMENTS (platforms), platforms, &n_platforms) != CL_SUCCESS)
+    n_platforms = 0;
+  for (guint i = 0; i < MIN (n_platforms, G_N_ELEMENTS (platforms)); i++)
+    {
+      if (clGetDeviceIDs (platforms[i], CL_DEVICE_TYPE_ALL, G_N_ELEMENTS (ids), ids, &n_ids)
+          != CL_SUCCESS)
+        n_ids = 0;
+      for (guint j = 0; j < MIN (n_ids, G_N_ELEMENTS (ids)); j++)
+        {
+          Device device;
+
+          if (!device_init (&device, ids[j], i, j, error))
+            return NULL;
+          g_array_append_val (devices, device);
+        }
+    }
+  if (devices->len > 0)
+    return g_steal_pointer (&devices);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+               "no OpenCL device; PoCL, for one, makes a device of the CPU");
+  return NULL;
+}
+
+/* The device of that selector; without one the first GPU, or else the first device. */
+static const Device *
+select_device (GArray *devices, const gchar *selector, GError **error)
+{
+  for (guint i = 0; i < devices->len; i++)
+    {
+      const Device *device = &g_array_index (devices, Device, i);
+
+      if (selector != NULL ? strcmp (device->selector, selector) == 0
+                           : (device->type & CL_DEVICE_TYPE_GPU) != 0)
+        return device;
+    }
+  if (selector == NULL)
+    return &g_array_index (devices, Device, 0);
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "--select '%s': must be PLATFORM:DEVICE, one of those that --list shows", selector);
+  return NULL;
+}
+
+/* Vectors of that length against what the device has. */
+static gboolean
+check_length (const Device *device, guint64 length, GError **error)
+{
+  guint64 size = length * sizeof (cl_float);
+
+  if (size <= device->max_bytes && size <= device->total_bytes / N_VECTORS)
+    return TRUE;
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "--size %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
+               " bytes in a vector; the device takes at most %" G_GUINT64_FORMAT
+               " bytes in one allocation, and %" G_GUINT64_FORMAT " in %d, which are needed",
+               length, size, device->max_bytes, device->total_bytes, N_VECTORS);
+  return FALSE;
+}
+
+/* The calculator */
+
+typedef enum
+{
+  RAMP,
+  ADD,
+  SUBTRACT,
+  MULTIPLY,
+  SCALE,
+  SQUARE_ROOT,
+  N_OPERATORS
+} Operator;
+
+static const gchar *const kernel_names[N_OPERATORS]
+    = { "ramp", "add", "subtract", "multiply", "scale", "square_root" };
+
+/* All take the same arguments, so that one function can launch them. */
+static const gchar kernel_source[]
+    = "#define OPERATOR(name, result)                                            \\\n"
+      "  kernel void name (global const float *a, global const float *b, float c, \\\n"
+      "                    global float *out, ulong length)                      \\\n"
+      "  {                                                                       \\\n"
+      "    size_t i = get_global_id (0);                                         \\\n"
+      "    if (i < length)                                                       \\\n"
+      "      out[i] = result;                                                    \\\n"
+      "  }\n"
+      "OPERATOR (ramp, 1 + (i % (size_t) c) / 4096.0f)\n"
+      "OPERATOR (add, a[i] + b[i])\n"
+      "OPERATOR (subtract, a[i] - b[i])\n"
+      "OPERATOR (multiply, a[i] * b[i])\n"
+      "OPERATOR (scale, a[i] * c)\n"
+      "OPERATOR (square_root, sqrt (a[i]))\n";
+
+/* What evaluates operators on a device.  It does not know whether its allocator is a pool.  It
+ * keeps the first error, and does nothing more from then on. */
+typedef struct
+{
+  cl_context context;
+  cl_command_queue queue; /* in order: see drop() */
+  cl_program program;
+  cl_kernel kernels[N_OPERATORS];
+  gsize length;  /* floats in a vector */
+  gboolean wait; /* for every kernel */
+  TarnAllocator *allocator;
+  GError *error;
+
+  gint64 spent_ns; /* in allocations and frees of this step, looks at the clock included */
+  guint n_calls;   /* allocations and frees in this step */
+  gsize n_made;    /* vectors in this run */
+  gsize n_alive;   /* of them in use */
+  gsize n_at_peak; /* the most that were in use at a time */
+} Calculator;
+
+static void
+calculator_clear (Calculator *calc)
+{
+  for (guint i = 0; i < N_OPERATORS; i++)
+    if (calc->kernels[i] != NULL)
+      clReleaseKernel (calc->kernels[i]);
+  if (calc->program != NULL)
+    clReleaseProgram (calc->program);
+  if (calc->queue != NULL)
+    clReleaseCommandQueue (calc->queue);
+  if (calc->context != NULL)
+    clReleaseContext (calc->context);
+  g_clear_error (&calc->error);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Calculator, calculator_clear)
+
+static gboolean
+build_kernels (Calculator *calc, cl_device_id device)
+{
+  const gchar *source = kernel_source;
+  gchar log[4096] = "";
+  cl_int status;
+
+  calc->program = clCreateProgramWithSource (calc->context, 1, &source, NULL, &status);
+  if (!check_status (status, "clCreateProgramWithSource", &calc->error))
+    return FALSE;
+  status = clBuildProgram (calc->program, 1, &device, "", NULL, NULL);
+  if (!check_status (status, "clBuildProgram", &calc->error))
+    {
+      clGetProgramBuildInfo (calc->program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
+      g_prefix_error (&calc->error, "%s\n", log);
+      return FALSE;
+    }
+  for (guint i = 0; i < N_OPERATORS; i++)
+    {
+      calc->kernels[i] = clCreateKernel (calc->program, kernel_names[i], &status);
+      if (!check_status (status, "clCreateKernel", &calc->error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+calculator_init (Calculator *calc, cl_device_id device)
+{
+  cl_int status;
+
+  calc->context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  if (!check_status (status, "clCreateContext", &calc->error))
+    return FALSE;
+  calc->queue = clCreateCommandQueue (calc->context, device, 0, &status);
+  return check_status (status, "clCreateCommandQueue", &calc->error)
+         && build_kernels (calc, device);
+}
+
+/* Vectors */
+
+static gint64
+now_ns (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (gint64) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static TarnBlock *
+vector_new (Calculator *calc)
+{
+  gsize size = calc->length * sizeof (cl_float);
+  TarnBlock *vector;
+  gint64 start;
+
+  if (calc->error != NULL)
+    return NULL;
+  start = now_ns ();
+  vector = tarn_allocator_allocate (calc->allocator, size, &calc->error);
+  calc->spent_ns += now_ns () - start;
+  calc->n_calls++;
+  if (vector == NULL)
+    return NULL;
+  calc->n_made++;
+  calc->n_alive++;
+  calc->n_at_peak = MAX (calc->n_at_peak, calc->n_alive);
+  return vector;
+}
+
+/* Frees a vector that is not needed any more, though kernels that use it may still wait in the
+ * queue.  A driver keeps the memory until they are done.  A pool may hand it out again at once,
+ * which is safe because the queue is in order: the next kernel to write to it runs after the last
+ * one to read it. */
+static void
+drop (Calculator *calc, TarnBlock *vector)
+{
+  gint64 start;
+
+  if (vector == NULL)
+    return;
+  start = now_ns ();
+  tarn_block_free (vector);
+  calc->spent_ns += now_ns () - start;
+  calc->n_calls++;
+  calc->n_alive--;
+}
+
+static cl_mem
+buffer_of (const TarnBlock *vector)
+{
+  return vector != NULL ? tarn_opencl_block_get_buffer (vector) : NULL;
+}
+
+static gboolean
+finish (Calculator *calc)
+{
+  return calc->error == NULL && check_status (clFinish (calc->queue), "clFinish", &calc->error);
+}
+
+static gboolean
+launch (Calculator *calc, Operator op, cl_mem a, cl_mem b, cl_float c, cl_mem out)
+{
+  cl_kernel kernel = calc->kernels[op];
+  cl_ulong length = calc->length;
+  gsize n_items = (calc->length + 63) / 64 * 64; /* divides into work-groups of a good size */
+  cl_int status;
+
+  if ((status = clSetKernelArg (kernel, 0, sizeof a, &a)) != CL_SUCCESS
+      || (status = clSetKernelArg (kernel, 1, sizeof b, &b)) != CL_SUCCESS
+      || (status = clSetKernelArg (kernel, 2, sizeof c, &c)) != CL_SUCCESS
+      || (status = clSetKernelArg (kernel, 3, sizeof out, &out)) != CL_SUCCESS
+      || (status = clSetKernelArg (kernel, 4, sizeof length, &length)) != CL_SUCCESS)
+    return check_status (status, "clSetKernelArg", &calc->error);
+  status = clEnqueueNDRangeKernel (calc->queue, kernel, 1, NULL, &n_items, NULL, 0, NULL, NULL);
+  return check_status (status, "clEnqueueNDRangeKernel", &calc->error)
+         && (!calc->wait || finish (calc));
+}
+
+/* A fresh vector with an operator's result, or NULL after an error, this time or before.  What an
+ * operator does not use is NULL or 0. */
+static TarnBlock *
+apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, cl_float c)
+{
+  TarnBlock *out = vector_new (calc);
+
+  if (out == NULL || launch (calc, op, buffer_of (a), buffer_of (b), c, buffer_of (out)))
+    return out;
+  drop (calc, out);
+  return NULL;
+}
+
+/* The expression: ten vectors are made, three at a time are needed.  There is no early return, so
+ * nothing can leak: after an error all that is still to come is NULL, and dropped as such. */
+static TarnBlock *
+evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, cl_float weight)
+{
+  TarnBlock *xx = apply (calc, MULTIPLY, x, x, 0);
+  TarnBlock *yy = apply (calc, MULTIPLY, y, y, 0);
+  TarnBlock *sum = apply (calc, ADD, xx, yy, 0);
+  drop (calc, xx);
+  drop (calc, yy);
+  TarnBlock *root = apply (calc, SQUARE_ROOT, sum, NULL, 0);
+  drop (calc, sum);
+  TarnBlock *weighted = apply (calc, SCALE, root, NULL, weight);
+  drop (calc, root);
+  TarnBlock *product = apply (calc, MULTIPLY, x, y, 0);
+  TarnBlock *left = apply (calc, ADD, weighted, product, 0);
+  drop (calc, weighted);
+  drop (calc, product);
+  TarnBlock *both = apply (calc, ADD, x, y, 0);
+  TarnBlock *quarter = apply (calc, SCALE, both, NULL, 0.25f);
+  drop (calc, both);
+  TarnBlock *result = apply (calc, SUBTRACT, left, quarter, 0);
+  drop (calc, left);
+  drop (calc, quarter);
+  return result;
+}
+
+/* The inputs' elements, from 1 to 2 and exact in single precision, recur after so many. */
+#define X_PERIOD 1021
+#define Y_PERIOD 4093
+
+/* The largest relative error of the result: every element is computed again here. */
+static gdouble
+check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
+{
+  cl_float part[4096]; /* of the result, so that any size fits into the host's memory */
+  gdouble worst = 0;
+
+  for (gsize i = 0; i < calc->length && calc->error == NULL; i++)
+    {
+      gdouble x = 1 + (gdouble) (i % X_PERIOD) / 4096;
+      gdouble y = 1 + (gdouble) (i % Y_PERIOD) / 4096;
+      gdouble expected = weight * sqrt (x * x + y * y) + x * y - (x + y) / 4;
+      gdouble off;
+
+      if (i % G_N_ELEMENTS (part) == 0)
+        {
+          gsize size = MIN (G_N_ELEMENTS (part), calc->length - i) * sizeof *part;
+          cl_int status = clEnqueueReadBuffer (calc->queue, buffer_of (result), CL_TRUE,
+                                               i * sizeof *part, size, part, 0, NULL, NULL);
+
+          if (!check_status (status, "clEnqueueReadBuffer", &calc->error))
+            break;
+        }
+      off = fabs (part[i % G_N_ELEMENTS (part)] - expected) / expected;
+      worst = isnan (off) ? INFINITY : MAX (worst, off);
+    }
+  return worst;
+}
+
+/* Measurement
+ *
+ * Allocations and frees are measured where they happen, between kernels.  Every kernel is waited
+ * for, so that each call finds the device idle, and the figures are much the same in every run.
+ * With --pipeline the device is busy meanwhile.  Then a driver's calls may be cheaper, because its
+ * threads are awake, or far dearer, because it gives memory back to the system; a pool's are what
+ * they were. */
+
+typedef struct
+{
+  gdouble clock_ns;    /* taken off every call that is measured */
+  gdouble step_ns;     /* one evaluation: the median, as below, of all steps but the first */
+  gdouble pair_ns;     /* one allocation and one free: the median of the steps' means */
+  gdouble first_ns;    /* the same in the first step, when a pool has nothing to hand out yet */
+  gdouble all_ns;      /* all allocations and frees of all steps */
+  TarnPoolStats stats; /* after the last step */
+  gdouble worst;       /* relative error */
+} Report;
+
+static gint
+compare_doubles (gconstpointer a, gconstpointer b)
+{
+  gdouble left = *(const gdouble *) a, right = *(const gdouble *) b;
+
+  return left < right ? -1 : left > right;
+}
+
+static gdouble
+median (gdouble *values, gsize n)
+{
+  qsort (values, n, sizeof *values, compare_doubles);
+  return values[n / 2];
+}
+
+/* What measuring adds to a call: one look at the clock.  The least of many means: of means, because
+ * the clock may tick more slowly than that. */
+static gdouble
+measure_clock (void)
+{
+  gint64 least = G_MAXINT64;
+
+  for (guint i = 0; i < 100; i++)
+    {
+      gint64 start = now_ns (), end = start;
+
+      for (guint j = 0; j < 100; j++)
+        end = now_ns ();
+      least = MIN (least, end - start);
+    }
+  return (gdouble) least / 100;
+}
+
+/* A line for somebody who waits at a terminal, from the first second on. */
+static void
+show_progress (gsize step, gsize n_steps, gint64 start)
+{
+  if (!isatty (STDERR_FILENO) || now_ns () - start < 1000000000)
+    return;
+  if (step > n_steps)
+    fputs ("\r                              \r", stderr);
+  else if (step % (n_steps / 100 + 1) == 0)
+    fprintf (stderr, "\rstep %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT, step, n_steps);
+}
+
+/* Each step has a weight of its own, so that a stale result cannot pass for the last one. */
+static cl_float
+weight_of_step (gsize step)
+{
+  return 0.5f + (cl_float) (step % 64) / 128;
+}
+
+/* Evaluates once, and n_steps times for the medians.  Returns the last result. */
+static TarnBlock *
+run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_steps, Report *report)
+{
+  g_autofree gdouble *steps = g_new0 (gdouble, n_steps + 1);
+  g_autofree gdouble *pairs = g_new0 (gdouble, n_steps + 1);
+  gint64 run_start = now_ns ();
+  TarnBlock *result = NULL;
+
+  report->all_ns = 0;
+  for (gsize step = 0; step <= n_steps && calc->error == NULL; step++)
+    {
+      gint64 start = now_ns ();
+      gdouble ns;
+
+      calc->spent_ns = calc->n_calls = 0;
+      drop (calc, result);
+      result = evaluate (calc, x, y, weight_of_step (step));
+      finish (calc); /* or the queue would grow with every step */
+      steps[step] = (gdouble) (now_ns () - start);
+
+      /* At least 1 ns, because some ratio must come out. */
+      ns = MAX ((gdouble) calc->spent_ns - calc->n_calls * report->clock_ns, 1);
+      pairs[step] = 2 * ns / MAX (calc->n_calls, 1);
+      report->all_ns += ns;
+      show_progress (step, n_steps, run_start);
+    }
+  show_progress (n_steps + 1, n_steps, run_start);
+  report->first_ns = pairs[0];
+  report->step_ns = median (steps + 1, n_steps);
+  report->pair_ns = median (pairs + 1, n_steps);
+  return result;
+}
+
+/* From the inputs to the report, with a pool or without. */
+static void
+run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, Report *report)
+{
+  const gsize size = calc->length * sizeof (cl_float);
+  TarnBlock *x, *y, *result;
+
+  calc->allocator = allocator;
+  calc->n_made = calc->n_at_peak = 0;
+  x = apply (calc, RAMP, NULL, NULL, X_PERIOD);
+  y = apply (calc, RAMP, NULL, NULL, Y_PERIOD);
+  result = run_steps (calc, x, y, n_steps, report);
+
+  report->stats = (TarnPoolStats) TARN_POOL_STATS_INIT;
+  if (pool != NULL)
+    tarn_pool_get_stats (pool, &report->stats);
+  else
+    {
+      /* Every vector is an allocation of the driver's, and nothing is held. */
+      report->stats.upstream_allocations = calc->n_made;
+      report->stats.active_blocks = calc->n_alive;
+      report->stats.active_bytes = report->stats.managed_bytes = calc->n_alive * size;
+      report->stats.peak_managed_bytes = calc->n_at_peak * size;
+    }
+  report->worst = check_result (calc, result, weight_of_step (n_steps));
+  drop (calc, x);
+  drop (calc, y);
+  drop (calc, result);
+}
+
+static gboolean
+compare (cl_device_id device, const Options *options, Report *alone, Report *pooled, GError **error)
+{
+  g_auto (Calculator) calc = { .length = options->length, .wait = !options->pipeline };
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+
+  /* A pool belongs over an immediate allocator.  Over a deferred one memory runs out in some later
+   * command, where the pool cannot give back what it holds. */
+  if (calculator_init (&calc, device))
+    allocator = tarn_opencl_immediate_allocator_new (calc.queue, CL_MEM_READ_WRITE, &calc.error);
+  if (allocator != NULL)
+    pool = tarn_pool_new (allocator, NULL, &calc.error);
+  if (pool != NULL)
+    {
+      alone->clock_ns = pooled->clock_ns = measure_clock ();
+      run (&calc, allocator, NULL, 1, alone); /* to warm up: drivers compile at the first launch */
+      run (&calc, allocator, NULL, options->n_steps, alone);
+      run (&calc, TARN_ALLOCATOR (pool), pool, options->n_steps, pooled);
+    }
+  if (calc.error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&calc.error));
+  return FALSE;
+}
+
+/* The table */
+
+static gchar *
+format_bytes (gdouble bytes)
+{
+  return g_strdup_printf ("%.1f MiB (%.0f)", bytes / (1 << 20), bytes);
+}
+
+static gchar *
+format_time (gdouble ns)
+{
+  if (ns < 1e3)
+    return g_strdup_printf ("%.0f ns", ns);
+  if (ns < 1e6)
+    return g_strdup_printf ("%.1f us", ns / 1e3);
+  return g_strdup_printf ("%.1f ms", ns / 1e6);
+}
+
+static gchar *
+format_count (gdouble count)
+{
+  return g_strdup_printf ("%.0f", count);
+}
+
+static void
+print_row (const gchar *label, gchar *(*format) (gdouble), gdouble left, gdouble right)
+{
+  g_autofree gchar *left_cell = format (left), *right_cell = format (right);
+
+  printf ("%-28s %24s %24s\n", label, left_cell, right_cell);
+}
+
+static void
+print_table (const Report *left, const Report *right)
+{
+  const TarnPoolStats *a = &left->stats, *b = &right->stats;
+
+  printf ("%-28s %24s %24s\n", "", "allocator alone", "pool over it");
+  print_row ("time per step", format_time, left->step_ns, right->step_ns);
+  print_row ("one allocation and free", format_time, left->pair_ns, right->pair_ns);
+  print_row ("  in the first step", format_time, left->first_ns, right->first_ns);
+  print_row ("  all of them, in sum", format_time, left->all_ns, right->all_ns);
+  print_row ("driver allocations", format_count, a->upstream_allocations, b->upstream_allocations);
+  print_row ("hits", format_count, a->hits, b->hits);
+  print_row ("held blocks", format_count, a->held_blocks, b->held_blocks);
+  print_row ("active blocks", format_count, a->active_blocks, b->active_blocks);
+  print_row ("managed bytes", format_bytes, a->managed_bytes, b->managed_bytes);
+  print_row ("active bytes", format_bytes, a->active_bytes, b->active_bytes);
+  print_row ("peak of managed bytes", format_bytes, a->peak_managed_bytes, b->peak_managed_bytes);
+  printf ("%-28s %24.1e %24.1e\n", "largest relative error", left->worst, right->worst);
+}
+
+static void
+print_report (const Options *options, const Report *alone, const Report *pooled)
+{
+  g_autofree gchar *before = format_time (alone->pair_ns), *after = format_time (pooled->pair_ns);
+  gdouble ratio = alone->pair_ns / pooled->pair_ns;
+
+  printf (
+      "times    medians of %" G_GUINT64_FORMAT " steps after a first one; %s;\n"
+      "         %.0f ns for looking at the clock are taken off each allocation and each free\n\n",
+      options->n_steps,
+      options->pipeline ? "each step is waited for" : "each operator is waited for",
+      alone->clock_ns);
+  print_table (alone, pooled);
+  printf (
+      "\nallocations were %.*f times faster with the pool (%s -> %s for one allocation and free)\n",
+      ratio < 10, ratio, before, after);
+}
+
+/* The command line */
+
+/* A number from 1 to max, which K, M or G may follow. */
+static gboolean
+parse_number (const gchar *option, const gchar *text, guint64 max, guint64 *number, GError **error)
+{
+  static const gchar suffixes[] = "KMG";
+  gsize n_digits = strspn (text, "0123456789");
+  const gchar *suffix = text[n_digits] != '\0' ? strchr (suffixes, text[n_digits]) : NULL;
+  guint shift = suffix != NULL ? 10 * (guint) (suffix - suffixes + 1) : 0;
+  g_autofree gchar *digits = g_strndup (text, n_digits);
+
+  if (text[n_digits + (suffix != NULL)] == '\0'
+      && g_ascii_string_to_unsigned (digits, 10, 1, max >> shift, number, NULL))
+    {
+      *number <<= shift;
+      return TRUE;
+    }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "%s '%s': must be a whole number from 1 to %" G_GUINT64_FORMAT
+               ", such as 5000, 64K or 1M",
+               option, text, max);
+  return FALSE;
+}
+
+static gboolean
+parse_options (Options *options, int argc, char **argv, GError **error)
+{
+  g_autofree gchar *size = NULL, *steps = NULL;
+  const GOptionEntry entries[] = {
+    { "size", 0, 0, G_OPTION_ARG_STRING, &size, "Floats in a vector [128K]", "N" },
+    { "steps", 0, 0, G_OPTION_ARG_STRING, &steps, "Times to evaluate the expression [500]", "N" },
+    { "select", 0, 0, G_OPTION_ARG_STRING, &options->selector,
+      "Where to run [the first GPU, or else 0:0]", "PLATFORM:DEVICE" },
+    { "pipeline", 0, 0, G_OPTION_ARG_NONE, &options->pipeline,
+      "Wait after each step only, not after each operator", NULL },
+    { "list", 0, 0, G_OPTION_ARG_NONE, &options->list, "List the devices instead", NULL },
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+  };
+  static const gchar summary[]
+      = "Evaluates " EXPRESSION " over large vectors, operator by\n"
+        "operator, without a memory pool and with one, and tells what the allocations cost.";
+  static const gchar description[]
+      = "N may end in K, M or G: 2^10, 2^20 or 2^30.\n\n"
+        "Exit status: 0 all is well; 1 a wrong result, or an error of the driver;\n"
+        "2 bad usage, or no such device.";
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+
+  g_option_context_set_summary (context, summary);
+  g_option_context_set_description (context, description);
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, &argc, &argv, error)
+      || !parse_number ("--size", size != NULL ? size : "128K", G_MAXSIZE / 64, &options->length,
+                        error)
+      || !parse_number ("--steps", steps != NULL ? steps : "500", 1000000, &options->n_steps,
+                        error))
+    return FALSE;
+  if (argc == 1)
+    return TRUE;
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
+               "'%s': only options are expected; --help shows them", argv[1]);
+  return FALSE;
+}
+
+static gboolean
+execute (const Options *options, GError **error)
+{
+  g_autoptr (GArray) devices = find_devices (error);
+  const Device *device;
+  Report alone, pooled;
+
+  if (devices == NULL)
+    return FALSE;
+  for (guint i = 0; options->list && i < devices->len; i++)
+    {
+      device = &g_array_index (devices, Device, i);
+      printf ("%s  %s\n", device->selector, device->name);
+    }
+  if (options->list)
+    return TRUE;
+
+  device = select_device (devices, options->selector, error);
+  if (device == NULL || !check_length (device, options->length, error))
+    return FALSE;
+  printf ("device   %s %s\n"
+          "step     r = " EXPRESSION ", in %d operators\n"
+          "vectors  %" G_GUINT64_FORMAT " floats, %" G_GUINT64_FORMAT " bytes\n",
+          device->selector, device->name, N_VECTORS - 2, options->length,
+          options->length * sizeof (cl_float));
+  if (!compare (device->id, options, &alone, &pooled, error))
+    return FALSE;
+  print_report (options, &alone, &pooled);
+  if (MAX (alone.worst, pooled.worst) <= TOLERANCE)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "wrong result: off by %.1e, more than %.1e",
+               MAX (alone.worst, pooled.worst), TOLERANCE);
+  return FALSE;
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autoptr (GError) error = NULL;
+  Options options = { 0 };
+  int status = EXIT_SUCCESS;
+
+  setlocale (LC_CTYPE, ""); /* for arguments that are not ASCII */
+  if (!parse_options (&options, argc, argv, &error))
+    status = EXIT_USAGE;
+  else if (!execute (&options, &error))
+    status = error->domain == G_OPTION_ERROR ? EXIT_USAGE : EXIT_WRONG;
+  if (error != NULL)
+    fprintf (stderr, PROGRAM ": %s\n", error->message);
+  g_free (options.selector);
+  return status;
+}
