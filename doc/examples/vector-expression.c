@@ -23,8 +23,8 @@
 #define EXIT_WRONG 1 /* a wrong result, or an error of the driver */
 #define EXIT_USAGE 2 /* bad usage, or no such device */
 
-/* The vectors of an evaluation: two inputs, and ten temporaries, because a driver may keep the
- * memory of a released buffer until the kernels that use it are done. */
+/* The vectors of a step, which is one evaluation: two inputs, and ten temporaries.  A driver may
+ * keep the memory of each until the kernels that use it are done. */
 #define N_VECTORS 12
 
 /* Every operator rounds by up to 2^-24 of its result, and sqrt() may be off by 3 times 2^-23
@@ -134,7 +134,7 @@ select_device (GArray *devices, const gchar *selector, GError **error)
   return NULL;
 }
 
-/* Vectors of that length against what the device has. */
+/* Whether the device has memory for vectors of that length. */
 static gboolean
 check_length (const Device *device, guint64 length, GError **error)
 {
@@ -143,9 +143,9 @@ check_length (const Device *device, guint64 length, GError **error)
   if (size <= device->max_bytes && size <= device->total_bytes / N_VECTORS)
     return TRUE;
   g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "--size %" G_GUINT64_FORMAT ": %" G_GUINT64_FORMAT
-               " bytes in a vector; the device takes at most %" G_GUINT64_FORMAT
-               " bytes in one allocation, and %" G_GUINT64_FORMAT " in %d, which are needed",
+               "--size %" G_GUINT64_FORMAT ": a vector would have %" G_GUINT64_FORMAT
+               " bytes, but the device allocates at most %" G_GUINT64_FORMAT
+               " bytes at once, and has %" G_GUINT64_FORMAT " bytes for the %d vectors of a step",
                length, size, device->max_bytes, device->total_bytes, N_VECTORS);
   return FALSE;
 }
@@ -234,7 +234,7 @@ build_kernels (Calculator *calc, cl_device_id device)
   if (!check_status (status, "clBuildProgram", &calc->error))
     {
       clGetProgramBuildInfo (calc->program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
-      g_prefix_error (&calc->error, "%s\n", log);
+      fputs (log, stderr);
       return FALSE;
     }
   for (guint i = 0; i < N_OPERATORS; i++)
@@ -415,11 +415,12 @@ check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
 
 /* Measurement
  *
- * Allocations and frees are measured where they happen, between kernels.  Every kernel is waited
- * for, so that each call finds the device idle, and the figures are much the same in every run.
- * With --pipeline the device is busy meanwhile.  Then a driver's calls may be cheaper, because its
- * threads are awake, or far dearer, because it gives memory back to the system; a pool's are what
- * they were. */
+ * Allocations and frees are measured where they happen, between kernels, and as the host sees
+ * them.  Every kernel is waited for, so that each call finds the device idle, and the figures are
+ * much the same in every run.  A part of what a driver's call takes then is to wake its threads,
+ * which without it the next kernel would pay for: what is gained on the whole is in the time per
+ * step.  With --pipeline the device is busy meanwhile, and a driver's calls may be cheaper, because
+ * its threads are awake, or far dearer, because memory goes back to the system. */
 
 typedef struct
 {
@@ -447,8 +448,8 @@ median (gdouble *values, gsize n)
   return values[n / 2];
 }
 
-/* What measuring adds to a call: one look at the clock.  The least of many means: of means, because
- * the clock may tick more slowly than that. */
+/* What measuring adds to a call: one look at the clock.  Means, because the clock may tick more
+ * slowly than that; the least of them, because anything may interrupt. */
 static gdouble
 measure_clock (void)
 {
@@ -484,7 +485,7 @@ weight_of_step (gsize step)
   return 0.5f + (cl_float) (step % 64) / 128;
 }
 
-/* Evaluates once, and n_steps times for the medians.  Returns the last result. */
+/* A first step, and n_steps for the medians.  Returns the last result. */
 static TarnBlock *
 run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_steps, Report *report)
 {
@@ -657,7 +658,8 @@ parse_number (const gchar *option, const gchar *text, guint64 max, guint64 *numb
   g_autofree gchar *digits = g_strndup (text, n_digits);
 
   if (text[n_digits + (suffix != NULL)] == '\0'
-      && g_ascii_string_to_unsigned (digits, 10, 1, max >> shift, number, NULL))
+      && g_ascii_string_to_unsigned (digits, 10, 1, G_MAXUINT64 >> shift, number, NULL)
+      && *number << shift <= max)
     {
       *number <<= shift;
       return TRUE;
@@ -673,13 +675,14 @@ static gboolean
 parse_options (Options *options, int argc, char **argv, GError **error)
 {
   g_autofree gchar *size = NULL, *steps = NULL;
+  /* FILENAME: as it was given, in whatever encoding. */
   const GOptionEntry entries[] = {
-    { "size", 0, 0, G_OPTION_ARG_STRING, &size, "Floats in a vector [128K]", "N" },
-    { "steps", 0, 0, G_OPTION_ARG_STRING, &steps, "Times to evaluate the expression [500]", "N" },
-    { "select", 0, 0, G_OPTION_ARG_STRING, &options->selector,
+    { "size", 0, 0, G_OPTION_ARG_FILENAME, &size, "Floats in a vector [128K]", "N" },
+    { "steps", 0, 0, G_OPTION_ARG_FILENAME, &steps, "Times to evaluate it [500]", "N" },
+    { "select", 0, 0, G_OPTION_ARG_FILENAME, &options->selector,
       "Where to run [the first GPU, or else 0:0]", "PLATFORM:DEVICE" },
     { "pipeline", 0, 0, G_OPTION_ARG_NONE, &options->pipeline,
-      "Wait after each step only, not after each operator", NULL },
+      "Wait for each step, not for each operator", NULL },
     { "list", 0, 0, G_OPTION_ARG_NONE, &options->list, "List the devices instead", NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
@@ -696,8 +699,8 @@ parse_options (Options *options, int argc, char **argv, GError **error)
   g_option_context_set_description (context, description);
   g_option_context_add_main_entries (context, entries, NULL);
   if (!g_option_context_parse (context, &argc, &argv, error)
-      || !parse_number ("--size", size != NULL ? size : "128K", G_MAXSIZE / 64, &options->length,
-                        error)
+      || !parse_number ("--size", size != NULL ? size : "128K", G_GUINT64_CONSTANT (1) << 40,
+                        &options->length, error)
       || !parse_number ("--steps", steps != NULL ? steps : "500", 1000000, &options->n_steps,
                         error))
     return FALSE;
@@ -750,13 +753,18 @@ main (int argc, char **argv)
   Options options = { 0 };
   int status = EXIT_SUCCESS;
 
-  setlocale (LC_CTYPE, ""); /* for arguments that are not ASCII */
+  setlocale (LC_CTYPE, ""); /* for --help */
   if (!parse_options (&options, argc, argv, &error))
     status = EXIT_USAGE;
   else if (!execute (&options, &error))
     status = error->domain == G_OPTION_ERROR ? EXIT_USAGE : EXIT_WRONG;
   if (error != NULL)
     fprintf (stderr, PROGRAM ": %s\n", error->message);
+  else if (fflush (stdout) != 0)
+    {
+      perror (PROGRAM ": standard output");
+      status = EXIT_WRONG;
+    }
   g_free (options.selector);
   return status;
 }
