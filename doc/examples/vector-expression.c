@@ -687,8 +687,9 @@ parse_options (Options *options, int argc, char **argv, GError **error)
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
   static const gchar summary[]
-      = "Evaluates " EXPRESSION " over large vectors, operator by\n"
-        "operator, without a memory pool and with one, and tells what the allocations cost.";
+      = "Evaluates " EXPRESSION " over large vectors,\n"
+        "operator by operator, without a memory pool and with one, and tells what the\n"
+        "allocations cost.";
   static const gchar description[]
       = "N may end in K, M or G: 2^10, 2^20 or 2^30.\n\n"
         "Exit status: 0 all is well; 1 a wrong result, or an error of the driver;\n"
