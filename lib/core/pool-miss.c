@@ -137,22 +137,29 @@ await_give_backs (TarnPool *pool, const Request *request)
   return given_back;
 }
 
-/* Sets bytes aside before upstream is asked, so that counters cannot overflow afterwards. */
+/* Sets bytes aside before upstream is asked, so that counters cannot overflow afterwards.  Held
+ * blocks are given back where that is what it takes, and only if it is enough. */
 static gboolean
 reserve (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  gsize managed_bytes, left;
+  gsize managed_bytes, held_bytes, left;
 
-  _tarn_mutex_lock (&pool->lock);
-  managed_bytes = pool->stats.managed_bytes;
-  left = G_MAXSIZE - managed_bytes - pool->reserved_bytes;
-  if (alloc_size <= left)
-    pool->reserved_bytes += alloc_size;
-  request->ended_give_backs = pool->ended_give_backs;
-  _tarn_mutex_unlock (&pool->lock);
+  do
+    {
+      _tarn_mutex_lock (&pool->lock);
+      managed_bytes = pool->stats.managed_bytes;
+      held_bytes = pool->stats.held_bytes;
+      left = G_MAXSIZE - managed_bytes - pool->reserved_bytes;
+      if (alloc_size <= left)
+        pool->reserved_bytes += alloc_size;
+      request->ended_give_backs = pool->ended_give_backs;
+      _tarn_mutex_unlock (&pool->lock);
 
-  if (alloc_size <= left)
-    return TRUE;
+      if (alloc_size <= left)
+        return TRUE;
+    }
+  while (alloc_size - left <= held_bytes && give_back_held (pool, alloc_size - left));
+
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
                "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
                " that the pool manages are more than a size can count",
