@@ -10,8 +10,7 @@ flags="-Wall -Wextra -pedantic -Werror -fsyntax-only $system_flags
   -UCL_TARGET_OPENCL_VERSION -DCL_TARGET_OPENCL_VERSION=120
   -I$top_srcdir/include -I$top_builddir/include"
 
-for header in "$top_srcdir"/include/tarn/*.h "$top_builddir"/include/tarn/version.h; do
-  name=tarn/$(basename "$header")
+for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in | sed 's/\.in$//' | sort -u); do
   [ "$name,$HAVE_OPENCL" != tarn/opencl.h,no ] || continue
   cat >"$scratch/alone.c" <<CODE
 #include <$name>

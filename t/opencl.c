@@ -39,14 +39,12 @@ pool_new (OpenclState *state)
 }
 
 static cl_ulong
-max_alloc_size (const OpenclDevice *device)
+device_ulong (const OpenclDevice *device, cl_device_info info)
 {
-  cl_ulong bytes = 0;
+  cl_ulong value = 0;
 
-  g_assert_cmpint (
-      clGetDeviceInfo (device->id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof bytes, &bytes, NULL), ==,
-      CL_SUCCESS);
-  return bytes;
+  g_assert_cmpint (clGetDeviceInfo (device->id, info, sizeof value, &value, NULL), ==, CL_SUCCESS);
+  return value;
 }
 
 /* What the device grants as one buffer, a pool grants, although rounded up it is refused. */
@@ -56,7 +54,7 @@ test_largest (const OpenclDevice *device, OpenclState *state)
   g_autoptr (TarnPool) pool = pool_new (state);
   g_autoptr (GError) error = NULL;
   g_autoptr (TarnBlock) block = NULL;
-  gsize size = max_alloc_size (device);
+  gsize size = device_ulong (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE);
   size_t buffer_size = 0;
   cl_int status;
   cl_mem buffer = clCreateBuffer (state->context, 0, size, NULL, &status);
@@ -83,7 +81,7 @@ test_too_large (const OpenclDevice *device, OpenclState *state)
   g_autoptr (TarnAllocator) allocator = allocator_new (state);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
   g_autoptr (GError) error = NULL;
-  gsize size = max_alloc_size (device) + 1;
+  gsize size = device_ulong (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE) + 1;
   g_autofree gchar *expected = g_strdup_printf (
       "clCreateBuffer: CL_INVALID_BUFFER_SIZE (-61) for %" G_GSIZE_FORMAT " bytes", size);
   g_autoptr (TarnBlock) granted = tarn_allocator_allocate (allocator, size, &error);
@@ -179,6 +177,70 @@ test_outlives (const OpenclDevice *device, OpenclState *state)
   g_assert_cmpint (clReleaseCommandQueue (queue), ==, CL_SUCCESS);
 }
 
+/* PyCUDA's test_mempool, on all of a device: a window of 10 blocks over 100, for two sizes. */
+static void
+slide_window (TarnPool *pool, gsize size)
+{
+  TarnBlock *window[10] = { NULL };
+
+  for (guint i = 0; i < 100; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (g_steal_pointer (&window[i % 10]));
+      window[i % 10] = tarn_pool_allocate (pool, size, &error);
+      g_assert_no_error (error);
+    }
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (window[i]);
+}
+
+/* Allocates blocks until memory runs out, and frees them; gives their number. */
+static guint
+fill (TarnPool *pool, gsize size)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    g_ptr_array_add (blocks, block);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_test_message ("%s", error->message);
+  return blocks->len;
+}
+
+/* A real device, really full: what is held makes room, for blocks of every size. */
+static void
+test_full_device (const OpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnPool) pool = NULL;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  gsize bytes = device_ulong (device, CL_DEVICE_GLOBAL_MEM_SIZE);
+  cl_bool is_shared = CL_TRUE;
+  guint n_large, n_small;
+
+  clGetDeviceInfo (device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof is_shared, &is_shared, NULL);
+  if (device_ulong (device, CL_DEVICE_TYPE) != CL_DEVICE_TYPE_GPU || is_shared)
+    {
+      g_test_skip ("only a GPU's own memory can be filled without harm");
+      return;
+    }
+  pool = pool_new (state);
+  slide_window (pool, bytes / 64);
+  slide_window (pool, bytes / 32);
+  n_large = fill (pool, bytes / 16);
+  n_small = fill (pool, bytes / 40);
+  g_test_message ("%u blocks of 1/16, %u of 1/40", n_large, n_small);
+  g_assert_cmpuint (n_large, >=, 12);
+  g_assert_cmpuint (n_large, <=, 16);
+  g_assert_cmpuint (n_small, >=, 30);
+  g_assert_cmpuint (n_small, <=, 40);
+  g_assert_cmpuint (fill (pool, bytes / 16), ==, n_large);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.failures, ==, 3);
+}
+
 static gboolean
 allocate_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
 {
@@ -256,6 +318,7 @@ main (int argc, char **argv)
       opencl_add (device, "buffers/flags", test_flags);
       opencl_add (device, "buffers/empty", test_empty);
       opencl_add (device, "buffers/outlives", test_outlives);
+      opencl_add (device, "buffers/full-device", test_full_device);
     }
   if (devices->len == 0)
     opencl_add_no_device ();
