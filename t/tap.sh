@@ -9,6 +9,9 @@
 : "${CLANG_FORMAT=clang-format}" "${SANITIZER:=no}" "${HAVE_OPENCL=}" "${libdir=}"
 : "${T_CFLAGS=$($PKG_CONFIG --cflags glib-2.0)}" "${T_OPENCL_CFLAGS=}" "${T_CC_FLAGS=}"
 
+LC_ALL=C
+export LC_ALL
+
 n_tests=0
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/tarn-test.XXXXXX")
 trap 'rm -rf "$scratch"' EXIT

@@ -17,7 +17,7 @@ typedef struct
   cl_context context;     /* retained */
   cl_command_queue queue; /* retained; NULL: deferred */
   cl_mem_flags flags;
-  gboolean can_migrate; /* the device has clEnqueueMigrateMemObjects, of OpenCL 1.2 */
+  gboolean can_migrate; /* see device_can_migrate () */
 } BufferAllocator;
 
 /* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
@@ -182,10 +182,9 @@ get_queue_info (cl_command_queue queue, cl_command_queue_info name, gpointer val
 
 /* CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and what the vendor likes. */
 static gboolean
-device_has_opencl_1_2 (cl_device_id device, gboolean *has, GError **error)
+get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
   g_autofree gchar *version = NULL;
-  guint major = 0, minor = 0;
   size_t length = 0;
   cl_int status = clGetDeviceInfo (device, CL_DEVICE_VERSION, 0, NULL, &length);
 
@@ -197,13 +196,34 @@ device_has_opencl_1_2 (cl_device_id device, gboolean *has, GError **error)
       _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
       return FALSE;
     }
-  if (sscanf (version, "OpenCL %u.%u", &major, &minor) != 2)
+  if (sscanf (version, "OpenCL %u.%u", major, minor) == 2)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
+               "clGetDeviceInfo: '%s' is not an OpenCL version", version);
+  return FALSE;
+}
+
+/* Whether the device has clEnqueueMigrateMemObjects, of OpenCL 1.2, and it may be called while
+ * other threads enqueue on the same queue, as OpenCL promises (OpenCL 3.0 specification, appendix
+ * A.2, "Multiple Host Threads").  With NVIDIA's driver 580 that is a segmentation fault in a thread
+ * of its own, without any Tarn; writing to the buffer is not. */
+static gboolean
+device_can_migrate (cl_device_id device, gboolean *can, GError **error)
+{
+  const cl_uint nvidia = 0x10de; /* the vendor's number on the PCI bus */
+  cl_uint vendor = 0;
+  guint major = 0, minor = 0;
+  cl_int status;
+
+  if (!get_device_version (device, &major, &minor, error))
+    return FALSE;
+  status = clGetDeviceInfo (device, CL_DEVICE_VENDOR_ID, sizeof vendor, &vendor, NULL);
+  if (status != CL_SUCCESS)
     {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
-                   "clGetDeviceInfo: '%s' is not an OpenCL version", version);
+      _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
       return FALSE;
     }
-  *has = major > 1 || (major == 1 && minor >= 2);
+  *can = (major > 1 || (major == 1 && minor >= 2)) && vendor != nvidia;
   return TRUE;
 }
 
@@ -211,7 +231,8 @@ device_has_opencl_1_2 (cl_device_id device, gboolean *has, GError **error)
  * Makes an allocator of buffers that are put on a queue's device at once, so that out-of-memory is
  * found when a block is allocated: clCreateBuffer, then clEnqueueMigrateMemObjects with
  * CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, or a write of up to 4 bytes on a device older than
- * OpenCL 1.2. It waits for neither. A block of 0 bytes has no buffer.
+ * OpenCL 1.2, and on NVIDIA's, whose migration does not stand other threads on the same queue. It
+ * waits for neither. A block of 0 bytes has no buffer.
  *
  * @param queue  where the migration is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one.
@@ -234,7 +255,7 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
       || !get_queue_info (queue, CL_QUEUE_CONTEXT, &template.context, sizeof template.context,
                           error)
       || !get_queue_info (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
-      || !device_has_opencl_1_2 (device, &template.can_migrate, error))
+      || !device_can_migrate (device, &template.can_migrate, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);
 }
