@@ -84,6 +84,15 @@ test_before_first_allocator (void)
   in_child (use_in_fresh_child, NULL);
 }
 
+static gboolean
+reclaim_nothing (TarnPool *pool, gsize wanted, gpointer unused)
+{
+  (void) pool;
+  (void) wanted;
+  (void) unused;
+  return FALSE;
+}
+
 static void
 use_in_child (State *state)
 {
@@ -102,6 +111,12 @@ use_in_child (State *state)
   tarn_block_free (state->direct);
   tarn_pool_get_stats (state->pool, &stats);
   STEP (7, stats.ignored_frees == 1 && stats.active_blocks == 1);
+  tarn_allocator_free_memory (TARN_ALLOCATOR (state->pool), tarn_block_get_memory (state->block),
+                              1000);
+  tarn_pool_get_stats (state->pool, &stats);
+  STEP (11, stats.ignored_frees == 2);
+  STEP (12, tarn_pool_add_reclaim_func (state->pool, reclaim_nothing, NULL, NULL) == 0);
+  STEP (13, !tarn_pool_remove_reclaim_func (state->pool, 1));
   tarn_pool_free_held (state->pool);
   tarn_pool_stop_holding (state->pool);
   STEP (8, tarn_pool_get_held_blocks (state->pool) == 1);

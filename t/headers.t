@@ -11,7 +11,7 @@ flags="-Wall -Wextra -pedantic -Werror -fsyntax-only $system_flags
   -I$top_srcdir/include -I$top_builddir/include"
 
 for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in | sed 's/\.in$//' | sort -u); do
-  [ "$name,$HAVE_OPENCL" != tarn/opencl.h,no ] || continue
+  [ "$name,$have_opencl" != tarn/opencl.h,no ] || continue
   cat >"$scratch/alone.c" <<CODE
 #include <$name>
 #include <$name>

@@ -26,8 +26,8 @@ find_residency_call (OpenclState *state)
 
   layer->reset ();
   block = tarn_allocator_allocate (allocator, 100, NULL);
-  residency_call = layer->get_calls ("clEnqueueWriteBuffer") > 0 ? "clEnqueueWriteBuffer"
-                                                                 : "clEnqueueMigrateMemObjects";
+  residency_call = layer->get_calls ("clEnqueueFillBuffer") > 0 ? "clEnqueueFillBuffer"
+                                                                : "clEnqueueMigrateMemObjects";
   g_assert_cmpuint (layer->get_calls (residency_call), ==, 1);
 }
 
@@ -217,7 +217,7 @@ test_old_device (const OpenclDevice *device, OpenclState *state)
 
   (void) device;
   layer->reset ();
-  layer->set_device_version ("OpenCL 1.1 of old");
+  layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 1.1 of old", 18);
   allocator = allocator_new (state);
   for (gsize size = 0; size <= 8; size++)
     {
@@ -236,6 +236,32 @@ test_old_device (const OpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
+/* A migration on NVIDIA's devices is not safe in threads: the first bytes are filled instead, also
+ * where the host has no access. */
+static void
+test_nvidia (const OpenclDevice *device, OpenclState *state)
+{
+  const cl_uint vendor = 0x10de;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+
+  (void) device;
+  layer->reset ();
+  layer->set_device_info (CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
+  allocator = tarn_opencl_immediate_allocator_new (state->queue, CL_MEM_HOST_NO_ACCESS, &error);
+  g_assert_no_error (error);
+  for (gsize size = 0; size <= 8; size++)
+    {
+      TarnBlock *block = tarn_allocator_allocate (allocator, size, &error);
+
+      g_assert_no_error (error);
+      tarn_block_free (block);
+    }
+  g_assert_cmpuint (layer->get_calls ("clEnqueueFillBuffer"), ==, 8);
+  g_assert_cmpuint (layer->get_calls ("clEnqueueMigrateMemObjects"), ==, 0);
+  layer->reset ();
+}
+
 static void
 test_bad_version (const OpenclDevice *device, OpenclState *state)
 {
@@ -243,7 +269,7 @@ test_bad_version (const OpenclDevice *device, OpenclState *state)
 
   (void) device;
   layer->reset ();
-  layer->set_device_version ("not OpenCL at all");
+  layer->set_device_info (CL_DEVICE_VERSION, "not OpenCL at all", 18);
   g_assert_null (tarn_opencl_immediate_allocator_new (state->queue, 0, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   g_assert_nonnull (strstr (error->message, "'not OpenCL at all'"));
@@ -312,6 +338,7 @@ add_tests (const OpenclDevice *device)
   opencl_add (device, "faults/constructors", test_constructors);
   opencl_add (device, "faults/statuses", test_statuses);
   opencl_add (device, "faults/old-device", test_old_device);
+  opencl_add (device, "faults/nvidia", test_nvidia);
   opencl_add (device, "faults/bad-version", test_bad_version);
   opencl_add (device, "faults/hits", test_hits);
   opencl_add (device, "faults/failing-release", test_failing_release);

@@ -22,6 +22,7 @@
   F (clCreateCommandQueueWithProperties)                                                           \
   F (clCreateContext)                                                                              \
   F (clCreateContextFromType)                                                                      \
+  F (clEnqueueFillBuffer)                                                                          \
   F (clEnqueueMigrateMemObjects)                                                                   \
   F (clEnqueueWriteBuffer)                                                                         \
   F (clGetCommandQueueInfo)                                                                        \
@@ -64,7 +65,7 @@ typedef struct
   cl_int fail_status;
   const gchar *failed;
   guint calls[N_FUNCTIONS];
-  gchar *device_version; /* owned; NULL: the driver's */
+  GHashTable *device_info; /* cl_device_info -> GBytes, owned; NULL: all the driver's */
 } Settings;
 
 static const cl_icd_dispatch *driver; /* set before any call, and constant */
@@ -102,7 +103,6 @@ unlock (pthread_mutex_t **locked)
 GETTER (gboolean, is_loaded, driver != NULL)
 GETTER (const gchar *, get_failed, settings.failed)
 GETTER (guint64, get_live_bytes, live_bytes)
-GETTER (gchar *, dup_device_version, g_strdup (settings.device_version))
 
 /* So that nothing has to ask whether it is there. */
 static void __attribute__ ((constructor)) make_ledger (void)
@@ -307,6 +307,10 @@ RETAIN_RELEASE (Context, cl_context)
 RETAIN_RELEASE (CommandQueue, cl_command_queue)
 RETAIN_RELEASE (MemObject, cl_mem)
 
+USE (clEnqueueFillBuffer, &buffer, 1,
+     (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size,
+      size_t offset, size_t size, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, buffer, pattern, pattern_size, offset, size, n_waits, waits, event))
 USE (clEnqueueMigrateMemObjects, buffers, n,
      (cl_command_queue queue, cl_uint n, const cl_mem *buffers, cl_mem_migration_flags flags,
       cl_uint n_waits, const cl_event *waits, cl_event *event),
@@ -333,21 +337,34 @@ answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t 
   return CL_SUCCESS;
 }
 
+/* Nullable, transfer full. */
+static GBytes *
+get_device_info (cl_device_info name)
+{
+  GBytes *bytes = NULL;
+  LOCKED;
+
+  if (settings.device_info != NULL)
+    bytes = g_hash_table_lookup (settings.device_info, GUINT_TO_POINTER (name));
+  return bytes != NULL ? g_bytes_ref (bytes) : NULL;
+}
+
 static cl_int
 layer_clGetDeviceInfo (cl_device_id device, cl_device_info name, size_t size, void *value,
                        size_t *size_ret)
 {
-  g_autofree gchar *version = name == CL_DEVICE_VERSION ? dup_device_version () : NULL;
+  g_autoptr (GBytes) bytes = get_device_info (name);
   cl_int status = enter (FUNCTION_clGetDeviceInfo);
 
   if (status != CL_SUCCESS)
     return status;
-  if (version == NULL)
+  if (bytes == NULL)
     return driver->clGetDeviceInfo (device, name, size, value, size_ret);
   /* Whether there is such a device is for the driver to say. */
   status = driver->clGetDeviceInfo (device, name, 0, NULL, NULL);
-  return status != CL_SUCCESS ? status
-                              : answer (version, strlen (version) + 1, size, value, size_ret);
+  if (status != CL_SUCCESS)
+    return status;
+  return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value, size_ret);
 }
 
 /* What tests call */
@@ -371,7 +388,7 @@ reset (void)
 {
   LOCKED;
 
-  g_free (settings.device_version);
+  g_clear_pointer (&settings.device_info, g_hash_table_unref);
   settings = (Settings){ .budget = G_MAXUINT64 };
 }
 
@@ -410,12 +427,13 @@ get_calls (const gchar *name)
 }
 
 static void
-set_device_version (const gchar *version)
+set_device_info (cl_device_info name, gconstpointer value, gsize size)
 {
   LOCKED;
 
-  g_free (settings.device_version);
-  settings.device_version = g_strdup (version);
+  if (settings.device_info == NULL)
+    settings.device_info = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_bytes_unref);
+  g_hash_table_insert (settings.device_info, GUINT_TO_POINTER (name), g_bytes_new (value, size));
 }
 
 static guint
@@ -446,8 +464,8 @@ const OpenclLayer *
 tarn_opencl_layer (void)
 {
   static const OpenclLayer layer
-      = { is_loaded,          reset,    set_budget,     fail,          get_failed, get_calls,
-          set_device_version, get_live, get_live_bytes, get_references };
+      = { is_loaded, reset,           set_budget, fail,           get_failed,
+          get_calls, set_device_info, get_live,   get_live_bytes, get_references };
 
   return &layer;
 }

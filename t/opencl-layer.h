@@ -30,7 +30,7 @@ typedef enum
 typedef enum
 {
   OPENCL_LAYER_AT_CREATION,
-  OPENCL_LAYER_AT_MIGRATION /* or a write, whichever is first: as drivers do that defer */
+  OPENCL_LAYER_AT_MIGRATION /* or a write or fill, whichever is first: as drivers do that defer */
 } OpenclLayerPoint;
 
 typedef struct
@@ -59,8 +59,8 @@ typedef struct
   /* Calls of @function since reset (), failing ones included; NULL: of all. */
   guint (*get_calls) (const gchar *function);
 
-  /* What CL_DEVICE_VERSION says, of every device; NULL: the driver's own. */
-  void (*set_device_version) (const gchar *version);
+  /* What clGetDeviceInfo says of every device when asked for @name, until reset (). */
+  void (*set_device_info) (cl_device_info name, gconstpointer value, gsize size);
 
   /* How many objects are alive, of those whose creation was seen; the first @n are stored in
    * @objects, so that the test can release what leaked because a release was made to fail. */

@@ -129,6 +129,29 @@ test_flags (const OpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (flags & CL_MEM_READ_ONLY, ==, CL_MEM_READ_ONLY);
 }
 
+/* Whatever access the host has, each allocator has memory. */
+static void
+test_host_access (const OpenclDevice *device, OpenclState *state)
+{
+  static const cl_mem_flags flags[]
+      = { CL_MEM_READ_WRITE,     CL_MEM_WRITE_ONLY,     CL_MEM_ALLOC_HOST_PTR,
+          CL_MEM_HOST_NO_ACCESS, CL_MEM_HOST_READ_ONLY, CL_MEM_HOST_WRITE_ONLY };
+
+  (void) device;
+  for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
+    for (gsize size = 1; size < 100; size *= 3)
+      {
+        g_autoptr (GError) error = NULL;
+        g_autoptr (TarnAllocator) allocator
+            = tarn_opencl_immediate_allocator_new (state->queue, flags[i], &error);
+        g_autoptr (TarnBlock) block = NULL;
+
+        g_assert_no_error (error);
+        block = tarn_allocator_allocate (allocator, size, &error);
+        g_assert_no_error (error);
+      }
+}
+
 static void
 test_empty (const OpenclDevice *device, OpenclState *state)
 {
@@ -316,6 +339,7 @@ main (int argc, char **argv)
       opencl_add (device, "buffers/largest", test_largest);
       opencl_add (device, "buffers/too-large", test_too_large);
       opencl_add (device, "buffers/flags", test_flags);
+      opencl_add (device, "buffers/host-access", test_host_access);
       opencl_add (device, "buffers/empty", test_empty);
       opencl_add (device, "buffers/outlives", test_outlives);
       opencl_add (device, "buffers/full-device", test_full_device);

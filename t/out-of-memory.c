@@ -465,6 +465,28 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
   g_assert_cmpstr (fixture->log->str, ==, "F");
 }
 
+/* What is given back is replaced at once, as if other threads were busy: a request that can never
+ * be served comes to an end all the same. */
+static void
+hold_another (gpointer data)
+{
+  Fixture *fixture = data;
+
+  tarn_block_free (allocate (fixture->pool, 511));
+}
+
+static void
+test_busy_pool (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  fake_device_set_budget (fixture->device, 4096);
+  tarn_block_free (allocate (fixture->pool, 511));
+  fake_device_set_free_hook (fixture->device, hold_another, fixture);
+  assert_fails (fixture->pool, 8191, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), <, 1000);
+  fake_device_set_free_hook (fixture->device, NULL, NULL);
+}
+
 #define N_THREADS 4
 #define LARGEST 65535 /* of its bin, too */
 
@@ -535,6 +557,7 @@ main (int argc, char **argv)
   ADD ("direct", test_direct);
   ADD ("wait-for-give-back", test_wait_for_give_back);
   ADD ("allocate-in-free", test_allocate_in_free);
+  ADD ("busy-pool", test_busy_pool);
   ADD ("shares", test_shares);
   return g_test_run ();
 }

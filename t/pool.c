@@ -351,6 +351,59 @@ forget_queue (gpointer unused, gpointer queue)
   (void) queue;
 }
 
+/* An allocator that has the pool give out other memory before its own huge piece is taken in. */
+
+typedef struct
+{
+  TarnPool *pool;
+  TarnBlock *meanwhile;
+  guint n_live;
+} Slow;
+
+static gboolean
+allocate_slowly (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  Slow *slow = data;
+
+  memory->address = ++slow->n_live;
+  if (size > 1023)
+    slow->meanwhile = tarn_pool_allocate (slow->pool, 1000, error);
+  return TRUE;
+}
+
+static void
+free_slow (gpointer data, TarnMemory memory, gsize size)
+{
+  Slow *slow = data;
+
+  (void) memory;
+  (void) size;
+  slow->n_live--;
+}
+
+static void
+test_overflow_meanwhile (void)
+{
+  Slow slow = { NULL, NULL, 0 };
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+
+  ops.allocate = allocate_slowly;
+  ops.free = free_slow;
+  allocator = tarn_allocator_new (&ops, &slow, NULL);
+  slow.pool = tarn_pool_new (allocator, NULL, NULL);
+  g_assert_null (tarn_pool_allocate (slow.pool, G_MAXSIZE, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+  g_assert_nonnull (slow.meanwhile);
+  g_assert_cmpuint (slow.n_live, ==, 1);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, 1023);
+  g_assert_true (_tarn_pool_check (slow.pool, NULL));
+  tarn_block_free (slow.meanwhile);
+  tarn_pool_unref (slow.pool);
+  g_assert_cmpuint (slow.n_live, ==, 0);
+}
+
 static void
 test_no_error (void)
 {
@@ -456,6 +509,7 @@ main (int argc, char **argv)
   ADD ("held-bytes-overflow", test_held_bytes_overflow);
   ADD ("stats-of-other-versions", test_stats_of_other_versions);
   ADD ("check", test_check);
+  g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
   g_test_add_func ("/core/allocator/no-error", test_no_error);
   g_test_add_func ("/core/allocator/nameless-memory", test_nameless_memory);
   g_test_add_func ("/core/allocator/ops", test_ops);

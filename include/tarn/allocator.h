@@ -46,7 +46,10 @@ typedef struct
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
-  /** Gives back what allocate() stored; @p size is the one asked for then. */
+  /**
+   * Gives back what allocate() stored; @p size is the one asked for then. Requests of other threads
+   * that are out of memory wait for it, so it must not wait for a thread that allocates.
+   */
   void (*free) (gpointer user_data, TarnMemory memory, gsize size);
 
   /** Nullable. Asked once when memory has run out; TRUE if something was given back. */
@@ -96,6 +99,8 @@ TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError
 gboolean tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                          GError **error);
 void tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
+
+gboolean tarn_check_fork (GError **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnAllocator, tarn_allocator_unref)
 

@@ -13,6 +13,7 @@ typedef struct
   void (*free_block) (TarnBlock *block);
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
+  void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*finalize) (TarnAllocator *allocator); /* the last reference is gone */
 } TarnAllocatorClass;
 

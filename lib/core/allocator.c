@@ -134,6 +134,13 @@ direct_free_block (TarnBlock *block)
 }
 
 static void
+direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  if (!_tarn_forked ())
+    allocator->ops.free (allocator->user_data, memory, size);
+}
+
+static void
 direct_finalize (TarnAllocator *allocator)
 {
   _tarn_allocator_clear (allocator);
@@ -144,6 +151,7 @@ static const TarnAllocatorClass direct_class = {
   .allocate_block = direct_allocate_block,
   .free_block = direct_free_block,
   .allocate_memory = direct_allocate_memory,
+  .free_memory = direct_free_memory,
   .finalize = direct_finalize,
 };
 
@@ -280,11 +288,8 @@ tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
   g_return_val_if_fail (allocator != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (_tarn_forked ())
-    {
-      _tarn_set_forked_error (error);
-      return NULL;
-    }
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
   return allocator->klass->allocate_block (allocator, size, error);
 }
 
@@ -307,19 +312,17 @@ tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory
   g_return_val_if_fail (memory != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  if (_tarn_forked ())
-    {
-      _tarn_set_forked_error (error);
-      return FALSE;
-    }
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
   return allocator->klass->allocate_memory (allocator, size, memory, error);
 }
 
 /**
- * Gives back what tarn_allocator_allocate_memory() stored. In a child of fork () it does nothing.
+ * Gives back what tarn_allocator_allocate_memory() stored. In a child of fork () it does nothing,
+ * and a pool counts it.
  *
  * @param allocator  where the memory is from; any thread may call it
- * @param memory     the memory
+ * @param memory     the memory, all of the union as it was stored
  * @param size       bytes, as asked for then
  * @since 0.1
  */
@@ -328,6 +331,5 @@ tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize s
 {
   g_return_if_fail (allocator != NULL);
 
-  if (!_tarn_forked ())
-    allocator->ops.free (allocator->user_data, memory, size);
+  allocator->klass->free_memory (allocator, memory, size);
 }

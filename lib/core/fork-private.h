@@ -20,6 +20,4 @@ _tarn_forked (void)
   return G_UNLIKELY (_tarn_is_forked);
 }
 
-void _tarn_set_forked_error (GError **error);
-
 #endif

@@ -8,7 +8,7 @@
 #include "fork-private.h"
 
 #include <pthread.h>
-#include <tarn/error.h>
+#include <tarn/allocator.h>
 
 #include "lock-private.h"
 
@@ -35,10 +35,24 @@ _tarn_watch_fork (void)
   _tarn_once (&once, install);
 }
 
-void
-_tarn_set_forked_error (GError **error)
+/**
+ * Whether this process may call the driver: for a backend to ask before it does, outside of what
+ * TarnAllocatorOps has, where Tarn has asked already. Drivers do not survive fork (): their calls
+ * hang in a child. A process that forks before it makes its first allocator is not concerned.
+ *
+ * @param error  return location, or NULL: TARN_ERROR_FORKED
+ * @return FALSE with @p error set in a child of a process that had an allocator; any thread may
+ * call it
+ * @since 0.1
+ */
+gboolean
+tarn_check_fork (GError **error)
 {
+  if (!_tarn_forked ())
+    return TRUE;
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FORKED,
-                       "this process was forked from one that used the device: allocate in the "
-                       "parent, or open the device after fork ()");
+                       "this process was forked from one that had an allocator, and drivers do not "
+                       "survive that: fork before the first allocator is made, or allocate in the "
+                       "parent");
+  return FALSE;
 }

@@ -106,8 +106,6 @@ check_locked (TarnPool *pool, gchar **violation)
   else if (stats->peak_managed_bytes < stats->managed_bytes
            || stats->peak_active_bytes < stats->active_bytes)
     *violation = g_strdup ("a peak is below what it is the peak of");
-  else if (G_MAXSIZE - stats->managed_bytes < pool->reserved_bytes)
-    *violation = g_strdup ("managed and reserved bytes overflow");
   return *violation == NULL;
 }
 

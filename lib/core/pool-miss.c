@@ -16,9 +16,10 @@
 #include "bin-private.h"
 #include "pool-private.h"
 
-/* How often a request waits for what other threads give back.  Once is nearly always enough; the
- * bound is for one that can never be served, which would go on for as long as others are busy. */
-#define MAX_AWAITED 100
+/* How often a request goes on although all that it could give back has gone, because other threads
+ * free and give back more.  Once is nearly always enough; the bound is for a request that can never
+ * be served, which would go on, and empty the pool, for as long as others are busy. */
+#define MAX_ROUNDS 100
 
 typedef struct
 {
@@ -28,8 +29,9 @@ typedef struct
   guint64 ended_give_backs; /* the pool's, when upstream was asked last */
 } Request;
 
-/* The address of something of its own tells a thread from others. */
-static _Thread_local gchar this_thread;
+/* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
+ * that allocates meanwhile must not wait for others, who may wait for it. */
+static _Thread_local guint giving_back = 0;
 
 /* Announces that this thread gives blocks back; it has taken them out of everything already, in
  * the same stretch under the lock, which is held. */
@@ -37,7 +39,6 @@ void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
   give_back->serial = ++pool->last_give_back;
-  give_back->thread = &this_thread;
   give_back->previous = pool->newest_give_back;
   give_back->next = NULL;
   if (pool->newest_give_back != NULL)
@@ -69,6 +70,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks
 {
   gboolean last;
 
+  giving_back++;
   while (blocks != NULL)
     {
       TarnBlock *block = blocks;
@@ -79,6 +81,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks
       _tarn_block_destroy (block);
       tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
     }
+  giving_back--;
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);
@@ -88,35 +91,27 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks
     _tarn_pool_die (pool);
 }
 
-/* Gives back held blocks that together make up the wanted bytes; FALSE if none was held. */
-static gboolean
+/* Gives back held blocks that together make up the wanted bytes, or all there are.  Returns the
+ * bytes; 0 if none was held. */
+static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
   TarnGiveBack give_back;
   TarnBlock *blocks;
+  gsize bytes;
 
   _tarn_mutex_lock (&pool->lock);
+  bytes = pool->stats.held_bytes;
   blocks = _tarn_pool_take_largest (pool, wanted);
+  bytes -= pool->stats.held_bytes;
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, &give_back);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (blocks == NULL)
-    return FALSE;
-  _tarn_pool_give_back (pool, &give_back, blocks);
-  return TRUE;
-}
-
-/* Whether this thread is itself giving back, and its allocator allocates from the pool meanwhile:
- * then to wait would be to wait for itself. */
-static gboolean
-is_giving_back (TarnPool *pool)
-{
-  for (TarnGiveBack *g = pool->oldest_give_back; g != NULL; g = g->next)
-    if (g->thread == &this_thread)
-      return TRUE;
-  return FALSE;
+  if (blocks != NULL)
+    _tarn_pool_give_back (pool, &give_back, blocks);
+  return bytes;
 }
 
 /* Waits for the other threads that took blocks out of the bins before this call, since what this
@@ -129,18 +124,27 @@ await_give_backs (TarnPool *pool, const Request *request)
 
   _tarn_mutex_lock (&pool->lock);
   last = pool->last_give_back;
-  while (pool->oldest_give_back != NULL && pool->oldest_give_back->serial <= last
-         && !is_giving_back (pool))
+  while (giving_back == 0 && pool->oldest_give_back != NULL
+         && pool->oldest_give_back->serial <= last)
     _tarn_cond_wait (&pool->gave_back, &pool->lock);
   given_back = pool->ended_give_backs != request->ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);
   return given_back;
 }
 
-/* Sets bytes aside before upstream is asked, so that counters cannot overflow afterwards.  Held
- * blocks are given back where that is what it takes, and only if it is enough. */
+static void
+set_size_error (gsize alloc_size, gsize managed_bytes, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
+               " that the pool manages are more than a size can count",
+               alloc_size, managed_bytes);
+}
+
+/* Before upstream is asked: whether the pool could count so many bytes more.  Held blocks are given
+ * back where that is what it takes, and only if it is enough. */
 static gboolean
-reserve (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   gsize managed_bytes, held_bytes, left;
 
@@ -149,22 +153,46 @@ reserve (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
       _tarn_mutex_lock (&pool->lock);
       managed_bytes = pool->stats.managed_bytes;
       held_bytes = pool->stats.held_bytes;
-      left = G_MAXSIZE - managed_bytes - pool->reserved_bytes;
-      if (alloc_size <= left)
-        pool->reserved_bytes += alloc_size;
       request->ended_give_backs = pool->ended_give_backs;
       _tarn_mutex_unlock (&pool->lock);
 
+      left = G_MAXSIZE - managed_bytes;
       if (alloc_size <= left)
         return TRUE;
     }
-  while (alloc_size - left <= held_bytes && give_back_held (pool, alloc_size - left));
+  while (alloc_size - left <= held_bytes && give_back_held (pool, alloc_size - left) > 0);
 
-  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
-               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
-               " that the pool manages are more than a size can count",
-               alloc_size, managed_bytes);
+  set_size_error (alloc_size, managed_bytes, error);
   return FALSE;
+}
+
+/* Takes a fresh piece of memory in as an active block.  Meanwhile other threads may have had more
+ * than can be counted beside it: then it goes back. */
+static TarnBlock *
+adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size, GError **error)
+{
+  TarnBlock *block = _tarn_block_new (&pool->base, memory, request->size, alloc_size);
+  gsize managed_bytes;
+  gboolean fits;
+
+  block->bin = request->bin;
+  block->exact = alloc_size != request->rounded_size;
+
+  _tarn_mutex_lock (&pool->lock);
+  managed_bytes = pool->stats.managed_bytes;
+  fits = alloc_size <= G_MAXSIZE - managed_bytes;
+  if (fits)
+    _tarn_pool_adopt (pool, block);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (fits)
+    return block;
+  _tarn_block_retire (block);
+  _tarn_block_destroy (block);
+  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+  set_size_error (alloc_size, managed_bytes, error);
+  return NULL;
 }
 
 /* Asks upstream once for alloc_size bytes on behalf of a request. */
@@ -172,26 +200,16 @@ static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnMemory memory;
-  TarnBlock *block = NULL;
 
-  if (!reserve (pool, request, alloc_size, error))
+  if (!can_count (pool, request, alloc_size, error))
     return NULL;
   if (_tarn_allocator_try (pool->upstream, alloc_size, &memory, error))
-    {
-      block = _tarn_block_new (&pool->base, memory, request->size, alloc_size);
-      block->bin = request->bin;
-      block->exact = alloc_size != request->rounded_size;
-    }
+    return adopt (pool, request, memory, alloc_size, error);
 
   _tarn_mutex_lock (&pool->lock);
-  pool->reserved_bytes -= alloc_size;
-  if (block != NULL)
-    _tarn_pool_adopt (pool, block);
-  else
-    pool->stats.upstream_failures++;
-  _tarn_pool_check_if_full_debug (pool);
+  pool->stats.upstream_failures++;
   _tarn_mutex_unlock (&pool->lock);
-  return block;
+  return NULL;
 }
 
 /* As ask_upstream (), after an attempt that left *error, which is replaced. */
@@ -214,25 +232,40 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Steps 1 to 3; *error says why upstream failed last. */
+/* Step 3; *error says why upstream failed last. */
 static TarnBlock *
 make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
+  gsize expected = tarn_pool_get_managed_bytes (pool); /* more than that is of others' doing */
   TarnBlock *block = NULL;
-  guint awaited = 0;
+  guint rounds = 0;
+
+  while (block == NULL && _tarn_is_out_of_memory (*error))
+    {
+      gsize given = give_back_held (pool, alloc_size);
+
+      expected -= MIN (expected, given);
+      if (given == 0 && !await_give_backs (pool, request))
+        break;
+      if ((given == 0 || expected == 0) && rounds++ == MAX_ROUNDS)
+        break;
+      block = ask_upstream_again (pool, request, alloc_size, error);
+    }
+  return block;
+}
+
+/* Steps 1 to 3. */
+static TarnBlock *
+recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnBlock *block = NULL;
 
   if (_tarn_pool_reclaim (pool, alloc_size))
     block = ask_upstream_again (pool, request, alloc_size, error);
   if (block == NULL)
     block = look_again (pool, request);
-
-  while (block == NULL && _tarn_is_out_of_memory (*error))
-    {
-      if (!give_back_held (pool, alloc_size)
-          && (awaited++ == MAX_AWAITED || !await_give_backs (pool, request)))
-        break;
-      block = ask_upstream_again (pool, request, alloc_size, error);
-    }
+  if (block == NULL)
+    block = make_room (pool, request, alloc_size, error);
   return block;
 }
 
@@ -271,7 +304,7 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **erro
       block = ask_upstream_again (pool, &request, alloc_size, &local);
     }
   if (block == NULL && _tarn_is_out_of_memory (local))
-    block = make_room (pool, &request, alloc_size, &local);
+    block = recover (pool, &request, alloc_size, &local);
   if (block == NULL && size < alloc_size)
     block = ask_upstream_again (pool, &request, size, &local);
 

@@ -31,7 +31,6 @@ typedef struct _TarnGiveBack TarnGiveBack;
 struct _TarnGiveBack
 {
   guint64 serial; /* in the order of their starts, which is the list's */
-  gconstpointer thread;
   TarnGiveBack *previous;
   TarnGiveBack *next;
 };
@@ -46,7 +45,6 @@ struct _TarnGiveBack
  *     every block in bin b satisfies bin_number (alloc_size) == b
  *     an exact-size block is never held, and nothing is once stop_holding is set
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
- *     managed_bytes + reserved_bytes fits into a gsize
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
@@ -65,7 +63,6 @@ struct _TarnPool
   TarnPoolStats stats; /* all but ignored_frees, which is atomic */
   gboolean stop_holding;
   gboolean orphaned;
-  gsize reserved_bytes; /* asked of the upstream allocator by calls in flight */
 
   TarnBlock *blocks; /* every held or active block, through TarnBlock.next */
   GHashTable *bare;  /* memory that tarn_allocator_allocate_memory () handed out -> its block,

@@ -5,6 +5,7 @@
  * lock, on a snapshot of the list, so they may add and remove one another, free blocks of the very
  * pool that asks, and run in several threads at a time. */
 
+#include "fork-private.h"
 #include "pool-private.h"
 
 typedef struct
@@ -55,7 +56,8 @@ _tarn_reclaim_funcs_new (void)
  *                   unless the function is removed.
  * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
  *                   reference is gone, and no call of it is running
- * @return the function's number, never 0
+ * @return the function's number, never 0, but in a child of fork (), where nothing is added and
+ *         @p destroy is not called
  * @since 0.1
  */
 guint
@@ -68,6 +70,8 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   g_return_val_if_fail (pool != NULL, 0);
   g_return_val_if_fail (func != NULL, 0);
 
+  if (_tarn_forked ())
+    return 0;
   item = g_new0 (ReclaimFunc, 1);
   item->func = func;
   item->user_data = user_data;
@@ -100,7 +104,7 @@ steal_by_id (GPtrArray *funcs, guint id)
  *
  * @param pool  a pool; any thread may call it, also from inside a reclaim function
  * @param id    what tarn_pool_add_reclaim_func() gave
- * @return FALSE if the pool has no such function, or not any more
+ * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
  * @since 0.1
  */
 gboolean
@@ -110,6 +114,8 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 
   g_return_val_if_fail (pool != NULL, FALSE);
 
+  if (_tarn_forked ())
+    return FALSE;
   _tarn_mutex_lock (&pool->lock);
   item = steal_by_id (pool->reclaim_funcs, id);
   _tarn_mutex_unlock (&pool->lock);

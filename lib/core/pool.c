@@ -153,6 +153,16 @@ _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 
 /* The end of a block in use */
 
+/* In a child of fork () a free is counted, and no more. */
+static gboolean
+is_ignored (TarnPool *pool)
+{
+  if (!_tarn_forked ())
+    return FALSE;
+  g_atomic_int_inc (&pool->ignored_frees);
+  return TRUE;
+}
+
 static void
 pool_free_block (TarnBlock *block)
 {
@@ -161,11 +171,8 @@ pool_free_block (TarnBlock *block)
   gboolean hold;
   gint state;
 
-  if (_tarn_forked ())
-    {
-      g_atomic_int_inc (&pool->ignored_frees);
-      return;
-    }
+  if (is_ignored (pool))
+    return;
 
   _tarn_mutex_lock (&pool->lock);
   state = block->state;
@@ -221,6 +228,15 @@ pool_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, 
   return _tarn_pool_allocate_bare (allocator, size, memory, error);
 }
 
+static void
+pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  TarnPool *pool = (TarnPool *) allocator;
+
+  if (!is_ignored (pool))
+    _tarn_pool_free_bare (pool, memory, size);
+}
+
 /* The last reference is gone, so nobody can allocate; blocks may still be in use.  What reclaim
  * functions own may be among them. */
 static void
@@ -261,6 +277,7 @@ static const TarnAllocatorClass pool_class = {
   .allocate_block = pool_allocate_block,
   .free_block = pool_free_block,
   .allocate_memory = pool_allocate_memory,
+  .free_memory = pool_free_memory,
   .finalize = pool_finalize,
 };
 
@@ -280,7 +297,8 @@ warn_if_deferred (TarnPool *pool)
  * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
  * cannot see memory run out.
  *
- * @param upstream  where memory comes from, another pool perhaps; the pool keeps a reference
+ * @param upstream  where memory comes from; the pool keeps a reference. Another pool does all that
+ *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
  * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
  *                  range, or one that this version of the library does not have
@@ -388,11 +406,8 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   g_return_val_if_fail (pool != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (_tarn_forked ())
-    {
-      _tarn_set_forked_error (error);
-      return NULL;
-    }
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
 
   bin = _tarn_bin_number (size, pool->leading_bits);
   _tarn_mutex_lock (&pool->lock);

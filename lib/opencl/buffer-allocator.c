@@ -11,13 +11,21 @@
 
 #include "status-private.h"
 
+/* The command that has the driver allocate the memory of a new buffer; see choose_command (). */
+typedef enum
+{
+  MIGRATE,
+  FILL,
+  WRITE
+} Command;
+
 /* Constant after it is made. */
 typedef struct
 {
   cl_context context;     /* retained */
   cl_command_queue queue; /* retained; NULL: deferred */
   cl_mem_flags flags;
-  gboolean can_migrate; /* see device_can_migrate () */
+  Command command; /* of the immediate allocator */
 } BufferAllocator;
 
 /* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
@@ -26,20 +34,25 @@ static gboolean
 make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
   static const guint8 zeros[4]; /* must outlive the command */
-  const gchar *call;
-  cl_int status;
+  gsize few = MIN (size, sizeof zeros);
+  const gchar *call = NULL;
+  cl_int status = CL_SUCCESS;
 
-  if (self->can_migrate)
+  switch (self->command)
     {
+    case MIGRATE:
       call = "clEnqueueMigrateMemObjects";
       status = clEnqueueMigrateMemObjects (self->queue, 1, &buffer,
                                            CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
-    }
-  else
-    {
+      break;
+    case FILL:
+      call = "clEnqueueFillBuffer";
+      status = clEnqueueFillBuffer (self->queue, buffer, zeros, 1, 0, few, 0, NULL, NULL);
+      break;
+    case WRITE:
       call = "clEnqueueWriteBuffer";
-      status = clEnqueueWriteBuffer (self->queue, buffer, CL_FALSE, 0, MIN (size, sizeof zeros),
-                                     zeros, 0, NULL, NULL);
+      status = clEnqueueWriteBuffer (self->queue, buffer, CL_FALSE, 0, few, zeros, 0, NULL, NULL);
+      break;
     }
   if (status == CL_SUCCESS)
     return TRUE;
@@ -150,8 +163,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
  *
  * @param context  where buffers belong; retained
  * @param flags    for clCreateBuffer, 0 for CL_MEM_READ_WRITE
- * @param error    return location, or NULL: TARN_OPENCL_ERROR, with CL_INVALID_VALUE for
- *                 CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ * @param error    return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
+ * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -163,7 +176,7 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   g_return_val_if_fail (context != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (!check_flags (flags, error))
+  if (!tarn_check_fork (error) || !check_flags (flags, error))
     return NULL;
   return buffer_allocator_new ("opencl-deferred", &template, error);
 }
@@ -203,12 +216,13 @@ get_device_version (cl_device_id device, guint *major, guint *minor, GError **er
   return FALSE;
 }
 
-/* Whether the device has clEnqueueMigrateMemObjects, of OpenCL 1.2, and it may be called while
- * other threads enqueue on the same queue, as OpenCL promises (OpenCL 3.0 specification, appendix
- * A.2, "Multiple Host Threads").  With NVIDIA's driver 580 that is a segmentation fault in a thread
- * of its own, without any Tarn; writing to the buffer is not. */
+/* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
+ * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
+ * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
+ * a segmentation fault in a thread of the driver's.  To fill the first bytes does not, and is legal
+ * whatever access the flags leave to the host. */
 static gboolean
-device_can_migrate (cl_device_id device, gboolean *can, GError **error)
+choose_command (cl_device_id device, Command *command, GError **error)
 {
   const cl_uint nvidia = 0x10de; /* the vendor's number on the PCI bus */
   cl_uint vendor = 0;
@@ -223,22 +237,25 @@ device_can_migrate (cl_device_id device, gboolean *can, GError **error)
       _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
       return FALSE;
     }
-  *can = (major > 1 || (major == 1 && minor >= 2)) && vendor != nvidia;
+  if (major < 1 || (major == 1 && minor < 2))
+    *command = WRITE;
+  else
+    *command = vendor == nvidia ? FILL : MIGRATE;
   return TRUE;
 }
 
 /**
  * Makes an allocator of buffers that are put on a queue's device at once, so that out-of-memory is
  * found when a block is allocated: clCreateBuffer, then clEnqueueMigrateMemObjects with
- * CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, or a write of up to 4 bytes on a device older than
- * OpenCL 1.2, and on NVIDIA's, whose migration does not stand other threads on the same queue. It
- * waits for neither. A block of 0 bytes has no buffer.
+ * CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices, where that is not safe in threads,
+ * a fill of up to 4 bytes; on a device older than OpenCL 1.2, a write of up to 4 bytes. It waits
+ * for none of them. A block of 0 bytes has no buffer.
  *
- * @param queue  where the migration is enqueued; retained, as its context is. A buffer used on
+ * @param queue  where that is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one.
  * @param flags  for clCreateBuffer, 0 for CL_MEM_READ_WRITE
- * @param error  return location, or NULL: TARN_OPENCL_ERROR, with CL_INVALID_VALUE for
- *               CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
+ * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -251,11 +268,11 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
   g_return_val_if_fail (queue != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (!check_flags (flags, error)
+  if (!tarn_check_fork (error) || !check_flags (flags, error)
       || !get_queue_info (queue, CL_QUEUE_CONTEXT, &template.context, sizeof template.context,
                           error)
       || !get_queue_info (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
-      || !device_can_migrate (device, &template.can_migrate, error))
+      || !choose_command (device, &template.command, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);
 }
@@ -265,7 +282,7 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
  *
  * @param block  a block in use; a block of another kind of memory is a programming error
  * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
- * it out again; NULL for a block of 0 bytes without a pool
+ *         it out again; NULL for a block of 0 bytes, but a pool has one of 1 byte for it if it can
  * @since 0.1
  */
 cl_mem
