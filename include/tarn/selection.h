@@ -1,0 +1,51 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_SELECTION_H
+#define TARN_SELECTION_H
+
+#include <tarn/error.h>
+
+G_BEGIN_DECLS
+
+/** A device that can be chosen. Start from all zero bytes. */
+typedef struct
+{
+  const gchar *name;
+  const gchar *vendor;
+  const gchar *uuid; /**< nullable; such as "GPU-9f2c5c3a-..." */
+  const gchar *pci;  /**< nullable; such as "0000:65:00.0" */
+  gpointer reserved[4];
+} TarnSelectionDevice;
+
+/** A platform that can be chosen, and its devices. Start from all zero bytes. */
+typedef struct
+{
+  const gchar *name;
+  const gchar *vendor;
+  const TarnSelectionDevice *devices;
+  gsize n_devices;
+  const gchar *kind; /**< "opencl", which NULL stands for, too, or "cuda" */
+  gpointer reserved[4];
+} TarnSelectionPlatform;
+
+/** A device that was chosen. */
+typedef struct
+{
+  guint platform; /**< its place in the array of platforms */
+  guint device;   /**< its place in that platform's devices */
+} TarnSelectionItem;
+
+typedef enum
+{
+  TARN_SELECTION_PYOPENCL, /**< what PyOpenCL makes of PYOPENCL_TEST */
+  TARN_SELECTION_STRICT    /**< TARN_TEST, and programs' --select */
+} TarnSelectionSyntax;
+
+GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
+                                const TarnSelectionPlatform *platforms, gsize n_platforms,
+                                GError **error);
+
+G_END_DECLS
+
+#endif
