@@ -7,6 +7,7 @@
 #include <tarn/allocator.h>
 #include <tarn/block.h>
 #include <tarn/error.h>
+#include <tarn/local-memory.h>
 #include <tarn/pool.h>
 #include <tarn/selection.h>
 #include <tarn/version.h>

@@ -1,0 +1,34 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_LOCAL_MEMORY_H
+#define TARN_LOCAL_MEMORY_H
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/** How a device's local memory (CUDA: shared memory) is accessed. */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnLocalMemory), as TARN_LOCAL_MEMORY_INIT sets it */
+  guint bank_count;  /**< banks, at least 1 */
+  guint bank_bytes;  /**< bytes in a row that are in the same bank, at least 1 */
+  guint work_items;  /**< how many of them access it at a time */
+} TarnLocalMemory;
+
+#define TARN_LOCAL_MEMORY_INIT                                                                     \
+  {                                                                                                \
+    sizeof (TarnLocalMemory), /* struct_size */                                                    \
+        0,                    /* bank_count */                                                     \
+        0,                    /* bank_bytes */                                                     \
+        0                     /* work_items */                                                     \
+  }
+
+guint tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guint rank,
+                                  const gsize *shape, const gsize *stored_shape, gint *axis,
+                                  gint *bank, gchar **explanation);
+
+G_END_DECLS
+
+#endif
