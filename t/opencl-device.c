@@ -3,52 +3,48 @@
 
 #include "opencl-device.h"
 
-#define MAX_PLATFORMS 32
-#define MAX_DEVICES 64
+#include <dlfcn.h>
+#include <stdlib.h>
 
 typedef struct
 {
-  const OpenclDevice *device;
+  const TarnOpenclDevice *device;
   OpenclTestFunc func;
 } Case;
 
-static void
-add_devices (GPtrArray *devices, cl_platform_id platform, guint platform_index)
+static gboolean
+is_listed (const GPtrArray *devices, const TarnOpenclDevice *wanted)
 {
-  cl_device_id ids[MAX_DEVICES];
-  cl_uint n_ids = 0;
-  cl_int status = clGetDeviceIDs (platform, CL_DEVICE_TYPE_ALL, MAX_DEVICES, ids, &n_ids);
-
-  if (status != CL_SUCCESS)
-    g_test_message ("platform %u has no devices: clGetDeviceIDs: %s (%d)", platform_index,
-                    tarn_opencl_status_name (status), status);
-  for (guint i = 0; status == CL_SUCCESS && i < MIN (n_ids, MAX_DEVICES); i++)
-    {
-      OpenclDevice *device = g_new (OpenclDevice, 1);
-
-      *device = (OpenclDevice){ platform_index, i, ids[i] };
-      g_ptr_array_add (devices, device);
-    }
+  for (guint i = 0; i < devices->len; i++)
+    if (((const TarnOpenclDevice *) g_ptr_array_index (devices, i))->device == wanted->device)
+      return TRUE;
+  return FALSE;
 }
 
 GPtrArray *
 opencl_devices (void)
 {
-  static GPtrArray *devices;
-  cl_platform_id platforms[MAX_PLATFORMS];
-  cl_uint n_platforms = 0;
+  static GPtrArray *devices, *chosen;
+  g_autoptr (GError) error = NULL;
 
   if (devices != NULL)
     return devices;
+  chosen = tarn_opencl_select_test_devices (NULL, &error);
+  if (chosen == NULL)
+    {
+      g_print ("Bail out! %s\n", error->message);
+      exit (1);
+    }
+  /* g_test has one test for a path. */
   devices = g_ptr_array_new ();
-  if (clGetPlatformIDs (MAX_PLATFORMS, platforms, &n_platforms) == CL_SUCCESS)
-    for (guint i = 0; i < MIN (n_platforms, MAX_PLATFORMS); i++)
-      add_devices (devices, platforms[i], i);
+  for (guint i = 0; i < chosen->len; i++)
+    if (!is_listed (devices, g_ptr_array_index (chosen, i)))
+      g_ptr_array_add (devices, g_ptr_array_index (chosen, i));
   return devices;
 }
 
 gchar *
-opencl_path (const OpenclDevice *device, const gchar *rest)
+opencl_path (const TarnOpenclDevice *device, const gchar *rest)
 {
   return g_strdup_printf ("/opencl/%u:%u/%s", device->platform_index, device->device_index, rest);
 }
@@ -74,14 +70,14 @@ assert_sole_reference (cl_context context)
 gpointer
 opencl_open (gconstpointer data, gchar **reason)
 {
-  const OpenclDevice *device = data;
+  const TarnOpenclDevice *device = data;
   OpenclState *state = g_new0 (OpenclState, 1);
   cl_int status;
 
-  state->context = clCreateContext (NULL, 1, &device->id, NULL, NULL, &status);
+  state->context = clCreateContext (NULL, 1, &device->device, NULL, NULL, &status);
   if (status == CL_SUCCESS)
     {
-      state->queue = clCreateCommandQueue (state->context, device->id, 0, &status);
+      state->queue = clCreateCommandQueue (state->context, device->device, 0, &status);
       if (status == CL_SUCCESS)
         return state;
       clReleaseContext (state->context);
@@ -109,10 +105,10 @@ opencl_close (gpointer data)
 const gchar *
 opencl_no_threads (gconstpointer data)
 {
-  const OpenclDevice *device = data;
+  const TarnOpenclDevice *device = data;
   gchar name[256] = "";
 
-  if (clGetDeviceInfo (device->id, CL_DEVICE_NAME, sizeof name, name, NULL) == CL_SUCCESS
+  if (clGetDeviceInfo (device->device, CL_DEVICE_NAME, sizeof name, name, NULL) == CL_SUCCESS
       && g_str_has_prefix (name, "basic"))
     return "PoCL's basic device deadlocks where threads share a queue";
   return NULL;
@@ -151,13 +147,29 @@ run_case (gconstpointer data)
 }
 
 void
-opencl_add (const OpenclDevice *device, const gchar *rest, OpenclTestFunc func)
+opencl_add (const TarnOpenclDevice *device, const gchar *rest, OpenclTestFunc func)
 {
   g_autofree gchar *path = opencl_path (device, rest);
   Case *test = g_new (Case, 1);
 
   *test = (Case){ device, func };
   g_test_add_data_func_full (path, test, run_case, g_free);
+}
+
+/* The loader looks for layers when it is first called, and the test must have the same object. */
+const OpenclLayer *
+opencl_layer_load (void)
+{
+  g_autofree gchar *path = g_test_build_filename (G_TEST_BUILT, ".libs", "opencl-layer.so", NULL);
+  const OpenclLayer *(*get_layer) (void);
+  void *object;
+
+  g_setenv ("OPENCL_LAYERS", path, TRUE);
+  if (opencl_devices ()->len == 0 || (object = dlopen (path, RTLD_NOW)) == NULL)
+    return NULL;
+  *(void **) &get_layer = dlsym (object, "tarn_opencl_layer");
+  g_assert_nonnull (get_layer);
+  return get_layer ()->is_loaded () ? get_layer () : NULL;
 }
 
 static void

@@ -9,19 +9,14 @@
 #include <tarn/opencl.h>
 
 #include "conformance.h"
+#include "opencl-layer.h"
 
-typedef struct
-{
-  guint platform_index, device_index;
-  cl_device_id id;
-} OpenclDevice;
-
-/* Every device of every platform, for the rest of the process.  A platform that cannot be asked is
- * passed over by name. */
+/* Those that TARN_TEST or PYOPENCL_TEST choose, else all, for the rest of the process: each once. A
+ * choice that cannot be made ends the program. */
 GPtrArray *opencl_devices (void);
 
 /* "/opencl/0:1" and what follows it; free it with g_free (). */
-gchar *opencl_path (const OpenclDevice *device, const gchar *rest);
+gchar *opencl_path (const TarnOpenclDevice *device, const gchar *rest);
 
 /* A context and an in-order queue of their own. */
 typedef struct
@@ -30,8 +25,8 @@ typedef struct
   cl_command_queue queue;
 } OpenclState;
 
-/* As in Backend: open is given an OpenclDevice, close ends the test if anything still holds on to
- * the context. */
+/* As in Backend: open is given a TarnOpenclDevice, close ends the test if anything still holds on
+ * to the context. */
 gpointer opencl_open (gconstpointer device, gchar **reason);
 void opencl_close (gpointer state);
 const gchar *opencl_no_threads (gconstpointer device);
@@ -39,8 +34,11 @@ TarnAllocator *opencl_deferred_new (gpointer state, GError **error);
 TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 
 /* One test for each device, with a state opened for it. */
-typedef void (*OpenclTestFunc) (const OpenclDevice *device, OpenclState *state);
-void opencl_add (const OpenclDevice *device, const gchar *rest, OpenclTestFunc func);
+typedef void (*OpenclTestFunc) (const TarnOpenclDevice *device, OpenclState *state);
+void opencl_add (const TarnOpenclDevice *device, const gchar *rest, OpenclTestFunc func);
+
+/* The layer, or NULL if the loader takes none or there is no device.  Call it before any other. */
+const OpenclLayer *opencl_layer_load (void);
 
 /* Where there is no device: one test that is skipped and says so. */
 void opencl_add_no_device (void);

@@ -4,7 +4,6 @@
  * Buffers on every OpenCL device, with a layer above the driver that runs out of memory and has
  * calls fail. */
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "opencl-device.h"
@@ -133,7 +132,7 @@ allocator_new (OpenclState *state)
 /* Every call that making an allocator needs, failing in turn: the error says which one it was, and
  * no reference is left on context or queue. */
 static void
-test_constructors (const OpenclDevice *device, OpenclState *state)
+test_constructors (const TarnOpenclDevice *device, OpenclState *state)
 {
   guint failures = 0;
 
@@ -167,7 +166,7 @@ test_constructors (const OpenclDevice *device, OpenclState *state)
 
 /* Each status of each call that allocates: which error it becomes, and that no buffer leaks. */
 static void
-test_statuses (const OpenclDevice *device, OpenclState *state)
+test_statuses (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const struct
   {
@@ -210,7 +209,7 @@ test_statuses (const OpenclDevice *device, OpenclState *state)
 
 /* Before OpenCL 1.2 there is no migration: the first bytes are written instead. */
 static void
-test_old_device (const OpenclDevice *device, OpenclState *state)
+test_old_device (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (GError) error = NULL;
@@ -239,7 +238,7 @@ test_old_device (const OpenclDevice *device, OpenclState *state)
 /* A migration on NVIDIA's devices is not safe in threads: the first bytes are filled instead, also
  * where the host has no access. */
 static void
-test_nvidia (const OpenclDevice *device, OpenclState *state)
+test_nvidia (const TarnOpenclDevice *device, OpenclState *state)
 {
   const cl_uint vendor = 0x10de;
   g_autoptr (TarnAllocator) allocator = NULL;
@@ -263,7 +262,7 @@ test_nvidia (const OpenclDevice *device, OpenclState *state)
 }
 
 static void
-test_bad_version (const OpenclDevice *device, OpenclState *state)
+test_bad_version (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (GError) error = NULL;
 
@@ -279,7 +278,7 @@ test_bad_version (const OpenclDevice *device, OpenclState *state)
 
 /* A hit makes no driver call. */
 static void
-test_hits (const OpenclDevice *device, OpenclState *state)
+test_hits (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
@@ -299,7 +298,7 @@ test_hits (const OpenclDevice *device, OpenclState *state)
 
 /* A release that fails is a message and not the end; the pool's counters stay right. */
 static void
-test_failing_release (const OpenclDevice *device, OpenclState *state)
+test_failing_release (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
@@ -328,7 +327,7 @@ no_layer (void)
 }
 
 static void
-add_tests (const OpenclDevice *device)
+add_tests (const TarnOpenclDevice *device)
 {
   g_autofree gchar *at_creation = opencl_path (device, "full-at-creation");
   g_autofree gchar *at_migration = opencl_path (device, "full-at-migration");
@@ -344,28 +343,12 @@ add_tests (const OpenclDevice *device)
   opencl_add (device, "faults/failing-release", test_failing_release);
 }
 
-/* The loader looks for layers when it is first called, and the test must have the same object. */
-static gboolean
-load_layer (void)
-{
-  g_autofree gchar *path = g_test_build_filename (G_TEST_BUILT, ".libs", "opencl-layer.so", NULL);
-  const OpenclLayer *(*get_layer) (void);
-  void *object;
-
-  g_setenv ("OPENCL_LAYERS", path, TRUE);
-  if (opencl_devices ()->len == 0 || (object = dlopen (path, RTLD_NOW)) == NULL)
-    return FALSE;
-  *(void **) &get_layer = dlsym (object, "tarn_opencl_layer");
-  g_assert_nonnull (get_layer);
-  layer = get_layer ();
-  return layer->is_loaded ();
-}
-
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
-  if (load_layer ())
+  layer = opencl_layer_load ();
+  if (layer != NULL)
     for (guint i = 0; i < opencl_devices ()->len; i++)
       add_tests (g_ptr_array_index (opencl_devices (), i));
   else

@@ -26,7 +26,9 @@
   F (clEnqueueMigrateMemObjects)                                                                   \
   F (clEnqueueWriteBuffer)                                                                         \
   F (clGetCommandQueueInfo)                                                                        \
+  F (clGetDeviceIDs)                                                                               \
   F (clGetDeviceInfo)                                                                              \
+  F (clGetPlatformInfo)                                                                            \
   F (clReleaseCommandQueue)                                                                        \
   F (clReleaseContext)                                                                             \
   F (clReleaseMemObject)                                                                           \
@@ -324,6 +326,14 @@ USE (clGetCommandQueueInfo, NULL, 0,
       size_t *size_ret),
      (queue, name, size, value, size_ret))
 
+USE (clGetDeviceIDs, NULL, 0,
+     (cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *devices,
+      cl_uint *n_ret),
+     (platform, type, n, devices, n_ret))
+USE (clGetPlatformInfo, NULL, 0,
+     (cl_platform_id platform, cl_platform_info name, size_t size, void *value, size_t *size_ret),
+     (platform, name, size, value, size_ret))
+
 /* Answers a query as OpenCL's clGet...Info () do. */
 static cl_int
 answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
@@ -361,7 +371,7 @@ layer_clGetDeviceInfo (cl_device_id device, cl_device_info name, size_t size, vo
   if (bytes == NULL)
     return driver->clGetDeviceInfo (device, name, size, value, size_ret);
   /* Whether there is such a device is for the driver to say. */
-  status = driver->clGetDeviceInfo (device, name, 0, NULL, NULL);
+  status = driver->clGetDeviceInfo (device, CL_DEVICE_TYPE, 0, NULL, NULL);
   if (status != CL_SUCCESS)
     return status;
   return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value, size_ret);

@@ -39,17 +39,18 @@ pool_new (OpenclState *state)
 }
 
 static cl_ulong
-device_ulong (const OpenclDevice *device, cl_device_info info)
+device_ulong (const TarnOpenclDevice *device, cl_device_info info)
 {
   cl_ulong value = 0;
 
-  g_assert_cmpint (clGetDeviceInfo (device->id, info, sizeof value, &value, NULL), ==, CL_SUCCESS);
+  g_assert_cmpint (clGetDeviceInfo (device->device, info, sizeof value, &value, NULL), ==,
+                   CL_SUCCESS);
   return value;
 }
 
 /* What the device grants as one buffer, a pool grants, although rounded up it is refused. */
 static void
-test_largest (const OpenclDevice *device, OpenclState *state)
+test_largest (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnPool) pool = pool_new (state);
   g_autoptr (GError) error = NULL;
@@ -76,7 +77,7 @@ test_largest (const OpenclDevice *device, OpenclState *state)
 }
 
 static void
-test_too_large (const OpenclDevice *device, OpenclState *state)
+test_too_large (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = allocator_new (state);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
@@ -100,7 +101,7 @@ test_too_large (const OpenclDevice *device, OpenclState *state)
 }
 
 static void
-test_flags (const OpenclDevice *device, OpenclState *state)
+test_flags (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const cl_mem_flags bad[]
       = { CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR };
@@ -131,7 +132,7 @@ test_flags (const OpenclDevice *device, OpenclState *state)
 
 /* Whatever access the host has, each allocator has memory. */
 static void
-test_host_access (const OpenclDevice *device, OpenclState *state)
+test_host_access (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const cl_mem_flags flags[]
       = { CL_MEM_READ_WRITE,     CL_MEM_WRITE_ONLY,     CL_MEM_ALLOC_HOST_PTR,
@@ -153,7 +154,7 @@ test_host_access (const OpenclDevice *device, OpenclState *state)
 }
 
 static void
-test_empty (const OpenclDevice *device, OpenclState *state)
+test_empty (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) direct = allocator_new (state);
   g_autoptr (TarnAllocator) lazy = opencl_deferred_new (state, NULL);
@@ -172,7 +173,7 @@ test_empty (const OpenclDevice *device, OpenclState *state)
 
 /* A block works after everything that it came from was released, and what it holds stays. */
 static void
-test_outlives (const OpenclDevice *device, OpenclState *state)
+test_outlives (const TarnOpenclDevice *device, OpenclState *state)
 {
   OpenclState *own = opencl_open (device, NULL);
   TarnPool *pool = pool_new (own);
@@ -235,7 +236,7 @@ fill (TarnPool *pool, gsize size)
 
 /* A real device, really full: what is held makes room, for blocks of every size. */
 static void
-test_full_device (const OpenclDevice *device, OpenclState *state)
+test_full_device (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnPool) pool = NULL;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
@@ -243,7 +244,8 @@ test_full_device (const OpenclDevice *device, OpenclState *state)
   cl_bool is_shared = CL_TRUE;
   guint n_large, n_small;
 
-  clGetDeviceInfo (device->id, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof is_shared, &is_shared, NULL);
+  clGetDeviceInfo (device->device, CL_DEVICE_HOST_UNIFIED_MEMORY, sizeof is_shared, &is_shared,
+                   NULL);
   if (device_ulong (device, CL_DEVICE_TYPE) != CL_DEVICE_TYPE_GPU || is_shared)
     {
       g_test_skip ("only a GPU's own memory can be filled without harm");
@@ -330,7 +332,7 @@ main (int argc, char **argv)
   devices = opencl_devices ();
   for (guint i = 0; i < devices->len; i++)
     {
-      const OpenclDevice *device = g_ptr_array_index (devices, i);
+      const TarnOpenclDevice *device = g_ptr_array_index (devices, i);
       g_autofree gchar *lazily = opencl_path (device, "deferred");
       g_autofree gchar *at_once = opencl_path (device, "immediate");
 

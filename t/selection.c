@@ -255,6 +255,7 @@ test_other_kinds (void)
   g_autofree gchar *opencl = resolve ("cuda:0;0:1", TARN_SELECTION_STRICT, platforms, 1);
   g_autofree gchar *cuda = resolve ("cuda:0;0:1", TARN_SELECTION_STRICT, platforms + 1, 1);
   g_autofree gchar *none = resolve ("cuda:0", TARN_SELECTION_STRICT, NULL, 0);
+  g_autofree gchar *nothing = resolve ("*", TARN_SELECTION_STRICT, NULL, 0);
   g_autofree gchar *missing = resolve ("0", TARN_SELECTION_STRICT, NULL, 0);
   g_autofree gchar *upstream = resolve ("0;1", TARN_SELECTION_PYOPENCL, platforms, 3);
   g_autofree gchar *everything = resolve (NULL, TARN_SELECTION_PYOPENCL, platforms, 3);
@@ -262,6 +263,7 @@ test_other_kinds (void)
   g_assert_cmpstr (opencl, ==, "0:1");
   g_assert_cmpstr (cuda, ==, "0:0");
   g_assert_cmpstr (none, ==, "");
+  g_assert_cmpstr (nothing, ==, "");
   g_assert_cmpstr (missing, ==, "error: there is no platform 0; there are none");
   g_assert_cmpstr (upstream, ==, "0:0 0:1 2:0 2:1");
   g_assert_cmpstr (everything, ==, "0:0 0:1 2:0 2:1");

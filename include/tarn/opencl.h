@@ -20,6 +20,20 @@ TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_m
                                                     GError **error);
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 
+/** A device that was chosen; the strings are its own. */
+typedef struct
+{
+  cl_platform_id platform;
+  cl_device_id device;
+  guint platform_index; /**< the platform's place among those that the loader lists */
+  guint device_index;   /**< the device's place among those of its platform */
+  gchar *platform_name; /**< CL_PLATFORM_NAME */
+  gchar *name;          /**< CL_DEVICE_NAME */
+  gpointer reserved[4];
+} TarnOpenclDevice;
+
+GPtrArray *tarn_opencl_select_test_devices (const gchar *selection, GError **error);
+
 G_END_DECLS
 
 #endif

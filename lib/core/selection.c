@@ -372,6 +372,8 @@ resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
     return resolve_on_every_platform (resolver, entry, choices, error);
   if (cuda)
     g_array_set_size (found, 1); /* number 0, the first of its kind, whatever it is called */
+  else if (star && choices->len == 0)
+    return TRUE; /* everything, which is nothing */
   else if (!find (resolver, "platform", "", &entry->platform, choices, FALSE, found, error))
     return FALSE;
 

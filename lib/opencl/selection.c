@@ -1,0 +1,326 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The platforms and devices that the loader lists, and a choice of them.  A driver that answers a
+ * question with an error is reported by name, and what it did not say is left out: one bad driver
+ * must not keep a program from the others. */
+
+#include <string.h>
+#include <tarn/opencl.h>
+
+/* Later than OpenCL 1.2: cl_khr_device_uuid, cl_khr_pci_bus_info, cl_nv_device_attribute_query. */
+#define DEVICE_UUID_KHR 0x106A
+#define DEVICE_PCI_BUS_INFO_KHR 0x410F
+#define DEVICE_PCI_BUS_ID_NV 0x4008
+#define DEVICE_PCI_SLOT_ID_NV 0x4009
+#define DEVICE_PCI_DOMAIN_ID_NV 0x400A
+
+typedef struct
+{
+  cl_device_id id;
+  gchar *name, *vendor; /* NULL if the driver would not say */
+  gchar *uuid, *pci;    /* NULL if it has none */
+} Device;
+
+typedef struct
+{
+  cl_platform_id id;
+  gchar *name, *vendor;
+  GArray *devices; /* of Device */
+} Platform;
+
+static void
+device_clear (gpointer item)
+{
+  Device *device = item;
+
+  g_free (device->name);
+  g_free (device->vendor);
+  g_free (device->uuid);
+  g_free (device->pci);
+}
+
+static void
+platform_clear (gpointer item)
+{
+  Platform *platform = item;
+
+  g_free (platform->name);
+  g_free (platform->vendor);
+  g_array_unref (platform->devices);
+}
+
+static void
+report (guint platform, const gchar *name, const gchar *call, cl_int status)
+{
+  g_message ("OpenCL platform %u '%s': %s: %s (%d)", platform, name != NULL ? name : "", call,
+             tarn_opencl_status_name (status), status);
+}
+
+/* NULL, and *status, if the driver does not say. */
+static gchar *
+get_platform_string (cl_platform_id platform, cl_platform_info info, cl_int *status)
+{
+  g_autofree gchar *text = NULL;
+  size_t size = 0;
+
+  *status = clGetPlatformInfo (platform, info, 0, NULL, &size);
+  text = g_malloc0 (size + 1);
+  if (*status == CL_SUCCESS)
+    *status = clGetPlatformInfo (platform, info, size, text, NULL);
+  return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
+}
+
+static gchar *
+get_device_string (cl_device_id device, cl_device_info info, cl_int *status)
+{
+  g_autofree gchar *text = NULL;
+  size_t size = 0;
+
+  *status = clGetDeviceInfo (device, info, 0, NULL, &size);
+  text = g_malloc0 (size + 1);
+  if (*status == CL_SUCCESS)
+    *status = clGetDeviceInfo (device, info, size, text, NULL);
+  return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
+}
+
+static gboolean
+has_extension (const gchar *extensions, const gchar *name)
+{
+  g_auto (GStrv) words = g_strsplit (extensions, " ", -1);
+
+  return g_strv_contains ((const gchar *const *) words, name);
+}
+
+static gchar *
+get_uuid (cl_device_id device)
+{
+  guint8 bytes[16];
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  if (clGetDeviceInfo (device, DEVICE_UUID_KHR, sizeof bytes, bytes, NULL) != CL_SUCCESS)
+    return NULL;
+  for (guint i = 0; i < sizeof bytes; i++)
+    g_string_append_printf (text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                            bytes[i]);
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static gchar *
+get_pci (cl_device_id device)
+{
+  cl_uint address[4]; /* domain, bus, device, function */
+
+  if (clGetDeviceInfo (device, DEVICE_PCI_BUS_INFO_KHR, sizeof address, address, NULL)
+      != CL_SUCCESS)
+    return NULL;
+  return g_strdup_printf ("%04x:%02x:%02x.%x", address[0], address[1], address[2], address[3]);
+}
+
+/* The slot has the function in its lower three bits. */
+static gchar *
+get_pci_of_nvidia (cl_device_id device)
+{
+  cl_uint domain = 0, bus, slot;
+
+  if (clGetDeviceInfo (device, DEVICE_PCI_BUS_ID_NV, sizeof bus, &bus, NULL) != CL_SUCCESS
+      || clGetDeviceInfo (device, DEVICE_PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
+    return NULL;
+  clGetDeviceInfo (device, DEVICE_PCI_DOMAIN_ID_NV, sizeof domain, &domain, NULL);
+  return g_strdup_printf ("%04x:%02x:%02x.%x", domain, bus, slot >> 3, slot & 7);
+}
+
+static void
+ask_device (Device *device, guint platform, const gchar *platform_name)
+{
+  g_autofree gchar *extensions = NULL;
+  cl_int status;
+
+  device->name = get_device_string (device->id, CL_DEVICE_NAME, &status);
+  if (device->name != NULL)
+    device->vendor = get_device_string (device->id, CL_DEVICE_VENDOR, &status);
+  if (device->vendor != NULL)
+    extensions = get_device_string (device->id, CL_DEVICE_EXTENSIONS, &status);
+  if (extensions == NULL)
+    {
+      report (platform, platform_name, "clGetDeviceInfo", status);
+      return;
+    }
+  if (has_extension (extensions, "cl_khr_device_uuid"))
+    device->uuid = get_uuid (device->id);
+  if (has_extension (extensions, "cl_khr_pci_bus_info"))
+    device->pci = get_pci (device->id);
+  else if (has_extension (extensions, "cl_nv_device_attribute_query"))
+    device->pci = get_pci_of_nvidia (device->id);
+}
+
+static void
+ask_platform (Platform *platform, guint index)
+{
+  g_autofree cl_device_id *ids = NULL;
+  cl_uint n_ids = 0;
+  cl_int status;
+
+  platform->name = get_platform_string (platform->id, CL_PLATFORM_NAME, &status);
+  if (platform->name != NULL)
+    platform->vendor = get_platform_string (platform->id, CL_PLATFORM_VENDOR, &status);
+  if (platform->vendor == NULL)
+    report (index, platform->name, "clGetPlatformInfo", status);
+
+  status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, 0, NULL, &n_ids);
+  ids = g_new0 (cl_device_id, n_ids + 1);
+  if (status == CL_SUCCESS && n_ids > 0)
+    status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
+  /* That a platform has no device now is normal. */
+  if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND)
+    report (index, platform->name, "clGetDeviceIDs", status);
+  for (guint i = 0; status == CL_SUCCESS && i < n_ids; i++)
+    {
+      Device device = { .id = ids[i] };
+
+      ask_device (&device, index, platform->name);
+      g_array_append_val (platform->devices, device);
+    }
+}
+
+/* All there are, of Platform; empty if the loader knows none. */
+static GArray *
+ask_loader (void)
+{
+  GArray *platforms = g_array_new (FALSE, TRUE, sizeof (Platform));
+  g_autofree cl_platform_id *ids = NULL;
+  cl_uint n_ids = 0;
+  cl_int status = clGetPlatformIDs (0, NULL, &n_ids);
+
+  g_array_set_clear_func (platforms, platform_clear);
+  ids = g_new0 (cl_platform_id, n_ids + 1);
+  if (status == CL_SUCCESS && n_ids > 0)
+    status = clGetPlatformIDs (n_ids, ids, NULL);
+  for (guint i = 0; status == CL_SUCCESS && i < n_ids; i++)
+    {
+      Platform platform = { .id = ids[i] };
+
+      platform.devices = g_array_new (FALSE, TRUE, sizeof (Device));
+      g_array_set_clear_func (platform.devices, device_clear);
+      ask_platform (&platform, i);
+      g_array_append_val (platforms, platform);
+    }
+  return platforms;
+}
+
+static void
+opencl_device_free (gpointer item)
+{
+  TarnOpenclDevice *device = item;
+
+  g_free (device->platform_name);
+  g_free (device->name);
+  g_free (device);
+}
+
+/* A device that would not say its name was reported, and is of no use. */
+static GPtrArray *
+collect (const GArray *platforms, const GArray *items)
+{
+  GPtrArray *devices = g_ptr_array_new_with_free_func (opencl_device_free);
+
+  for (guint i = 0; i < items->len; i++)
+    {
+      TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
+      const Platform *platform = &g_array_index (platforms, Platform, item.platform);
+      const Device *found = &g_array_index (platform->devices, Device, item.device);
+      TarnOpenclDevice *device;
+
+      if (found->name == NULL)
+        continue;
+      device = g_new0 (TarnOpenclDevice, 1);
+      device->platform = platform->id;
+      device->device = found->id;
+      device->platform_index = item.platform;
+      device->device_index = item.device;
+      device->platform_name = g_strdup (platform->name != NULL ? platform->name : "");
+      device->name = g_strdup (found->name);
+      g_ptr_array_add (devices, device);
+    }
+  return devices;
+}
+
+/* The devices of all platforms in one array, which the platforms' parts of the result point to. */
+static TarnSelectionDevice *
+to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
+{
+  TarnSelectionDevice *devices, *next;
+  gsize n = 0;
+
+  for (guint i = 0; i < platforms->len; i++)
+    n += g_array_index (platforms, Platform, i).devices->len;
+  devices = next = g_new0 (TarnSelectionDevice, n + 1);
+  for (guint i = 0; i < platforms->len; i++)
+    {
+      const Platform *platform = &g_array_index (platforms, Platform, i);
+
+      selection[i].name = platform->name;
+      selection[i].vendor = platform->vendor;
+      selection[i].devices = next;
+      selection[i].n_devices = platform->devices->len;
+      for (guint j = 0; j < platform->devices->len; j++, next++)
+        {
+          const Device *device = &g_array_index (platform->devices, Device, j);
+
+          next->name = device->name;
+          next->vendor = device->vendor;
+          next->uuid = device->uuid;
+          next->pci = device->pci;
+        }
+    }
+  return devices;
+}
+
+/**
+ * The OpenCL devices that tests are to run on: those that a text chooses, in the strict syntax of
+ * tarn_selection_resolve(); without one, what the environment says: TARN_TEST in the strict syntax,
+ * else PYOPENCL_TEST as PyOpenCL reads it, else every device.
+ *
+ * A platform without a device is passed over. A driver that answers with an error is reported in a
+ * g_message() by name, and a device that it says nothing of is left out.
+ *
+ * @param selection  nullable: the environment
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
+ * is from and what there was to choose from; TARN_ERROR_FORKED in a child of fork ()
+ * @return (transfer full): an array of TarnOpenclDevice, which may be empty, for
+ *         g_ptr_array_unref(), or NULL with @p error set. Any thread may call it, while none
+ * changes the environment.
+ * @since 0.1
+ */
+GPtrArray *
+tarn_opencl_select_test_devices (const gchar *selection, GError **error)
+{
+  TarnSelectionSyntax syntax = TARN_SELECTION_STRICT;
+  const gchar *variable = NULL;
+  g_autoptr (GArray) platforms = NULL;
+  g_autofree TarnSelectionPlatform *choices = NULL;
+  g_autofree TarnSelectionDevice *devices = NULL;
+  g_autoptr (GArray) items = NULL;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  if (selection == NULL && (selection = g_getenv ("TARN_TEST")) != NULL)
+    variable = "TARN_TEST";
+  else if (selection == NULL && (selection = g_getenv ("PYOPENCL_TEST")) != NULL)
+    {
+      variable = "PYOPENCL_TEST";
+      syntax = TARN_SELECTION_PYOPENCL;
+    }
+
+  platforms = ask_loader ();
+  choices = g_new0 (TarnSelectionPlatform, platforms->len + 1);
+  devices = to_selection (platforms, choices);
+  items = tarn_selection_resolve (selection, syntax, choices, platforms->len, error);
+  if (items != NULL)
+    return collect (platforms, items);
+  if (variable != NULL)
+    g_prefix_error (error, "%s='%s': ", variable, selection);
+  return NULL;
+}
