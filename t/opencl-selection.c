@@ -241,9 +241,7 @@ static void
 test_properties (Environment *environment, gconstpointer unused)
 {
   static const gchar khr[] = "cl_khr_device_uuid cl_khr_pci_bus_info";
-  static const gchar nvidia[] = "cl_khr_fp64 cl_nv_device_attribute_query";
   static const cl_uint address[4] = { 0, 0x65, 0x1f, 7 };
-  static const cl_uint bus = 0x65, slot = 0x1f << 3 | 7;
   g_autofree gchar *everything = choose (NULL);
   guint8 uuid[16];
 
@@ -256,13 +254,6 @@ test_properties (Environment *environment, gconstpointer unused)
   layer->set_device_info (0x410F, address, sizeof address);
   assert_chosen ("*:uuid=00112233-4455-6677-8899-aabbccddeeff", everything);
   assert_chosen ("*:pci=0000:65:1f.7", everything);
-  layer->reset ();
-
-  layer->set_device_info (CL_DEVICE_EXTENSIONS, nvidia, sizeof nvidia);
-  layer->set_device_info (0x4008, &bus, sizeof bus);
-  layer->set_device_info (0x4009, &slot, sizeof slot);
-  layer->set_device_info (0x400A, address, sizeof *address);
-  assert_chosen ("*:pci=65:1F.7", everything);
   layer->reset ();
 }
 

@@ -8,12 +8,9 @@
 #include <string.h>
 #include <tarn/opencl.h>
 
-/* Later than OpenCL 1.2: cl_khr_device_uuid, cl_khr_pci_bus_info, cl_nv_device_attribute_query. */
+/* Later than OpenCL 1.2: cl_khr_device_uuid and cl_khr_pci_bus_info. */
 #define DEVICE_UUID_KHR 0x106A
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
-#define DEVICE_PCI_BUS_ID_NV 0x4008
-#define DEVICE_PCI_SLOT_ID_NV 0x4009
-#define DEVICE_PCI_DOMAIN_ID_NV 0x400A
 
 typedef struct
 {
@@ -117,19 +114,6 @@ get_pci (cl_device_id device)
   return g_strdup_printf ("%04x:%02x:%02x.%x", address[0], address[1], address[2], address[3]);
 }
 
-/* The slot has the function in its lower three bits. */
-static gchar *
-get_pci_of_nvidia (cl_device_id device)
-{
-  cl_uint domain = 0, bus, slot;
-
-  if (clGetDeviceInfo (device, DEVICE_PCI_BUS_ID_NV, sizeof bus, &bus, NULL) != CL_SUCCESS
-      || clGetDeviceInfo (device, DEVICE_PCI_SLOT_ID_NV, sizeof slot, &slot, NULL) != CL_SUCCESS)
-    return NULL;
-  clGetDeviceInfo (device, DEVICE_PCI_DOMAIN_ID_NV, sizeof domain, &domain, NULL);
-  return g_strdup_printf ("%04x:%02x:%02x.%x", domain, bus, slot >> 3, slot & 7);
-}
-
 static void
 ask_device (Device *device, guint platform, const gchar *platform_name)
 {
@@ -150,8 +134,6 @@ ask_device (Device *device, guint platform, const gchar *platform_name)
     device->uuid = get_uuid (device->id);
   if (has_extension (extensions, "cl_khr_pci_bus_info"))
     device->pci = get_pci (device->id);
-  else if (has_extension (extensions, "cl_nv_device_attribute_query"))
-    device->pci = get_pci_of_nvidia (device->id);
 }
 
 static void
