@@ -30,7 +30,7 @@ pool_new (const Backend *backend, gpointer state)
   return pool;
 }
 
-static void
+void
 assert_valid (TarnPool *pool)
 {
   g_autofree gchar *violation = NULL;
@@ -39,7 +39,7 @@ assert_valid (TarnPool *pool)
   g_assert_cmpstr (violation, ==, NULL);
 }
 
-static TarnBlock *
+TarnBlock *
 allocate (TarnPool *pool, gsize size)
 {
   g_autoptr (GError) error = NULL;

@@ -30,6 +30,12 @@ typedef struct
   guint (*live) (gpointer state);          /* pieces of memory allocated from the driver */
 } Backend;
 
+/* Ends the test if an invariant of the pool does not hold. */
+void assert_valid (TarnPool *pool);
+
+/* A block that there is, from a pool that is valid afterwards. */
+TarnBlock *allocate (TarnPool *pool, gsize size);
+
 /* Adds the tests under @prefix, such as "/opencl/0:0/immediate". */
 void conformance_add (const gchar *prefix, const Backend *backend, gconstpointer device);
 

@@ -197,3 +197,29 @@ GETTER (guint, fake_device_get_live, g_hash_table_size (device->ledger))
 GETTER (guint, fake_device_get_allocate_calls, device->allocate_calls)
 GETTER (guint, fake_device_get_free_calls, device->free_calls)
 GETTER (gsize, fake_device_get_last_size, device->last_size)
+
+static gboolean
+allocate_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) memory;
+  (void) error;
+  return TRUE;
+}
+
+static void
+free_nothing (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) size;
+  g_assert_cmpuint (memory.address, ==, 0);
+}
+
+void
+nothing_ops_init (TarnAllocatorOps *ops)
+{
+  *ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
+  ops->allocate = allocate_nothing;
+  ops->free = free_nothing;
+}

@@ -41,6 +41,9 @@ guint fake_device_get_allocate_calls (FakeDevice *device); /* failing ones inclu
 guint fake_device_get_free_calls (FakeDevice *device);
 gsize fake_device_get_last_size (FakeDevice *device); /* that allocate was called with */
 
+/* An allocator whose memory is always NULL, in as far as its functions go. */
+void nothing_ops_init (TarnAllocatorOps *ops);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (FakeDevice, fake_device_free)
 
 #endif

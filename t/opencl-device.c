@@ -130,6 +130,16 @@ opencl_immediate_new (gpointer data, GError **error)
   return tarn_opencl_immediate_allocator_new (state->queue, 0, error);
 }
 
+TarnAllocator *
+opencl_allocator (OpenclState *state)
+{
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator = opencl_immediate_new (state, &error);
+
+  g_assert_no_error (error);
+  return allocator;
+}
+
 static void
 run_case (gconstpointer data)
 {

@@ -33,6 +33,9 @@ const gchar *opencl_no_threads (gconstpointer device);
 TarnAllocator *opencl_deferred_new (gpointer state, GError **error);
 TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 
+/* An immediate one, made without an error. */
+TarnAllocator *opencl_allocator (OpenclState *state);
+
 /* One test for each device, with a state opened for it. */
 typedef void (*OpenclTestFunc) (const TarnOpenclDevice *device, OpenclState *state);
 void opencl_add (const TarnOpenclDevice *device, const gchar *rest, OpenclTestFunc func);

@@ -119,16 +119,6 @@ static const Backend migration_backend = {
   .live = live,
 };
 
-static TarnAllocator *
-allocator_new (OpenclState *state)
-{
-  g_autoptr (GError) error = NULL;
-  TarnAllocator *allocator = opencl_immediate_new (state, &error);
-
-  g_assert_no_error (error);
-  return allocator;
-}
-
 /* Every call that making an allocator needs, failing in turn: the error says which one it was, and
  * no reference is left on context or queue. */
 static void
@@ -187,7 +177,7 @@ test_statuses (const TarnOpenclDevice *device, OpenclState *state)
   (void) device;
   find_residency_call (state);
   layer->reset ();
-  allocator = allocator_new (state);
+  allocator = opencl_allocator (state);
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
     {
       const gchar *function = rows[i].of_creation ? "clCreateBuffer" : residency_call;
@@ -217,7 +207,7 @@ test_old_device (const TarnOpenclDevice *device, OpenclState *state)
   (void) device;
   layer->reset ();
   layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 1.1 of old", 18);
-  allocator = allocator_new (state);
+  allocator = opencl_allocator (state);
   for (gsize size = 0; size <= 8; size++)
     {
       TarnBlock *block = tarn_allocator_allocate (allocator, size, &error);
@@ -286,7 +276,7 @@ test_hits (const TarnOpenclDevice *device, OpenclState *state)
 
   (void) device;
   layer->reset ();
-  allocator = allocator_new (state);
+  allocator = opencl_allocator (state);
   pool = tarn_pool_new (allocator, NULL, NULL);
   tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
   calls = layer->get_calls (NULL);
@@ -306,7 +296,7 @@ test_failing_release (const TarnOpenclDevice *device, OpenclState *state)
 
   (void) device;
   layer->reset ();
-  allocator = allocator_new (state);
+  allocator = opencl_allocator (state);
   pool = tarn_pool_new (allocator, NULL, NULL);
   tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
   layer->fail ("clReleaseMemObject", 1, FALSE, CL_INVALID_MEM_OBJECT);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "fake-device.h"
 #include "opencl-device.h"
 
 static const Backend deferred = {
@@ -20,20 +21,10 @@ static const Backend immediate = {
   .no_threads = opencl_no_threads,
 };
 
-static TarnAllocator *
-allocator_new (OpenclState *state)
-{
-  g_autoptr (GError) error = NULL;
-  TarnAllocator *allocator = opencl_immediate_new (state, &error);
-
-  g_assert_no_error (error);
-  return allocator;
-}
-
 static TarnPool *
 pool_new (OpenclState *state)
 {
-  g_autoptr (TarnAllocator) allocator = allocator_new (state);
+  g_autoptr (TarnAllocator) allocator = opencl_allocator (state);
 
   return tarn_pool_new (allocator, NULL, NULL);
 }
@@ -79,7 +70,7 @@ test_largest (const TarnOpenclDevice *device, OpenclState *state)
 static void
 test_too_large (const TarnOpenclDevice *device, OpenclState *state)
 {
-  g_autoptr (TarnAllocator) allocator = allocator_new (state);
+  g_autoptr (TarnAllocator) allocator = opencl_allocator (state);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
   g_autoptr (GError) error = NULL;
   gsize size = device_ulong (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE) + 1;
@@ -156,7 +147,7 @@ test_host_access (const TarnOpenclDevice *device, OpenclState *state)
 static void
 test_empty (const TarnOpenclDevice *device, OpenclState *state)
 {
-  g_autoptr (TarnAllocator) direct = allocator_new (state);
+  g_autoptr (TarnAllocator) direct = opencl_allocator (state);
   g_autoptr (TarnAllocator) lazy = opencl_deferred_new (state, NULL);
   g_autoptr (TarnPool) pool = pool_new (state);
   g_autoptr (TarnBlock) none = tarn_allocator_allocate (direct, 0, NULL);
@@ -266,33 +257,14 @@ test_full_device (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (stats.failures, ==, 3);
 }
 
-static gboolean
-allocate_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
-{
-  (void) unused;
-  (void) size;
-  (void) memory;
-  (void) error;
-  return TRUE;
-}
-
-static void
-free_nothing (gpointer unused, TarnMemory memory, gsize size)
-{
-  (void) unused;
-  (void) memory;
-  (void) size;
-}
-
 static void
 test_other_kind (void)
 {
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnAllocatorOps ops;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnBlock) block = NULL;
 
-  ops.allocate = allocate_nothing;
-  ops.free = free_nothing;
+  nothing_ops_init (&ops);
   allocator = tarn_allocator_new (&ops, NULL, NULL);
   block = tarn_allocator_allocate (allocator, 10, NULL);
   g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*buffer_free*");

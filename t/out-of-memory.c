@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "conformance.h"
 #include "fake-device.h"
 #include "lock-private.h"
 #include "pool-private.h"
@@ -34,21 +35,10 @@ tear_down (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
   if (fixture->pool != NULL)
-    g_assert_true (_tarn_pool_check (fixture->pool, NULL));
+    assert_valid (fixture->pool);
   tarn_pool_unref (fixture->pool);
   fake_device_free (fixture->device);
   g_string_free (fixture->log, TRUE);
-}
-
-static TarnBlock *
-allocate (TarnPool *pool, gsize size)
-{
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block = tarn_pool_allocate (pool, size, &error);
-
-  g_assert_no_error (error);
-  g_assert_true (_tarn_pool_check (pool, NULL));
-  return block;
 }
 
 static void
@@ -58,7 +48,7 @@ assert_fails (TarnPool *pool, gsize size, gint code)
 
   g_assert_null (tarn_pool_allocate (pool, size, &error));
   g_assert_error (error, TARN_ERROR, code);
-  g_assert_true (_tarn_pool_check (pool, NULL));
+  assert_valid (pool);
 }
 
 /* Fills the device with held blocks of the given sizes, in a device of exactly that size. */

@@ -93,19 +93,9 @@ tear_down (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
   if (fixture->pool != NULL)
-    g_assert_true (_tarn_pool_check (fixture->pool, NULL));
+    assert_valid (fixture->pool);
   tarn_pool_unref (fixture->pool);
   fake_device_free (fixture->device);
-}
-
-static TarnBlock *
-allocate (TarnPool *pool, gsize size)
-{
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block = tarn_pool_allocate (pool, size, &error);
-
-  g_assert_no_error (error);
-  return block;
 }
 
 static void
@@ -141,12 +131,12 @@ test_double_free (Fixture *fixture, gconstpointer unused)
   tarn_block_free (block);
   g_test_assert_expected_messages ();
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
-  g_assert_true (_tarn_pool_check (fixture->pool, NULL));
+  assert_valid (fixture->pool);
 
   g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*not in use*");
   tarn_allocator_free_memory (TARN_ALLOCATOR (fixture->pool), memory, 1000);
   g_test_assert_expected_messages ();
-  g_assert_true (_tarn_pool_check (fixture->pool, NULL));
+  assert_valid (fixture->pool);
 }
 
 /* A pool whose last reference is gone gives back what it holds, and lives on. */
@@ -288,7 +278,7 @@ test_check (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (held);
-  g_assert_true (_tarn_pool_check (pool, NULL));
+  assert_valid (pool);
   for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
     {
       g_autofree gchar *violation = NULL;
@@ -297,7 +287,7 @@ test_check (Fixture *fixture, gconstpointer unused)
       g_assert_false (_tarn_pool_check (pool, &violation));
       g_assert_nonnull (violation);
       *lies[i].where -= (gsize) lies[i].by;
-      g_assert_true (_tarn_pool_check (pool, NULL));
+      assert_valid (pool);
     }
 
   held->bin++;
@@ -324,24 +314,6 @@ fail_silently (gpointer unused, gsize size, TarnMemory *memory, GError **error)
   (void) memory;
   (void) error;
   return FALSE;
-}
-
-static gboolean
-give_nothing (gpointer unused, gsize size, TarnMemory *memory, GError **error)
-{
-  (void) unused;
-  (void) size;
-  (void) memory;
-  (void) error;
-  return TRUE;
-}
-
-static void
-free_nothing (gpointer unused, TarnMemory memory, gsize size)
-{
-  (void) unused;
-  (void) size;
-  g_assert_cmpuint (memory.address, ==, 0);
 }
 
 static void
@@ -412,9 +384,9 @@ test_no_error (void)
   g_autoptr (TarnPool) pool = NULL;
   g_autoptr (GError) error = NULL;
 
+  nothing_ops_init (&ops);
   ops.name = "silent";
   ops.allocate = fail_silently;
-  ops.free = free_nothing;
   allocator = tarn_allocator_new (&ops, NULL, NULL);
   pool = tarn_pool_new (allocator, NULL, NULL);
   g_assert_null (tarn_pool_allocate (pool, 1000, &error));
@@ -432,8 +404,7 @@ test_nameless_memory (void)
   g_autoptr (TarnPool) pool = NULL;
   TarnMemory memory = { .address = 1 };
 
-  ops.allocate = give_nothing;
-  ops.free = free_nothing;
+  nothing_ops_init (&ops);
   allocator = tarn_allocator_new (&ops, NULL, NULL);
   pool = tarn_pool_new (allocator, NULL, NULL);
   for (gsize size = 100; size <= 500; size += 100)
@@ -444,7 +415,7 @@ test_nameless_memory (void)
 
       tarn_allocator_free_memory (TARN_ALLOCATOR (pool), memory, order[i]);
       g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 4 - i);
-      g_assert_true (_tarn_pool_check (pool, NULL));
+      assert_valid (pool);
     }
 }
 
@@ -455,8 +426,7 @@ test_ops (void)
 
   g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*allocate != NULL*");
   g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
-  ops.allocate = give_nothing;
-  ops.free = free_nothing;
+  nothing_ops_init (&ops);
   ops.queue_unref = forget_queue;
   g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*ordering_is_all_or_none*");
   g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
@@ -477,10 +447,9 @@ test_deferred (void)
   g_autoptr (TarnPool) outer = NULL;
   g_autoptr (GError) error = NULL;
 
+  nothing_ops_init (&ops);
   ops.name = "lazy";
   ops.deferred = TRUE;
-  ops.allocate = give_nothing;
-  ops.free = free_nothing;
   allocator = tarn_allocator_new (&ops, NULL, NULL);
   g_assert_true (tarn_allocator_is_deferred (allocator));
 

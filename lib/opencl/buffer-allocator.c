@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <tarn/opencl.h>
 
+#include "device-private.h"
 #include "status-private.h"
 
 /* The command that has the driver allocate the memory of a new buffer; see choose_command (). */
@@ -197,14 +198,10 @@ get_queue_info (cl_command_queue queue, cl_command_queue_info name, gpointer val
 static gboolean
 get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
 {
-  g_autofree gchar *version = NULL;
-  size_t length = 0;
-  cl_int status = clGetDeviceInfo (device, CL_DEVICE_VERSION, 0, NULL, &length);
+  cl_int status;
+  g_autofree gchar *version = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, &status);
 
-  version = g_malloc0 (length + 1);
-  if (status == CL_SUCCESS)
-    status = clGetDeviceInfo (device, CL_DEVICE_VERSION, length, version, NULL);
-  if (status != CL_SUCCESS)
+  if (version == NULL)
     {
       _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
       return FALSE;

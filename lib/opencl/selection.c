@@ -8,6 +8,8 @@
 #include <string.h>
 #include <tarn/opencl.h>
 
+#include "device-private.h"
+
 /* Later than OpenCL 1.2: cl_khr_device_uuid and cl_khr_pci_bus_info. */
 #define DEVICE_UUID_KHR 0x106A
 #define DEVICE_PCI_BUS_INFO_KHR 0x410F
@@ -68,19 +70,6 @@ get_platform_string (cl_platform_id platform, cl_platform_info info, cl_int *sta
   return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
 }
 
-static gchar *
-get_device_string (cl_device_id device, cl_device_info info, cl_int *status)
-{
-  g_autofree gchar *text = NULL;
-  size_t size = 0;
-
-  *status = clGetDeviceInfo (device, info, 0, NULL, &size);
-  text = g_malloc0 (size + 1);
-  if (*status == CL_SUCCESS)
-    *status = clGetDeviceInfo (device, info, size, text, NULL);
-  return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
-}
-
 static gboolean
 has_extension (const gchar *extensions, const gchar *name)
 {
@@ -120,11 +109,11 @@ ask_device (Device *device, guint platform, const gchar *platform_name)
   g_autofree gchar *extensions = NULL;
   cl_int status;
 
-  device->name = get_device_string (device->id, CL_DEVICE_NAME, &status);
+  device->name = _tarn_opencl_get_device_string (device->id, CL_DEVICE_NAME, &status);
   if (device->name != NULL)
-    device->vendor = get_device_string (device->id, CL_DEVICE_VENDOR, &status);
+    device->vendor = _tarn_opencl_get_device_string (device->id, CL_DEVICE_VENDOR, &status);
   if (device->vendor != NULL)
-    extensions = get_device_string (device->id, CL_DEVICE_EXTENSIONS, &status);
+    extensions = _tarn_opencl_get_device_string (device->id, CL_DEVICE_EXTENSIONS, &status);
   if (extensions == NULL)
     {
       report (platform, platform_name, "clGetDeviceInfo", status);
