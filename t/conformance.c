@@ -11,7 +11,6 @@ typedef void (*TestFunc) (const Backend *backend, gpointer state);
 typedef struct
 {
   const Backend *backend;
-  gconstpointer device;
   TestFunc func;
 } Case;
 
@@ -438,8 +437,8 @@ test_fail_for_ever (const Backend *backend, gpointer state)
   fail_nth (backend, state, TRUE);
 }
 
-static void
-run_case (gconstpointer data)
+void
+conformance_run (gconstpointer data, gconstpointer device)
 {
   const Case *test = data;
   const Backend *backend = test->backend;
@@ -447,9 +446,9 @@ run_case (gconstpointer data)
   gpointer state = NULL;
 
   if (test->func == test_threads && backend->no_threads != NULL)
-    reason = g_strdup (backend->no_threads (test->device));
+    reason = g_strdup (backend->no_threads (device));
   if (reason == NULL)
-    state = backend->open (test->device, &reason);
+    state = backend->open (device, &reason);
   if (state == NULL)
     {
       g_test_skip (reason);
@@ -459,8 +458,14 @@ run_case (gconstpointer data)
   backend->close (state);
 }
 
+static void
+run_once (gconstpointer test)
+{
+  conformance_run (test, NULL);
+}
+
 void
-conformance_add (const gchar *prefix, const Backend *backend, gconstpointer device)
+conformance_add (const gchar *prefix, const Backend *backend)
 {
   static const struct
   {
@@ -483,13 +488,20 @@ conformance_add (const gchar *prefix, const Backend *backend, gconstpointer devi
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
     {
       g_autofree gchar *path = g_strdup_printf ("%s/%s", prefix, tests[i].name);
+      static GPtrArray *cases; /* for the rest of the process */
       Case *test;
 
       if ((tests[i].needs_budget && backend->set_budget == NULL)
           || (tests[i].needs_faults && backend->fail == NULL))
         continue;
       test = g_new (Case, 1);
-      *test = (Case){ backend, device, tests[i].func };
-      g_test_add_data_func_full (path, test, run_case, g_free);
+      *test = (Case){ backend, tests[i].func };
+      if (cases == NULL)
+        cases = g_ptr_array_new ();
+      g_ptr_array_add (cases, test);
+      if (backend->add != NULL)
+        backend->add (path, test);
+      else
+        g_test_add_data_func (path, test, run_once);
     }
 }

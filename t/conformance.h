@@ -13,6 +13,8 @@
  * needs it is left to a backend that can. */
 typedef struct
 {
+  /* Has conformance_run () run @test under @path, once for each device; NULL: once, with none. */
+  void (*add) (const gchar *path, gconstpointer test);
   /* Makes what the allocators below need (a context, say); NULL with a reason: skip. */
   gpointer (*open) (gconstpointer device, gchar **reason);
   /* Releases it, and ends the test if any memory is still allocated. */
@@ -36,7 +38,8 @@ void assert_valid (TarnPool *pool);
 /* A block that there is, from a pool that is valid afterwards. */
 TarnBlock *allocate (TarnPool *pool, gsize size);
 
-/* Adds the tests under @prefix, such as "/opencl/0:0/immediate". */
-void conformance_add (const gchar *prefix, const Backend *backend, gconstpointer device);
+/* Adds the tests under @prefix, such as "immediate". */
+void conformance_add (const gchar *prefix, const Backend *backend);
+void conformance_run (gconstpointer test, gconstpointer device);
 
 #endif

@@ -6,49 +6,6 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-typedef struct
-{
-  const TarnOpenclDevice *device;
-  OpenclTestFunc func;
-} Case;
-
-static gboolean
-is_listed (const GPtrArray *devices, const TarnOpenclDevice *wanted)
-{
-  for (guint i = 0; i < devices->len; i++)
-    if (((const TarnOpenclDevice *) g_ptr_array_index (devices, i))->device == wanted->device)
-      return TRUE;
-  return FALSE;
-}
-
-GPtrArray *
-opencl_devices (void)
-{
-  static GPtrArray *devices, *chosen;
-  g_autoptr (GError) error = NULL;
-
-  if (devices != NULL)
-    return devices;
-  chosen = tarn_opencl_select_test_devices (NULL, &error);
-  if (chosen == NULL)
-    {
-      g_print ("Bail out! %s\n", error->message);
-      exit (1);
-    }
-  /* g_test has one test for a path. */
-  devices = g_ptr_array_new ();
-  for (guint i = 0; i < chosen->len; i++)
-    if (!is_listed (devices, g_ptr_array_index (chosen, i)))
-      g_ptr_array_add (devices, g_ptr_array_index (chosen, i));
-  return devices;
-}
-
-gchar *
-opencl_path (const TarnOpenclDevice *device, const gchar *rest)
-{
-  return g_strdup_printf ("/opencl/%u:%u/%s", device->platform_index, device->device_index, rest);
-}
-
 /* Ends the test if anything but the caller holds on to a context.  A driver's own threads may
  * release what a command used a moment after clFinish () has returned. */
 static void
@@ -141,29 +98,38 @@ opencl_allocator (OpenclState *state)
 }
 
 static void
-run_case (gconstpointer data)
+run_with_state (const TarnOpenclTest *test, gconstpointer data)
 {
-  const Case *test = data;
+  const OpenclCase *item = data;
   g_autofree gchar *reason = NULL;
-  OpenclState *state = opencl_open (test->device, &reason);
+  OpenclState *state = opencl_open (test->info, &reason);
 
   if (state == NULL)
     {
       g_test_skip (reason);
       return;
     }
-  test->func (test->device, state);
+  item->func (test->info, state);
   opencl_close (state);
 }
 
 void
-opencl_add (const TarnOpenclDevice *device, const gchar *rest, OpenclTestFunc func)
+opencl_add (const OpenclCase *cases, gsize n_cases)
 {
-  g_autofree gchar *path = opencl_path (device, rest);
-  Case *test = g_new (Case, 1);
+  for (gsize i = 0; i < n_cases; i++)
+    tarn_opencl_test_add (cases[i].path, run_with_state, &cases[i]);
+}
 
-  *test = (Case){ device, func };
-  g_test_add_data_func_full (path, test, run_case, g_free);
+static void
+run_conformance (const TarnOpenclTest *test, gconstpointer data)
+{
+  conformance_run (data, test->info);
+}
+
+void
+opencl_add_conformance (const gchar *path, gconstpointer test)
+{
+  tarn_opencl_test_add (path, run_conformance, test);
 }
 
 /* The loader looks for layers when it is first called, and the test must have the same object. */
@@ -173,23 +139,13 @@ opencl_layer_load (void)
   g_autofree gchar *path = g_test_build_filename (G_TEST_BUILT, ".libs", "opencl-layer.so", NULL);
   const OpenclLayer *(*get_layer) (void);
   void *object;
+  cl_uint n_platforms = 0;
 
   g_setenv ("OPENCL_LAYERS", path, TRUE);
-  if (opencl_devices ()->len == 0 || (object = dlopen (path, RTLD_NOW)) == NULL)
+  if (clGetPlatformIDs (0, NULL, &n_platforms) != CL_SUCCESS
+      || (object = dlopen (path, RTLD_NOW)) == NULL)
     return NULL;
   *(void **) &get_layer = dlsym (object, "tarn_opencl_layer");
   g_assert_nonnull (get_layer);
   return get_layer ()->is_loaded () ? get_layer () : NULL;
-}
-
-static void
-no_device (void)
-{
-  g_test_skip ("there is no OpenCL device");
-}
-
-void
-opencl_add_no_device (void)
-{
-  g_test_add_func ("/opencl/no-device", no_device);
 }

@@ -11,13 +11,6 @@
 #include "conformance.h"
 #include "opencl-layer.h"
 
-/* Those that TARN_TEST or PYOPENCL_TEST choose, else all, for the rest of the process: each once. A
- * choice that cannot be made ends the program. */
-GPtrArray *opencl_devices (void);
-
-/* "/opencl/0:1" and what follows it; free it with g_free (). */
-gchar *opencl_path (const TarnOpenclDevice *device, const gchar *rest);
-
 /* A context and an in-order queue of their own. */
 typedef struct
 {
@@ -25,8 +18,9 @@ typedef struct
   cl_command_queue queue;
 } OpenclState;
 
-/* As in Backend: open is given a TarnOpenclDevice, close ends the test if anything still holds on
- * to the context. */
+/* As in Backend, for each chosen device: open is given a TarnOpenclDevice, close ends the test if
+ * anything still holds on to the context. */
+void opencl_add_conformance (const gchar *path, gconstpointer test);
 gpointer opencl_open (gconstpointer device, gchar **reason);
 void opencl_close (gpointer state);
 const gchar *opencl_no_threads (gconstpointer device);
@@ -36,14 +30,17 @@ TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 /* An immediate one, made without an error. */
 TarnAllocator *opencl_allocator (OpenclState *state);
 
-/* One test for each device, with a state opened for it. */
-typedef void (*OpenclTestFunc) (const TarnOpenclDevice *device, OpenclState *state);
-void opencl_add (const TarnOpenclDevice *device, const gchar *rest, OpenclTestFunc func);
+/* A test with a state of its own. */
+typedef struct
+{
+  const gchar *path;
+  void (*func) (const TarnOpenclDevice *device, OpenclState *state);
+} OpenclCase;
+
+/* Each of them for each chosen device; @cases are not copied. */
+void opencl_add (const OpenclCase *cases, gsize n_cases);
 
 /* The layer, or NULL if the loader takes none or there is no device.  Call it before any other. */
 const OpenclLayer *opencl_layer_load (void);
-
-/* Where there is no device: one test that is skipped and says so. */
-void opencl_add_no_device (void);
 
 #endif

@@ -98,6 +98,7 @@ live (gpointer unused)
 }
 
 static const Backend creation_backend = {
+  .add = opencl_add_conformance,
   .open = open_with_layer,
   .close = close_with_layer,
   .allocator_new = opencl_immediate_new,
@@ -109,6 +110,7 @@ static const Backend creation_backend = {
 };
 
 static const Backend migration_backend = {
+  .add = opencl_add_conformance,
   .open = open_with_layer,
   .close = close_with_layer,
   .allocator_new = opencl_immediate_new,
@@ -316,32 +318,25 @@ no_layer (void)
   g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
 }
 
-static void
-add_tests (const TarnOpenclDevice *device)
-{
-  g_autofree gchar *at_creation = opencl_path (device, "full-at-creation");
-  g_autofree gchar *at_migration = opencl_path (device, "full-at-migration");
-
-  conformance_add (at_creation, &creation_backend, device);
-  conformance_add (at_migration, &migration_backend, device);
-  opencl_add (device, "faults/constructors", test_constructors);
-  opencl_add (device, "faults/statuses", test_statuses);
-  opencl_add (device, "faults/old-device", test_old_device);
-  opencl_add (device, "faults/nvidia", test_nvidia);
-  opencl_add (device, "faults/bad-version", test_bad_version);
-  opencl_add (device, "faults/hits", test_hits);
-  opencl_add (device, "faults/failing-release", test_failing_release);
-}
-
 int
 main (int argc, char **argv)
 {
+  static const OpenclCase cases[] = {
+    { "faults/constructors", test_constructors },       { "faults/statuses", test_statuses },
+    { "faults/old-device", test_old_device },           { "faults/nvidia", test_nvidia },
+    { "faults/bad-version", test_bad_version },         { "faults/hits", test_hits },
+    { "faults/failing-release", test_failing_release },
+  };
+
   g_test_init (&argc, &argv, NULL);
   layer = opencl_layer_load ();
-  if (layer != NULL)
-    for (guint i = 0; i < opencl_devices ()->len; i++)
-      add_tests (g_ptr_array_index (opencl_devices (), i));
-  else
-    g_test_add_func ("/opencl/no-layer", no_layer);
+  if (layer == NULL)
+    {
+      g_test_add_func ("/opencl/no-layer", no_layer);
+      return g_test_run ();
+    }
+  conformance_add ("full-at-creation", &creation_backend);
+  conformance_add ("full-at-migration", &migration_backend);
+  opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

@@ -1,11 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Choosing OpenCL devices: by the environment, by a text, and with drivers that answer with errors.
+ * What is OpenCL's, but is not tested once for each device: choosing devices, by the environment,
+ * by a text, and with drivers that answer with errors; names of statuses; blocks of another kind.
  */
 
 #include <string.h>
 
+#include "fake-device.h"
 #include "opencl-device.h"
 
 static const OpenclLayer *layer;
@@ -135,9 +137,13 @@ test_each (Environment *environment, gconstpointer unused)
           = g_strdup_printf ("%u:\"%s\"", device->platform_index, device->name);
       g_autoptr (GPtrArray) found = tarn_opencl_select_test_devices (selector, NULL);
       g_autoptr (GPtrArray) named = tarn_opencl_select_test_devices (by_name, NULL);
+      g_autoptr (GPtrArray) lasting = tarn_opencl_select_test_devices (device->selector, NULL);
 
       g_assert_cmpuint (found->len, ==, 1);
       g_assert_true (((TarnOpenclDevice *) g_ptr_array_index (found, 0))->device == device->device);
+      g_assert_cmpuint (lasting->len, ==, 1);
+      g_assert_true (((TarnOpenclDevice *) g_ptr_array_index (lasting, 0))->device
+                     == device->device);
       g_assert_cmpuint (named->len, ==, 1);
       g_assert_cmpstr (((TarnOpenclDevice *) g_ptr_array_index (named, 0))->name, ==, device->name);
     }
@@ -243,6 +249,8 @@ test_properties (Environment *environment, gconstpointer unused)
   static const gchar khr[] = "cl_khr_device_uuid cl_khr_pci_bus_info";
   static const cl_uint address[4] = { 0, 0x65, 0x1f, 7 };
   g_autofree gchar *everything = choose (NULL);
+  g_autoptr (GPtrArray) devices = NULL;
+  const TarnOpenclDevice *first;
   guint8 uuid[16];
 
   (void) environment;
@@ -254,13 +262,56 @@ test_properties (Environment *environment, gconstpointer unused)
   layer->set_device_info (0x410F, address, sizeof address);
   assert_chosen ("*:uuid=00112233-4455-6677-8899-aabbccddeeff", everything);
   assert_chosen ("*:pci=0000:65:1f.7", everything);
+  devices = tarn_opencl_select_test_devices (NULL, NULL);
+  first = g_ptr_array_index (devices, 0);
+  g_assert_cmpstr (first->uuid, ==, "00112233-4455-6677-8899-aabbccddeeff");
+  g_assert_cmpstr (first->pci, ==, "0000:65:1f.7");
   layer->reset ();
+}
+
+static void
+no_device (void)
+{
+  g_test_skip ("there is no OpenCL device");
 }
 
 static void
 no_layer (void)
 {
   g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
+}
+
+static void
+test_other_kind (void)
+{
+  TarnAllocatorOps ops;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnBlock) block = NULL;
+
+  nothing_ops_init (&ops);
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  block = tarn_allocator_allocate (allocator, 10, NULL);
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*buffer_free*");
+  g_assert_null (tarn_opencl_block_get_buffer (block));
+  g_test_assert_expected_messages ();
+}
+
+static void
+test_status_names (void)
+{
+  g_assert_cmpstr (tarn_opencl_status_name (CL_SUCCESS), ==, "CL_SUCCESS");
+  g_assert_cmpstr (tarn_opencl_status_name (-61), ==, "CL_INVALID_BUFFER_SIZE");
+  g_assert_cmpstr (tarn_opencl_status_name (-72), ==, "CL_MAX_SIZE_RESTRICTION_EXCEEDED");
+  g_assert_cmpstr (tarn_opencl_status_name (-1001), ==, "CL_PLATFORM_NOT_FOUND_KHR");
+  g_assert_cmpstr (tarn_opencl_status_name (-9999), ==, "unknown status");
+}
+
+static gboolean
+has_devices (void)
+{
+  g_autoptr (GPtrArray) devices = tarn_opencl_select_test_devices ("", NULL);
+
+  return devices->len > 0;
 }
 
 int
@@ -271,14 +322,16 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/opencl/selection/no-platform", test_no_platform);
   g_test_add_func ("/opencl/selection/no-platform/subprocess/child", test_no_platform_child);
+  g_test_add_func ("/opencl/other-kind", test_other_kind);
+  g_test_add_func ("/opencl/status-names", test_status_names);
   layer = opencl_layer_load ();
-  if (opencl_devices ()->len > 0)
+  if (has_devices ())
     {
       ADD ("environment", test_environment);
       ADD ("each", test_each);
     }
   else
-    opencl_add_no_device ();
+    g_test_add_func ("/opencl/selection/no-device", no_device);
   if (layer != NULL)
     {
       ADD ("failing-queries", test_failing_queries);

@@ -5,16 +5,17 @@
 
 #include <string.h>
 
-#include "fake-device.h"
 #include "opencl-device.h"
 
 static const Backend deferred = {
+  .add = opencl_add_conformance,
   .open = opencl_open,
   .close = opencl_close,
   .allocator_new = opencl_deferred_new,
 };
 
 static const Backend immediate = {
+  .add = opencl_add_conformance,
   .open = opencl_open,
   .close = opencl_close,
   .allocator_new = opencl_immediate_new,
@@ -258,31 +259,6 @@ test_full_device (const TarnOpenclDevice *device, OpenclState *state)
 }
 
 static void
-test_other_kind (void)
-{
-  TarnAllocatorOps ops;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnBlock) block = NULL;
-
-  nothing_ops_init (&ops);
-  allocator = tarn_allocator_new (&ops, NULL, NULL);
-  block = tarn_allocator_allocate (allocator, 10, NULL);
-  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*buffer_free*");
-  g_assert_null (tarn_opencl_block_get_buffer (block));
-  g_test_assert_expected_messages ();
-}
-
-static void
-test_status_names (void)
-{
-  g_assert_cmpstr (tarn_opencl_status_name (CL_SUCCESS), ==, "CL_SUCCESS");
-  g_assert_cmpstr (tarn_opencl_status_name (-61), ==, "CL_INVALID_BUFFER_SIZE");
-  g_assert_cmpstr (tarn_opencl_status_name (-72), ==, "CL_MAX_SIZE_RESTRICTION_EXCEEDED");
-  g_assert_cmpstr (tarn_opencl_status_name (-1001), ==, "CL_PLATFORM_NOT_FOUND_KHR");
-  g_assert_cmpstr (tarn_opencl_status_name (-9999), ==, "unknown status");
-}
-
-static void
 ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
 {
   (void) domain;
@@ -294,31 +270,21 @@ ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message,
 int
 main (int argc, char **argv)
 {
-  GPtrArray *devices;
+  static const OpenclCase cases[] = {
+    { "buffers/largest", test_largest },
+    { "buffers/too-large", test_too_large },
+    { "buffers/flags", test_flags },
+    { "buffers/host-access", test_host_access },
+    { "buffers/empty", test_empty },
+    { "buffers/outlives", test_outlives },
+    { "buffers/full-device", test_full_device },
+  };
 
   g_test_init (&argc, &argv, NULL);
   /* Each pool over a deferred allocator has one, which t/pool.c is about. */
   g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
-  g_test_add_func ("/opencl/other-kind", test_other_kind);
-  g_test_add_func ("/opencl/status-names", test_status_names);
-  devices = opencl_devices ();
-  for (guint i = 0; i < devices->len; i++)
-    {
-      const TarnOpenclDevice *device = g_ptr_array_index (devices, i);
-      g_autofree gchar *lazily = opencl_path (device, "deferred");
-      g_autofree gchar *at_once = opencl_path (device, "immediate");
-
-      conformance_add (lazily, &deferred, device);
-      conformance_add (at_once, &immediate, device);
-      opencl_add (device, "buffers/largest", test_largest);
-      opencl_add (device, "buffers/too-large", test_too_large);
-      opencl_add (device, "buffers/flags", test_flags);
-      opencl_add (device, "buffers/host-access", test_host_access);
-      opencl_add (device, "buffers/empty", test_empty);
-      opencl_add (device, "buffers/outlives", test_outlives);
-      opencl_add (device, "buffers/full-device", test_full_device);
-    }
-  if (devices->len == 0)
-    opencl_add_no_device ();
+  conformance_add ("deferred", &deferred);
+  conformance_add ("immediate", &immediate);
+  opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

@@ -468,7 +468,7 @@ main (int argc, char **argv)
 {
 #define ADD(path, func) g_test_add ("/core/pool/" path, Fixture, NULL, set_up, func, tear_down)
   g_test_init (&argc, &argv, NULL);
-  conformance_add ("/core/fake", &fake_backend, NULL);
+  conformance_add ("/core/fake", &fake_backend);
   ADD ("last-in-first-out", test_last_in_first_out);
   ADD ("double-free", test_double_free);
   ADD ("unref-in-use", test_unref_in_use);

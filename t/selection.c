@@ -281,6 +281,58 @@ test_equals_sign (void)
   g_assert_true (g_str_has_prefix (name, "error: object 'a=b' not found"));
 }
 
+static void
+assert_selectors (const TarnSelectionPlatform *all, guint n, const gchar *const *expected)
+{
+  for (guint i = 0; i < n; i++)
+    for (guint j = 0; j < all[i].n_devices; j++, expected++)
+      {
+        TarnSelectionItem item = { i, j };
+        g_autofree gchar *selector = tarn_selection_make_selector (all, n, item);
+        g_autofree gchar *chosen = resolve (selector, TARN_SELECTION_STRICT, all, n);
+        g_autofree gchar *place = g_strdup_printf ("%u:%u", i, j);
+
+        g_assert_cmpstr (selector, ==, *expected);
+        g_assert_cmpstr (chosen, ==, place);
+      }
+  g_assert_null (*expected);
+}
+
+/* By what tells a device from the others; by places where nothing else does. */
+static void
+test_selectors (void)
+{
+  static const TarnSelectionDevice twins[] = {
+    { "GPU", "V", NULL, "0000:01:00.0", { NULL } }, { "GPU", "V", NULL, NULL, { NULL } },
+    { "GPU X", "V", NULL, NULL, { NULL } },         { "a\"b", "V", NULL, NULL, { NULL } },
+    { "part", "V", "u", "0000:02:00.0", { NULL } }, { "part", "V", "u", "0000:02:00.0", { NULL } },
+    { NULL, NULL, NULL, NULL, { NULL } },           { "cuda", "V", NULL, NULL, { NULL } },
+  };
+  static const TarnSelectionDevice one[] = { { "GPU", "V", NULL, NULL, { NULL } } };
+  static const TarnSelectionPlatform others[] = {
+    { "P", "W", one, 1, NULL, { NULL } },    { "P Q", "W", twins, 8, NULL, { NULL } },
+    { "none", "", NULL, 0, NULL, { NULL } }, { "cuda", "", one, 1, NULL, { NULL } },
+    { "\"", "", one, 1, NULL, { NULL } },
+  };
+  static const gchar *const expected[] = {
+    "\"Portable Computing Language\":\"cpu-skylake\"",
+    "\"Portable Computing Language\":\"cpu-basic\"",
+    "cuda:uuid=GPU-aaaa",
+    "cuda:uuid=GPU-cccc",
+    "\"NVIDIA CUDA\":uuid=GPU-aaaa",
+    "\"NVIDIA CUDA\":uuid=bbbb",
+    NULL,
+  };
+  static const gchar *const expected_others[] = {
+    "0:\"GPU\"",        "\"P Q\":pci=0000:01:00.0", "\"P Q\":1", "\"P Q\":\"GPU X\"",
+    "\"P Q\":3",        "\"P Q\":uuid=u",           "\"P Q\":5", "\"P Q\":6",
+    "\"P Q\":\"cuda\"", "\"cuda\":\"GPU\"",         "4:\"GPU\"", NULL,
+  };
+
+  assert_selectors (platforms, 3, expected);
+  assert_selectors (others, 5, expected_others);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -289,5 +341,6 @@ main (int argc, char **argv)
   g_test_add_func ("/core/selection/strict", test_strict);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
   g_test_add_func ("/core/selection/equals-sign", test_equals_sign);
+  g_test_add_func ("/core/selection/selectors", test_selectors);
   return g_test_run ();
 }

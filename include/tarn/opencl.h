@@ -29,10 +29,33 @@ typedef struct
   guint device_index;   /**< the device's place among those of its platform */
   gchar *platform_name; /**< CL_PLATFORM_NAME */
   gchar *name;          /**< CL_DEVICE_NAME */
+  gchar *vendor;        /**< CL_DEVICE_VENDOR */
+  gchar *uuid;          /**< nullable; as cl_khr_device_uuid gives it */
+  gchar *pci;           /**< nullable; as cl_khr_pci_bus_info gives it: "0000:65:00.0" */
+  gchar *selector;      /**< chooses it, and goes on to: tarn_selection_make_selector() */
   gpointer reserved[4];
 } TarnOpenclDevice;
 
 GPtrArray *tarn_opencl_select_test_devices (const gchar *selection, GError **error);
+
+/** What a test is to run on. */
+typedef struct
+{
+  cl_platform_id platform;
+  cl_device_id device;         /**< in a test per platform: the first of devices */
+  const cl_device_id *devices; /**< this one; in a test per platform: all chosen ones of it */
+  guint n_devices;
+  const TarnOpenclDevice *info; /**< of device */
+  gpointer reserved[4];
+} TarnOpenclTest;
+
+/** A test; @p data is what it was added with. */
+typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer data);
+
+void tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer data);
+void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func,
+                                        gconstpointer data);
+cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error);
 
 G_END_DECLS
 

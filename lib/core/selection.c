@@ -607,3 +607,89 @@ tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
       add_all_devices (&resolver, i);
   return g_steal_pointer (&items);
 }
+
+/* Selectors */
+
+/* Whether a quoted name finds this place and no other. */
+static gboolean
+is_unique (const GArray *choices, guint index)
+{
+  const gchar *name = NULL;
+  guint n_matches = 0;
+
+  for (guint i = 0; i < choices->len; i++)
+    if (g_array_index (choices, Choice, i).index == index)
+      name = g_array_index (choices, Choice, i).name;
+  if (name == NULL || name[0] == '\0' || strchr (name, '"') != NULL)
+    return FALSE;
+  for (guint i = 0; i < choices->len; i++)
+    n_matches += text_matches (&g_array_index (choices, Choice, i), name);
+  return n_matches == 1;
+}
+
+static gchar *
+name_platform (const Resolver *resolver, guint index)
+{
+  const TarnSelectionPlatform *platform = &resolver->platforms[index];
+  g_autoptr (GArray) choices = platform_choices (resolver, TRUE, FALSE);
+
+  if (is_cuda (platform->kind))
+    return g_strdup ("cuda");
+  if (is_unique (choices, index))
+    return g_strdup_printf ("\"%s\"", platform->name);
+  for (guint i = 0; i < choices->len; i++)
+    if (g_array_index (choices, Choice, i).index == index)
+      return g_strdup_printf ("%u", i);
+  g_return_val_if_reached (NULL);
+}
+
+/* Two devices may say that they have the same address: the parts of one, for example. */
+static gboolean
+chooses (const Resolver *resolver, const gchar *selector, TarnSelectionItem item)
+{
+  g_autoptr (GArray) items = tarn_selection_resolve (
+      selector, TARN_SELECTION_STRICT, resolver->platforms, resolver->n_platforms, NULL);
+
+  return items != NULL && items->len == 1
+         && g_array_index (items, TarnSelectionItem, 0).device == item.device;
+}
+
+/**
+ * A text that chooses one device, and goes on to where devices come and go: by names, by UUID or
+ * PCI address where there is one; by places only where nothing else tells it from the others.
+ *
+ * @param platforms    what there is; not kept
+ * @param n_platforms  how many
+ * @param item         one of the devices
+ * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call
+ * it.
+ * @since 0.1
+ */
+gchar *
+tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
+                              TarnSelectionItem item)
+{
+  Resolver resolver = { NULL, TARN_SELECTION_STRICT, platforms, n_platforms, NULL };
+  const TarnSelectionDevice *device;
+  g_autofree gchar *platform = NULL;
+  g_autoptr (GArray) choices = NULL;
+
+  g_return_val_if_fail (item.platform < n_platforms, NULL);
+  g_return_val_if_fail (item.device < platforms[item.platform].n_devices, NULL);
+
+  device = &platforms[item.platform].devices[item.device];
+  platform = name_platform (&resolver, item.platform);
+  choices = device_choices (&platforms[item.platform]);
+  for (guint i = 0; i < 2; i++)
+    {
+      const gchar *value = i == 0 ? device->uuid : device->pci;
+      g_autofree gchar *selector
+          = g_strdup_printf ("%s:%s=%s", platform, i == 0 ? "uuid" : "pci", value);
+
+      if (value != NULL && chooses (&resolver, selector, item))
+        return g_steal_pointer (&selector);
+    }
+  if (is_unique (choices, item.device))
+    return g_strdup_printf ("%s:\"%s\"", platform, device->name);
+  return g_strdup_printf ("%s:%u", platform, item.device);
+}

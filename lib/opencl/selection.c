@@ -186,32 +186,46 @@ opencl_device_free (gpointer item)
 
   g_free (device->platform_name);
   g_free (device->name);
+  g_free (device->vendor);
+  g_free (device->uuid);
+  g_free (device->pci);
+  g_free (device->selector);
   g_free (device);
+}
+
+static TarnOpenclDevice *
+opencl_device_new (const GArray *platforms, const TarnSelectionPlatform *choices,
+                   TarnSelectionItem item)
+{
+  const Platform *platform = &g_array_index (platforms, Platform, item.platform);
+  const Device *found = &g_array_index (platform->devices, Device, item.device);
+  TarnOpenclDevice *device = g_new0 (TarnOpenclDevice, 1);
+
+  device->platform = platform->id;
+  device->device = found->id;
+  device->platform_index = item.platform;
+  device->device_index = item.device;
+  device->platform_name = g_strdup (platform->name != NULL ? platform->name : "");
+  device->name = g_strdup (found->name);
+  device->vendor = g_strdup (found->vendor != NULL ? found->vendor : "");
+  device->uuid = g_strdup (found->uuid);
+  device->pci = g_strdup (found->pci);
+  device->selector = tarn_selection_make_selector (choices, platforms->len, item);
+  return device;
 }
 
 /* A device that would not say its name was reported, and is of no use. */
 static GPtrArray *
-collect (const GArray *platforms, const GArray *items)
+collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GArray *items)
 {
   GPtrArray *devices = g_ptr_array_new_with_free_func (opencl_device_free);
 
   for (guint i = 0; i < items->len; i++)
     {
       TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
-      const Platform *platform = &g_array_index (platforms, Platform, item.platform);
-      const Device *found = &g_array_index (platform->devices, Device, item.device);
-      TarnOpenclDevice *device;
 
-      if (found->name == NULL)
-        continue;
-      device = g_new0 (TarnOpenclDevice, 1);
-      device->platform = platform->id;
-      device->device = found->id;
-      device->platform_index = item.platform;
-      device->device_index = item.device;
-      device->platform_name = g_strdup (platform->name != NULL ? platform->name : "");
-      device->name = g_strdup (found->name);
-      g_ptr_array_add (devices, device);
+      if (choices[item.platform].devices[item.device].name != NULL)
+        g_ptr_array_add (devices, opencl_device_new (platforms, choices, item));
     }
   return devices;
 }
@@ -290,7 +304,7 @@ tarn_opencl_select_test_devices (const gchar *selection, GError **error)
   devices = to_selection (platforms, choices);
   items = tarn_selection_resolve (selection, syntax, choices, platforms->len, error);
   if (items != NULL)
-    return collect (platforms, items);
+    return collect (platforms, choices, items);
   if (variable != NULL)
     g_prefix_error (error, "%s='%s': ", variable, selection);
   return NULL;
