@@ -1,0 +1,23 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The devices that the programs choose from, of every kind that Tarn was built for. */
+
+#ifndef DEVICES_H
+#define DEVICES_H
+
+#include <glib.h>
+
+typedef struct
+{
+  gchar *place;    /* "0:1": chooses it in this environment */
+  gchar *selector; /* goes on choosing it where devices come and go */
+  gchar *name;
+  gchar *platform;
+} Device;
+
+/* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or
+ * NULL with an error. */
+GPtrArray *devices_select (const gchar *selection, GError **error);
+
+#endif

@@ -1,0 +1,55 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "progress.h"
+
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static gboolean
+is_capable (gint fd)
+{
+  const gchar *terminal = g_getenv ("TERM");
+
+  return isatty (fd) && terminal != NULL && !g_str_equal (terminal, "dumb");
+}
+
+gboolean
+progress_is_shown (void)
+{
+  return is_capable (STDERR_FILENO);
+}
+
+gboolean
+progress_has_color (gint fd)
+{
+  const gchar *no_color = g_getenv ("NO_COLOR");
+
+  return is_capable (fd) && (no_color == NULL || no_color[0] == '\0');
+}
+
+static glong
+get_columns (void)
+{
+  struct winsize size;
+
+  return ioctl (STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+void
+progress_show (const gchar *text)
+{
+  if (!progress_is_shown ())
+    return;
+  fputs ("\r\033[K", stderr);
+  if (text != NULL)
+    {
+      /* A line that wraps could not be taken back. */
+      g_autofree gchar *start
+          = g_utf8_substring (text, 0, MIN (g_utf8_strlen (text, -1), MAX (get_columns () - 1, 0)));
+
+      fputs (start, stderr);
+    }
+  fflush (stderr);
+}

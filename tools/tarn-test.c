@@ -1,0 +1,415 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Runs test programs once for each chosen device, each time in a process of its own: a driver that
+ * crashes or hangs ends one run, and the rest goes on. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "devices.h"
+#include "junit.h"
+#include "progress.h"
+#include "report.h"
+#include "run.h"
+
+#define PROGRAM "tarn-test"
+
+#define EXIT_USAGE 2
+
+typedef struct
+{
+  gchar *selection; /* nullable: the environment */
+  gint jobs;
+  gdouble timeout; /* seconds; 0: none */
+  gchar *junit;    /* a file; nullable */
+  gboolean list, flat, verbose, version;
+  gchar **programs;
+} Options;
+
+typedef struct
+{
+  const Options *options;
+  GPtrArray *runs; /* of Run: all of them, each in one of the next three */
+  GPtrArray *waiting;
+  GPtrArray *running;
+  GPtrArray *done; /* in the order in which they ended, which is that of the report */
+  Report report;
+  gint signal; /* that is to end us; 0: none */
+} Session;
+
+static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  if (error != NULL)
+    *error = g_error_new_valist (G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, format, args);
+  va_end (args);
+  return FALSE;
+}
+
+static gboolean
+check_options (const Options *options, GError **error)
+{
+  if (options->jobs < 1)
+    return refuse (error, "--jobs %d: must be at least 1", options->jobs);
+  /* A day for each millisecond that fits is enough; it must not be infinite, or no number. */
+  if (!(options->timeout >= 0 && options->timeout <= 1e6))
+    return refuse (error, "--timeout %g: must be from 0 to 1000000", options->timeout);
+  if (!options->list && options->programs == NULL)
+    return refuse (error, "no program to run; see %s --help", PROGRAM);
+  if (options->list && options->programs != NULL)
+    return refuse (error, "--list takes no program: '%s'", options->programs[0]);
+  return TRUE;
+}
+
+static gboolean
+parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
+{
+  const GOptionEntry entries[] = {
+    { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
+      "Devices, such as 0:0,1;pocl:basic or *:h200", "SPEC" },
+    { "list", 'l', 0, G_OPTION_ARG_NONE, &options->list, "List the devices and their selectors",
+      NULL },
+    { "jobs", 'j', 0, G_OPTION_ARG_INT, &options->jobs, "How many devices run at once (1)", "N" },
+    { "timeout", 't', 0, G_OPTION_ARG_DOUBLE, &options->timeout,
+      "Seconds that a run may take (300; 0: any)", "S" },
+    { "junit", 0, 0, G_OPTION_ARG_FILENAME, &options->junit, "Write the results as JUnit XML, too",
+      "FILE" },
+    { "flat", 0, 0, G_OPTION_ARG_NONE, &options->flat, "Print no subtests: every point at the top",
+      NULL },
+    { "verbose", 'v', 0, G_OPTION_ARG_NONE, &options->verbose,
+      "Print what good runs say, not only bad ones", NULL },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->programs, NULL, NULL },
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new ("PROGRAM...");
+
+  g_option_context_set_summary (context, "Runs each test program once for each device.");
+  g_option_context_set_description (
+      context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are run.\n"
+               "Exit status: 0 if nothing failed, 1 if something did, 2 for wrong usage.\n");
+  g_option_context_add_main_entries (context, entries, NULL);
+  return g_option_context_parse (context, argc, argv, error)
+         && (options->version || check_options (options, error));
+}
+
+/* As prove finds them: a file here first, then in PATH.  NULL with an error. */
+static gchar *
+find_program (const gchar *name, GError **error)
+{
+  g_autofree gchar *path
+      = strchr (name, '/') != NULL ? g_strdup (name) : g_build_filename (".", name, NULL);
+
+  if (!g_file_test (path, G_FILE_TEST_EXISTS) && strchr (name, '/') == NULL)
+    {
+      g_free (path);
+      path = g_find_program_in_path (name);
+    }
+  if (path == NULL || !g_file_test (path, G_FILE_TEST_EXISTS))
+    refuse (error, "there is no program '%s'", name);
+  else if (g_file_test (path, G_FILE_TEST_IS_DIR))
+    refuse (error, "'%s' is a folder", name);
+  else if (!g_file_test (path, G_FILE_TEST_IS_EXECUTABLE))
+    refuse (error, "'%s' is not executable", name);
+  else
+    return g_steal_pointer (&path);
+  return NULL;
+}
+
+static GPtrArray *
+find_programs (gchar **names, GError **error)
+{
+  g_autoptr (GPtrArray) paths = g_ptr_array_new_with_free_func (g_free);
+
+  for (gsize i = 0; names[i] != NULL; i++)
+    {
+      gchar *path = find_program (names[i], error);
+
+      if (path == NULL)
+        return NULL;
+      g_ptr_array_add (paths, path);
+    }
+  return g_steal_pointer (&paths);
+}
+
+/* Before hours of tests, not after. */
+static gboolean
+check_writable (const gchar *path, GError **error)
+{
+  g_autofree gchar *folder = g_path_get_dirname (path);
+
+  if (g_file_test (path, G_FILE_TEST_IS_DIR))
+    return refuse (error, "--junit %s: is a folder", path);
+  if (access (folder, W_OK | X_OK) != 0)
+    return refuse (error, "--junit %s: %s", path, g_strerror (errno));
+  return TRUE;
+}
+
+static void
+show_progress (const Session *session)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  const guint *n = session->report.n;
+
+  if (!progress_is_shown ())
+    return;
+  g_string_printf (text, "[%u/%u] %u passed, %u failed", session->done->len, session->runs->len,
+                   n[TAP_PASSED], n[TAP_FAILED]);
+  for (guint i = 0; i < session->running->len; i++)
+    g_string_append_printf (text, "%s %s", i == 0 ? ":" : ",",
+                            ((const Run *) g_ptr_array_index (session->running, i))->name);
+  progress_show (text->str);
+}
+
+static gboolean
+is_busy (const Session *session, const Device *device)
+{
+  for (guint i = 0; i < session->running->len; i++)
+    if (((const Run *) g_ptr_array_index (session->running, i))->device == device)
+      return TRUE;
+  return FALSE;
+}
+
+/* The first that waits for a device which has nothing to do: two programs at once on one device
+ * would take each other's memory.  NULL: there is none. */
+static Run *
+take_next (Session *session)
+{
+  for (guint i = 0; i < session->waiting->len; i++)
+    if (!is_busy (session, ((const Run *) g_ptr_array_index (session->waiting, i))->device))
+      return g_ptr_array_steal_index (session->waiting, i);
+  return NULL;
+}
+
+static void
+take_result (Session *session, Run *run)
+{
+  g_ptr_array_add (session->done, run);
+  progress_show (NULL);
+  report_run (&session->report, run);
+}
+
+static void
+on_run_ended (Run *run, gpointer data)
+{
+  Session *session = data;
+
+  g_ptr_array_remove_fast (session->running, run);
+  take_result (session, run);
+}
+
+static void
+start_runs (Session *session)
+{
+  Run *run;
+
+  while (session->running->len < (guint) session->options->jobs
+         && (run = take_next (session)) != NULL)
+    {
+      if (run->device == NULL)
+        {
+          run_skip (run, "there is no device");
+          take_result (session, run);
+          continue;
+        }
+      g_ptr_array_add (session->running, run);
+      run_start (run, session->options->timeout, on_run_ended, session);
+    }
+}
+
+/* What was started must not outlive us. */
+static void
+kill_all (const Session *session)
+{
+  for (guint i = 0; i < session->running->len; i++)
+    process_kill (((const Run *) g_ptr_array_index (session->running, i))->process);
+}
+
+static gboolean
+on_interrupt (gpointer data)
+{
+  ((Session *) data)->signal = SIGINT;
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_terminate (gpointer data)
+{
+  ((Session *) data)->signal = SIGTERM;
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_hangup (gpointer data)
+{
+  ((Session *) data)->signal = SIGHUP;
+  return G_SOURCE_CONTINUE;
+}
+
+/* As if it had not been caught. */
+static void
+die_of_signal (const Session *session)
+{
+  kill_all (session);
+  progress_show (NULL);
+  signal (session->signal, SIG_DFL);
+  raise (session->signal);
+}
+
+static gboolean
+check_output (const Session *session)
+{
+  if (!ferror (stdout))
+    return TRUE;
+  kill_all (session);
+  progress_show (NULL);
+  g_printerr (PROGRAM ": cannot write to standard output\n");
+  return FALSE;
+}
+
+/* FALSE: nobody reads the results. */
+static gboolean
+run_all (Session *session)
+{
+  g_unix_signal_add (SIGINT, on_interrupt, session);
+  g_unix_signal_add (SIGTERM, on_terminate, session);
+  g_unix_signal_add (SIGHUP, on_hangup, session);
+  signal (SIGPIPE, SIG_IGN); /* seen by check_output () */
+
+  report_begin (&session->report);
+  start_runs (session);
+  while (session->running->len > 0)
+    {
+      show_progress (session);
+      g_main_context_iteration (NULL, TRUE);
+      if (session->signal != 0)
+        die_of_signal (session);
+      if (!check_output (session))
+        return FALSE;
+      start_runs (session);
+    }
+  progress_show (NULL);
+  report_end (&session->report);
+  return check_output (session);
+}
+
+static gboolean
+write_junit (const Session *session)
+{
+  g_autofree gchar *xml = junit_format (session->done);
+  g_autoptr (GError) error = NULL;
+
+  if (g_file_set_contents (session->options->junit, xml, -1, &error))
+    return TRUE;
+  g_printerr (PROGRAM ": --junit: %s\n", error->message);
+  return FALSE;
+}
+
+static void
+add_runs (GPtrArray *runs, gchar **programs, const GPtrArray *paths, const GPtrArray *devices)
+{
+  for (guint i = 0; i < paths->len; i++)
+    {
+      const gchar *path = g_ptr_array_index (paths, i);
+
+      if (devices->len == 0)
+        g_ptr_array_add (runs, run_new (programs[i], path, NULL));
+      for (guint j = 0; j < devices->len; j++)
+        g_ptr_array_add (runs, run_new (programs[i], path, g_ptr_array_index (devices, j)));
+    }
+}
+
+static gint
+run_programs (const Options *options, const GPtrArray *paths, const GPtrArray *devices)
+{
+  g_autoptr (GPtrArray) runs = g_ptr_array_new_with_free_func ((GDestroyNotify) run_free);
+  g_autoptr (GPtrArray) waiting = g_ptr_array_new ();
+  g_autoptr (GPtrArray) running = g_ptr_array_new ();
+  g_autoptr (GPtrArray) done = g_ptr_array_new ();
+  Session session = {
+    .options = options,
+    .runs = runs,
+    .waiting = waiting,
+    .running = running,
+    .done = done,
+    .report = { .is_flat = options->flat, .is_verbose = options->verbose },
+  };
+  gboolean is_written;
+
+  session.report.has_color = progress_has_color (STDOUT_FILENO);
+  add_runs (runs, options->programs, paths, devices);
+  for (guint i = 0; i < runs->len; i++)
+    g_ptr_array_add (waiting, g_ptr_array_index (runs, i));
+  is_written = run_all (&session);
+  if (options->junit != NULL && is_written)
+    is_written = write_junit (&session);
+  return is_written && session.report.n[TAP_FAILED] == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static gint
+list_devices (const GPtrArray *devices)
+{
+  if (devices->len == 0)
+    {
+      g_printerr (PROGRAM ": there is no device\n");
+      return EXIT_FAILURE;
+    }
+  for (guint i = 0; i < devices->len; i++)
+    {
+      const Device *device = g_ptr_array_index (devices, i);
+
+      printf ("%s\t%s\t%s, %s\n", device->place, device->selector, device->name, device->platform);
+    }
+  return fflush (stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static gint
+run (const Options *options, GError **error)
+{
+  g_autoptr (GPtrArray) devices = NULL;
+  g_autoptr (GPtrArray) paths = NULL;
+
+  if (options->version)
+    {
+      printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
+      return EXIT_SUCCESS;
+    }
+  if (!options->list
+      && ((paths = find_programs (options->programs, error)) == NULL
+          || (options->junit != NULL && !check_writable (options->junit, error))))
+    return EXIT_USAGE;
+  if ((devices = devices_select (options->selection, error)) == NULL)
+    return EXIT_USAGE;
+  return options->list ? list_devices (devices) : run_programs (options, paths, devices);
+}
+
+gint
+main (gint argc, gchar **argv)
+{
+  Options options = { .jobs = 1, .timeout = 300 };
+  g_autoptr (GError) error = NULL;
+  gint status = EXIT_USAGE;
+
+  setlocale (LC_ALL, "");
+  g_set_prgname (PROGRAM);
+  if (parse_options (&options, &argc, &argv, &error))
+    status = run (&options, &error);
+  if (error != NULL)
+    g_printerr (PROGRAM ": %s\n", error->message);
+  g_free (options.selection);
+  g_free (options.junit);
+  g_strfreev (options.programs);
+  return status;
+}

@@ -1,0 +1,31 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "text.h"
+
+/* Those that XML 1.0 has no way to write are among them (section 2.2). */
+static gboolean
+is_printable (gunichar c)
+{
+  if (c == '\t' || c == '\n')
+    return TRUE;
+  return c >= 0x20 && !(c >= 0x7f && c <= 0x9f) && c != 0xfffe && c != 0xffff;
+}
+
+gchar *
+text_make_printable (const gchar *text, gssize length)
+{
+  g_autofree gchar *valid = g_utf8_make_valid (text, length);
+  GString *printable = g_string_sized_new (64);
+
+  for (const gchar *c = valid; *c != '\0'; c = g_utf8_next_char (c))
+    {
+      gunichar character = g_utf8_get_char (c);
+
+      if (is_printable (character))
+        g_string_append_unichar (printable, character);
+      else
+        g_string_append_printf (printable, "\\x%02x", character);
+    }
+  return g_string_free (printable, FALSE);
+}
