@@ -57,6 +57,59 @@ void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc fu
                                         gconstpointer data);
 cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error);
 
+/* What devices can do and how they are best used: what PyOpenCL has in pyopencl.characterize. */
+
+/** What may be unknown. */
+typedef enum
+{
+  TARN_OPENCL_UNKNOWN = -1,
+  TARN_OPENCL_NO = 0,
+  TARN_OPENCL_YES = 1
+} TarnOpenclAnswer;
+
+gboolean tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error);
+gboolean tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported,
+                                             GError **error);
+gboolean tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *minor,
+                                            GError **error);
+gboolean tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context context,
+                                                          gsize *multiple, GError **error);
+gboolean tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **error);
+
+gboolean tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint *count,
+                                                              gchar **guess, GError **error);
+gboolean tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes,
+                                                      GError **error);
+gboolean tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **guess,
+                                              GError **error);
+gboolean tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *bytes,
+                                            GError **error);
+gboolean tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gsize item_size,
+                                                         guint rank, const gsize *shape,
+                                                         const gsize *stored_shape,
+                                                         guint *multiplicity, gchar **explanation,
+                                                         gchar **guess, GError **error);
+
+gchar *tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **error);
+gboolean tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major,
+                                       guint fallback_minor, guint *major, guint *minor,
+                                       gchar **guess, GError **error);
+gboolean tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context context,
+                                               const gchar **bug, GError **error);
+gboolean tarn_opencl_has_src_build_cache (cl_device_id device, TarnOpenclAnswer *answer,
+                                          GError **error);
+
+gboolean tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supported,
+                                                  GError **error);
+gboolean tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported,
+                                                GError **error);
+gboolean tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported,
+                                                GError **error);
+gboolean tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *supported,
+                                                        GError **error);
+gboolean tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gboolean *supported,
+                                                        GError **error);
+
 G_END_DECLS
 
 #endif

@@ -6,9 +6,6 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
-#include <stdio.h>
-#include <tarn/opencl.h>
-
 #include "device-private.h"
 #include "status-private.h"
 
@@ -194,25 +191,6 @@ get_queue_info (cl_command_queue queue, cl_command_queue_info name, gpointer val
   return FALSE;
 }
 
-/* CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and what the vendor likes. */
-static gboolean
-get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
-{
-  cl_int status;
-  g_autofree gchar *version = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, &status);
-
-  if (version == NULL)
-    {
-      _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
-      return FALSE;
-    }
-  if (sscanf (version, "OpenCL %u.%u", major, minor) == 2)
-    return TRUE;
-  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
-               "clGetDeviceInfo: '%s' is not an OpenCL version", version);
-  return FALSE;
-}
-
 /* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
  * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
  * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
@@ -223,17 +201,12 @@ choose_command (cl_device_id device, Command *command, GError **error)
 {
   const cl_uint nvidia = 0x10de; /* the vendor's number on the PCI bus */
   cl_uint vendor = 0;
-  guint major = 0, minor = 0;
-  cl_int status;
+  guint major, minor;
 
-  if (!get_device_version (device, &major, &minor, error))
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error)
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor,
+                                         error))
     return FALSE;
-  status = clGetDeviceInfo (device, CL_DEVICE_VENDOR_ID, sizeof vendor, &vendor, NULL);
-  if (status != CL_SUCCESS)
-    {
-      _tarn_opencl_set_error (error, "clGetDeviceInfo", status);
-      return FALSE;
-    }
   if (major < 1 || (major == 1 && minor < 2))
     *command = WRITE;
   else

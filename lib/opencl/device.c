@@ -1,20 +1,109 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a device says of itself. */
+ * What a device and its platform say of themselves. */
 
 #include "device-private.h"
 
-/* A string of any length, transfer full; NULL, and *status, if the driver does not say. */
+#include <stdio.h>
+
+#include "status-private.h"
+
+static gboolean
+check (cl_int status, const gchar *call, GError **error)
+{
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error (error, call, status);
+  return FALSE;
+}
+
+/* A value of a size that is known. */
+gboolean
+_tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
+                               GError **error)
+{
+  return check (clGetDeviceInfo (device, info, size, value, NULL), "clGetDeviceInfo", error);
+}
+
+/* A number that only some drivers have: 0 where this one does not know the question.  Which of the
+ * two statuses says so depends on the driver.  It is not made to depend on the extension's name,
+ * which a driver may leave out (PoCL's for CUDA). */
+gboolean
+_tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
+                               GError **error)
+{
+  cl_uint answer = 0;
+  cl_int status = clGetDeviceInfo (device, info, sizeof answer, &answer, NULL);
+
+  if (status == CL_INVALID_VALUE || status == CL_INVALID_OPERATION)
+    answer = 0;
+  else if (!check (status, "clGetDeviceInfo", error))
+    return FALSE;
+  *value = answer;
+  return TRUE;
+}
+
+/* A string of any length, transfer full; NULL, and @error, if the driver does not say. */
 gchar *
-_tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, cl_int *status)
+_tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
   g_autofree gchar *text = NULL;
   size_t size = 0;
+  cl_int status = clGetDeviceInfo (device, info, 0, NULL, &size);
 
-  *status = clGetDeviceInfo (device, info, 0, NULL, &size);
   text = g_malloc0 (size + 1);
-  if (*status == CL_SUCCESS)
-    *status = clGetDeviceInfo (device, info, size, text, NULL);
-  return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
+  if (status == CL_SUCCESS)
+    status = clGetDeviceInfo (device, info, size, text, NULL);
+  return check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
+}
+
+/* The same of a platform. */
+gchar *
+_tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info, GError **error)
+{
+  g_autofree gchar *text = NULL;
+  size_t size = 0;
+  cl_int status = clGetPlatformInfo (platform, info, 0, NULL, &size);
+
+  text = g_malloc0 (size + 1);
+  if (status == CL_SUCCESS)
+    status = clGetPlatformInfo (platform, info, size, text, NULL);
+  return check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
+}
+
+/* The same of the platform of a device. */
+gchar *
+_tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info info, GError **error)
+{
+  cl_platform_id platform;
+
+  if (!_tarn_opencl_get_device_value (device, CL_DEVICE_PLATFORM, &platform, sizeof platform,
+                                      error))
+    return NULL;
+  return _tarn_opencl_get_platform_string (platform, info, error);
+}
+
+/* CL_DEVICE_VERSION is "OpenCL", a space, major, a dot, minor, and what the vendor likes. */
+gboolean
+_tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor, GError **error)
+{
+  g_autofree gchar *version = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, error);
+
+  if (version == NULL)
+    return FALSE;
+  if (sscanf (version, "OpenCL %u.%u", major, minor) == 2)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
+               "clGetDeviceInfo: '%s' is not an OpenCL version", version);
+  return FALSE;
+}
+
+/* Whether CL_DEVICE_EXTENSIONS, names with a space between them, have that one. */
+gboolean
+_tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
+{
+  g_auto (GStrv) words = g_strsplit (extensions, " ", -1);
+
+  return g_strv_contains ((const gchar *const *) words, name);
 }

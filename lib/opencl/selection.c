@@ -5,10 +5,8 @@
  * question with an error is reported by name, and what it did not say is left out: one bad driver
  * must not keep a program from the others. */
 
-#include <string.h>
-#include <tarn/opencl.h>
-
 #include "device-private.h"
+#include "status-private.h"
 
 /* Later than OpenCL 1.2: cl_khr_device_uuid and cl_khr_pci_bus_info. */
 #define DEVICE_UUID_KHR 0x106A
@@ -50,32 +48,9 @@ platform_clear (gpointer item)
 }
 
 static void
-report (guint platform, const gchar *name, const gchar *call, cl_int status)
+report (guint platform, const gchar *name, const GError *error)
 {
-  g_message ("OpenCL platform %u '%s': %s: %s (%d)", platform, name != NULL ? name : "", call,
-             tarn_opencl_status_name (status), status);
-}
-
-/* NULL, and *status, if the driver does not say. */
-static gchar *
-get_platform_string (cl_platform_id platform, cl_platform_info info, cl_int *status)
-{
-  g_autofree gchar *text = NULL;
-  size_t size = 0;
-
-  *status = clGetPlatformInfo (platform, info, 0, NULL, &size);
-  text = g_malloc0 (size + 1);
-  if (*status == CL_SUCCESS)
-    *status = clGetPlatformInfo (platform, info, size, text, NULL);
-  return *status == CL_SUCCESS ? g_steal_pointer (&text) : NULL;
-}
-
-static gboolean
-has_extension (const gchar *extensions, const gchar *name)
-{
-  g_auto (GStrv) words = g_strsplit (extensions, " ", -1);
-
-  return g_strv_contains ((const gchar *const *) words, name);
+  g_message ("OpenCL platform %u '%s': %s", platform, name != NULL ? name : "", error->message);
 }
 
 static gchar *
@@ -107,21 +82,21 @@ static void
 ask_device (Device *device, guint platform, const gchar *platform_name)
 {
   g_autofree gchar *extensions = NULL;
-  cl_int status;
+  g_autoptr (GError) error = NULL;
 
-  device->name = _tarn_opencl_get_device_string (device->id, CL_DEVICE_NAME, &status);
+  device->name = _tarn_opencl_get_device_string (device->id, CL_DEVICE_NAME, &error);
   if (device->name != NULL)
-    device->vendor = _tarn_opencl_get_device_string (device->id, CL_DEVICE_VENDOR, &status);
+    device->vendor = _tarn_opencl_get_device_string (device->id, CL_DEVICE_VENDOR, &error);
   if (device->vendor != NULL)
-    extensions = _tarn_opencl_get_device_string (device->id, CL_DEVICE_EXTENSIONS, &status);
+    extensions = _tarn_opencl_get_device_string (device->id, CL_DEVICE_EXTENSIONS, &error);
   if (extensions == NULL)
     {
-      report (platform, platform_name, "clGetDeviceInfo", status);
+      report (platform, platform_name, error);
       return;
     }
-  if (has_extension (extensions, "cl_khr_device_uuid"))
+  if (_tarn_opencl_has_extension (extensions, "cl_khr_device_uuid"))
     device->uuid = get_uuid (device->id);
-  if (has_extension (extensions, "cl_khr_pci_bus_info"))
+  if (_tarn_opencl_has_extension (extensions, "cl_khr_pci_bus_info"))
     device->pci = get_pci (device->id);
 }
 
@@ -131,12 +106,14 @@ ask_platform (Platform *platform, guint index)
   g_autofree cl_device_id *ids = NULL;
   cl_uint n_ids = 0;
   cl_int status;
+  g_autoptr (GError) error = NULL;
 
-  platform->name = get_platform_string (platform->id, CL_PLATFORM_NAME, &status);
+  platform->name = _tarn_opencl_get_platform_string (platform->id, CL_PLATFORM_NAME, &error);
   if (platform->name != NULL)
-    platform->vendor = get_platform_string (platform->id, CL_PLATFORM_VENDOR, &status);
+    platform->vendor = _tarn_opencl_get_platform_string (platform->id, CL_PLATFORM_VENDOR, &error);
   if (platform->vendor == NULL)
-    report (index, platform->name, "clGetPlatformInfo", status);
+    report (index, platform->name, error);
+  g_clear_error (&error);
 
   status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, 0, NULL, &n_ids);
   ids = g_new0 (cl_device_id, n_ids + 1);
@@ -144,7 +121,10 @@ ask_platform (Platform *platform, guint index)
     status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
   /* That a platform has no device now is normal. */
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND)
-    report (index, platform->name, "clGetDeviceIDs", status);
+    {
+      _tarn_opencl_set_error (&error, "clGetDeviceIDs", status);
+      report (index, platform->name, error);
+    }
   for (guint i = 0; status == CL_SUCCESS && i < n_ids; i++)
     {
       Device device = { .id = ids[i] };

@@ -8,5 +8,7 @@
 
 void _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status);
 void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int status, gsize size);
+void _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
+                                       const gchar *text);
 
 #endif

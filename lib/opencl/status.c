@@ -145,3 +145,15 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
              g_strdup_printf ("%s: %s (%d) for %" G_GSIZE_FORMAT " bytes", call,
                               tarn_opencl_status_name (status), status, size));
 }
+
+/* With what the driver says of it: not empty, and not trusted to be UTF-8. */
+void
+_tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
+                                  const gchar *text)
+{
+  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+
+  set_error (
+      error, status,
+      g_strdup_printf ("%s: %s (%d): %s", call, tarn_opencl_status_name (status), status, valid));
+}

@@ -1,0 +1,249 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What only a kernel shows: a small one is built, asked, and released. */
+
+#include "device-private.h"
+#include "status-private.h"
+
+/* All of it is owned; NULL: not made yet. */
+typedef struct
+{
+  cl_context context; /* NULL also where the caller has one */
+  cl_program program;
+  cl_kernel kernel;
+} Probe;
+
+static void
+report_release (const gchar *call, cl_int status)
+{
+  if (status != CL_SUCCESS)
+    g_message ("%s: %s (%d): what it should release may be lost", call,
+               tarn_opencl_status_name (status), status);
+}
+
+static void
+probe_clear (Probe *probe)
+{
+  if (probe->kernel != NULL)
+    report_release ("clReleaseKernel", clReleaseKernel (probe->kernel));
+  if (probe->program != NULL)
+    report_release ("clReleaseProgram", clReleaseProgram (probe->program));
+  if (probe->context != NULL)
+    report_release ("clReleaseContext", clReleaseContext (probe->context));
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Probe, probe_clear)
+
+static cl_context
+make_context (cl_device_id device, GError **error)
+{
+  cl_int status;
+  cl_context context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+
+  if (context == NULL)
+    _tarn_opencl_set_error (error, "clCreateContext", status);
+  return context;
+}
+
+/* Transfer full; empty if there is none. */
+static gchar *
+get_build_log (cl_program program, cl_device_id device)
+{
+  size_t size = 0;
+  gchar *log;
+
+  if (clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != CL_SUCCESS)
+    size = 0;
+  log = g_malloc0 (size + 1);
+  if (size > 0
+      && clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
+             != CL_SUCCESS)
+    log[0] = '\0';
+  return g_strstrip (log);
+}
+
+static gboolean
+build (cl_program program, cl_device_id device, GError **error)
+{
+  cl_int status = clBuildProgram (program, 1, &device, "", NULL, NULL);
+  g_autofree gchar *log = NULL;
+
+  if (status == CL_SUCCESS)
+    return TRUE;
+  log = get_build_log (program, device);
+  if (log[0] != '\0')
+    _tarn_opencl_set_error_with_text (error, "clBuildProgram", status, log);
+  else
+    _tarn_opencl_set_error (error, "clBuildProgram", status);
+  return FALSE;
+}
+
+/* The kernel of a source is named "probe".  What was made before something failed is the caller's
+ * to clear. */
+static gboolean
+probe_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
+            GError **error)
+{
+  cl_int status;
+
+  if (context == NULL)
+    context = probe->context = make_context (device, error);
+  if (context == NULL)
+    return FALSE;
+  probe->program = clCreateProgramWithSource (context, 1, &source, NULL, &status);
+  if (probe->program == NULL)
+    {
+      _tarn_opencl_set_error (error, "clCreateProgramWithSource", status);
+      return FALSE;
+    }
+  if (!build (probe->program, device, error))
+    return FALSE;
+  probe->kernel = clCreateKernel (probe->program, "probe", &status);
+  if (probe->kernel != NULL)
+    return TRUE;
+  _tarn_opencl_set_error (error, "clCreateKernel", status);
+  return FALSE;
+}
+
+static gboolean
+get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple, GError **error)
+{
+  g_auto (Probe) probe = { NULL, NULL, NULL };
+  cl_int status;
+
+  if (!probe_init (&probe, device, context,
+                   "kernel void probe (global int *a) { a[get_global_id (0)] += 1; }", error))
+    return FALSE;
+  status = clGetKernelWorkGroupInfo (probe.kernel, device,
+                                     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof *multiple,
+                                     multiple, NULL);
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error (error, "clGetKernelWorkGroupInfo", status);
+  return FALSE;
+}
+
+/**
+ * What the size of a work-group should be a multiple of: the size of a warp, if the device says it
+ * (cl_nv_device_attribute_query), else CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of a small
+ * kernel that is built for it.
+ *
+ * @param device    the device
+ * @param context   nullable: one is made, and released; where the kernel is built
+ * @param multiple  out, nullable: work items
+ * @param error     return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log
+ * if the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context context,
+                                                 gsize *multiple, GError **error)
+{
+  cl_uint warp_size;
+  gsize found;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error)
+      || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
+    return FALSE;
+  found = warp_size;
+  if (warp_size == 0 && !get_preferred_multiple (device, context, &found, error))
+    return FALSE;
+  if (multiple != NULL)
+    *multiple = found;
+  return TRUE;
+}
+
+/* Whether a structure of two members is counted as two arguments. */
+static gboolean
+count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count, GError **error)
+{
+  g_auto (Probe) probe = { NULL, NULL, NULL };
+  cl_int status;
+
+  if (!probe_init (&probe, device, context,
+                   "struct pair { long first, second; };\n"
+                   "kernel void probe (struct pair a) {}",
+                   error))
+    return FALSE;
+  status = clGetKernelInfo (probe.kernel, CL_KERNEL_NUM_ARGS, sizeof *count, count, NULL);
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error (error, "clGetKernelInfo", status);
+  return FALSE;
+}
+
+/* PoCL has it up to 0.13, and 0.14 may have it. */
+static gboolean
+has_pocl_bug (cl_device_id device, cl_context context, gboolean *has_bug, GError **error)
+{
+  cl_platform_id platform;
+  guint major, minor;
+  cl_uint count = 1;
+
+  if (!_tarn_opencl_get_device_value (device, CL_DEVICE_PLATFORM, &platform, sizeof platform, error)
+      || !tarn_opencl_get_pocl_version (platform, 0, 14, &major, &minor, NULL, error))
+    return FALSE;
+  if (major == 0 && minor == 14 && !count_struct_arguments (device, context, &count, error))
+    return FALSE;
+  *has_bug = (major == 0 && minor <= 13) || count == 2;
+  return TRUE;
+}
+
+/* @bug is NULL, or a static string. */
+static gboolean
+find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **error)
+{
+  g_autofree gchar *platform
+      = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
+  cl_device_type type;
+  gboolean has_bug = FALSE;
+
+  if (platform == NULL
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_TYPE, &type, sizeof type, error))
+    return FALSE;
+  *bug = NULL;
+  if (g_str_equal (platform, "Apple") && (type & CL_DEVICE_TYPE_CPU) != 0)
+    *bug = "apple";
+  if (!g_str_equal (platform, TARN_POCL_NAME))
+    return TRUE;
+  if (!has_pocl_bug (device, context, &has_bug, error))
+    return FALSE;
+  if (has_bug)
+    *bug = "pocl";
+  return TRUE;
+}
+
+/**
+ * Whether the driver miscounts the arguments of a kernel that takes a structure by value, so that
+ * those after it have other numbers than they should. Apple's for CPUs does, PoCL's up to 0.13, and
+ * 0.14 if a kernel that is built for the device shows it; so does a PoCL whose version cannot be
+ * read.
+ *
+ * @param device   the device
+ * @param context  nullable: one is made, and released; where the kernel is built, if one is
+ * @param bug      out, nullable, (transfer none): "apple", "pocl" or NULL, constant strings
+ * @param error    return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log if
+ * the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context context, const gchar **bug,
+                                      GError **error)
+{
+  const gchar *found;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error) || !find_bug (device, context, &found, error))
+    return FALSE;
+  if (bug != NULL)
+    *bug = found;
+  return TRUE;
+}

@@ -1,0 +1,282 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How a device's local memory is accessed.  OpenCL has no query for it, so most of it is known of
+ * NVIDIA's early devices alone, and guessed for others: the caller is told which. */
+
+#include "device-private.h"
+
+/* What is known of a device. */
+typedef struct
+{
+  cl_device_type type;
+  guint major, minor; /* compute capability; 0 and 0: none */
+} Kind;
+
+static gboolean
+get_kind (cl_device_id device, Kind *kind, GError **error)
+{
+  return _tarn_opencl_get_device_value (device, CL_DEVICE_TYPE, &kind->type, sizeof kind->type,
+                                        error)
+         && tarn_opencl_nv_compute_capability (device, &kind->major, &kind->minor, error);
+}
+
+static gboolean
+is_cpu (const Kind *kind)
+{
+  return kind->major == 0 && (kind->type & CL_DEVICE_TYPE_GPU) == 0
+         && (kind->type & CL_DEVICE_TYPE_CPU) != 0;
+}
+
+/* Banks, and work items that access them at a time: there are as many of the one as of the other.
+ */
+static guint
+get_width (const Kind *kind)
+{
+  return kind->major >= 2 ? 32 : 16;
+}
+
+/* Why that is a guess, transfer full; NULL if it is none. */
+static gchar *
+explain_guess (const Kind *kind, const gchar *what)
+{
+  const gchar *device = "neither a GPU nor a CPU";
+
+  if (kind->major == 1 || kind->major == 2)
+    return NULL;
+  if (kind->major > 2)
+    return g_strdup_printf ("the number of %s is that of compute capability 2.x, but the device "
+                            "has %u.%u",
+                            what, kind->major, kind->minor);
+  if ((kind->type & CL_DEVICE_TYPE_GPU) != 0)
+    device = "a GPU that is not NVIDIA's";
+  else if (is_cpu (kind))
+    device = "a CPU";
+  return g_strdup_printf ("the number of %s is that of NVIDIA's first devices, but the device is "
+                          "%s",
+                          what, device);
+}
+
+static void
+give_text (gchar **out, gchar *text)
+{
+  if (out != NULL)
+    *out = text;
+  else
+    g_free (text);
+}
+
+/**
+ * How many work items access local memory at the same time. Known of NVIDIA's devices: 16 before
+ * compute capability 2.0, 32 from there on; it is a guess from 3.0 on. One on CPUs; elsewhere 16,
+ * which is a guess.
+ *
+ * @param device  the device
+ * @param count   out, nullable: work items
+ * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
+ *                if it is none
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint *count,
+                                                     gchar **guess, GError **error)
+{
+  Kind kind;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error) || !get_kind (device, &kind, error))
+    return FALSE;
+  if (count != NULL)
+    *count = is_cpu (&kind) ? 1 : get_width (&kind);
+  give_text (guess, is_cpu (&kind) ? NULL : explain_guess (&kind, "work items at a time"));
+  return TRUE;
+}
+
+/**
+ * How many bytes in a row are in the same bank of local memory: 4, whatever the device.
+ *
+ * @param device  the device
+ * @param bytes   out, nullable
+ * @param error   return location, or NULL: TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  if (bytes != NULL)
+    *bytes = 4;
+  return TRUE;
+}
+
+/* A CPU's local memory may be a part of global memory, which has no banks (OpenCL 3.0
+ * specification, section 4.2, CL_DEVICE_LOCAL_MEM_TYPE). */
+static gboolean
+check_banks (cl_device_id device, GError **error)
+{
+  cl_device_local_mem_type type;
+
+  if (!_tarn_opencl_get_device_value (device, CL_DEVICE_LOCAL_MEM_TYPE, &type, sizeof type, error))
+    return FALSE;
+  if (type != CL_GLOBAL)
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "the local memory of this CPU is global memory, which has no banks");
+  return FALSE;
+}
+
+/**
+ * How many banks local memory has. Known of NVIDIA's devices: 16 before compute capability 2.0, 32
+ * from there on; it is a guess from 3.0 on. Elsewhere 16, which is a guess.
+ *
+ * @param device  the device
+ * @param count   out, nullable: banks
+ * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
+ *                if it is none
+ * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local memory is
+ * global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **guess,
+                                     GError **error)
+{
+  Kind kind;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error) || !get_kind (device, &kind, error)
+      || (is_cpu (&kind) && !check_banks (device, error)))
+    return FALSE;
+  if (count != NULL)
+    *count = get_width (&kind);
+  give_text (guess, explain_guess (&kind, "banks"));
+  return TRUE;
+}
+
+/**
+ * How much local memory a kernel can use for itself. NVIDIA's devices before compute capability 2.0
+ * pass arguments in it: 4 bytes are taken off for each, and 256 if their number is not known.
+ *
+ * @param device  the device
+ * @param n_args  how many arguments the kernel has; negative: not known
+ * @param bytes   out, nullable
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *bytes, GError **error)
+{
+  guint64 taken = 0;
+  cl_ulong size;
+  guint major;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error)
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_LOCAL_MEM_SIZE, &size, sizeof size,
+                                         error)
+      || !tarn_opencl_nv_compute_capability (device, &major, NULL, error))
+    return FALSE;
+  if (major == 1)
+    taken = n_args < 0 ? 256 : 4 * (guint64) n_args;
+  if (bytes != NULL)
+    *bytes = (gsize) MIN (size - MIN (size, taken), G_MAXSIZE);
+  return TRUE;
+}
+
+/* Joins what is not NULL to one text; NULL if all are. */
+static gchar *
+join_guesses (const gchar *work_items, const gchar *banks, const gchar *bytes)
+{
+  const gchar *all[] = { work_items, banks, bytes };
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    if (all[i] != NULL)
+      g_string_append_printf (text, "%s%s", text->len > 0 ? "; " : "", all[i]);
+  return text->len > 0 ? g_string_free (g_steal_pointer (&text), FALSE) : NULL;
+}
+
+/* @guess is transfer full. */
+static gboolean
+get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory, gchar **guess,
+                  GError **error)
+{
+  g_autofree gchar *work_items_guess = NULL;
+  g_autofree gchar *banks_guess = NULL;
+  g_autofree gchar *bytes_guess = NULL;
+
+  if (!tarn_opencl_simultaneous_work_items_on_local_access (device, &memory->work_items,
+                                                            &work_items_guess, error)
+      || !tarn_opencl_local_memory_bank_count (device, &memory->bank_count, &banks_guess, error)
+      || !tarn_opencl_local_memory_access_granularity (device, &memory->bank_bytes, error))
+    return FALSE;
+  if (item_size != memory->bank_bytes)
+    bytes_guess = g_strdup_printf ("elements have %" G_GSIZE_FORMAT
+                                   " bytes, but the answer is exact for %u",
+                                   item_size, memory->bank_bytes);
+  *guess = join_guesses (work_items_guess, banks_guess, bytes_guess);
+  return TRUE;
+}
+
+/**
+ * How often accesses to an array in a device's local memory have to take turns, at worst, when
+ * neighbouring work items access neighbouring elements along one of its axes:
+ * tarn_local_memory_conflict() with what the functions above say of the device.
+ *
+ * @param device        the device
+ * @param item_size     bytes of an element
+ * @param rank          axes, at least 1
+ * @param shape         elements along each axis, in C order, at least 1
+ * @param stored_shape  nullable: @p shape; the elements that there is room for along each axis
+ * @param multiplicity  out, nullable: how often; 1 if there is no conflict
+ * @param explanation   out, nullable, (transfer full): which work items access the same bank, for
+ *                      g_free(); NULL if there is no conflict
+ * @param guess         out, nullable, (transfer full): what of it is a guess and why, for g_free();
+ *                      NULL if nothing is. An @p item_size that is not
+ *                      tarn_opencl_local_memory_access_granularity() makes it one.
+ * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
+ * memory is global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gsize item_size, guint rank,
+                                                const gsize *shape, const gsize *stored_shape,
+                                                guint *multiplicity, gchar **explanation,
+                                                gchar **guess, GError **error)
+{
+  TarnLocalMemory memory = TARN_LOCAL_MEMORY_INIT;
+  g_autofree gchar *why = NULL;
+  guint found;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (rank > 0 && shape != NULL, FALSE);
+  for (guint i = 0; i < rank; i++)
+    g_return_val_if_fail (shape[i] > 0, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error) || !get_local_memory (device, item_size, &memory, &why, error))
+    return FALSE;
+  found = tarn_local_memory_conflict (&memory, item_size, rank, shape, stored_shape, NULL, NULL,
+                                      explanation);
+  if (multiplicity != NULL)
+    *multiplicity = found;
+  if (guess != NULL)
+    *guess = g_steal_pointer (&why);
+  return TRUE;
+}

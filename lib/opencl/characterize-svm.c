@@ -1,0 +1,147 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Which kinds of shared virtual memory a device has (OpenCL 3.0 specification, section 3.3.3,
+ * "Memory Model: Shared Virtual Memory"). */
+
+#include "device-private.h"
+
+/* Later than OpenCL 1.2. */
+#define DEVICE_SVM_CAPABILITIES 0x1053
+
+typedef enum
+{
+  COARSE_GRAIN_BUFFER = 1 << 0,
+  FINE_GRAIN_BUFFER = 1 << 1,
+  FINE_GRAIN_SYSTEM = 1 << 2,
+  ATOMICS = 1 << 3
+} Capability;
+
+/* A device of before OpenCL 2.0 has none, and does not know the question. */
+static gboolean
+get_capabilities (cl_device_id device, cl_bitfield *capabilities, GError **error)
+{
+  guint major, minor;
+
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
+    return FALSE;
+  *capabilities = 0;
+  return major < 2
+         || _tarn_opencl_get_device_value (device, DEVICE_SVM_CAPABILITIES, capabilities,
+                                           sizeof *capabilities, error);
+}
+
+/* Whether it has all of these. */
+static gboolean
+has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **error)
+{
+  cl_bitfield capabilities;
+
+  if (!tarn_check_fork (error) || !get_capabilities (device, &capabilities, error))
+    return FALSE;
+  if (supported != NULL)
+    *supported = (capabilities & wanted) == wanted;
+  return TRUE;
+}
+
+/**
+ * Whether a device has SVM in buffers that host and device take turns with, by mapping them:
+ * CL_DEVICE_SVM_COARSE_GRAIN_BUFFER. A device older than OpenCL 2.0 has no SVM of any kind.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has (device, COARSE_GRAIN_BUFFER, supported, error);
+}
+
+/**
+ * Whether a device has SVM in buffers that host and device may access at the same time, without
+ * mapping them: CL_DEVICE_SVM_FINE_GRAIN_BUFFER. A device older than OpenCL 2.0 has not.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has (device, FINE_GRAIN_BUFFER, supported, error);
+}
+
+/**
+ * Whether a device can access all of the host's memory, such as that from malloc():
+ * CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0 cannot.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has (device, FINE_GRAIN_SYSTEM, supported, error);
+}
+
+/**
+ * Whether a device has SVM as tarn_opencl_has_fine_grain_buffer_svm() asks for, and atomics on it
+ * that host and device see: CL_DEVICE_SVM_ATOMICS beside CL_DEVICE_SVM_FINE_GRAIN_BUFFER.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *supported,
+                                               GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has (device, FINE_GRAIN_BUFFER | ATOMICS, supported, error);
+}
+
+/**
+ * Whether a device has SVM as tarn_opencl_has_fine_grain_system_svm() asks for, and atomics on it
+ * that host and device see: CL_DEVICE_SVM_ATOMICS beside CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gboolean *supported,
+                                               GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has (device, FINE_GRAIN_SYSTEM | ATOMICS, supported, error);
+}

@@ -1,0 +1,296 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Facts about devices and platforms that programs choose by, beyond what one query answers. */
+
+#include <stdio.h>
+#include <string.h>
+
+#include "device-private.h"
+
+/* Whether a vendor's name has those words, which are in lower case. */
+static gboolean
+names (const gchar *vendor, const gchar *words)
+{
+  g_autofree gchar *lower = g_ascii_strdown (vendor, -1);
+
+  return strstr (lower, words) != NULL;
+}
+
+static gboolean
+is_nvidia (const gchar *vendor)
+{
+  return names (vendor, "nvidia");
+}
+
+/* Not "ati", which "Corporation" has in it. */
+static gboolean
+is_amd (const gchar *vendor)
+{
+  return names (vendor, "advanced micro devices");
+}
+
+static gboolean
+has_extension (cl_device_id device, const gchar *name, gboolean *supported, GError **error)
+{
+  g_autofree gchar *extensions = NULL;
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  extensions = _tarn_opencl_get_device_string (device, CL_DEVICE_EXTENSIONS, error);
+  if (extensions == NULL)
+    return FALSE;
+  if (supported != NULL)
+    *supported = _tarn_opencl_has_extension (extensions, name);
+  return TRUE;
+}
+
+/**
+ * Whether kernels for a device can have doubles: the extension cl_khr_fp64.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has_extension (device, "cl_khr_fp64", supported, error);
+}
+
+/**
+ * Whether kernels for a device can have doubles as AMD's first drivers had them: the extension
+ * cl_amd_fp64.
+ *
+ * @param device     the device
+ * @param supported  out, nullable
+ * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GError **error)
+{
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return has_extension (device, "cl_amd_fp64", supported, error);
+}
+
+/**
+ * The compute capability of NVIDIA's devices, such as 9.0 (cl_nv_device_attribute_query).
+ *
+ * @param device  the device
+ * @param major   out, nullable: its first part
+ * @param minor   out, nullable: its second part; both are 0 if the device has none
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a query that failed otherwise than
+ * because the driver does not know it; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *minor, GError **error)
+{
+  cl_uint found_major, found_minor = 0;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error)
+      || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV,
+                                         &found_major, error)
+      || (found_major > 0
+          && !_tarn_opencl_get_device_extra (device, TARN_DEVICE_COMPUTE_CAPABILITY_MINOR_NV,
+                                             &found_minor, error)))
+    return FALSE;
+  if (major != NULL)
+    *major = found_major;
+  if (minor != NULL)
+    *minor = found_minor;
+  return TRUE;
+}
+
+/* For a device that does not say the size of its warps: by who made it, and what it is. */
+static gboolean
+find_simd_group_size (cl_device_id device, gsize *size, GError **error)
+{
+  g_autofree gchar *platform = NULL;
+  g_autofree gchar *vendor = NULL;
+  cl_device_type type;
+
+  platform = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_VENDOR, error);
+  if (platform == NULL)
+    return FALSE;
+  vendor = _tarn_opencl_get_device_string (device, CL_DEVICE_VENDOR, error);
+  if (vendor == NULL
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_TYPE, &type, sizeof type, error))
+    return FALSE;
+  if (is_nvidia (platform) || is_nvidia (vendor))
+    *size = 32;
+  else if ((type & CL_DEVICE_TYPE_GPU) != 0 && (is_amd (platform) || is_amd (vendor)))
+    return tarn_opencl_reasonable_work_group_size_multiple (device, NULL, size, error);
+  else
+    *size = (type & CL_DEVICE_TYPE_CPU) != 0 ? 1 : 0;
+  return TRUE;
+}
+
+/**
+ * How many work items run in step: the size of a warp, if the device says it; 32 on NVIDIA's; what
+ * tarn_opencl_reasonable_work_group_size_multiple() says on AMD's GPUs; 1 on CPUs.
+ *
+ * @param device  the device
+ * @param size    out, nullable: work items; 0 if it is not known
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of what failed,
+ * TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **error)
+{
+  cl_uint warp_size;
+  gsize found;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error)
+      || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
+    return FALSE;
+  found = warp_size;
+  if (warp_size == 0 && !find_simd_group_size (device, &found, error))
+    return FALSE;
+  if (size != NULL)
+    *size = (guint) found;
+  return TRUE;
+}
+
+/**
+ * Options for clBuildProgram() that make kernels faster and their floating-point results less
+ * accurate (OpenCL 3.0 specification, section 5.8.6.3, "Options Controlling Math Intrinsics").
+ *
+ * @param device  the device
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return (transfer full): options with a space between them, for g_free(), or NULL with @p error
+ *         set; any thread may call it
+ * @since 0.1
+ */
+gchar *
+tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **error)
+{
+  g_autofree gchar *vendor = NULL;
+
+  g_return_val_if_fail (device != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  vendor = _tarn_opencl_get_device_string (device, CL_DEVICE_VENDOR, error);
+  if (vendor == NULL)
+    return NULL;
+  return g_strconcat ("-cl-mad-enable -cl-fast-relaxed-math -cl-no-signed-zeros",
+                      is_amd (vendor) || is_nvidia (vendor) ? " -cl-strict-aliasing" : NULL, NULL);
+}
+
+/* From CL_PLATFORM_VERSION, such as "OpenCL 3.0 PoCL 3.1+debian". */
+static gboolean
+parse_pocl_version (const gchar *version, guint *major, guint *minor)
+{
+  gchar name[5] = "";
+
+  return sscanf (version, "OpenCL %*u.%*u %4s %9u.%9u", name, major, minor) == 3
+         && g_ascii_strcasecmp (name, "pocl") == 0;
+}
+
+/**
+ * The version of PoCL, if a platform is PoCL.
+ *
+ * @param platform        the platform
+ * @param fallback_major  what to store if its version cannot be read
+ * @param fallback_minor  what to store if its version cannot be read
+ * @param major           out, nullable: the first part
+ * @param minor           out, nullable: the second part; both are 0 if the platform is not PoCL
+ * @param guess           out, nullable, (transfer full): that the version could not be read, a
+ *                        sentence for g_free(); NULL if it could, or the platform is not PoCL
+ * @param error           return location, or NULL: TARN_OPENCL_ERROR of a failing query,
+ * TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, guint fallback_minor,
+                              guint *major, guint *minor, gchar **guess, GError **error)
+{
+  g_autofree gchar *name = NULL;
+  g_autofree gchar *version = NULL;
+  g_autofree gchar *why = NULL;
+  guint found_major = 0, found_minor = 0;
+
+  g_return_val_if_fail (platform != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  name = _tarn_opencl_get_platform_string (platform, CL_PLATFORM_NAME, error);
+  if (name == NULL)
+    return FALSE;
+  if (g_str_equal (name, TARN_POCL_NAME))
+    {
+      version = _tarn_opencl_get_platform_string (platform, CL_PLATFORM_VERSION, error);
+      if (version == NULL)
+        return FALSE;
+      if (!parse_pocl_version (version, &found_major, &found_minor))
+        {
+          found_major = fallback_major;
+          found_minor = fallback_minor;
+          why = g_strdup_printf ("'%s' has no version of PoCL that can be read", version);
+        }
+    }
+  if (major != NULL)
+    *major = found_major;
+  if (minor != NULL)
+    *minor = found_minor;
+  if (guess != NULL)
+    *guess = g_steal_pointer (&why);
+  return TRUE;
+}
+
+/**
+ * Whether the driver keeps what clBuildProgram() makes of a source, so that a program need not keep
+ * it itself: PoCL and NVIDIA's do, AMD's "Accelerated Parallel Processing" does not.
+ *
+ * @param device  the device
+ * @param answer  out, nullable: TARN_OPENCL_UNKNOWN for others
+ * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_has_src_build_cache (cl_device_id device, TarnOpenclAnswer *answer, GError **error)
+{
+  g_autofree gchar *name = NULL;
+  TarnOpenclAnswer found = TARN_OPENCL_UNKNOWN;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  name = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
+  if (name == NULL)
+    return FALSE;
+  if (g_str_equal (name, TARN_POCL_NAME) || is_nvidia (name))
+    found = TARN_OPENCL_YES;
+  else if (g_str_equal (name, "AMD Accelerated Parallel Processing"))
+    found = TARN_OPENCL_NO;
+  if (answer != NULL)
+    *answer = found;
+  return TRUE;
+}
