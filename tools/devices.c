@@ -18,6 +18,7 @@ device_free (gpointer data)
   g_free (device->selector);
   g_free (device->name);
   g_free (device->platform);
+  g_clear_pointer (&device->owner, g_ptr_array_unref);
   g_free (device);
 }
 
@@ -52,6 +53,8 @@ add_opencl (GPtrArray *devices, const gchar *selection, GError **error)
       device->selector = g_strdup (found->selector);
       device->name = g_strdup (found->name);
       device->platform = g_strdup (found->platform_name);
+      device->opencl = found;
+      device->owner = g_ptr_array_ref (chosen);
       g_ptr_array_add (devices, device);
     }
   return TRUE;

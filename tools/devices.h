@@ -14,6 +14,8 @@ typedef struct
   gchar *selector; /* goes on choosing it where devices come and go */
   gchar *name;
   gchar *platform;
+  gconstpointer opencl; /* its TarnOpenclDevice; NULL: it is of another kind */
+  GPtrArray *owner;     /* of that */
 } Device;
 
 /* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or

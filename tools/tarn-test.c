@@ -18,9 +18,9 @@
 
 #include "devices.h"
 #include "junit.h"
-#include "progress.h"
 #include "report.h"
 #include "run.h"
+#include "terminal.h"
 
 #define PROGRAM "tarn-test"
 
@@ -163,14 +163,14 @@ show_progress (const Session *session)
   g_autoptr (GString) text = g_string_new (NULL);
   const guint *n = session->report.n;
 
-  if (!progress_is_shown ())
+  if (!terminal_shows_progress ())
     return;
   g_string_printf (text, "[%u/%u] %u passed, %u failed", session->done->len, session->runs->len,
                    n[TAP_PASSED], n[TAP_FAILED]);
   for (guint i = 0; i < session->running->len; i++)
     g_string_append_printf (text, "%s %s", i == 0 ? ":" : ",",
                             ((const Run *) g_ptr_array_index (session->running, i))->name);
-  progress_show (text->str);
+  terminal_set_progress (text->str);
 }
 
 static gboolean
@@ -197,7 +197,7 @@ static void
 take_result (Session *session, Run *run)
 {
   g_ptr_array_add (session->done, run);
-  progress_show (NULL);
+  terminal_set_progress (NULL);
   report_run (&session->report, run);
 }
 
@@ -263,7 +263,7 @@ static void
 die_of_signal (const Session *session)
 {
   kill_all (session);
-  progress_show (NULL);
+  terminal_set_progress (NULL);
   signal (session->signal, SIG_DFL);
   raise (session->signal);
 }
@@ -274,7 +274,7 @@ check_output (const Session *session)
   if (!ferror (stdout))
     return TRUE;
   kill_all (session);
-  progress_show (NULL);
+  terminal_set_progress (NULL);
   g_printerr (PROGRAM ": cannot write to standard output\n");
   return FALSE;
 }
@@ -300,7 +300,7 @@ run_all (Session *session)
         return FALSE;
       start_runs (session);
     }
-  progress_show (NULL);
+  terminal_set_progress (NULL);
   report_end (&session->report);
   return check_output (session);
 }
@@ -348,7 +348,7 @@ run_programs (const Options *options, const GPtrArray *paths, const GPtrArray *d
   };
   gboolean is_written;
 
-  session.report.has_color = progress_has_color (STDOUT_FILENO);
+  session.report.has_color = terminal_has_color (STDOUT_FILENO);
   add_runs (runs, options->programs, paths, devices);
   for (guint i = 0; i < runs->len; i++)
     g_ptr_array_add (waiting, g_ptr_array_index (runs, i));

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
-#include "progress.h"
+#include "terminal.h"
 
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -16,13 +16,13 @@ is_capable (gint fd)
 }
 
 gboolean
-progress_is_shown (void)
+terminal_shows_progress (void)
 {
   return is_capable (STDERR_FILENO);
 }
 
 gboolean
-progress_has_color (gint fd)
+terminal_has_color (gint fd)
 {
   const gchar *no_color = g_getenv ("NO_COLOR");
 
@@ -38,9 +38,9 @@ get_columns (void)
 }
 
 void
-progress_show (const gchar *text)
+terminal_set_progress (const gchar *text)
 {
-  if (!progress_is_shown ())
+  if (!terminal_shows_progress ())
     return;
   fputs ("\r\033[K", stderr);
   if (text != NULL)
