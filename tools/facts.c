@@ -168,28 +168,37 @@ add_queries (Collector *collector, const Query *queries, gsize n_queries)
 
 /* The sections */
 
-static const gchar *
-name_type (cl_device_type type)
+/* "GPU, CPU": some simulators are everything. */
+static gchar *
+name_types (cl_device_type types)
 {
-  if ((type & CL_DEVICE_TYPE_GPU) != 0)
-    return "GPU";
-  if ((type & CL_DEVICE_TYPE_CPU) != 0)
-    return "CPU";
-  if ((type & CL_DEVICE_TYPE_ACCELERATOR) != 0)
-    return "accelerator";
-  return (type & CL_DEVICE_TYPE_CUSTOM) != 0 ? "custom" : "other";
+  static const struct
+  {
+    cl_device_type bit;
+    const gchar *name;
+  } names[] = {
+    { CL_DEVICE_TYPE_CUSTOM, "custom" },   { CL_DEVICE_TYPE_ACCELERATOR, "accelerator" },
+    { CL_DEVICE_TYPE_GPU, "GPU" },         { CL_DEVICE_TYPE_CPU, "CPU" },
+    { CL_DEVICE_TYPE_DEFAULT, "default" },
+  };
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
+    if ((types & names[i].bit) != 0)
+      g_string_append_printf (text, "%s%s", text->len > 0 ? ", " : "", names[i].name);
+  return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
 static void
 add_type (Collector *collector)
 {
-  cl_device_type type = 0;
+  cl_device_type types = 0;
   cl_int status
-      = clGetDeviceInfo (collector->device->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+      = clGetDeviceInfo (collector->device->device, CL_DEVICE_TYPE, sizeof types, &types, NULL);
   Fact *fact = add (collector, "type", "Type", FACT_TEXT, NULL,
                     status != CL_SUCCESS ? query_error ("clGetDeviceInfo", status) : NULL);
 
-  fact->text = g_strdup (name_type (type));
+  fact->text = name_types (types);
 }
 
 static void
