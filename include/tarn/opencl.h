@@ -110,6 +110,34 @@ gboolean tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gbo
 gboolean tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gboolean *supported,
                                                         GError **error);
 
+/**
+ * What was measured of a device's local memory: with has_banks, the next three are what a
+ * TarnLocalMemory is to be given.
+ */
+typedef struct
+{
+  gsize
+      struct_size; /**< sizeof (TarnOpenclLocalMemory), as TARN_OPENCL_LOCAL_MEMORY_INIT sets it */
+  gboolean has_banks; /**< FALSE: banks do not explain the times; the next three are 0 */
+  guint bank_count;   /**< banks */
+  guint bank_bytes;   /**< bytes in a row that are in the same bank */
+  guint work_items;   /**< how many of them access it at a time */
+  gdouble confidence; /**< 0 to 1: see tarn_opencl_measure_local_memory() */
+} TarnOpenclLocalMemory;
+
+#define TARN_OPENCL_LOCAL_MEMORY_INIT                                                              \
+  {                                                                                                \
+    sizeof (TarnOpenclLocalMemory), /* struct_size */                                              \
+        FALSE,                      /* has_banks */                                                \
+        0,                          /* bank_count */                                               \
+        0,                          /* bank_bytes */                                               \
+        0,                          /* work_items */                                               \
+        0                           /* confidence */                                               \
+  }
+
+gboolean tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,
+                                           GError **error);
+
 G_END_DECLS
 
 #endif

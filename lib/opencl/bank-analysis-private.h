@@ -1,0 +1,32 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * From the times that patterns of access to local memory took to its banks: arithmetic only, which
+ * calls no driver. */
+
+#ifndef TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
+#define TARN_OPENCL_BANK_ANALYSIS_PRIVATE_H
+
+#include <tarn/opencl.h>
+
+#define TARN_BANK_MAX_PATTERNS 40
+#define TARN_BANK_MAX_LANES 64
+
+/* Which word of 4 bytes each lane accesses: (lane % run) * stride + lane / run * shift.  Lanes are
+ * the work items that a device may have access local memory at the same time. */
+typedef struct
+{
+  guint run;
+  guint stride;
+  guint shift;
+} TarnBankPattern;
+
+guint _tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *patterns);
+guint _tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane);
+guint _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
+                                      guint lanes);
+gboolean _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory);
+void _tarn_opencl_analyze_banks (const TarnBankPattern *patterns, const gdouble *times, guint n,
+                                 guint lanes, TarnOpenclLocalMemory *result);
+
+#endif

@@ -1,0 +1,288 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Which banks explain the times.  For every memory that there might be, and for every pattern, it
+ * is known in how many passes the lanes access the memory; a pattern takes a constant time and a
+ * time for each pass.  The memory whose line fits the times best is the answer, if it fits at all.
+ *
+ * Timings err in proportion, so errors are relative to the time.  A few of them may be far off,
+ * because something else happened meanwhile: each memory may leave out those that fit it worst. */
+
+#include "bank-analysis-private.h"
+
+/* One pattern in so many may be left out. */
+#define PATTERNS_PER_OUTLIER 20
+
+/* There are banks if the slowest pattern takes this many times as long as the fastest, and the line
+ * explains at least this share of how the times vary. */
+#define MIN_SLOWDOWN 1.5
+#define MIN_EXPLAINED 0.9
+
+#define MAX_BANKS 128
+#define MAX_PERIOD_BYTES 1024 /* after which banks repeat: longer ones would not be told apart */
+
+/* Patterns */
+
+/* What must be told apart, and by what:
+ *   how many banks       strides that are powers of two, up to where all lanes are in one bank
+ *   banks, or caches     odd strides: no conflict, however far apart the lanes are
+ *   how wide banks are   pairs and fours of lanes, 513 or 514 words from one another, which is as
+ *                        good as 1 or 2 words in another row: they are in one bank if it is wide
+ *   how many at a time   either half of the lanes in one bank: in the same one, or in another */
+guint
+_tarn_opencl_list_bank_patterns (guint lanes, guint64 bytes, TarnBankPattern *patterns)
+{
+  const guint half = lanes / 2;
+  const TarnBankPattern all[] = {
+    { lanes, 1, 0 },   { lanes, 2, 0 },    { lanes, 4, 0 },   { lanes, 8, 0 },  { lanes, 16, 0 },
+    { lanes, 32, 0 },  { lanes, 64, 0 },   { lanes, 128, 0 }, { lanes, 3, 0 },  { lanes, 17, 0 },
+    { lanes, 31, 0 },  { lanes, 33, 0 },   { lanes, 65, 0 },  { lanes, 24, 0 }, { half, 256, 32 },
+    { half, 256, 64 }, { half, 256, 128 }, { 2, 513, 2 },     { 2, 513, 4 },    { 2, 513, 8 },
+    { 2, 513, 16 },    { 2, 513, 32 },     { 2, 514, 4 },     { 2, 514, 8 },    { 2, 514, 16 },
+    { 2, 514, 32 },    { 4, 513, 4 },      { 4, 513, 8 },     { half, 256, 4 }, { half, 128, 4 },
+    { half, 128, 20 }, { half, 64, 4 },
+  };
+  guint n = 0;
+
+  G_STATIC_ASSERT (G_N_ELEMENTS (all) <= TARN_BANK_MAX_PATTERNS);
+  /* The last lane's word is the last of all. */
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    if ((_tarn_opencl_get_pattern_word (&all[i], lanes - 1) + G_GUINT64_CONSTANT (1)) * 4 <= bytes)
+      patterns[n++] = all[i];
+  return n;
+}
+
+guint
+_tarn_opencl_get_pattern_word (const TarnBankPattern *pattern, guint lane)
+{
+  return lane % pattern->run * pattern->stride + lane / pattern->run * pattern->shift;
+}
+
+/* Lanes that access the same word of a bank do it in one pass. */
+static gboolean
+is_seen (const guint *words, guint n, guint word)
+{
+  for (guint i = 0; i < n; i++)
+    if (words[i] == word)
+      return TRUE;
+  return FALSE;
+}
+
+/* Passes of the lanes from @first on that access the memory at the same time. */
+static guint
+count_passes_of_group (const TarnLocalMemory *memory, const TarnBankPattern *pattern, guint first)
+{
+  guint words[TARN_BANK_MAX_LANES]; /* as wide as a bank */
+  guint in_bank[MAX_BANKS] = { 0 };
+  guint most = 0;
+
+  for (guint i = 0; i < memory->work_items; i++)
+    {
+      guint *count;
+
+      words[i] = _tarn_opencl_get_pattern_word (pattern, first + i) * 4 / memory->bank_bytes;
+      count = &in_bank[words[i] % memory->bank_count];
+      *count += !is_seen (words, i, words[i]);
+      most = MAX (most, *count);
+    }
+  return most;
+}
+
+/* @memory is one of the hypotheses for as many @lanes. */
+guint
+_tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPattern *pattern,
+                                guint lanes)
+{
+  guint passes = 0;
+
+  g_assert (lanes <= TARN_BANK_MAX_LANES && memory->bank_count <= MAX_BANKS);
+  for (guint first = 0; first < lanes; first += memory->work_items)
+    passes += count_passes_of_group (memory, pattern, first);
+  return passes;
+}
+
+/* The memory with this index, FALSE if there are no more: all lanes access it at a time, or half of
+ * them where that is at least 16. */
+gboolean
+_tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
+{
+  for (guint items = lanes; items == lanes || (items * 2 == lanes && items >= 16); items /= 2)
+    for (guint banks = 8; banks <= MAX_BANKS; banks *= 2)
+      for (guint bytes = 4; bytes <= 16 && banks * bytes <= MAX_PERIOD_BYTES; bytes *= 2)
+        if (index-- == 0)
+          {
+            *memory = (TarnLocalMemory){ sizeof *memory, banks, bytes, items };
+            return TRUE;
+          }
+  return FALSE;
+}
+
+/* Lines */
+
+/* The times and passes of the patterns; a weight of 0 leaves one out. */
+typedef struct
+{
+  gdouble passes[TARN_BANK_MAX_PATTERNS];
+  gdouble times[TARN_BANK_MAX_PATTERNS];
+  gdouble weights[TARN_BANK_MAX_PATTERNS];
+  guint n;
+} Points;
+
+/* Through the points' centre. */
+typedef struct
+{
+  gdouble passes, time;
+  gdouble slope; /* never negative: more passes do not take less time */
+} Line;
+
+typedef struct
+{
+  TarnLocalMemory memory;
+  gdouble unexplained; /* the sum of the squares of the relative errors */
+  gdouble explained;   /* the share of the times' variation, 0 to 1: R squared */
+  gdouble slowdown;    /* the greatest time, as a multiple of the smallest */
+} Fit;
+
+static gdouble
+get_mean (const gdouble *values, const Points *points)
+{
+  gdouble sum = 0, weight = 0;
+
+  for (guint i = 0; i < points->n; i++)
+    {
+      sum += points->weights[i] * values[i];
+      weight += points->weights[i];
+    }
+  return sum / weight;
+}
+
+static Line
+fit_line (const Points *points)
+{
+  Line line = { get_mean (points->passes, points), get_mean (points->times, points), 0 };
+  gdouble together = 0, alone = 0;
+
+  for (guint i = 0; i < points->n; i++)
+    {
+      gdouble passes = points->passes[i] - line.passes;
+
+      together += points->weights[i] * passes * (points->times[i] - line.time);
+      alone += points->weights[i] * passes * passes;
+    }
+  if (alone > 0 && together > 0)
+    line.slope = together / alone;
+  return line;
+}
+
+static gdouble
+get_square (const Points *points, const Line *line, guint i)
+{
+  gdouble expected = line->time + line->slope * (points->passes[i] - line->passes);
+  gdouble difference = points->times[i] - expected;
+
+  return points->weights[i] * difference * difference;
+}
+
+static gdouble
+sum_squares (const Points *points, const Line *line)
+{
+  gdouble sum = 0;
+
+  for (guint i = 0; i < points->n; i++)
+    sum += get_square (points, line, i);
+  return sum;
+}
+
+static void
+leave_out_worst (Points *points)
+{
+  Line line = fit_line (points);
+  guint worst = 0;
+
+  for (guint i = 1; i < points->n; i++)
+    if (get_square (points, &line, i) > get_square (points, &line, worst))
+      worst = i;
+  points->weights[worst] = 0;
+}
+
+static gdouble
+get_slowdown (const Points *points)
+{
+  gdouble least = G_MAXDOUBLE, most = 0;
+
+  for (guint i = 0; i < points->n; i++)
+    if (points->weights[i] > 0)
+      {
+        least = MIN (least, points->times[i]);
+        most = MAX (most, points->times[i]);
+      }
+  return most / least;
+}
+
+static void
+fit_points (Points *points, Fit *fit)
+{
+  Line line, flat;
+  gdouble variation;
+
+  for (guint i = 0; i < points->n / PATTERNS_PER_OUTLIER; i++)
+    leave_out_worst (points);
+  line = flat = fit_line (points);
+  flat.slope = 0;
+  variation = sum_squares (points, &flat);
+  fit->unexplained = sum_squares (points, &line);
+  fit->explained = variation > 0 ? 1 - fit->unexplained / variation : 0;
+  fit->slowdown = get_slowdown (points);
+}
+
+/* The answer */
+
+/* @next is the best fit of another memory. */
+static void
+decide (const Fit *best, const Fit *next, TarnOpenclLocalMemory *result)
+{
+  gdouble varies = MIN (1, (best->slowdown - 1) / (MIN_SLOWDOWN - 1));
+
+  *result = (TarnOpenclLocalMemory) TARN_OPENCL_LOCAL_MEMORY_INIT;
+  result->has_banks = best->slowdown >= MIN_SLOWDOWN && best->explained >= MIN_EXPLAINED;
+  if (!result->has_banks)
+    {
+      result->confidence = 1 - best->explained * varies;
+      return;
+    }
+  result->bank_count = best->memory.bank_count;
+  result->bank_bytes = best->memory.bank_bytes;
+  result->work_items = best->memory.work_items;
+  if (next->unexplained > 0)
+    result->confidence = best->explained * (1 - best->unexplained / next->unexplained);
+}
+
+/* @times are positive, in any unit.  The result is that of tarn_opencl_measure_local_memory (). */
+void
+_tarn_opencl_analyze_banks (const TarnBankPattern *patterns, const gdouble *times, guint n,
+                            guint lanes, TarnOpenclLocalMemory *result)
+{
+  Fit best = { .unexplained = G_MAXDOUBLE }, next = best, fit;
+
+  g_assert (n > 0 && n <= TARN_BANK_MAX_PATTERNS);
+  for (guint index = 0; _tarn_opencl_get_bank_hypothesis (index, lanes, &fit.memory); index++)
+    {
+      Points points = { .n = n };
+
+      for (guint i = 0; i < n; i++)
+        {
+          points.passes[i] = _tarn_opencl_count_bank_passes (&fit.memory, &patterns[i], lanes);
+          points.times[i] = times[i];
+          points.weights[i] = 1 / (times[i] * times[i]);
+        }
+      fit_points (&points, &fit);
+      if (fit.unexplained < best.unexplained)
+        {
+          next = best;
+          best = fit;
+        }
+      else if (fit.unexplained < next.unexplained)
+        next = fit;
+    }
+  decide (&best, &next, result);
+}

@@ -1,0 +1,435 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How many banks a device's local memory has, by measuring: one work-group accesses it in patterns
+ * that have lanes meet in banks, or not, and bank-analysis.c says which banks explain the times.
+ * As many loads as can be are in flight, so that a pattern's time is what its accesses cost one
+ * after the other, and not how long one load takes. */
+
+#include <string.h>
+
+#include "bank-analysis-private.h"
+#include "status-private.h"
+
+#define WARP_SIZE_NV 0x4003 /* cl_nv_device_attribute_query */
+
+#define MIN_LANES 16 /* fewer would not tell one memory from another */
+#define MAX_ITEMS 1024
+#define MIN_PATTERNS 16
+#define RESERVED_BYTES 256 /* some drivers keep a few bytes of local memory for themselves */
+
+#define ROUNDS 7
+#define LAUNCH_SECONDS                                                                             \
+  0.5e-3 /* long in comparison to starting a kernel and to the clock's steps                       \
+          */
+#define MAX_STEPS (1u << 20)
+#define MAX_CALIBRATION_TIME G_TIME_SPAN_SECOND
+#define MAX_TIME (2 * G_TIME_SPAN_SECOND) /* of all rounds; one is run in any case */
+
+/* Each item follows eight chains of loads, whose every word holds its own place; that they are one
+ * and the same, because @apart is 0, is more than a compiler can know. */
+static const gchar source[]
+    = "__kernel void\n"
+      "chase (__global uint *results, __local uint *memory, uint lanes, uint run, uint stride,\n"
+      "       uint shift, uint steps, uint apart)\n"
+      "{\n"
+      "  uint item = get_local_id (0);\n"
+      "  uint lane = item % lanes;\n"
+      "  uint first = lane % run * stride + lane / run * shift;\n"
+      "  uint8 at = first + apart * (uint8) (0, 1, 2, 3, 4, 5, 6, 7);\n"
+      "\n"
+      "  if (item < lanes)\n"
+      "    memory[first] = first;\n"
+      "  barrier (CLK_LOCAL_MEM_FENCE);\n"
+      "  for (uint step = 0; step < steps; step++)\n"
+      "    at = (uint8) (memory[at.s0], memory[at.s1], memory[at.s2], memory[at.s3],\n"
+      "                  memory[at.s4], memory[at.s5], memory[at.s6], memory[at.s7]);\n"
+      "  results[item] = at.s0 + at.s1 + at.s2 + at.s3 + at.s4 + at.s5 + at.s6 + at.s7;\n"
+      "}\n";
+
+/* What runs on the device; each is NULL until it is made. */
+typedef struct
+{
+  cl_device_id device; /* not ours */
+  cl_context context;
+  cl_command_queue queue;
+  cl_program program;
+  cl_kernel kernel;
+  cl_mem results;
+  guint lanes;       /* a power of two */
+  size_t items;      /* a multiple of lanes */
+  guint local_bytes; /* the same for all patterns, so that the device is never set up anew */
+  guint steps;
+} Bench;
+
+static void
+bench_clear (Bench *bench)
+{
+  if (bench->results != NULL)
+    clReleaseMemObject (bench->results);
+  if (bench->kernel != NULL)
+    clReleaseKernel (bench->kernel);
+  if (bench->program != NULL)
+    clReleaseProgram (bench->program);
+  if (bench->queue != NULL)
+    clReleaseCommandQueue (bench->queue);
+  if (bench->context != NULL)
+    clReleaseContext (bench->context);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Bench, bench_clear)
+
+/* TRUE if a call succeeded. */
+static gboolean
+check (const gchar *call, cl_int status, GError **error)
+{
+  if (status != CL_SUCCESS)
+    _tarn_opencl_set_error (error, call, status);
+  return status == CL_SUCCESS;
+}
+
+static gboolean
+not_supported (GError **error, const gchar *reason)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "local memory cannot be measured on this device: %s", reason);
+  return FALSE;
+}
+
+/* What the device is asked */
+
+static gboolean
+get_device_info (cl_device_id device, cl_device_info name, gpointer value, gsize size,
+                 GError **error)
+{
+  return check ("clGetDeviceInfo", clGetDeviceInfo (device, name, size, value, NULL), error);
+}
+
+static gboolean
+get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *value, GError **error)
+{
+  return check (
+      "clGetKernelWorkGroupInfo",
+      clGetKernelWorkGroupInfo (bench->kernel, bench->device, name, sizeof *value, value, NULL),
+      error);
+}
+
+static gboolean
+check_device (cl_device_id device, GError **error)
+{
+  cl_command_queue_properties properties = 0;
+  cl_bool has_compiler = CL_FALSE;
+
+  if (!get_device_info (device, CL_DEVICE_QUEUE_PROPERTIES, &properties, sizeof properties, error)
+      || !get_device_info (device, CL_DEVICE_COMPILER_AVAILABLE, &has_compiler, sizeof has_compiler,
+                           error))
+    return FALSE;
+  if ((properties & CL_QUEUE_PROFILING_ENABLE) == 0)
+    return not_supported (error, "its queues cannot time commands");
+  if (!has_compiler)
+    return not_supported (error, "it has no compiler");
+  return TRUE;
+}
+
+/* The items that the device runs in step, as far as it says so. */
+static gboolean
+get_multiple (const Bench *bench, size_t *multiple, GError **error)
+{
+  cl_uint warp = 0;
+  cl_int status = clGetDeviceInfo (bench->device, WARP_SIZE_NV, sizeof warp, &warp, NULL);
+
+  *multiple = warp;
+  if (status == CL_SUCCESS && warp > 0)
+    return TRUE;
+  /* CL_INVALID_VALUE: a question that this driver does not know. */
+  if (status != CL_INVALID_VALUE && !check ("clGetDeviceInfo", status, error))
+    return FALSE;
+  return get_kernel_info (bench, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, multiple, error);
+}
+
+/* Sets lanes and items. */
+static gboolean
+choose_items (Bench *bench, GError **error)
+{
+  size_t multiple, most;
+
+  if (!get_multiple (bench, &multiple, error)
+      || !get_kernel_info (bench, CL_KERNEL_WORK_GROUP_SIZE, &most, error))
+    return FALSE;
+  if (most < MIN_LANES)
+    return not_supported (error, "its work-groups are too small");
+  most = MIN (most, MAX_ITEMS);
+  bench->lanes = MIN_LANES;
+  while (bench->lanes * 2 <= MIN (MIN (multiple, most), TARN_BANK_MAX_LANES))
+    bench->lanes *= 2;
+  bench->items = most / bench->lanes * bench->lanes;
+  return TRUE;
+}
+
+/* The patterns that there is memory for; sets local_bytes. */
+static gboolean
+choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
+{
+  cl_ulong bytes = 0;
+
+  if (!get_device_info (bench->device, CL_DEVICE_LOCAL_MEM_SIZE, &bytes, sizeof bytes, error))
+    return FALSE;
+  *n = _tarn_opencl_list_bank_patterns (bench->lanes, bytes - MIN (bytes, RESERVED_BYTES),
+                                        patterns);
+  if (*n < MIN_PATTERNS)
+    return not_supported (error, "it has too little local memory");
+  for (guint i = 0; i < *n; i++)
+    {
+      guint last = _tarn_opencl_get_pattern_word (&patterns[i], bench->lanes - 1);
+
+      bench->local_bytes = MAX (bench->local_bytes, (last + 1) * (guint) sizeof (cl_uint));
+    }
+  return TRUE;
+}
+
+/* What is made */
+
+static void
+append_build_log (const Bench *bench, GError *error)
+{
+  g_autofree gchar *message = NULL, *log = NULL;
+  size_t size = 0;
+
+  if (clGetProgramBuildInfo (bench->program, bench->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size)
+      != CL_SUCCESS)
+    return;
+  log = g_malloc0 (size + 1);
+  if (clGetProgramBuildInfo (bench->program, bench->device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
+          != CL_SUCCESS
+      || *g_strstrip (log) == '\0')
+    return;
+  message = error->message;
+  error->message = g_strdup_printf ("%s: %s", message, log);
+}
+
+static gboolean
+build (Bench *bench, GError **error)
+{
+  const gchar *text = source;
+  g_autoptr (GError) failure = NULL;
+  cl_int status;
+
+  bench->program = clCreateProgramWithSource (bench->context, 1, &text, NULL, &status);
+  if (!check ("clCreateProgramWithSource", status, error))
+    return FALSE;
+  status = clBuildProgram (bench->program, 1, &bench->device, "", NULL, NULL);
+  if (!check ("clBuildProgram", status, &failure))
+    {
+      append_build_log (bench, failure);
+      g_propagate_error (error, g_steal_pointer (&failure));
+      return FALSE;
+    }
+  bench->kernel = clCreateKernel (bench->program, "chase", &status);
+  return check ("clCreateKernel", status, error);
+}
+
+static gboolean
+open_device (Bench *bench, GError **error)
+{
+  cl_int status;
+
+  bench->context = clCreateContext (NULL, 1, &bench->device, NULL, NULL, &status);
+  if (!check ("clCreateContext", status, error))
+    return FALSE;
+  bench->queue
+      = clCreateCommandQueue (bench->context, bench->device, CL_QUEUE_PROFILING_ENABLE, &status);
+  return check ("clCreateCommandQueue", status, error);
+}
+
+/* The arguments that stay. */
+static gboolean
+make_results (Bench *bench, GError **error)
+{
+  gsize size = bench->items * sizeof (cl_uint);
+  cl_int status;
+
+  bench->results = clCreateBuffer (bench->context, CL_MEM_WRITE_ONLY, size, NULL, &status);
+  if (status != CL_SUCCESS)
+    {
+      _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
+      return FALSE;
+    }
+  status = clSetKernelArg (bench->kernel, 0, sizeof bench->results, &bench->results);
+  if (status == CL_SUCCESS)
+    status = clSetKernelArg (bench->kernel, 1, bench->local_bytes, NULL);
+  return check ("clSetKernelArg", status, error);
+}
+
+/* Timing */
+
+static gboolean
+set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
+{
+  const cl_uint values[]
+      = { bench->lanes, pattern->run, pattern->stride, pattern->shift, bench->steps, 0 };
+  cl_int status = CL_SUCCESS;
+
+  for (guint i = 0; i < G_N_ELEMENTS (values) && status == CL_SUCCESS; i++)
+    status = clSetKernelArg (bench->kernel, 2 + i, sizeof values[i], &values[i]);
+  return check ("clSetKernelArg", status, error);
+}
+
+/* What the device says that a command took, once it is done; 0 if it says nonsense. */
+static gboolean
+get_seconds (cl_event event, gdouble *seconds, GError **error)
+{
+  cl_ulong start = 0, end = 0;
+  cl_int status = clWaitForEvents (1, &event);
+
+  if (!check ("clWaitForEvents", status, error))
+    return FALSE;
+  status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
+  if (status == CL_SUCCESS)
+    status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
+  *seconds = end > start ? (gdouble) (end - start) * 1e-9 : 0;
+  return check ("clGetEventProfilingInfo", status, error);
+}
+
+static gboolean
+run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GError **error)
+{
+  cl_event event = NULL;
+  gboolean ok;
+  cl_int status;
+
+  if (!set_pattern (bench, pattern, error))
+    return FALSE;
+  status = clEnqueueNDRangeKernel (bench->queue, bench->kernel, 1, NULL, &bench->items,
+                                   &bench->items, 0, NULL, &event);
+  if (!check ("clEnqueueNDRangeKernel", status, error))
+    return FALSE;
+  ok = get_seconds (event, seconds, error);
+  clReleaseEvent (event);
+  return ok;
+}
+
+/* As many steps as take long enough.  The first launch is not counted: drivers finish compiling in
+ * it, and devices wake up.  Seen of rusticl on llvmpipe: every command takes 1 ns. */
+static gboolean
+find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
+{
+  gint64 deadline;
+  gdouble seconds;
+
+  bench->steps = 1;
+  if (!run_pattern (bench, pattern, &seconds, error))
+    return FALSE;
+  deadline = g_get_monotonic_time () + MAX_CALIBRATION_TIME;
+  for (;;)
+    {
+      if (!run_pattern (bench, pattern, &seconds, error))
+        return FALSE;
+      if (seconds >= LAUNCH_SECONDS)
+        return TRUE;
+      if (bench->steps >= MAX_STEPS || g_get_monotonic_time () >= deadline)
+        return not_supported (error, "it says that a long kernel took hardly any time");
+      bench->steps *= 2;
+    }
+}
+
+/* The least time of each pattern.  Each round has every pattern once, so that a phase in which the
+ * machine is slow does not strike one of them alone. */
+static gboolean
+time_patterns (Bench *bench, const TarnBankPattern *patterns, guint n, gdouble *times,
+               GError **error)
+{
+  gint64 deadline = g_get_monotonic_time () + MAX_TIME;
+
+  if (!find_steps (bench, &patterns[0], error))
+    return FALSE;
+  for (guint i = 0; i < ROUNDS * n; i++)
+    {
+      gdouble seconds;
+
+      if (i >= n && g_get_monotonic_time () >= deadline)
+        break;
+      if (!run_pattern (bench, &patterns[i % n], &seconds, error))
+        return FALSE;
+      if (seconds <= 0)
+        return not_supported (error, "it says that a kernel took no time");
+      times[i % n] = i < n ? seconds : MIN (times[i % n], seconds);
+    }
+  return TRUE;
+}
+
+static gboolean
+measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
+{
+  TarnBankPattern patterns[TARN_BANK_MAX_PATTERNS];
+  gdouble times[TARN_BANK_MAX_PATTERNS];
+  guint n;
+
+  if (!check_device (bench->device, error) || !open_device (bench, error) || !build (bench, error)
+      || !choose_items (bench, error) || !choose_patterns (bench, patterns, &n, error)
+      || !make_results (bench, error) || !time_patterns (bench, patterns, n, times, error))
+    return FALSE;
+  for (guint i = 0; i < n; i++)
+    g_debug ("%u lanes, run %u, stride %u, shift %u, %u steps: %.3f us", bench->lanes,
+             patterns[i].run, patterns[i].stride, patterns[i].shift, bench->steps, times[i] * 1e6);
+  _tarn_opencl_analyze_banks (patterns, times, n, bench->lanes, result);
+  return TRUE;
+}
+
+/* As much as the caller knows, which may be more than there is. */
+static void
+store (TarnOpenclLocalMemory *result, TarnOpenclLocalMemory measured)
+{
+  gsize size = result->struct_size;
+
+  measured.struct_size = size;
+  memcpy (result, &measured, MIN (size, sizeof measured));
+  if (size > sizeof measured)
+    memset ((guint8 *) result + sizeof measured, 0, size - sizeof measured);
+}
+
+/**
+ * Measures whether a device's local memory has banks, how many, and how wide they are, which no
+ * OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose conflicts
+ * explain best how long they took are the answer. It makes a context and a queue of its own, and
+ * takes some tenths of a second on a GPU, about two seconds on slow devices; what else the device
+ * does meanwhile makes the answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
+ *
+ * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
+ * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.
+ *
+ * What a memory explains is a share, 0 to 1: of how the patterns' times vary, relative to each
+ * time, the part that goes in proportion to the conflicts that they have in this memory (R squared
+ * of a least-squares line, whose worst twentieth of patterns is left out). There are banks if the
+ * best memory explains 0.9 or more, and the slowest pattern takes at least 1.5 times as long as the
+ * fastest. The confidence then is what it explains, times 1 - its unexplained part / that of the
+ * next best: 0 if the two cannot be told apart. Without banks it is 1 - what the best one explains,
+ * times the slowest pattern's slowdown (0 if it is as fast as the fastest, 1 from 1.5 times on).
+ *
+ * @param device  which device
+ * @param result  out: start from TARN_OPENCL_LOCAL_MEMORY_INIT, whose struct_size says how much is
+ *                filled; unchanged on failure
+ * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device that cannot time
+ *                commands, has no compiler, takes fewer than 16 work items in a work-group, or has
+ *                too little local memory; TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for what else
+ *                fails, with the build log if it is the build; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set. Any thread may call it, one at a time for a device if
+ *         the answer is to be good.
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,
+                                  GError **error)
+{
+  g_auto (Bench) bench = { .device = device };
+  TarnOpenclLocalMemory measured;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (result != NULL, FALSE);
+  g_return_val_if_fail (result->struct_size >= sizeof result->struct_size, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error) || !measure (&bench, &measured, error))
+    return FALSE;
+  store (result, measured);
+  return TRUE;
+}
