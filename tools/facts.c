@@ -46,7 +46,10 @@ add (Collector *collector, const gchar *key, const gchar *label, FactType type, 
   fact->type = error == NULL ? type : FACT_NONE;
   fact->guess = guess;
   if (error != NULL)
-    fact->error = g_strdup (error->message);
+    {
+      fact->error = g_strdup (error->message);
+      fact->is_unsupported = g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+    }
   g_clear_error (&error);
   g_ptr_array_add (collector->facts, fact);
   return fact;
@@ -426,18 +429,44 @@ add_quirks (Collector *collector)
     }
 }
 
+/* What is else guessed, of the local memory. */
+static void
+add_measured (Collector *collector)
+{
+  TarnOpenclLocalMemory memory = TARN_OPENCL_LOCAL_MEMORY_INIT;
+  GError *error = NULL;
+  FactType number, real;
+  Fact *fact;
+
+  collector->section = "measured";
+  tarn_opencl_measure_local_memory (collector->device->device, &memory, &error);
+  number = memory.has_banks ? FACT_NUMBER : FACT_NONE;
+  real = error == NULL ? FACT_REAL : FACT_NONE;
+  fact = add (collector, "local_has_banks", "Local memory has banks", FACT_BOOLEAN, NULL, error);
+  fact->number = memory.has_banks;
+  add_number (collector, "local_banks", "Local memory banks", number, memory.bank_count, NULL,
+              NULL);
+  add_number (collector, "local_bank_bytes", "Width of a bank",
+              memory.has_banks ? FACT_BYTES : FACT_NONE, memory.bank_bytes, NULL, NULL);
+  add_number (collector, "local_access_work_items", "Work items on local access", number,
+              memory.work_items, NULL, NULL);
+  fact = add (collector, "local_confidence", "Confidence, 0 to 1", real, NULL, NULL);
+  fact->real = memory.confidence;
+}
+
 GPtrArray *
 facts_collect (const Device *device, gboolean measure)
 {
   GPtrArray *facts = g_ptr_array_new_with_free_func (fact_free);
   Collector collector = { facts, device->opencl, NULL };
 
-  (void) measure;
   add_identity (&collector);
   add_memory (&collector);
   add_execution (&collector);
   add_svm (&collector);
   add_quirks (&collector);
+  if (measure)
+    add_measured (&collector);
   return facts;
 }
 

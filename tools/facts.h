@@ -27,8 +27,9 @@ typedef struct
   gchar *text;
   guint64 number; /* also TRUE or FALSE */
   gdouble real;
-  gchar *guess; /* why it is no more than that; nullable */
-  gchar *error; /* why it could not be found out; nullable */
+  gchar *guess;            /* why it is no more than that; nullable */
+  gchar *error;            /* why it could not be found out; nullable */
+  gboolean is_unsupported; /* because the device has no means for it; the driver is not broken */
 } Fact;
 
 /* The sections in their order; with what is measured, which takes seconds, if @measure. Free it

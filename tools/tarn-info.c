@@ -91,8 +91,12 @@ has_errors (const GPtrArray *all)
       const GPtrArray *facts = g_ptr_array_index (all, i);
 
       for (guint j = 0; j < facts->len; j++)
-        if (((const Fact *) g_ptr_array_index (facts, j))->error != NULL)
-          return TRUE;
+        {
+          const Fact *fact = g_ptr_array_index (facts, j);
+
+          if (fact->error != NULL && !fact->is_unsupported)
+            return TRUE;
+        }
     }
   return FALSE;
 }
