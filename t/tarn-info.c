@@ -108,6 +108,12 @@ as_text (JsonNode *node)
 }
 
 static gchar *
+as_pci (JsonNode *node)
+{
+  return g_strconcat ("PCI-E, ", json_node_get_string (node), NULL);
+}
+
+static gchar *
 as_number (JsonNode *node)
 {
   return g_strdup_printf ("%" G_GINT64_FORMAT, json_node_get_int (node));
@@ -167,7 +173,7 @@ static const struct
   { "identity", "version", "CL_DEVICE_VERSION", as_text },
   { "identity", "c_version", "CL_DEVICE_OPENCL_C_VERSION", as_text },
   { "identity", "uuid", "CL_DEVICE_UUID_KHR", as_text },
-  { "identity", "pci", "CL_DEVICE_PCI_BUS_INFO_KHR", as_text },
+  { "identity", "pci", "CL_DEVICE_PCI_BUS_INFO_KHR", as_pci },
   { "memory", "global_bytes", "CL_DEVICE_GLOBAL_MEM_SIZE", as_number },
   { "memory", "max_allocation_bytes", "CL_DEVICE_MAX_MEM_ALLOC_SIZE", as_number },
   { "memory", "constant_bytes", "CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE", as_number },

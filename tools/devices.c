@@ -75,5 +75,9 @@ devices_select (const gchar *selection, GError **error)
 {
   g_autoptr (GPtrArray) devices = g_ptr_array_new_with_free_func (device_free);
 
-  return add_opencl (devices, selection, error) ? g_steal_pointer (&devices) : NULL;
+  if (add_opencl (devices, selection, error))
+    return g_steal_pointer (&devices);
+  if (selection != NULL)
+    g_prefix_error (error, "--select '%s': ", selection);
+  return NULL;
 }

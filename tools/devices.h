@@ -19,7 +19,7 @@ typedef struct
 } Device;
 
 /* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or
- * NULL with an error. */
+ * NULL with an error, which names the option --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
 #endif

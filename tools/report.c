@@ -87,10 +87,12 @@ report_run (Report *report, const Run *run)
 
   if (!report->is_flat && device != NULL)
     printf ("# Subtest: %s (%s)\n", run->name, device);
-  print_lines (report, run);
+  if (report->is_flat || device != NULL)
+    print_lines (report, run);
   if (!report->is_flat)
     {
-      printf (INDENT "1..%u\n", tap->n_points);
+      if (device != NULL)
+        printf (INDENT "1..%u\n", tap->n_points);
       print_point (report, "", !run_has_failed (run), ++report->n_top, "", run->name, skip);
     }
   for (guint i = 0; i < G_N_ELEMENTS (report->n); i++)

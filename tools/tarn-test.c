@@ -152,6 +152,8 @@ check_writable (const gchar *path, GError **error)
 
   if (g_file_test (path, G_FILE_TEST_IS_DIR))
     return refuse (error, "--junit %s: is a folder", path);
+  if (!g_file_test (folder, G_FILE_TEST_IS_DIR))
+    return refuse (error, "--junit %s: there is no folder '%s'", path, folder);
   if (access (folder, W_OK | X_OK) != 0)
     return refuse (error, "--junit %s: %s", path, g_strerror (errno));
   return TRUE;
