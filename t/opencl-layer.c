@@ -17,24 +17,34 @@
 #include <string.h>
 
 #define FUNCTIONS(F)                                                                               \
+  F (clBuildProgram)                                                                               \
   F (clCreateBuffer)                                                                               \
   F (clCreateCommandQueue)                                                                         \
   F (clCreateCommandQueueWithProperties)                                                           \
   F (clCreateContext)                                                                              \
   F (clCreateContextFromType)                                                                      \
+  F (clCreateKernel)                                                                               \
+  F (clCreateProgramWithSource)                                                                    \
   F (clEnqueueFillBuffer)                                                                          \
   F (clEnqueueMigrateMemObjects)                                                                   \
   F (clEnqueueWriteBuffer)                                                                         \
   F (clGetCommandQueueInfo)                                                                        \
   F (clGetDeviceIDs)                                                                               \
   F (clGetDeviceInfo)                                                                              \
+  F (clGetKernelInfo)                                                                              \
+  F (clGetKernelWorkGroupInfo)                                                                     \
   F (clGetPlatformInfo)                                                                            \
+  F (clGetProgramBuildInfo)                                                                        \
   F (clReleaseCommandQueue)                                                                        \
   F (clReleaseContext)                                                                             \
+  F (clReleaseKernel)                                                                              \
   F (clReleaseMemObject)                                                                           \
+  F (clReleaseProgram)                                                                             \
   F (clRetainCommandQueue)                                                                         \
   F (clRetainContext)                                                                              \
-  F (clRetainMemObject)
+  F (clRetainKernel)                                                                               \
+  F (clRetainMemObject)                                                                            \
+  F (clRetainProgram)
 
 #define INDEX(name) FUNCTION_##name,
 #define STRING(name) #name,
@@ -56,6 +66,14 @@ typedef struct
   guint references;     /* at least 1 in the ledger */
 } Object;
 
+/* What clGet...Info () is pretended to say; the key is choose_key ()'s. */
+typedef struct
+{
+  gint64 key;
+  GBytes *bytes; /* owned; NULL: status is the answer */
+  cl_int status;
+} Answer;
+
 typedef struct
 {
   guint64 budget;
@@ -67,7 +85,7 @@ typedef struct
   cl_int fail_status;
   const gchar *failed;
   guint calls[N_FUNCTIONS];
-  GHashTable *device_info; /* cl_device_info -> GBytes, owned; NULL: all the driver's */
+  GHashTable *answers; /* a set of Answer, owned; NULL: all the driver's */
 } Settings;
 
 static const cl_icd_dispatch *driver; /* set before any call, and constant */
@@ -284,6 +302,7 @@ leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errc
   }
 
 typedef void (CL_CALLBACK *ContextNotify) (const char *, const void *, size_t, void *);
+typedef void (CL_CALLBACK *BuildNotify) (cl_program, void *);
 
 CREATE (clCreateBuffer, cl_mem, OPENCL_LAYER_BUFFER, size,
         (cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *errcode_ret),
@@ -304,11 +323,23 @@ CREATE (clCreateCommandQueueWithProperties, cl_command_queue, OPENCL_LAYER_QUEUE
         (cl_context context, cl_device_id device, const cl_queue_properties *properties,
          cl_int *errcode_ret),
         (context, device, properties, &status))
+CREATE (clCreateProgramWithSource, cl_program, OPENCL_LAYER_PROGRAM, 0,
+        (cl_context context, cl_uint n, const char **sources, const size_t *lengths,
+         cl_int *errcode_ret),
+        (context, n, sources, lengths, &status))
+CREATE (clCreateKernel, cl_kernel, OPENCL_LAYER_KERNEL, 0,
+        (cl_program program, const char *name, cl_int *errcode_ret), (program, name, &status))
 
 RETAIN_RELEASE (Context, cl_context)
 RETAIN_RELEASE (CommandQueue, cl_command_queue)
 RETAIN_RELEASE (MemObject, cl_mem)
+RETAIN_RELEASE (Program, cl_program)
+RETAIN_RELEASE (Kernel, cl_kernel)
 
+USE (clBuildProgram, NULL, 0,
+     (cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
+      BuildNotify notify, void *user_data),
+     (program, n, devices, options, notify, user_data))
 USE (clEnqueueFillBuffer, &buffer, 1,
      (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size,
       size_t offset, size_t size, cl_uint n_waits, const cl_event *waits, cl_event *event),
@@ -330,10 +361,6 @@ USE (clGetDeviceIDs, NULL, 0,
      (cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *devices,
       cl_uint *n_ret),
      (platform, type, n, devices, n_ret))
-USE (clGetPlatformInfo, NULL, 0,
-     (cl_platform_id platform, cl_platform_info name, size_t size, void *value, size_t *size_ret),
-     (platform, name, size, value, size_ret))
-
 /* Answers a query as OpenCL's clGet...Info () do. */
 static cl_int
 answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
@@ -347,35 +374,58 @@ answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t 
   return CL_SUCCESS;
 }
 
-/* Nullable, transfer full. */
-static GBytes *
-get_device_info (cl_device_info name)
+static gint64
+choose_key (Function function, cl_uint name)
 {
-  GBytes *bytes = NULL;
-  LOCKED;
-
-  if (settings.device_info != NULL)
-    bytes = g_hash_table_lookup (settings.device_info, GUINT_TO_POINTER (name));
-  return bytes != NULL ? g_bytes_ref (bytes) : NULL;
+  return (gint64) function << 32 | name;
 }
 
+/* What the test has pretended: a status, or bytes, (transfer full), or neither. */
 static cl_int
-layer_clGetDeviceInfo (cl_device_id device, cl_device_info name, size_t size, void *value,
-                       size_t *size_ret)
+look_up (Function function, cl_uint name, GBytes **bytes)
 {
-  g_autoptr (GBytes) bytes = get_device_info (name);
-  cl_int status = enter (FUNCTION_clGetDeviceInfo);
+  LOCKED;
+  gint64 key = choose_key (function, name);
+  const Answer *pretended = NULL;
 
-  if (status != CL_SUCCESS)
-    return status;
-  if (bytes == NULL)
-    return driver->clGetDeviceInfo (device, name, size, value, size_ret);
-  /* Whether there is such a device is for the driver to say. */
-  status = driver->clGetDeviceInfo (device, CL_DEVICE_TYPE, 0, NULL, NULL);
-  if (status != CL_SUCCESS)
-    return status;
-  return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value, size_ret);
+  if (settings.answers != NULL)
+    pretended = g_hash_table_lookup (settings.answers, &key);
+  if (pretended == NULL)
+    return CL_SUCCESS;
+  *bytes = pretended->bytes != NULL ? g_bytes_ref (pretended->bytes) : NULL;
+  return pretended->status;
 }
+
+/* clGet...Info () of an object, or of two; whether there are such objects is for the driver to say,
+ * asked for what every driver knows. */
+#define SPLICE(...) __VA_ARGS__
+#define ASK(function, known, objects, ...)                                                         \
+  static cl_int layer_##function (__VA_ARGS__, cl_uint name, size_t size, void *value,             \
+                                  size_t *size_ret)                                                \
+  {                                                                                                \
+    g_autoptr (GBytes) bytes = NULL;                                                               \
+    cl_int status = enter (FUNCTION_##function);                                                   \
+                                                                                                   \
+    if (status == CL_SUCCESS)                                                                      \
+      status = look_up (FUNCTION_##function, name, &bytes);                                        \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    if (bytes == NULL)                                                                             \
+      return driver->function (SPLICE objects, name, size, value, size_ret);                       \
+    status = driver->function (SPLICE objects, known, 0, NULL, NULL);                              \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value,          \
+                   size_ret);                                                                      \
+  }
+
+ASK (clGetDeviceInfo, CL_DEVICE_TYPE, (device), cl_device_id device)
+ASK (clGetKernelInfo, CL_KERNEL_NUM_ARGS, (kernel), cl_kernel kernel)
+ASK (clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, (kernel, device), cl_kernel kernel,
+     cl_device_id device)
+ASK (clGetPlatformInfo, CL_PLATFORM_NAME, (platform), cl_platform_id platform)
+ASK (clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, (program, device), cl_program program,
+     cl_device_id device)
 
 /* What tests call */
 
@@ -398,7 +448,7 @@ reset (void)
 {
   LOCKED;
 
-  g_clear_pointer (&settings.device_info, g_hash_table_unref);
+  g_clear_pointer (&settings.answers, g_hash_table_unref);
   settings = (Settings){ .budget = G_MAXUINT64 };
 }
 
@@ -437,13 +487,49 @@ get_calls (const gchar *name)
 }
 
 static void
-set_device_info (cl_device_info name, gconstpointer value, gsize size)
+answer_free (gpointer item)
+{
+  Answer *pretended = item;
+
+  g_clear_pointer (&pretended->bytes, g_bytes_unref);
+  g_free (pretended);
+}
+
+/* Takes bytes. */
+static void
+pretend (Function function, cl_uint name, GBytes *bytes, cl_int status)
 {
   LOCKED;
+  Answer *pretended = g_new (Answer, 1);
 
-  if (settings.device_info == NULL)
-    settings.device_info = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) g_bytes_unref);
-  g_hash_table_insert (settings.device_info, GUINT_TO_POINTER (name), g_bytes_new (value, size));
+  *pretended = (Answer){ choose_key (function, name), bytes, status };
+  if (settings.answers == NULL)
+    settings.answers = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, answer_free);
+  g_hash_table_replace (settings.answers, &pretended->key, pretended);
+}
+
+static void
+set_info (const gchar *function, cl_uint name, gconstpointer value, gsize size)
+{
+  pretend (find_function (function), name, g_bytes_new (value, size), CL_SUCCESS);
+}
+
+static void
+refuse_info (const gchar *function, cl_uint name, cl_int status)
+{
+  pretend (find_function (function), name, NULL, status);
+}
+
+static void
+set_device_info (cl_device_info name, gconstpointer value, gsize size)
+{
+  set_info ("clGetDeviceInfo", name, value, size);
+}
+
+static void
+set_platform_info (cl_platform_info name, gconstpointer value, gsize size)
+{
+  set_info ("clGetPlatformInfo", name, value, size);
 }
 
 static guint
@@ -473,9 +559,21 @@ get_references (gconstpointer handle)
 const OpenclLayer *
 tarn_opencl_layer (void)
 {
-  static const OpenclLayer layer
-      = { is_loaded, reset,           set_budget, fail,           get_failed,
-          get_calls, set_device_info, get_live,   get_live_bytes, get_references };
+  static const OpenclLayer layer = {
+    .is_loaded = is_loaded,
+    .reset = reset,
+    .set_budget = set_budget,
+    .fail = fail,
+    .get_failed = get_failed,
+    .get_calls = get_calls,
+    .set_device_info = set_device_info,
+    .set_platform_info = set_platform_info,
+    .set_info = set_info,
+    .refuse_info = refuse_info,
+    .get_live = get_live,
+    .get_live_bytes = get_live_bytes,
+    .get_references = get_references,
+  };
 
   return &layer;
 }

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * A layer between the OpenCL loader and the driver: a budget of bytes, a ledger of buffers,
- * contexts and queues, and calls that fail on demand, over devices that have no such thing.
+ * contexts, queues, programs and kernels, calls that fail on demand, and answers that the driver
+ * would not give, over devices that have no such thing.
  *
  * The loader reads the environment variable OPENCL_LAYERS at the first OpenCL call, which is early
  * enough to set it in main ().  It takes no layer where it finds no platform, and keeps the symbols
@@ -23,7 +24,9 @@ typedef enum
 {
   OPENCL_LAYER_BUFFER,
   OPENCL_LAYER_CONTEXT,
-  OPENCL_LAYER_QUEUE
+  OPENCL_LAYER_QUEUE,
+  OPENCL_LAYER_PROGRAM,
+  OPENCL_LAYER_KERNEL
 } OpenclLayerKind;
 
 /* Where a buffer is counted against the budget. */
@@ -59,8 +62,15 @@ typedef struct
   /* Calls of @function since reset (), failing ones included; NULL: of all. */
   guint (*get_calls) (const gchar *function);
 
-  /* What clGetDeviceInfo says of every device when asked for @name, until reset (). */
+  /* What clGetDeviceInfo says of every device when asked for @name, clGetPlatformInfo of every
+   * platform, and any intercepted clGet...Info of every object: until reset (), or until another
+   * answer takes its place.  A text ends with a NUL. */
   void (*set_device_info) (cl_device_info name, gconstpointer value, gsize size);
+  void (*set_platform_info) (cl_platform_info name, gconstpointer value, gsize size);
+  void (*set_info) (const gchar *function, cl_uint name, gconstpointer value, gsize size);
+
+  /* The status that @function returns when asked for @name, as long. */
+  void (*refuse_info) (const gchar *function, cl_uint name, cl_int status);
 
   /* How many objects are alive, of those whose creation was seen; the first @n are stored in
    * @objects, so that the test can release what leaked because a release was made to fail. */
