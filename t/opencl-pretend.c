@@ -185,6 +185,7 @@ test_work_items_and_banks (const TarnOpenclDevice *device, OpenclState *state)
     { 0, 0, GPU, CL_GLOBAL, 16, 16, "a GPU that", "a GPU that" },
     { 0, 0, GPU | CPU, CL_GLOBAL, 16, 16, "a GPU that", "a GPU that" },
     { 0, 0, CPU, CL_LOCAL, 1, 16, NULL, "a CPU" },
+    { 0, 0, CPU, CL_NONE, 1, 16, NULL, "a CPU" },
     { 0, 0, CPU | CL_DEVICE_TYPE_DEFAULT, CL_GLOBAL, 1, 0, NULL, NULL },
     { 0, 0, ACCELERATOR, CL_LOCAL, 16, 16, "neither", "neither" },
     { 0, 0, ACCELERATOR, CL_GLOBAL, 16, 16, "neither", "neither" },
@@ -227,11 +228,11 @@ test_usable_local_memory (const TarnOpenclDevice *device, OpenclState *state)
     gint n_args;
     gsize usable;
   } rows[] = {
-    { 1, 3, 16384, -1, 16128 }, { 1, 3, 16384, -9, 16128 },   { 1, 3, 16384, 0, 16384 },
-    { 1, 3, 16384, 3, 16372 },  { 1, 0, 256, -1, 0 },         { 1, 0, 100, -1, 0 },
-    { 1, 0, 8, 3, 0 },          { 1, 3, 16384, G_MAXINT, 0 }, { 2, 0, 49152, -1, 49152 },
-    { 2, 0, 49152, 3, 49152 },  { 9, 0, 49152, 3, 49152 },    { 0, 0, 65536, -1, 65536 },
-    { 0, 0, 65536, 3, 65536 },
+    { 1, 3, 16384, -1, 16128 }, { 1, 3, 16384, -9, 16128 },     { 1, 3, 16384, 0, 16384 },
+    { 1, 3, 16384, 3, 16372 },  { 1, 0, 256, -1, 0 },           { 1, 0, 100, -1, 0 },
+    { 1, 0, 8, 3, 0 },          { 1, 3, 16384, G_MAXINT, 0 },   { 2, 0, 49152, -1, 49152 },
+    { 2, 0, 49152, 3, 49152 },  { 9, 0, 49152, 3, 49152 },      { 0, 0, 65536, -1, 65536 },
+    { 0, 0, 65536, 3, 65536 },  { 1, 3, 16384, 0x40000001, 0 },
   };
 
   (void) state;
