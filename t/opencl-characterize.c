@@ -427,36 +427,31 @@ no_layer (void)
   g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
 }
 
-static void
-add_tests (const TarnOpenclDevice *device)
-{
-  opencl_add (device, "characterize/doubles", test_doubles);
-  opencl_add (device, "characterize/sizes", test_sizes);
-  opencl_add (device, "characterize/local-memory", test_local_memory);
-  opencl_add (device, "characterize/build-options", test_build_options);
-  opencl_add (device, "characterize/platform", test_platform);
-  opencl_add (device, "characterize/svm", test_svm);
-  opencl_add (device, "characterize/no-outputs", test_no_outputs);
-  opencl_add (device, "characterize/fork", test_fork);
-  opencl_add (device, "characterize/mistakes", test_mistakes);
-  if (layer != NULL)
-    opencl_add (device, "characterize/failures", test_failures);
-}
-
 int
 main (int argc, char **argv)
 {
+  static const OpenclCase cases[] = {
+    { "characterize/doubles", test_doubles },
+    { "characterize/sizes", test_sizes },
+    { "characterize/local-memory", test_local_memory },
+    { "characterize/build-options", test_build_options },
+    { "characterize/platform", test_platform },
+    { "characterize/svm", test_svm },
+    { "characterize/no-outputs", test_no_outputs },
+    { "characterize/fork", test_fork },
+    { "characterize/mistakes", test_mistakes },
+  };
+  static const OpenclCase failures[] = { { "characterize/failures", test_failures } };
+
   g_test_init (&argc, &argv, NULL);
   layer = opencl_layer_load ();
-  if (opencl_devices ()->len == 0)
-    opencl_add_no_device ();
-  else if (layer == NULL)
-    g_test_add_func ("/opencl/characterize/no-layer", no_layer);
-  for (guint i = 0; i < opencl_devices ()->len; i++)
+  opencl_add (cases, G_N_ELEMENTS (cases));
+  if (layer == NULL)
     {
-      add_tests (g_ptr_array_index (opencl_devices (), i));
-      if (layer != NULL)
-        opencl_pretend_add (g_ptr_array_index (opencl_devices (), i), layer);
+      g_test_add_func ("/opencl/characterize/no-layer", no_layer);
+      return g_test_run ();
     }
+  opencl_add (failures, G_N_ELEMENTS (failures));
+  opencl_pretend_add (layer);
   return g_test_run ();
 }

@@ -659,22 +659,26 @@ opencl_pretend_to_be_asked (void)
 }
 
 void
-opencl_pretend_add (const TarnOpenclDevice *device, const OpenclLayer *loaded)
+opencl_pretend_add (const OpenclLayer *loaded)
 {
+  static const OpenclCase cases[] = {
+    { "characterize/pretend/extensions", test_extensions },
+    { "characterize/pretend/compute-capability", test_compute_capability },
+    { "characterize/pretend/work-items-and-banks", test_work_items_and_banks },
+    { "characterize/pretend/usable-local-memory", test_usable_local_memory },
+    { "characterize/pretend/conflicts", test_conflicts },
+    { "characterize/pretend/multiple", test_multiple },
+    { "characterize/pretend/build-log", test_build_log },
+    { "characterize/pretend/simd-group-size", test_simd_group_size },
+    { "characterize/pretend/options-by-vendor", test_options_by_vendor },
+    { "characterize/pretend/pocl-version", test_pocl_version },
+    { "characterize/pretend/struct-bug", test_struct_bug },
+    { "characterize/pretend/struct-kernel", test_struct_kernel },
+    { "characterize/pretend/build-cache", test_build_cache },
+    { "characterize/pretend/svm", test_svm },
+    { "characterize/pretend/out-of-memory", test_out_of_memory },
+  };
+
   layer = loaded;
-  opencl_add (device, "characterize/pretend/extensions", test_extensions);
-  opencl_add (device, "characterize/pretend/compute-capability", test_compute_capability);
-  opencl_add (device, "characterize/pretend/work-items-and-banks", test_work_items_and_banks);
-  opencl_add (device, "characterize/pretend/usable-local-memory", test_usable_local_memory);
-  opencl_add (device, "characterize/pretend/conflicts", test_conflicts);
-  opencl_add (device, "characterize/pretend/multiple", test_multiple);
-  opencl_add (device, "characterize/pretend/build-log", test_build_log);
-  opencl_add (device, "characterize/pretend/simd-group-size", test_simd_group_size);
-  opencl_add (device, "characterize/pretend/options-by-vendor", test_options_by_vendor);
-  opencl_add (device, "characterize/pretend/pocl-version", test_pocl_version);
-  opencl_add (device, "characterize/pretend/struct-bug", test_struct_bug);
-  opencl_add (device, "characterize/pretend/struct-kernel", test_struct_kernel);
-  opencl_add (device, "characterize/pretend/build-cache", test_build_cache);
-  opencl_add (device, "characterize/pretend/svm", test_svm);
-  opencl_add (device, "characterize/pretend/out-of-memory", test_out_of_memory);
+  opencl_add (cases, G_N_ELEMENTS (cases));
 }

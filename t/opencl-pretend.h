@@ -24,7 +24,7 @@
   }                                                                                                \
   G_STMT_END
 
-void opencl_pretend_add (const TarnOpenclDevice *device, const OpenclLayer *loaded);
+void opencl_pretend_add (const OpenclLayer *loaded);
 
 /* From here on the device is the one of which most is asked. */
 void opencl_pretend_to_be_asked (void);
