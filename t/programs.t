@@ -1,0 +1,99 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# The installed programs' --help, manual pages and completion: one as complete as the other.
+. "$(dirname "$0")/tap.sh"
+
+help_fits () { # PROGRAM
+  "$top_builddir/tools/$1" --help >"$scratch/help" && cat "$scratch/help"
+  [ "$(wc -l <"$scratch/help")" -le 24 ] \
+    && [ "$(awk '{ if (length > n) n = length } END { print n }' "$scratch/help")" -le 80 ]
+}
+
+says_version () { # PROGRAM
+  [ "$("$top_builddir/tools/$1" --version)" = "$1 $(sed -n 's/^AC_INIT(\[tarn\], \[\(.*\)\])$/\1/p' \
+    "$top_srcdir/configure.ac")" ]
+}
+
+options () { # PROGRAM
+  "$top_builddir/tools/$1" --help | grep -o -e '--[a-z-]*' | sort -u
+}
+
+manual_has_options () { # PROGRAM
+  for option in $(options "$1"); do
+    sed 's/\\-/-/g' "$top_srcdir/doc/man/$1.1" | grep -q "^\.B.*$option\b" || {
+      echo "$option is missing"
+      return 1
+    }
+  done
+}
+
+manual_names_version () { # PROGRAM
+  grep -q "\"Tarn $("$top_builddir/tools/$1" --version | cut -d ' ' -f 2)\"" \
+    "$top_srcdir/doc/man/$1.1"
+}
+
+manual_has_keys () {
+  "$top_builddir/tools/tarn-info" --json --measure >"$scratch/json" 2>/dev/null
+  grep -q '"place"' "$scratch/json" || return 0 # no device
+  for key in $(grep -o '^ *"[a-z_]*" :' "$scratch/json" | tr -d ' ":' | sort -u); do
+    grep -q "\b$key\b" "$top_srcdir/doc/man/tarn-info.1" || {
+      echo "$key is missing"
+      return 1
+    }
+  done
+}
+
+lint () {
+  mandoc -Tlint -W warning "$top_srcdir/doc/man/$1.1"
+}
+
+# What bash would offer: WORD is being typed, after --select if BEFORE is that.
+complete_word () { # PROGRAM BEFORE WORD
+  PATH=$top_builddir/tools:$PATH bash -c '
+    . "$0/tools/completion/tarn-test"
+    COMP_WORDS=("$1" "$2" "$3") COMP_CWORD=2
+    _tarn_tools "$1" "$3" "$2"
+    printf "%s\n" "${COMPREPLY[@]}"' "$top_srcdir" "$1" "$2" "$3"
+}
+
+offers_options () { # PROGRAM
+  complete_word "$1" "" -- | sort -u >"$scratch/offered"
+  options "$1" | diff - "$scratch/offered"
+}
+
+offers_devices () {
+  tools=$top_builddir/tools
+  env -u TARN_TEST -u PYOPENCL_TEST "$tools/tarn-test" --list 2>/dev/null | cut -f 1 >"$scratch/places"
+  complete_word tarn-test --select "" | grep . | diff "$scratch/places" -
+}
+
+programs=tarn-test
+[ ! -x "$top_builddir/tools/tarn-info" ] || programs="$programs tarn-info"
+for program in $programs; do
+  check "$program: --help fits a screen" help_fits "$program"
+  check "$program: --version" says_version "$program"
+  check "$program: the manual has every option" manual_has_options "$program"
+  check "$program: the manual is of this version" manual_names_version "$program"
+  if command -v mandoc >/dev/null; then
+    check "$program: the manual has no fault" lint "$program"
+  else
+    skip "$program: the manual has no fault" "there is no mandoc"
+  fi
+  if command -v bash >/dev/null; then
+    check "$program: completion of options" offers_options "$program"
+  else
+    skip "$program: completion of options" "there is no bash"
+  fi
+done
+case $programs in
+  *tarn-info) check "tarn-info: the manual has every key" manual_has_keys ;;
+  *) skip "tarn-info" "built without json-glib" ;;
+esac
+if command -v bash >/dev/null; then
+  check "completion of devices" offers_devices
+else
+  skip "completion of devices" "there is no bash"
+fi
+done_testing
