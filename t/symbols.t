@@ -62,4 +62,9 @@ if [ -f "$top_builddir/lib/opencl/libtarn-opencl.la" ]; then
 else
   skip libtarn-opencl "not built"
 fi
+if [ -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
+  library tarn-cuda lib/cuda tarn/cuda.h
+else
+  skip libtarn-cuda "not built"
+fi
 done_testing

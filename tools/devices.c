@@ -1,83 +1,253 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * A library chooses among the devices of its own kind.  Here the choice is made among all of them
+ * at once, so that "*:h200" need not find one of each kind. */
 
 #include <config.h>
 
 #include "devices.h"
 
+#include <tarn/tarn.h>
+
 #ifdef HAVE_OPENCL
 #include <tarn/opencl.h>
 #endif
+#ifdef HAVE_CUDA
+#include <tarn/cuda.h>
+#endif
 
+/* Everything that there is: a platform's devices are in the order of their places. */
+typedef struct
+{
+  GArray *platforms;  /* of TarnSelectionPlatform */
+  GPtrArray *devices; /* for each platform a GPtrArray of Device */
+  GPtrArray *choices; /* for each platform a GArray of TarnSelectionDevice, which point to these */
+  GPtrArray *names;   /* strings that the platforms point to */
+} Everything;
+
+/* NULL: it was taken. */
 static void
 device_free (gpointer data)
 {
   Device *device = data;
 
+  if (device == NULL)
+    return;
   g_free (device->place);
   g_free (device->selector);
   g_free (device->name);
   g_free (device->platform);
+  g_free (device->uuid);
+  g_free (device->pci);
   g_clear_pointer (&device->owner, g_ptr_array_unref);
   g_free (device);
 }
 
-#ifdef HAVE_OPENCL
-static gboolean
-is_listed (const GPtrArray *devices, const gchar *place)
+static void
+everything_init (Everything *everything)
 {
-  for (guint i = 0; i < devices->len; i++)
-    if (g_str_equal (((const Device *) g_ptr_array_index (devices, i))->place, place))
-      return TRUE;
-  return FALSE;
+  everything->platforms = g_array_new (FALSE, TRUE, sizeof (TarnSelectionPlatform));
+  everything->devices = g_ptr_array_new_with_free_func ((GDestroyNotify) g_ptr_array_unref);
+  everything->choices = g_ptr_array_new_with_free_func ((GDestroyNotify) g_array_unref);
+  everything->names = g_ptr_array_new_with_free_func (g_free);
+}
+
+static void
+everything_clear (Everything *everything)
+{
+  g_array_unref (everything->platforms);
+  g_ptr_array_unref (everything->devices);
+  g_ptr_array_unref (everything->choices);
+  g_ptr_array_unref (everything->names);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Everything, everything_clear)
+
+/* Takes over the strings. */
+static void G_GNUC_UNUSED
+add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *vendor)
+{
+  TarnSelectionPlatform platform = { .name = name, .vendor = vendor, .kind = kind };
+
+  g_array_append_val (everything->platforms, platform);
+  g_ptr_array_add (everything->devices, g_ptr_array_new_with_free_func (device_free));
+  g_ptr_array_add (everything->choices, g_array_new (FALSE, TRUE, sizeof (TarnSelectionDevice)));
+  g_ptr_array_add (everything->names, name);
+  g_ptr_array_add (everything->names, vendor);
+}
+
+/* At the end of a platform.  Takes over @device. */
+static void G_GNUC_UNUSED
+add_device (Everything *everything, guint platform, Device *device, const gchar *vendor)
+{
+  TarnSelectionDevice choice
+      = { .name = device->name, .vendor = vendor, .uuid = device->uuid, .pci = device->pci };
+
+  g_array_append_val ((GArray *) g_ptr_array_index (everything->choices, platform), choice);
+  g_ptr_array_add (g_ptr_array_index (everything->devices, platform), device);
+}
+
+#ifdef HAVE_OPENCL
+static gchar *
+get_platform_string (cl_platform_id platform, cl_platform_info info)
+{
+  gchar text[256] = "";
+
+  clGetPlatformInfo (platform, info, sizeof text - 1, text, NULL);
+  return g_strdup (text);
+}
+
+/* Also those that have no device: a platform's number is its place among all. */
+static void
+add_opencl_platforms (Everything *everything)
+{
+  cl_platform_id ids[64];
+  cl_uint n = 0;
+
+  if (clGetPlatformIDs (G_N_ELEMENTS (ids), ids, &n) != CL_SUCCESS)
+    return;
+  for (guint i = 0; i < MIN (n, G_N_ELEMENTS (ids)); i++)
+    add_platform (everything, "opencl", get_platform_string (ids[i], CL_PLATFORM_NAME),
+                  get_platform_string (ids[i], CL_PLATFORM_VENDOR));
 }
 
 static gboolean
-add_opencl (GPtrArray *devices, const gchar *selection, GError **error)
+add_opencl (Everything *everything, GError **error)
 {
-  g_autoptr (GPtrArray) chosen = tarn_opencl_select_test_devices (selection, error);
+  g_autoptr (GPtrArray) all = tarn_opencl_select_test_devices ("", error);
 
-  if (chosen == NULL)
+  if (all == NULL)
     return FALSE;
-  for (guint i = 0; i < chosen->len; i++)
+  add_opencl_platforms (everything);
+  for (guint i = 0; i < all->len; i++)
     {
-      const TarnOpenclDevice *found = g_ptr_array_index (chosen, i);
-      g_autofree gchar *place
-          = g_strdup_printf ("%u:%u", found->platform_index, found->device_index);
+      const TarnOpenclDevice *found = g_ptr_array_index (all, i);
       Device *device;
 
-      if (is_listed (devices, place))
+      if (found->platform_index >= everything->platforms->len)
         continue;
       device = g_new0 (Device, 1);
-      device->place = g_steal_pointer (&place);
+      device->kind = "opencl";
+      device->place = g_strdup_printf ("%u:%u", found->platform_index, found->device_index);
       device->selector = g_strdup (found->selector);
       device->name = g_strdup (found->name);
       device->platform = g_strdup (found->platform_name);
+      device->uuid = g_strdup (found->uuid);
+      device->pci = g_strdup (found->pci);
       device->opencl = found;
-      device->owner = g_ptr_array_ref (chosen);
-      g_ptr_array_add (devices, device);
+      device->owner = g_ptr_array_ref (all);
+      add_device (everything, found->platform_index, device, found->vendor);
     }
   return TRUE;
 }
 #else
 static gboolean
-add_opencl (GPtrArray *devices, const gchar *selection, GError **error)
+add_opencl (Everything *everything, GError **error)
 {
-  (void) devices;
-  (void) selection;
+  (void) everything;
   (void) error;
   return TRUE;
 }
 #endif
 
+#ifdef HAVE_CUDA
+static gboolean
+add_cuda (Everything *everything, GError **error)
+{
+  g_autoptr (GPtrArray) all = tarn_cuda_select_test_devices ("", error);
+  guint platform = everything->platforms->len;
+
+  if (all == NULL)
+    return FALSE;
+  if (all->len > 0)
+    add_platform (everything, "cuda", g_strdup ("CUDA"), g_strdup ("NVIDIA Corporation"));
+  for (guint i = 0; i < all->len; i++)
+    {
+      const TarnCudaDevice *found = g_ptr_array_index (all, i);
+      Device *device = g_new0 (Device, 1);
+
+      device->kind = "cuda";
+      device->place = g_strdup_printf ("cuda:%u", found->device_index);
+      device->selector = g_strdup (found->selector);
+      device->name = g_strdup (found->name);
+      device->platform = g_strdup ("CUDA");
+      device->uuid = g_strdup (found->uuid);
+      device->pci = g_strdup (found->pci);
+      add_device (everything, platform, device, "NVIDIA Corporation");
+    }
+  return TRUE;
+}
+#else
+static gboolean
+add_cuda (Everything *everything, GError **error)
+{
+  (void) everything;
+  (void) error;
+  return TRUE;
+}
+#endif
+
+static gboolean
+find_everything (Everything *everything, GError **error)
+{
+  if (!add_opencl (everything, error) || !add_cuda (everything, error))
+    return FALSE;
+  for (guint i = 0; i < everything->platforms->len; i++)
+    {
+      TarnSelectionPlatform *platform
+          = &g_array_index (everything->platforms, TarnSelectionPlatform, i);
+      const GArray *choices = g_ptr_array_index (everything->choices, i);
+
+      platform->devices = (const TarnSelectionDevice *) (gconstpointer) choices->data;
+      platform->n_devices = choices->len;
+    }
+  return TRUE;
+}
+
+/* Takes what was chosen out of everything, each once. */
+static GPtrArray *
+take (Everything *everything, const GArray *items)
+{
+  GPtrArray *chosen = g_ptr_array_new_with_free_func (device_free);
+
+  for (guint i = 0; i < items->len; i++)
+    {
+      TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
+      GPtrArray *devices = g_ptr_array_index (everything->devices, item.platform);
+
+      if (g_ptr_array_index (devices, item.device) == NULL)
+        continue;
+      g_ptr_array_add (chosen, g_ptr_array_index (devices, item.device));
+      g_ptr_array_index (devices, item.device) = NULL;
+    }
+  return chosen;
+}
+
 GPtrArray *
 devices_select (const gchar *selection, GError **error)
 {
-  g_autoptr (GPtrArray) devices = g_ptr_array_new_with_free_func (device_free);
+  TarnSelectionSyntax syntax = TARN_SELECTION_STRICT;
+  const gchar *source = "--select ";
+  g_auto (Everything) everything = { NULL, NULL, NULL, NULL };
+  g_autoptr (GArray) items = NULL;
 
-  if (add_opencl (devices, selection, error))
-    return g_steal_pointer (&devices);
+  everything_init (&everything);
+  if (selection == NULL && (selection = g_getenv ("TARN_TEST")) != NULL)
+    source = "TARN_TEST=";
+  else if (selection == NULL && (selection = g_getenv ("PYOPENCL_TEST")) != NULL)
+    {
+      source = "PYOPENCL_TEST=";
+      syntax = TARN_SELECTION_PYOPENCL;
+    }
+  if (!find_everything (&everything, error))
+    return NULL;
+  items = tarn_selection_resolve (
+      selection, syntax, (const TarnSelectionPlatform *) (gconstpointer) everything.platforms->data,
+      everything.platforms->len, error);
+  if (items != NULL)
+    return take (&everything, items);
   if (selection != NULL)
-    g_prefix_error (error, "--select '%s': ", selection);
+    g_prefix_error (error, "%s'%s': ", source, selection);
   return NULL;
 }

@@ -10,16 +10,18 @@
 
 typedef struct
 {
-  gchar *place;    /* "0:1": chooses it in this environment */
-  gchar *selector; /* goes on choosing it where devices come and go */
+  const gchar *kind; /* "opencl" or "cuda" */
+  gchar *place;      /* "0:1", "cuda:0": chooses it in this environment */
+  gchar *selector;   /* goes on choosing it where devices come and go */
   gchar *name;
   gchar *platform;
+  gchar *uuid, *pci;    /* nullable */
   gconstpointer opencl; /* its TarnOpenclDevice; NULL: it is of another kind */
-  GPtrArray *owner;     /* of that */
+  GPtrArray *owner;     /* of that; nullable */
 } Device;
 
 /* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or
- * NULL with an error, which names the option --select or the variable. */
+ * NULL with an error that names the option --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
 #endif

@@ -45,6 +45,7 @@ typedef enum
 GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
                                 const TarnSelectionPlatform *platforms, gsize n_platforms,
                                 GError **error);
+gchar *tarn_selection_format_uuid (const guint8 *bytes);
 gchar *tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
                                      TarnSelectionItem item);
 

@@ -655,6 +655,26 @@ chooses (const Resolver *resolver, const gchar *selector, TarnSelectionItem item
 }
 
 /**
+ * A UUID as `uuid=` takes it, such as "00112233-4455-6677-8899-aabbccddeeff".
+ *
+ * @param bytes  16 of them, as a driver gives them
+ * @return (transfer full): a string for g_free(). Any thread may call it.
+ * @since 0.1
+ */
+gchar *
+tarn_selection_format_uuid (const guint8 *bytes)
+{
+  GString *text = g_string_sized_new (37);
+
+  g_return_val_if_fail (bytes != NULL, NULL);
+
+  for (guint i = 0; i < 16; i++)
+    g_string_append_printf (text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                            bytes[i]);
+  return g_string_free (text, FALSE);
+}
+
+/**
  * A text that chooses one device, and goes on to where devices come and go: by names, by UUID or
  * PCI address where there is one; by places only where nothing else tells it from the others.
  *

@@ -57,14 +57,10 @@ static gchar *
 get_uuid (cl_device_id device)
 {
   guint8 bytes[16];
-  g_autoptr (GString) text = g_string_new (NULL);
 
   if (clGetDeviceInfo (device, DEVICE_UUID_KHR, sizeof bytes, bytes, NULL) != CL_SUCCESS)
     return NULL;
-  for (guint i = 0; i < sizeof bytes; i++)
-    g_string_append_printf (text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
-                            bytes[i]);
-  return g_string_free (g_steal_pointer (&text), FALSE);
+  return tarn_selection_format_uuid (bytes);
 }
 
 static gchar *

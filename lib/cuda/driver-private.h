@@ -1,0 +1,56 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The functions of the CUDA driver that Tarn calls.  Nothing is linked and no header of CUDA's is
+ * read: the driver is opened when it is first needed, so that the library builds and loads on a
+ * machine without one.
+ *
+ * A row is X (name, "symbol", arguments).  The symbol has its version where the plain one is an
+ * older function with other arguments: cuda.h hides that behind a macro.  A CUresult and enums are
+ * unsigned int here. */
+
+#ifndef TARN_CUDA_DRIVER_PRIVATE_H
+#define TARN_CUDA_DRIVER_PRIVATE_H
+
+#include <tarn/cuda.h>
+
+/* CUuuid */
+typedef struct
+{
+  char bytes[16];
+} TarnCudaUuid;
+
+/* Without one of these a driver is of no use. */
+#define TARN_CUDA_REQUIRED(X)                                                                      \
+  X (cuInit, "cuInit", (unsigned int flags))                                                       \
+  X (cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                 \
+  X (cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                           \
+  X (cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))
+
+/* NULL where the driver is older than they are. */
+#define TARN_CUDA_OPTIONAL(X)                                                                      \
+  X (cuGetErrorName, "cuGetErrorName", (unsigned int status, const char **name))                   \
+  X (cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char *id, int length, CUdevice device))          \
+  X (cuDeviceGetUuid, "cuDeviceGetUuid", (TarnCudaUuid * uuid, CUdevice device))
+
+typedef struct
+{
+#define X(name, symbol, arguments) unsigned int (*name) arguments;
+  TARN_CUDA_REQUIRED (X)
+  TARN_CUDA_OPTIONAL (X)
+#undef X
+} TarnCudaDriver;
+
+#define TARN_CUDA_SUCCESS 0
+#define TARN_CUDA_ERROR_OUT_OF_MEMORY 2
+#define TARN_CUDA_ERROR_NO_DEVICE 100
+
+/* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
+ * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
+const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
+
+/* The error of a call that returned a status other than TARN_CUDA_SUCCESS. */
+void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
+                           unsigned int status);
+
+#endif

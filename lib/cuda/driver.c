@@ -1,0 +1,106 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Loading the driver, once in a process.  It is never unloaded: its own threads and exit handlers
+ * point into it. */
+
+#include "driver-private.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+/**
+ * The domain of errors whose code is CUDA's status, a CUresult; write TARN_CUDA_ERROR.
+ *
+ * @return the quark, the same for the life of the process; any thread may call it
+ * @since 0.1
+ */
+GQuark
+tarn_cuda_error_quark (void)
+{
+  return g_quark_from_static_string ("tarn-cuda-error-quark");
+}
+
+static TarnCudaDriver the_driver;
+static GError *load_error; /* what went wrong, for every later call; NULL: nothing */
+
+static gpointer
+find_symbol (gpointer library, const gchar *symbol, gboolean is_required)
+{
+  gpointer function = dlsym (library, symbol);
+
+  if (function == NULL && is_required && load_error == NULL)
+    g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER,
+                 "libcuda.so.1 has no function %s: it is too old", symbol);
+  return function;
+}
+
+static void
+find_symbols (gpointer library)
+{
+#define X(name, symbol, arguments)                                                                 \
+  *(gpointer *) &the_driver.name = find_symbol (library, symbol, TRUE);
+  TARN_CUDA_REQUIRED (X)
+#undef X
+#define X(name, symbol, arguments)                                                                 \
+  *(gpointer *) &the_driver.name = find_symbol (library, symbol, FALSE);
+  TARN_CUDA_OPTIONAL (X)
+#undef X
+}
+
+static void
+initialize (void)
+{
+  unsigned int status = the_driver.cuInit (0);
+
+  if (status == TARN_CUDA_ERROR_NO_DEVICE)
+    g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DEVICE, "cuInit: there is no CUDA device");
+  else if (status != TARN_CUDA_SUCCESS)
+    _tarn_cuda_set_error (&load_error, &the_driver, "cuInit", status);
+}
+
+static void
+load (void)
+{
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+  if (library == NULL)
+    {
+      g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",
+                   dlerror ());
+      return;
+    }
+  find_symbols (library);
+  if (load_error == NULL)
+    initialize ();
+}
+
+const TarnCudaDriver *
+_tarn_cuda_get_driver (GError **error)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  pthread_once (&once, load);
+  if (load_error == NULL)
+    return &the_driver;
+  if (error != NULL)
+    *error = g_error_copy (load_error);
+  return NULL;
+}
+
+void
+_tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
+                      unsigned int status)
+{
+  const char *name = NULL;
+
+  if (driver->cuGetErrorName == NULL || driver->cuGetErrorName (status, &name) != TARN_CUDA_SUCCESS
+      || name == NULL)
+    name = "unknown status";
+  if (status == TARN_CUDA_ERROR_OUT_OF_MEMORY)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "%s: %s (%u)", call, name, status);
+  else
+    g_set_error (error, TARN_CUDA_ERROR, (gint) status, "%s: %s (%u)", call, name, status);
+}

@@ -1,0 +1,210 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The devices that the CUDA driver lists, and a choice of them.  A device that the driver answers
+ * questions about with an error is reported, and left out if it has no name. */
+
+#include "driver-private.h"
+
+static void
+device_free (gpointer data)
+{
+  TarnCudaDevice *device = data;
+
+  g_free (device->name);
+  g_free (device->uuid);
+  g_free (device->pci);
+  g_free (device->selector);
+  g_free (device);
+}
+
+static gboolean
+check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned int status)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (status == TARN_CUDA_SUCCESS)
+    return TRUE;
+  _tarn_cuda_set_error (&error, driver, call, status);
+  g_message ("CUDA device %u: %s", index, error->message);
+  return FALSE;
+}
+
+static gchar *
+get_uuid (const TarnCudaDriver *driver, CUdevice device)
+{
+  TarnCudaUuid uuid;
+  g_autofree gchar *text = NULL;
+
+  if (driver->cuDeviceGetUuid == NULL
+      || driver->cuDeviceGetUuid (&uuid, device) != TARN_CUDA_SUCCESS)
+    return NULL;
+  text = tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
+  return g_strconcat ("GPU-", text, NULL);
+}
+
+/* The longest is "00000000:00:00.0". */
+static gchar *
+get_pci (const TarnCudaDriver *driver, CUdevice device)
+{
+  gchar id[32] = "";
+
+  if (driver->cuDeviceGetPCIBusId == NULL
+      || driver->cuDeviceGetPCIBusId (id, sizeof id - 1, device) != TARN_CUDA_SUCCESS)
+    return NULL;
+  return g_ascii_strdown (id, -1);
+}
+
+/* NULL if it is of no use. */
+static TarnCudaDevice *
+ask_device (const TarnCudaDriver *driver, guint index)
+{
+  gchar name[256] = "";
+  CUdevice id;
+  TarnCudaDevice *device;
+
+  if (!check (driver, index, "cuDeviceGet", driver->cuDeviceGet (&id, (int) index))
+      || !check (driver, index, "cuDeviceGetName",
+                 driver->cuDeviceGetName (name, sizeof name - 1, id)))
+    return NULL;
+  device = g_new0 (TarnCudaDevice, 1);
+  device->device = id;
+  device->device_index = index;
+  device->name = g_strdup (name);
+  device->uuid = get_uuid (driver, id);
+  device->pci = get_pci (driver, id);
+  return device;
+}
+
+/* All there are, each at its place, NULL for one that is of no use; empty where there is no driver,
+ * which is normal and no message. */
+static GPtrArray *
+ask_driver (void)
+{
+  GPtrArray *devices = g_ptr_array_new ();
+  g_autoptr (GError) error = NULL;
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
+  unsigned int status;
+  int n = 0;
+
+  if (driver == NULL)
+    {
+      if (error->domain == TARN_CUDA_ERROR)
+        g_message ("CUDA: %s", error->message);
+      return devices;
+    }
+  status = driver->cuDeviceGetCount (&n);
+  if (status != TARN_CUDA_SUCCESS)
+    {
+      _tarn_cuda_set_error (&error, driver, "cuDeviceGetCount", status);
+      g_message ("CUDA: %s", error->message);
+      return devices;
+    }
+  for (int i = 0; i < n; i++)
+    g_ptr_array_add (devices, ask_device (driver, (guint) i));
+  return devices;
+}
+
+static TarnSelectionDevice *
+to_selection (const GPtrArray *all)
+{
+  TarnSelectionDevice *devices = g_new0 (TarnSelectionDevice, all->len + 1);
+
+  for (guint i = 0; i < all->len; i++)
+    {
+      const TarnCudaDevice *device = g_ptr_array_index (all, i);
+
+      devices[i].vendor = "NVIDIA Corporation";
+      devices[i].name = device != NULL ? device->name : "";
+      devices[i].uuid = device != NULL ? device->uuid : NULL;
+      devices[i].pci = device != NULL ? device->pci : NULL;
+    }
+  return devices;
+}
+
+static TarnCudaDevice *
+device_copy (const TarnCudaDevice *device)
+{
+  TarnCudaDevice *copy = g_new0 (TarnCudaDevice, 1);
+
+  *copy = *device;
+  copy->name = g_strdup (device->name);
+  copy->uuid = g_strdup (device->uuid);
+  copy->pci = g_strdup (device->pci);
+  copy->selector = g_strdup (device->selector);
+  return copy;
+}
+
+/* What is chosen of all, by the strict syntax; NULL with an error.  Where there is no CUDA, nothing
+ * is, and no name is wrong: what is chosen is of another kind, or for another machine. */
+static GPtrArray *
+choose (const GPtrArray *all, const gchar *selection, GError **error)
+{
+  g_autofree TarnSelectionDevice *devices = to_selection (all);
+  TarnSelectionPlatform platform
+      = { .name = "CUDA", .vendor = "NVIDIA Corporation", .kind = "cuda" };
+  g_autoptr (GArray) items = NULL;
+  GPtrArray *chosen;
+
+  if (all->len == 0)
+    return g_ptr_array_new_with_free_func (device_free);
+  platform.devices = devices;
+  platform.n_devices = all->len;
+  items = tarn_selection_resolve (selection, TARN_SELECTION_STRICT, &platform, 1, error);
+  if (items == NULL)
+    return NULL;
+  chosen = g_ptr_array_new_with_free_func (device_free);
+  for (guint i = 0; i < items->len; i++)
+    {
+      TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
+      TarnCudaDevice *device = g_ptr_array_index (all, item.device);
+
+      if (device == NULL)
+        continue;
+      device = device_copy (device);
+      device->selector = tarn_selection_make_selector (&platform, 1, item);
+      g_ptr_array_add (chosen, device);
+    }
+  return chosen;
+}
+
+/**
+ * The CUDA devices that tests are to run on: those that a text chooses, in the strict syntax of
+ * tarn_selection_resolve(), whose platform `cuda` they are; without one, what TARN_TEST says; else
+ * every device, unless PYOPENCL_TEST is set, which is about OpenCL alone.
+ *
+ * Where there is no driver, or it has no device, nothing is chosen, which is no error, whatever the
+ * text. A driver that answers with an error is reported in a g_message().
+ *
+ * @param selection  nullable: the environment
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
+ *                   is from and what there was to choose from; TARN_ERROR_FORKED in a child of
+ *                   fork ()
+ * @return (transfer full): an array of TarnCudaDevice, which may be empty, for g_ptr_array_unref(),
+ *         or NULL with @p error set. Any thread may call it, while none changes the environment.
+ * @since 0.1
+ */
+GPtrArray *
+tarn_cuda_select_test_devices (const gchar *selection, GError **error)
+{
+  gboolean is_from_environment = selection == NULL;
+  g_autoptr (GPtrArray) all = NULL;
+  GPtrArray *chosen;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  if (is_from_environment)
+    selection = g_getenv ("TARN_TEST");
+  if (selection == NULL && g_getenv ("PYOPENCL_TEST") != NULL)
+    return g_ptr_array_new_with_free_func (device_free);
+  all = ask_driver ();
+  chosen = choose (all, selection, error);
+  if (chosen == NULL && is_from_environment)
+    g_prefix_error (error, "TARN_TEST='%s': ", selection);
+  for (guint i = 0; i < all->len; i++)
+    if (g_ptr_array_index (all, i) != NULL)
+      device_free (g_ptr_array_index (all, i));
+  return chosen;
+}
