@@ -27,24 +27,30 @@
   F (clCreateProgramWithSource)                                                                    \
   F (clEnqueueFillBuffer)                                                                          \
   F (clEnqueueMigrateMemObjects)                                                                   \
+  F (clEnqueueNDRangeKernel)                                                                       \
   F (clEnqueueWriteBuffer)                                                                         \
   F (clGetCommandQueueInfo)                                                                        \
   F (clGetDeviceIDs)                                                                               \
   F (clGetDeviceInfo)                                                                              \
+  F (clGetEventProfilingInfo)                                                                      \
   F (clGetKernelInfo)                                                                              \
   F (clGetKernelWorkGroupInfo)                                                                     \
   F (clGetPlatformInfo)                                                                            \
   F (clGetProgramBuildInfo)                                                                        \
   F (clReleaseCommandQueue)                                                                        \
   F (clReleaseContext)                                                                             \
+  F (clReleaseEvent)                                                                               \
   F (clReleaseKernel)                                                                              \
   F (clReleaseMemObject)                                                                           \
   F (clReleaseProgram)                                                                             \
   F (clRetainCommandQueue)                                                                         \
   F (clRetainContext)                                                                              \
+  F (clRetainEvent)                                                                                \
   F (clRetainKernel)                                                                               \
   F (clRetainMemObject)                                                                            \
-  F (clRetainProgram)
+  F (clRetainProgram)                                                                              \
+  F (clSetKernelArg)                                                                               \
+  F (clWaitForEvents)
 
 #define INDEX(name) FUNCTION_##name,
 #define STRING(name) #name,
@@ -86,6 +92,8 @@ typedef struct
   const gchar *failed;
   guint calls[N_FUNCTIONS];
   GHashTable *answers; /* a set of Answer, owned; NULL: all the driver's */
+  OpenclLayerClock clock;
+  cl_uint arguments[OPENCL_LAYER_ARGUMENTS];
 } Settings;
 
 static const cl_icd_dispatch *driver; /* set before any call, and constant */
@@ -332,9 +340,10 @@ CREATE (clCreateKernel, cl_kernel, OPENCL_LAYER_KERNEL, 0,
 
 RETAIN_RELEASE (Context, cl_context)
 RETAIN_RELEASE (CommandQueue, cl_command_queue)
+RETAIN_RELEASE (Event, cl_event)
+RETAIN_RELEASE (Kernel, cl_kernel)
 RETAIN_RELEASE (MemObject, cl_mem)
 RETAIN_RELEASE (Program, cl_program)
-RETAIN_RELEASE (Kernel, cl_kernel)
 
 USE (clBuildProgram, NULL, 0,
      (cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
@@ -361,6 +370,53 @@ USE (clGetDeviceIDs, NULL, 0,
      (cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *devices,
       cl_uint *n_ret),
      (platform, type, n, devices, n_ret))
+USE (clWaitForEvents, NULL, 0, (cl_uint n, const cl_event *events), (n, events))
+
+static cl_int
+layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  const Object object = { .kind = OPENCL_LAYER_EVENT };
+  cl_int status = enter (FUNCTION_clEnqueueNDRangeKernel);
+
+  if (status == CL_SUCCESS)
+    status = driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset, global, local,
+                                             n_waits, waits, event);
+  if (status == CL_SUCCESS && event != NULL)
+    leave_create (*event, &object, status, NULL);
+  return status;
+}
+
+static cl_int
+layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *value)
+{
+  cl_int status = enter (FUNCTION_clSetKernelArg);
+
+  if (status == CL_SUCCESS)
+    status = driver->clSetKernelArg (kernel, index, size, value);
+  if (status == CL_SUCCESS && index < OPENCL_LAYER_ARGUMENTS && size == sizeof (cl_uint)
+      && value != NULL)
+    {
+      LOCKED;
+
+      memcpy (&settings.arguments[index], value, size);
+    }
+  return status;
+}
+
+/* What the clock says that a command with the latest arguments takes; FALSE if there is none. */
+static gboolean
+read_clock (guint64 *nanoseconds)
+{
+  LOCKED;
+
+  if (settings.clock == NULL)
+    return FALSE;
+  *nanoseconds = settings.clock (settings.arguments);
+  return TRUE;
+}
+
 /* Answers a query as OpenCL's clGet...Info () do. */
 static cl_int
 answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
@@ -372,6 +428,22 @@ answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t 
   if (size_ret != NULL)
     *size_ret = from_size;
   return CL_SUCCESS;
+}
+
+static cl_int
+layer_clGetEventProfilingInfo (cl_event event, cl_profiling_info name, size_t size, void *value,
+                               size_t *size_ret)
+{
+  cl_int status = enter (FUNCTION_clGetEventProfilingInfo);
+  guint64 nanoseconds;
+
+  if (status == CL_SUCCESS)
+    status = driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
+  if (status != CL_SUCCESS || !read_clock (&nanoseconds))
+    return status;
+  if (name != CL_PROFILING_COMMAND_END)
+    nanoseconds = 0;
+  return answer (&nanoseconds, sizeof nanoseconds, size, value, size_ret);
 }
 
 static gint64
@@ -532,6 +604,14 @@ set_platform_info (cl_platform_info name, gconstpointer value, gsize size)
   set_info ("clGetPlatformInfo", name, value, size);
 }
 
+static void
+set_clock (OpenclLayerClock clock)
+{
+  LOCKED;
+
+  settings.clock = clock;
+}
+
 static guint
 get_live (OpenclLayerKind kind, gpointer *objects, guint n)
 {
@@ -570,6 +650,7 @@ tarn_opencl_layer (void)
     .set_platform_info = set_platform_info,
     .set_info = set_info,
     .refuse_info = refuse_info,
+    .set_clock = set_clock,
     .get_live = get_live,
     .get_live_bytes = get_live_bytes,
     .get_references = get_references,

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A layer between the OpenCL loader and the driver: a budget of bytes, a ledger of buffers,
- * contexts, queues, programs and kernels, calls that fail on demand, and answers that the driver
- * would not give, over devices that have no such thing.
+ * A layer between the OpenCL loader and the driver: a budget of bytes, a ledger of objects, calls
+ * that fail on demand, and answers and times that the driver would not give, over devices that have
+ * no such thing.
  *
  * The loader reads the environment variable OPENCL_LAYERS at the first OpenCL call, which is early
  * enough to set it in main ().  It takes no layer where it finds no platform, and keeps the symbols
@@ -26,8 +26,15 @@ typedef enum
   OPENCL_LAYER_CONTEXT,
   OPENCL_LAYER_QUEUE,
   OPENCL_LAYER_PROGRAM,
-  OPENCL_LAYER_KERNEL
+  OPENCL_LAYER_KERNEL,
+  OPENCL_LAYER_EVENT, /* of a kernel's launch */
+  OPENCL_LAYER_N_KINDS
 } OpenclLayerKind;
+
+/* How many nanoseconds a command takes whose kernel was given these @arguments, those of 4 bytes:
+ * the latest ones, whichever kernel they are for.  It must not call OpenCL. */
+#define OPENCL_LAYER_ARGUMENTS 8
+typedef guint64 (*OpenclLayerClock) (const cl_uint *arguments);
 
 /* Where a buffer is counted against the budget. */
 typedef enum
@@ -71,6 +78,9 @@ typedef struct
 
   /* The status that @function returns when asked for @name, as long. */
   void (*refuse_info) (const gchar *function, cl_uint name, cl_int status);
+
+  /* What events say of how long a command took, until reset (); NULL: what the driver says. */
+  void (*set_clock) (OpenclLayerClock clock);
 
   /* How many objects are alive, of those whose creation was seen; the first @n are stored in
    * @objects, so that the test can release what leaked because a release was made to fail. */
