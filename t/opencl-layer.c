@@ -405,15 +405,16 @@ layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* What the clock says that a command with the latest arguments takes; FALSE if there is none. */
+/* What the clock says that a command with the latest arguments takes, if it is at its @end, else 0;
+ * FALSE if there is no clock. */
 static gboolean
-read_clock (guint64 *nanoseconds)
+read_clock (gboolean end, guint64 *nanoseconds)
 {
   LOCKED;
 
   if (settings.clock == NULL)
     return FALSE;
-  *nanoseconds = settings.clock (settings.arguments);
+  *nanoseconds = end ? settings.clock (settings.arguments) : 0;
   return TRUE;
 }
 
@@ -439,10 +440,8 @@ layer_clGetEventProfilingInfo (cl_event event, cl_profiling_info name, size_t si
 
   if (status == CL_SUCCESS)
     status = driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
-  if (status != CL_SUCCESS || !read_clock (&nanoseconds))
+  if (status != CL_SUCCESS || !read_clock (name == CL_PROFILING_COMMAND_END, &nanoseconds))
     return status;
-  if (name != CL_PROFILING_COMMAND_END)
-    nanoseconds = 0;
   return answer (&nanoseconds, sizeof nanoseconds, size, value, size_ret);
 }
 

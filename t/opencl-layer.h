@@ -32,7 +32,8 @@ typedef enum
 } OpenclLayerKind;
 
 /* How many nanoseconds a command takes whose kernel was given these @arguments, those of 4 bytes:
- * the latest ones, whichever kernel they are for.  It must not call OpenCL. */
+ * the latest ones, whichever kernel they are for.  It is called once for each question when a
+ * command ended, and must not call OpenCL. */
 #define OPENCL_LAYER_ARGUMENTS 8
 typedef guint64 (*OpenclLayerClock) (const cl_uint *arguments);
 

@@ -391,8 +391,8 @@ store (TarnOpenclLocalMemory *result, TarnOpenclLocalMemory measured)
  * Measures whether a device's local memory has banks, how many, and how wide they are, which no
  * OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose conflicts
  * explain best how long they took are the answer. It makes a context and a queue of its own, and
- * takes some tenths of a second on a GPU, about two seconds on slow devices; what else the device
- * does meanwhile makes the answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
+ * takes up to about two seconds beside compiling; what else the device does meanwhile makes the
+ * answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
  *
  * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
  * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.
@@ -409,9 +409,10 @@ store (TarnOpenclLocalMemory *result, TarnOpenclLocalMemory measured)
  * @param result  out: start from TARN_OPENCL_LOCAL_MEMORY_INIT, whose struct_size says how much is
  *                filled; unchanged on failure
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a device that cannot time
- *                commands, has no compiler, takes fewer than 16 work items in a work-group, or has
- *                too little local memory; TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for what else
- *                fails, with the build log if it is the build; TARN_ERROR_FORKED
+ *                commands, or says that they take no time, has no compiler, takes fewer than 16
+ *                work items in a work-group, or has too little local memory;
+ *                TARN_ERROR_OUT_OF_MEMORY; TARN_OPENCL_ERROR for what else fails, with the build
+ *                log if it is the build; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set. Any thread may call it, one at a time for a device if
  *         the answer is to be good.
  * @since 0.1
