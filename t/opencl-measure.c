@@ -284,7 +284,7 @@ test_statuses (gconstpointer data)
   layer->reset ();
   layer->set_clock (clock_of_gpu);
   layer->fail ("clBuildProgram", 1, FALSE, CL_BUILD_PROGRAM_FAILURE);
-  layer->set_device_info (CL_PROGRAM_BUILD_LOG, log, sizeof log);
+  layer->set_info ("clGetProgramBuildInfo", CL_PROGRAM_BUILD_LOG, log, sizeof log);
   assert_fails (data, TARN_OPENCL_ERROR, CL_BUILD_PROGRAM_FAILURE,
                 "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): line 1: no such word");
   layer->fail ("clCreateBuffer", 1, FALSE, CL_MEM_OBJECT_ALLOCATION_FAILURE);
@@ -332,7 +332,7 @@ check_nth_call (gconstpointer data, const gchar *function, guint nth)
   const gchar *failed;
   gboolean ok;
 
-  layer->fail (function, nth, FALSE, CL_INVALID_OPERATION);
+  layer->fail (function, nth, FALSE, CL_INVALID_COMMAND_QUEUE);
   ok = tarn_opencl_measure_local_memory (device, &result, &error);
   failed = layer->get_failed ();
   g_assert_true (ok == (failed == NULL || g_str_has_prefix (failed, "clRelease")));
@@ -341,7 +341,7 @@ check_nth_call (gconstpointer data, const gchar *function, guint nth)
     return FALSE;
   if (!ok)
     {
-      g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_OPERATION);
+      g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_COMMAND_QUEUE);
       g_assert_true (g_str_has_prefix (error->message, failed));
     }
   release_lost (failed);
@@ -401,43 +401,45 @@ log_times (const gchar *domain, GLogLevelFlags level, const gchar *message, gpoi
     g_test_message ("%s", message);
 }
 
+typedef struct
+{
+  const gchar *path;
+  void (*func) (gconstpointer device); /* a TarnOpenclDevice */
+} Test;
+
 static void
 no_layer (void)
 {
   g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
 }
 
+/* A test that needs no state. */
 static void
-add_test (const TarnOpenclDevice *device, const gchar *rest, GTestDataFunc func)
+run_test (const TarnOpenclTest *test, gconstpointer data)
 {
-  g_autofree gchar *path = opencl_path (device, rest);
+  const Test *item = data;
 
-  g_test_add_data_func (path, device, func);
-}
-
-static void
-add_tests (const TarnOpenclDevice *device)
-{
-  add_test (device, "measure/device", test_device);
-  opencl_add (device, "measure/fork", test_fork);
-  if (layer == NULL)
-    return;
-  add_test (device, "measure/clock", test_clock);
-  add_test (device, "measure/struct-size", test_struct_size);
-  add_test (device, "measure/not-supported", test_not_supported);
-  add_test (device, "measure/statuses", test_statuses);
-  add_test (device, "measure/faults", test_faults);
+  item->func (test->info);
 }
 
 int
 main (int argc, char **argv)
 {
+  static const OpenclCase cases[] = { { "measure/fork", test_fork } };
+  static const Test tests[] = {
+    { "measure/device", test_device },           { "measure/clock", test_clock },
+    { "measure/struct-size", test_struct_size }, { "measure/not-supported", test_not_supported },
+    { "measure/statuses", test_statuses },       { "measure/faults", test_faults },
+  };
+
   g_test_init (&argc, &argv, NULL);
   g_log_set_handler ("Tarn-OpenCL", G_LOG_LEVEL_DEBUG, log_times, NULL);
   layer = opencl_layer_load ();
   if (layer == NULL)
     g_test_add_func ("/opencl/measure/no-layer", no_layer);
-  for (guint i = 0; i < opencl_devices ()->len; i++)
-    add_tests (g_ptr_array_index (opencl_devices (), i));
+  opencl_add (cases, G_N_ELEMENTS (cases));
+  /* The first is of the device as it is. */
+  for (gsize i = 0; i < (layer != NULL ? G_N_ELEMENTS (tests) : 1); i++)
+    tarn_opencl_test_add (tests[i].path, run_test, &tests[i]);
   return g_test_run ();
 }

@@ -4,6 +4,7 @@
  * What only a kernel shows: a small one is built, asked, and released. */
 
 #include "device-private.h"
+#include "program-private.h"
 #include "status-private.h"
 
 /* All of it is owned; NULL: not made yet. */
@@ -46,39 +47,6 @@ make_context (cl_device_id device, GError **error)
   return context;
 }
 
-/* Transfer full; empty if there is none. */
-static gchar *
-get_build_log (cl_program program, cl_device_id device)
-{
-  size_t size = 0;
-  gchar *log;
-
-  if (clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != CL_SUCCESS)
-    size = 0;
-  log = g_malloc0 (size + 1);
-  if (size > 0
-      && clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
-             != CL_SUCCESS)
-    log[0] = '\0';
-  return g_strstrip (log);
-}
-
-static gboolean
-build (cl_program program, cl_device_id device, GError **error)
-{
-  cl_int status = clBuildProgram (program, 1, &device, "", NULL, NULL);
-  g_autofree gchar *log = NULL;
-
-  if (status == CL_SUCCESS)
-    return TRUE;
-  log = get_build_log (program, device);
-  if (log[0] != '\0')
-    _tarn_opencl_set_error_with_text (error, "clBuildProgram", status, log);
-  else
-    _tarn_opencl_set_error (error, "clBuildProgram", status);
-  return FALSE;
-}
-
 /* The kernel of a source is named "probe".  What was made before something failed is the caller's
  * to clear. */
 static gboolean
@@ -91,13 +59,8 @@ probe_init (Probe *probe, cl_device_id device, cl_context context, const gchar *
     context = probe->context = make_context (device, error);
   if (context == NULL)
     return FALSE;
-  probe->program = clCreateProgramWithSource (context, 1, &source, NULL, &status);
+  probe->program = _tarn_opencl_build_program (context, device, source, error);
   if (probe->program == NULL)
-    {
-      _tarn_opencl_set_error (error, "clCreateProgramWithSource", status);
-      return FALSE;
-    }
-  if (!build (probe->program, device, error))
     return FALSE;
   probe->kernel = clCreateKernel (probe->program, "probe", &status);
   if (probe->kernel != NULL)

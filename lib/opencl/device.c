@@ -9,21 +9,13 @@
 
 #include "status-private.h"
 
-static gboolean
-check (cl_int status, const gchar *call, GError **error)
-{
-  if (status == CL_SUCCESS)
-    return TRUE;
-  _tarn_opencl_set_error (error, call, status);
-  return FALSE;
-}
-
 /* A value of a size that is known. */
 gboolean
 _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
                                GError **error)
 {
-  return check (clGetDeviceInfo (device, info, size, value, NULL), "clGetDeviceInfo", error);
+  return _tarn_opencl_check (clGetDeviceInfo (device, info, size, value, NULL), "clGetDeviceInfo",
+                             error);
 }
 
 /* A number that only some drivers have: 0 where this one does not know the question.  Which of the
@@ -38,7 +30,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
 
   if (status == CL_INVALID_VALUE || status == CL_INVALID_OPERATION)
     answer = 0;
-  else if (!check (status, "clGetDeviceInfo", error))
+  else if (!_tarn_opencl_check (status, "clGetDeviceInfo", error))
     return FALSE;
   *value = answer;
   return TRUE;
@@ -55,7 +47,7 @@ _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError
   text = g_malloc0 (size + 1);
   if (status == CL_SUCCESS)
     status = clGetDeviceInfo (device, info, size, text, NULL);
-  return check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
+  return _tarn_opencl_check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
 /* The same of a platform. */
@@ -69,7 +61,7 @@ _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info
   text = g_malloc0 (size + 1);
   if (status == CL_SUCCESS)
     status = clGetPlatformInfo (platform, info, size, text, NULL);
-  return check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
+  return _tarn_opencl_check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
 /* The same of the platform of a device. */

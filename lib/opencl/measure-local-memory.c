@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "bank-analysis-private.h"
+#include "device-private.h"
+#include "program-private.h"
 #include "status-private.h"
-
-#define WARP_SIZE_NV 0x4003 /* cl_nv_device_attribute_query */
 
 #define MIN_LANES 16 /* fewer would not tell one memory from another */
 #define MAX_ITEMS 1024
@@ -79,15 +79,6 @@ bench_clear (Bench *bench)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Bench, bench_clear)
 
-/* TRUE if a call succeeded. */
-static gboolean
-check (const gchar *call, cl_int status, GError **error)
-{
-  if (status != CL_SUCCESS)
-    _tarn_opencl_set_error (error, call, status);
-  return status == CL_SUCCESS;
-}
-
 static gboolean
 not_supported (GError **error, const gchar *reason)
 {
@@ -99,19 +90,11 @@ not_supported (GError **error, const gchar *reason)
 /* What the device is asked */
 
 static gboolean
-get_device_info (cl_device_id device, cl_device_info name, gpointer value, gsize size,
-                 GError **error)
-{
-  return check ("clGetDeviceInfo", clGetDeviceInfo (device, name, size, value, NULL), error);
-}
-
-static gboolean
 get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *value, GError **error)
 {
-  return check (
-      "clGetKernelWorkGroupInfo",
+  return _tarn_opencl_check (
       clGetKernelWorkGroupInfo (bench->kernel, bench->device, name, sizeof *value, value, NULL),
-      error);
+      "clGetKernelWorkGroupInfo", error);
 }
 
 static gboolean
@@ -120,9 +103,10 @@ check_device (cl_device_id device, GError **error)
   cl_command_queue_properties properties = 0;
   cl_bool has_compiler = CL_FALSE;
 
-  if (!get_device_info (device, CL_DEVICE_QUEUE_PROPERTIES, &properties, sizeof properties, error)
-      || !get_device_info (device, CL_DEVICE_COMPILER_AVAILABLE, &has_compiler, sizeof has_compiler,
-                           error))
+  if (!_tarn_opencl_get_device_value (device, CL_DEVICE_QUEUE_PROPERTIES, &properties,
+                                      sizeof properties, error)
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_COMPILER_AVAILABLE, &has_compiler,
+                                         sizeof has_compiler, error))
     return FALSE;
   if ((properties & CL_QUEUE_PROFILING_ENABLE) == 0)
     return not_supported (error, "its queues cannot time commands");
@@ -135,15 +119,13 @@ check_device (cl_device_id device, GError **error)
 static gboolean
 get_multiple (const Bench *bench, size_t *multiple, GError **error)
 {
-  cl_uint warp = 0;
-  cl_int status = clGetDeviceInfo (bench->device, WARP_SIZE_NV, sizeof warp, &warp, NULL);
+  cl_uint warp;
 
-  *multiple = warp;
-  if (status == CL_SUCCESS && warp > 0)
-    return TRUE;
-  /* CL_INVALID_VALUE: a question that this driver does not know. */
-  if (status != CL_INVALID_VALUE && !check ("clGetDeviceInfo", status, error))
+  if (!_tarn_opencl_get_device_extra (bench->device, TARN_DEVICE_WARP_SIZE_NV, &warp, error))
     return FALSE;
+  *multiple = warp;
+  if (warp > 0)
+    return TRUE;
   return get_kernel_info (bench, CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, multiple, error);
 }
 
@@ -172,7 +154,8 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
 {
   cl_ulong bytes = 0;
 
-  if (!get_device_info (bench->device, CL_DEVICE_LOCAL_MEM_SIZE, &bytes, sizeof bytes, error))
+  if (!_tarn_opencl_get_device_value (bench->device, CL_DEVICE_LOCAL_MEM_SIZE, &bytes, sizeof bytes,
+                                      error))
     return FALSE;
   *n = _tarn_opencl_list_bank_patterns (bench->lanes, bytes - MIN (bytes, RESERVED_BYTES),
                                         patterns);
@@ -189,43 +172,16 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
 
 /* What is made */
 
-static void
-append_build_log (const Bench *bench, GError *error)
-{
-  g_autofree gchar *message = NULL, *log = NULL;
-  size_t size = 0;
-
-  if (clGetProgramBuildInfo (bench->program, bench->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size)
-      != CL_SUCCESS)
-    return;
-  log = g_malloc0 (size + 1);
-  if (clGetProgramBuildInfo (bench->program, bench->device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
-          != CL_SUCCESS
-      || *g_strstrip (log) == '\0')
-    return;
-  message = error->message;
-  error->message = g_strdup_printf ("%s: %s", message, log);
-}
-
 static gboolean
 build (Bench *bench, GError **error)
 {
-  const gchar *text = source;
-  g_autoptr (GError) failure = NULL;
   cl_int status;
 
-  bench->program = clCreateProgramWithSource (bench->context, 1, &text, NULL, &status);
-  if (!check ("clCreateProgramWithSource", status, error))
+  bench->program = _tarn_opencl_build_program (bench->context, bench->device, source, error);
+  if (bench->program == NULL)
     return FALSE;
-  status = clBuildProgram (bench->program, 1, &bench->device, "", NULL, NULL);
-  if (!check ("clBuildProgram", status, &failure))
-    {
-      append_build_log (bench, failure);
-      g_propagate_error (error, g_steal_pointer (&failure));
-      return FALSE;
-    }
   bench->kernel = clCreateKernel (bench->program, "chase", &status);
-  return check ("clCreateKernel", status, error);
+  return _tarn_opencl_check (status, "clCreateKernel", error);
 }
 
 static gboolean
@@ -234,11 +190,11 @@ open_device (Bench *bench, GError **error)
   cl_int status;
 
   bench->context = clCreateContext (NULL, 1, &bench->device, NULL, NULL, &status);
-  if (!check ("clCreateContext", status, error))
+  if (!_tarn_opencl_check (status, "clCreateContext", error))
     return FALSE;
   bench->queue
       = clCreateCommandQueue (bench->context, bench->device, CL_QUEUE_PROFILING_ENABLE, &status);
-  return check ("clCreateCommandQueue", status, error);
+  return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
 /* The arguments that stay. */
@@ -257,7 +213,7 @@ make_results (Bench *bench, GError **error)
   status = clSetKernelArg (bench->kernel, 0, sizeof bench->results, &bench->results);
   if (status == CL_SUCCESS)
     status = clSetKernelArg (bench->kernel, 1, bench->local_bytes, NULL);
-  return check ("clSetKernelArg", status, error);
+  return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
 /* Timing */
@@ -271,7 +227,7 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
 
   for (guint i = 0; i < G_N_ELEMENTS (values) && status == CL_SUCCESS; i++)
     status = clSetKernelArg (bench->kernel, 2 + i, sizeof values[i], &values[i]);
-  return check ("clSetKernelArg", status, error);
+  return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
 /* What the device says that a command took, once it is done; 0 if it says nonsense. */
@@ -281,13 +237,13 @@ get_seconds (cl_event event, gdouble *seconds, GError **error)
   cl_ulong start = 0, end = 0;
   cl_int status = clWaitForEvents (1, &event);
 
-  if (!check ("clWaitForEvents", status, error))
+  if (!_tarn_opencl_check (status, "clWaitForEvents", error))
     return FALSE;
   status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
   if (status == CL_SUCCESS)
     status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
   *seconds = end > start ? (gdouble) (end - start) * 1e-9 : 0;
-  return check ("clGetEventProfilingInfo", status, error);
+  return _tarn_opencl_check (status, "clGetEventProfilingInfo", error);
 }
 
 static gboolean
@@ -301,7 +257,7 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
     return FALSE;
   status = clEnqueueNDRangeKernel (bench->queue, bench->kernel, 1, NULL, &bench->items,
                                    &bench->items, 0, NULL, &event);
-  if (!check ("clEnqueueNDRangeKernel", status, error))
+  if (!_tarn_opencl_check (status, "clEnqueueNDRangeKernel", error))
     return FALSE;
   ok = get_seconds (event, seconds, error);
   clReleaseEvent (event);

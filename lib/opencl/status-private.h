@@ -6,6 +6,7 @@
 
 #include <tarn/opencl.h>
 
+gboolean _tarn_opencl_check (cl_int status, const gchar *call, GError **error);
 void _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status);
 void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int status, gsize size);
 void _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,

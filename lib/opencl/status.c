@@ -138,6 +138,16 @@ _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
              g_strdup_printf ("%s: %s (%d)", call, tarn_opencl_status_name (status), status));
 }
 
+/* Whether a call succeeded; the error above if not. */
+gboolean
+_tarn_opencl_check (cl_int status, const gchar *call, GError **error)
+{
+  if (status == CL_SUCCESS)
+    return TRUE;
+  _tarn_opencl_set_error (error, call, status);
+  return FALSE;
+}
+
 void
 _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int status, gsize size)
 {

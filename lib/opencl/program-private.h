@@ -1,0 +1,12 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_OPENCL_PROGRAM_PRIVATE_H
+#define TARN_OPENCL_PROGRAM_PRIVATE_H
+
+#include <tarn/opencl.h>
+
+cl_program _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
+                                       GError **error);
+
+#endif

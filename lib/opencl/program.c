@@ -1,0 +1,58 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Programs that are built from a source of ours. */
+
+#include "program-private.h"
+
+#include "status-private.h"
+
+/* Transfer full; empty if there is none. */
+static gchar *
+get_build_log (cl_program program, cl_device_id device)
+{
+  size_t size = 0;
+  gchar *log;
+
+  if (clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != CL_SUCCESS)
+    size = 0;
+  log = g_malloc0 (size + 1);
+  if (size > 0
+      && clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
+             != CL_SUCCESS)
+    log[0] = '\0';
+  return g_strstrip (log);
+}
+
+/* FALSE with the log in the error. */
+static gboolean
+build (cl_program program, cl_device_id device, GError **error)
+{
+  cl_int status = clBuildProgram (program, 1, &device, "", NULL, NULL);
+  g_autofree gchar *log = NULL;
+
+  if (status == CL_SUCCESS)
+    return TRUE;
+  log = get_build_log (program, device);
+  if (log[0] != '\0')
+    _tarn_opencl_set_error_with_text (error, "clBuildProgram", status, log);
+  else
+    _tarn_opencl_set_error (error, "clBuildProgram", status);
+  return FALSE;
+}
+
+/* Built for one device, transfer full; NULL with an error that has the compiler's log. */
+cl_program
+_tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
+                            GError **error)
+{
+  cl_int status;
+  cl_program program = clCreateProgramWithSource (context, 1, &source, NULL, &status);
+
+  if (!_tarn_opencl_check (status, "clCreateProgramWithSource", error))
+    return NULL;
+  if (build (program, device, error))
+    return program;
+  clReleaseProgram (program);
+  return NULL;
+}
