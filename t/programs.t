@@ -69,6 +69,35 @@ offers_devices () {
   complete_word tarn-test --select "" | grep . | diff "$scratch/places" -
 }
 
+# With the fake driver in the place of a real one.
+with_fake () {
+  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} FAKE_CUDA_DEVICES=3 \
+    env -u TARN_TEST -u PYOPENCL_TEST "$@"
+}
+
+lists_cuda () {
+  with_fake "$top_builddir/tools/tarn-test" --list | grep '^cuda:' >"$scratch/cuda"
+  printf 'cuda:%s\tcuda:uuid=GPU-%s\tFake GPU %s, CUDA\n' \
+    0 00112233-4455-6677-8899-aabbccddeeff A \
+    1 01122334-4556-6778-899a-abbccddeef00 B \
+    2 02132435-4657-6879-8a9b-acbdcedff001 C | diff - "$scratch/cuda"
+}
+
+# A program is told its device as TARN_TEST; PYOPENCL_TEST is not about CUDA.
+narrows_cuda () {
+  printf '#!/bin/sh\necho "ok 1 - $TARN_TEST, ${PYOPENCL_TEST-unset}"\necho 1..1\n' \
+    >"$scratch/program"
+  chmod +x "$scratch/program"
+  with_fake "$top_builddir/tools/tarn-test" --flat --select 'cuda:-1,gpu a' "$scratch/program" \
+    | grep '^ok' | sed 's/.*: //' >"$scratch/told"
+  printf 'cuda:2, unset\ncuda:0, unset\n' | diff - "$scratch/told"
+}
+
+informs_on_cuda () {
+  with_fake "$top_builddir/tools/tarn-info" --json --select cuda:1 >"$scratch/json" \
+    && grep '"kind" : "cuda"' "$scratch/json" && grep '"pci" : "0000:fb:00.0"' "$scratch/json"
+}
+
 programs=tarn-test
 [ ! -x "$top_builddir/tools/tarn-info" ] || programs="$programs tarn-info"
 for program in $programs; do
@@ -95,5 +124,13 @@ if command -v bash >/dev/null; then
   check "completion of devices" offers_devices
 else
   skip "completion of devices" "there is no bash"
+fi
+fake=$top_builddir/t/fake-cuda/.libs
+if [ -e "$fake/libcuda.so.1" ]; then
+  check "tarn-test: lists CUDA's devices" lists_cuda
+  check "tarn-test: runs a program on a CUDA device" narrows_cuda
+  [ "$programs" = tarn-test ] || check "tarn-info: a CUDA device" informs_on_cuda
+else
+  skip "CUDA's devices" "built without the fake driver"
 fi
 done_testing

@@ -256,7 +256,7 @@ static void
 build_device (JsonBuilder *builder, const Device *device, const GPtrArray *facts)
 {
   json_builder_begin_object (builder);
-  build_string (builder, "kind", "opencl");
+  build_string (builder, "kind", device->kind);
   build_string (builder, "place", device->place);
   build_string (builder, "selector", device->selector);
   build_sections (builder, facts);

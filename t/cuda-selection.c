@@ -1,0 +1,159 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Choosing CUDA devices, on the fake driver that this program is linked with.  A driver is loaded
+ * once in a process, so what differs in that is a child's. */
+
+#include <string.h>
+#include <tarn/cuda.h>
+
+/* "0 1", or the error's message */
+static gchar *
+choose (const gchar *selection)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GPtrArray) devices = tarn_cuda_select_test_devices (selection, &error);
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  g_assert_true ((devices == NULL) == (error != NULL));
+  if (devices == NULL)
+    return g_strdup (error->message);
+  for (guint i = 0; i < devices->len; i++)
+    g_string_append_printf (text, "%s%u", i > 0 ? " " : "",
+                            ((TarnCudaDevice *) g_ptr_array_index (devices, i))->device_index);
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static void
+assert_chosen (const gchar *selection, const gchar *expected)
+{
+  g_autofree gchar *chosen = choose (selection);
+
+  g_test_message ("%s", selection);
+  g_assert_cmpstr (chosen, ==, expected);
+}
+
+static void
+set_environment (const gchar *tarn_test, const gchar *pyopencl_test)
+{
+  g_unsetenv ("TARN_TEST");
+  g_unsetenv ("PYOPENCL_TEST");
+  if (tarn_test != NULL)
+    g_setenv ("TARN_TEST", tarn_test, TRUE);
+  if (pyopencl_test != NULL)
+    g_setenv ("PYOPENCL_TEST", pyopencl_test, TRUE);
+}
+
+static void
+test_selection (void)
+{
+  static const struct
+  {
+    const gchar *selection, *expected;
+  } rows[] = {
+    { "", "0 1 2" },
+    { "cuda", "0 1 2" },
+    { "cuda:1", "1" },
+    { "CUDA:-1,0,0", "2 0 0" },
+    { "cuda:gpu b", "1" },
+    { "cuda:nvidia", "0" },
+    { "*", "0 1 2" },
+    { "*:*", "0 1 2" },
+    { "0:0", "" },
+    { "0:0;cuda:2;pocl", "2" },
+    { "cuda:uuid=GPU-01122334-4556-6778-899a-abbccddeef00", "1" },
+    { "cuda:pci=0000:fb:00.0", "1" },
+    { "cuda:3", "there is no device 3 of 'CUDA'; there are 0 'Fake GPU A', 1 'Fake GPU B', 2 'Fake "
+                "GPU C'" },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (rows); i++)
+    assert_chosen (rows[i].selection, rows[i].expected);
+}
+
+static void
+test_environment (void)
+{
+  set_environment (NULL, NULL);
+  assert_chosen (NULL, "0 1 2");
+  set_environment (NULL, "0:0");
+  assert_chosen (NULL, "");
+  assert_chosen ("cuda", "0 1 2");
+  set_environment ("cuda:1", "0:0");
+  assert_chosen (NULL, "1");
+  set_environment ("cuda:x", NULL);
+  assert_chosen (NULL, "TARN_TEST='cuda:x': no device of 'CUDA' matches 'x'; there are 0 'Fake GPU "
+                       "A', 1 'Fake GPU B', 2 'Fake GPU C'");
+  set_environment (NULL, NULL);
+}
+
+static void
+test_device (void)
+{
+  g_autoptr (GPtrArray) devices = tarn_cuda_select_test_devices ("cuda:1", NULL);
+  const TarnCudaDevice *device = g_ptr_array_index (devices, 0);
+
+  g_assert_cmpint (device->device, ==, 1);
+  g_assert_cmpstr (device->name, ==, "Fake GPU B");
+  g_assert_cmpstr (device->uuid, ==, "GPU-01122334-4556-6778-899a-abbccddeef00");
+  g_assert_cmpstr (device->pci, ==, "0000:fb:00.0");
+  g_assert_cmpstr (device->selector, ==, "cuda:uuid=GPU-01122334-4556-6778-899a-abbccddeef00");
+}
+
+/* Drivers that answer with errors */
+
+static void
+test_child (gconstpointer expected)
+{
+  /* A message would end the process. */
+  g_log_set_always_fatal (G_LOG_LEVEL_CRITICAL | G_LOG_FATAL_MASK);
+  g_assert_cmpint (g_setenv ("FAKE_CUDA_DEVICES", g_getenv ("CHILD_DEVICES"), TRUE), ==, TRUE);
+  assert_chosen ("cuda", expected);
+}
+
+static void
+assert_child (const gchar *devices, const gchar *failure, const gchar *chosen, const gchar *message)
+{
+  g_autofree gchar *path = g_strdup_printf ("/cuda/selection/subprocess/%s", chosen);
+
+  g_setenv ("CHILD_DEVICES", devices, TRUE);
+  g_setenv ("CHILD_FAIL", failure, TRUE);
+  g_test_trap_subprocess (path, 0, 0);
+  g_test_trap_assert_passed ();
+  if (message != NULL)
+    g_test_trap_assert_stderr (message);
+  else
+    g_test_trap_assert_stderr_unmatched ("*CUDA_ERROR*");
+}
+
+static void
+test_failures (void)
+{
+  assert_child ("0", "", "none", NULL);
+  assert_child ("2", "cuInit:100", "none", NULL);
+  assert_child ("2", "cuInit:1", "none", "*cuInit: CUDA_ERROR_INVALID_VALUE (1)*");
+  assert_child ("2", "cuInit:999", "none", "*cuInit: unknown status (999)*");
+  assert_child ("2", "cuDeviceGetCount:1", "none",
+                "*cuDeviceGetCount: CUDA_ERROR_INVALID_VALUE (1)*");
+  assert_child ("2", "cuDeviceGet:101", "none", "*device 1: cuDeviceGet: CUDA_ERROR_INVALID*");
+  assert_child ("2", "cuDeviceGetName:101", "none", "*device 0: cuDeviceGetName: CUDA_ERROR_INV*");
+  assert_child ("2", "cuDeviceGetUuid:101", "both", NULL);
+  assert_child ("2", "cuDeviceGetPCIBusId:101", "both", NULL);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_setenv ("FAKE_CUDA_DEVICES", "3", TRUE);
+  g_unsetenv ("FAKE_CUDA_FAIL");
+  if (g_getenv ("CHILD_FAIL") != NULL)
+    g_setenv ("FAKE_CUDA_FAIL", g_getenv ("CHILD_FAIL"), TRUE);
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/cuda/selection/choices", test_selection);
+  g_test_add_func ("/cuda/selection/environment", test_environment);
+  g_test_add_func ("/cuda/selection/device", test_device);
+  g_test_add_func ("/cuda/selection/failures", test_failures);
+  g_test_add_data_func ("/cuda/selection/subprocess/none", "", test_child);
+  g_test_add_data_func ("/cuda/selection/subprocess/both", "0 1", test_child);
+  return g_test_run ();
+}
