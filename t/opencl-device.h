@@ -24,6 +24,7 @@ void opencl_add_conformance (const gchar *path, gconstpointer test);
 gpointer opencl_open (gconstpointer device, gchar **reason);
 void opencl_close (gpointer state);
 const gchar *opencl_no_threads (gconstpointer device);
+const gchar *opencl_no_threads_on_queue (gconstpointer device);
 TarnAllocator *opencl_deferred_new (gpointer state, GError **error);
 TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 

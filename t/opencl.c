@@ -12,6 +12,7 @@ static const Backend deferred = {
   .open = opencl_open,
   .close = opencl_close,
   .allocator_new = opencl_deferred_new,
+  .no_threads = opencl_no_threads,
 };
 
 static const Backend immediate = {
@@ -19,7 +20,7 @@ static const Backend immediate = {
   .open = opencl_open,
   .close = opencl_close,
   .allocator_new = opencl_immediate_new,
-  .no_threads = opencl_no_threads,
+  .no_threads = opencl_no_threads_on_queue,
 };
 
 static TarnPool *
