@@ -212,27 +212,30 @@ is_answer (const gchar *text)
   return text != NULL && text[0] != '\0' && text[0] != '<' && strstr (text, "rror") == NULL;
 }
 
-static guint
-compare (GHashTable *clinfo, JsonObject *device)
+/* What differs, in words; NULL: nothing.  What clinfo itself says differently from one time to the
+ * next (PoCL's memory is what the machine has left) is passed over. */
+static gchar *
+find_difference (GHashTable *before, GHashTable *after, JsonObject *device, guint *n_compared)
 {
-  guint n_compared = 0;
-
   for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
     {
       JsonObject *section = json_object_get_object_member (device, pairs[i].section);
-      const gchar *expected = look_up (clinfo, device, pairs[i].property);
+      const gchar *expected = look_up (before, device, pairs[i].property);
       JsonNode *node = json_object_get_member (section, pairs[i].key);
       g_autofree gchar *text = NULL;
 
       g_assert_nonnull (node);
-      if (!is_answer (expected) || JSON_NODE_HOLDS_NULL (node))
+      if (!is_answer (expected) || JSON_NODE_HOLDS_NULL (node)
+          || g_strcmp0 (expected, look_up (after, device, pairs[i].property)) != 0)
         continue;
       text = pairs[i].format (node);
       g_test_message ("%s.%s: %s", pairs[i].section, pairs[i].key, text);
-      g_assert_cmpstr (text, ==, expected);
-      n_compared++;
+      if (!g_str_equal (text, expected))
+        return g_strdup_printf ("%s.%s: '%s', to clinfo '%s'", pairs[i].section, pairs[i].key, text,
+                                expected);
+      ++*n_compared;
     }
-  return n_compared;
+  return NULL;
 }
 
 static void
@@ -257,36 +260,55 @@ compare_svm (GHashTable *clinfo, JsonObject *device)
                        && strstr (capabilities, kinds[i].bits[1]) != NULL));
 }
 
+static gchar *
+compare_devices (guint *n_devices)
+{
+  g_autoptr (GHashTable) before = read_clinfo ();
+  g_autoptr (JsonParser) parser = read_json ("*");
+  g_autoptr (GHashTable) after = read_clinfo ();
+  JsonArray *devices = get_devices (parser);
+
+  *n_devices = 0;
+  for (guint i = 0; i < json_array_get_length (devices); i++)
+    {
+      JsonObject *device = json_array_get_object_element (devices, i);
+      guint n_compared = 0;
+      gchar *difference;
+
+      if (!is_opencl (device))
+        continue;
+      ++*n_devices;
+      g_test_message ("%s", json_object_get_string_member (device, "place"));
+      difference = find_difference (before, after, device, &n_compared);
+      if (difference != NULL)
+        return difference;
+      compare_svm (before, device);
+      g_assert_cmpuint (n_compared, >=, 15);
+    }
+  return NULL;
+}
+
 static void
 test_clinfo (void)
 {
   g_autofree gchar *path = g_find_program_in_path ("clinfo");
-  g_autoptr (GHashTable) clinfo = NULL;
-  g_autoptr (JsonParser) parser = NULL;
-  JsonArray *devices;
+  g_autofree gchar *difference = NULL;
+  guint n_devices = 0;
 
   if (path == NULL)
     {
       g_test_skip ("clinfo is not installed");
       return;
     }
-  clinfo = read_clinfo ();
-  parser = read_json ("*");
-  devices = get_devices (parser);
-  if (json_array_get_length (devices) == 0)
-    g_test_skip ("there is no OpenCL device");
-  for (guint i = 0; i < json_array_get_length (devices); i++)
+  /* What changes may change between any two looks at it, but not each time. */
+  for (guint i = 0; i < 5 && (i == 0 || difference != NULL); i++)
     {
-      JsonObject *device = json_array_get_object_element (devices, i);
-      guint n_compared;
-
-      if (!is_opencl (device))
-        continue;
-      g_test_message ("%s", json_object_get_string_member (device, "place"));
-      n_compared = compare (clinfo, device);
-      compare_svm (clinfo, device);
-      g_assert_cmpuint (n_compared, >=, 15);
+      g_free (difference);
+      difference = compare_devices (&n_devices);
     }
+  g_assert_cmpstr (difference, ==, NULL);
+  if (n_devices == 0)
+    g_test_skip ("there is no OpenCL device");
 }
 
 /* Every device has every key; what it selects itself by, selects it. */
@@ -340,7 +362,7 @@ test_refused (void)
   assert_refused ("--select", "nosuch", 2, "'nosuch'");
   assert_refused ("--select", "99", 2, "99");
   assert_refused ("--select", ";", 2, ";");
-  assert_refused ("--select", "cuda:99", 1, "no device");
+  assert_refused ("--select", "*:*:*", 2, "':'");
 }
 
 static void
@@ -351,6 +373,7 @@ test_no_device (void)
   g_autoptr (JsonParser) parser = NULL;
 
   g_setenv ("OCL_ICD_VENDORS", "/nonexistent", TRUE);
+  g_setenv ("CUDA_VISIBLE_DEVICES", "-1", TRUE);
   g_unsetenv ("TARN_TEST");
   g_unsetenv ("PYOPENCL_TEST");
   assert_refused (NULL, NULL, 1, "there is no device");
@@ -360,6 +383,7 @@ test_no_device (void)
     g_setenv ("OCL_ICD_VENDORS", vendors, TRUE);
   else
     g_unsetenv ("OCL_ICD_VENDORS");
+  g_unsetenv ("CUDA_VISIBLE_DEVICES");
   if (choice != NULL)
     g_setenv ("TARN_TEST", choice, TRUE);
 }
