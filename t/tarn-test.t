@@ -354,6 +354,13 @@ seen_from_outside () {
     "^    not ok [0-9]+ - inner on $first: killed by signal 15 \(Terminated\)\$" "$scratch/out"
 }
 
+# It is sent by the program itself, so it has come before the program ends.
+stays_ignored () { # SIGNAL
+  limited sh -c 'trap "" "$1"; shift; exec "$@"' sh "$1" \
+    env signal="$1" "$tester" --select "$both" deaf
+  sound && closes "2 passed, 0 failed, 0 skipped"
+}
+
 old_or_whole () {
   [ ! -e "$scratch/killed.xml" ] || [ "$(cat "$scratch/killed.xml")" = old ] \
     || grep -q '</testsuites>' "$scratch/killed.xml"
@@ -426,4 +433,12 @@ echo $$ >"$scratch/tester"
 exec "$tester" family
 PROGRAM
 check "it dies of the signal itself" seen_from_outside
+program deaf <<'PROGRAM'
+kill -s "$signal" $PPID
+echo 1..1
+echo ok 1 - a
+PROGRAM
+for name in INT TERM HUP; do
+  check "SIG$name that is ignored at the start stays so" stays_ignored $name
+done
 done_testing

@@ -34,6 +34,7 @@ typedef struct
   gchar *junit;    /* a file; nullable */
   gboolean list, flat, verbose, version;
   gchar **programs;
+  sigset_t ignored; /* signals that were when we started */
 } Options;
 
 typedef struct
@@ -260,6 +261,30 @@ on_hangup (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
+/* Before a driver is asked anything: LLVM, which many are made of, catches these signals whether
+ * they are ignored or not. */
+static void
+find_ignored (sigset_t *ignored)
+{
+  static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
+  struct sigaction action;
+
+  sigemptyset (ignored);
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (sigaction (numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+      sigaddset (ignored, numbers[i]);
+}
+
+/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
+static void
+watch_signal (Session *session, gint number, GSourceFunc func)
+{
+  if (sigismember (&session->options->ignored, number))
+    signal (number, SIG_IGN);
+  else
+    g_unix_signal_add (number, func, session);
+}
+
 /* As if it had not been caught. */
 static void
 die_of_signal (const Session *session)
@@ -285,9 +310,9 @@ check_output (const Session *session)
 static gboolean
 run_all (Session *session)
 {
-  g_unix_signal_add (SIGINT, on_interrupt, session);
-  g_unix_signal_add (SIGTERM, on_terminate, session);
-  g_unix_signal_add (SIGHUP, on_hangup, session);
+  watch_signal (session, SIGINT, on_interrupt);
+  watch_signal (session, SIGTERM, on_terminate);
+  watch_signal (session, SIGHUP, on_hangup);
   signal (SIGPIPE, SIG_IGN); /* seen by check_output () */
 
   report_begin (&session->report);
@@ -404,6 +429,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
+  find_ignored (&options.ignored);
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
   if (parse_options (&options, &argc, &argv, &error))
