@@ -208,6 +208,12 @@ echo 1..1
 echo ok 1 - a
 echo "Bail out! no memory"
 PROGRAM
+check "bailing out without a reason" one "1 passed, 1 failed, 0 skipped" \
+  "ok 1 - a" "not ok 2 - $at: bailed out" <<'PROGRAM'
+echo 1..1
+echo ok 1 - a
+echo "Bail out!"
+PROGRAM
 
 # Of what applies at once, the first: timeout, signal, bail-out, TAP, exit status.
 check "timeout goes before bail-out" times_out 0.5 \

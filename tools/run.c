@@ -83,7 +83,8 @@ find_problem (const Run *run, ProcessEnd end, gint code, gchar *broken)
   if (end == PROCESS_SIGNALLED)
     return describe_signal (code);
   if (run->tap->bail_out != NULL)
-    return g_strdup_printf ("bailed out: %s", run->tap->bail_out);
+    return g_strconcat ("bailed out", run->tap->bail_out[0] != '\0' ? ": " : "", run->tap->bail_out,
+                        NULL);
   if (owned != NULL)
     return g_steal_pointer (&owned);
   if (code != 0 && run->tap->n[TAP_FAILED] == 0)
