@@ -361,6 +361,13 @@ stays_ignored () { # SIGNAL
   sound && closes "2 passed, 0 failed, 0 skipped"
 }
 
+# What was printed is as much as was allowed, and is not shown.
+too_loud () { # WHAT PROGRAM
+  tarn_test --jobs 2 --select "$both" "$2" >/dev/null
+  sound && closes "0 passed, 2 failed, 0 skipped" \
+    && [ "$(grep -c "^    not ok 1 - $2 on .*: printed more than $1\$" "$scratch/out")" -eq 2 ]
+}
+
 old_or_whole () {
   [ ! -e "$scratch/killed.xml" ] || [ "$(cat "$scratch/killed.xml")" = old ] \
     || grep -q '</testsuites>' "$scratch/killed.xml"
@@ -396,6 +403,18 @@ echo ok 1 - a
 PROGRAM
 check "--timeout 0 is none" all_pass "1 passed, 0 failed, 0 skipped" \
   --timeout 0 --select "$first" well
+
+# To standard output on one device, to standard error on the other.
+program long-lines <<'PROGRAM'
+[ "$TARN_TEST" = "$first" ] || exec >&2
+exec yes "$(head -c 60000 /dev/zero | tr '\000' x)"
+PROGRAM
+program short-lines <<'PROGRAM'
+[ "$TARN_TEST" = "$first" ] || exec >&2
+exec yes
+PROGRAM
+check "a program that prints without end is ended" too_loud "64 MiB" long-lines
+check "... also if its lines are short" too_loud "1000000 lines" short-lines
 
 # A child as it is, and one that ignores what can be ignored.
 program family <<'PROGRAM'

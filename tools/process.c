@@ -26,6 +26,7 @@ typedef struct
   gint fd; /* -1: closed */
   guint source;
   gsize n_bytes;
+  gsize n_lines;
   gboolean is_error;
 } Pipe;
 
@@ -83,6 +84,16 @@ end_early (Process *process, ProcessEnd end)
   set_deadline (process, GRACE, kill_group);
 }
 
+static gsize
+count_lines (const gchar *bytes, gssize length)
+{
+  gsize n = 0;
+
+  for (gssize i = 0; i < length; i++)
+    n += bytes[i] == '\n';
+  return n;
+}
+
 /* FALSE: there is nothing more to read now. */
 static gboolean
 pipe_read (Pipe *pipe)
@@ -101,8 +112,11 @@ pipe_read (Pipe *pipe)
       return FALSE;
     }
   pipe->n_bytes += (gsize) n;
+  pipe->n_lines += count_lines (bytes, n);
   if (pipe->n_bytes > PROCESS_MAX_OUTPUT)
     end_early (process, PROCESS_TOO_LOUD);
+  else if (pipe->n_lines > PROCESS_MAX_LINES)
+    end_early (process, PROCESS_TOO_MANY_LINES);
   else
     process->funcs.output (process->user_data, pipe->is_error, bytes, (gsize) n, elapsed (process));
   return TRUE;

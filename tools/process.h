@@ -14,13 +14,15 @@ typedef enum
   PROCESS_EXITED,    /* code: the exit status */
   PROCESS_SIGNALLED, /* code: the signal */
   PROCESS_TIMED_OUT,
-  PROCESS_TOO_LOUD, /* printed more than PROCESS_MAX_OUTPUT bytes */
-  PROCESS_STUCK     /* timed out, and cannot be killed: a driver may hang in the kernel */
+  PROCESS_TOO_LOUD,       /* printed more than PROCESS_MAX_OUTPUT bytes */
+  PROCESS_TOO_MANY_LINES, /* printed more than PROCESS_MAX_LINES */
+  PROCESS_STUCK           /* timed out, and cannot be killed: a driver may hang in the kernel */
 } ProcessEnd;
 
-/* Bytes of standard output, and of standard error: a program that loops must not fill the memory.
- */
+/* Bytes, and lines, of standard output, and of standard error: a program that loops must not fill
+ * the memory, of which a short line takes many times its length. */
 #define PROCESS_MAX_OUTPUT (64 << 20)
+#define PROCESS_MAX_LINES 1000000
 
 typedef struct
 {

@@ -78,6 +78,8 @@ find_problem (const Run *run, ProcessEnd end, gint code, gchar *broken)
     return g_strdup_printf ("timed out after %g s, and could not be killed", run->timeout);
   if (end == PROCESS_TOO_LOUD)
     return g_strdup_printf ("printed more than %d MiB", PROCESS_MAX_OUTPUT >> 20);
+  if (end == PROCESS_TOO_MANY_LINES)
+    return g_strdup_printf ("printed more than %d lines", PROCESS_MAX_LINES);
   if (is_explained (run, end, code))
     return NULL;
   if (end == PROCESS_SIGNALLED)
