@@ -256,6 +256,7 @@ mkdir "$scratch/reports"
 check "--junit: the same points" report
 check "... replaces the file that was there, and leaves no other" replaces
 check "--junit into a missing folder: nothing runs" no_report "$scratch/missing/report.xml"
+check "--junit onto a folder: nothing runs" no_report "$scratch/reports"
 check "--junit below a file: nothing runs" no_report "$programs/mark/report.xml"
 if command -v xmllint >/dev/null; then
   check "--junit: well-formed, whatever programs print" \

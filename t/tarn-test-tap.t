@@ -29,6 +29,16 @@ echo "ok 3 - c # SKIP no unicorn"
 echo "ok 4 # skip"
 echo "ok 5 - skip"
 PROGRAM
+check "not ok # SKIP is a failure" one "0 passed, 1 failed, 1 skipped" \
+  "not ok 1 - a # SKIP no unicorn" "ok 2 - b # SKIP no unicorn" <<'PROGRAM'
+echo 1..2
+echo "not ok 1 - a # SKIP no unicorn"
+echo "ok 2 - b # SKIP no unicorn"
+PROGRAM
+check "1..0 alone is a skipped run" one "0 passed, 0 failed, 1 skipped" \
+  "ok 1 - $at # SKIP" <<'PROGRAM'
+echo 1..0
+PROGRAM
 check "points without number, dash, description" one "5 passed, 1 failed, 0 skipped" \
   "ok 1 - a" "ok 2 - b" "ok 3 - c" "ok 4" "ok 5" "not ok 6 - f" <<'PROGRAM'
 echo 1..6
@@ -136,6 +146,11 @@ check "an exit status" one "1 passed, 1 failed, 0 skipped" \
   "ok 1 - a" "not ok 2 - $at: exit status 3" <<'PROGRAM'
 echo 1..1
 echo ok 1 - a
+exit 3
+PROGRAM
+check "an exit status after 1..0 # SKIP" one "0 passed, 1 failed, 0 skipped" \
+  "not ok 1 - $at: exit status 3" <<'PROGRAM'
+echo "1..0 # SKIP no unicorn"
 exit 3
 PROGRAM
 check "an exit status after a TODO" one "1 passed, 1 failed, 0 skipped" \
@@ -274,6 +289,11 @@ check "a failing point, exit status, points missing" one "1 passed, 1 failed, 0 
 echo 1..3
 echo ok 1 - a
 echo not ok 2 - b
+exit 1
+PROGRAM
+check "a failing point, exit status, no plan" one "0 passed, 1 failed, 0 skipped" \
+  "not ok 1 - a" <<'PROGRAM'
+echo not ok 1 - a
 exit 1
 PROGRAM
 

@@ -95,8 +95,9 @@ short_list () {
   grep "^$second$tab" "$scratch/list" | diff - "$scratch/out"
 }
 
-on_all () {
-  tarn_test fine && sound && closes "$n_devices passed, 0 failed, 0 skipped" || return
+on_all () { # ENV-ARGUMENT...
+  limited env "$@" "$tester" fine
+  sound && closes "$n_devices passed, 0 failed, 0 skipped" || return
   sed -n 's/^ok [0-9]* - fine on //p' "$scratch/out" | sort >"$scratch/ran-on"
   cut -f 1 "$scratch/list" | sort | diff - "$scratch/ran-on"
 }
@@ -146,11 +147,18 @@ finds () { # PROGRAM POINT: in the current folder, or in PATH
   gives "1 passed, 0 failed, 0 skipped" "ok 1 - $2"
 }
 
+# It cannot run; what is beside it does.
+fails_alone () { # PROGRAM
+  tarn_test --select "$first" "$1" good
+  sound && closes "1 passed, 1 failed, 1 skipped" \
+    && grep -q "^    not ok 1 - $1 on $first: " "$scratch/out" \
+    && grep -q "^ok 2 - good on $first\$" "$scratch/out"
+}
+
 no_interpreter () {
   echo '#!/nonexistent/interpreter' >"$programs/no-interpreter"
   chmod +x "$programs/no-interpreter"
-  tarn_test --select "$first" no-interpreter
-  [ $status -eq 1 ] || [ $status -eq 2 ]
+  fails_alone no-interpreter
 }
 
 check "--list: place, selector, name" in_shape
@@ -160,11 +168,15 @@ check "-l and -s" short_list
 
 check "--select 99:0" refuses 99:0 --select 99:0 mark
 check "--select nosuch" refuses nosuch --select nosuch mark
+check "--select nosuch, after a device that is there" refuses nosuch \
+  --select "$first;nosuch" mark
 check "--select nosuch --list" refuses nosuch --select nosuch --list
 check "TARN_TEST=nosuch" refuses_from TARN_TEST nosuch
 check "PYOPENCL_TEST=nosuch" refuses_from PYOPENCL_TEST nosuch
 
 check "without a selection: all devices" on_all
+check "an empty TARN_TEST: all devices" on_all TARN_TEST=
+check "... whatever PYOPENCL_TEST says" on_all TARN_TEST= PYOPENCL_TEST="$first"
 check "one device" chooses "$second" "$second"
 check "two devices" chooses "$both" "$first" "$second"
 check "a device that is named twice runs once" chooses "$second;$second" "$second"
@@ -206,7 +218,19 @@ check "... by its full path" cannot_run "$scratch/no-such-program"
 check "a folder as a program" cannot_run folder
 check "... with a slash" cannot_run ./folder
 check "a program that is not executable" cannot_run ./not-executable
-check "a program without its interpreter does not pass" no_interpreter
+check "a program without its interpreter fails, and no other does" no_interpreter
+printf ')\001' >"$programs/nonsense"
+printf 'echo 1..1\necho ok 1 - a\n' >"$programs/bare"
+chmod +x "$programs/nonsense" "$programs/bare"
+check "... and what is no program at all" fails_alone nonsense
+check "a script without #! is run by the shell, as by other programs" all_pass \
+  "1 passed, 0 failed, 0 skipped" --select "$first" bare
+check "a program that is named twice runs twice" all_pass "2 passed, 0 failed, 0 skipped" \
+  --select "$first" fine fine
+copies fine --list
+check "a program after --" all_pass "1 passed, 0 failed, 0 skipped" --select "$first" -- fine
+check "... with the name of an option" all_pass "1 passed, 0 failed, 0 skipped" \
+  --select "$first" -- --list
 
 # ---- many runs ----
 
@@ -328,6 +352,28 @@ does_not_wait () { # PROGRAM
   sound && closes "2 passed, 0 failed, 0 skipped" && nothing_left 2
 }
 
+# It has left the process group before its program ends.
+leaves_the_group () {
+  rm -f "$scratch/left"
+  tarn_test --select "$first" leaver
+  kill -s KILL "$(cat "$scratch/left")"
+  gives "1 passed, 0 failed, 0 skipped" "ok 1 - a"
+}
+
+# Nothing can be printed when the first run ends; the second is still there then.
+cannot_print () {
+  forget
+  limited sh -c 'exec "$@" >/dev/full' sh "$tester" --jobs 2 --select "$both" pair
+  [ $status -eq 1 ] && grep -q '^tarn-test: .*standard output' "$scratch/err" && nothing_left 1
+}
+
+# Nor is there anything left to be told.
+cannot_print_at_once () { # ARGUMENT...
+  limited sh -c 'exec "$@" >/dev/full' sh "$tester" "$@"
+  [ $status -eq 1 ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] \
+    && grep -q '^tarn-test: .*standard output' "$scratch/err"
+}
+
 # Sends a signal to tarn-test, which has written its id, when that many programs have started.
 signal_later () { # SIGNAL NUMBER-OF-PROGRAMS
   wait_until started "$2"
@@ -439,6 +485,33 @@ echo 1..1
 echo ok 1 - a
 PROGRAM
 check "... also if it ignores signals" does_not_wait stubborn
+if command -v setsid >/dev/null; then
+  program leaver <<'PROGRAM'
+setsid sh -c 'echo $$ >"$scratch/.left" && mv "$scratch/.left" "$scratch/left"; exec sleep 60' &
+until [ -e "$scratch/left" ]; do
+  sleep 0.05
+done
+echo 1..1
+echo ok 1 - a
+PROGRAM
+  check "... but not waited for if it has left the process group" leaves_the_group
+else
+  skip "a child that has left the process group" "no setsid"
+fi
+if [ -c /dev/full ]; then
+  program pair <<'PROGRAM'
+[ "$TARN_TEST" = "$first" ] || exec ./family
+until [ "$(ls "$pids")" ]; do
+  sleep 0.05
+done
+echo 1..1
+echo ok 1 - a
+PROGRAM
+  check "where nothing can be printed, everything is ended" cannot_print
+  check "... and at the end it is said, too" cannot_print_at_once --select "$first" fine
+else
+  skip "where nothing can be printed" "no /dev/full"
+fi
 echo old >"$scratch/killed.xml"
 check "SIGTERM ends everything" dies_of TERM 143
 check "... and leaves a report as it was, or whole" old_or_whole
