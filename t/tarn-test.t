@@ -509,6 +509,8 @@ echo ok 1 - a
 PROGRAM
   check "where nothing can be printed, everything is ended" cannot_print
   check "... and at the end it is said, too" cannot_print_at_once --select "$first" fine
+  check "... and of --list" cannot_print_at_once --list
+  check "... and of --version" cannot_print_at_once --version
 else
   skip "where nothing can be printed" "no /dev/full"
 fi

@@ -160,6 +160,16 @@ check_writable (const gchar *path, GError **error)
   return TRUE;
 }
 
+/* FALSE: it has been said that not everything could be written. */
+static gboolean
+flush_output (void)
+{
+  if (fflush (stdout) == 0 && !ferror (stdout))
+    return TRUE;
+  g_printerr (PROGRAM ": cannot write to standard output\n");
+  return FALSE;
+}
+
 static void
 show_progress (const Session *session)
 {
@@ -302,8 +312,7 @@ check_output (const Session *session)
     return TRUE;
   kill_all (session);
   terminal_set_progress (NULL);
-  g_printerr (PROGRAM ": cannot write to standard output\n");
-  return FALSE;
+  return flush_output ();
 }
 
 /* FALSE: nobody reads the results. */
@@ -399,7 +408,7 @@ list_devices (const GPtrArray *devices)
 
       printf ("%s\t%s\t%s, %s\n", device->place, device->selector, device->name, device->platform);
     }
-  return fflush (stdout) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+  return flush_output () ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static gint
@@ -411,7 +420,7 @@ run (const Options *options, GError **error)
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
-      return EXIT_SUCCESS;
+      return flush_output () ? EXIT_SUCCESS : EXIT_FAILURE;
     }
   if (!options->list
       && ((paths = find_programs (options->programs, error)) == NULL
