@@ -130,6 +130,90 @@ check "--verbose shows those of good runs, in the subtests" verbose --verbose
 check "-v does" verbose -v
 check "nothing else, and nothing on standard error" quiet
 
+# ---- on a terminal ----
+
+escape=$(printf '\033')
+return=$(printf '\r')
+erase="$return$escape\\[K"
+run='"$tester" --select "$first" unlucky'
+program unlucky <<'PROGRAM'
+echo 1..3
+echo ok 1 - a
+echo not ok 2 - b
+echo "not ok 3 - c # TODO later"
+PROGRAM
+
+# script (1) makes a terminal; all that it is sent is in out.
+with_terminal () { # COMMAND-LINE
+  limited env TERM=xterm SHELL=/bin/sh script -qec "$1" /dev/null </dev/null
+}
+
+has_progress () {
+  grep -q "$erase\\[0/1\\] 0 passed, 0 failed: unlucky on $first" "$scratch/out"
+}
+
+# What failed is red, and nothing else.
+has_red () {
+  sed -n "s/^ *$escape\\[31m\\(.*\\)$escape\\[0m\$/\\1/p" "$1" >"$scratch/red"
+  printf '%s\n' "not ok 2 - b" "not ok 1 - unlucky on $first" \
+    | diff - "$scratch/red"
+}
+
+# Whatever was shown meanwhile, what stays is the usual output.
+on_terminal () { # PROGRESS RED COMMAND-LINE: yes|no
+  with_terminal "$3"
+  sed -e "s/$return*\$//" -e "s/.*$erase//" "$scratch/out" >"$scratch/screen"
+  case $1 in
+    yes) has_progress || return ;;
+    no) ! grep -q "$escape\\[K" "$scratch/out" || return ;;
+  esac
+  case $2 in
+    yes) has_red "$scratch/screen" || return ;;
+    no) ! grep -q "$escape" "$scratch/screen" || return ;;
+  esac
+  sed "s/$escape\\[[0-9]*m//g" "$scratch/screen" >"$scratch/out"
+  sound && closes "2 passed, 1 failed, 0 skipped"
+}
+
+elsewhere_is () { # LAST-LINE
+  cat "$scratch/elsewhere"
+  ! grep -q "$escape" "$scratch/elsewhere" && [ "$(tail -n 1 "$scratch/elsewhere")" = "$1" ]
+}
+
+shows_progress () { # COMMAND-LINE
+  with_terminal "$1"
+  [ $status -eq 1 ] && has_progress
+}
+
+# A line that wraps could not be erased.
+cuts_progress () {
+  with_terminal "stty cols 20; $run"
+  grep -q "$erase\\[0/1\\] 0 passed, 0 f$erase" "$scratch/out"
+}
+
+no_terminal () {
+  limited env TERM=xterm sh -c "$run"
+  sound && [ ! -s "$scratch/err" ] && ! grep -q "$escape" "$scratch/out"
+}
+
+if script --version 2>/dev/null | grep -q util-linux; then
+  check "on a terminal: progress, and failures in red" on_terminal yes yes "$run"
+  check "... without red, by NO_COLOR" on_terminal yes no "NO_COLOR=1 $run"
+  check "... with it, if that is empty" on_terminal yes yes "NO_COLOR= $run"
+  check "... neither, by TERM=dumb" on_terminal no no "TERM=dumb $run"
+  check "... neither, without TERM" on_terminal no no "unset TERM; $run"
+  check "... no progress, if standard error is elsewhere" on_terminal no yes \
+    "$run 2>\"\$scratch/elsewhere\""
+  check "... nor there" elsewhere_is ""
+  check "... progress, if standard output is elsewhere" shows_progress \
+    "$run >\"\$scratch/elsewhere\""
+  check "... and no red there" elsewhere_is "2 passed, 1 failed, 0 skipped"
+  check "progress is one line of a narrow terminal, too" cuts_progress
+else
+  skip "on a terminal" "no script of util-linux"
+fi
+check "on no terminal: neither" no_terminal
+
 # ---- other forms ----
 
 flat () {
