@@ -24,7 +24,8 @@ static void
 print_point (const Report *report, const gchar *indent, gboolean is_ok, guint number,
              const gchar *prefix, const gchar *description, const gchar *directive)
 {
-  gboolean is_red = report->has_color && !is_ok && directive == NULL;
+  gboolean is_expected = directive != NULL && g_ascii_strncasecmp (directive, "todo", 4) == 0;
+  gboolean is_red = report->has_color && !is_ok && !is_expected;
 
   printf ("%s%s%s %u%s%s%s%s%s%s\n", indent, is_red ? "\033[31m" : "", is_ok ? "ok" : "not ok",
           number, prefix[0] != '\0' || description[0] != '\0' ? " - " : "", prefix, description,
