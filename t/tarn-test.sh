@@ -230,6 +230,13 @@ refused () { # VALUE MOST-LINES
     && grep -qF -e "$1" "$scratch/err"
 }
 
+# A whole report, as readers of JUnit XML expect it.
+valid () { # REPORT
+  grep -q '^</testsuites>' "$1" || return
+  ! command -v xmllint >/dev/null \
+    || xmllint --noout --relaxng "$top_srcdir/t/data/junit.rng" "$1"
+}
+
 nowhere () { # TEXT
   ! grep -q -e "$1" "$scratch/out" "$scratch/err"
 }
