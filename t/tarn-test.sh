@@ -186,6 +186,13 @@ counts () { # COUNTS
   program program && tarn_test --select "$first" program && sound && closes "$1"
 }
 
+all_pass () { # COUNTS ARGUMENT...
+  expected=$1
+  shift
+  tarn_test "$@"
+  sound && closes "$expected"
+}
+
 times_out () { # SECONDS COUNTS POINT...: what standard input does
   program program && tarn_test --timeout "$1" --select "$first" program
   shift
