@@ -4,8 +4,9 @@
  * Choosing CUDA devices, on the fake driver that this program is linked with.  A driver is loaded
  * once in a process, so what differs in that is a child's. */
 
-#include <string.h>
+#include <sys/wait.h>
 #include <tarn/cuda.h>
+#include <unistd.h>
 
 /* "0 1", or the error's message */
 static gchar *
@@ -123,7 +124,7 @@ assert_child (const gchar *devices, const gchar *failure, const gchar *chosen, c
   if (message != NULL)
     g_test_trap_assert_stderr (message);
   else
-    g_test_trap_assert_stderr_unmatched ("*CUDA_ERROR*");
+    g_test_trap_assert_stderr_unmatched ("*CUDA*:*");
 }
 
 static void
@@ -132,6 +133,7 @@ test_failures (void)
   assert_child ("0", "", "none", NULL);
   assert_child ("2", "cuInit:100", "none", NULL);
   assert_child ("2", "cuInit:1", "none", "*cuInit: CUDA_ERROR_INVALID_VALUE (1)*");
+  assert_child ("2", "cuInit:2", "none", "*cuInit: *(2)*");
   assert_child ("2", "cuInit:999", "none", "*cuInit: unknown status (999)*");
   assert_child ("2", "cuDeviceGetCount:1", "none",
                 "*cuDeviceGetCount: CUDA_ERROR_INVALID_VALUE (1)*");
@@ -139,6 +141,26 @@ test_failures (void)
   assert_child ("2", "cuDeviceGetName:101", "none", "*device 0: cuDeviceGetName: CUDA_ERROR_INV*");
   assert_child ("2", "cuDeviceGetUuid:101", "both", NULL);
   assert_child ("2", "cuDeviceGetPCIBusId:101", "both", NULL);
+}
+
+/* The parent has called the driver: the child is told, and does not. */
+static void
+test_fork (void)
+{
+  g_autofree gchar *chosen = choose ("cuda");
+  pid_t child = fork ();
+  gint status = -1;
+
+  g_assert_cmpint (child, >=, 0);
+  if (child == 0)
+    {
+      GError *error = NULL;
+      gboolean is_told = tarn_cuda_select_test_devices ("cuda", &error) == NULL;
+
+      _exit (is_told && g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED) ? 0 : 1);
+    }
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_cmpint (status, ==, 0);
 }
 
 int
@@ -153,6 +175,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/selection/environment", test_environment);
   g_test_add_func ("/cuda/selection/device", test_device);
   g_test_add_func ("/cuda/selection/failures", test_failures);
+  g_test_add_func ("/cuda/selection/fork", test_fork);
   g_test_add_data_func ("/cuda/selection/subprocess/none", "", test_child);
   g_test_add_data_func ("/cuda/selection/subprocess/both", "0 1", test_child);
   return g_test_run ();

@@ -281,9 +281,9 @@ test_fork (const TarnOpenclDevice *device, OpenclState *state)
   gint status;
   pid_t child;
 
-  tarn_allocator_unref (opencl_allocator (state)); /* from the first one on, fork () is watched */
   before = layer != NULL ? layer->get_calls (NULL) : 0;
   child = fork ();
+  (void) state;
   g_assert_cmpint (child, >=, 0);
   if (child == 0)
     {

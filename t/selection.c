@@ -324,9 +324,12 @@ test_selectors (void)
     NULL,
   };
   static const gchar *const expected_others[] = {
-    "0:\"GPU\"",        "\"P Q\":pci=0000:01:00.0", "\"P Q\":1", "\"P Q\":\"GPU X\"",
-    "\"P Q\":3",        "\"P Q\":uuid=u",           "\"P Q\":5", "\"P Q\":6",
-    "\"P Q\":\"cuda\"", "\"cuda\":\"GPU\"",         "4:\"GPU\"", NULL,
+    "0:\"GPU\"",        "\"P Q\":pci=0000:01:00.0",
+    "\"P Q\":1",        "\"P Q\":\"GPU X\"",
+    "\"P Q\":3",        "\"P Q\":4",
+    "\"P Q\":5",        "\"P Q\":6",
+    "\"P Q\":\"cuda\"", "\"cuda\":\"GPU\"",
+    "4:\"GPU\"",        NULL,
   };
 
   assert_selectors (platforms, 3, expected);

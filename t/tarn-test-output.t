@@ -344,6 +344,29 @@ PROGRAM
 mkdir "$scratch/reports"
 check "--junit: the same points" report
 check "... replaces the file that was there, and leaves no other" replaces
+# What a link points to is written, and keeps its mode; a pipe stays one.
+through_link () {
+  echo old >"$scratch/reports/target.xml"
+  chmod 600 "$scratch/reports/target.xml"
+  ln -s target.xml "$scratch/reports/link.xml"
+  tarn_test --junit "$scratch/reports/link.xml" --select "$first" fine
+  [ -L "$scratch/reports/link.xml" ] && valid "$scratch/reports/target.xml" \
+    && [ "$(stat -c %a "$scratch/reports/target.xml")" = 600 ]
+}
+into_pipe () {
+  mkfifo "$scratch/reports/pipe" && cat "$scratch/reports/pipe" >"$scratch/piped.xml" &
+  tries=0
+  until [ -p "$scratch/reports/pipe" ] || [ $tries -eq 100 ]; do
+    tries=$((tries + 1))
+    sleep 0.05
+  done
+  tarn_test --junit "$scratch/reports/pipe" --select "$first" fine
+  wait $!
+  [ -p "$scratch/reports/pipe" ] && valid "$scratch/piped.xml"
+}
+check "... through a link" through_link
+check "... into a pipe" into_pipe
+rm -f "$scratch/reports/pipe" "$scratch/reports/link.xml" "$scratch/reports/target.xml"
 program odd <<'PROGRAM'
 echo ok
 echo not ok

@@ -307,6 +307,27 @@ kill -s "$signal" $PPID
 echo 1..1
 echo ok 1 - a
 PROGRAM
+# Then nobody is told how a child ended.
+with_children_ignored () {
+  real=$tester
+  tester=$scratch/ignoring
+  printf "#!/bin/sh\nexec perl -e '\$SIG{CHLD} = q(IGNORE); exec @ARGV' '%s' \"\$@\"\n" "$real" \
+    >"$tester"
+  chmod +x "$tester"
+  counts "1 passed, 1 failed, 0 skipped" <<'PROGRAM'
+echo 1..1
+echo ok 1
+exit 3
+PROGRAM
+  result=$?
+  tester=$real
+  return $result
+}
+if command -v perl >/dev/null; then
+  check "SIGCHLD that is ignored at the start is not" with_children_ignored
+else
+  skip "SIGCHLD that is ignored at the start is not" "no perl"
+fi
 for name in INT TERM HUP; do
   check "SIG$name that is ignored at the start stays so" stays_ignored $name
 done

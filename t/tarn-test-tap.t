@@ -29,7 +29,7 @@ echo "ok 3 - c # SKIP no unicorn"
 echo "ok 4 # skip"
 echo "ok 5 - skip"
 PROGRAM
-check "not ok # SKIP is a failure" one "0 passed, 1 failed, 1 skipped" \
+check "not ok that is to be skipped is a failure" one "0 passed, 1 failed, 1 skipped" \
   "not ok 1 - a # SKIP no unicorn" "ok 2 - b # SKIP no unicorn" <<'PROGRAM'
 echo 1..2
 echo "not ok 1 - a # SKIP no unicorn"
@@ -148,7 +148,7 @@ echo 1..1
 echo ok 1 - a
 exit 3
 PROGRAM
-check "an exit status after 1..0 # SKIP" one "0 passed, 1 failed, 0 skipped" \
+check "an exit status after a plan of nothing" one "0 passed, 1 failed, 0 skipped" \
   "not ok 1 - $at: exit status 3" <<'PROGRAM'
 echo "1..0 # SKIP no unicorn"
 exit 3
@@ -336,4 +336,22 @@ echo 1..1
 echo "not ok 1 - a # TODO later"
 kill -s ABRT $$
 PROGRAM
+# Other signs that end a line elsewhere do not here.
+line=$(printf 'a\342\200\250b')
+check "a line separator in a description" one "1 passed, 0 failed, 0 skipped" \
+  "ok 1 - $line" <<'PROGRAM'
+echo 1..1
+printf 'ok 1 - a\342\200\250b\n'
+PROGRAM
+# A name must not read as a directive.
+printf '#!/bin/sh\necho 1..1\necho not ok 1\nexit 1\n' >"$programs/name # TODO x"
+chmod +x "$programs/name # TODO x"
+named_todo () { # ARGUMENT...
+  tarn_test "$@" --select "$first" "name # TODO x"
+  [ $status -eq 1 ] && ! grep -q ' # TODO' "$scratch/out" \
+    && closes "0 passed, 1 failed, 0 skipped"
+}
+check "a program whose name has a directive in it" named_todo
+check "... with --flat" named_todo --flat
+check "-j4 -t5 -s" all_pass "1 passed, 0 failed, 0 skipped" -j4 -t5 "-s$first" fine
 done_testing

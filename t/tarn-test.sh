@@ -12,7 +12,9 @@ if [ ! -x "$tester" ]; then
 fi
 unset TARN_TEST PYOPENCL_TEST NO_COLOR
 POCL_DEVICES="pthread basic"
-export POCL_DEVICES first second both
+CUDA_VISIBLE_DEVICES=-1 # what a real driver goes by
+FAKE_CUDA_DEVICES=0     # and the fake one
+export POCL_DEVICES CUDA_VISIBLE_DEVICES FAKE_CUDA_DEVICES first second both
 if [ -e /etc/OpenCL/vendors/pocl.icd ]; then
   OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
   export OCL_ICD_VENDORS

@@ -8,6 +8,7 @@
 
 #include "devices.h"
 
+#include <string.h>
 #include <tarn/tarn.h>
 
 #ifdef HAVE_OPENCL
@@ -26,7 +27,7 @@ typedef struct
   GPtrArray *names;   /* strings that the platforms point to */
 } Everything;
 
-/* NULL: it was taken. */
+/* NULL: it was taken, or never there. */
 static void
 device_free (gpointer data)
 {
@@ -77,25 +78,40 @@ add_platform (Everything *everything, const gchar *kind, gchar *name, gchar *ven
   g_ptr_array_add (everything->names, vendor);
 }
 
-/* At the end of a platform.  Takes over @device. */
+/* At a place of a platform: a library leaves out a device that has no name, but the others keep
+ * theirs.  Takes over @device. */
 static void G_GNUC_UNUSED
-add_device (Everything *everything, guint platform, Device *device, const gchar *vendor)
+add_device (Everything *everything, guint platform, guint place, Device *device,
+            const gchar *vendor)
 {
   TarnSelectionDevice choice
       = { .name = device->name, .vendor = vendor, .uuid = device->uuid, .pci = device->pci };
+  GPtrArray *devices = g_ptr_array_index (everything->devices, platform);
+  GArray *choices = g_ptr_array_index (everything->choices, platform);
 
-  g_array_append_val ((GArray *) g_ptr_array_index (everything->choices, platform), choice);
-  g_ptr_array_add (g_ptr_array_index (everything->devices, platform), device);
+  if (place >= devices->len)
+    {
+      g_ptr_array_set_size (devices, (gint) place + 1);
+      g_array_set_size (choices, place + 1);
+    }
+  g_ptr_array_index (devices, place) = device;
+  g_array_index (choices, TarnSelectionDevice, place) = choice;
 }
 
 #ifdef HAVE_OPENCL
+/* Empty if the driver does not say. */
 static gchar *
 get_platform_string (cl_platform_id platform, cl_platform_info info)
 {
-  gchar text[256] = "";
+  size_t size = 0;
+  gchar *text;
 
-  clGetPlatformInfo (platform, info, sizeof text - 1, text, NULL);
-  return g_strdup (text);
+  if (clGetPlatformInfo (platform, info, 0, NULL, &size) != CL_SUCCESS)
+    size = 0;
+  text = g_malloc0 (size + 1);
+  if (size > 0 && clGetPlatformInfo (platform, info, size, text, NULL) != CL_SUCCESS)
+    text[0] = '\0';
+  return text;
 }
 
 /* Also those that have no device: a platform's number is its place among all. */
@@ -137,7 +153,7 @@ add_opencl (Everything *everything, GError **error)
       device->pci = g_strdup (found->pci);
       device->opencl = found;
       device->owner = g_ptr_array_ref (all);
-      add_device (everything, found->platform_index, device, found->vendor);
+      add_device (everything, found->platform_index, found->device_index, device, found->vendor);
     }
   return TRUE;
 }
@@ -174,7 +190,7 @@ add_cuda (Everything *everything, GError **error)
       device->platform = g_strdup ("CUDA");
       device->uuid = g_strdup (found->uuid);
       device->pci = g_strdup (found->pci);
-      add_device (everything, platform, device, "NVIDIA Corporation");
+      add_device (everything, platform, found->device_index, device, "NVIDIA Corporation");
     }
   return TRUE;
 }
@@ -250,4 +266,21 @@ devices_select (const gchar *selection, GError **error)
   if (selection != NULL)
     g_prefix_error (error, "%s'%s': ", source, selection);
   return NULL;
+}
+
+/* "GPU-" before a UUID is nvidia-smi's. */
+static const gchar *
+skip_prefix (const gchar *uuid)
+{
+  return g_str_has_prefix (uuid, "GPU-") ? uuid + strlen ("GPU-") : uuid;
+}
+
+gboolean
+devices_are_one (const Device *left, const Device *right)
+{
+  if (left == right)
+    return TRUE;
+  if (left->uuid != NULL && right->uuid != NULL)
+    return g_ascii_strcasecmp (skip_prefix (left->uuid), skip_prefix (right->uuid)) == 0;
+  return left->pci != NULL && right->pci != NULL && g_ascii_strcasecmp (left->pci, right->pci) == 0;
 }

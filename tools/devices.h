@@ -24,4 +24,8 @@ typedef struct
  * NULL with an error that names the option --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
+/* Whether they are the same hardware, as far as that is known: OpenCL's and CUDA's view of a GPU.
+ */
+gboolean devices_are_one (const Device *left, const Device *right);
+
 #endif

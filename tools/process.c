@@ -219,14 +219,15 @@ set_deadline (Process *process, gdouble seconds, GSourceFunc func)
       = g_timeout_add (milliseconds < G_MAXUINT ? (guint) milliseconds : G_MAXUINT, func, process);
 }
 
-/* In the child: a group of its own, which ends with us if we are killed, and no signal ignored
- * because we do. */
+/* In the child: a group of its own, whose leader ends with us if we are killed, and no signal
+ * ignored because we do. */
 static void
 set_up_child (gpointer unused)
 {
   (void) unused;
   setpgid (0, 0);
   signal (SIGPIPE, SIG_DFL);
+  signal (SIGCHLD, SIG_DFL);
 #ifdef __linux__
   prctl (PR_SET_PDEATHSIG, SIGKILL);
 #endif

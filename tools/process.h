@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * A program that is run in a process group of its own, with a time limit; nothing that it starts in
- * that group outlives it. */
+ * that group outlives it, but where this process is killed itself. */
 
 #ifndef PROCESS_H
 #define PROCESS_H
@@ -16,7 +16,7 @@ typedef enum
   PROCESS_TIMED_OUT,
   PROCESS_TOO_LOUD,       /* printed more than PROCESS_MAX_OUTPUT bytes */
   PROCESS_TOO_MANY_LINES, /* printed more than PROCESS_MAX_LINES */
-  PROCESS_STUCK           /* timed out, and cannot be killed: a driver may hang in the kernel */
+  PROCESS_STUCK           /* and cannot be killed: a driver may hang in the kernel */
 } ProcessEnd;
 
 /* Bytes, and lines, of standard output, and of standard error: a program that loops must not fill

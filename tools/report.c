@@ -53,7 +53,8 @@ static void
 print_lines (Report *report, const Run *run)
 {
   const gchar *indent = report->is_flat ? "" : INDENT;
-  g_autofree gchar *prefix = report->is_flat ? g_strconcat (run->name, ": ", NULL) : g_strdup ("");
+  g_autofree gchar *name = tap_escape (run->name);
+  g_autofree gchar *prefix = report->is_flat ? g_strconcat (name, ": ", NULL) : g_strdup ("");
   gboolean shows_all = report->is_verbose || run_has_failed (run);
   guint n = 0;
 
@@ -72,8 +73,8 @@ print_lines (Report *report, const Run *run)
       else if (point != NULL)
         print_point (report, indent, point->is_ok, report->is_flat ? ++report->n_top : n,
                      /* a point for a run has its name already */
-                     g_str_has_prefix (point->description, run->name) ? "" : prefix,
-                     point->description, point->directive);
+                     g_str_has_prefix (point->description, name) ? "" : prefix, point->description,
+                     point->directive);
     }
 }
 
@@ -82,19 +83,20 @@ report_run (Report *report, const Run *run)
 {
   const Tap *tap = run->tap;
   const gchar *reason = run_get_skip_reason (run);
+  g_autofree gchar *name = tap_escape (run->name);
   g_autofree gchar *skip = reason != NULL ? g_strchomp (g_strconcat ("SKIP ", reason, NULL)) : NULL;
   g_autofree gchar *device
       = run->device != NULL ? text_make_printable (run->device->name, -1) : NULL;
 
   if (!report->is_flat && device != NULL)
-    printf ("# Subtest: %s (%s)\n", run->name, device);
+    printf ("# Subtest: %s (%s)\n", name, device);
   if (report->is_flat || device != NULL)
     print_lines (report, run);
   if (!report->is_flat)
     {
       if (device != NULL)
         printf (INDENT "1..%u\n", tap->n_points);
-      print_point (report, "", !run_has_failed (run), ++report->n_top, "", run->name, skip);
+      print_point (report, "", !run_has_failed (run), ++report->n_top, "", name, skip);
     }
   for (guint i = 0; i < G_N_ELEMENTS (report->n); i++)
     report->n[i] += tap->n[i];

@@ -68,14 +68,14 @@ describe_signal (gint number)
 
 /* NULL: nothing. */
 static gchar *
-find_problem (const Run *run, ProcessEnd end, gint code, gchar *broken)
+find_problem (const Run *run, ProcessEnd end, gint code, gdouble seconds, gchar *broken)
 {
   g_autofree gchar *owned = broken;
 
   if (end == PROCESS_TIMED_OUT)
     return g_strdup_printf ("timed out after %g s", run->timeout);
   if (end == PROCESS_STUCK)
-    return g_strdup_printf ("timed out after %g s, and could not be killed", run->timeout);
+    return g_strdup_printf ("could not be killed after %.0f s", seconds);
   if (end == PROCESS_TOO_LOUD)
     return g_strdup_printf ("printed more than %d MiB", PROCESS_MAX_OUTPUT >> 20);
   if (end == PROCESS_TOO_MANY_LINES)
@@ -94,15 +94,6 @@ find_problem (const Run *run, ProcessEnd end, gint code, gchar *broken)
   return NULL;
 }
 
-/* Generated text must not read as a directive. */
-static gchar *
-escape (const gchar *text)
-{
-  g_auto (GStrv) parts = g_strsplit (text, "#", -1);
-
-  return g_strjoinv ("\\#", parts);
-}
-
 static void
 finish (Run *run, gchar *problem, gdouble seconds)
 {
@@ -113,7 +104,7 @@ finish (Run *run, gchar *problem, gdouble seconds)
     {
       g_autofree gchar *text = g_strdup_printf ("%s: %s", run->name, problem);
 
-      tap_add_point (run->tap, FALSE, escape (text), NULL, seconds);
+      tap_add_point (run->tap, FALSE, tap_escape (text), NULL, seconds);
     }
   else if (run->tap->n_points == 0)
     run_skip (run, run->tap->skip_reason);
@@ -126,18 +117,18 @@ on_ended (gpointer data, ProcessEnd end, gint code, gdouble seconds)
   Run *run = data;
   gchar *broken = tap_end (run->tap, seconds);
 
-  finish (run, find_problem (run, end, code, broken), seconds);
+  finish (run, find_problem (run, end, code, seconds, broken), seconds);
 }
 
-/* The device alone, to Tarn's and to PyOpenCL's tests. */
+/* The device alone, to Tarn's tests, and to PyOpenCL's or to PyCUDA's. */
 static GStrv
 environment_for (const Device *device)
 {
   GStrv environment = g_environ_setenv (g_get_environ (), "TARN_TEST", device->place, TRUE);
 
   if (g_str_equal (device->kind, "opencl"))
-    environment = g_environ_setenv (environment, "PYOPENCL_TEST", device->place, TRUE);
-  return environment;
+    return g_environ_setenv (environment, "PYOPENCL_TEST", device->place, TRUE);
+  return g_environ_setenv (environment, "CUDA_DEVICE", device->place + strlen ("cuda:"), TRUE);
 }
 
 void
@@ -164,8 +155,16 @@ run_skip (Run *run, const gchar *reason)
 
   if (run->start == NULL)
     run->start = g_date_time_new_now_utc ();
-  tap_add_point (run->tap, TRUE, escape (run->name),
+  tap_add_point (run->tap, TRUE, tap_escape (run->name),
                  g_strconcat ("SKIP", has_reason ? " " : "", reason, NULL), 0);
+}
+
+void
+run_forget_output (Run *run)
+{
+  run->tap->last = NULL;
+  g_ptr_array_set_size (run->tap->lines, 0);
+  g_string_set_size (run->errors, 0);
 }
 
 gboolean

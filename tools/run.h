@@ -40,6 +40,9 @@ void run_start (Run *run, gdouble timeout, void (*ended) (Run *run, gpointer use
 /* What is left to do where there is nothing to run it on: one point that is skipped. */
 void run_skip (Run *run, const gchar *reason);
 
+/* What it printed is not asked for again. */
+void run_forget_output (Run *run);
+
 gboolean run_has_failed (const Run *run);
 
 /* Why all of it was skipped; NULL: it was not. */

@@ -47,6 +47,15 @@ tap_free (Tap *tap)
   g_free (tap);
 }
 
+gchar *
+tap_escape (const gchar *text)
+{
+  g_autofree gchar *printable = text_make_printable (text, -1);
+  g_auto (GStrv) parts = g_strsplit (g_strdelimit (printable, "\n", ' '), "#", -1);
+
+  return g_strjoinv ("\\#", parts);
+}
+
 static void
 add_text (Tap *tap, const gchar *text)
 {
@@ -96,7 +105,8 @@ static gboolean
 matches (GRegex **regex, const gchar *pattern, const gchar *text, GMatchInfo **match)
 {
   if (*regex == NULL)
-    *regex = g_regex_new (pattern, G_REGEX_OPTIMIZE, 0, NULL);
+    *regex = g_regex_new (pattern, G_REGEX_OPTIMIZE | G_REGEX_DOTALL | G_REGEX_DOLLAR_ENDONLY, 0,
+                          NULL);
   return g_regex_match (*regex, text, 0, match);
 }
 

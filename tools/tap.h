@@ -58,6 +58,9 @@ gchar *tap_end (Tap *tap, gdouble seconds);
 void tap_add_point (Tap *tap, gboolean is_ok, gchar *description, gchar *directive,
                     gdouble seconds);
 
+/* A text as a description: one line, and no directive.  Free it with g_free (). */
+gchar *tap_escape (const gchar *text);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Tap, tap_free)
 
 #endif

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "devices.h"
@@ -74,8 +75,33 @@ check_options (const Options *options, GError **error)
   return TRUE;
 }
 
+/* GOption takes "-j 4", but not "-j4", which is what people type. */
+static GStrv
+split_attached (gchar **argv)
+{
+  GPtrArray *words = g_ptr_array_new ();
+  gboolean is_rest = FALSE;
+
+  for (gsize i = 0; argv[i] != NULL; i++)
+    {
+      const gchar *word = argv[i];
+
+      is_rest |= g_str_equal (word, "--");
+      if (is_rest || i == 0 || word[0] != '-' || word[1] == '\0' || strchr ("sjt", word[1]) == NULL
+          || word[2] == '\0')
+        g_ptr_array_add (words, g_strdup (word));
+      else
+        {
+          g_ptr_array_add (words, g_strndup (word, 2));
+          g_ptr_array_add (words, g_strdup (word + 2));
+        }
+    }
+  g_ptr_array_add (words, NULL);
+  return (GStrv) g_ptr_array_free (words, FALSE);
+}
+
 static gboolean
-parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
+parse_options (Options *options, gchar **argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
@@ -96,13 +122,14 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
   g_autoptr (GOptionContext) context = g_option_context_new ("PROGRAM...");
+  g_auto (GStrv) words = split_attached (argv);
 
   g_option_context_set_summary (context, "Runs each test program once for each device.");
   g_option_context_set_description (
       context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are run.\n"
                "Exit status: 0 if nothing failed, 1 if something did, 2 for wrong usage.\n");
   g_option_context_add_main_entries (context, entries, NULL);
-  return g_option_context_parse (context, argc, argv, error)
+  return g_option_context_parse_strv (context, &words, error)
          && (options->version || check_options (options, error));
 }
 
@@ -153,6 +180,10 @@ check_writable (const gchar *path, GError **error)
 
   if (g_file_test (path, G_FILE_TEST_IS_DIR))
     return refuse (error, "--junit %s: is a folder", path);
+  if (g_file_test (path, G_FILE_TEST_EXISTS) && access (path, W_OK) != 0)
+    return refuse (error, "--junit %s: %s", path, g_strerror (errno));
+  if (g_file_test (path, G_FILE_TEST_EXISTS))
+    return TRUE;
   if (!g_file_test (folder, G_FILE_TEST_IS_DIR))
     return refuse (error, "--junit %s: there is no folder '%s'", path, folder);
   if (access (folder, W_OK | X_OK) != 0)
@@ -190,7 +221,7 @@ static gboolean
 is_busy (const Session *session, const Device *device)
 {
   for (guint i = 0; i < session->running->len; i++)
-    if (((const Run *) g_ptr_array_index (session->running, i))->device == device)
+    if (devices_are_one (((const Run *) g_ptr_array_index (session->running, i))->device, device))
       return TRUE;
   return FALSE;
 }
@@ -212,6 +243,8 @@ take_result (Session *session, Run *run)
   g_ptr_array_add (session->done, run);
   terminal_set_progress (NULL);
   report_run (&session->report, run);
+  if (session->options->junit == NULL)
+    run_forget_output (run);
 }
 
 static void
@@ -341,13 +374,52 @@ run_all (Session *session)
   return check_output (session);
 }
 
+/* To what is no file (a pipe, a terminal), or stands where none can be made. */
+static gboolean
+write_in_place (const gchar *path, const gchar *text, GError **error)
+{
+  FILE *file = fopen (path, "w");
+  gboolean is_written = file != NULL && fputs (text, file) >= 0;
+  gint saved_errno = errno;
+
+  if (file != NULL && fclose (file) != 0 && is_written)
+    {
+      is_written = FALSE;
+      saved_errno = errno;
+    }
+  if (is_written)
+    return TRUE;
+  g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved_errno), "%s: %s", path,
+               g_strerror (saved_errno));
+  return FALSE;
+}
+
+/* A file is written whole or not at all: what a link points to, and with the mode that it has. */
+static gboolean
+write_file (const gchar *path, const gchar *text, GError **error)
+{
+  g_autofree gchar *target = realpath (path, NULL); /* NULL: there is none yet */
+  g_autofree gchar *folder = g_path_get_dirname (target != NULL ? target : path);
+  struct stat info;
+  gint mode = 0666;
+
+  if (target != NULL && stat (target, &info) == 0)
+    {
+      if (!S_ISREG (info.st_mode) || access (folder, W_OK) != 0)
+        return write_in_place (target, text, error);
+      mode = info.st_mode & 0777;
+    }
+  return g_file_set_contents_full (target != NULL ? target : path, text, -1,
+                                   G_FILE_SET_CONTENTS_CONSISTENT, mode, error);
+}
+
 static gboolean
 write_junit (const Session *session)
 {
   g_autofree gchar *xml = junit_format (session->done);
   g_autoptr (GError) error = NULL;
 
-  if (g_file_set_contents (session->options->junit, xml, -1, &error))
+  if (write_file (session->options->junit, xml, &error))
     return TRUE;
   g_printerr (PROGRAM ": --junit: %s\n", error->message);
   return FALSE;
@@ -439,9 +511,12 @@ main (gint argc, gchar **argv)
   gint status = EXIT_USAGE;
 
   find_ignored (&options.ignored);
+  /* Whoever starts us with this one ignored would have every run end well. */
+  signal (SIGCHLD, SIG_DFL);
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
-  if (parse_options (&options, &argc, &argv, &error))
+  (void) argc;
+  if (parse_options (&options, argv, &error))
     status = run (&options, &error);
   if (error != NULL)
     g_printerr (PROGRAM ": %s\n", error->message);

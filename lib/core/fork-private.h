@@ -11,7 +11,7 @@ extern gboolean _tarn_is_forked;
 
 void _tarn_watch_fork (void);
 
-/* In a child of a process that had an allocator.  Drivers do not survive fork (): their calls
+/* In a child of a process that had called a driver.  Drivers do not survive fork (): their calls
  * hang, and a lock that another thread held at that moment is held for ever.  So this is asked
  * before any lock is taken. */
 static inline gboolean

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Knowing that this process is a child of fork ().  The handler is installed with the first
- * allocator and not when the library is loaded, so that a daemon that forks first and opens its
+ * Knowing that this process is a child of fork ().  The handler is installed before a driver is
+ * first called and not when the library is loaded, so that a daemon that forks first and opens its
  * device afterwards is not concerned. */
 
 #include "fork-private.h"
@@ -38,21 +38,23 @@ _tarn_watch_fork (void)
 /**
  * Whether this process may call the driver: for a backend to ask before it does, outside of what
  * TarnAllocatorOps has, where Tarn has asked already. Drivers do not survive fork (): their calls
- * hang in a child. A process that forks before it makes its first allocator is not concerned.
+ * hang in a child. A process that forks before it first asks is not concerned.
  *
  * @param error  return location, or NULL: TARN_ERROR_FORKED
- * @return FALSE with @p error set in a child of a process that had an allocator; any thread may
- * call it
+ * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;
+ *         any thread may call it
  * @since 0.1
  */
 gboolean
 tarn_check_fork (GError **error)
 {
   if (!_tarn_forked ())
-    return TRUE;
+    {
+      _tarn_watch_fork ();
+      return TRUE;
+    }
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FORKED,
-                       "this process was forked from one that had an allocator, and drivers do not "
-                       "survive that: fork before the first allocator is made, or allocate in the "
-                       "parent");
+                       "this process was forked from one that had called a driver, and drivers do "
+                       "not survive that: fork before, or leave the driver to the parent");
   return FALSE;
 }

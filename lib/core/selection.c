@@ -610,6 +610,9 @@ tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
 
 /* Selectors */
 
+/* What needs no quotation marks, and UUIDs and PCI addresses consist of. */
+#define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
+
 /* Whether a quoted name finds this place and no other. */
 static gboolean
 is_unique (const GArray *choices, guint index)
@@ -643,15 +646,18 @@ name_platform (const Resolver *resolver, guint index)
   g_return_val_if_reached (NULL);
 }
 
-/* Two devices may say that they have the same address: the parts of one, for example. */
+/* Whether a property finds this device and no other of the platform: the parts of one may share it.
+ */
 static gboolean
-chooses (const Resolver *resolver, const gchar *selector, TarnSelectionItem item)
+is_alone (const Resolver *resolver, TarnSelectionItem item, const gchar *property)
 {
-  g_autoptr (GArray) items = tarn_selection_resolve (
-      selector, TARN_SELECTION_STRICT, resolver->platforms, resolver->n_platforms, NULL);
+  g_autoptr (GArray) choices = device_choices (&resolver->platforms[item.platform]);
+  Name name = { (gchar *) property, FALSE };
 
-  return items != NULL && items->len == 1
-         && g_array_index (items, TarnSelectionItem, 0).device == item.device;
+  for (guint i = 0; i < choices->len; i++)
+    if (choice_matches (resolver, &g_array_index (choices, Choice, i), &name) != (i == item.device))
+      return FALSE;
+  return TRUE;
 }
 
 /**
@@ -664,10 +670,11 @@ chooses (const Resolver *resolver, const gchar *selector, TarnSelectionItem item
 gchar *
 tarn_selection_format_uuid (const guint8 *bytes)
 {
-  GString *text = g_string_sized_new (37);
+  GString *text;
 
   g_return_val_if_fail (bytes != NULL, NULL);
 
+  text = g_string_sized_new (37);
   for (guint i = 0; i < 16; i++)
     g_string_append_printf (text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
                             bytes[i]);
@@ -703,11 +710,10 @@ tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_pl
   for (guint i = 0; i < 2; i++)
     {
       const gchar *value = i == 0 ? device->uuid : device->pci;
-      g_autofree gchar *selector
-          = g_strdup_printf ("%s:%s=%s", platform, i == 0 ? "uuid" : "pci", value);
+      g_autofree gchar *name = g_strdup_printf ("%s=%s", i == 0 ? "uuid" : "pci", value);
 
-      if (value != NULL && chooses (&resolver, selector, item))
-        return g_steal_pointer (&selector);
+      if (value != NULL && value[strspn (value, PLAIN)] == '\0' && is_alone (&resolver, item, name))
+        return g_strdup_printf ("%s:%s", platform, name);
     }
   if (is_unique (choices, item.device))
     return g_strdup_printf ("%s:\"%s\"", platform, device->name);

@@ -49,6 +49,9 @@ typedef struct
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
 const TarnCudaDriver *_tarn_cuda_get_driver (GError **error);
 
+/* Whether that error means that there is nothing: no library, or no device, which is normal. */
+gboolean _tarn_cuda_is_absent (const GError *error);
+
 /* The error of a call that returned a status other than TARN_CUDA_SUCCESS. */
 void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                            unsigned int status);

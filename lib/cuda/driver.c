@@ -22,7 +22,8 @@ tarn_cuda_error_quark (void)
 }
 
 static TarnCudaDriver the_driver;
-static GError *load_error; /* what went wrong, for every later call; NULL: nothing */
+static GError *load_error;   /* what went wrong, for every later call; NULL: nothing */
+static gboolean has_library; /* whatever is wrong with it */
 
 static gpointer
 find_symbol (gpointer library, const gchar *symbol, gboolean is_required)
@@ -70,6 +71,7 @@ load (void)
                    dlerror ());
       return;
     }
+  has_library = TRUE;
   find_symbols (library);
   if (load_error == NULL)
     initialize ();
@@ -88,6 +90,13 @@ _tarn_cuda_get_driver (GError **error)
   if (error != NULL)
     *error = g_error_copy (load_error);
   return NULL;
+}
+
+gboolean
+_tarn_cuda_is_absent (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DEVICE)
+         || (g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DRIVER) && !has_library);
 }
 
 void

@@ -89,7 +89,7 @@ ask_driver (void)
 
   if (driver == NULL)
     {
-      if (error->domain == TARN_CUDA_ERROR)
+      if (!_tarn_cuda_is_absent (error))
         g_message ("CUDA: %s", error->message);
       return devices;
     }
