@@ -37,15 +37,15 @@ beside () { # JOBS
   tarn_test --jobs "$1" --timeout 1 --select "$both" good crash hang garbage
   sound && closes "6 passed, 6 failed, 2 skipped" || return
   for device in "$first" "$second"; do
-    at="good on $device"
-    echo "# Subtest: $at|ok 1 - adds|ok 2 - multiplies # SKIP no multiplier|1..2|ok - $at"
-    at="crash on $device"
-    printf '%s' "# Subtest: $at|ok 1 - before|not ok 2 - $at: killed by signal 11 "
-    echo "(Segmentation fault)|1..2|not ok - $at"
-    at="hang on $device"
-    echo "# Subtest: $at|ok 1 - before|not ok 2 - $at: timed out after 1 s|1..2|not ok - $at"
-    at="garbage on $device"
-    echo "# Subtest: $at|not ok 1 - $at: no plan|1..1|not ok - $at"
+    run="good on $device"
+    echo "# Subtest: $run|ok 1 - adds|ok 2 - multiplies # SKIP no multiplier|1..2|ok - $run"
+    run="crash on $device"
+    printf '%s' "# Subtest: $run|ok 1 - before|not ok 2 - $run: killed by signal 11 "
+    echo "(Segmentation fault)|1..2|not ok - $run"
+    run="hang on $device"
+    echo "# Subtest: $run|ok 1 - before|not ok 2 - $run: timed out after 1 s|1..2|not ok - $run"
+    run="garbage on $device"
+    echo "# Subtest: $run|not ok 1 - $run: no plan|1..1|not ok - $run"
   done | sort >"$scratch/expected"
   runs | diff "$scratch/expected" -
 }
