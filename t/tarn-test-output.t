@@ -175,7 +175,7 @@ on_terminal () { # PROGRESS RED COMMAND-LINE: yes|no
 }
 
 elsewhere_is () { # LAST-LINE
-  cat "$scratch/elsewhere"
+  sed -n l "$scratch/elsewhere" # ends in a newline
   ! grep -q "$escape" "$scratch/elsewhere" && [ "$(tail -n 1 "$scratch/elsewhere")" = "$1" ]
 }
 
