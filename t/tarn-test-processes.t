@@ -234,8 +234,8 @@ program short-lines <<'PROGRAM'
 [ "$TARN_TEST" = "$first" ] || exec >&2
 exec yes
 PROGRAM
-check "a program that prints without end is ended" too_loud "64 MiB" long-lines
-check "... also if its lines are short" too_loud "1000000 lines" short-lines
+check "a program that prints without end is ended" too_loud "16 MiB" long-lines
+check "... also if its lines are short" too_loud "250000 lines" short-lines
 
 # A child as it is, and one that ignores what can be ignored.
 program family <<'PROGRAM'

@@ -11,6 +11,9 @@ if [ ! -x "$tester" ]; then
   exit
 fi
 unset TARN_TEST PYOPENCL_TEST NO_COLOR
+# Seconds after which tarn-test itself hangs.
+limit=20
+[ "$SANITIZER" = no ] || limit=100
 POCL_DEVICES="pthread basic"
 CUDA_VISIBLE_DEVICES=-1 # what a real driver goes by
 FAKE_CUDA_DEVICES=0     # and the fake one
@@ -69,7 +72,7 @@ tarn_test () {
 }
 
 limited () {
-  (cd "$programs" && exec timeout -k 2 20 "$@") >"$scratch/out" 2>"$scratch/err"
+  (cd "$programs" && exec timeout -k 2 $limit "$@") >"$scratch/out" 2>"$scratch/err"
   status=$?
   cat "$scratch/out" "$scratch/err"
   echo "exit status: $status"

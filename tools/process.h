@@ -21,8 +21,8 @@ typedef enum
 
 /* Bytes, and lines, of standard output, and of standard error: a program that loops must not fill
  * the memory, of which a short line takes many times its length. */
-#define PROCESS_MAX_OUTPUT (64 << 20)
-#define PROCESS_MAX_LINES 1000000
+#define PROCESS_MAX_OUTPUT (16 << 20)
+#define PROCESS_MAX_LINES 250000
 
 typedef struct
 {

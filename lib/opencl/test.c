@@ -110,15 +110,6 @@ run_case (gconstpointer data)
   item->func (&item->test, item->data);
 }
 
-static void
-case_free (gpointer data)
-{
-  Case *item = data;
-
-  g_free ((gpointer) item->test.devices);
-  g_free (item);
-}
-
 /* Takes over @devices. */
 static void
 add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnOpenclDevice *info,
@@ -126,6 +117,7 @@ add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnO
 {
   g_autofree gchar *full
       = g_strdup_printf ("/opencl/%s%s%s", selector, path[0] == '/' ? "" : "/", path);
+  static GPtrArray *cases; /* for the rest of the process: g_test frees only what it has run */
   Case *item = g_new0 (Case, 1);
 
   item->func = func;
@@ -135,7 +127,10 @@ add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnO
   item->test.info = info;
   item->test.n_devices = devices->len;
   item->test.devices = (const cl_device_id *) (gpointer) g_array_free (devices, FALSE);
-  g_test_add_data_func_full (full, item, run_case, case_free);
+  if (cases == NULL)
+    cases = g_ptr_array_new ();
+  g_ptr_array_add (cases, item);
+  g_test_add_data_func (full, item, run_case);
 }
 
 /**
