@@ -148,9 +148,11 @@ static void
 test_fork (void)
 {
   g_autofree gchar *chosen = choose ("cuda");
-  pid_t child = fork ();
   gint status = -1;
+  pid_t child;
 
+  g_assert_cmpstr (chosen, ==, "0 1 2");
+  child = fork ();
   g_assert_cmpint (child, >=, 0);
   if (child == 0)
     {
