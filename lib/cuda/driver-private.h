@@ -25,13 +25,31 @@ typedef struct
   X (cuInit, "cuInit", (unsigned int flags))                                                       \
   X (cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                 \
   X (cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                           \
-  X (cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))
+  X (cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                \
+  X (cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device)) \
+  X (cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                 \
+  X (cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                                     \
+     (CUdevice device, unsigned int *flags, int *active))                                          \
+  X (cuCtxCreate, "cuCtxCreate_v2", (CUcontext * context, unsigned int flags, CUdevice device))    \
+  X (cuCtxDestroy, "cuCtxDestroy_v2", (CUcontext context))                                         \
+  X (cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context))                                    \
+  X (cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                 \
+  X (cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                 \
+  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
+  X (cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t size))                            \
+  X (cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                             \
+  X (cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t size, unsigned int flags))          \
+  X (cuMemFreeHost, "cuMemFreeHost", (void *pointer))
 
 /* NULL where the driver is older than they are. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
+  X (cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                     \
   X (cuGetErrorName, "cuGetErrorName", (unsigned int status, const char **name))                   \
   X (cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char *id, int length, CUdevice device))          \
-  X (cuDeviceGetUuid, "cuDeviceGetUuid", (TarnCudaUuid * uuid, CUdevice device))
+  X (cuDeviceGetUuid, "cuDeviceGetUuid", (TarnCudaUuid * uuid, CUdevice device))                   \
+  X (cuCtxGetId, "cuCtxGetId", (CUcontext context, unsigned long long *id))                        \
+  X (cuMemAllocManaged, "cuMemAllocManaged",                                                       \
+     (CUdeviceptr * pointer, size_t size, unsigned int flags))
 
 typedef struct
 {
@@ -43,7 +61,11 @@ typedef struct
 
 #define TARN_CUDA_SUCCESS 0
 #define TARN_CUDA_ERROR_OUT_OF_MEMORY 2
+#define TARN_CUDA_ERROR_DEINITIALIZED 4
 #define TARN_CUDA_ERROR_NO_DEVICE 100
+#define TARN_CUDA_ERROR_INVALID_CONTEXT 201
+#define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
+#define TARN_CUDA_MEM_ATTACH_GLOBAL 1
 
 /* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
@@ -55,5 +77,11 @@ gboolean _tarn_cuda_is_absent (const GError *error);
 /* The error of a call that returned a status other than TARN_CUDA_SUCCESS. */
 void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                            unsigned int status);
+void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
+                                    unsigned int status, gsize size);
+
+/* Whether a call succeeded; the error above if not. */
+gboolean _tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
+                           GError **error);
 
 #endif

@@ -25,15 +25,32 @@ static TarnCudaDriver the_driver;
 static GError *load_error;   /* what went wrong, for every later call; NULL: nothing */
 static gboolean has_library; /* whatever is wrong with it */
 
+/* "; it is of version 11.4", if it says so */
+static gchar *
+describe_version (gpointer library)
+{
+  unsigned int (*get_version) (int *version);
+  int version = 0;
+
+  *(gpointer *) &get_version = dlsym (library, "cuDriverGetVersion");
+  if (get_version == NULL || get_version (&version) != TARN_CUDA_SUCCESS)
+    return g_strdup ("");
+  return g_strdup_printf ("; it is of version %d.%d", version / 1000, version % 1000 / 10);
+}
+
 static gpointer
 find_symbol (gpointer library, const gchar *symbol, gboolean is_required)
 {
   gpointer function = dlsym (library, symbol);
+  g_autofree gchar *version = NULL;
 
-  if (function == NULL && is_required && load_error == NULL)
-    g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER,
-                 "libcuda.so.1 has no function %s: it is too old", symbol);
-  return function;
+  if (function != NULL || !is_required || load_error != NULL)
+    return function;
+  version = describe_version (library);
+  g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER,
+               "the CUDA driver, libcuda.so.1, is too old: it has no function %s%s", symbol,
+               version);
+  return NULL;
 }
 
 static void
@@ -99,17 +116,52 @@ _tarn_cuda_is_absent (const GError *error)
          || (g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DRIVER) && !has_library);
 }
 
+static const gchar *
+name_status (const TarnCudaDriver *driver, unsigned int status)
+{
+  const char *name = NULL;
+
+  if (driver->cuGetErrorName == NULL || driver->cuGetErrorName (status, &name) != TARN_CUDA_SUCCESS)
+    name = NULL;
+  return name != NULL ? name : "unknown status";
+}
+
+/* Takes message. */
+static void
+set_error (GError **error, unsigned int status, gchar *message)
+{
+  if (status == TARN_CUDA_ERROR_OUT_OF_MEMORY)
+    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, message);
+  else if (status == TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST, message);
+  else
+    g_set_error_literal (error, TARN_CUDA_ERROR, (gint) status, message);
+  g_free (message);
+}
+
 void
 _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                       unsigned int status)
 {
-  const char *name = NULL;
+  set_error (error, status,
+             g_strdup_printf ("%s: %s (%u)", call, name_status (driver, status), status));
+}
 
-  if (driver->cuGetErrorName == NULL || driver->cuGetErrorName (status, &name) != TARN_CUDA_SUCCESS
-      || name == NULL)
-    name = "unknown status";
-  if (status == TARN_CUDA_ERROR_OUT_OF_MEMORY)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "%s: %s (%u)", call, name, status);
-  else
-    g_set_error (error, TARN_CUDA_ERROR, (gint) status, "%s: %s (%u)", call, name, status);
+void
+_tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
+                               unsigned int status, gsize size)
+{
+  set_error (error, status,
+             g_strdup_printf ("%s: %s (%u) for %" G_GSIZE_FORMAT " bytes", call,
+                              name_status (driver, status), status, size));
+}
+
+gboolean
+_tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
+                  GError **error)
+{
+  if (status == TARN_CUDA_SUCCESS)
+    return TRUE;
+  _tarn_cuda_set_error (error, driver, call, status);
+  return FALSE;
 }

@@ -1,0 +1,31 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_CUDA_CONTEXT_PRIVATE_H
+#define TARN_CUDA_CONTEXT_PRIVATE_H
+
+#include "driver-private.h"
+
+/* A context that something of ours lives in.  Constant after it is made. */
+typedef struct
+{
+  const TarnCudaDriver *driver;
+  CUcontext handle;
+  CUdevice device;
+  gboolean is_primary; /* then a reference on it is ours; any other is its owner's */
+  unsigned long long
+      id; /* of this context and no later one at its address; 0: the driver has none */
+} TarnCudaContext;
+
+/* @handle is nullable: the current one. */
+gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
+void _tarn_cuda_context_clear (TarnCudaContext *context);
+
+/* Makes it current in this thread until _tarn_cuda_context_leave (), which takes what is stored in
+ * @is_pushed; FALSE, with an error and nothing to leave, if it cannot be: TARN_ERROR_CONTEXT_LOST
+ * if it was destroyed. */
+gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed,
+                                   GError **error);
+void _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed);
+
+#endif

@@ -1,0 +1,135 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Calling the driver in a context, from any thread, and leaving the thread's own as it was.
+ *
+ * A context may be destroyed by its owner while memory of it lives.  The driver then pushes its
+ * handle all the same, and the next context may have its address, and its memory the addresses of
+ * the dead one's: a late free would hit a stranger's.  So whether it is still the same context is
+ * asked before every call, by the id that is never given twice. */
+
+#include "context-private.h"
+
+static gboolean
+set_lost (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST,
+                       "the CUDA context was destroyed, and its memory with it");
+  return FALSE;
+}
+
+static gboolean
+is_alive (const TarnCudaContext *context)
+{
+  unsigned long long id;
+
+  return context->id == 0
+         || (context->driver->cuCtxGetId (context->handle, &id) == TARN_CUDA_SUCCESS
+             && id == context->id);
+}
+
+gboolean
+_tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+  CUcontext current = NULL;
+  unsigned int status;
+
+  if (!is_alive (context))
+    return set_lost (error);
+  *is_pushed = FALSE;
+  if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle)
+    return TRUE;
+  status = driver->cuCtxPushCurrent (context->handle);
+  if (status == TARN_CUDA_ERROR_INVALID_CONTEXT)
+    return set_lost (error);
+  *is_pushed = status == TARN_CUDA_SUCCESS;
+  return _tarn_cuda_check (driver, "cuCtxPushCurrent", status, error);
+}
+
+void
+_tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed)
+{
+  CUcontext popped;
+  unsigned int status;
+
+  if (!is_pushed)
+    return;
+  status = context->driver->cuCtxPopCurrent (&popped);
+  if (status != TARN_CUDA_SUCCESS)
+    g_message ("cuCtxPopCurrent: status %u: this thread may be left with another context", status);
+}
+
+/* Primary contexts are the ones that are shared and counted: without a reference of ours the last
+ * other owner would take it away.  Whether there is one is asked before it is retained, because to
+ * retain one is to make it. */
+static gboolean
+retain_if_primary (TarnCudaContext *context, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+  unsigned int flags;
+  int is_active = 0;
+  CUcontext primary = NULL;
+
+  if (!_tarn_cuda_check (driver, "cuDevicePrimaryCtxGetState",
+                         driver->cuDevicePrimaryCtxGetState (context->device, &flags, &is_active),
+                         error))
+    return FALSE;
+  if (!is_active)
+    return TRUE;
+  if (!_tarn_cuda_check (driver, "cuDevicePrimaryCtxRetain",
+                         driver->cuDevicePrimaryCtxRetain (&primary, context->device), error))
+    return FALSE;
+  context->is_primary = primary == context->handle;
+  if (!context->is_primary)
+    driver->cuDevicePrimaryCtxRelease (context->device);
+  return TRUE;
+}
+
+static gboolean
+find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error)
+{
+  if (!_tarn_cuda_check (driver, "cuCtxGetCurrent", driver->cuCtxGetCurrent (handle), error))
+    return FALSE;
+  if (*handle != NULL)
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT,
+                       "no CUDA context is current in this thread, and none was given");
+  return FALSE;
+}
+
+/* Its device can only be asked while it is current. */
+static gboolean
+find_device (TarnCudaContext *context, GError **error)
+{
+  gboolean is_pushed, is_found;
+
+  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+    return FALSE;
+  is_found = _tarn_cuda_check (context->driver, "cuCtxGetDevice",
+                               context->driver->cuCtxGetDevice (&context->device), error);
+  _tarn_cuda_context_leave (context, is_pushed);
+  return is_found;
+}
+
+gboolean
+_tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+
+  *context = (TarnCudaContext){ .driver = driver, .handle = handle };
+  if (driver == NULL || (handle == NULL && !find_current (driver, &context->handle, error)))
+    return FALSE;
+  if (driver->cuCtxGetId != NULL
+      && !_tarn_cuda_check (driver, "cuCtxGetId",
+                            driver->cuCtxGetId (context->handle, &context->id), error))
+    return FALSE;
+  return find_device (context, error) && retain_if_primary (context, error);
+}
+
+void
+_tarn_cuda_context_clear (TarnCudaContext *context)
+{
+  if (context->is_primary)
+    context->driver->cuDevicePrimaryCtxRelease (context->device);
+}

@@ -1,0 +1,343 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The device that the user means, and its primary context: what pycuda.tools.make_default_context()
+ * and pycuda.autoinit are.  The primary context is the one that CUDA's runtime uses, so that
+ * libraries on either side share memory. */
+
+#include <pthread.h>
+#include <string.h>
+
+#include "driver-private.h"
+
+/* What chooses a device, and where that stands.  Both are NULL: nothing. */
+typedef struct
+{
+  gchar *text;
+  gchar *source;
+} Choice;
+
+static void
+choice_clear (Choice *choice)
+{
+  g_free (choice->text);
+  g_free (choice->source);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
+
+/* PyCUDA's documentation says .cuda-device, and its code reads .cuda_device. */
+static void
+find_choice (Choice *choice)
+{
+  static const gchar *const names[] = { ".cuda_device", ".cuda-device" };
+
+  *choice = (Choice){ g_strdup (g_getenv ("CUDA_DEVICE")), NULL };
+  if (choice->text != NULL)
+    choice->source = g_strdup ("CUDA_DEVICE");
+  for (gsize i = 0; i < G_N_ELEMENTS (names) && choice->text == NULL; i++)
+    {
+      g_autofree gchar *path = g_build_filename (g_get_home_dir (), names[i], NULL);
+
+      if (g_file_get_contents (path, &choice->text, NULL, NULL))
+        choice->source = g_steal_pointer (&path);
+    }
+}
+
+/* A whole decimal number with blanks around it; FALSE if it is not. */
+static gboolean
+parse_number (const gchar *text, guint64 *number)
+{
+  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
+
+  return g_ascii_string_to_unsigned (stripped, 10, 0, G_MAXINT, number, NULL);
+}
+
+/* A value that is set but bad is an error, and never what is done without one. */
+static gboolean
+take_choice (const Choice *choice, int n_devices, int *index, GError **error)
+{
+  g_autofree gchar *text = g_strstrip (g_strdup (choice->text));
+  guint64 number;
+
+  if (!parse_number (text, &number))
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "%s: '%s' is not a device's number; there are %d CUDA devices, from 0 on",
+                 choice->source, text, n_devices);
+  else if (number >= (guint64) n_devices)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NO_DEVICE,
+                 "%s: there is no CUDA device %s; there are %d, from 0 on", choice->source, text,
+                 n_devices);
+  else
+    {
+      *index = (int) number;
+      return TRUE;
+    }
+  return FALSE;
+}
+
+static gboolean
+count_devices (const TarnCudaDriver *driver, int *n, GError **error)
+{
+  if (!_tarn_cuda_check (driver, "cuDeviceGetCount", driver->cuDeviceGetCount (n), error))
+    return FALSE;
+  if (*n > 0)
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NO_DEVICE, "there is no CUDA device");
+  return FALSE;
+}
+
+/* The place of this process among those of its node, as launchers say it; 0 without one. */
+static int
+find_local_rank (void)
+{
+  static const gchar *const variables[]
+      = { "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMI_LOCAL_RANK" };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (variables); i++)
+    {
+      const gchar *text = g_getenv (variables[i]);
+      guint64 number;
+
+      if (text != NULL && parse_number (text, &number))
+        return (int) number;
+    }
+  return 0;
+}
+
+/* Retains the primary context and makes it current. */
+static CUcontext
+open_device (const TarnCudaDriver *driver, CUdevice device, GError **error)
+{
+  CUcontext context = NULL;
+
+  if (!_tarn_cuda_check (driver, "cuDevicePrimaryCtxRetain",
+                         driver->cuDevicePrimaryCtxRetain (&context, device), error))
+    return NULL;
+  if (_tarn_cuda_check (driver, "cuCtxPushCurrent", driver->cuCtxPushCurrent (context), error))
+    return context;
+  driver->cuDevicePrimaryCtxRelease (device);
+  return NULL;
+}
+
+static CUcontext
+open_index (const TarnCudaDriver *driver, int index, CUdevice *device, GError **error)
+{
+  if (!_tarn_cuda_check (driver, "cuDeviceGet", driver->cuDeviceGet (device, index), error))
+    return NULL;
+  return open_device (driver, *device, error);
+}
+
+/* The first, from the local rank on, that gives a context: others may be taken by other processes
+ * (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
+static CUcontext
+open_any (const TarnCudaDriver *driver, int n_devices, CUdevice *device, GError **error)
+{
+  g_autoptr (GString) reasons = g_string_new (NULL);
+  int first = find_local_rank () % n_devices;
+
+  for (int i = 0; i < n_devices; i++)
+    {
+      int index = (first + i) % n_devices;
+      g_autoptr (GError) reason = NULL;
+      CUcontext context = open_index (driver, index, device, &reason);
+
+      if (context != NULL)
+        return context;
+      g_string_append_printf (reasons, "%s device %d: %s", i > 0 ? ";" : "", index,
+                              reason->message);
+    }
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT, "no CUDA device gives a context:%s",
+               reasons->str);
+  return NULL;
+}
+
+/**
+ * Retains the primary context of the device that the user means, and makes it current in this
+ * thread: the device whose number CUDA_DEVICE has, else the file .cuda_device or .cuda-device in
+ * the home folder; else the first that gives a context. Under mpirun or srun the search starts at
+ * the process's place among those of its node, so that these spread over its devices:
+ *
+ *     mpirun -n 4 ./program
+ *     srun --ntasks-per-node=4 ./program
+ *
+ * (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID or PMI_LOCAL_RANK, modulo the number
+ * of devices.)
+ *
+ * @param device  out, nullable: which device it is
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a number that is none,
+ *                TARN_ERROR_NO_DEVICE if there is no such device, or none at all;
+ *                TARN_ERROR_NO_CONTEXT if none gives a context, with each one's reason;
+ *                TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's
+ *                status
+ * @return (transfer full): for tarn_cuda_context_release(), or NULL with @p error set. Any thread
+ *         may call it, while none changes the environment.
+ * @since 0.1
+ */
+CUcontext
+tarn_cuda_make_default_context (CUdevice *device, GError **error)
+{
+  const TarnCudaDriver *driver;
+  g_auto (Choice) choice = { NULL, NULL };
+  CUdevice found = 0;
+  CUcontext context = NULL;
+  int n_devices = 0, index;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if ((driver = _tarn_cuda_get_driver (error)) == NULL
+      || !count_devices (driver, &n_devices, error))
+    return NULL;
+  find_choice (&choice);
+  if (choice.text == NULL)
+    context = open_any (driver, n_devices, &found, error);
+  else if (take_choice (&choice, n_devices, &index, error))
+    {
+      context = open_index (driver, index, &found, error);
+      if (context == NULL)
+        g_prefix_error (error, "%s: device %d: ", choice.source, index);
+    }
+  if (context != NULL && device != NULL)
+    *device = found;
+  return context;
+}
+
+static void
+release_primary (const TarnCudaDriver *driver, CUdevice device)
+{
+  unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
+
+  if (status != TARN_CUDA_SUCCESS && status != TARN_CUDA_ERROR_DEINITIALIZED)
+    g_message ("cuDevicePrimaryCtxRelease: status %u: the context may live on", status);
+}
+
+/**
+ * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is in this thread,
+ * and its reference is given back.
+ *
+ * @param context  what that function gave; NULL is allowed
+ * @since 0.1
+ */
+void
+tarn_cuda_context_release (CUcontext context)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  CUcontext current = NULL, popped;
+  CUdevice device;
+  gboolean is_current;
+
+  if (context == NULL || driver == NULL)
+    return;
+  is_current = driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context;
+  /* Its device can only be asked while it is current. */
+  if (!is_current && driver->cuCtxPushCurrent (context) != TARN_CUDA_SUCCESS)
+    return;
+  if (driver->cuCtxGetDevice (&device) != TARN_CUDA_SUCCESS)
+    {
+      driver->cuCtxPopCurrent (&popped);
+      return;
+    }
+  driver->cuCtxPopCurrent (&popped);
+  release_primary (driver, device);
+}
+
+/* What every caller is given. */
+static struct
+{
+  CUdevice device;
+  CUcontext context;
+  GError *error;
+} automatic;
+
+static void
+initialize (void)
+{
+  CUcontext popped;
+
+  automatic.context = tarn_cuda_make_default_context (&automatic.device, &automatic.error);
+  /* Which thread has it current is not this one's business alone. */
+  if (automatic.context != NULL)
+    _tarn_cuda_get_driver (NULL)->cuCtxPopCurrent (&popped);
+}
+
+static gboolean
+make_current (const TarnCudaDriver *driver, CUcontext context, GError **error)
+{
+  CUcontext current = NULL;
+
+  if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context)
+    return TRUE;
+  return _tarn_cuda_check (driver, "cuCtxPushCurrent", driver->cuCtxPushCurrent (context), error);
+}
+
+/**
+ * As tarn_cuda_make_default_context(), but once for the whole process: the same device and context,
+ * or the same error, each time. The context is current in this thread afterwards. Nothing is
+ * released, also not at exit, when the driver may be gone.
+ *
+ * @param device   out, nullable
+ * @param context  out, nullable: (transfer none)
+ * @param error    return location, or NULL: as tarn_cuda_make_default_context()
+ * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it.
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  pthread_once (&once, initialize);
+  if (automatic.error != NULL)
+    {
+      if (error != NULL)
+        *error = g_error_copy (automatic.error);
+      return FALSE;
+    }
+  if (!make_current (_tarn_cuda_get_driver (NULL), automatic.context, error))
+    return FALSE;
+  if (device != NULL)
+    *device = automatic.device;
+  if (context != NULL)
+    *context = automatic.context;
+  return TRUE;
+}
+
+/**
+ * The device that the user means: by CUDA_DEVICE, else by the file .cuda_device or .cuda-device in
+ * the home folder, else by the caller. No context is made. PyCUDA's get_default_device().
+ *
+ * @param fallback  the number of the device to take where neither is there
+ * @param device    out
+ * @param error     return location, or NULL: as tarn_cuda_make_default_context(), less what is
+ * about contexts
+ * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it, while none
+ *         changes the environment.
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError **error)
+{
+  const TarnCudaDriver *driver;
+  g_auto (Choice) choice = { NULL, NULL };
+  int n_devices = 0, index;
+  CUdevice found;
+
+  g_return_val_if_fail (device != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if ((driver = _tarn_cuda_get_driver (error)) == NULL
+      || !count_devices (driver, &n_devices, error))
+    return FALSE;
+  find_choice (&choice);
+  if (choice.text == NULL)
+    choice = (Choice){ g_strdup_printf ("%d", fallback), g_strdup ("the default") };
+  if (!take_choice (&choice, n_devices, &index, error)
+      || !_tarn_cuda_check (driver, "cuDeviceGet", driver->cuDeviceGet (&found, index), error))
+    return FALSE;
+  *device = found;
+  return TRUE;
+}

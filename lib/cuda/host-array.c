@@ -1,0 +1,113 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Arrays in page-locked memory: what PageLockedMemoryPool.allocate (shape, dtype, order) is in
+ * PyCUDA. */
+
+#include <string.h>
+#include <tarn/cuda.h>
+
+static gboolean
+check_arguments (gsize item_size, gchar order, GError **error)
+{
+  if (order != 'C' && order != 'F')
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "the order '%c' is neither 'C', rows first, nor 'F', columns first", order);
+  else if (item_size == 0)
+    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                         "the items have a size of 0 bytes");
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* Bytes from one element to the next along each axis, and of all: as if each axis had an element,
+ * so that what has none has strides, too (NumPy's do). */
+static gboolean
+find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsize *strides,
+              gsize *size, GError **error)
+{
+  gsize bytes = item_size, all = item_size;
+
+  for (guint i = 0; i < rank; i++)
+    {
+      guint axis = order == 'C' ? rank - 1 - i : i;
+
+      strides[axis] = bytes;
+      if (!g_size_checked_mul (&bytes, bytes, MAX (shape[axis], 1)))
+        {
+          g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+                       "an array with %" G_GSIZE_FORMAT " elements along axis %u has more bytes "
+                       "than a size can hold",
+                       shape[axis], axis);
+          return FALSE;
+        }
+      all = shape[axis] == 0 ? 0 : all;
+    }
+  *size = all == 0 ? 0 : bytes;
+  return TRUE;
+}
+
+/**
+ * Allocates an array in page-locked or managed memory.
+ *
+ * @param pool       over tarn_cuda_host_allocator_new() or tarn_cuda_managed_allocator_new()
+ * @param rank       how many axes; 0: one element
+ * @param shape      elements along each axis; copied
+ * @param item_size  bytes of an element, at least 1
+ * @param order      'C': the last axis is the one whose elements are neighbours; 'F': the first
+ * @param array      out: start from TARN_CUDA_HOST_ARRAY_INIT; for tarn_cuda_host_array_clear()
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_INVALID_SIZE
+ *                   if the bytes of all are more than a gsize holds, or as tarn_pool_allocate()
+ * @return TRUE, or FALSE with @p error set and @p array as it was. Any thread may call it.
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, gsize item_size,
+                               gchar order, TarnCudaHostArray *array, GError **error)
+{
+  g_autofree gsize *strides = g_new (gsize, rank + 1);
+  gsize size;
+  TarnBlock *block;
+
+  g_return_val_if_fail (pool != NULL && array != NULL, FALSE);
+  g_return_val_if_fail (rank == 0 || shape != NULL, FALSE);
+  g_return_val_if_fail (array->struct_size >= sizeof *array, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!check_arguments (item_size, order, error)
+      || !find_strides (rank, shape, item_size, order, strides, &size, error)
+      || (block = tarn_pool_allocate (pool, size, error)) == NULL)
+    return FALSE;
+  array->block = block;
+  array->data = tarn_cuda_block_get_host_pointer (block);
+  array->rank = rank;
+  array->shape = g_new (gsize, rank + 1);
+  if (rank > 0)
+    memcpy (array->shape, shape, rank * sizeof *shape);
+  array->strides = g_steal_pointer (&strides);
+  array->item_size = item_size;
+  array->size = size;
+  return TRUE;
+}
+
+/**
+ * Frees what an array has: its memory goes back to the pool.
+ *
+ * @param array  may be empty, and is afterwards
+ * @since 0.1
+ */
+void
+tarn_cuda_host_array_clear (TarnCudaHostArray *array)
+{
+  gsize struct_size;
+
+  g_return_if_fail (array != NULL);
+
+  struct_size = array->struct_size;
+  tarn_block_free (array->block);
+  g_free (array->shape);
+  g_free (array->strides);
+  *array = (TarnCudaHostArray) TARN_CUDA_HOST_ARRAY_INIT;
+  array->struct_size = struct_size;
+}

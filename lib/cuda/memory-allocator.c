@@ -1,0 +1,290 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Allocators of device memory, of page-locked host memory, and of managed memory: one, over three
+ * pairs of driver calls. */
+
+#include "context-private.h"
+
+typedef enum
+{
+  DEVICE_MEMORY,
+  HOST_MEMORY,
+  MANAGED_MEMORY
+} Kind;
+
+static const struct
+{
+  const gchar *name, *allocate, *free;
+} kinds[] = {
+  [DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree" },
+  [HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost" },
+  [MANAGED_MEMORY] = { "cuda-managed", "cuMemAllocManaged", "cuMemFree" },
+};
+
+typedef struct
+{
+  TarnCudaContext context; /* constant, as are the next two */
+  Kind kind;
+  guint flags;
+  guint64 lost_bytes; /* atomic: that went with the context */
+  gint is_told;       /* atomic: whether somebody was told */
+} MemoryAllocator;
+
+static unsigned int
+call_allocate (const MemoryAllocator *self, gsize size, TarnMemory *memory)
+{
+  const TarnCudaDriver *driver = self->context.driver;
+  CUdeviceptr address = 0;
+  unsigned int status;
+
+  switch (self->kind)
+    {
+    case HOST_MEMORY:
+      return driver->cuMemHostAlloc (&memory->pointer, size, self->flags);
+    case MANAGED_MEMORY:
+      status = driver->cuMemAllocManaged (&address, size, self->flags);
+      break;
+    case DEVICE_MEMORY:
+    default:
+      status = driver->cuMemAlloc (&address, size);
+      break;
+    }
+  if (status == TARN_CUDA_SUCCESS)
+    memory->address = address;
+  return status;
+}
+
+static gboolean
+memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  MemoryAllocator *self = user_data;
+  gboolean is_pushed;
+  unsigned int status;
+
+  /* CUDA has no empty memory. */
+  if (size == 0)
+    return TRUE;
+  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, error))
+    return FALSE;
+  status = call_allocate (self, size, memory);
+  _tarn_cuda_context_leave (&self->context, is_pushed);
+  if (status == TARN_CUDA_SUCCESS)
+    return TRUE;
+  _tarn_cuda_set_error_for_size (error, self->context.driver, kinds[self->kind].allocate, status,
+                                 size);
+  return FALSE;
+}
+
+/* Memory dies with its context: there is nothing to free, and its address may be another's. */
+static void
+count_lost (MemoryAllocator *self, gsize size, const GError *error)
+{
+  __atomic_add_fetch (&self->lost_bytes, size, __ATOMIC_RELAXED);
+  if (g_atomic_int_compare_and_exchange (&self->is_told, FALSE, TRUE))
+    g_message ("%s: %" G_GSIZE_FORMAT " bytes are not freed: %s; this is said once",
+               kinds[self->kind].free, size, error->message);
+}
+
+static unsigned int
+call_free (const MemoryAllocator *self, TarnMemory memory)
+{
+  const TarnCudaDriver *driver = self->context.driver;
+
+  return self->kind == HOST_MEMORY ? driver->cuMemFreeHost (memory.pointer)
+                                   : driver->cuMemFree ((CUdeviceptr) memory.address);
+}
+
+static void
+memory_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  MemoryAllocator *self = user_data;
+  g_autoptr (GError) error = NULL;
+  gboolean is_pushed;
+  unsigned int status;
+
+  if (memory.address == 0)
+    return;
+  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, &error))
+    {
+      count_lost (self, size, error);
+      return;
+    }
+  status = call_free (self, memory);
+  _tarn_cuda_context_leave (&self->context, is_pushed);
+  /* At exit the driver may be gone before us, and has freed everything. */
+  if (status == TARN_CUDA_SUCCESS || status == TARN_CUDA_ERROR_DEINITIALIZED)
+    return;
+  _tarn_cuda_set_error_for_size (&error, self->context.driver, kinds[self->kind].free, status,
+                                 size);
+  g_message ("%s: they may be lost", error->message);
+}
+
+static void
+memory_allocator_free (gpointer user_data)
+{
+  MemoryAllocator *self = user_data;
+
+  _tarn_cuda_context_clear (&self->context);
+  g_free (self);
+}
+
+static TarnAllocator *
+memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  MemoryAllocator *self = g_new0 (MemoryAllocator, 1);
+
+  self->kind = kind;
+  self->flags = flags;
+  if (!_tarn_cuda_context_init (&self->context, context, error))
+    {
+      g_free (self);
+      return NULL;
+    }
+  ops.name = kinds[kind].name;
+  ops.allocate = memory_allocate;
+  ops.free = memory_free;
+  return tarn_allocator_new (&ops, self, memory_allocator_free);
+}
+
+/**
+ * Makes an allocator of device memory (cuMemAlloc). Each call is made in the context, from any
+ * thread, and leaves the thread's current one as it was. A block of 0 bytes has no memory.
+ *
+ * A primary context is retained until the allocator and all its blocks are gone; any other is its
+ * owner's. When that one destroys it, its memory is gone: allocating then is
+ * TARN_ERROR_CONTEXT_LOST, and freeing does nothing but count
+ * (tarn_cuda_allocator_get_lost_bytes()).
+ *
+ * @param context  nullable: the one that is current in this thread
+ * @param error    return location, or NULL: TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,
+ *                 TARN_ERROR_NO_CONTEXT if none is given or current, TARN_ERROR_CONTEXT_LOST,
+ *                 TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's status
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_cuda_device_allocator_new (CUcontext context, GError **error)
+{
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  return memory_allocator_new (DEVICE_MEMORY, context, 0, error);
+}
+
+/**
+ * Makes an allocator of page-locked host memory (cuMemHostAlloc), which a device copies from and to
+ * without the host's help. Otherwise as tarn_cuda_device_allocator_new().
+ *
+ * @param context  nullable: the one that is current in this thread
+ * @param flags    for cuMemHostAlloc, 0 for none
+ * @param error    return location, or NULL: as tarn_cuda_device_allocator_new()
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error)
+{
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  return memory_allocator_new (HOST_MEMORY, context, flags, error);
+}
+
+/**
+ * Makes an allocator of managed memory (cuMemAllocManaged), which host and devices use by the same
+ * address. Otherwise as tarn_cuda_device_allocator_new().
+ *
+ * @param context  nullable: the one that is current in this thread
+ * @param flags    for cuMemAllocManaged, 0 for CU_MEM_ATTACH_GLOBAL
+ * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
+ *                 TARN_ERROR_NOT_SUPPORTED if the driver has no managed memory
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
+{
+  const TarnCudaDriver *driver;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if ((driver = _tarn_cuda_get_driver (error)) == NULL)
+    return NULL;
+  if (driver->cuMemAllocManaged == NULL)
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                           "the CUDA driver is too old for managed memory: it has no function "
+                           "cuMemAllocManaged");
+      return NULL;
+    }
+  return memory_allocator_new (MANAGED_MEMORY, context,
+                               flags != 0 ? flags : TARN_CUDA_MEM_ATTACH_GLOBAL, error);
+}
+
+/* NULL if it is not one of these. */
+static MemoryAllocator *
+get_memory_allocator (TarnAllocator *allocator)
+{
+  if (tarn_allocator_get_ops (allocator)->free != memory_free)
+    return NULL;
+  return tarn_allocator_get_user_data (allocator);
+}
+
+/**
+ * How much memory went with its context before it was freed.
+ *
+ * @param allocator  one of the three above; another kind is a programming error
+ * @return bytes, of blocks that were freed after the context was destroyed; any thread may call it
+ * @since 0.1
+ */
+guint64
+tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
+{
+  MemoryAllocator *self;
+
+  g_return_val_if_fail (allocator != NULL, 0);
+  self = get_memory_allocator (allocator);
+  g_return_val_if_fail (self != NULL, 0);
+
+  return __atomic_load_n (&self->lost_bytes, __ATOMIC_RELAXED);
+}
+
+/**
+ * The address on the device of a block of device or managed memory.
+ *
+ * @param block  a block in use; one of another kind of memory is a programming error
+ * @return valid until tarn_block_free(); 0 for a block of 0 bytes, but a pool has one of 1 byte for
+ *         it if it can
+ * @since 0.1
+ */
+CUdeviceptr
+tarn_cuda_block_get_device_pointer (const TarnBlock *block)
+{
+  const MemoryAllocator *self;
+
+  g_return_val_if_fail (block != NULL, 0);
+  self = get_memory_allocator (tarn_block_get_allocator (block));
+  g_return_val_if_fail (self != NULL && self->kind != HOST_MEMORY, 0);
+
+  return (CUdeviceptr) tarn_block_get_memory (block).address;
+}
+
+/**
+ * The address on the host of a block of page-locked or managed memory.
+ *
+ * @param block  a block in use; one of another kind of memory is a programming error
+ * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
+ *         for it if it can
+ * @since 0.1
+ */
+gpointer
+tarn_cuda_block_get_host_pointer (const TarnBlock *block)
+{
+  const MemoryAllocator *self;
+
+  g_return_val_if_fail (block != NULL, NULL);
+  self = get_memory_allocator (tarn_block_get_allocator (block));
+  g_return_val_if_fail (self != NULL && self->kind != DEVICE_MEMORY, NULL);
+
+  return (gpointer) (guintptr) tarn_block_get_memory (block).address;
+}
