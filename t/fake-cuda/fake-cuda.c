@@ -1,145 +1,461 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A libcuda.so.1 without a GPU.  A program that is linked with it, or that finds it through
- * LD_LIBRARY_PATH, has it in the place of the driver.
- *
- *     FAKE_CUDA_DEVICES=N       how many devices there are (2)
- *     FAKE_CUDA_FAIL=NAME:CODE  that function returns that status */
+ * What the test says: settings, failures, latency; and what it asks: calls, what is alive. */
 
-#include <stdio.h>
+#include "fake-private.h"
+
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
-#define EXPORT __attribute__ ((visibility ("default")))
+#define STRING(name, symbol, arguments) #name,
 
-#define SUCCESS 0
-#define ERROR_INVALID_VALUE 1
-#define ERROR_NO_DEVICE 100
-#define ERROR_INVALID_DEVICE 101
+static const gchar *const function_names[] = { FAKE_CUDA_FUNCTIONS (STRING) };
 
-typedef unsigned int Status;
-
-EXPORT Status cuInit (unsigned int flags);
-EXPORT Status cuDeviceGet (int *device, int ordinal);
-EXPORT Status cuDeviceGetCount (int *count);
-EXPORT Status cuDeviceGetName (char *name, int length, int device);
-EXPORT Status cuDeviceGetPCIBusId (char *id, int length, int device);
-EXPORT Status cuDeviceGetUuid (char *uuid, int device);
-EXPORT Status cuGetErrorName (Status status, const char **name);
-
-static int
-count_devices (void)
+typedef struct
 {
-  const char *number = getenv ("FAKE_CUDA_DEVICES");
+  guint n_devices;
+  DeviceSettings devices[FAKE_CUDA_MAX_DEVICES];
+  Function fail_function;
+  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
+  gboolean fail_for_ever;
+  Status fail_status;
+  const gchar *failed;
+  Status always[N_FUNCTIONS]; /* FAKE_CUDA_FAIL; 0: it does not fail */
+  guint latency[N_FUNCTIONS]; /* microseconds */
+  guint calls[N_FUNCTIONS];
+} Settings;
 
-  return number != NULL ? atoi (number) : 2;
+static TarnMutex mutex; /* guards all below but for the last two */
+static Settings settings;
+static gboolean has_settings; /* the environment was read */
+static gboolean is_initialized;
+
+static gboolean is_forked;        /* written in a child that has one thread yet */
+static guint *n_calls_after_fork; /* atomic, in memory that children share */
+
+TarnMutex *
+fake_lock (void)
+{
+  _tarn_mutex_lock (&mutex);
+  return &mutex;
 }
 
-/* What a function is to return before it does anything. */
-static Status
-enter (const char *name)
+void
+fake_unlock (TarnMutex **locked)
 {
-  const char *failure = getenv ("FAKE_CUDA_FAIL");
-  size_t length = strlen (name);
+  _tarn_mutex_unlock (*locked);
+}
 
-  if (failure == NULL || strncmp (failure, name, length) != 0 || failure[length] != ':')
-    return SUCCESS;
-  return (Status) atoi (failure + length + 1);
+static void
+in_child (void)
+{
+  is_forked = is_forked || is_initialized;
+}
+
+static void __attribute__ ((constructor)) start (void)
+{
+  _tarn_mutex_init (&mutex);
+  n_calls_after_fork = mmap (NULL, sizeof *n_calls_after_fork, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (n_calls_after_fork == MAP_FAILED || pthread_atfork (NULL, NULL, in_child) != 0)
+    g_error ("the fake driver cannot see forks");
+}
+
+/* Settings; these are called locked. */
+
+static Function
+find_function (const gchar *name)
+{
+  Function function = 0;
+
+  while (function < N_FUNCTIONS && name != NULL && strcmp (name, function_names[function]) != 0)
+    function++;
+  if (name != NULL && function == N_FUNCTIONS)
+    g_error ("the fake driver has no function %s", name);
+  return function;
+}
+
+static guint64
+read_number (const gchar *variable, const gchar *text, guint64 max)
+{
+  gchar *end = NULL;
+  guint64 number = g_ascii_strtoull (text, &end, 10);
+
+  if (end == text || *end != '\0' || number > max)
+    g_error ("%s: '%s' is no number up to %" G_GUINT64_FORMAT, variable, text, max);
+  return number;
+}
+
+static void
+read_failures (const gchar *text)
+{
+  g_auto (GStrv) entries = g_strsplit (text, ";", -1);
+
+  for (gchar **entry = entries; *entry != NULL; entry++)
+    {
+      gchar *colon = strchr (*entry, ':');
+
+      if (**entry == '\0')
+        continue;
+      if (colon == NULL)
+        g_error ("FAKE_CUDA_FAIL: '%s' is not NAME:CODE", *entry);
+      *colon = '\0';
+      settings.always[find_function (*entry)]
+          = (Status) read_number ("FAKE_CUDA_FAIL", colon + 1, G_MAXUINT);
+    }
+}
+
+static void
+read_refusals (const gchar *text)
+{
+  g_auto (GStrv) devices = g_strsplit (text, ",", -1);
+
+  for (gchar **device = devices; *device != NULL; device++)
+    if (**device != '\0')
+      settings
+          .devices[read_number ("FAKE_CUDA_REFUSE_CONTEXTS", *device, FAKE_CUDA_MAX_DEVICES - 1)]
+          .refusal
+          = FAKE_CUDA_DEVICE_UNAVAILABLE;
+}
+
+static void
+read_total_memory (const gchar *text)
+{
+  guint64 bytes = read_number ("FAKE_CUDA_TOTAL_MEMORY", text, G_MAXSIZE);
+
+  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+    settings.devices[i].total_memory = bytes;
+}
+
+static void
+read_settings (void)
+{
+  const gchar *n_devices = g_getenv ("FAKE_CUDA_DEVICES");
+  const gchar *total_memory = g_getenv ("FAKE_CUDA_TOTAL_MEMORY");
+  const gchar *failures = g_getenv ("FAKE_CUDA_FAIL");
+  const gchar *refusals = g_getenv ("FAKE_CUDA_REFUSE_CONTEXTS");
+
+  has_settings = TRUE;
+  settings.n_devices = 2;
+  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+    fake_device_settings_init (&settings.devices[i]);
+  if (n_devices != NULL)
+    settings.n_devices
+        = (guint) read_number ("FAKE_CUDA_DEVICES", n_devices, FAKE_CUDA_MAX_DEVICES);
+  if (total_memory != NULL)
+    read_total_memory (total_memory);
+  if (failures != NULL)
+    read_failures (failures);
+  if (refusals != NULL)
+    read_refusals (refusals);
+}
+
+static Settings *
+get_settings (void)
+{
+  if (!has_settings)
+    read_settings ();
+  return &settings;
+}
+
+guint
+fake_count_devices (void)
+{
+  return get_settings ()->n_devices;
+}
+
+gboolean
+fake_is_device (CUdevice device)
+{
+  return device >= 0 && (guint) device < fake_count_devices ();
+}
+
+/* Also of a device that is not there yet. */
+DeviceSettings *
+fake_get_settings (CUdevice device)
+{
+  if (device < 0 || device >= FAKE_CUDA_MAX_DEVICES)
+    g_error ("the fake driver cannot have a device %d", device);
+  return &get_settings ()->devices[device];
+}
+
+/* Calls */
+
+/* The driver answers these in any case. */
+static gboolean
+needs_no_init (Function function)
+{
+  return function == FUNCTION_cuInit || function == FUNCTION_cuDriverGetVersion
+         || function == FUNCTION_cuGetErrorName || function == FUNCTION_cuGetErrorString;
+}
+
+/* Called locked. */
+static Status
+count_down (Function function)
+{
+  if (settings.fail_in == 0
+      || (settings.fail_function != function && settings.fail_function != N_FUNCTIONS))
+    return FAKE_CUDA_SUCCESS;
+  if (settings.fail_in > 1)
+    {
+      settings.fail_in--;
+      return FAKE_CUDA_SUCCESS;
+    }
+  if (settings.failed == NULL)
+    settings.failed = function_names[function];
+  if (!settings.fail_for_ever)
+    settings.fail_in = 0;
+  return settings.fail_status;
 }
 
 static Status
-enter_device (const char *name, int device)
+count_call (Function function, guint *microseconds)
 {
-  Status status = enter (name);
+  LOCKED;
+  Status status;
 
-  if (status == SUCCESS && (device < 0 || device >= count_devices ()))
-    status = ERROR_INVALID_DEVICE;
+  get_settings ()->calls[function]++;
+  *microseconds = settings.latency[function];
+  status = count_down (function);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = settings.always[function];
+  if (status == FAKE_CUDA_SUCCESS && !is_initialized && !needs_no_init (function))
+    status = FAKE_CUDA_NOT_INITIALIZED;
+  return status;
+}
+
+Status
+fake_enter (Function function)
+{
+  guint microseconds;
+  Status status;
+
+  if (is_forked)
+    {
+      __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
+      return FAKE_CUDA_NOT_INITIALIZED;
+    }
+  status = count_call (function, &microseconds);
+  if (microseconds > 0)
+    g_usleep (microseconds);
   return status;
 }
 
 Status
 cuInit (unsigned int flags)
 {
-  Status status = enter ("cuInit");
+  ENTER (cuInit);
+  LOCKED;
+  REQUIRE (flags == 0, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (fake_count_devices () > 0, FAKE_CUDA_NO_DEVICE);
 
-  if (status == SUCCESS && flags != 0)
-    status = ERROR_INVALID_VALUE;
-  if (status == SUCCESS && count_devices () == 0)
-    status = ERROR_NO_DEVICE;
-  return status;
+  is_initialized = TRUE;
+  return FAKE_CUDA_SUCCESS;
 }
 
+/* CUDA 12.9 */
 Status
-cuDeviceGetCount (int *count)
+cuDriverGetVersion (int *version)
 {
-  Status status = enter ("cuDeviceGetCount");
+  ENTER (cuDriverGetVersion);
+  REQUIRE (version != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  if (status == SUCCESS)
-    *count = count_devices ();
-  return status;
+  *version = 12090;
+  return FAKE_CUDA_SUCCESS;
 }
 
-Status
-cuDeviceGet (int *device, int ordinal)
-{
-  Status status = enter_device ("cuDeviceGet", ordinal);
+/* Control */
 
-  if (status == SUCCESS)
-    *device = ordinal;
-  return status;
+static void
+reset (void)
+{
+  LOCKED;
+
+  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+    g_clear_pointer (&settings.devices[i].attributes, g_hash_table_unref);
+  settings = (Settings){ .n_devices = 0 };
+  fake_forget_strangers ();
+  read_settings ();
 }
 
-Status
-cuDeviceGetName (char *name, int length, int device)
+static void
+set_device_count (guint n)
 {
-  Status status = enter_device ("cuDeviceGetName", device);
+  LOCKED;
 
-  if (status == SUCCESS)
-    snprintf (name, (size_t) length, "Fake GPU %c", 'A' + device);
-  return status;
+  if (n > FAKE_CUDA_MAX_DEVICES)
+    g_error ("the fake driver cannot have %u devices", n);
+  get_settings ()->n_devices = n;
 }
 
-/* In capital letters, as the driver writes them. */
-Status
-cuDeviceGetPCIBusId (char *id, int length, int device)
+static void
+set_attribute (CUdevice device, guint attribute, gint value)
 {
-  Status status = enter_device ("cuDeviceGetPCIBusId", device);
+  LOCKED;
+  DeviceSettings *set = fake_get_settings (device);
 
-  if (status == SUCCESS)
-    snprintf (id, (size_t) length, "0000:%02X:00.0", 0xfa + device);
-  return status;
+  if (set->attributes == NULL)
+    set->attributes = g_hash_table_new (NULL, NULL);
+  g_hash_table_insert (set->attributes, GUINT_TO_POINTER (attribute), GINT_TO_POINTER (value));
 }
 
-Status
-cuDeviceGetUuid (char *uuid, int device)
+static void
+set_total_memory (CUdevice device, guint64 bytes)
 {
-  Status status = enter_device ("cuDeviceGetUuid", device);
+  LOCKED;
 
-  for (int i = 0; status == SUCCESS && i < 16; i++)
-    uuid[i] = (char) (0x11 * i + device);
-  return status;
+  fake_get_settings (device)->total_memory = bytes;
 }
 
-Status
-cuGetErrorName (Status status, const char **name)
+static void
+set_budget (CUdevice device, guint64 bytes)
 {
-  switch (status)
-    {
-    case SUCCESS:
-      *name = "CUDA_SUCCESS";
-      return SUCCESS;
-    case ERROR_INVALID_VALUE:
-      *name = "CUDA_ERROR_INVALID_VALUE";
-      return SUCCESS;
-    case ERROR_NO_DEVICE:
-      *name = "CUDA_ERROR_NO_DEVICE";
-      return SUCCESS;
-    case ERROR_INVALID_DEVICE:
-      *name = "CUDA_ERROR_INVALID_DEVICE";
-      return SUCCESS;
-    default:
-      *name = NULL;
-      return ERROR_INVALID_VALUE;
-    }
+  LOCKED;
+
+  fake_get_settings (device)->budget = bytes;
+}
+
+static void
+refuse_contexts (CUdevice device, guint status)
+{
+  LOCKED;
+
+  fake_get_settings (device)->refusal = status;
+}
+
+static void
+fail (const gchar *function, guint nth, gboolean for_ever, guint status)
+{
+  LOCKED;
+  Settings *set = get_settings ();
+
+  set->fail_function = find_function (function);
+  set->fail_in = nth;
+  set->fail_for_ever = for_ever;
+  set->fail_status = status;
+  set->failed = NULL;
+}
+
+static const gchar *
+get_failed (void)
+{
+  LOCKED;
+
+  return settings.failed;
+}
+
+static guint
+get_calls (const gchar *name)
+{
+  LOCKED;
+  Function function = find_function (name);
+  guint calls = 0;
+
+  if (function < N_FUNCTIONS)
+    return settings.calls[function];
+  for (guint i = 0; i < N_FUNCTIONS; i++)
+    calls += settings.calls[i];
+  return calls;
+}
+
+static guint
+get_calls_after_fork (void)
+{
+  return __atomic_load_n (n_calls_after_fork, __ATOMIC_RELAXED);
+}
+
+static void
+set_latency (const gchar *name, guint microseconds)
+{
+  LOCKED;
+  Settings *set = get_settings ();
+  Function function = find_function (name);
+
+  if (function < N_FUNCTIONS)
+    set->latency[function] = microseconds;
+  for (guint i = 0; function == N_FUNCTIONS && i < N_FUNCTIONS; i++)
+    set->latency[i] = microseconds;
+}
+
+static guint
+get_live (FakeCudaKind kind)
+{
+  LOCKED;
+  guint64 bytes;
+
+  if (kind == FAKE_CUDA_CONTEXT)
+    return fake_count_contexts ();
+  return fake_count_memory (kind, &bytes);
+}
+
+static guint64
+get_live_bytes (FakeCudaKind kind)
+{
+  LOCKED;
+  guint64 bytes;
+
+  fake_count_memory (kind, &bytes);
+  return bytes;
+}
+
+static gboolean
+find_memory (CUdeviceptr address, FakeCudaMemory *memory)
+{
+  LOCKED;
+
+  return fake_find_memory (address, memory);
+}
+
+static guint
+get_strangers_freed (FakeCudaMemory *memory, guint n)
+{
+  LOCKED;
+
+  return fake_get_strangers (memory, n);
+}
+
+static guint
+get_context_stack_depth (void)
+{
+  LOCKED;
+
+  return fake_get_stack_depth ();
+}
+
+static guint
+get_primary_references (CUdevice device)
+{
+  LOCKED;
+
+  fake_get_settings (device); /* ends the test if there cannot be one */
+  return fake_get_primary_references (device);
+}
+
+const FakeCuda *
+tarn_fake_cuda (void)
+{
+  static const FakeCuda fake = {
+    .reset = reset,
+    .set_device_count = set_device_count,
+    .set_attribute = set_attribute,
+    .set_total_memory = set_total_memory,
+    .set_budget = set_budget,
+    .refuse_contexts = refuse_contexts,
+    .fail = fail,
+    .get_failed = get_failed,
+    .get_calls = get_calls,
+    .get_calls_after_fork = get_calls_after_fork,
+    .set_latency = set_latency,
+    .get_live = get_live,
+    .get_live_bytes = get_live_bytes,
+    .find_memory = find_memory,
+    .get_strangers_freed = get_strangers_freed,
+    .get_context_stack_depth = get_context_stack_depth,
+    .get_primary_references = get_primary_references,
+  };
+
+  return &fake;
 }

@@ -1,0 +1,192 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A libcuda.so.1 without a GPU: devices with settable attributes, memory with a budget and a
+ * ledger, contexts, streams and events, calls that fail or take their time on demand.  It takes the
+ * place of the driver in a program that is linked with it, or that finds it through
+ * LD_LIBRARY_PATH.
+ *
+ * A linked program controls it through tarn_fake_cuda (), any other through its environment, which
+ * is read by the first call and by reset ():
+ *
+ *     FAKE_CUDA_DEVICES=N               how many devices there are (2)
+ *     FAKE_CUDA_TOTAL_MEMORY=BYTES      of each device
+ *     FAKE_CUDA_FAIL=NAME:CODE[;...]    these functions return these statuses, always
+ *     FAKE_CUDA_REFUSE_CONTEXTS=D[,...] no context can be made on these devices
+ *
+ * What it makes easy to get wrong, as the real driver does: a new context has the handle of the one
+ * destroyed last, and another id; new memory has the address of what was freed last, in whichever
+ * context; a context's memory, streams and events die with it.  An address in device memory is none
+ * of the host's.
+ *
+ * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits.  A
+ * function's name is here what a user of <cuda.h> writes, cuMemAlloc.
+ *
+ * Any thread may call any of these.  Mistakes of the test, such as a name that no function has, end
+ * it. */
+
+#ifndef TARN_FAKE_CUDA_H
+#define TARN_FAKE_CUDA_H
+
+#include <glib.h>
+#include <stddef.h>
+
+G_BEGIN_DECLS
+
+/* As in <cuda.h>; CUresult and enums are unsigned int. */
+typedef int CUdevice;
+typedef struct CUctx_st *CUcontext;
+typedef struct CUstream_st *CUstream;
+typedef struct CUevent_st *CUevent;
+#if GLIB_SIZEOF_VOID_P == 8
+typedef unsigned long long CUdeviceptr;
+#else
+typedef unsigned int CUdeviceptr;
+#endif
+
+enum
+{
+  FAKE_CUDA_SUCCESS = 0,
+  FAKE_CUDA_INVALID_VALUE = 1,
+  FAKE_CUDA_OUT_OF_MEMORY = 2,
+  FAKE_CUDA_NOT_INITIALIZED = 3,
+  FAKE_CUDA_DEVICE_UNAVAILABLE = 46,
+  FAKE_CUDA_NO_DEVICE = 100,
+  FAKE_CUDA_INVALID_DEVICE = 101,
+  FAKE_CUDA_INVALID_CONTEXT = 201,
+  FAKE_CUDA_INVALID_HANDLE = 400,
+  FAKE_CUDA_NOT_READY = 600,
+  FAKE_CUDA_CONTEXT_IS_DESTROYED = 709
+};
+
+/* F (name, symbol, arguments) */
+#define FAKE_CUDA_FUNCTIONS(F)                                                                     \
+  F (cuInit, cuInit, (unsigned int flags))                                                         \
+  F (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
+  F (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
+  F (cuGetErrorString, cuGetErrorString, (unsigned int status, const char **text))                 \
+  F (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
+  F (cuDeviceGetCount, cuDeviceGetCount, (int *count))                                             \
+  F (cuDeviceGetName, cuDeviceGetName, (char *name, int length, CUdevice device))                  \
+  F (cuDeviceGetUuid, cuDeviceGetUuid, (char *uuid, CUdevice device))                              \
+  F (cuDeviceGetUuid_v2, cuDeviceGetUuid_v2, (char *uuid, CUdevice device))                        \
+  F (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
+  F (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
+     (int *value, unsigned int attribute, CUdevice device))                                        \
+  F (cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                     \
+  F (cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))   \
+  F (cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                   \
+  F (cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState,                                       \
+     (CUdevice device, unsigned int *flags, int *active))                                          \
+  F (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (CUdevice device))                       \
+  F (cuCtxCreate, cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device))      \
+  F (cuCtxDestroy, cuCtxDestroy_v2, (CUcontext context))                                           \
+  F (cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext * context))                                      \
+  F (cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext context))                                        \
+  F (cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                                   \
+  F (cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                                   \
+  F (cuCtxGetDevice, cuCtxGetDevice, (CUdevice * device))                                          \
+  F (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
+  F (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
+  F (cuMemGetInfo, cuMemGetInfo_v2, (size_t * available, size_t * total))                          \
+  F (cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t size))                              \
+  F (cuMemFree, cuMemFree_v2, (CUdeviceptr address))                                               \
+  F (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
+  F (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
+  F (cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2,                                      \
+     (CUdeviceptr * address, void *pointer, unsigned int flags))                                   \
+  F (cuMemAllocManaged, cuMemAllocManaged,                                                         \
+     (CUdeviceptr * address, size_t size, unsigned int flags))                                     \
+  F (cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size))               \
+  F (cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size))                     \
+  F (cuMemcpyDtoD, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size))               \
+  F (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
+  F (cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t n))                  \
+  F (cuPointerGetAttribute, cuPointerGetAttribute,                                                 \
+     (void *value, unsigned int attribute, CUdeviceptr address))
+
+#define FAKE_CUDA_DECLARE(name, symbol, arguments)                                                 \
+  __attribute__ ((visibility ("default"))) unsigned int symbol arguments;
+FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
+
+typedef enum
+{
+  FAKE_CUDA_DEVICE_MEMORY,  /* cuMemAlloc */
+  FAKE_CUDA_HOST_MEMORY,    /* cuMemHostAlloc */
+  FAKE_CUDA_MANAGED_MEMORY, /* cuMemAllocManaged */
+  FAKE_CUDA_CONTEXT,        /* active primary ones, too */
+  FAKE_CUDA_STREAM,
+  FAKE_CUDA_EVENT,
+  FAKE_CUDA_N_KINDS
+} FakeCudaKind;
+
+/* What the ledger has on memory.  A context's id is never used twice, as its handle is. */
+typedef struct
+{
+  FakeCudaKind kind;
+  CUdeviceptr address; /* its first byte's; for host memory the host's */
+  gsize size;          /* bytes asked for */
+  CUdevice device;
+  guint64 context_id; /* that it was allocated in */
+  guint64 freed_by;   /* the id of the context that was current at its free; 0: it is alive */
+} FakeCudaMemory;
+
+typedef struct
+{
+  /* To how all of this is at the start, as the environment has it, but for what is alive: contexts,
+   * memory, streams, events, and that the driver is initialized. */
+  void (*reset) (void);
+
+  /* For what is set of a device: at most FAKE_CUDA_MAX_DEVICES. */
+  void (*set_device_count) (guint n);
+  void (*set_attribute) (CUdevice device, guint attribute, gint value);
+  void (*set_total_memory) (CUdevice device, guint64 bytes);
+
+  /* The bytes for all live device and managed memory of the device together, whatever its context;
+   * what would exceed them is CUDA_ERROR_OUT_OF_MEMORY.  G_MAXUINT64: as much as there is in total,
+   * as at the start. */
+  void (*set_budget) (CUdevice device, guint64 bytes);
+
+  /* What making a context on the device, also its primary one, returns; 0: a context. */
+  void (*refuse_contexts) (CUdevice device, guint status);
+
+  /* The nth call of @function from now on fails with @status and has no effect, 1 being the next
+   * one; if @for_ever, so do all that follow.  NULL: of all functions together.  0: none fails.  It
+   * takes the place of what was asked for before; FAKE_CUDA_FAIL stays. */
+  void (*fail) (const gchar *function, guint nth, gboolean for_ever, guint status);
+
+  /* The function that the latest fail () struck first; NULL: it has not come to that. */
+  const gchar *(*get_failed) (void);
+
+  /* Calls of @function since reset (), failing ones included; NULL: of all. */
+  guint (*get_calls) (const gchar *function);
+
+  /* Calls made in children of fork () since the start, by this process and every relative: a child
+   * whose parent had initialized the driver is told CUDA_ERROR_NOT_INITIALIZED, and no more. */
+  guint (*get_calls_after_fork) (void);
+
+  /* Each call of @function sleeps first; NULL: of each function. */
+  void (*set_latency) (const gchar *function, guint microseconds);
+
+  guint (*get_live) (FakeCudaKind kind);
+  guint64 (*get_live_bytes) (FakeCudaKind kind); /* as asked for; 0 but for memory */
+
+  /* The live memory that @address lies in; FALSE: none. */
+  gboolean (*find_memory) (CUdeviceptr address, FakeCudaMemory *memory);
+
+  /* Memory that was freed while another context was current than it was allocated in, which the
+   * driver lets pass: how often since reset (), and what the first @n were. */
+  guint (*get_strangers_freed) (FakeCudaMemory *memory, guint n);
+
+  guint (*get_context_stack_depth) (void); /* of this thread */
+  guint (*get_primary_references) (CUdevice device);
+} FakeCuda;
+
+#define FAKE_CUDA_MAX_DEVICES 16
+
+/* Never NULL. */
+__attribute__ ((visibility ("default"))) const FakeCuda *tarn_fake_cuda (void);
+
+G_END_DECLS
+
+#endif
