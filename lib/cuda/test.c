@@ -141,6 +141,7 @@ run_case (gconstpointer data)
 void
 tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer data)
 {
+  static GPtrArray *cases; /* for the rest of the process: g_test frees only what it has run */
   const Chosen *chosen;
 
   g_return_if_fail (path != NULL && path[0] != '\0');
@@ -157,6 +158,9 @@ tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer data
       Case *item = g_new (Case, 1);
 
       *item = (Case){ info, func, data };
-      g_test_add_data_func_full (full, item, run_case, g_free);
+      if (cases == NULL)
+        cases = g_ptr_array_new ();
+      g_ptr_array_add (cases, item);
+      g_test_add_data_func (full, item, run_case);
     }
 }
