@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Needs no <cuda.h>, and may stand before or after it: what both declare is the same. */
+ * Needs no <cuda.h>, and may stand before or after it: what both declare is the same (C11 or C++ is
+ * needed then, as C99 allows no typedef twice). */
 
 #ifndef TARN_CUDA_H
 #define TARN_CUDA_H

@@ -14,11 +14,14 @@
 
 #include <tarn/cuda.h>
 
-/* CUuuid */
+#ifdef CUDA_VERSION
+typedef CUuuid TarnCudaUuid; /* <cuda.h> is there: t/cuda-headers.t compares with it */
+#else
 typedef struct
 {
   char bytes[16];
 } TarnCudaUuid;
+#endif
 
 /* Without one of these a driver is of no use. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
