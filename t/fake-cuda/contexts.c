@@ -8,32 +8,33 @@
 
 typedef struct
 {
+  CUcontext handle;
+  gboolean is_dangling; /* it was destroyed already when it was put there */
+} Entry;
+
+typedef struct
+{
   guint references;
-  CUcontext handle; /* NULL: not active */
+  Context *context; /* NULL: it never was active; destroyed: it is not */
   guint flags;
 } Primary;
 
 /* Guarded by the lock. */
-static HandleTable contexts = { .base = 0xc0de0000 };
+static HandleTable contexts = { .base = FAKE_HANDLES (1) };
 static guint64 last_id;
 static Primary primaries[FAKE_CUDA_MAX_DEVICES];
 
-static void
-free_stack (gpointer stack)
-{
-  g_ptr_array_unref (stack);
-}
+static void free_stack (gpointer stack);
+static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* of GArray, of Entry */
 
-static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* of GPtrArray, of handles */
-
-static GPtrArray *
+static GArray *
 get_stack (void)
 {
-  GPtrArray *stack = g_private_get (&stack_key);
+  GArray *stack = g_private_get (&stack_key);
 
   if (stack == NULL)
     {
-      stack = g_ptr_array_new ();
+      stack = g_array_new (FALSE, FALSE, sizeof (Entry));
       g_private_set (&stack_key, stack);
     }
   return stack;
@@ -42,26 +43,9 @@ get_stack (void)
 static CUcontext
 get_top (void)
 {
-  GPtrArray *stack = get_stack ();
+  GArray *stack = get_stack ();
 
-  return stack->len > 0 ? g_ptr_array_index (stack, stack->len - 1) : NULL;
-}
-
-static CUcontext
-pop (void)
-{
-  CUcontext top = get_top ();
-  GPtrArray *stack = get_stack ();
-
-  if (stack->len > 0)
-    g_ptr_array_set_size (stack, (gint) stack->len - 1);
-  return top;
-}
-
-static void
-push (CUcontext handle)
-{
-  g_ptr_array_add (get_stack (), handle);
+  return stack->len > 0 ? g_array_index (stack, Entry, stack->len - 1).handle : NULL;
 }
 
 /* Locked, from here to the driver's functions. */
@@ -78,11 +62,84 @@ fake_get_primary_references (CUdevice device)
   return primaries[device].references;
 }
 
-static Status
-find_handle (CUcontext handle, Context **context)
+/* A handle is free for another context when no stack has it, either. */
+static void
+free_unused (Context *context)
+{
+  if (!context->is_destroyed || context->is_primary || context->n_stacked > 0)
+    return;
+  fake_handle_free (&contexts, context->handle);
+  g_free (context);
+}
+
+static void
+push (CUcontext handle)
+{
+  Context *context = fake_handle_get (&contexts, handle);
+  Entry entry = { handle, context == NULL };
+
+  if (context != NULL)
+    context->n_stacked++;
+  g_array_append_val (get_stack (), entry);
+}
+
+static void
+leave (Entry entry)
+{
+  Context *context = fake_handle_get (&contexts, entry.handle);
+
+  if (entry.is_dangling)
+    return;
+  context->n_stacked--;
+  free_unused (context);
+}
+
+/* What a driver then looks into was freed, unless another context came to lie there. */
+static void
+crash_if_dangling (const gchar *function)
+{
+  GArray *stack = get_stack ();
+  Entry top = { NULL, FALSE };
+
+  if (stack->len > 0)
+    top = g_array_index (stack, Entry, stack->len - 1);
+  if (top.is_dangling && fake_handle_get (&contexts, top.handle) == NULL)
+    g_error ("%s: context %p was destroyed before it was made current: a driver crashes here",
+             function, (gpointer) top.handle);
+}
+
+static CUcontext
+pop (const gchar *function)
+{
+  GArray *stack = get_stack ();
+  Entry top = { NULL, FALSE };
+
+  crash_if_dangling (function);
+  if (stack->len == 0)
+    return NULL;
+  top = g_array_index (stack, Entry, stack->len - 1);
+  g_array_set_size (stack, stack->len - 1);
+  leave (top);
+  return top.handle;
+}
+
+/* Of a thread that ends. */
+static void
+free_stack (gpointer data)
+{
+  LOCKED;
+  GArray *stack = data;
+
+  for (guint i = 0; i < stack->len; i++)
+    leave (g_array_index (stack, Entry, i));
+  g_array_unref (stack);
+}
+
+Status
+fake_find_handle (CUcontext handle, Context **context)
 {
   *context = fake_handle_get (&contexts, handle);
-  if (*context != NULL)
+  if (*context != NULL && !(*context)->is_destroyed)
     return FAKE_CUDA_SUCCESS;
   return fake_handle_was (&contexts, handle) ? FAKE_CUDA_CONTEXT_IS_DESTROYED
                                              : FAKE_CUDA_INVALID_CONTEXT;
@@ -91,7 +148,7 @@ find_handle (CUcontext handle, Context **context)
 Status
 fake_get_context (Context **context)
 {
-  return find_handle (get_top (), context);
+  return fake_find_handle (get_top (), context);
 }
 
 Context *
@@ -113,7 +170,11 @@ fake_count_contexts (void)
   guint n = 0;
 
   for (guint i = 0; contexts.objects != NULL && i < contexts.objects->len; i++)
-    n += g_ptr_array_index (contexts.objects, i) != NULL;
+    {
+      const Context *context = g_ptr_array_index (contexts.objects, i);
+
+      n += context != NULL && !context->is_destroyed;
+    }
   return n;
 }
 
@@ -133,25 +194,39 @@ create_context (CUdevice device, guint flags, gboolean is_primary)
 static void
 destroy_context (Context *context)
 {
+  fake_free_events_of (context->id);
+  fake_free_streams_of (context->id);
   fake_free_memory_of (context->id);
-  fake_handle_free (&contexts, context->handle);
-  g_free (context);
+  context->is_destroyed = TRUE;
+  free_unused (context);
 }
 
+static gboolean
+is_active (const Primary *primary)
+{
+  return primary->context != NULL && !primary->context->is_destroyed;
+}
+
+/* It has the handle that it always had, and an id of its own. */
 static void
-deactivate (Primary *primary)
+activate (Primary *primary, CUdevice device)
 {
-  Context *context = fake_handle_get (&contexts, primary->handle);
-
-  if (context != NULL)
-    destroy_context (context);
-  primary->handle = NULL;
+  if (primary->context == NULL)
+    primary->context = create_context (device, primary->flags, TRUE);
+  else
+    {
+      primary->context->id = ++last_id;
+      primary->context->is_destroyed = FALSE;
+    }
 }
 
-static Status
-check_flags (guint flags)
+/* One way to wait, or none, beside other flags. */
+static gboolean
+are_flags (guint flags)
 {
-  return (flags & ~0xffu) == 0 && (flags & 7) != 3 ? FAKE_CUDA_SUCCESS : FAKE_CUDA_INVALID_VALUE;
+  guint way = flags & 7;
+
+  return flags <= 0xff && (way & (way - 1)) == 0;
 }
 
 /* The driver's functions */
@@ -161,7 +236,7 @@ cuCtxCreate_v2 (CUcontext *context, unsigned int flags, CUdevice device)
 {
   ENTER (cuCtxCreate);
   LOCKED;
-  REQUIRE (context != NULL && check_flags (flags) == FAKE_CUDA_SUCCESS, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (context != NULL && are_flags (flags), FAKE_CUDA_INVALID_VALUE);
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
   REQUIRE (fake_get_settings (device)->refusal == 0, fake_get_settings (device)->refusal);
 
@@ -178,12 +253,12 @@ cuCtxDestroy_v2 (CUcontext handle)
   ENTER (cuCtxDestroy);
   LOCKED;
 
-  status = find_handle (handle, &context);
+  status = fake_find_handle (handle, &context);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (!context->is_primary, FAKE_CUDA_INVALID_CONTEXT);
-  if (get_top () == handle)
-    pop ();
   destroy_context (context);
+  if (get_top () == handle)
+    pop ("cuCtxDestroy");
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -203,6 +278,7 @@ cuCtxPushCurrent_v2 (CUcontext context)
 {
   ENTER (cuCtxPushCurrent);
   LOCKED;
+  REQUIRE (context != NULL, FAKE_CUDA_INVALID_VALUE);
   REQUIRE (fake_handle_was (&contexts, context), FAKE_CUDA_INVALID_CONTEXT);
 
   push (context);
@@ -214,8 +290,9 @@ cuCtxPopCurrent_v2 (CUcontext *context)
 {
   CUcontext popped;
   ENTER (cuCtxPopCurrent);
+  LOCKED;
 
-  popped = pop ();
+  popped = pop ("cuCtxPopCurrent");
   REQUIRE (popped != NULL, FAKE_CUDA_INVALID_CONTEXT);
   if (context != NULL)
     *context = popped;
@@ -229,25 +306,26 @@ cuCtxSetCurrent (CUcontext context)
   LOCKED;
   REQUIRE (context == NULL || fake_handle_was (&contexts, context), FAKE_CUDA_INVALID_CONTEXT);
 
-  pop ();
+  pop ("cuCtxSetCurrent");
   if (context != NULL)
     push (context);
   return FAKE_CUDA_SUCCESS;
 }
 
+/* Also of one that was destroyed while it was current. */
 Status
 cuCtxGetDevice (CUdevice *device)
 {
-  Context *context;
-  Status status;
+  const Context *context;
   ENTER (cuCtxGetDevice);
   LOCKED;
   REQUIRE (device != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  status = fake_get_context (&context);
-  if (status == FAKE_CUDA_SUCCESS)
-    *device = context->device;
-  return status;
+  crash_if_dangling ("cuCtxGetDevice");
+  context = fake_handle_get (&contexts, get_top ());
+  REQUIRE (context != NULL, FAKE_CUDA_INVALID_CONTEXT);
+  *device = context->device;
+  return FAKE_CUDA_SUCCESS;
 }
 
 /* NULL: the current one. */
@@ -260,7 +338,7 @@ cuCtxGetId (CUcontext handle, unsigned long long *id)
   LOCKED;
   REQUIRE (id != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  status = find_handle (handle != NULL ? handle : get_top (), &context);
+  status = fake_find_handle (handle != NULL ? handle : get_top (), &context);
   if (status == FAKE_CUDA_SUCCESS)
     *id = context->id;
   return status;
@@ -270,10 +348,16 @@ Status
 cuCtxSynchronize (void)
 {
   Context *context;
+  Status status;
   ENTER (cuCtxSynchronize);
   LOCKED;
 
-  return fake_get_context (&context);
+  status = fake_get_context (&context);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_end_captures ();
+  if (status == FAKE_CUDA_SUCCESS)
+    fake_wait_for_context (context->id);
+  return status;
 }
 
 /* Primary contexts */
@@ -287,13 +371,13 @@ cuDevicePrimaryCtxRetain (CUcontext *context, CUdevice device)
   REQUIRE (context != NULL, FAKE_CUDA_INVALID_VALUE);
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
   primary = &primaries[device];
-  REQUIRE (primary->handle != NULL || fake_get_settings (device)->refusal == 0,
+  REQUIRE (is_active (primary) || fake_get_settings (device)->refusal == 0,
            fake_get_settings (device)->refusal);
 
-  if (primary->handle == NULL)
-    primary->handle = create_context (device, primary->flags, TRUE)->handle;
+  if (!is_active (primary))
+    activate (primary, device);
   primary->references++;
-  *context = primary->handle;
+  *context = primary->context->handle;
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -305,8 +389,8 @@ cuDevicePrimaryCtxRelease_v2 (CUdevice device)
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
   REQUIRE (primaries[device].references > 0, FAKE_CUDA_INVALID_CONTEXT);
 
-  if (--primaries[device].references == 0)
-    deactivate (&primaries[device]);
+  if (--primaries[device].references == 0 && is_active (&primaries[device]))
+    destroy_context (primaries[device].context);
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -319,7 +403,7 @@ cuDevicePrimaryCtxGetState (CUdevice device, unsigned int *flags, int *active)
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
 
   *flags = primaries[device].flags;
-  *active = primaries[device].handle != NULL;
+  *active = is_active (&primaries[device]);
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -331,6 +415,7 @@ cuDevicePrimaryCtxReset_v2 (CUdevice device)
   LOCKED;
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
 
-  deactivate (&primaries[device]);
+  if (is_active (&primaries[device]))
+    destroy_context (primaries[device].context);
   return FAKE_CUDA_SUCCESS;
 }

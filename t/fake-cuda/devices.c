@@ -35,7 +35,7 @@ static const struct
   { 31, 1 },          /* CONCURRENT_KERNELS */
   { 32, 1 },          /* ECC_ENABLED */
   { 36, 3201000 },    /* MEMORY_CLOCK_RATE, kHz */
-  { 37, 6144 },       /* GLOBAL_MEMORY_BUS_WIDTH */
+  { 37, 6016 },       /* GLOBAL_MEMORY_BUS_WIDTH */
   { 38, 62914560 },   /* L2_CACHE_SIZE */
   { 39, 2048 },       /* MAX_THREADS_PER_MULTIPROCESSOR */
   { 40, 3 },          /* ASYNC_ENGINE_COUNT */
@@ -49,9 +49,7 @@ static const struct
   { 81, 233472 },     /* MAX_SHARED_MEMORY_PER_MULTIPROCESSOR */
   { 82, 65536 },      /* MAX_REGISTERS_PER_MULTIPROCESSOR */
   { 83, 1 },          /* MANAGED_MEMORY */
-  { 86, 0 },          /* HOST_NATIVE_ATOMIC_SUPPORTED */
   { 87, 2 },          /* SINGLE_TO_DOUBLE_PRECISION_PERF_RATIO */
-  { 88, 1 },          /* PAGEABLE_MEMORY_ACCESS */
   { 89, 1 },          /* CONCURRENT_MANAGED_ACCESS */
   { 90, 1 },          /* COMPUTE_PREEMPTION_SUPPORTED */
   { 91, 1 },          /* CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM */
@@ -67,14 +65,13 @@ static const struct
 
 #define LAST_ATTRIBUTE 143
 #define ATTRIBUTE_PCI_BUS_ID 33
-#define ATTRIBUTE_PCI_DEVICE_ID 34
 #define ATTRIBUTE_PCI_DOMAIN_ID 50
 #define FIRST_BUS 0xfa
 
 void
 fake_device_settings_init (DeviceSettings *settings)
 {
-  *settings = (DeviceSettings){ .total_memory = G_GUINT64_CONSTANT (150121545728),
+  *settings = (DeviceSettings){ .total_memory = G_GUINT64_CONSTANT (150109880320),
                                 .budget = G_MAXUINT64 };
 }
 

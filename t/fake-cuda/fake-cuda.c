@@ -6,27 +6,7 @@
 #include "fake-private.h"
 
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#define STRING(name, symbol, arguments) #name,
-
-static const gchar *const function_names[] = { FAKE_CUDA_FUNCTIONS (STRING) };
-
-typedef struct
-{
-  guint n_devices;
-  DeviceSettings devices[FAKE_CUDA_MAX_DEVICES];
-  Function fail_function;
-  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
-  gboolean fail_for_ever;
-  Status fail_status;
-  const gchar *failed;
-  Status always[N_FUNCTIONS]; /* FAKE_CUDA_FAIL; 0: it does not fail */
-  guint latency[N_FUNCTIONS]; /* microseconds */
-  guint calls[N_FUNCTIONS];
-} Settings;
 
 static TarnMutex mutex; /* guards all below but for the last two */
 static Settings settings;
@@ -35,6 +15,12 @@ static gboolean is_initialized;
 
 static gboolean is_forked;        /* written in a child that has one thread yet */
 static guint *n_calls_after_fork; /* atomic, in memory that children share */
+
+TarnMutex *
+fake_get_mutex (void)
+{
+  return &mutex;
+}
 
 TarnMutex *
 fake_lock (void)
@@ -66,98 +52,12 @@ static void __attribute__ ((constructor)) start (void)
 
 /* Settings; these are called locked. */
 
-static Function
-find_function (const gchar *name)
-{
-  Function function = 0;
-
-  while (function < N_FUNCTIONS && name != NULL && strcmp (name, function_names[function]) != 0)
-    function++;
-  if (name != NULL && function == N_FUNCTIONS)
-    g_error ("the fake driver has no function %s", name);
-  return function;
-}
-
-static guint64
-read_number (const gchar *variable, const gchar *text, guint64 max)
-{
-  gchar *end = NULL;
-  guint64 number = g_ascii_strtoull (text, &end, 10);
-
-  if (end == text || *end != '\0' || number > max)
-    g_error ("%s: '%s' is no number up to %" G_GUINT64_FORMAT, variable, text, max);
-  return number;
-}
-
-static void
-read_failures (const gchar *text)
-{
-  g_auto (GStrv) entries = g_strsplit (text, ";", -1);
-
-  for (gchar **entry = entries; *entry != NULL; entry++)
-    {
-      gchar *colon = strchr (*entry, ':');
-
-      if (**entry == '\0')
-        continue;
-      if (colon == NULL)
-        g_error ("FAKE_CUDA_FAIL: '%s' is not NAME:CODE", *entry);
-      *colon = '\0';
-      settings.always[find_function (*entry)]
-          = (Status) read_number ("FAKE_CUDA_FAIL", colon + 1, G_MAXUINT);
-    }
-}
-
-static void
-read_refusals (const gchar *text)
-{
-  g_auto (GStrv) devices = g_strsplit (text, ",", -1);
-
-  for (gchar **device = devices; *device != NULL; device++)
-    if (**device != '\0')
-      settings
-          .devices[read_number ("FAKE_CUDA_REFUSE_CONTEXTS", *device, FAKE_CUDA_MAX_DEVICES - 1)]
-          .refusal
-          = FAKE_CUDA_DEVICE_UNAVAILABLE;
-}
-
-static void
-read_total_memory (const gchar *text)
-{
-  guint64 bytes = read_number ("FAKE_CUDA_TOTAL_MEMORY", text, G_MAXSIZE);
-
-  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
-    settings.devices[i].total_memory = bytes;
-}
-
-static void
-read_settings (void)
-{
-  const gchar *n_devices = g_getenv ("FAKE_CUDA_DEVICES");
-  const gchar *total_memory = g_getenv ("FAKE_CUDA_TOTAL_MEMORY");
-  const gchar *failures = g_getenv ("FAKE_CUDA_FAIL");
-  const gchar *refusals = g_getenv ("FAKE_CUDA_REFUSE_CONTEXTS");
-
-  has_settings = TRUE;
-  settings.n_devices = 2;
-  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
-    fake_device_settings_init (&settings.devices[i]);
-  if (n_devices != NULL)
-    settings.n_devices
-        = (guint) read_number ("FAKE_CUDA_DEVICES", n_devices, FAKE_CUDA_MAX_DEVICES);
-  if (total_memory != NULL)
-    read_total_memory (total_memory);
-  if (failures != NULL)
-    read_failures (failures);
-  if (refusals != NULL)
-    read_refusals (refusals);
-}
-
 static Settings *
 get_settings (void)
 {
   if (!has_settings)
-    read_settings ();
+    fake_settings_init (&settings);
+  has_settings = TRUE;
   return &settings;
 }
 
@@ -205,7 +105,7 @@ count_down (Function function)
       return FAKE_CUDA_SUCCESS;
     }
   if (settings.failed == NULL)
-    settings.failed = function_names[function];
+    settings.failed = fake_get_function_name (function);
   if (!settings.fail_for_ever)
     settings.fail_in = 0;
   return settings.fail_status;
@@ -236,7 +136,8 @@ fake_enter (Function function)
   if (is_forked)
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
-      return FAKE_CUDA_NOT_INITIALIZED;
+      return function == FUNCTION_cuDriverGetVersion ? FAKE_CUDA_SUCCESS
+                                                     : FAKE_CUDA_NOT_INITIALIZED;
     }
   status = count_call (function, &microseconds);
   if (microseconds > 0)
@@ -276,9 +177,9 @@ reset (void)
 
   for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
     g_clear_pointer (&settings.devices[i].attributes, g_hash_table_unref);
-  settings = (Settings){ .n_devices = 0 };
+  fake_settings_init (&settings);
+  has_settings = TRUE;
   fake_forget_strangers ();
-  read_settings ();
 }
 
 static void
@@ -332,7 +233,7 @@ fail (const gchar *function, guint nth, gboolean for_ever, guint status)
   LOCKED;
   Settings *set = get_settings ();
 
-  set->fail_function = find_function (function);
+  set->fail_function = fake_find_function (function);
   set->fail_in = nth;
   set->fail_for_ever = for_ever;
   set->fail_status = status;
@@ -351,7 +252,7 @@ static guint
 get_calls (const gchar *name)
 {
   LOCKED;
-  Function function = find_function (name);
+  Function function = fake_find_function (name);
   guint calls = 0;
 
   if (function < N_FUNCTIONS)
@@ -372,7 +273,7 @@ set_latency (const gchar *name, guint microseconds)
 {
   LOCKED;
   Settings *set = get_settings ();
-  Function function = find_function (name);
+  Function function = fake_find_function (name);
 
   if (function < N_FUNCTIONS)
     set->latency[function] = microseconds;
@@ -386,9 +287,17 @@ get_live (FakeCudaKind kind)
   LOCKED;
   guint64 bytes;
 
-  if (kind == FAKE_CUDA_CONTEXT)
-    return fake_count_contexts ();
-  return fake_count_memory (kind, &bytes);
+  switch (kind)
+    {
+    case FAKE_CUDA_CONTEXT:
+      return fake_count_contexts ();
+    case FAKE_CUDA_STREAM:
+      return fake_count_streams ();
+    case FAKE_CUDA_EVENT:
+      return fake_count_events ();
+    default:
+      return fake_count_memory (kind, &bytes);
+    }
 }
 
 static guint64
@@ -415,6 +324,30 @@ get_strangers_freed (FakeCudaMemory *memory, guint n)
   LOCKED;
 
   return fake_get_strangers (memory, n);
+}
+
+static void
+put_work (CUstream stream)
+{
+  LOCKED;
+
+  fake_put_work (stream);
+}
+
+static void
+finish_work (CUstream stream)
+{
+  LOCKED;
+
+  fake_finish_work (stream);
+}
+
+static void
+finish_all_work (void)
+{
+  LOCKED;
+
+  fake_finish_all_work ();
 }
 
 static guint
@@ -453,6 +386,9 @@ tarn_fake_cuda (void)
     .get_live_bytes = get_live_bytes,
     .find_memory = find_memory,
     .get_strangers_freed = get_strangers_freed,
+    .put_work = put_work,
+    .finish_work = finish_work,
+    .finish_all_work = finish_all_work,
     .get_context_stack_depth = get_context_stack_depth,
     .get_primary_references = get_primary_references,
   };

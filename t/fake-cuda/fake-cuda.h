@@ -14,10 +14,14 @@
  *     FAKE_CUDA_FAIL=NAME:CODE[;...]    these functions return these statuses, always
  *     FAKE_CUDA_REFUSE_CONTEXTS=D[,...] no context can be made on these devices
  *
- * What it makes easy to get wrong, as the real driver does: a new context has the handle of the one
- * destroyed last, and another id; new memory has the address of what was freed last, in whichever
+ * What it makes easy to get wrong, as the real driver does: a new context, stream or event has the
+ * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
  * context; a context's memory, streams and events die with it.  An address in device memory is none
- * of the host's.
+ * of the host's, nor is a handle.
+ *
+ * It answers as an H200 was seen to.  Where that crashed, a message says so and ends the test: what
+ * is asked of a destroyed stream; a context that was made current when it was destroyed already (a
+ * success), and is then taken off the thread's stack, or asked for its device.
  *
  * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits.  A
  * function's name is here what a user of <cuda.h> writes, cuMemAlloc.
@@ -55,8 +59,14 @@ enum
   FAKE_CUDA_INVALID_DEVICE = 101,
   FAKE_CUDA_INVALID_CONTEXT = 201,
   FAKE_CUDA_INVALID_HANDLE = 400,
+  FAKE_CUDA_ILLEGAL_STATE = 401,
   FAKE_CUDA_NOT_READY = 600,
-  FAKE_CUDA_CONTEXT_IS_DESTROYED = 709
+  FAKE_CUDA_CONTEXT_IS_DESTROYED = 709,
+  FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
+  FAKE_CUDA_STREAM_CAPTURE_INVALIDATED = 901,
+  FAKE_CUDA_STREAM_CAPTURE_UNMATCHED = 903,
+  FAKE_CUDA_STREAM_CAPTURE_ISOLATION = 905,
+  FAKE_CUDA_CAPTURED_EVENT = 907
 };
 
 /* F (name, symbol, arguments) */
@@ -102,6 +112,22 @@ enum
   F (cuMemcpyDtoD, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size))               \
   F (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
   F (cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t n))                  \
+  F (cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned int flags))                      \
+  F (cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                       \
+  F (cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                  \
+  F (cuStreamQuery, cuStreamQuery, (CUstream stream))                                              \
+  F (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
+  F (cuStreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))   \
+  F (cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, unsigned int mode))          \
+  F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, void **graph))                      \
+  F (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  F (cuGraphDestroy, cuGraphDestroy, (void *graph))                                                \
+  F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
+  F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
+  F (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
+  F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
+  F (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
+  F (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
   F (cuPointerGetAttribute, cuPointerGetAttribute,                                                 \
      (void *value, unsigned int attribute, CUdeviceptr address))
 
@@ -177,6 +203,13 @@ typedef struct
   /* Memory that was freed while another context was current than it was allocated in, which the
    * driver lets pass: how often since reset (), and what the first @n were. */
   guint (*get_strangers_freed) (FakeCudaMemory *memory, guint n);
+
+  /* Something on the stream that is not done, and all that comes after it waits, until
+   * finish_work () ends the first of it; finish_all_work () ends that of all streams, also
+   * destroyed ones.  A free of memory waits for nothing, unlike a driver's. */
+  void (*put_work) (CUstream stream);
+  void (*finish_work) (CUstream stream);
+  void (*finish_all_work) (void);
 
   guint (*get_context_stack_depth) (void); /* of this thread */
   guint (*get_primary_references) (CUdevice device);

@@ -4,10 +4,13 @@
  * What the parts of the fake driver share.
  *
  *     fake-cuda.c  control: settings, calls, failures
+ *     settings.c   as they are at the start
  *     errors.c     names of statuses
  *     devices.c    what devices are
  *     contexts.c   contexts, each thread's stack of them
- *     memory.c     the ledger of memory, and what lies in it
+ *     ledger.c     memory, and what lies in it; memory.c
+ *     streams.c    streams, and work on them; captures.c; events.c
+ *     handles.c    what stands for a context, a stream, an event
  *
  * All is under one lock.  A driver's function calls fake_enter () first, without it, then takes it
  * until its end.  Functions that are called with the lock held say so. */
@@ -29,6 +32,7 @@ typedef enum
 
 /* Control */
 
+TarnMutex *fake_get_mutex (void);
 TarnMutex *fake_lock (void);
 void fake_unlock (TarnMutex **locked);
 
@@ -67,10 +71,37 @@ typedef struct
   GHashTable *attributes; /* number -> value, as integers: what was set; owned, nullable */
 } DeviceSettings;
 
+typedef struct
+{
+  guint n_devices;
+  DeviceSettings devices[FAKE_CUDA_MAX_DEVICES];
+  Function fail_function;
+  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
+  gboolean fail_for_ever;
+  Status fail_status;
+  const gchar *failed;
+  Status always[N_FUNCTIONS]; /* FAKE_CUDA_FAIL; 0: it does not fail */
+  guint latency[N_FUNCTIONS]; /* microseconds */
+  guint calls[N_FUNCTIONS];
+} Settings;
+
+/* Everything that reset () puts back. */
+void fake_settings_init (Settings *settings);
+Function fake_find_function (const gchar *name); /* ends the test if there is none */
+const gchar *fake_get_function_name (Function function);
+
 guint fake_count_devices (void);                           /* locked */
 DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
 void fake_device_settings_init (DeviceSettings *settings); /* locked */
 gboolean fake_is_device (CUdevice device);                 /* locked */
+
+/* The nth range of numbers above every address that a process can have on machines of today; a
+ * 32-bit one has no such place. */
+#if GLIB_SIZEOF_VOID_P == 8
+#define FAKE_HANDLES(n) (((guintptr) 1 << 52) * (n))
+#else
+#define FAKE_HANDLES(n) ((guintptr) 0xc0000000 + ((guintptr) (n) << 24))
+#endif
 
 /* Handles, which are no addresses: the one that was given back last is the next to be used. */
 typedef struct
@@ -92,11 +123,14 @@ typedef struct
   guint64 id;
   CUdevice device;
   guint flags;
-  gboolean is_primary;
+  gboolean is_primary; /* then it is never freed, and gets another id when it is activated again */
+  gboolean is_destroyed; /* but some thread's stack holds it, or it is a primary one */
+  guint n_stacked;       /* how often it is on stacks, having been alive when it was put there */
 } Context;
 
 /* This thread's current one, or a status that is not 0. */
 Status fake_get_context (Context **context);
+Status fake_find_handle (CUcontext handle, Context **context);
 Context *fake_find_context (guint64 id); /* nullable: it is no more */
 guint fake_count_contexts (void);
 guint fake_get_primary_references (CUdevice device);
@@ -106,7 +140,55 @@ guint fake_get_stack_depth (void);
 void fake_free_memory_of (guint64 context_id);
 guint fake_count_memory (FakeCudaKind kind, guint64 *bytes);
 gboolean fake_find_memory (CUdeviceptr address, FakeCudaMemory *memory);
+guint64 fake_count_available (CUdevice device);
+Status fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address);
+Status fake_release (CUdeviceptr address, gboolean is_host);
+Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
 guint fake_get_strangers (FakeCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
+
+/* Streams, events and captures; all are called locked. */
+
+/* A point in a stream that events stand for. */
+typedef struct
+{
+  guint references;
+  gboolean is_reached;
+} Mark;
+
+typedef struct
+{
+  CUstream handle; /* NULL: a default stream, or destroyed with commands left */
+  gboolean is_default;
+  guint64 context_id;
+  GQueue commands; /* of what streams.c knows, owned */
+} Stream;
+
+typedef struct _Capture Capture;
+
+Mark *fake_mark_ref (Mark *mark);
+void fake_mark_unref (Mark *mark); /* NULL is allowed */
+void fake_mark_wait (Mark *mark);  /* gives the lock away meanwhile */
+
+Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
+Mark *fake_stream_record (Stream *stream); /* the caller's */
+void fake_stream_wait (Stream *stream, Mark *mark);
+Mark *fake_context_record (guint64 context_id); /* the caller's; all of its streams */
+void fake_free_streams_of (guint64 context_id);
+void fake_wait_for_context (guint64 context_id);
+guint fake_count_streams (void);
+void fake_put_work (CUstream handle);
+void fake_finish_work (CUstream handle);
+void fake_finish_all_work (void);
+
+void fake_free_events_of (guint64 context_id);
+void fake_forget_captured_events (const Capture *capture);
+guint fake_count_events (void);
+
+Capture *fake_get_capture (const Stream *stream); /* nullable */
+void fake_join_capture (Stream *stream, Capture *capture);
+void fake_leave_capture (Stream *stream);
+void fake_invalidate_capture (Capture *capture);
+Status fake_end_captures (void);
 
 #endif
