@@ -926,6 +926,7 @@ test_captures (void)
   create_event ();
   create_stream ();
   capture_end (&capture, TRUE);
+  SUCCEED (cuEventQuery (capture.event)); /* a capture's no longer */
   capture_init (&capture, 2);
   allocate (1);
   capture_end (&capture, TRUE);
