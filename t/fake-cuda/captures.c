@@ -23,7 +23,7 @@ struct _Capture
 
 #define ACTIVE 1
 #define INVALIDATED 2
-#define GRAPH ((gpointer) FAKE_HANDLES (4))
+#define GRAPH ((CUgraph) FAKE_HANDLES (4))
 
 /* Guarded by the lock. */
 static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
@@ -122,7 +122,7 @@ cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)
 }
 
 Status
-cuStreamEndCapture (CUstream handle, gpointer *graph)
+cuStreamEndCapture (CUstream handle, CUgraph *graph)
 {
   Stream *stream;
   Capture *capture;
@@ -161,7 +161,7 @@ cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
 }
 
 Status
-cuGraphDestroy (gpointer graph)
+cuGraphDestroy (CUgraph graph)
 {
   ENTER (cuGraphDestroy);
   REQUIRE (graph == GRAPH, FAKE_CUDA_INVALID_VALUE);

@@ -133,11 +133,12 @@ fake_enter (Function function)
   guint microseconds;
   Status status;
 
-  if (is_forked)
+  if (is_forked) /* no lock: who held it may not be here */
     {
       __atomic_add_fetch (n_calls_after_fork, 1, __ATOMIC_RELAXED);
-      return function == FUNCTION_cuDriverGetVersion ? FAKE_CUDA_SUCCESS
-                                                     : FAKE_CUDA_NOT_INITIALIZED;
+      return function == FUNCTION_cuDriverGetVersion || function == FUNCTION_cuGetErrorName
+                 ? FAKE_CUDA_SUCCESS
+                 : FAKE_CUDA_NOT_INITIALIZED;
     }
   status = count_call (function, &microseconds);
   if (microseconds > 0)

@@ -42,6 +42,7 @@ typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
 #if GLIB_SIZEOF_VOID_P == 8
 typedef unsigned long long CUdeviceptr;
 #else
@@ -119,9 +120,9 @@ enum
   F (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
   F (cuStreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))   \
   F (cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, unsigned int mode))          \
-  F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, void **graph))                      \
+  F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                   \
   F (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
-  F (cuGraphDestroy, cuGraphDestroy, (void *graph))                                                \
+  F (cuGraphDestroy, cuGraphDestroy, (CUgraph graph))                                              \
   F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
   F (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
@@ -188,7 +189,8 @@ typedef struct
   guint (*get_calls) (const gchar *function);
 
   /* Calls made in children of fork () since the start, by this process and every relative: a child
-   * whose parent had initialized the driver is told CUDA_ERROR_NOT_INITIALIZED, and no more. */
+   * whose parent had initialized the driver is told CUDA_ERROR_NOT_INITIALIZED, and no more than
+   * versions and names of errors. */
   guint (*get_calls_after_fork) (void);
 
   /* Each call of @function sleeps first; NULL: of each function. */
