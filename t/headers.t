@@ -34,6 +34,14 @@ main (void)
       return 1;
   }
 #endif
+#ifdef TARN_CUDA_DEVICE_DATA_INIT
+  {
+    TarnCudaDeviceData data = TARN_CUDA_DEVICE_DATA_INIT;
+    TarnCudaOccupancy occupancy = TARN_CUDA_OCCUPANCY_INIT;
+    if (data.struct_size == occupancy.struct_size)
+      return 1;
+  }
+#endif
   return 0;
 }
 CODE

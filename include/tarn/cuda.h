@@ -98,6 +98,97 @@ gboolean tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize 
                                         GError **error);
 void tarn_cuda_host_array_clear (TarnCudaHostArray *array);
 
+/**
+ * What a device has for the blocks of a kernel. Public, so that a table or a test can fill it. The
+ * last fields have no attribute that a driver could be asked for; there 0 stands for what is known
+ * of the compute capability, as it does in registers_per_thread.
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnCudaDeviceData), as TARN_CUDA_DEVICE_DATA_INIT sets it */
+
+  gint major; /**< compute capability */
+  gint minor;
+  guint max_threads_per_block;
+  guint warp_size;            /**< threads */
+  guint warps_per_mp;         /**< mp: multiprocessor */
+  guint blocks_per_mp;        /**< the most that there can be at a time */
+  guint registers_per_block;  /**< registers of 32 bits */
+  guint registers_per_mp;     /**< registers of 32 bits */
+  guint registers_per_thread; /**< the most that a thread can have; or 0 */
+
+  gsize shared_per_block;          /**< bytes, unless a kernel opts in to more */
+  gsize shared_per_block_optin;    /**< bytes, if it does; 0: none can */
+  gsize shared_per_mp;             /**< bytes */
+  gsize shared_reserved_per_block; /**< bytes that the driver takes for each block */
+
+  guint register_allocation_unit;    /**< a warp has a multiple of so many registers; or 0 */
+  guint warp_allocation_granularity; /**< a multiprocessor's parts, each with warps and registers of
+                                          its own; or 0 */
+  gsize shared_allocation_unit;      /**< a block has a multiple of so many bytes; or 0 */
+} TarnCudaDeviceData;
+
+#define TARN_CUDA_DEVICE_DATA_INIT                                                                 \
+  {                                                                                                \
+    sizeof (TarnCudaDeviceData), /* struct_size */                                                 \
+        0,                       /* major */                                                       \
+        0,                       /* minor */                                                       \
+        0,                       /* max_threads_per_block */                                       \
+        0,                       /* warp_size */                                                   \
+        0,                       /* warps_per_mp */                                                \
+        0,                       /* blocks_per_mp */                                               \
+        0,                       /* registers_per_block */                                         \
+        0,                       /* registers_per_mp */                                            \
+        0,                       /* registers_per_thread */                                        \
+        0,                       /* shared_per_block */                                            \
+        0,                       /* shared_per_block_optin */                                      \
+        0,                       /* shared_per_mp */                                               \
+        0,                       /* shared_reserved_per_block */                                   \
+        0,                       /* register_allocation_unit */                                    \
+        0,                       /* warp_allocation_granularity */                                 \
+        0                        /* shared_allocation_unit */                                      \
+  }
+
+typedef enum
+{
+  TARN_CUDA_OCCUPANCY_EXACT, /**< as the driver says: by what the device has */
+  TARN_CUDA_OCCUPANCY_PYCUDA /**< as PyCUDA says: by its rules of 2012 and the compute capability */
+} TarnCudaOccupancyMode;
+
+/** Why there are no more blocks: of several reasons, the first one here. */
+typedef enum
+{
+  TARN_CUDA_LIMIT_UNKNOWN = -1, /**< only tarn_cuda_occupancy_for_function() may say so */
+  TARN_CUDA_LIMIT_DEVICE = 0,   /**< blocks per multiprocessor, or threads per block */
+  TARN_CUDA_LIMIT_REGISTERS = 1,
+  TARN_CUDA_LIMIT_SHARED = 2, /**< shared memory */
+  TARN_CUDA_LIMIT_WARPS = 3   /**< warps per multiprocessor */
+} TarnCudaLimit;
+
+/** How much of a multiprocessor a kernel's blocks fill. */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnCudaOccupancy), as TARN_CUDA_OCCUPANCY_INIT sets it */
+
+  guint blocks_per_mp;      /**< blocks at a time; 0: such a kernel cannot be launched */
+  guint warps_per_mp;       /**< the warps of those blocks */
+  gdouble occupancy;        /**< their part of the warps that there can be, 0 to 1 */
+  TarnCudaLimit limited_by; /**< why there are no more */
+} TarnCudaOccupancy;
+
+#define TARN_CUDA_OCCUPANCY_INIT                                                                   \
+  {                                                                                                \
+    sizeof (TarnCudaOccupancy), /* struct_size */                                                  \
+        0,                      /* blocks_per_mp */                                                \
+        0,                      /* warps_per_mp */                                                 \
+        0,                      /* occupancy */                                                    \
+        TARN_CUDA_LIMIT_DEVICE  /* limited_by */                                                   \
+  }
+
+gboolean tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes,
+                              guint registers, TarnCudaOccupancyMode mode,
+                              TarnCudaOccupancy *occupancy, GError **error);
+
 G_END_DECLS
 
 #endif

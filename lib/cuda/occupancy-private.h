@@ -1,0 +1,36 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What device-data.c, occupancy.c and occupancy-driver.c share.  What asks a driver is given the
+ * driver here, so that tests can give it one that they made up. */
+
+#ifndef TARN_CUDA_OCCUPANCY_PRIVATE_H
+#define TARN_CUDA_OCCUPANCY_PRIVATE_H
+
+#include "driver-private.h"
+
+/* What no attribute tells of a device, and what drivers older than the attribute do not. */
+typedef struct
+{
+  gint major;
+  gint first_minor, last_minor;
+  guint registers_per_thread;
+  guint warp_allocation_granularity;
+  gsize shared_allocation_unit;
+  guint old_blocks_per_mp; /* 0: no driver that knows the device is that old */
+} TarnCudaArchitecture;
+
+/* NULL if it is not known. */
+const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor);
+
+/* Sets what is 0 and no attribute tells; leaves it where the architecture is not known. */
+void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
+
+/* Copies a struct of the caller's, which may be of an older version, or of a newer one if it uses
+ * nothing of that.  FALSE if it cannot be read. */
+gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs);
+
+/* Fills a struct of the caller's as far as both sides know it; what only the caller knows is 0. */
+void _tarn_cuda_write_struct (gpointer theirs, gconstpointer ours, gsize size);
+
+#endif

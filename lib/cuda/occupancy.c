@@ -1,0 +1,321 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How many blocks of a kernel a multiprocessor can have at a time, from numbers alone: no driver is
+ * asked here. */
+
+#include "occupancy-private.h"
+
+#include <string.h>
+
+/* As of November 2026, from what NVIDIA publishes: the occupancy calculator, and the technical
+ * specifications of each compute capability in the programming guide.  Those below 3.0, which have
+ * other rules, are not here.  A new one is to be added when its numbers are published: a guess
+ * would be wrong silently. */
+static const TarnCudaArchitecture architectures[] = {
+  { 3, 0, 0, 63, 4, 256, 16 },  { 3, 2, 7, 255, 4, 256, 16 }, { 5, 0, 3, 255, 4, 256, 32 },
+  { 6, 0, 0, 255, 2, 256, 32 }, { 6, 1, 2, 255, 4, 256, 32 }, { 7, 0, 2, 255, 4, 256, 32 },
+  { 7, 5, 5, 255, 4, 256, 16 }, { 8, 0, 0, 255, 4, 128, 0 },  { 8, 6, 9, 255, 4, 128, 0 },
+  { 9, 0, 0, 255, 4, 128, 0 },  { 10, 0, 3, 255, 4, 128, 0 }, { 11, 0, 0, 255, 4, 128, 0 },
+  { 12, 0, 1, 255, 4, 128, 0 },
+};
+
+/* The same for all of them. */
+#define REGISTER_ALLOCATION_UNIT 256
+
+const TarnCudaArchitecture *
+_tarn_cuda_find_architecture (gint major, gint minor)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (architectures); i++)
+    if (architectures[i].major == major && architectures[i].first_minor <= minor
+        && minor <= architectures[i].last_minor)
+      return &architectures[i];
+  return NULL;
+}
+
+void
+_tarn_cuda_complete_device_data (TarnCudaDeviceData *data)
+{
+  const TarnCudaArchitecture *known = _tarn_cuda_find_architecture (data->major, data->minor);
+
+  if (known == NULL)
+    return;
+  if (data->registers_per_thread == 0)
+    data->registers_per_thread = known->registers_per_thread;
+  if (data->register_allocation_unit == 0)
+    data->register_allocation_unit = REGISTER_ALLOCATION_UNIT;
+  if (data->warp_allocation_granularity == 0)
+    data->warp_allocation_granularity = known->warp_allocation_granularity;
+  if (data->shared_allocation_unit == 0)
+    data->shared_allocation_unit = known->shared_allocation_unit;
+}
+
+gboolean
+_tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs)
+{
+  const guint8 *bytes = (const guint8 *) theirs;
+  gsize first_size = G_STRUCT_OFFSET (TarnCudaDeviceData, shared_allocation_unit) + sizeof (gsize);
+
+  if (theirs->struct_size < first_size)
+    return FALSE;
+  for (gsize i = sizeof *ours; i < theirs->struct_size; i++)
+    if (bytes[i] != 0)
+      return FALSE;
+  memcpy (ours, theirs, MIN (sizeof *ours, theirs->struct_size));
+  ours->struct_size = sizeof *ours;
+  return TRUE;
+}
+
+void
+_tarn_cuda_write_struct (gpointer theirs, gconstpointer ours, gsize size)
+{
+  guint8 *bytes = theirs;
+  gsize their_size = *(gsize *) theirs;
+
+  memcpy (bytes, ours, MIN (size, their_size));
+  if (their_size > size)
+    memset (bytes + size, 0, their_size - size);
+  *(gsize *) theirs = their_size;
+}
+
+/* How many blocks there can be, and why no more. */
+typedef struct
+{
+  guint64 blocks;
+  TarnCudaLimit by;
+} Least;
+
+#define NO_LIMIT G_MAXUINT64
+
+/* Of limits that are as low, the first one that is considered stays. */
+static void
+consider (Least *least, TarnCudaLimit by, guint64 blocks)
+{
+  if (blocks < least->blocks)
+    *least = (Least){ blocks, by };
+}
+
+static guint64
+divide_up (guint64 a, guint64 b)
+{
+  return a / b + (a % b != 0);
+}
+
+static void
+fill (TarnCudaOccupancy *occupancy, const Least *least, guint64 warps_per_block, guint warps_per_mp)
+{
+  TarnCudaOccupancy found = TARN_CUDA_OCCUPANCY_INIT;
+
+  found.blocks_per_mp = (guint) least->blocks;
+  found.warps_per_mp = (guint) (least->blocks * warps_per_block);
+  found.occupancy = (gdouble) found.warps_per_mp / warps_per_mp;
+  found.limited_by = least->by;
+  _tarn_cuda_write_struct (occupancy, &found, sizeof found);
+}
+
+static gboolean
+refuse (GError **error, const gchar *what, guint64 value, guint64 most)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+               "%s: %" G_GUINT64_FORMAT ", and there are %" G_GUINT64_FORMAT, what, value, most);
+  return FALSE;
+}
+
+/* Warps that PyCUDA believes a multiprocessor to have. */
+static guint
+find_pycuda_warps_per_mp (const TarnCudaDeviceData *data)
+{
+  if (data->major >= 3)
+    return 64;
+  if (data->major == 2)
+    return 48;
+  return data->major == 1 && data->minor >= 2 ? 32 : 24;
+}
+
+/* PyCUDA's rules, which ask the device for the size of a block only. */
+static gboolean
+find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
+                TarnCudaOccupancy *occupancy, GError **error)
+{
+  const guint warp_size = 32, blocks_per_mp = 8;
+  guint warps_per_mp = find_pycuda_warps_per_mp (data);
+  guint64 warps = divide_up (threads, warp_size);
+  guint64 register_rows = data->major >= 2 ? warps * 2 : divide_up (warps * 2, 4) * 4;
+  guint64 block_registers = register_rows * 16 * registers;
+  guint64 shared_unit = data->major >= 2 ? 128 : 512;
+  guint64 shared_units = divide_up (shared_bytes, shared_unit);
+  Least least = { NO_LIMIT, TARN_CUDA_LIMIT_DEVICE };
+
+  if (threads > data->max_threads_per_block)
+    return refuse (error, "too many threads", threads, data->max_threads_per_block);
+  if (block_registers > data->registers_per_block)
+    return refuse (error, "too many registers", block_registers, data->registers_per_block);
+  if (shared_units > data->shared_per_block / shared_unit)
+    return refuse (error, "too much smem", shared_bytes, data->shared_per_block);
+  consider (&least, TARN_CUDA_LIMIT_DEVICE, blocks_per_mp);
+  if (block_registers > 0)
+    consider (&least, TARN_CUDA_LIMIT_REGISTERS, data->registers_per_block / block_registers);
+  if (shared_units > 0)
+    consider (&least, TARN_CUDA_LIMIT_SHARED, data->shared_per_block / shared_unit / shared_units);
+  consider (&least, TARN_CUDA_LIMIT_WARPS, warps_per_mp / warps);
+  fill (occupancy, &least, warps, warps_per_mp);
+  return TRUE;
+}
+
+/* Registers are divided among the parts of a multiprocessor, and a warp has its own from one part.
+ */
+static guint64
+count_warps (const TarnCudaDeviceData *data, guint registers, guint64 warp_registers)
+{
+  return registers / data->warp_allocation_granularity / warp_registers
+         * data->warp_allocation_granularity;
+}
+
+static guint64
+count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
+{
+  guint64 warp_registers
+      = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)
+        * data->register_allocation_unit;
+
+  if (registers > data->registers_per_thread)
+    return 0;
+  if (registers == 0)
+    return NO_LIMIT;
+  if (count_warps (data, data->registers_per_block, warp_registers) < warps)
+    return 0;
+  return count_warps (data, data->registers_per_mp, warp_registers) / warps;
+}
+
+static guint64
+count_blocks_by_shared (const TarnCudaDeviceData *data, gsize shared_bytes)
+{
+  gsize most = MAX (data->shared_per_block, data->shared_per_block_optin);
+  gsize bytes;
+
+  if (shared_bytes > most || data->shared_reserved_per_block > data->shared_per_mp
+      || shared_bytes > data->shared_per_mp - data->shared_reserved_per_block)
+    return 0;
+  bytes = shared_bytes + data->shared_reserved_per_block;
+  if (bytes == 0)
+    return NO_LIMIT;
+  return data->shared_per_mp / data->shared_allocation_unit
+         / divide_up (bytes, data->shared_allocation_unit);
+}
+
+/* What rules out an answer: an architecture that nothing is known of, or a field that is not set.
+ */
+static gboolean
+check_device_data (const TarnCudaDeviceData *data, GError **error)
+{
+  const struct
+  {
+    const gchar *name;
+    gsize value;
+    gboolean is_by_capability;
+  } fields[] = {
+    { "registers_per_thread", data->registers_per_thread, TRUE },
+    { "register_allocation_unit", data->register_allocation_unit, TRUE },
+    { "warp_allocation_granularity", data->warp_allocation_granularity, TRUE },
+    { "shared_allocation_unit", data->shared_allocation_unit, TRUE },
+    { "max_threads_per_block", data->max_threads_per_block, FALSE },
+    { "warp_size", data->warp_size, FALSE },
+    { "warps_per_mp", data->warps_per_mp, FALSE },
+    { "blocks_per_mp", data->blocks_per_mp, FALSE },
+    { "registers_per_block", data->registers_per_block, FALSE },
+    { "registers_per_mp", data->registers_per_mp, FALSE },
+    { "shared_per_block", data->shared_per_block, FALSE },
+    { "shared_per_mp", data->shared_per_mp, FALSE },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (fields); i++)
+    if (fields[i].value == 0 && fields[i].is_by_capability)
+      {
+        g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                     "%s of compute capability %d.%d is not known", fields[i].name, data->major,
+                     data->minor);
+        return FALSE;
+      }
+    else if (fields[i].value == 0)
+      {
+        g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "the device's %s is 0",
+                     fields[i].name);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+static gboolean
+find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint registers,
+              TarnCudaOccupancy *occupancy, GError **error)
+{
+  Least least = { NO_LIMIT, TARN_CUDA_LIMIT_DEVICE };
+  guint64 warps;
+
+  _tarn_cuda_complete_device_data (data);
+  if (!check_device_data (data, error))
+    return FALSE;
+  warps = divide_up (threads, data->warp_size);
+  consider (&least, TARN_CUDA_LIMIT_DEVICE,
+            threads <= data->max_threads_per_block ? data->blocks_per_mp : 0);
+  consider (&least, TARN_CUDA_LIMIT_REGISTERS, count_blocks_by_registers (data, warps, registers));
+  consider (&least, TARN_CUDA_LIMIT_SHARED, count_blocks_by_shared (data, shared_bytes));
+  consider (&least, TARN_CUDA_LIMIT_WARPS, data->warps_per_mp / warps);
+  fill (occupancy, &least, warps, data->warps_per_mp);
+  return TRUE;
+}
+
+/**
+ * How many blocks of a kernel a multiprocessor can have at a time, and why no more; from numbers
+ * alone, no driver is asked.
+ *
+ * TARN_CUDA_OCCUPANCY_EXACT says what the driver says of such a kernel on such a device: by
+ * registers for a warp at a time, from the part of the multiprocessor that it is in; by shared
+ * memory with what is reserved for each block; by warps and blocks. A block that the device cannot
+ * have is no error: 0 blocks. Fields of @p data that are 0, and may be, are as the compute
+ * capability says.
+ *
+ * TARN_CUDA_OCCUPANCY_PYCUDA says what PyCUDA's OccupancyRecord says. It knows GPUs up to 2012 and
+ * takes only major, minor, max_threads_per_block, registers_per_block and shared_per_block from
+ * @p data. A block that the device cannot have is an error.
+ *
+ * @param data          the device, from tarn_cuda_device_data_init() or TARN_CUDA_DEVICE_DATA_INIT
+ * @param threads       threads in a block, at least 1
+ * @param shared_bytes  bytes of shared memory of a block, those that the kernel declares and those
+ *                      that its launch adds
+ * @param registers     registers of a thread; 0: do not limit by them
+ * @param mode          whose rules
+ * @param occupancy     out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how much is
+ *                      to be filled
+ * @param error         return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no threads, for a
+ *                      field of @p data that is 0 and may not be, and as PyCUDA's rules say ("too
+ *                      many threads", "too many registers", "too much smem");
+ *                      TARN_ERROR_NOT_SUPPORTED for a compute capability that is not known, if
+ *                      @p data leaves open what only that could tell
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes,
+                     guint registers, TarnCudaOccupancyMode mode, TarnCudaOccupancy *occupancy,
+                     GError **error)
+{
+  TarnCudaDeviceData known = TARN_CUDA_DEVICE_DATA_INIT;
+
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (_tarn_cuda_read_device_data (&known, data), FALSE);
+  g_return_val_if_fail (mode == TARN_CUDA_OCCUPANCY_EXACT || mode == TARN_CUDA_OCCUPANCY_PYCUDA,
+                        FALSE);
+  g_return_val_if_fail (occupancy != NULL, FALSE);
+  g_return_val_if_fail (occupancy->struct_size >= sizeof occupancy->struct_size, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (threads == 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "a block of 0 threads");
+      return FALSE;
+    }
+  if (mode == TARN_CUDA_OCCUPANCY_PYCUDA)
+    return find_as_pycuda (&known, threads, shared_bytes, registers, occupancy, error);
+  return find_exactly (&known, threads, shared_bytes, registers, occupancy, error);
+}
