@@ -20,6 +20,8 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr;
 #endif
 
+typedef struct CUfunc_st *CUfunction;
+
 /** The domain of errors whose code is CUDA's own status, a CUresult. */
 #define TARN_CUDA_ERROR (tarn_cuda_error_quark ())
 GQuark tarn_cuda_error_quark (void);
@@ -149,6 +151,21 @@ typedef struct
         0                        /* shared_allocation_unit */                                      \
   }
 
+gboolean tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **error);
+gboolean tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_size,
+                                            gsize *bytes, GError **error);
+gboolean tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint word_size,
+                                      gsize *aligned, GError **error);
+gboolean tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_size,
+                                            gsize *words, GError **error);
+gboolean tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize elements,
+                                            guint word_size, gsize *aligned, GError **error);
+gboolean tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads,
+                                         guint *coalesced, GError **error);
+gboolean tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *data,
+                                                             guint channels, guint *valid,
+                                                             GError **error);
+
 typedef enum
 {
   TARN_CUDA_OCCUPANCY_EXACT, /**< as the driver says: by what the device has */
@@ -188,6 +205,11 @@ typedef struct
 gboolean tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes,
                               guint registers, TarnCudaOccupancyMode mode,
                               TarnCudaOccupancy *occupancy, GError **error);
+gboolean tarn_cuda_occupancy_for_function (CUfunction function, guint threads,
+                                           gsize dynamic_shared_bytes, TarnCudaOccupancy *occupancy,
+                                           GError **error);
+gboolean tarn_cuda_suggest_block_size (CUfunction function, gsize dynamic_shared_bytes,
+                                       guint *min_grid_size, guint *block_size, GError **error);
 
 G_END_DECLS
 

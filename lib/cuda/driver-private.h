@@ -54,6 +54,17 @@ typedef struct
   X (cuMemAllocManaged, "cuMemAllocManaged",                                                       \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))
 
+  X (cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                 \
+     (int *value, unsigned int attribute, CUdevice device))                                        \
+  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
+  X (cuFuncGetAttribute, "cuFuncGetAttribute",                                                     \
+     (int *value, unsigned int attribute, CUfunction function))                                    \
+  X (cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",   \
+     (int *blocks, CUfunction function, int block_size, size_t dynamic_shared_bytes))              \
+  X (cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize",                         \
+     (int *min_grid_size, int *block_size, CUfunction function,                                    \
+      size_t (*dynamic_shared_bytes_of) (int), size_t dynamic_shared_bytes, int block_size_limit))
+
 typedef struct
 {
 #define X(name, symbol, arguments) unsigned int (*name) arguments;
@@ -63,12 +74,14 @@ typedef struct
 } TarnCudaDriver;
 
 #define TARN_CUDA_SUCCESS 0
+#define TARN_CUDA_ERROR_INVALID_VALUE 1
 #define TARN_CUDA_ERROR_OUT_OF_MEMORY 2
 #define TARN_CUDA_ERROR_DEINITIALIZED 4
 #define TARN_CUDA_ERROR_NO_DEVICE 100
 #define TARN_CUDA_ERROR_INVALID_CONTEXT 201
 #define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
+
 
 /* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */

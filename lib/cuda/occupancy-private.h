@@ -33,4 +33,18 @@ gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDe
 /* Fills a struct of the caller's as far as both sides know it; what only the caller knows is 0. */
 void _tarn_cuda_write_struct (gpointer theirs, gconstpointer ours, gsize size);
 
+/* tarn_cuda_device_data_init() */
+gboolean _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device,
+                                     TarnCudaDeviceData *data, GError **error);
+
+/* tarn_cuda_occupancy_for_function() */
+gboolean _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, guint threads,
+                                   gsize dynamic_shared_bytes, TarnCudaOccupancy *occupancy,
+                                   GError **error);
+
+/* tarn_cuda_suggest_block_size() */
+gboolean _tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
+                                    gsize dynamic_shared_bytes, guint *min_grid_size,
+                                    guint *block_size, GError **error);
+
 #endif

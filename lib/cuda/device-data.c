@@ -1,0 +1,367 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a device has, from the driver's attributes, and how PyCUDA's DeviceData aligns. */
+
+#include "occupancy-private.h"
+
+typedef enum
+{
+  MAJOR,
+  MINOR,
+  THREADS_PER_BLOCK,
+  THREADS_PER_MP,
+  WARP_SIZE,
+  BLOCKS_PER_MP,
+  REGISTERS_PER_BLOCK,
+  REGISTERS_PER_MP,
+  SHARED_PER_BLOCK,
+  SHARED_PER_BLOCK_OPTIN,
+  SHARED_PER_MP,
+  SHARED_RESERVED,
+  N_ATTRIBUTES
+} Attribute;
+
+/* CUdevice_attribute.  Drivers of CUDA 6.0 know all but those that are recent. */
+static const struct
+{
+  unsigned int number;
+  const gchar *name;
+  gint least; /* what makes sense */
+  gboolean is_recent;
+} attributes[N_ATTRIBUTES] = {
+  [MAJOR] = { 75, "COMPUTE_CAPABILITY_MAJOR", 1, FALSE },
+  [MINOR] = { 76, "COMPUTE_CAPABILITY_MINOR", 0, FALSE },
+  [THREADS_PER_BLOCK] = { 1, "MAX_THREADS_PER_BLOCK", 1, FALSE },
+  [THREADS_PER_MP] = { 39, "MAX_THREADS_PER_MULTIPROCESSOR", 1, FALSE },
+  [WARP_SIZE] = { 10, "WARP_SIZE", 1, FALSE },
+  [BLOCKS_PER_MP] = { 106, "MAX_BLOCKS_PER_MULTIPROCESSOR", 1, TRUE },
+  [REGISTERS_PER_BLOCK] = { 12, "MAX_REGISTERS_PER_BLOCK", 1, FALSE },
+  [REGISTERS_PER_MP] = { 82, "MAX_REGISTERS_PER_MULTIPROCESSOR", 1, FALSE },
+  [SHARED_PER_BLOCK] = { 8, "MAX_SHARED_MEMORY_PER_BLOCK", 1, FALSE },
+  [SHARED_PER_BLOCK_OPTIN] = { 97, "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", 0, TRUE },
+  [SHARED_PER_MP] = { 81, "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", 1, FALSE },
+  [SHARED_RESERVED] = { 111, "RESERVED_SHARED_MEMORY_PER_BLOCK", 0, TRUE },
+};
+
+#define UNKNOWN (-1)
+
+static gboolean
+ask (const TarnCudaDriver *driver, CUdevice device, Attribute attribute, gint *value,
+     GError **error)
+{
+  g_autofree gchar *call
+      = g_strdup_printf ("cuDeviceGetAttribute (CU_DEVICE_ATTRIBUTE_%s, device %d)",
+                         attributes[attribute].name, device);
+  unsigned int status = driver->cuDeviceGetAttribute (value, attributes[attribute].number, device);
+
+  if (status == TARN_CUDA_ERROR_INVALID_VALUE && attributes[attribute].is_recent)
+    {
+      *value = UNKNOWN;
+      return TRUE;
+    }
+  if (status != TARN_CUDA_SUCCESS)
+    {
+      _tarn_cuda_set_error (error, driver, call, status);
+      return FALSE;
+    }
+  if (*value < attributes[attribute].least)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%s: the driver says %d", call, *value);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* What drivers older than the attribute are not asked: by the architecture, 0 if that has no driver
+ * as old. */
+static guint
+find_old_blocks_per_mp (gint major, gint minor)
+{
+  const TarnCudaArchitecture *known = _tarn_cuda_find_architecture (major, minor);
+
+  return known != NULL ? known->old_blocks_per_mp : 0;
+}
+
+/* Since 8.0, all of a multiprocessor's shared memory but what is reserved can be opted in to;
+ * before that, nothing was reserved. */
+static gsize
+find_old_reserved (const TarnCudaDeviceData *data)
+{
+  if (data->major < 8 || data->shared_per_mp < data->shared_per_block_optin)
+    return 0;
+  return data->shared_per_mp - data->shared_per_block_optin;
+}
+
+static void
+fill (TarnCudaDeviceData *data, const gint *values)
+{
+  data->major = values[MAJOR];
+  data->minor = values[MINOR];
+  data->max_threads_per_block = (guint) values[THREADS_PER_BLOCK];
+  data->warp_size = (guint) values[WARP_SIZE];
+  data->warps_per_mp = (guint) (values[THREADS_PER_MP] / values[WARP_SIZE]);
+  data->blocks_per_mp = values[BLOCKS_PER_MP] != UNKNOWN
+                            ? (guint) values[BLOCKS_PER_MP]
+                            : find_old_blocks_per_mp (data->major, data->minor);
+  data->registers_per_block = (guint) values[REGISTERS_PER_BLOCK];
+  data->registers_per_mp = (guint) values[REGISTERS_PER_MP];
+  data->shared_per_block = (gsize) values[SHARED_PER_BLOCK];
+  data->shared_per_block_optin = (gsize) MAX (values[SHARED_PER_BLOCK_OPTIN], 0);
+  data->shared_per_mp = (gsize) values[SHARED_PER_MP];
+  data->shared_reserved_per_block = values[SHARED_RESERVED] != UNKNOWN
+                                        ? (gsize) values[SHARED_RESERVED]
+                                        : find_old_reserved (data);
+  _tarn_cuda_complete_device_data (data);
+}
+
+gboolean
+_tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnCudaDeviceData *data,
+                            GError **error)
+{
+  TarnCudaDeviceData found = TARN_CUDA_DEVICE_DATA_INIT;
+  gint values[N_ATTRIBUTES] = { 0 };
+
+  if (driver->cuDeviceGetAttribute == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "the CUDA driver has no cuDeviceGetAttribute");
+      return FALSE;
+    }
+  for (Attribute i = 0; i < N_ATTRIBUTES; i++)
+    if (!ask (driver, device, i, &values[i], error))
+      return FALSE;
+  if (values[THREADS_PER_MP] < values[WARP_SIZE])
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
+                   "CUDA device %d: the driver says %d threads per multiprocessor, and warps of %d",
+                   device, values[THREADS_PER_MP], values[WARP_SIZE]);
+      return FALSE;
+    }
+  fill (&found, values);
+  _tarn_cuda_write_struct (data, &found, sizeof found);
+  return TRUE;
+}
+
+/**
+ * What a device has for the blocks of a kernel, as its driver says. What no driver can be asked is
+ * from a table: registers_per_thread and the last three fields; they are 0 if the compute
+ * capability is not in it. What a driver is too old to be asked is as the device has it.
+ *
+ * @param data    out: start from TARN_CUDA_DEVICE_DATA_INIT, whose struct_size says how much is to
+ *                be filled
+ * @param device  the device
+ * @param error   return location, or NULL: TARN_CUDA_ERROR of a failing query, TARN_ERROR_FAILED
+ *                for an answer that makes no sense, TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,
+ *                TARN_ERROR_NOT_SUPPORTED for a driver that has no attributes, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it, no context
+ *         is needed
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **error)
+{
+  const TarnCudaDriver *driver;
+
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (data->struct_size >= sizeof data->struct_size, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  driver = _tarn_cuda_get_driver (error);
+  return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
+}
+
+/* 0 for a size that words do not have. */
+static gsize
+find_align_bytes (guint word_size)
+{
+  if (word_size == 4)
+    return 64;
+  return word_size == 8 || word_size == 16 ? 128 : 0;
+}
+
+static gboolean
+check_word_size (guint word_size, GError **error)
+{
+  if (find_align_bytes (word_size) != 0)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+               "words of %u bytes: there are those of 4, 8 and 16", word_size);
+  return FALSE;
+}
+
+static gboolean
+round_up (gsize value, gsize unit, gsize most, gsize *rounded, GError **error)
+{
+  gsize missing = (unit - value % unit) % unit;
+
+  if (value > most || missing > most - value)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "%" G_GSIZE_FORMAT " is too large to be rounded up to a multiple of "
+                   "%" G_GSIZE_FORMAT,
+                   value, unit);
+      return FALSE;
+    }
+  *rounded = value + missing;
+  return TRUE;
+}
+
+/**
+ * The bytes whose multiples rows are best aligned at, by the size of the words that a kernel reads:
+ * 64 for words of 4 bytes, 128 for those of 8 and 16. What PyCUDA calls DeviceData.align_bytes.
+ *
+ * @param data       the device
+ * @param word_size  bytes of a word
+ * @param bytes      out
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for another size of words
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_size, gsize *bytes,
+                                   GError **error)
+{
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (bytes != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!check_word_size (word_size, error))
+    return FALSE;
+  *bytes = find_align_bytes (word_size);
+  return TRUE;
+}
+
+/**
+ * A number of bytes, rounded up to what tarn_cuda_device_data_align_bytes() says. What PyCUDA calls
+ * DeviceData.align.
+ *
+ * @param data       the device
+ * @param bytes      bytes
+ * @param word_size  bytes of a word
+ * @param aligned    out: bytes, at least as many
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
+ *                   not have, or bytes that there are no counters for once they are rounded up
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint word_size,
+                             gsize *aligned, GError **error)
+{
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (aligned != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return check_word_size (word_size, error)
+         && round_up (bytes, find_align_bytes (word_size), G_MAXSIZE, aligned, error);
+}
+
+/**
+ * What tarn_cuda_device_data_align_bytes() says, in words: 16 of 4 bytes or of 8, 8 of 16. What
+ * PyCUDA calls DeviceData.align_words.
+ *
+ * @param data       the device
+ * @param word_size  bytes of a word
+ * @param words      out
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
+ *                   not have
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_size, gsize *words,
+                                   GError **error)
+{
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (words != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!check_word_size (word_size, error))
+    return FALSE;
+  *words = find_align_bytes (word_size) / word_size;
+  return TRUE;
+}
+
+/**
+ * A number of elements, rounded up to what tarn_cuda_device_data_align_words() says: how long a row
+ * is best made. What PyCUDA calls DeviceData.align_dtype.
+ *
+ * @param data       the device
+ * @param elements   elements
+ * @param word_size  bytes of an element
+ * @param aligned    out: elements, at least as many
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a size that words do
+ *                   not have, or elements that there are no counters for once they are rounded up
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize elements, guint word_size,
+                                   gsize *aligned, GError **error)
+{
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (aligned != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  return check_word_size (word_size, error)
+         && round_up (elements, find_align_bytes (word_size) / word_size, G_MAXSIZE, aligned,
+                      error);
+}
+
+/**
+ * A number of threads, rounded up to those whose accesses to memory were one on the first devices:
+ * 16. What PyCUDA calls DeviceData.coalesce.
+ *
+ * @param data       the device
+ * @param threads    threads
+ * @param coalesced  out: threads, at least as many
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for threads that there
+ * are no counters for once they are rounded up
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads, guint *coalesced,
+                                GError **error)
+{
+  gsize rounded;
+
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (coalesced != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!round_up (threads, 16, G_MAXUINT, &rounded, error))
+    return FALSE;
+  *coalesced = (guint) rounded;
+  return TRUE;
+}
+
+/**
+ * The fewest channels that an element of a texture can have so that there are enough: 1, 2 or 4.
+ * What PyCUDA calls DeviceData.make_valid_tex_channel_count.
+ *
+ * @param data      the device
+ * @param channels  how many are needed
+ * @param valid     out: channels, at least as many
+ * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for more than 4
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *data, guint channels,
+                                                    guint *valid, GError **error)
+{
+  g_return_val_if_fail (data != NULL, FALSE);
+  g_return_val_if_fail (valid != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (channels > 4)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "%u channels: a texture has at most 4", channels);
+      return FALSE;
+    }
+  *valid = channels <= 1 ? 1 : channels == 2 ? 2 : 4;
+  return TRUE;
+}

@@ -1,0 +1,253 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How many blocks of a function a multiprocessor can have at a time, as the driver says.  It does
+ * not say why there are no more: the reason is from the rules of occupancy.c, if they come to the
+ * same number. */
+
+#include "occupancy-private.h"
+
+/* CUfunction_attribute */
+typedef enum
+{
+  MAX_THREADS_PER_BLOCK = 0,
+  SHARED_SIZE_BYTES = 1,
+  NUM_REGS = 4,
+  MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+} FunctionAttribute;
+
+/* What the driver knows of a function and a launch of it. */
+typedef struct
+{
+  TarnCudaDeviceData device;
+  guint threads;
+  gsize dynamic_shared_bytes;
+  gint blocks_per_mp;
+  gint max_threads_per_block;    /* of the function, which may have said so itself */
+  gint shared_bytes;             /* what it declares */
+  gint max_dynamic_shared_bytes; /* G_MAXINT: the driver is too old to be asked */
+  gint registers;
+} Launch;
+
+static gboolean
+fail (const TarnCudaDriver *driver, const gchar *call, unsigned int status, GError **error)
+{
+  if (status == TARN_CUDA_ERROR_INVALID_CONTEXT)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT, "%s: no context is current", call);
+  else
+    _tarn_cuda_set_error (error, driver, call, status);
+  return FALSE;
+}
+
+static gboolean
+check_answer (const gchar *call, gint answer, GError **error)
+{
+  if (answer >= 0)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%s: the driver says %d", call, answer);
+  return FALSE;
+}
+
+static gboolean
+ask_function (const TarnCudaDriver *driver, CUfunction function, FunctionAttribute attribute,
+              gint *value, GError **error)
+{
+  g_autofree gchar *call = g_strdup_printf ("cuFuncGetAttribute (%d)", (gint) attribute);
+  unsigned int status = driver->cuFuncGetAttribute (value, attribute, function);
+
+  if (status == TARN_CUDA_ERROR_INVALID_VALUE && attribute == MAX_DYNAMIC_SHARED_SIZE_BYTES)
+    {
+      *value = G_MAXINT;
+      return TRUE;
+    }
+  if (status != TARN_CUDA_SUCCESS)
+    return fail (driver, call, status, error);
+  return check_answer (call, *value, error);
+}
+
+static gboolean
+ask_blocks (const TarnCudaDriver *driver, CUfunction function, Launch *launch, GError **error)
+{
+  const gchar *call = "cuOccupancyMaxActiveBlocksPerMultiprocessor";
+  unsigned int status = driver->cuOccupancyMaxActiveBlocksPerMultiprocessor (
+      &launch->blocks_per_mp, function, (int) launch->threads, launch->dynamic_shared_bytes);
+
+  if (status != TARN_CUDA_SUCCESS)
+    return fail (driver, call, status, error);
+  return check_answer (call, launch->blocks_per_mp, error);
+}
+
+static gboolean
+ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, GError **error)
+{
+  CUdevice device;
+  unsigned int status = driver->cuCtxGetDevice (&device);
+
+  if (status != TARN_CUDA_SUCCESS)
+    return fail (driver, "cuCtxGetDevice", status, error);
+  return ask_blocks (driver, function, launch, error)
+         && _tarn_cuda_ask_device_data (driver, device, &launch->device, error)
+         && ask_function (driver, function, MAX_THREADS_PER_BLOCK, &launch->max_threads_per_block,
+                          error)
+         && ask_function (driver, function, SHARED_SIZE_BYTES, &launch->shared_bytes, error)
+         && ask_function (driver, function, NUM_REGS, &launch->registers, error)
+         && ask_function (driver, function, MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                          &launch->max_dynamic_shared_bytes, error);
+}
+
+/* What the function itself has set comes second: its threads per block may be those that its
+ * registers leave. */
+static TarnCudaLimit
+find_limit (const Launch *launch)
+{
+  TarnCudaOccupancy exact = TARN_CUDA_OCCUPANCY_INIT;
+  gsize room = G_MAXSIZE - (gsize) launch->shared_bytes;
+  gsize shared = (gsize) launch->shared_bytes + MIN (launch->dynamic_shared_bytes, room);
+
+  if (tarn_cuda_occupancy (&launch->device, launch->threads, shared, (guint) launch->registers,
+                           TARN_CUDA_OCCUPANCY_EXACT, &exact, NULL)
+      && exact.blocks_per_mp == (guint) launch->blocks_per_mp)
+    return exact.limited_by;
+  if (launch->blocks_per_mp == 0 && launch->threads > (guint) launch->max_threads_per_block)
+    return TARN_CUDA_LIMIT_DEVICE;
+  if (launch->blocks_per_mp == 0
+      && launch->dynamic_shared_bytes > (gsize) launch->max_dynamic_shared_bytes)
+    return TARN_CUDA_LIMIT_SHARED;
+  return TARN_CUDA_LIMIT_UNKNOWN;
+}
+
+static gboolean
+has_functions (const TarnCudaDriver *driver, GError **error)
+{
+  if (driver->cuDeviceGetAttribute != NULL && driver->cuCtxGetDevice != NULL
+      && driver->cuFuncGetAttribute != NULL
+      && driver->cuOccupancyMaxActiveBlocksPerMultiprocessor != NULL
+      && driver->cuOccupancyMaxPotentialBlockSize != NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "the CUDA driver cannot be asked for a function's occupancy: it is too old");
+  return FALSE;
+}
+
+gboolean
+_tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, guint threads,
+                          gsize dynamic_shared_bytes, TarnCudaOccupancy *occupancy, GError **error)
+{
+  TarnCudaOccupancy found = TARN_CUDA_OCCUPANCY_INIT;
+  Launch launch = { .device = TARN_CUDA_DEVICE_DATA_INIT,
+                    .threads = threads,
+                    .dynamic_shared_bytes = dynamic_shared_bytes };
+  guint warps;
+
+  if (threads == 0 || threads > G_MAXINT)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "a block of %u threads",
+                   threads);
+      return FALSE;
+    }
+  if (!has_functions (driver, error) || !ask_launch (driver, function, &launch, error))
+    return FALSE;
+  warps = threads / launch.device.warp_size + (threads % launch.device.warp_size != 0);
+  found.blocks_per_mp = (guint) launch.blocks_per_mp;
+  found.warps_per_mp = found.blocks_per_mp * warps;
+  found.occupancy = (gdouble) found.warps_per_mp / launch.device.warps_per_mp;
+  found.limited_by = find_limit (&launch);
+  _tarn_cuda_write_struct (occupancy, &found, sizeof found);
+  return TRUE;
+}
+
+/**
+ * How many blocks of a function a multiprocessor of the current context's device can have at a
+ * time, as the driver says; 0 if such a block cannot be launched. Why there are no more is what
+ * tarn_cuda_occupancy() says in mode TARN_CUDA_OCCUPANCY_EXACT; where that comes to another number,
+ * or does not know the device, limited_by is TARN_CUDA_LIMIT_DEVICE for more threads than the
+ * function takes, TARN_CUDA_LIMIT_SHARED for more dynamic shared memory than it opted in to, else
+ * TARN_CUDA_LIMIT_UNKNOWN.
+ *
+ * @param function              the function, of the current context
+ * @param threads               threads in a block, at least 1
+ * @param dynamic_shared_bytes  bytes of shared memory that the launch adds to what the function
+ *                              declares
+ * @param occupancy             out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how
+ *                              much is to be filled
+ * @param error                 return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no
+ * threads, TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of what failed, TARN_ERROR_FAILED for an answer
+ * that makes no sense, TARN_ERROR_NOT_SUPPORTED for a driver older than CUDA 6.5,
+ *                              TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it that has the
+ *         context current
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_occupancy_for_function (CUfunction function, guint threads, gsize dynamic_shared_bytes,
+                                  TarnCudaOccupancy *occupancy, GError **error)
+{
+  const TarnCudaDriver *driver;
+
+  g_return_val_if_fail (function != NULL, FALSE);
+  g_return_val_if_fail (occupancy != NULL, FALSE);
+  g_return_val_if_fail (occupancy->struct_size >= sizeof occupancy->struct_size, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  driver = _tarn_cuda_get_driver (error);
+  return driver != NULL
+         && _tarn_cuda_ask_occupancy (driver, function, threads, dynamic_shared_bytes, occupancy,
+                                      error);
+}
+
+gboolean
+_tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
+                           gsize dynamic_shared_bytes, guint *min_grid_size, guint *block_size,
+                           GError **error)
+{
+  const gchar *call = "cuOccupancyMaxPotentialBlockSize";
+  gint grid = 0, block = 0;
+  unsigned int status;
+
+  if (!has_functions (driver, error))
+    return FALSE;
+  status = driver->cuOccupancyMaxPotentialBlockSize (&grid, &block, function, NULL,
+                                                     dynamic_shared_bytes, 0);
+  if (status != TARN_CUDA_SUCCESS)
+    return fail (driver, call, status, error);
+  if (!check_answer (call, MIN (grid, block), error))
+    return FALSE;
+  if (min_grid_size != NULL)
+    *min_grid_size = (guint) grid;
+  if (block_size != NULL)
+    *block_size = (guint) block;
+  return TRUE;
+}
+
+/**
+ * The size of blocks with which a function fills the current context's device most, as the driver
+ * says, if each block has the same dynamic shared memory.
+ *
+ * @param function              the function, of the current context
+ * @param dynamic_shared_bytes  bytes of shared memory that the launch adds to what the function
+ *                              declares
+ * @param min_grid_size         out, nullable: the fewest blocks that fill the device; 0 if no size
+ *                              can be launched
+ * @param block_size            out, nullable: threads in a block; 0 likewise
+ * @param error                 return location, or NULL: TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of
+ *                              what failed, TARN_ERROR_FAILED for an answer that makes no sense,
+ *                              TARN_ERROR_NOT_SUPPORTED for a driver older than CUDA 6.5,
+ *                              TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE, TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it that has the
+ *         context current
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_suggest_block_size (CUfunction function, gsize dynamic_shared_bytes, guint *min_grid_size,
+                              guint *block_size, GError **error)
+{
+  const TarnCudaDriver *driver;
+
+  g_return_val_if_fail (function != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  driver = _tarn_cuda_get_driver (error);
+  return driver != NULL
+         && _tarn_cuda_ask_block_size (driver, function, dynamic_shared_bytes, min_grid_size,
+                                       block_size, error);
+}
