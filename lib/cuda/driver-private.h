@@ -52,11 +52,9 @@ typedef struct
   X (cuDeviceGetUuid, "cuDeviceGetUuid", (TarnCudaUuid * uuid, CUdevice device))                   \
   X (cuCtxGetId, "cuCtxGetId", (CUcontext context, unsigned long long *id))                        \
   X (cuMemAllocManaged, "cuMemAllocManaged",                                                       \
-     (CUdeviceptr * pointer, size_t size, unsigned int flags))
-
+     (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
   X (cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                 \
      (int *value, unsigned int attribute, CUdevice device))                                        \
-  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
   X (cuFuncGetAttribute, "cuFuncGetAttribute",                                                     \
      (int *value, unsigned int attribute, CUfunction function))                                    \
   X (cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",   \
@@ -81,7 +79,6 @@ typedef struct
 #define TARN_CUDA_ERROR_INVALID_CONTEXT 201
 #define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
-
 
 /* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
