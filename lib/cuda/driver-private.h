@@ -5,7 +5,7 @@
  * read: the driver is opened when it is first needed, so that the library builds and loads on a
  * machine without one.
  *
- * A row is X (name, "symbol", arguments).  The symbol has its version where the plain one is an
+ * A row is X (name, symbol, arguments).  The symbol has its version where the plain one is an
  * older function with other arguments: cuda.h hides that behind a macro.  A CUresult and enums are
  * unsigned int here. */
 
@@ -25,41 +25,42 @@ typedef struct
 
 /* Without one of these a driver is of no use. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
-  X (cuInit, "cuInit", (unsigned int flags))                                                       \
-  X (cuDeviceGet, "cuDeviceGet", (CUdevice * device, int ordinal))                                 \
-  X (cuDeviceGetCount, "cuDeviceGetCount", (int *count))                                           \
-  X (cuDeviceGetName, "cuDeviceGetName", (char *name, int length, CUdevice device))                \
-  X (cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", (CUcontext * context, CUdevice device)) \
-  X (cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease_v2", (CUdevice device))                 \
-  X (cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState",                                     \
+  X (cuInit, cuInit, (unsigned int flags))                                                         \
+  X (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
+  X (cuDeviceGetCount, cuDeviceGetCount, (int *count))                                             \
+  X (cuDeviceGetName, cuDeviceGetName, (char *name, int length, CUdevice device))                  \
+  X (cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))   \
+  X (cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                   \
+  X (cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState,                                       \
      (CUdevice device, unsigned int *flags, int *active))                                          \
-  X (cuCtxCreate, "cuCtxCreate_v2", (CUcontext * context, unsigned int flags, CUdevice device))    \
-  X (cuCtxDestroy, "cuCtxDestroy_v2", (CUcontext context))                                         \
-  X (cuCtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context))                                    \
-  X (cuCtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))                                 \
-  X (cuCtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))                                 \
-  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
-  X (cuMemAlloc, "cuMemAlloc_v2", (CUdeviceptr * pointer, size_t size))                            \
-  X (cuMemFree, "cuMemFree_v2", (CUdeviceptr pointer))                                             \
-  X (cuMemHostAlloc, "cuMemHostAlloc", (void **pointer, size_t size, unsigned int flags))          \
-  X (cuMemFreeHost, "cuMemFreeHost", (void *pointer))
+  X (cuCtxCreate, cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device))      \
+  X (cuCtxDestroy, cuCtxDestroy_v2, (CUcontext context))                                           \
+  X (cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext * context))                                      \
+  X (cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                                   \
+  X (cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                                   \
+  X (cuCtxGetDevice, cuCtxGetDevice, (CUdevice * device))                                          \
+  X (cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size))                              \
+  X (cuMemFree, cuMemFree_v2, (CUdeviceptr pointer))                                               \
+  X (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
+  X (cuMemFreeHost, cuMemFreeHost, (void *pointer))
 
 /* NULL where the driver is older than they are. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
-  X (cuDriverGetVersion, "cuDriverGetVersion", (int *version))                                     \
-  X (cuGetErrorName, "cuGetErrorName", (unsigned int status, const char **name))                   \
-  X (cuDeviceGetPCIBusId, "cuDeviceGetPCIBusId", (char *id, int length, CUdevice device))          \
-  X (cuDeviceGetUuid, "cuDeviceGetUuid", (TarnCudaUuid * uuid, CUdevice device))                   \
-  X (cuCtxGetId, "cuCtxGetId", (CUcontext context, unsigned long long *id))                        \
-  X (cuMemAllocManaged, "cuMemAllocManaged",                                                       \
+  X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
+  X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
+  X (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
+  X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
+  X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \
+  X (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
+  X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
-  X (cuDeviceGetAttribute, "cuDeviceGetAttribute",                                                 \
+  X (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
      (int *value, unsigned int attribute, CUdevice device))                                        \
-  X (cuFuncGetAttribute, "cuFuncGetAttribute",                                                     \
+  X (cuFuncGetAttribute, cuFuncGetAttribute,                                                       \
      (int *value, unsigned int attribute, CUfunction function))                                    \
-  X (cuOccupancyMaxActiveBlocksPerMultiprocessor, "cuOccupancyMaxActiveBlocksPerMultiprocessor",   \
+  X (cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,     \
      (int *blocks, CUfunction function, int block_size, size_t dynamic_shared_bytes))              \
-  X (cuOccupancyMaxPotentialBlockSize, "cuOccupancyMaxPotentialBlockSize",                         \
+  X (cuOccupancyMaxPotentialBlockSize, cuOccupancyMaxPotentialBlockSize,                           \
      (int *min_grid_size, int *block_size, CUfunction function,                                    \
       size_t (*dynamic_shared_bytes_of) (int), size_t dynamic_shared_bytes, int block_size_limit))
 

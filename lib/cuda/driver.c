@@ -57,11 +57,11 @@ static void
 find_symbols (gpointer library)
 {
 #define X(name, symbol, arguments)                                                                 \
-  *(gpointer *) &the_driver.name = find_symbol (library, symbol, TRUE);
+  *(gpointer *) &the_driver.name = find_symbol (library, #symbol, TRUE);
   TARN_CUDA_REQUIRED (X)
 #undef X
 #define X(name, symbol, arguments)                                                                 \
-  *(gpointer *) &the_driver.name = find_symbol (library, symbol, FALSE);
+  *(gpointer *) &the_driver.name = find_symbol (library, #symbol, FALSE);
   TARN_CUDA_OPTIONAL (X)
 #undef X
 }

@@ -30,14 +30,16 @@ check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned in
   return FALSE;
 }
 
+/* Of a part of a GPU (MIG) only the newer function gives its own. */
 static gchar *
 get_uuid (const TarnCudaDriver *driver, CUdevice device)
 {
+  unsigned int (*get) (TarnCudaUuid *, CUdevice)
+      = driver->cuDeviceGetUuid != NULL ? driver->cuDeviceGetUuid : driver->cuDeviceGetUuid_v1;
   TarnCudaUuid uuid;
   g_autofree gchar *text = NULL;
 
-  if (driver->cuDeviceGetUuid == NULL
-      || driver->cuDeviceGetUuid (&uuid, device) != TARN_CUDA_SUCCESS)
+  if (get == NULL || get (&uuid, device) != TARN_CUDA_SUCCESS)
     return NULL;
   text = tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
   return g_strconcat ("GPU-", text, NULL);
