@@ -34,8 +34,8 @@ manual_names_version () { # PROGRAM
     "$top_srcdir/doc/man/$1.1"
 }
 
-manual_has_keys () {
-  "$top_builddir/tools/tarn-info" --json --measure >"$scratch/json"
+manual_has_keys () { # [COMMAND...]
+  "$@" "$top_builddir/tools/tarn-info" --json --measure >"$scratch/json"
   [ $? -le 1 ] && grep -q '"place"' "$scratch/json" || return
   for key in $(grep -o '^ *"[a-z_]*" :' "$scratch/json" | tr -d ' ":' | sort -u); do
     grep -q "\b$key\b" "$top_srcdir/doc/man/tarn-info.1" || {
@@ -95,7 +95,9 @@ narrows_cuda () {
 
 informs_on_cuda () {
   with_fake "$top_builddir/tools/tarn-info" --json --select cuda:1 >"$scratch/json" \
-    && grep '"kind" : "cuda"' "$scratch/json" && grep '"pci" : "0000:fb:00.0"' "$scratch/json"
+    && grep '"kind" : "cuda"' "$scratch/json" && grep '"pci" : "0000:fb:00.0"' "$scratch/json" \
+    && grep '"compute_capability" : "9.0"' "$scratch/json" \
+    && grep '"shared_bytes" : 233472' "$scratch/json" && grep '"errors" : {      }' "$scratch/json"
 }
 
 programs=tarn-test
@@ -133,7 +135,10 @@ fake=$top_builddir/t/fake-cuda/.libs
 if [ -e "$fake/libcuda.so.1" ]; then
   check "tarn-test: lists CUDA's devices" lists_cuda
   check "tarn-test: runs a program on a CUDA device" narrows_cuda
-  [ "$programs" = tarn-test ] || check "tarn-info: a CUDA device" informs_on_cuda
+  if [ "$programs" != tarn-test ]; then
+    check "tarn-info: a CUDA device" informs_on_cuda
+    check "tarn-info: the manual has every key of a CUDA device" manual_has_keys with_fake
+  fi
 else
   skip "CUDA's devices" "built without the fake driver"
 fi

@@ -190,6 +190,8 @@ add_cuda (Everything *everything, GError **error)
       device->platform = g_strdup ("CUDA");
       device->uuid = g_strdup (found->uuid);
       device->pci = g_strdup (found->pci);
+      device->cuda = found;
+      device->owner = g_ptr_array_ref (all);
       add_device (everything, platform, found->device_index, device, "NVIDIA Corporation");
     }
   return TRUE;

@@ -17,7 +17,8 @@ typedef struct
   gchar *platform;
   gchar *uuid, *pci;    /* nullable */
   gconstpointer opencl; /* its TarnOpenclDevice; NULL: it is of another kind */
-  GPtrArray *owner;     /* of that; nullable */
+  gconstpointer cuda;   /* its TarnCudaDevice; likewise */
+  GPtrArray *owner;     /* of that */
 } Device;
 
 /* Those that a text chooses, or the environment where it is NULL, each once; an array of Device, or

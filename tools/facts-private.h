@@ -22,5 +22,6 @@ void facts_add_number (Facts *facts, const gchar *key, const gchar *label, FactT
 void facts_add_text (Facts *facts, const gchar *key, const gchar *label, const gchar *text);
 
 void facts_add_opencl (GPtrArray *list, const Device *device, gboolean measure);
+void facts_add_cuda (GPtrArray *list, const Device *device);
 
 #endif

@@ -58,31 +58,19 @@ facts_add_number (Facts *facts, const gchar *key, const gchar *label, FactType t
   fact->number = number;
 }
 
-/* What every kind of device has. */
-static void
-add_identity (GPtrArray *list, const Device *device)
-{
-  Facts facts = { list, "identity" };
-
-  facts_add_text (&facts, "name", "Name", device->name);
-  facts_add_text (&facts, "platform", "Platform", device->platform);
-  facts_add_text (&facts, "uuid", "UUID", device->uuid);
-  facts_add_text (&facts, "pci", "PCI address", device->pci);
-}
-
 GPtrArray *
 facts_collect (const Device *device, gboolean measure)
 {
   GPtrArray *list = g_ptr_array_new_with_free_func (fact_free);
 
+  (void) measure;
 #ifdef HAVE_OPENCL
   if (device->opencl != NULL)
-    {
-      facts_add_opencl (list, device, measure);
-      return list;
-    }
+    facts_add_opencl (list, device, measure);
 #endif
-  (void) measure;
-  add_identity (list, device);
+#ifdef HAVE_CUDA
+  if (device->cuda != NULL)
+    facts_add_cuda (list, device);
+#endif
   return list;
 }

@@ -107,8 +107,10 @@ static const gchar *
 name_section (const gchar *key)
 {
   static const gchar *const names[][2] = {
-    { "identity", "Identity" },         { "memory", "Memory" }, { "execution", "Execution" },
-    { "svm", "Shared virtual memory" }, { "quirks", "Quirks" }, { "measured", "Measured" },
+    { "identity", "Identity" },         { "memory", "Memory" },
+    { "execution", "Execution" },       { "multiprocessor", "A multiprocessor" },
+    { "svm", "Shared virtual memory" }, { "quirks", "Quirks" },
+    { "measured", "Measured" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (names); i++)

@@ -35,6 +35,7 @@ typedef struct
   gchar *uuid;     /**< nullable; as nvidia-smi writes it: "GPU-9f2c5c3a-..." */
   gchar *pci;      /**< nullable; "0000:65:00.0" */
   gchar *selector; /**< chooses it, and goes on to: tarn_selection_make_selector() */
+  gsize bytes;     /**< all of its memory; 0: the driver does not say */
   gpointer reserved[4];
 } TarnCudaDevice;
 

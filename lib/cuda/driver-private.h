@@ -48,6 +48,7 @@ typedef struct
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
   X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
   X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
+  X (cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                     \
   X (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
   X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \

@@ -75,6 +75,9 @@ ask_device (const TarnCudaDriver *driver, guint index)
   device->name = g_strdup (name);
   device->uuid = get_uuid (driver, id);
   device->pci = get_pci (driver, id);
+  if (driver->cuDeviceTotalMem == NULL
+      || driver->cuDeviceTotalMem (&device->bytes, id) != TARN_CUDA_SUCCESS)
+    device->bytes = 0;
   return device;
 }
 
