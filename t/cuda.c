@@ -259,6 +259,11 @@ test_primary (const TarnCudaTest *test, gconstpointer unused)
   tarn_allocator_unref (allocator);
 
   g_assert_cmpuint (driver->cuDevicePrimaryCtxRetain (&primary, test->device), ==, 0);
+  allocator = tarn_cuda_device_allocator_new (test->context, &error);
+  g_assert_no_error (error);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_primary_references (test->device), ==, 1);
+  tarn_allocator_unref (allocator);
   allocator = tarn_cuda_device_allocator_new (primary, &error);
   g_assert_no_error (error);
   block = tarn_allocator_allocate (allocator, 1000, &error);
@@ -322,6 +327,95 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   tarn_block_free (stranger);
   g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (heir), ==, 0);
   g_assert_cmpuint (get_driver ()->cuCtxDestroy (next), ==, 0);
+}
+
+/* With calls that fail, on the fake driver */
+
+static gboolean
+use_everything (CUcontext context, GError **error)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (context, error);
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (TarnBlock) first = NULL;
+  g_autoptr (TarnBlock) second = NULL;
+  g_autoptr (TarnBlock) direct = NULL;
+
+  if (allocator == NULL)
+    return FALSE;
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  if ((first = tarn_pool_allocate (pool, 1000, error)) == NULL)
+    return FALSE;
+  tarn_block_free (g_steal_pointer (&first));
+  tarn_pool_free_held (pool);
+  if ((second = tarn_pool_allocate (pool, 2000, error)) == NULL)
+    return FALSE;
+  direct = tarn_allocator_allocate (allocator, 3000, error);
+  return direct != NULL;
+}
+
+static void
+count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  ++*(guint *) data;
+}
+
+/* One call after the other, whichever it is: an error that names it, nothing lost without a word,
+ * and the thread's contexts as they were, but for the call that was to put them back. */
+static gboolean
+fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_ever)
+{
+  guint n_messages = 0, n_before = fake->get_live (FAKE_CUDA_DEVICE_MEMORY);
+  guint handler = g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
+  g_autoptr (GError) error = NULL;
+  const gchar *failed;
+  CUcontext popped;
+  gboolean ok;
+
+  fake->fail (NULL, nth, for_ever, FAKE_CUDA_INVALID_HANDLE);
+  ok = use_everything (context, &error);
+  failed = fake->get_failed ();
+  fake->fail (NULL, 0, FALSE, 0);
+  g_log_remove_handler ("Tarn-CUDA", handler);
+
+  g_assert_true (ok == (error == NULL));
+  if (failed == NULL)
+    g_assert_true (ok);
+  if (!ok)
+    {
+      g_assert_error (error, TARN_CUDA_ERROR, FAKE_CUDA_INVALID_HANDLE);
+      g_assert_nonnull (strstr (error->message, "(400)"));
+    }
+  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), <=, n_before + 3 * n_messages);
+  if (n_messages == 0)
+    g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, n_before);
+  while (fake->get_context_stack_depth () > 1)
+    {
+      g_assert_cmpuint (n_messages, >, 0);
+      g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+    }
+  g_assert_true (get_current () == test->context);
+  g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
+  return failed != NULL;
+}
+
+static void
+test_failures (const TarnCudaTest *test, gconstpointer unused)
+{
+  CUcontext context = context_new (test->device);
+  guint nth;
+
+  (void) unused;
+  for (gint for_ever = FALSE; for_ever <= TRUE; for_ever++)
+    {
+      for (nth = 1; fail_nth (test, context, nth, for_ever); nth++)
+        ;
+      g_test_message ("%u calls", nth - 1);
+      g_assert_cmpuint (nth, >, 20);
+    }
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (context), ==, 0);
 }
 
 /* Memory */
@@ -463,6 +557,8 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("contexts/none", test_no_context, NULL);
   tarn_cuda_test_add ("contexts/primary", test_primary, NULL);
   tarn_cuda_test_add ("contexts/lost", test_lost, NULL);
+  if (fake != NULL)
+    tarn_cuda_test_add ("failures", test_failures, NULL);
   tarn_cuda_test_add ("memory/pointers", test_pointers, NULL);
   tarn_cuda_test_add ("memory/window", test_window, NULL);
   tarn_cuda_test_add ("memory/host-array", test_host_array, NULL);

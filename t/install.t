@@ -15,6 +15,19 @@ stage=$scratch/stage
 check "make install" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
   "$MAKE" -C "$top_builddir" install DESTDIR="$stage"
 
+# CUDA's driver is opened where it is needed, and nothing of CUDA's is linked.
+links_no_cuda () {
+  find "$stage" -type f \( -name '*.so*' -o -perm -u+x \) | while read -r file; do
+    ldd "$file" 2>/dev/null
+  done >"$scratch/ldd"
+  grep -q libglib "$scratch/ldd" && ! grep -i -e libcuda -e libcudart -e nvidia "$scratch/ldd"
+}
+if command -v ldd >/dev/null; then
+  check "nothing that is installed is linked with CUDA" links_no_cuda
+else
+  skip "nothing that is installed is linked with CUDA" "there is no ldd"
+fi
+
 if [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
   skip "a program outside the tree" "pkg-config puts $PKG_CONFIG_SYSROOT_DIR before every path"
   done_testing

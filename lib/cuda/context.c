@@ -19,13 +19,20 @@ set_lost (GError **error)
 }
 
 static gboolean
-is_alive (const TarnCudaContext *context)
+check_alive (const TarnCudaContext *context, GError **error)
 {
   unsigned long long id;
+  unsigned int status;
 
-  return context->id == 0
-         || (context->driver->cuCtxGetId (context->handle, &id) == TARN_CUDA_SUCCESS
-             && id == context->id);
+  if (context->id == 0)
+    return TRUE;
+  status = context->driver->cuCtxGetId (context->handle, &id);
+  if (status == TARN_CUDA_SUCCESS && id == context->id)
+    return TRUE;
+  if (status == TARN_CUDA_SUCCESS || status == TARN_CUDA_ERROR_INVALID_CONTEXT
+      || status == TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    return set_lost (error);
+  return _tarn_cuda_check (context->driver, "cuCtxGetId", status, error);
 }
 
 gboolean
@@ -35,8 +42,8 @@ _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, G
   CUcontext current = NULL;
   unsigned int status;
 
-  if (!is_alive (context))
-    return set_lost (error);
+  if (!check_alive (context, error))
+    return FALSE;
   *is_pushed = FALSE;
   if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle)
     return TRUE;
