@@ -76,7 +76,7 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaHostArray), as TARN_CUDA_HOST_ARRAY_INIT sets it */
   TarnBlock *block;  /**< whose memory it is: its own */
-  gpointer data;     /**< the element at [0, 0, ...] */
+  gpointer data;     /**< the element at [0, 0, ...]; may be NULL if there is none */
   guint rank;
   gsize *shape;   /**< elements along each axis; its own */
   gsize *strides; /**< bytes from one element to the next along each axis; its own */

@@ -128,15 +128,19 @@ text_matches (const Choice *choice, const gchar *text)
   return strstr (folded, wanted) != NULL;
 }
 
-/* "GPU-" before a UUID is nvidia-smi's. */
+/* Before a UUID nvidia-smi writes what it is of. */
+static const gchar *
+skip_prefix (const gchar *uuid)
+{
+  if (g_ascii_strncasecmp (uuid, "GPU-", 4) == 0 || g_ascii_strncasecmp (uuid, "MIG-", 4) == 0)
+    return uuid + 4;
+  return uuid;
+}
+
 static gboolean
 uuid_matches (const gchar *uuid, const gchar *wanted)
 {
-  if (g_ascii_strncasecmp (uuid, "GPU-", 4) == 0)
-    uuid += 4;
-  if (g_ascii_strncasecmp (wanted, "GPU-", 4) == 0)
-    wanted += 4;
-  return g_ascii_strcasecmp (uuid, wanted) == 0;
+  return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
 /* "0000:65:00.0"; domain and function may be left out, as 0. */

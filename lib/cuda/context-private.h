@@ -12,9 +12,8 @@ typedef struct
   const TarnCudaDriver *driver;
   CUcontext handle;
   CUdevice device;
-  gboolean is_primary; /* then a reference on it is ours; any other is its owner's */
-  unsigned long long
-      id; /* of this context and no later one at its address; 0: the driver has none */
+  gboolean is_primary;   /* then a reference on it is ours; any other is its owner's */
+  unsigned long long id; /* of this context and no later one at its address; if the driver has it */
 } TarnCudaContext;
 
 /* @handle is nullable: the current one. */
@@ -27,5 +26,8 @@ void _tarn_cuda_context_clear (TarnCudaContext *context);
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed);
+
+/* Gives back a reference on a primary context; a failure is a g_message(). */
+void _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device);
 
 #endif

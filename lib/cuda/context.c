@@ -24,7 +24,7 @@ check_alive (const TarnCudaContext *context, GError **error)
   unsigned long long id;
   unsigned int status;
 
-  if (context->id == 0)
+  if (context->driver->cuCtxGetId == NULL)
     return TRUE;
   status = context->driver->cuCtxGetId (context->handle, &id);
   if (status == TARN_CUDA_SUCCESS && id == context->id)
@@ -67,6 +67,19 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed)
     g_message ("cuCtxPopCurrent: status %u: this thread may be left with another context", status);
 }
 
+void
+_tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device)
+{
+  unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
+  g_autoptr (GError) error = NULL;
+
+  /* At exit the driver may be gone before us. */
+  if (status == TARN_CUDA_ERROR_DEINITIALIZED
+      || _tarn_cuda_check (driver, "cuDevicePrimaryCtxRelease", status, &error))
+    return;
+  g_message ("%s: the context of device %d may live on", error->message, device);
+}
+
 /* Primary contexts are the ones that are shared and counted: without a reference of ours the last
  * other owner would take it away.  Whether there is one is asked before it is retained, because to
  * retain one is to make it. */
@@ -89,7 +102,14 @@ retain_if_primary (TarnCudaContext *context, GError **error)
     return FALSE;
   context->is_primary = primary == context->handle;
   if (!context->is_primary)
-    driver->cuDevicePrimaryCtxRelease (context->device);
+    _tarn_cuda_release_primary (driver, context->device);
+  /* If the last other reference went meanwhile, this is a new one in its place. */
+  else if (!check_alive (context, error))
+    {
+      _tarn_cuda_release_primary (driver, context->device);
+      context->is_primary = FALSE;
+      return FALSE;
+    }
   return TRUE;
 }
 
@@ -138,5 +158,5 @@ void
 _tarn_cuda_context_clear (TarnCudaContext *context)
 {
   if (context->is_primary)
-    context->driver->cuDevicePrimaryCtxRelease (context->device);
+    _tarn_cuda_release_primary (context->driver, context->device);
 }

@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "driver-private.h"
+#include "context-private.h"
 
 /* What chooses a device, and where that stands.  Both are NULL: nothing. */
 typedef struct
@@ -26,9 +26,10 @@ choice_clear (Choice *choice)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
-/* PyCUDA's documentation says .cuda-device, and its code reads .cuda_device. */
-static void
-find_choice (Choice *choice)
+/* PyCUDA's documentation says .cuda-device, and its code reads .cuda_device.  One that is there and
+ * cannot be read is an error. */
+static gboolean
+find_choice (Choice *choice, GError **error)
 {
   static const gchar *const names[] = { ".cuda_device", ".cuda-device" };
 
@@ -38,10 +39,17 @@ find_choice (Choice *choice)
   for (gsize i = 0; i < G_N_ELEMENTS (names) && choice->text == NULL; i++)
     {
       g_autofree gchar *path = g_build_filename (g_get_home_dir (), names[i], NULL);
+      g_autoptr (GError) failure = NULL;
 
-      if (g_file_get_contents (path, &choice->text, NULL, NULL))
+      if (g_file_get_contents (path, &choice->text, NULL, &failure))
         choice->source = g_steal_pointer (&path);
+      else if (!g_error_matches (failure, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+        {
+          g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, failure->message);
+          return FALSE;
+        }
     }
+  return TRUE;
 }
 
 /* A whole decimal number with blanks around it; FALSE if it is not. */
@@ -188,7 +196,8 @@ tarn_cuda_make_default_context (CUdevice *device, GError **error)
   if ((driver = _tarn_cuda_get_driver (error)) == NULL
       || !count_devices (driver, &n_devices, error))
     return NULL;
-  find_choice (&choice);
+  if (!find_choice (&choice, error))
+    return NULL;
   if (choice.text == NULL)
     context = open_any (driver, n_devices, &found, error);
   else if (take_choice (&choice, n_devices, &index, error))
@@ -202,20 +211,12 @@ tarn_cuda_make_default_context (CUdevice *device, GError **error)
   return context;
 }
 
-static void
-release_primary (const TarnCudaDriver *driver, CUdevice device)
-{
-  unsigned int status = driver->cuDevicePrimaryCtxRelease (device);
-
-  if (status != TARN_CUDA_SUCCESS && status != TARN_CUDA_ERROR_DEINITIALIZED)
-    g_message ("cuDevicePrimaryCtxRelease: status %u: the context may live on", status);
-}
-
 /**
- * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is in this thread,
- * and its reference is given back.
+ * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is the current one
+ * of this thread, and its reference is given back.
  *
- * @param context  what that function gave; NULL is allowed
+ * @param context  what that function gave, once for each time that it gave it, and no other
+ *                 context: it must be alive; NULL is allowed
  * @since 0.1
  */
 void
@@ -238,7 +239,7 @@ tarn_cuda_context_release (CUcontext context)
       return;
     }
   driver->cuCtxPopCurrent (&popped);
-  release_primary (driver, device);
+  _tarn_cuda_release_primary (driver, device);
 }
 
 /* What every caller is given. */
@@ -332,7 +333,8 @@ tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError **error)
   if ((driver = _tarn_cuda_get_driver (error)) == NULL
       || !count_devices (driver, &n_devices, error))
     return FALSE;
-  find_choice (&choice);
+  if (!find_choice (&choice, error))
+    return FALSE;
   if (choice.text == NULL)
     choice = (Choice){ g_strdup_printf ("%d", fallback), g_strdup ("the default") };
   if (!take_choice (&choice, n_devices, &index, error)

@@ -73,6 +73,11 @@ initialize (void)
 
   if (status == TARN_CUDA_ERROR_NO_DEVICE)
     g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DEVICE, "cuInit: there is no CUDA device");
+  else if (status == TARN_CUDA_ERROR_NOT_INITIALIZED)
+    g_set_error (&load_error, TARN_ERROR, TARN_ERROR_FORKED,
+                 "cuInit: CUDA_ERROR_NOT_INITIALIZED (%u): this process was forked from one that "
+                 "had initialized CUDA",
+                 status);
   else if (status != TARN_CUDA_SUCCESS)
     _tarn_cuda_set_error (&load_error, &the_driver, "cuInit", status);
 }

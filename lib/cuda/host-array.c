@@ -66,10 +66,12 @@ gboolean
 tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, gsize item_size,
                                gchar order, TarnCudaHostArray *array, GError **error)
 {
-  g_autofree gsize *strides = g_new (gsize, rank + 1);
+  g_autofree gsize *strides = g_new (gsize, (gsize) rank + 1);
   gsize size;
+  gpointer data;
   TarnBlock *block;
 
+  g_return_val_if_fail (rank < G_MAXUINT, FALSE);
   g_return_val_if_fail (pool != NULL && array != NULL, FALSE);
   g_return_val_if_fail (rank == 0 || shape != NULL, FALSE);
   g_return_val_if_fail (array->struct_size >= sizeof *array, FALSE);
@@ -79,10 +81,16 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
       || !find_strides (rank, shape, item_size, order, strides, &size, error)
       || (block = tarn_pool_allocate (pool, size, error)) == NULL)
     return FALSE;
+  data = tarn_cuda_block_get_host_pointer (block);
+  if (data == NULL && tarn_block_get_alloc_size (block) > 0)
+    {
+      tarn_block_free (block); /* of another kind: the caller has been told */
+      return FALSE;
+    }
   array->block = block;
-  array->data = tarn_cuda_block_get_host_pointer (block);
+  array->data = data;
   array->rank = rank;
-  array->shape = g_new (gsize, rank + 1);
+  array->shape = g_new (gsize, (gsize) rank + 1);
   if (rank > 0)
     memcpy (array->shape, shape, rank * sizeof *shape);
   array->strides = g_steal_pointer (&strides);

@@ -95,29 +95,37 @@ call_free (const MemoryAllocator *self, TarnMemory memory)
                                    : driver->cuMemFree ((CUdeviceptr) memory.address);
 }
 
+/* FALSE with an error if it is not freed. */
+static gboolean
+free_in_context (const MemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
+{
+  gboolean is_pushed;
+  unsigned int status;
+
+  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, error))
+    return FALSE;
+  status = call_free (self, memory);
+  _tarn_cuda_context_leave (&self->context, is_pushed);
+  if (status == TARN_CUDA_SUCCESS)
+    return TRUE;
+  _tarn_cuda_set_error_for_size (error, self->context.driver, kinds[self->kind].free, status, size);
+  return FALSE;
+}
+
 static void
 memory_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   MemoryAllocator *self = user_data;
   g_autoptr (GError) error = NULL;
-  gboolean is_pushed;
-  unsigned int status;
 
-  if (memory.address == 0)
+  if (memory.address == 0 || free_in_context (self, memory, size, &error))
     return;
-  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, &error))
-    {
-      count_lost (self, size, error);
-      return;
-    }
-  status = call_free (self, memory);
-  _tarn_cuda_context_leave (&self->context, is_pushed);
+  if (g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    count_lost (self, size, error);
   /* At exit the driver may be gone before us, and has freed everything. */
-  if (status == TARN_CUDA_SUCCESS || status == TARN_CUDA_ERROR_DEINITIALIZED)
-    return;
-  _tarn_cuda_set_error_for_size (&error, self->context.driver, kinds[self->kind].free, status,
-                                 size);
-  g_message ("%s: they may be lost", error->message);
+  else if (!g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
+    g_message ("%s: %" G_GSIZE_FORMAT " bytes may be lost: %s", kinds[self->kind].free, size,
+               error->message);
 }
 
 static void
@@ -155,7 +163,10 @@ memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
  * A primary context is retained until the allocator and all its blocks are gone; any other is its
  * owner's. When that one destroys it, its memory is gone: allocating then is
  * TARN_ERROR_CONTEXT_LOST, and freeing does nothing but count
- * (tarn_cuda_allocator_get_lost_bytes()).
+ * (tarn_cuda_allocator_get_lost_bytes()). A pool does not see it, and goes on handing out what it
+ * holds: before a context is destroyed, call tarn_pool_stop_holding() for each pool over it. No
+ * thread may be in a call for one of its blocks while it is destroyed. A driver before CUDA 12.0
+ * cannot tell a destroyed context from a later one at its address: there, free everything first.
  *
  * @param context  nullable: the one that is current in this thread
  * @param error    return location, or NULL: TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,

@@ -301,9 +301,11 @@ tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared
                      GError **error)
 {
   TarnCudaDeviceData known = TARN_CUDA_DEVICE_DATA_INIT;
+  gboolean is_read;
 
   g_return_val_if_fail (data != NULL, FALSE);
-  g_return_val_if_fail (_tarn_cuda_read_device_data (&known, data), FALSE);
+  is_read = _tarn_cuda_read_device_data (&known, data);
+  g_return_val_if_fail (is_read, FALSE);
   g_return_val_if_fail (mode == TARN_CUDA_OCCUPANCY_EXACT || mode == TARN_CUDA_OCCUPANCY_PYCUDA,
                         FALSE);
   g_return_val_if_fail (occupancy != NULL, FALSE);

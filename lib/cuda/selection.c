@@ -30,19 +30,29 @@ check (const TarnCudaDriver *driver, guint index, const gchar *call, unsigned in
   return FALSE;
 }
 
-/* Of a part of a GPU (MIG) only the newer function gives its own. */
+/* NULL if the function is missing or fails. */
 static gchar *
-get_uuid (const TarnCudaDriver *driver, CUdevice device)
+call_uuid (unsigned int (*get) (TarnCudaUuid *, CUdevice), CUdevice device)
 {
-  unsigned int (*get) (TarnCudaUuid *, CUdevice)
-      = driver->cuDeviceGetUuid != NULL ? driver->cuDeviceGetUuid : driver->cuDeviceGetUuid_v1;
   TarnCudaUuid uuid;
-  g_autofree gchar *text = NULL;
 
   if (get == NULL || get (&uuid, device) != TARN_CUDA_SUCCESS)
     return NULL;
-  text = tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
-  return g_strconcat ("GPU-", text, NULL);
+  return tarn_selection_format_uuid ((const guint8 *) uuid.bytes);
+}
+
+/* The newer function gives a part of a GPU (MIG) its own, where the older one gives the GPU's. */
+static gchar *
+get_uuid (const TarnCudaDriver *driver, CUdevice device)
+{
+  g_autofree gchar *own = call_uuid (driver->cuDeviceGetUuid, device);
+  g_autofree gchar *gpu = call_uuid (driver->cuDeviceGetUuid_v1, device);
+
+  if (own == NULL && gpu == NULL)
+    return NULL;
+  if (own != NULL && gpu != NULL && !g_str_equal (own, gpu))
+    return g_strconcat ("MIG-", own, NULL);
+  return g_strconcat ("GPU-", own != NULL ? own : gpu, NULL);
 }
 
 /* The longest is "00000000:00:00.0". */
@@ -82,30 +92,26 @@ ask_device (const TarnCudaDriver *driver, guint index)
 }
 
 /* All there are, each at its place, NULL for one that is of no use; empty where there is no driver,
- * which is normal and no message. */
+ * which is normal and no message.  NULL with an error in a child of fork (). */
 static GPtrArray *
-ask_driver (void)
+ask_driver (GError **error)
 {
   GPtrArray *devices = g_ptr_array_new ();
-  g_autoptr (GError) error = NULL;
-  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
-  unsigned int status;
+  g_autoptr (GError) failure = NULL;
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&failure);
   int n = 0;
 
-  if (driver == NULL)
+  if (driver != NULL)
+    _tarn_cuda_check (driver, "cuDeviceGetCount", driver->cuDeviceGetCount (&n), &failure);
+  if (g_error_matches (failure, TARN_ERROR, TARN_ERROR_FORKED))
     {
-      if (!_tarn_cuda_is_absent (error))
-        g_message ("CUDA: %s", error->message);
-      return devices;
+      g_propagate_error (error, g_steal_pointer (&failure));
+      g_ptr_array_unref (devices);
+      return NULL;
     }
-  status = driver->cuDeviceGetCount (&n);
-  if (status != TARN_CUDA_SUCCESS)
-    {
-      _tarn_cuda_set_error (&error, driver, "cuDeviceGetCount", status);
-      g_message ("CUDA: %s", error->message);
-      return devices;
-    }
-  for (int i = 0; i < n; i++)
+  if (failure != NULL && !_tarn_cuda_is_absent (failure))
+    g_message ("CUDA: %s", failure->message);
+  for (int i = 0; failure == NULL && i < n; i++)
     g_ptr_array_add (devices, ask_device (driver, (guint) i));
   return devices;
 }
@@ -193,6 +199,7 @@ GPtrArray *
 tarn_cuda_select_test_devices (const gchar *selection, GError **error)
 {
   gboolean is_from_environment = selection == NULL;
+  const gchar *upstream;
   g_autoptr (GPtrArray) all = NULL;
   GPtrArray *chosen;
 
@@ -202,9 +209,11 @@ tarn_cuda_select_test_devices (const gchar *selection, GError **error)
     return NULL;
   if (is_from_environment)
     selection = g_getenv ("TARN_TEST");
-  if (selection == NULL && g_getenv ("PYOPENCL_TEST") != NULL)
+  upstream = g_getenv ("PYOPENCL_TEST");
+  if (selection == NULL && upstream != NULL && upstream[0] != '\0')
     return g_ptr_array_new_with_free_func (device_free);
-  all = ask_driver ();
+  if ((all = ask_driver (error)) == NULL)
+    return NULL;
   chosen = choose (all, selection, error);
   if (chosen == NULL && is_from_environment)
     g_prefix_error (error, "TARN_TEST='%s': ", selection);
