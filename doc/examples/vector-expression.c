@@ -6,18 +6,19 @@
  * the driver and once with a pool in between, checks both results, and prints what the
  * allocations cost.
  *
- * To see how Tarn is used, read vector_new(), drop(), and compare(). */
+ * To see how Tarn is used, read vector_new(), drop(), and compare().  What a driver must do for it
+ * stands in vector-expression.h, and how it does in a file for each. */
 
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <tarn/opencl.h>
 #include <time.h>
 #include <unistd.h>
 
-#define PROGRAM "vector-expression"
+#include "vector-expression.h"
+
 #define EXPRESSION "w sqrt (x x + y y) + x y - (x + y) / 4"
 
 #define EXIT_WRONG 1 /* a wrong result, or an error of the driver */
@@ -41,77 +42,19 @@ typedef struct
   gboolean list;
 } Options;
 
-static gboolean
-check_status (cl_int status, const gchar *call, GError **error)
-{
-  if (status == CL_SUCCESS)
-    return TRUE;
-  g_set_error (error, TARN_OPENCL_ERROR, status, "%s: %s (%d)", call,
-               tarn_opencl_status_name (status), status);
-  return FALSE;
-}
-
 /* Devices */
 
-typedef struct
-{
-  cl_device_id id;
-  gchar selector[32];
-  gchar name[256];
-  cl_device_type type;
-  cl_ulong max_bytes;   /* of one allocation */
-  cl_ulong total_bytes; /* of all */
-} Device;
-
-static gboolean
-get_info (cl_device_id id, cl_device_info info, gpointer value, gsize size, GError **error)
-{
-  return check_status (clGetDeviceInfo (id, info, size, value, NULL), "clGetDeviceInfo", error);
-}
-
-static gboolean
-device_init (Device *device, cl_device_id id, guint platform, guint index, GError **error)
-{
-  device->id = id;
-  g_snprintf (device->selector, sizeof device->selector, "%u:%u", platform, index);
-  return get_info (id, CL_DEVICE_NAME, device->name, sizeof device->name, error)
-         && get_info (id, CL_DEVICE_TYPE, &device->type, sizeof device->type, error)
-         && get_info (id, CL_DEVICE_MAX_MEM_ALLOC_SIZE, &device->max_bytes, sizeof (cl_ulong),
-                      error)
-         && get_info (id, CL_DEVICE_GLOBAL_MEM_SIZE, &device->total_bytes, sizeof (cl_ulong),
-                      error);
-}
-
-/* All devices of all platforms. */
+/* All devices of the backend. */
 static GArray *
 find_devices (GError **error)
 {
   g_autoptr (GArray) devices = g_array_new (FALSE, FALSE, sizeof (Device));
-  cl_platform_id platforms[32];
-  cl_device_id ids[32];
-  cl_uint n_platforms, n_ids;
 
-  /* That there is no platform, or no device of one, is not an error: there are just none. */
-  if (clGetPlatformIDs (G_N_ELEMENTS (platforms), platforms, &n_platforms) != CL_SUCCESS)
-    n_platforms = 0;
-  for (guint i = 0; i < MIN (n_platforms, G_N_ELEMENTS (platforms)); i++)
-    {
-      if (clGetDeviceIDs (platforms[i], CL_DEVICE_TYPE_ALL, G_N_ELEMENTS (ids), ids, &n_ids)
-          != CL_SUCCESS)
-        n_ids = 0;
-      for (guint j = 0; j < MIN (n_ids, G_N_ELEMENTS (ids)); j++)
-        {
-          Device device;
-
-          if (!device_init (&device, ids[j], i, j, error))
-            return NULL;
-          g_array_append_val (devices, device);
-        }
-    }
+  if (!opencl_backend.find_devices (devices, error))
+    return NULL;
   if (devices->len > 0)
     return g_steal_pointer (&devices);
-  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED,
-               "no OpenCL device; PoCL, for one, makes a device of the CPU");
+  g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, opencl_backend.without_device);
   return NULL;
 }
 
@@ -123,8 +66,7 @@ select_device (GArray *devices, const gchar *selector, GError **error)
     {
       const Device *device = &g_array_index (devices, Device, i);
 
-      if (selector != NULL ? strcmp (device->selector, selector) == 0
-                           : (device->type & CL_DEVICE_TYPE_GPU) != 0)
+      if (selector != NULL ? strcmp (device->selector, selector) == 0 : device->is_gpu)
         return device;
     }
   if (selector == NULL)
@@ -138,7 +80,7 @@ select_device (GArray *devices, const gchar *selector, GError **error)
 static gboolean
 check_length (const Device *device, guint64 length, GError **error)
 {
-  guint64 size = length * sizeof (cl_float);
+  guint64 size = length * sizeof (gfloat);
 
   if (size <= device->max_bytes && size <= device->total_bytes / N_VECTORS)
     return TRUE;
@@ -150,47 +92,12 @@ check_length (const Device *device, guint64 length, GError **error)
   return FALSE;
 }
 
-/* The calculator */
-
-typedef enum
-{
-  RAMP,
-  ADD,
-  SUBTRACT,
-  MULTIPLY,
-  SCALE,
-  SQUARE_ROOT,
-  N_OPERATORS
-} Operator;
-
-static const gchar *const kernel_names[N_OPERATORS]
-    = { "ramp", "add", "subtract", "multiply", "scale", "square_root" };
-
-/* All take the same arguments, so that one function can launch them. */
-static const gchar kernel_source[]
-    = "#define OPERATOR(name, result)                                            \\\n"
-      "  kernel void name (global const float *a, global const float *b, float c, \\\n"
-      "                    global float *out, ulong length)                      \\\n"
-      "  {                                                                       \\\n"
-      "    size_t i = get_global_id (0);                                         \\\n"
-      "    if (i < length)                                                       \\\n"
-      "      out[i] = result;                                                    \\\n"
-      "  }\n"
-      "OPERATOR (ramp, 1 + (i % (size_t) c) / 4096.0f)\n"
-      "OPERATOR (add, a[i] + b[i])\n"
-      "OPERATOR (subtract, a[i] - b[i])\n"
-      "OPERATOR (multiply, a[i] * b[i])\n"
-      "OPERATOR (scale, a[i] * c)\n"
-      "OPERATOR (square_root, sqrt (a[i]))\n";
-
 /* What evaluates operators on a device.  It does not know whether its allocator is a pool.  It
  * keeps the first error, and does nothing more from then on. */
 typedef struct
 {
-  cl_context context;
-  cl_command_queue queue; /* in order: see drop() */
-  cl_program program;
-  cl_kernel kernels[N_OPERATORS];
+  const Backend *backend;
+  Session *session;
   gsize length;  /* floats in a vector */
   gboolean wait; /* for every kernel */
   TarnAllocator *allocator;
@@ -206,58 +113,12 @@ typedef struct
 static void
 calculator_clear (Calculator *calc)
 {
-  for (guint i = 0; i < N_OPERATORS; i++)
-    if (calc->kernels[i] != NULL)
-      clReleaseKernel (calc->kernels[i]);
-  if (calc->program != NULL)
-    clReleaseProgram (calc->program);
-  if (calc->queue != NULL)
-    clReleaseCommandQueue (calc->queue);
-  if (calc->context != NULL)
-    clReleaseContext (calc->context);
+  if (calc->session != NULL)
+    calc->backend->close (calc->session);
   g_clear_error (&calc->error);
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Calculator, calculator_clear)
-
-static gboolean
-build_kernels (Calculator *calc, cl_device_id device)
-{
-  const gchar *source = kernel_source;
-  gchar log[4096] = "";
-  cl_int status;
-
-  calc->program = clCreateProgramWithSource (calc->context, 1, &source, NULL, &status);
-  if (!check_status (status, "clCreateProgramWithSource", &calc->error))
-    return FALSE;
-  status = clBuildProgram (calc->program, 1, &device, "", NULL, NULL);
-  if (!check_status (status, "clBuildProgram", &calc->error))
-    {
-      clGetProgramBuildInfo (calc->program, device, CL_PROGRAM_BUILD_LOG, sizeof log, log, NULL);
-      fputs (log, stderr);
-      return FALSE;
-    }
-  for (guint i = 0; i < N_OPERATORS; i++)
-    {
-      calc->kernels[i] = clCreateKernel (calc->program, kernel_names[i], &status);
-      if (!check_status (status, "clCreateKernel", &calc->error))
-        return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
-calculator_init (Calculator *calc, cl_device_id device)
-{
-  cl_int status;
-
-  calc->context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
-  if (!check_status (status, "clCreateContext", &calc->error))
-    return FALSE;
-  calc->queue = clCreateCommandQueue (calc->context, device, 0, &status);
-  return check_status (status, "clCreateCommandQueue", &calc->error)
-         && build_kernels (calc, device);
-}
 
 /* Vectors */
 
@@ -273,7 +134,7 @@ now_ns (void)
 static TarnBlock *
 vector_new (Calculator *calc)
 {
-  gsize size = calc->length * sizeof (cl_float);
+  gsize size = calc->length * sizeof (gfloat);
   TarnBlock *vector;
   gint64 start;
 
@@ -309,45 +170,23 @@ drop (Calculator *calc, TarnBlock *vector)
   calc->n_alive--;
 }
 
-static cl_mem
-buffer_of (const TarnBlock *vector)
-{
-  return vector != NULL ? tarn_opencl_block_get_buffer (vector) : NULL;
-}
-
 static gboolean
 finish (Calculator *calc)
 {
-  return calc->error == NULL && check_status (clFinish (calc->queue), "clFinish", &calc->error);
-}
-
-static gboolean
-launch (Calculator *calc, Operator op, cl_mem a, cl_mem b, cl_float c, cl_mem out)
-{
-  cl_kernel kernel = calc->kernels[op];
-  cl_ulong length = calc->length;
-  gsize n_items = (calc->length + 63) / 64 * 64; /* divides into work-groups of a good size */
-  cl_int status;
-
-  if ((status = clSetKernelArg (kernel, 0, sizeof a, &a)) != CL_SUCCESS
-      || (status = clSetKernelArg (kernel, 1, sizeof b, &b)) != CL_SUCCESS
-      || (status = clSetKernelArg (kernel, 2, sizeof c, &c)) != CL_SUCCESS
-      || (status = clSetKernelArg (kernel, 3, sizeof out, &out)) != CL_SUCCESS
-      || (status = clSetKernelArg (kernel, 4, sizeof length, &length)) != CL_SUCCESS)
-    return check_status (status, "clSetKernelArg", &calc->error);
-  status = clEnqueueNDRangeKernel (calc->queue, kernel, 1, NULL, &n_items, NULL, 0, NULL, NULL);
-  return check_status (status, "clEnqueueNDRangeKernel", &calc->error)
-         && (!calc->wait || finish (calc));
+  return calc->error == NULL && calc->backend->finish (calc->session, &calc->error);
 }
 
 /* A fresh vector with an operator's result, or NULL after an error, this time or before.  What an
  * operator does not use is NULL or 0. */
 static TarnBlock *
-apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, cl_float c)
+apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, gfloat c)
 {
   TarnBlock *out = vector_new (calc);
 
-  if (out == NULL || launch (calc, op, buffer_of (a), buffer_of (b), c, buffer_of (out)))
+  if (out == NULL)
+    return NULL;
+  if (calc->backend->launch (calc->session, op, a, b, c, out, calc->length, &calc->error)
+      && (!calc->wait || finish (calc)))
     return out;
   drop (calc, out);
   return NULL;
@@ -356,7 +195,7 @@ apply (Calculator *calc, Operator op, const TarnBlock *a, const TarnBlock *b, cl
 /* The expression: ten vectors are made, three at a time are needed.  There is no early return, so
  * nothing can leak: after an error all that is still to come is NULL, and dropped as such. */
 static TarnBlock *
-evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, cl_float weight)
+evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gfloat weight)
 {
   TarnBlock *xx = apply (calc, MULTIPLY, x, x, 0);
   TarnBlock *yy = apply (calc, MULTIPLY, y, y, 0);
@@ -388,7 +227,7 @@ evaluate (Calculator *calc, const TarnBlock *x, const TarnBlock *y, cl_float wei
 static gdouble
 check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
 {
-  cl_float part[4096]; /* of the result, so that any size fits into the host's memory */
+  gfloat part[4096]; /* of the result, so that any size fits into the host's memory */
   gdouble worst = 0;
 
   for (gsize i = 0; i < calc->length && calc->error == NULL; i++)
@@ -401,10 +240,9 @@ check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
       if (i % G_N_ELEMENTS (part) == 0)
         {
           gsize size = MIN (G_N_ELEMENTS (part), calc->length - i) * sizeof *part;
-          cl_int status = clEnqueueReadBuffer (calc->queue, buffer_of (result), CL_TRUE,
-                                               i * sizeof *part, size, part, 0, NULL, NULL);
 
-          if (!check_status (status, "clEnqueueReadBuffer", &calc->error))
+          if (!calc->backend->read (calc->session, result, i * sizeof *part, size, part,
+                                    &calc->error))
             break;
         }
       off = fabs (part[i % G_N_ELEMENTS (part)] - expected) / expected;
@@ -479,10 +317,10 @@ show_progress (gsize step, gsize n_steps, gint64 start)
 }
 
 /* Each step has a weight of its own, so that a stale result cannot pass for the last one. */
-static cl_float
+static gfloat
 weight_of_step (gsize step)
 {
-  return 0.5f + (cl_float) (step % 64) / 128;
+  return 0.5f + (gfloat) (step % 64) / 128;
 }
 
 /* A first step, and n_steps for the medians.  Returns the last result. */
@@ -523,7 +361,7 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
 static void
 run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, Report *report)
 {
-  const gsize size = calc->length * sizeof (cl_float);
+  const gsize size = calc->length * sizeof (gfloat);
   TarnBlock *x, *y, *result;
 
   calc->allocator = allocator;
@@ -550,16 +388,17 @@ run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, 
 }
 
 static gboolean
-compare (cl_device_id device, const Options *options, Report *alone, Report *pooled, GError **error)
+compare (const Device *device, const Options *options, Report *alone, Report *pooled,
+         GError **error)
 {
-  g_auto (Calculator) calc = { .length = options->length, .wait = !options->pipeline };
+  g_auto (Calculator) calc
+      = { .backend = device->backend, .length = options->length, .wait = !options->pipeline };
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
 
-  /* A pool belongs over an immediate allocator.  Over a deferred one memory runs out in some later
-   * command, where the pool cannot give back what it holds. */
-  if (calculator_init (&calc, device))
-    allocator = tarn_opencl_immediate_allocator_new (calc.queue, CL_MEM_READ_WRITE, &calc.error);
+  calc.session = device->backend->open (device, &calc.error);
+  if (calc.session != NULL)
+    allocator = device->backend->allocator_new (calc.session, &calc.error);
   if (allocator != NULL)
     pool = tarn_pool_new (allocator, NULL, &calc.error);
   if (pool != NULL)
@@ -736,8 +575,8 @@ execute (const Options *options, GError **error)
           "step     r = " EXPRESSION ", in %d operators\n"
           "vectors  %" G_GUINT64_FORMAT " floats, %" G_GUINT64_FORMAT " bytes\n",
           device->selector, device->name, N_VECTORS - 2, options->length,
-          options->length * sizeof (cl_float));
-  if (!compare (device->id, options, &alone, &pooled, error))
+          options->length * sizeof (gfloat));
+  if (!compare (device, options, &alone, &pooled, error))
     return FALSE;
   print_report (options, &alone, &pooled);
   if (MAX (alone.worst, pooled.worst) <= TOLERANCE)
