@@ -28,9 +28,9 @@
  * keep the memory of each until the kernels that use it are done. */
 #define N_VECTORS 12
 
-/* Every operator rounds by up to 2^-24 of its result, and sqrt() may be off by 3 times 2^-23
- * (OpenCL 1.2 specification, table 7.4).  Nothing in the expression cancels leading digits, so a
- * right result is within 1e-6 of one that was computed in double precision. */
+/* Every operator rounds by up to 2^-24 of its result, and OpenCL's sqrt() may be off by 3 times
+ * 2^-23 (OpenCL 1.2 specification, table 7.4).  Nothing in the expression cancels leading digits,
+ * so a right result is within 1e-6 of one that was computed in double precision. */
 #define TOLERANCE 4e-6
 
 typedef struct
@@ -38,23 +38,64 @@ typedef struct
   guint64 length; /* floats in a vector */
   guint64 n_steps;
   gchar *selector; /* PLATFORM:DEVICE; nullable */
+  gchar *backend;  /* its name; NULL or "auto": whichever has a device */
   gboolean pipeline;
   gboolean list;
 } Options;
 
 /* Devices */
 
-/* All devices of the backend. */
+/* Those that are built, the preferred one first. */
+static const Backend *const backends[] = {
+#ifdef WITH_CUDA
+  &cuda_backend,
+#endif
+#ifdef WITH_OPENCL
+  &opencl_backend,
+#endif
+};
+
+/* A selector says by itself which backend it is about: CUDA's begin with "cuda:". */
+static gboolean
+is_wanted (const Backend *backend, const Options *options)
+{
+  gboolean is_cuda = strcmp (backend->name, "cuda") == 0;
+
+  if (options->backend != NULL && strcmp (options->backend, "auto") != 0)
+    return strcmp (options->backend, backend->name) == 0;
+  if (options->selector == NULL || options->list)
+    return TRUE;
+  return g_str_has_prefix (options->selector, "cuda:") == is_cuda;
+}
+
+/* The devices of all backends that are wanted.  One whose driver is of no use is an error if no
+ * other has a device; else it is left out, and *left_out says why. */
 static GArray *
-find_devices (GError **error)
+find_devices (const Options *options, GError **left_out, GError **error)
 {
   g_autoptr (GArray) devices = g_array_new (FALSE, FALSE, sizeof (Device));
+  g_autoptr (GString) without = g_string_new (NULL);
+  g_autoptr (GError) reason = NULL;
 
-  if (!opencl_backend.find_devices (devices, error))
-    return NULL;
-  if (devices->len > 0)
-    return g_steal_pointer (&devices);
-  g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, opencl_backend.without_device);
+  for (guint i = 0; i < G_N_ELEMENTS (backends); i++)
+    {
+      if (!is_wanted (backends[i], options))
+        continue;
+      g_string_append_printf (without, "%s%s", without->len > 0 ? "; " : "",
+                              backends[i]->without_device);
+      backends[i]->find_devices (devices, reason == NULL ? &reason : NULL);
+    }
+  if (devices->len > 0 || without->len == 0)
+    {
+      *left_out = g_steal_pointer (&reason);
+      return g_steal_pointer (&devices);
+    }
+  if (reason != NULL)
+    g_propagate_error (error, g_steal_pointer (&reason));
+  else
+    g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, without->str);
+  if (options->selector != NULL)
+    g_prefix_error (error, "--select '%s': ", options->selector);
   return NULL;
 }
 
@@ -153,9 +194,9 @@ vector_new (Calculator *calc)
 }
 
 /* Frees a vector that is not needed any more, though kernels that use it may still wait in the
- * queue.  A driver keeps the memory until they are done.  A pool may hand it out again at once,
- * which is safe because the queue is in order: the next kernel to write to it runs after the last
- * one to read it. */
+ * queue.  A driver keeps the memory until they are done, or waits for them.  A pool may hand it out
+ * again at once, which is safe because the queue is in order: the next kernel to write to it runs
+ * after the last one to read it. */
 static void
 drop (Calculator *calc, TarnBlock *vector)
 {
@@ -510,6 +551,25 @@ parse_number (const gchar *option, const gchar *text, guint64 max, guint64 *numb
   return FALSE;
 }
 
+/* A name of what is built, or "auto". */
+static gboolean
+check_backend (const gchar *name, GError **error)
+{
+  g_autoptr (GString) names = g_string_new ("auto");
+
+  if (name == NULL || strcmp (name, "auto") == 0)
+    return TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS (backends); i++)
+    {
+      if (strcmp (name, backends[i]->name) == 0)
+        return TRUE;
+      g_string_append_printf (names, " or %s", backends[i]->name);
+    }
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--backend '%s': must be %s", name,
+               names->str);
+  return FALSE;
+}
+
 static gboolean
 parse_options (Options *options, int argc, char **argv, GError **error)
 {
@@ -520,6 +580,8 @@ parse_options (Options *options, int argc, char **argv, GError **error)
     { "steps", 0, 0, G_OPTION_ARG_FILENAME, &steps, "Times to evaluate it [500]", "N" },
     { "select", 0, 0, G_OPTION_ARG_FILENAME, &options->selector,
       "Where to run [the first GPU, or else 0:0]", "PLATFORM:DEVICE" },
+    { "backend", 0, 0, G_OPTION_ARG_FILENAME, &options->backend,
+      "opencl, cuda, or auto, CUDA first [auto]", "NAME" },
     { "pipeline", 0, 0, G_OPTION_ARG_NONE, &options->pipeline,
       "Wait for each step, not for each operator", NULL },
     { "list", 0, 0, G_OPTION_ARG_NONE, &options->list, "List the devices instead", NULL },
@@ -541,8 +603,8 @@ parse_options (Options *options, int argc, char **argv, GError **error)
   if (!g_option_context_parse (context, &argc, &argv, error)
       || !parse_number ("--size", size != NULL ? size : "128K", G_GUINT64_CONSTANT (1) << 40,
                         &options->length, error)
-      || !parse_number ("--steps", steps != NULL ? steps : "500", 1000000, &options->n_steps,
-                        error))
+      || !parse_number ("--steps", steps != NULL ? steps : "500", 1000000, &options->n_steps, error)
+      || !check_backend (options->backend, error))
     return FALSE;
   if (argc == 1)
     return TRUE;
@@ -551,26 +613,22 @@ parse_options (Options *options, int argc, char **argv, GError **error)
   return FALSE;
 }
 
-static gboolean
-execute (const Options *options, GError **error)
+static void
+list_devices (const GArray *devices)
 {
-  g_autoptr (GArray) devices = find_devices (error);
-  const Device *device;
-  Report alone, pooled;
-
-  if (devices == NULL)
-    return FALSE;
-  for (guint i = 0; options->list && i < devices->len; i++)
+  for (guint i = 0; i < devices->len; i++)
     {
-      device = &g_array_index (devices, Device, i);
+      const Device *device = &g_array_index (devices, Device, i);
+
       printf ("%s  %s\n", device->selector, device->name);
     }
-  if (options->list)
-    return TRUE;
+}
 
-  device = select_device (devices, options->selector, error);
-  if (device == NULL || !check_length (device, options->length, error))
-    return FALSE;
+static gboolean
+run_on (const Device *device, const Options *options, GError **error)
+{
+  Report alone, pooled;
+
   printf ("device   %s %s\n"
           "step     r = " EXPRESSION ", in %d operators\n"
           "vectors  %" G_GUINT64_FORMAT " floats, %" G_GUINT64_FORMAT " bytes\n",
@@ -584,6 +642,27 @@ execute (const Options *options, GError **error)
   g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "wrong result: off by %.1e, more than %.1e",
                MAX (alone.worst, pooled.worst), TOLERANCE);
   return FALSE;
+}
+
+static gboolean
+execute (const Options *options, GError **error)
+{
+  g_autoptr (GError) left_out = NULL;
+  g_autoptr (GArray) devices = find_devices (options, &left_out, error);
+  const Device *device = NULL;
+
+  if (devices == NULL)
+    return FALSE;
+  if (!options->list && (device = select_device (devices, options->selector, error)) == NULL)
+    return FALSE;
+  if (device != NULL && !check_length (device, options->length, error))
+    return FALSE;
+  if (left_out != NULL)
+    fprintf (stderr, PROGRAM ": left out: %s\n", left_out->message);
+  if (device != NULL)
+    return run_on (device, options, error);
+  list_devices (devices);
+  return TRUE;
 }
 
 int
@@ -606,5 +685,6 @@ main (int argc, char **argv)
       status = EXIT_WRONG;
     }
   g_free (options.selector);
+  g_free (options.backend);
   return status;
 }

@@ -69,6 +69,7 @@ struct _Backend
                     gpointer data, GError **error);
 };
 
-extern const Backend opencl_backend;
+/* As far as they are built. */
+extern const Backend cuda_backend, opencl_backend;
 
 #endif
