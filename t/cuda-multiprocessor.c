@@ -94,13 +94,9 @@ place_block (Multiprocessor *mp, guint warps, guint registers, gsize shared_byte
 }
 
 static Multiprocessor
-make_multiprocessor (const CudaDevice *device, guint registers, guint blocks)
+make_multiprocessor (const CudaDevice *device, guint registers, guint blocks, guint n_parts)
 {
-  Multiprocessor mp = { device->major == 6 && device->minor == 0 ? 2 : 4,
-                        { 0 },
-                        blocks,
-                        device->warps_per_mp,
-                        device->shared_per_mp };
+  Multiprocessor mp = { n_parts, { 0 }, blocks, device->warps_per_mp, device->shared_per_mp };
 
   for (guint i = 0; i < mp.n_parts; i++)
     mp.registers[i] = registers / mp.n_parts;
@@ -110,8 +106,10 @@ make_multiprocessor (const CudaDevice *device, guint registers, guint blocks)
 guint
 cuda_simulate (const CudaDevice *device, guint threads, gsize shared_bytes, guint registers)
 {
-  Multiprocessor mp = make_multiprocessor (device, device->registers_per_mp, device->blocks_per_mp);
-  Multiprocessor alone = make_multiprocessor (device, device->registers_per_block, 1);
+  const guint n_parts = device->major == 6 && device->minor == 0 ? 2 : 4;
+  Multiprocessor mp
+      = make_multiprocessor (device, device->registers_per_mp, device->blocks_per_mp, n_parts);
+  Multiprocessor alone = make_multiprocessor (device, device->registers_per_block, 1, 4);
   guint warps = 0, warp_registers = 0, blocks = 0;
   gsize bytes = 0;
 

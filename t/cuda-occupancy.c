@@ -148,6 +148,7 @@ static const struct
   { 5, 2, 192, 0, 32, 10, REGISTERS },     /* 64 / 6, as by warps */
   { 5, 3, 512, 0, 64, 2, REGISTERS },      /* a block has all that it may; 32 / 16 */
   { 5, 3, 544, 0, 64, 0, REGISTERS },      /* 17 warps of 16 */
+  { 6, 0, 257, 0, 169, 0, REGISTERS },     /* a block: 16384 / 5632 = 2; 2 * 4 < 9 */
   { 6, 0, 64, 0, 40, 25, REGISTERS },      /* 32768 / 1280 = 25; 25 * 2 / 2 */
   { 6, 1, 64, 0, 40, 24, REGISTERS },      /* 16384 / 1280 = 12; 12 * 4 / 2 */
   { 7, 0, 1, 3100, 0, 29, SHARED },        /* 3100 -> 3328 */

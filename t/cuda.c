@@ -505,6 +505,44 @@ test_window (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
 }
 
+/* Allocates blocks until memory runs out, and frees them; gives their number. */
+static guint
+fill (TarnPool *pool, gsize size)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    g_ptr_array_add (blocks, block);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_test_message ("%s", error->message);
+  return blocks->len;
+}
+
+/* A device's own memory, really full: what is held makes room, for blocks of every size. */
+static void
+test_full (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (test->context, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  gsize bytes = test->info->bytes;
+  guint n_large, n_small;
+
+  (void) unused;
+  n_large = fill (pool, bytes / 16);
+  n_small = fill (pool, bytes / 40);
+  g_test_message ("%u blocks of 1/16, %u of 1/40", n_large, n_small);
+  g_assert_cmpuint (n_large, >=, 12);
+  g_assert_cmpuint (n_large, <=, 16);
+  g_assert_cmpuint (n_small, >=, 30);
+  g_assert_cmpuint (n_small, <=, 40);
+  g_assert_cmpuint (fill (pool, bytes / 16), ==, n_large);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.failures, ==, 3);
+}
+
 static void
 test_host_array (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -561,6 +599,9 @@ main (int argc, char **argv)
     tarn_cuda_test_add ("failures", test_failures, NULL);
   tarn_cuda_test_add ("memory/pointers", test_pointers, NULL);
   tarn_cuda_test_add ("memory/window", test_window, NULL);
+  /* The fake one has as much memory as the host of a real one, which it is not. */
+  if (fake == NULL)
+    tarn_cuda_test_add ("memory/full", test_full, NULL);
   tarn_cuda_test_add ("memory/host-array", test_host_array, NULL);
   return g_test_run ();
 }

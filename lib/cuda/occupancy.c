@@ -165,15 +165,17 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
 /* Registers are divided among the parts of a multiprocessor, and a warp has its own from one part.
  */
 static guint64
-count_warps (const TarnCudaDeviceData *data, guint registers, guint64 warp_registers)
+count_warps (guint registers, guint parts, guint64 warp_registers)
 {
-  return registers / data->warp_allocation_granularity / warp_registers
-         * data->warp_allocation_granularity;
+  return registers / parts / warp_registers * parts;
 }
 
 static guint64
 count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint registers)
 {
+  const guint parts = data->warp_allocation_granularity;
+  /* On 6.0, whose multiprocessors have two parts, a block has to fit as if there were four. */
+  const guint block_parts = parts == 2 ? 4 : parts;
   guint64 warp_registers
       = divide_up ((guint64) registers * data->warp_size, data->register_allocation_unit)
         * data->register_allocation_unit;
@@ -182,9 +184,9 @@ count_blocks_by_registers (const TarnCudaDeviceData *data, guint64 warps, guint 
     return 0;
   if (registers == 0)
     return NO_LIMIT;
-  if (count_warps (data, data->registers_per_block, warp_registers) < warps)
+  if (count_warps (data->registers_per_block, block_parts, warp_registers) < warps)
     return 0;
-  return count_warps (data, data->registers_per_mp, warp_registers) / warps;
+  return count_warps (data->registers_per_mp, parts, warp_registers) / warps;
 }
 
 static guint64
