@@ -1,0 +1,136 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Texts that go on choosing a device: what tells it from all others is found by choosing with it.
+ * Pure: no driver, nothing shared. */
+
+#include <string.h>
+#include <tarn/selection.h>
+
+/* What needs no quotation marks, and UUIDs and PCI addresses consist of. */
+#define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
+
+/* Whether a name, as it stands in a selection, finds that one of the devices and no other. */
+static gboolean
+finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
+{
+  const TarnSelectionPlatform platform = { .devices = devices, .n_devices = n_devices };
+  g_autofree gchar *every = g_strconcat ("*:", name, NULL);
+  g_autoptr (GArray) items
+      = tarn_selection_resolve (every, TARN_SELECTION_STRICT, &platform, 1, NULL);
+
+  return items != NULL && items->len == 1
+         && g_array_index (items, TarnSelectionItem, 0).device == index;
+}
+
+/* NULL if marks cannot stand around it. */
+static gchar *
+quote (const gchar *name)
+{
+  if (name == NULL || name[0] == '\0' || strchr (name, '"') != NULL)
+    return NULL;
+  return g_strdup_printf ("\"%s\"", name);
+}
+
+static gboolean
+is_cuda (const TarnSelectionPlatform *platform)
+{
+  return g_strcmp0 (platform->kind, "cuda") == 0;
+}
+
+/* By name, or by place among OpenCL's; names are found among platforms as among devices. */
+static gchar *
+name_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
+{
+  g_autofree TarnSelectionDevice *others = g_new0 (TarnSelectionDevice, n_platforms);
+  g_autofree gchar *name = quote (platforms[index].name);
+  gsize n = 0, place = 0;
+
+  if (is_cuda (&platforms[index]))
+    return g_strdup ("cuda");
+  for (gsize i = 0; i < n_platforms; i++)
+    {
+      if (is_cuda (&platforms[i]))
+        continue;
+      if (i == index)
+        place = n;
+      others[n].name = platforms[i].name;
+      others[n++].vendor = platforms[i].vendor;
+    }
+  if (name != NULL && finds_only (others, n, place, name))
+    return g_steal_pointer (&name);
+  return g_strdup_printf ("%" G_GSIZE_FORMAT, place);
+}
+
+/* NULL if it has none that is fit. */
+static gchar *
+name_property (const gchar *property, const gchar *value)
+{
+  if (value == NULL || value[0] == '\0' || value[strspn (value, PLAIN)] != '\0')
+    return NULL;
+  return g_strconcat (property, "=", value, NULL);
+}
+
+/* By what is its own and no other's of the platform; by place where nothing is: the parts of one
+ * device may share its UUID and address. */
+static gchar *
+name_device (const TarnSelectionPlatform *platform, gsize index)
+{
+  const TarnSelectionDevice *device = &platform->devices[index];
+  g_autofree gchar *uuid = name_property ("uuid", device->uuid);
+  g_autofree gchar *pci = name_property ("pci", device->pci);
+  g_autofree gchar *name = quote (device->name);
+  const gchar *const names[] = { uuid, pci, name };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
+    if (names[i] != NULL && finds_only (platform->devices, platform->n_devices, index, names[i]))
+      return g_strdup (names[i]);
+  return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
+}
+
+/**
+ * A UUID as `uuid=` takes it, such as "00112233-4455-6677-8899-aabbccddeeff".
+ *
+ * @param bytes  16 of them, as a driver gives them
+ * @return (transfer full): a string for g_free(). Any thread may call it.
+ * @since 0.1
+ */
+gchar *
+tarn_selection_format_uuid (const guint8 *bytes)
+{
+  GString *text;
+
+  g_return_val_if_fail (bytes != NULL, NULL);
+
+  text = g_string_sized_new (37);
+  for (guint i = 0; i < 16; i++)
+    g_string_append_printf (text, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                            bytes[i]);
+  return g_string_free (text, FALSE);
+}
+
+/**
+ * A text that chooses one device, and goes on to where devices come and go: by names, by UUID or
+ * PCI address where there is one; by places only where nothing else tells it from the others.
+ *
+ * @param platforms    what there is; not kept
+ * @param n_platforms  how many
+ * @param item         one of the devices
+ * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call
+ * it.
+ * @since 0.1
+ */
+gchar *
+tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
+                              TarnSelectionItem item)
+{
+  g_autofree gchar *platform = NULL;
+  g_autofree gchar *device = NULL;
+
+  g_return_val_if_fail (item.platform < n_platforms, NULL);
+  g_return_val_if_fail (item.device < platforms[item.platform].n_devices, NULL);
+
+  platform = name_platform (platforms, n_platforms, item.platform);
+  device = name_device (&platforms[item.platform], item.device);
+  return g_strconcat (platform, ":", device, NULL);
+}
