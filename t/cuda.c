@@ -279,6 +279,16 @@ test_primary (const TarnCudaTest *test, gconstpointer unused)
     g_assert_cmpuint (fake->get_primary_references (test->device), ==, 0);
 }
 
+static gboolean
+can_tell_contexts (CUcontext doomed)
+{
+  if (get_driver ()->cuCtxGetId != NULL)
+    return TRUE;
+  g_test_skip ("this driver cannot tell a context from a later one at its address");
+  get_driver ()->cuCtxDestroy (doomed);
+  return FALSE;
+}
+
 /* After the context of a block was destroyed, nobody else's memory is freed in its place. */
 static void
 test_lost (const TarnCudaTest *test, gconstpointer unused)
@@ -291,12 +301,8 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
 
   (void) unused;
   g_assert_no_error (error);
-  if (get_driver ()->cuCtxGetId == NULL)
-    {
-      g_test_skip ("this driver cannot tell a context from a later one at its address");
-      get_driver ()->cuCtxDestroy (doomed);
-      return;
-    }
+  if (!can_tell_contexts (doomed))
+    return;
   first = tarn_allocator_allocate (allocator, 1000, &error);
   second = tarn_allocator_allocate (allocator, 2000, &error);
   g_assert_no_error (error);
@@ -327,6 +333,34 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   tarn_block_free (stranger);
   g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (heir), ==, 0);
   g_assert_cmpuint (get_driver ()->cuCtxDestroy (next), ==, 0);
+}
+
+/* A pool that finds out hands nothing out any more. */
+static void
+test_lost_pool (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext doomed = context_new (test->device);
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (doomed, &error);
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  g_assert_no_error (error);
+  if (!can_tell_contexts (doomed))
+    return;
+  pool = tarn_pool_new (allocator, NULL, &error);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (doomed), ==, 0);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*1023 bytes*context was destroyed*");
+  g_assert_null (tarn_pool_allocate (pool, 5000, &error));
+  g_test_assert_expected_messages ();
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_clear_error (&error);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (pool), ==, 0);
+  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (allocator), ==, 1023);
 }
 
 /* With calls that fail, on the fake driver */
@@ -595,6 +629,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("contexts/none", test_no_context, NULL);
   tarn_cuda_test_add ("contexts/primary", test_primary, NULL);
   tarn_cuda_test_add ("contexts/lost", test_lost, NULL);
+  tarn_cuda_test_add ("contexts/lost-pool", test_lost_pool, NULL);
   if (fake != NULL)
     tarn_cuda_test_add ("failures", test_failures, NULL);
   tarn_cuda_test_add ("memory/pointers", test_pointers, NULL);

@@ -269,7 +269,8 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   return block;
 }
 
-/* Out-of-memory says how things stand; other errors are upstream's own. */
+/* Out-of-memory says how things stand; other errors are upstream's own.  Where memory went with its
+ * context, what is held is nobody's to hand out. */
 static void
 fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
@@ -286,6 +287,8 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
                     "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                     " active, %" G_GSIZE_FORMAT " held: ",
                     pool->base.ops.name, size, active_bytes, held_bytes);
+  else if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    tarn_pool_stop_holding (pool);
   g_propagate_error (error, upstream_error);
 }
 

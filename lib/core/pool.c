@@ -393,7 +393,8 @@ tarn_pool_unref (TarnPool *pool)
  * @param size   bytes; 0 is allowed
  * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
  *               active and held; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted
- *               any more; TARN_ERROR_FORKED in a child of fork (); or what the backend says
+ *               any more; TARN_ERROR_FORKED in a child of fork (); or what the backend says, where
+ *               TARN_ERROR_CONTEXT_LOST makes the pool stop holding
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */

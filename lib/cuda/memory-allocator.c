@@ -163,10 +163,12 @@ memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
  * A primary context is retained until the allocator and all its blocks are gone; any other is its
  * owner's. When that one destroys it, its memory is gone: allocating then is
  * TARN_ERROR_CONTEXT_LOST, and freeing does nothing but count
- * (tarn_cuda_allocator_get_lost_bytes()). A pool does not see it, and goes on handing out what it
- * holds: before a context is destroyed, call tarn_pool_stop_holding() for each pool over it. No
- * thread may be in a call for one of its blocks while it is destroyed. A driver before CUDA 12.0
- * cannot tell a destroyed context from a later one at its address: there, free everything first.
+ * (tarn_cuda_allocator_get_lost_bytes()). A pool sees it only when it asks the driver for more, and
+ * then stops holding; until then it hands out what it holds, since to ask the driver on each hit
+ * would cost as much as the hit. So before a context is destroyed, call tarn_pool_stop_holding()
+ * for each pool over it. No thread may be in a call for one of its blocks while it is destroyed. A
+ * driver before CUDA 12.0 cannot tell a destroyed context from a later one at its address: there,
+ * free everything first.
  *
  * @param context  nullable: the one that is current in this thread
  * @param error    return location, or NULL: TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE,
