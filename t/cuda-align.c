@@ -91,6 +91,21 @@ test_channels (void)
   g_assert_cmpuint (found, ==, 4);
 }
 
+static void
+test_granularities (void)
+{
+  TarnCudaDeviceData data = TARN_CUDA_DEVICE_DATA_INIT;
+
+  data.major = 1;
+  data.minor = 3;
+  g_assert_cmpuint (tarn_cuda_device_data_smem_granularity (&data), ==, 16);
+  g_assert_cmpuint (tarn_cuda_device_data_smem_alloc_granularity (&data), ==, 512);
+  data.major = 2;
+  data.minor = 0;
+  g_assert_cmpuint (tarn_cuda_device_data_smem_granularity (&data), ==, 32);
+  g_assert_cmpuint (tarn_cuda_device_data_smem_alloc_granularity (&data), ==, 128);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -98,5 +113,6 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/align/bytes", test_alignment);
   g_test_add_func ("/cuda/align/coalesce", test_coalesce);
   g_test_add_func ("/cuda/align/channels", test_channels);
+  g_test_add_func ("/cuda/align/granularities", test_granularities);
   return g_test_run ();
 }

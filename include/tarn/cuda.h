@@ -166,6 +166,8 @@ gboolean tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint t
 gboolean tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *data,
                                                              guint channels, guint *valid,
                                                              GError **error);
+guint tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data);
+gsize tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data);
 
 typedef enum
 {

@@ -22,7 +22,7 @@ typedef enum
   N_ATTRIBUTES
 } Attribute;
 
-/* CUdevice_attribute.  Drivers of CUDA 6.0 know all but those that are recent. */
+/* CUdevice_attribute.  A driver that is new enough to be loaded may know none that are recent. */
 static const struct
 {
   unsigned int number;
@@ -364,4 +364,37 @@ tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *da
     }
   *valid = channels <= 1 ? 1 : channels == 2 ? 2 : 4;
   return TRUE;
+}
+
+/**
+ * The threads whose accesses to shared memory are one: 32, or 16 below compute capability 2.0. What
+ * PyCUDA calls DeviceData.smem_granularity.
+ *
+ * @param data  the device
+ * @return threads; any thread may call it
+ * @since 0.1
+ */
+guint
+tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
+{
+  g_return_val_if_fail (data != NULL, 0);
+
+  return data->major >= 2 ? 32 : 16;
+}
+
+/**
+ * The bytes in whose multiples blocks have shared memory, as PyCUDA's rules of 2012 say: 128, or
+ * 512 below compute capability 2.0. What PyCUDA calls DeviceData.smem_alloc_granularity. What the
+ * device really has is shared_allocation_unit.
+ *
+ * @param data  the device
+ * @return bytes; any thread may call it
+ * @since 0.1
+ */
+gsize
+tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data)
+{
+  g_return_val_if_fail (data != NULL, 0);
+
+  return data->major >= 2 ? 128 : 512;
 }

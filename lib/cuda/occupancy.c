@@ -142,7 +142,7 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   guint64 warps = divide_up (threads, warp_size);
   guint64 register_rows = data->major >= 2 ? warps * 2 : divide_up (warps * 2, 4) * 4;
   guint64 block_registers = register_rows * 16 * registers;
-  guint64 shared_unit = data->major >= 2 ? 128 : 512;
+  gsize shared_unit = tarn_cuda_device_data_smem_alloc_granularity (data);
   guint64 shared_units = divide_up (shared_bytes, shared_unit);
   Least least = { NO_LIMIT, TARN_CUDA_LIMIT_DEVICE };
 
