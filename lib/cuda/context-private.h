@@ -20,12 +20,21 @@ typedef struct
 gboolean _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **error);
 void _tarn_cuda_context_clear (TarnCudaContext *context);
 
+/* Sets the id that the handle has now. */
+gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
+
+/* TARN_ERROR_CONTEXT_LOST if it was destroyed, as far as the driver can tell. */
+gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **error);
+
 /* Makes it current in this thread until _tarn_cuda_context_leave (), which takes what is stored in
  * @is_pushed; FALSE, with an error and nothing to leave, if it cannot be: TARN_ERROR_CONTEXT_LOST
  * if it was destroyed. */
 gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed,
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed);
+
+/* The thread's current context is what was current before it; a failure is a g_message(). */
+void _tarn_cuda_pop_context (const TarnCudaDriver *driver);
 
 /* Gives back a reference on a primary context; a failure is a g_message(). */
 void _tarn_cuda_release_primary (const TarnCudaDriver *driver, CUdevice device);

@@ -18,8 +18,8 @@ set_lost (GError **error)
   return FALSE;
 }
 
-static gboolean
-check_alive (const TarnCudaContext *context, GError **error)
+gboolean
+_tarn_cuda_context_check (const TarnCudaContext *context, GError **error)
 {
   unsigned long long id;
   unsigned int status;
@@ -42,7 +42,7 @@ _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, G
   CUcontext current = NULL;
   unsigned int status;
 
-  if (!check_alive (context, error))
+  if (!_tarn_cuda_context_check (context, error))
     return FALSE;
   *is_pushed = FALSE;
   if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle)
@@ -57,14 +57,18 @@ _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, G
 void
 _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed)
 {
-  CUcontext popped;
-  unsigned int status;
+  if (is_pushed)
+    _tarn_cuda_pop_context (context->driver);
+}
 
-  if (!is_pushed)
-    return;
-  status = context->driver->cuCtxPopCurrent (&popped);
-  if (status != TARN_CUDA_SUCCESS)
-    g_message ("cuCtxPopCurrent: status %u: this thread may be left with another context", status);
+void
+_tarn_cuda_pop_context (const TarnCudaDriver *driver)
+{
+  CUcontext popped;
+  g_autoptr (GError) error = NULL;
+
+  if (!_tarn_cuda_check (driver, "cuCtxPopCurrent", driver->cuCtxPopCurrent (&popped), &error))
+    g_message ("%s: this thread may be left with another context", error->message);
 }
 
 void
@@ -104,7 +108,7 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   if (!context->is_primary)
     _tarn_cuda_release_primary (driver, context->device);
   /* If the last other reference went meanwhile, this is a new one in its place. */
-  else if (!check_alive (context, error))
+  else if (!_tarn_cuda_context_check (context, error))
     {
       _tarn_cuda_release_primary (driver, context->device);
       context->is_primary = FALSE;
@@ -123,6 +127,16 @@ find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error)
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT,
                        "no CUDA context is current in this thread, and none was given");
   return FALSE;
+}
+
+gboolean
+_tarn_cuda_context_identify (TarnCudaContext *context, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+
+  return driver->cuCtxGetId == NULL
+         || _tarn_cuda_check (driver, "cuCtxGetId",
+                              driver->cuCtxGetId (context->handle, &context->id), error);
 }
 
 /* Its device can only be asked while it is current. */
@@ -147,11 +161,8 @@ _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **er
   *context = (TarnCudaContext){ .driver = driver, .handle = handle };
   if (driver == NULL || (handle == NULL && !find_current (driver, &context->handle, error)))
     return FALSE;
-  if (driver->cuCtxGetId != NULL
-      && !_tarn_cuda_check (driver, "cuCtxGetId",
-                            driver->cuCtxGetId (context->handle, &context->id), error))
-    return FALSE;
-  return find_device (context, error) && retain_if_primary (context, error);
+  return _tarn_cuda_context_identify (context, error) && find_device (context, error)
+         && retain_if_primary (context, error);
 }
 
 void

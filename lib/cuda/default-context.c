@@ -114,32 +114,38 @@ find_local_rank (void)
 }
 
 /* Retains the primary context and makes it current. */
-static CUcontext
-open_device (const TarnCudaDriver *driver, CUdevice device, GError **error)
+static gboolean
+open_device (TarnCudaContext *context, GError **error)
 {
-  CUcontext context = NULL;
+  const TarnCudaDriver *driver = context->driver;
 
   if (!_tarn_cuda_check (driver, "cuDevicePrimaryCtxRetain",
-                         driver->cuDevicePrimaryCtxRetain (&context, device), error))
-    return NULL;
-  if (_tarn_cuda_check (driver, "cuCtxPushCurrent", driver->cuCtxPushCurrent (context), error))
-    return context;
-  driver->cuDevicePrimaryCtxRelease (device);
-  return NULL;
+                         driver->cuDevicePrimaryCtxRetain (&context->handle, context->device),
+                         error))
+    return FALSE;
+  context->is_primary = TRUE;
+  if (_tarn_cuda_context_identify (context, error)
+      && _tarn_cuda_check (driver, "cuCtxPushCurrent", driver->cuCtxPushCurrent (context->handle),
+                           error))
+    return TRUE;
+  _tarn_cuda_context_clear (context);
+  return FALSE;
 }
 
-static CUcontext
-open_index (const TarnCudaDriver *driver, int index, CUdevice *device, GError **error)
+static gboolean
+open_index (TarnCudaContext *context, int index, GError **error)
 {
-  if (!_tarn_cuda_check (driver, "cuDeviceGet", driver->cuDeviceGet (device, index), error))
-    return NULL;
-  return open_device (driver, *device, error);
+  const TarnCudaDriver *driver = context->driver;
+
+  return _tarn_cuda_check (driver, "cuDeviceGet", driver->cuDeviceGet (&context->device, index),
+                           error)
+         && open_device (context, error);
 }
 
 /* The first, from the local rank on, that gives a context: others may be taken by other processes
  * (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
-static CUcontext
-open_any (const TarnCudaDriver *driver, int n_devices, CUdevice *device, GError **error)
+static gboolean
+open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
   g_autoptr (GString) reasons = g_string_new (NULL);
   int first = find_local_rank () % n_devices;
@@ -148,16 +154,68 @@ open_any (const TarnCudaDriver *driver, int n_devices, CUdevice *device, GError 
     {
       int index = (first + i) % n_devices;
       g_autoptr (GError) reason = NULL;
-      CUcontext context = open_index (driver, index, device, &reason);
 
-      if (context != NULL)
-        return context;
+      if (open_index (context, index, &reason))
+        return TRUE;
       g_string_append_printf (reasons, "%s device %d: %s", i > 0 ? ";" : "", index,
                               reason->message);
     }
   g_set_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT, "no CUDA device gives a context:%s",
                reasons->str);
-  return NULL;
+  return FALSE;
+}
+
+static gboolean
+open_default (TarnCudaContext *context, GError **error)
+{
+  g_auto (Choice) choice = { NULL, NULL };
+  int n_devices = 0, index;
+
+  *context = (TarnCudaContext){ .driver = _tarn_cuda_get_driver (error) };
+  if (context->driver == NULL || !count_devices (context->driver, &n_devices, error)
+      || !find_choice (&choice, error))
+    return FALSE;
+  if (choice.text == NULL)
+    return open_any (context, n_devices, error);
+  if (!take_choice (&choice, n_devices, &index, error))
+    return FALSE;
+  if (open_index (context, index, error))
+    return TRUE;
+  g_prefix_error (error, "%s: device %d: ", choice.source, index);
+  return FALSE;
+}
+
+/* The references that callers have to give back, each with its context: what is none of them, or
+ * was given back already, is refused before a driver sees it. */
+static GArray *given; /* of TarnCudaContext; NULL: none yet; behind the lock */
+static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void
+remember (const TarnCudaContext *context)
+{
+  pthread_mutex_lock (&given_lock);
+  if (given == NULL)
+    given = g_array_new (FALSE, FALSE, sizeof (TarnCudaContext));
+  g_array_append_val (given, *context);
+  pthread_mutex_unlock (&given_lock);
+}
+
+/* FALSE if there is none of that handle.  The latest is the one that may be alive. */
+static gboolean
+take_back (CUcontext handle, TarnCudaContext *context)
+{
+  gboolean is_found = FALSE;
+
+  pthread_mutex_lock (&given_lock);
+  for (guint i = given != NULL ? given->len : 0; i > 0 && !is_found; i--)
+    {
+      *context = g_array_index (given, TarnCudaContext, i - 1);
+      is_found = context->handle == handle;
+      if (is_found)
+        g_array_remove_index (given, i - 1);
+    }
+  pthread_mutex_unlock (&given_lock);
+  return is_found;
 }
 
 /**
@@ -176,8 +234,8 @@ open_any (const TarnCudaDriver *driver, int n_devices, CUdevice *device, GError 
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a number that is none,
  *                TARN_ERROR_NO_DEVICE if there is no such device, or none at all;
  *                TARN_ERROR_NO_CONTEXT if none gives a context, with each one's reason;
- *                TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's
- *                status
+ *                TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED, TARN_ERROR_OUT_OF_MEMORY, or
+ *                TARN_CUDA_ERROR with the driver's status
  * @return (transfer full): for tarn_cuda_context_release(), or NULL with @p error set. Any thread
  *         may call it, while none changes the environment.
  * @since 0.1
@@ -185,90 +243,81 @@ open_any (const TarnCudaDriver *driver, int n_devices, CUdevice *device, GError 
 CUcontext
 tarn_cuda_make_default_context (CUdevice *device, GError **error)
 {
-  const TarnCudaDriver *driver;
-  g_auto (Choice) choice = { NULL, NULL };
-  CUdevice found = 0;
-  CUcontext context = NULL;
-  int n_devices = 0, index;
+  TarnCudaContext context;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if ((driver = _tarn_cuda_get_driver (error)) == NULL
-      || !count_devices (driver, &n_devices, error))
+  if (!open_default (&context, error))
     return NULL;
-  if (!find_choice (&choice, error))
-    return NULL;
-  if (choice.text == NULL)
-    context = open_any (driver, n_devices, &found, error);
-  else if (take_choice (&choice, n_devices, &index, error))
-    {
-      context = open_index (driver, index, &found, error);
-      if (context == NULL)
-        g_prefix_error (error, "%s: device %d: ", choice.source, index);
-    }
-  if (context != NULL && device != NULL)
-    *device = found;
-  return context;
+  remember (&context);
+  if (device != NULL)
+    *device = context.device;
+  return context.handle;
+}
+
+static gboolean
+is_current (const TarnCudaContext *context)
+{
+  CUcontext current = NULL;
+
+  return context->driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS
+         && current == context->handle;
 }
 
 /**
  * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is the current one
- * of this thread, and its reference is given back.
+ * of this thread, and its reference is given back. A failure of the driver's is a g_message(). In a
+ * child of fork () nothing is done.
  *
- * @param context  what that function gave, once for each time that it gave it, and no other
- *                 context: it must be alive; NULL is allowed
+ * A context that was destroyed by a reset of its device is released, too, but stays current: the
+ * driver does not survive that it is taken away (seen with driver 580).
+ *
+ * @param context  what that function gave, once for each time that it gave it: another context, or
+ *                 once more, is a programming error; NULL is allowed. Any thread may call it.
  * @since 0.1
  */
 void
 tarn_cuda_context_release (CUcontext context)
 {
-  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
-  CUcontext current = NULL, popped;
-  CUdevice device;
-  gboolean is_current;
+  TarnCudaContext taken;
 
-  if (context == NULL || driver == NULL)
+  if (context == NULL || _tarn_cuda_get_driver (NULL) == NULL)
     return;
-  is_current = driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context;
-  /* Its device can only be asked while it is current. */
-  if (!is_current && driver->cuCtxPushCurrent (context) != TARN_CUDA_SUCCESS)
-    return;
-  if (driver->cuCtxGetDevice (&device) != TARN_CUDA_SUCCESS)
+  if (!take_back (context, &taken))
     {
-      driver->cuCtxPopCurrent (&popped);
+      g_critical ("tarn_cuda_context_release: %p is not from tarn_cuda_make_default_context(), or "
+                  "was released already",
+                  (const void *) context);
       return;
     }
-  driver->cuCtxPopCurrent (&popped);
-  _tarn_cuda_release_primary (driver, device);
+  if (is_current (&taken) && _tarn_cuda_context_check (&taken, NULL))
+    _tarn_cuda_pop_context (taken.driver);
+  _tarn_cuda_context_clear (&taken);
 }
 
 /* What every caller is given. */
 static struct
 {
-  CUdevice device;
-  CUcontext context;
+  TarnCudaContext context;
   GError *error;
 } automatic;
 
 static void
 initialize (void)
 {
-  CUcontext popped;
-
-  automatic.context = tarn_cuda_make_default_context (&automatic.device, &automatic.error);
   /* Which thread has it current is not this one's business alone. */
-  if (automatic.context != NULL)
-    _tarn_cuda_get_driver (NULL)->cuCtxPopCurrent (&popped);
+  if (open_default (&automatic.context, &automatic.error))
+    _tarn_cuda_pop_context (automatic.context.driver);
 }
 
 static gboolean
-make_current (const TarnCudaDriver *driver, CUcontext context, GError **error)
+make_current (const TarnCudaContext *context, GError **error)
 {
-  CUcontext current = NULL;
-
-  if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context)
-    return TRUE;
-  return _tarn_cuda_check (driver, "cuCtxPushCurrent", driver->cuCtxPushCurrent (context), error);
+  if (!_tarn_cuda_context_check (context, error))
+    return FALSE;
+  return is_current (context)
+         || _tarn_cuda_check (context->driver, "cuCtxPushCurrent",
+                              context->driver->cuCtxPushCurrent (context->handle), error);
 }
 
 /**
@@ -278,7 +327,8 @@ make_current (const TarnCudaDriver *driver, CUcontext context, GError **error)
  *
  * @param device   out, nullable
  * @param context  out, nullable: (transfer none)
- * @param error    return location, or NULL: as tarn_cuda_make_default_context()
+ * @param error    return location, or NULL: as tarn_cuda_make_default_context(), and
+ *                 TARN_ERROR_CONTEXT_LOST once the device was reset
  * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it.
  * @since 0.1
  */
@@ -298,12 +348,12 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
         *error = g_error_copy (automatic.error);
       return FALSE;
     }
-  if (!make_current (_tarn_cuda_get_driver (NULL), automatic.context, error))
+  if (!make_current (&automatic.context, error))
     return FALSE;
   if (device != NULL)
-    *device = automatic.device;
+    *device = automatic.context.device;
   if (context != NULL)
-    *context = automatic.context;
+    *context = automatic.context.handle;
   return TRUE;
 }
 

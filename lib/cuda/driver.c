@@ -10,7 +10,10 @@
 #include <pthread.h>
 
 /**
- * The domain of errors whose code is CUDA's status, a CUresult; write TARN_CUDA_ERROR.
+ * The domain of errors whose code is CUDA's status, a CUresult; write TARN_CUDA_ERROR. Two statuses
+ * are errors of Tarn's own, wherever a function says that it gives TARN_CUDA_ERROR:
+ * CUDA_ERROR_OUT_OF_MEMORY is TARN_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_CONTEXT_IS_DESTROYED is
+ * TARN_ERROR_CONTEXT_LOST.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1

@@ -4,7 +4,7 @@
  * Tests that run once for each chosen CUDA device, each in a context of its own.  The choice is
  * made once in a process, when the first test is added. */
 
-#include "driver-private.h"
+#include "context-private.h"
 
 typedef struct
 {
@@ -40,7 +40,7 @@ explain_none (void)
 
   if (_tarn_cuda_get_driver (&error) == NULL)
     return g_strdup (error->message);
-  if (value == NULL)
+  if (value == NULL || value[0] == '\0')
     return g_strdup ("there is no CUDA device");
   return g_strdup_printf ("%s='%s' chooses no CUDA device", variable, value);
 }
@@ -96,10 +96,15 @@ static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {
   CUcontext current = NULL;
+  g_autoptr (GError) error = NULL;
 
   if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context)
-    driver->cuCtxPopCurrent (&current);
-  driver->cuCtxDestroy (context);
+    _tarn_cuda_pop_context (driver);
+  if (!_tarn_cuda_check (driver, "cuCtxDestroy", driver->cuCtxDestroy (context), &error))
+    {
+      g_test_message ("%s", error->message);
+      g_test_fail ();
+    }
 }
 
 static void
