@@ -3,21 +3,9 @@
  *
  * Children of fork (): what they are told, and that they never hang. */
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "fake-device.h"
+#include "in-child.h"
 #include "pool-private.h"
-
-/* In the child a failed assertion must not run the parent's test on: steps are numbered, and the
- * status is the number of the one that failed. */
-#define STEP(number, condition)                                                                    \
-  G_STMT_START                                                                                     \
-  {                                                                                                \
-    if (!(condition))                                                                              \
-      _exit (number);                                                                              \
-  }                                                                                                \
-  G_STMT_END
 
 typedef struct
 {
@@ -26,24 +14,6 @@ typedef struct
   TarnPool *pool;
   TarnBlock *block, *direct;
 } State;
-
-static void
-in_child (void (*body) (State *), State *state)
-{
-  gint status;
-  pid_t child = fork ();
-
-  g_assert_cmpint (child, >=, 0);
-  if (child == 0)
-    {
-      alarm (20); /* a child that hangs ends with SIGALRM */
-      body (state);
-      _exit (0);
-    }
-  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
-  g_assert_true (WIFEXITED (status));
-  g_assert_cmpint (WEXITSTATUS (status), ==, 0);
-}
 
 static void
 state_init (State *state)
@@ -67,7 +37,7 @@ state_clear (State *state)
 }
 
 static void
-use_in_fresh_child (State *unused)
+use_in_fresh_child (gpointer unused)
 {
   State state;
 
@@ -135,7 +105,7 @@ count_driver_call (gpointer unused)
 }
 
 static void
-use_in_child_without_driver (State *state)
+use_in_child_without_driver (gpointer state)
 {
   use_in_child (state);
   STEP (10, n_driver_calls == 0);
@@ -158,7 +128,7 @@ test_in_child (void)
 }
 
 static void
-use_anew_in_child (State *unused)
+use_anew_in_child (gpointer unused)
 {
   FakeDevice *device = fake_device_new (G_MAXUINT64);
   TarnAllocator *allocator = fake_device_allocator_new (device);

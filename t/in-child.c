@@ -1,0 +1,24 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "in-child.h"
+
+#include <sys/wait.h>
+
+void
+in_child (void (*body) (gpointer), gpointer data)
+{
+  gint status;
+  pid_t child = fork ();
+
+  g_assert_cmpint (child, >=, 0);
+  if (child == 0)
+    {
+      alarm (20); /* a child that hangs ends with SIGALRM */
+      body (data);
+      _exit (0);
+    }
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_true (WIFEXITED (status));
+  g_assert_cmpint (WEXITSTATUS (status), ==, 0);
+}

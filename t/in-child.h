@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Children of fork () that check something.  In one a failed assertion must not run the parent's
+ * test on: steps are numbered, and the status is the number of the one that failed. */
+
+#ifndef IN_CHILD_H
+#define IN_CHILD_H
+
+#include <glib.h>
+#include <unistd.h>
+
+/* 1 to 255 */
+#define STEP(number, condition)                                                                    \
+  G_STMT_START                                                                                     \
+  {                                                                                                \
+    if (!(condition))                                                                              \
+      _exit (number);                                                                              \
+  }                                                                                                \
+  G_STMT_END
+
+/* The test fails if a step does, and if the child hangs. */
+void in_child (void (*body) (gpointer), gpointer data);
+
+#endif
