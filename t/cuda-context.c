@@ -4,6 +4,7 @@
  * The device that the user means, on the fake driver with four devices. */
 
 #include <glib/gstdio.h>
+#include <pthread.h>
 #include <string.h>
 #include <tarn/cuda.h>
 
@@ -11,6 +12,8 @@
 #include "fake-cuda/fake-cuda.h"
 
 static const FakeCuda *fake;
+
+#define N_DEVICES 4
 
 static void
 set_or_unset (const gchar *variable, const gchar *value)
@@ -281,6 +284,61 @@ test_failing_autoinit (void)
     }
 }
 
+/* Threads that all wait for the last of them, so that none is done before another starts. */
+#define N_FAILING 8
+
+static pthread_barrier_t start;
+
+/* The error's message, which is the caller's; nothing else is stored. */
+static gpointer
+fail_to_initialize (gpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext context = NULL;
+  CUdevice device = -1;
+
+  (void) unused;
+  pthread_barrier_wait (&start);
+  g_assert_false (tarn_cuda_autoinit (&device, &context, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT);
+  g_assert_cmpint (device, ==, -1);
+  g_assert_null (context);
+  g_assert_null (get_current ());
+  return g_strdup (error->message);
+}
+
+/* One of them tries each device once; the others wait for it, and are told the same. */
+static void
+test_failing_autoinit_threads (void)
+{
+  GThread *threads[N_FAILING];
+  g_autofree gchar *message = NULL;
+
+  if (!g_test_subprocess ())
+    {
+      g_test_trap_subprocess (NULL, 0, 0);
+      g_test_trap_assert_passed ();
+      return;
+    }
+  set_up ();
+  for (CUdevice i = 0; i < N_DEVICES; i++)
+    fake->refuse_contexts (i, FAKE_CUDA_DEVICE_UNAVAILABLE);
+  pthread_barrier_init (&start, NULL, N_FAILING);
+  for (guint i = 0; i < N_FAILING; i++)
+    threads[i] = g_thread_new ("fail", fail_to_initialize, NULL);
+  for (guint i = 0; i < N_FAILING; i++)
+    {
+      g_autofree gchar *its = g_thread_join (threads[i]);
+
+      if (message == NULL)
+        message = g_strdup (its);
+      g_assert_cmpstr (its, ==, message);
+    }
+  pthread_barrier_destroy (&start);
+  g_assert_cmpuint (fake->get_calls ("cuDevicePrimaryCtxRetain"), ==, N_DEVICES);
+  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+}
+
 static void
 test_no_device (void)
 {
@@ -306,7 +364,7 @@ main (int argc, char **argv)
   gint status;
 
   g_setenv ("HOME", home, TRUE);
-  g_setenv ("FAKE_CUDA_DEVICES", "4", TRUE);
+  g_setenv ("FAKE_CUDA_DEVICES", G_STRINGIFY (N_DEVICES), TRUE);
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/default/variable", test_variable);
@@ -317,6 +375,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/default/device", test_default_device);
   g_test_add_func ("/cuda/default/autoinit", test_autoinit);
   g_test_add_func ("/cuda/default/failing-autoinit", test_failing_autoinit);
+  g_test_add_func ("/cuda/default/failing-autoinit-threads", test_failing_autoinit_threads);
   g_test_add_func ("/cuda/default/no-device", test_no_device);
   status = g_test_run ();
   g_rmdir (home);
