@@ -8,6 +8,8 @@
 #include <tarn/cuda.h>
 #include <unistd.h>
 
+#include "fake-cuda/fake-cuda.h"
+
 /* "0 1", or the error's message */
 static gchar *
 choose (const gchar *selection)
@@ -101,6 +103,41 @@ test_device (void)
   g_assert_cmpstr (device->selector, ==, "cuda:uuid=GPU-01122334-4556-6778-899a-abbccddeef00");
 }
 
+static void
+assert_uuid (guint index, const gchar *expected)
+{
+  g_autofree gchar *selection = g_strdup_printf ("cuda:%u", index);
+  g_autofree gchar *selector = g_strconcat ("cuda:uuid=", expected, NULL);
+  g_autofree gchar *number = g_strdup_printf ("%u", index);
+  g_autoptr (GPtrArray) devices = tarn_cuda_select_test_devices (selection, NULL);
+  const TarnCudaDevice *device = g_ptr_array_index (devices, 0);
+
+  g_assert_cmpstr (device->uuid, ==, expected);
+  g_assert_cmpstr (device->selector, ==, selector);
+  assert_chosen (selector, number);
+}
+
+/* A part of a GPU has a UUID of its own, which older functions do not know of: nvidia-smi and
+ * CUDA_VISIBLE_DEVICES write it with another prefix. */
+static void
+test_part (void)
+{
+  const FakeCuda *fake = tarn_fake_cuda ();
+
+  fake->set_part (1, TRUE);
+  assert_uuid (0, "GPU-00112233-4455-6677-8899-aabbccddeeff");
+  assert_uuid (1, "MIG-fe122334-4556-6778-899a-abbccddeef00");
+  assert_uuid (2, "GPU-02132435-4657-6879-8a9b-acbdcedff001");
+  assert_chosen ("cuda:uuid=FE122334-4556-6778-899A-ABBCCDDEEF00", "1");
+
+  /* Without one of the two there is nothing to compare. */
+  fake->fail ("cuDeviceGetUuid_v2", 1, TRUE, FAKE_CUDA_INVALID_DEVICE);
+  assert_uuid (1, "GPU-01122334-4556-6778-899a-abbccddeef00");
+  fake->fail ("cuDeviceGetUuid", 1, TRUE, FAKE_CUDA_INVALID_DEVICE);
+  assert_uuid (1, "GPU-fe122334-4556-6778-899a-abbccddeef00");
+  fake->reset ();
+}
+
 /* Drivers that answer with errors */
 
 static void
@@ -176,6 +213,7 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/selection/choices", test_selection);
   g_test_add_func ("/cuda/selection/environment", test_environment);
   g_test_add_func ("/cuda/selection/device", test_device);
+  g_test_add_func ("/cuda/selection/part", test_part);
   g_test_add_func ("/cuda/selection/failures", test_failures);
   g_test_add_func ("/cuda/selection/fork", test_fork);
   g_test_add_data_func ("/cuda/selection/subprocess/none", "", test_child);

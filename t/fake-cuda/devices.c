@@ -124,7 +124,7 @@ cuDeviceGetPCIBusId (char *id, int length, CUdevice device)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Called locked. */
+/* That of the GPU.  Called locked. */
 static Status
 get_uuid (char *uuid, CUdevice device)
 {
@@ -148,10 +148,14 @@ cuDeviceGetUuid (char *uuid, CUdevice device)
 Status
 cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 {
+  Status status;
   ENTER (cuDeviceGetUuid_v2);
   LOCKED;
 
-  return get_uuid (uuid, device);
+  status = get_uuid (uuid, device);
+  if (status == FAKE_CUDA_SUCCESS && fake_get_settings (device)->is_part)
+    uuid[0] = (char) ~uuid[0];
+  return status;
 }
 
 /* 0 for what is known to the driver, and not here. */

@@ -213,6 +213,14 @@ set_total_memory (CUdevice device, guint64 bytes)
 }
 
 static void
+set_part (CUdevice device, gboolean is_part)
+{
+  LOCKED;
+
+  fake_get_settings (device)->is_part = is_part;
+}
+
+static void
 set_budget (CUdevice device, guint64 bytes)
 {
   LOCKED;
@@ -376,6 +384,7 @@ tarn_fake_cuda (void)
     .set_device_count = set_device_count,
     .set_attribute = set_attribute,
     .set_total_memory = set_total_memory,
+    .set_part = set_part,
     .set_budget = set_budget,
     .refuse_contexts = refuse_contexts,
     .fail = fail,

@@ -169,6 +169,10 @@ typedef struct
   void (*set_attribute) (CUdevice device, guint attribute, gint value);
   void (*set_total_memory) (CUdevice device, guint64 bytes);
 
+  /* The device is a part of a GPU (MIG): its UUID is its own, but to cuDeviceGetUuid (), which says
+   * the GPU's. */
+  void (*set_part) (CUdevice device, gboolean is_part);
+
   /* The bytes for all live device and managed memory of the device together, whatever its context;
    * what would exceed them is CUDA_ERROR_OUT_OF_MEMORY.  G_MAXUINT64: as much as there is in total,
    * as at the start. */

@@ -68,6 +68,7 @@ typedef struct
   guint64 total_memory;
   guint64 budget;
   Status refusal;         /* of contexts; 0: none */
+  gboolean is_part;       /* of a GPU, with a UUID of its own */
   GHashTable *attributes; /* number -> value, as integers: what was set; owned, nullable */
 } DeviceSettings;
 
