@@ -6,6 +6,7 @@
 . "$(dirname "$0")/tap.sh"
 
 program=$top_builddir/t/cuda-ranks
+each=$top_builddir/t/cuda-no-driver # every function
 if [ ! -x "$program" ]; then
   skip "drivers" "built without the fake driver"
   done_testing
@@ -41,6 +42,12 @@ echo 'this is no library' >"$scratch/text"
 mkdir "$scratch/no-library" && cp "$scratch/text" "$scratch/no-library/libcuda.so.1"
 check "a file that is no library" says "there is no CUDA driver: " with no-library "$program"
 check "... and which one was tried" grep -q 'libcuda\.so\.1' "$scratch/err"
+check "... by each function" with no-library "$each" 0 "there is no CUDA driver: "
+if "$program" 2>&1 | grep -q 'libcuda\.so\.1: cannot open shared object file'; then
+  check "no file at all" "$each" 0 "there is no CUDA driver: libcuda.so.1: cannot open"
+else
+  skip "no file at all" "this machine has a libcuda.so.1"
+fi
 if [ "$SANITIZER" = no ]; then
   driver old <<'CODE'
 unsigned int cuInit (unsigned int flags) { return flags; }
@@ -48,11 +55,20 @@ unsigned int cuDriverGetVersion (int *version) { *version = 6050; return 0; }
 CODE
   check "a driver that is too old" says "it has no function cuDeviceGet; it is of version 6.5" \
     with old "$program"
+  check "... by each function" \
+    with old "$each" 1 "it has no function cuDeviceGet; it is of version 6.5"
   driver nameless <<'CODE'
 unsigned int cuInit (unsigned int flags) { return flags; }
 CODE
   check "... and does not say its version" says "it has no function cuDeviceGet" \
     with nameless "$program"
+  # All that is required but one function, which is not the first.
+  sed -n 's/^  X (cu[A-Za-z]*, \(cu[A-Za-z0-9_]*\),.*/\1/p; /define TARN_CUDA_OPTIONAL/q' \
+    "$top_srcdir/lib/cuda/driver-private.h" | grep -v '^cuMemFreeHost$' \
+    | sed 's/.*/int & (void) { return 0; }/' | driver almost
+  check "a driver that has all functions but the last" says \
+    "it has no function cuMemFreeHost" with almost "$program"
+  check "... by each function" with almost "$each" 1 "it has no function cuMemFreeHost"
 else
   skip "a driver that is too old" "what is compiled here has no sanitizer"
 fi
