@@ -264,6 +264,23 @@ is_current (const TarnCudaContext *context)
          && current == context->handle;
 }
 
+/* It is left as it is if it is dead, and if the driver does not say. */
+static void
+leave_if_current (const TarnCudaContext *context)
+{
+  CUcontext current = NULL;
+  g_autoptr (GError) error = NULL;
+
+  if (_tarn_cuda_check (context->driver, "cuCtxGetCurrent",
+                        context->driver->cuCtxGetCurrent (&current), &error)
+      && current == context->handle && _tarn_cuda_context_check (context, &error))
+    _tarn_cuda_pop_context (context->driver);
+  /* At exit the driver may be gone before us. */
+  if (error != NULL && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+      && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
+    g_message ("%s: this thread may be left with the context that is released", error->message);
+}
+
 /**
  * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is the current one
  * of this thread, and its reference is given back. A failure of the driver's is a g_message(). In a
@@ -290,8 +307,7 @@ tarn_cuda_context_release (CUcontext context)
                   (const void *) context);
       return;
     }
-  if (is_current (&taken) && _tarn_cuda_context_check (&taken, NULL))
-    _tarn_cuda_pop_context (taken.driver);
+  leave_if_current (&taken);
   _tarn_cuda_context_clear (&taken);
 }
 
