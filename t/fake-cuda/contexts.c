@@ -328,6 +328,7 @@ cuCtxGetDevice (CUdevice *device)
   return FAKE_CUDA_SUCCESS;
 }
 
+#if FAKE_CUDA_VERSION >= 12000
 /* NULL: the current one. */
 Status
 cuCtxGetId (CUcontext handle, unsigned long long *id)
@@ -343,6 +344,7 @@ cuCtxGetId (CUcontext handle, unsigned long long *id)
     *id = context->id;
   return status;
 }
+#endif
 
 Status
 cuCtxSynchronize (void)

@@ -145,6 +145,7 @@ cuDeviceGetUuid (char *uuid, CUdevice device)
   return get_uuid (uuid, device);
 }
 
+#if FAKE_CUDA_VERSION >= 11040
 Status
 cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
 {
@@ -157,6 +158,7 @@ cuDeviceGetUuid_v2 (char *uuid, CUdevice device)
     uuid[0] = (char) ~uuid[0];
   return status;
 }
+#endif
 
 /* 0 for what is known to the driver, and not here. */
 static gint

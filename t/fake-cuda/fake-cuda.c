@@ -158,14 +158,13 @@ cuInit (unsigned int flags)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* CUDA 12.9 */
 Status
 cuDriverGetVersion (int *version)
 {
   ENTER (cuDriverGetVersion);
   REQUIRE (version != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  *version = 12090;
+  *version = FAKE_CUDA_VERSION;
   return FAKE_CUDA_SUCCESS;
 }
 

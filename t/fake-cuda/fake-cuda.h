@@ -71,6 +71,23 @@ enum
   FAKE_CUDA_CAPTURED_EVENT = 907
 };
 
+/* The version of CUDA that it is, as cuDriverGetVersion () says it, and what older ones lack: a
+ * second library is built of the same sources, for a program that is compiled with the same
+ * version. */
+#ifndef FAKE_CUDA_VERSION
+#define FAKE_CUDA_VERSION 12090
+#endif
+#if FAKE_CUDA_VERSION >= 11040
+#define FAKE_CUDA_IF_11_4(row) row
+#else
+#define FAKE_CUDA_IF_11_4(row)
+#endif
+#if FAKE_CUDA_VERSION >= 12000
+#define FAKE_CUDA_IF_12_0(row) row
+#else
+#define FAKE_CUDA_IF_12_0(row)
+#endif
+
 /* F (name, symbol, arguments) */
 #define FAKE_CUDA_FUNCTIONS(F)                                                                     \
   F (cuInit, cuInit, (unsigned int flags))                                                         \
@@ -81,7 +98,7 @@ enum
   F (cuDeviceGetCount, cuDeviceGetCount, (int *count))                                             \
   F (cuDeviceGetName, cuDeviceGetName, (char *name, int length, CUdevice device))                  \
   F (cuDeviceGetUuid, cuDeviceGetUuid, (char *uuid, CUdevice device))                              \
-  F (cuDeviceGetUuid_v2, cuDeviceGetUuid_v2, (char *uuid, CUdevice device))                        \
+  FAKE_CUDA_IF_11_4 (F (cuDeviceGetUuid_v2, cuDeviceGetUuid_v2, (char *uuid, CUdevice device)))    \
   F (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
   F (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
      (int *value, unsigned int attribute, CUdevice device))                                        \
@@ -98,7 +115,7 @@ enum
   F (cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                                   \
   F (cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                                   \
   F (cuCtxGetDevice, cuCtxGetDevice, (CUdevice * device))                                          \
-  F (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
+  FAKE_CUDA_IF_12_0 (F (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id)))      \
   F (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
   F (cuMemGetInfo, cuMemGetInfo_v2, (size_t * available, size_t * total))                          \
   F (cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t size))                              \

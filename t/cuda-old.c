@@ -1,0 +1,23 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * cuda.c on a fake driver of CUDA 11.3, which cannot tell a context from a later one at its address
+ * (CUDA 12.0 can), and gives a part of a GPU the UUID of all (as before 11.4). */
+
+#include "cuda-driver.h"
+#include "driver-private.h"
+
+const FakeCuda *
+cuda_get_fake (void)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  int version = 0;
+
+  g_assert_nonnull (driver);
+  g_assert_cmpuint (driver->cuDriverGetVersion (&version), ==, 0);
+  g_assert_cmpint (version, ==, 11030);
+  g_assert_null (driver->cuCtxGetId);
+  g_assert_null (driver->cuDeviceGetUuid);
+  g_assert_nonnull (driver->cuDeviceGetUuid_v1);
+  return tarn_fake_cuda ();
+}
