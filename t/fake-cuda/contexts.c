@@ -196,6 +196,7 @@ destroy_context (Context *context)
 {
   fake_free_events_of (context->id);
   fake_free_streams_of (context->id);
+  fake_free_modules_of (context->id);
   fake_free_memory_of (context->id);
   context->is_destroyed = TRUE;
   free_unused (context);

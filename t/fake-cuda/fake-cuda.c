@@ -303,6 +303,8 @@ get_live (FakeCudaKind kind)
       return fake_count_streams ();
     case FAKE_CUDA_EVENT:
       return fake_count_events ();
+    case FAKE_CUDA_MODULE:
+      return fake_count_modules ();
     default:
       return fake_count_memory (kind, &bytes);
     }
@@ -358,6 +360,14 @@ finish_all_work (void)
   fake_finish_all_work ();
 }
 
+static const gchar *
+find_kernel (CUfunction function)
+{
+  LOCKED;
+
+  return fake_find_kernel (function);
+}
+
 static guint
 get_context_stack_depth (void)
 {
@@ -398,6 +408,7 @@ tarn_fake_cuda (void)
     .put_work = put_work,
     .finish_work = finish_work,
     .finish_all_work = finish_all_work,
+    .find_kernel = find_kernel,
     .get_context_stack_depth = get_context_stack_depth,
     .get_primary_references = get_primary_references,
   };

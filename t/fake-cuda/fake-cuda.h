@@ -16,12 +16,14 @@
  *
  * What it makes easy to get wrong, as the real driver does: a new context, stream or event has the
  * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
- * context; a context's memory, streams and events die with it.  An address in device memory is none
- * of the host's, nor is a handle.
+ * context; a context's memory, streams, events and modules die with it.  An address in device
+ * memory is none of the host's, nor is a handle.  A new module and its functions, too, have handles
+ * of those gone last, which an H200 was not seen to do.  modules.c says what is an image.
  *
  * It answers as an H200 was seen to.  Where that crashed, a message says so and ends the test: what
- * is asked of a destroyed stream; a context that was made current when it was destroyed already (a
- * success), and is then taken off the thread's stack, or asked for its device.
+ * is asked of a destroyed stream, or of a module that never was; a context that was made current
+ * when it was destroyed already (a success), and is then taken off the thread's stack, or asked for
+ * its device.
  *
  * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits.  A
  * function's name is here what a user of <cuda.h> writes, cuMemAlloc.
@@ -43,6 +45,8 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUmod_st *CUmodule;
+typedef struct CUfunc_st *CUfunction;
 #if GLIB_SIZEOF_VOID_P == 8
 typedef unsigned long long CUdeviceptr;
 #else
@@ -59,9 +63,12 @@ enum
   FAKE_CUDA_DEVICE_UNAVAILABLE = 46,
   FAKE_CUDA_NO_DEVICE = 100,
   FAKE_CUDA_INVALID_DEVICE = 101,
+  FAKE_CUDA_INVALID_IMAGE = 200,
   FAKE_CUDA_INVALID_CONTEXT = 201,
+  FAKE_CUDA_INVALID_PTX = 218,
   FAKE_CUDA_INVALID_HANDLE = 400,
   FAKE_CUDA_ILLEGAL_STATE = 401,
+  FAKE_CUDA_NOT_FOUND = 500,
   FAKE_CUDA_NOT_READY = 600,
   FAKE_CUDA_CONTEXT_IS_DESTROYED = 709,
   FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
@@ -147,6 +154,13 @@ enum
   F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
   F (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
   F (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
+  F (cuModuleLoadData, cuModuleLoadData, (CUmodule * module, const void *image))                   \
+  F (cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
+     (CUmodule * module, const void *image, unsigned int n_options, unsigned int *options,         \
+      void **values))                                                                              \
+  F (cuModuleUnload, cuModuleUnload, (CUmodule module))                                            \
+  F (cuModuleGetFunction, cuModuleGetFunction,                                                     \
+     (CUfunction * function, CUmodule module, const char *name))                                   \
   F (cuPointerGetAttribute, cuPointerGetAttribute,                                                 \
      (void *value, unsigned int attribute, CUdeviceptr address))
 
@@ -162,6 +176,7 @@ typedef enum
   FAKE_CUDA_CONTEXT,        /* active primary ones, too */
   FAKE_CUDA_STREAM,
   FAKE_CUDA_EVENT,
+  FAKE_CUDA_MODULE,
   FAKE_CUDA_N_KINDS
 } FakeCudaKind;
 
@@ -179,7 +194,7 @@ typedef struct
 typedef struct
 {
   /* To how all of this is at the start, as the environment has it, but for what is alive: contexts,
-   * memory, streams, events, and that the driver is initialized. */
+   * memory, streams, events, modules, and that the driver is initialized. */
   void (*reset) (void);
 
   /* For what is set of a device: at most FAKE_CUDA_MAX_DEVICES. */
@@ -234,6 +249,9 @@ typedef struct
   void (*put_work) (CUstream stream);
   void (*finish_work) (CUstream stream);
   void (*finish_all_work) (void);
+
+  /* The name of the function, the module's; NULL: there is none, or its module is gone. */
+  const gchar *(*find_kernel) (CUfunction function);
 
   guint (*get_context_stack_depth) (void); /* of this thread */
   guint (*get_primary_references) (CUdevice device);

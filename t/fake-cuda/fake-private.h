@@ -10,7 +10,8 @@
  *     contexts.c   contexts, each thread's stack of them
  *     ledger.c     memory, and what lies in it; memory.c
  *     streams.c    streams, and work on them; captures.c; events.c
- *     handles.c    what stands for a context, a stream, an event
+ *     modules.c    modules, and their functions
+ *     handles.c    what stands for a context, a stream, an event, a module, a function
  *
  * All is under one lock.  A driver's function calls fake_enter () first, without it, then takes it
  * until its end.  Functions that are called with the lock held say so. */
@@ -191,5 +192,10 @@ void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
 Status fake_end_captures (void);
+
+/* Modules; all are called locked. */
+void fake_free_modules_of (guint64 context_id);
+guint fake_count_modules (void);
+const gchar *fake_find_kernel (CUfunction handle); /* nullable */
 
 #endif

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Handles of contexts, streams and events: numbers that no memory has as its address, so that what
- * looks into one crashes.  The lock guards every table. */
+ * Handles of contexts, streams, events, modules and functions: numbers that no memory has as its
+ * address, so that what looks into one crashes.  The lock guards every table. */
 
 #include "fake-private.h"
 

@@ -33,7 +33,7 @@ typedef struct
 static GTree *blocks;     /* Block -> the same, owned, by address: no two overlap */
 static GArray *vacant;    /* of Place, last in, first out */
 static GArray *strangers; /* of FakeCudaMemory */
-static CUdeviceptr next_address = FAKE_HANDLES (5);
+static CUdeviceptr next_address = FAKE_HANDLES (7);
 
 static gint
 compare_blocks (gconstpointer a, gconstpointer b, gpointer unused)
