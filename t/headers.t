@@ -34,6 +34,15 @@ main (void)
       return 1;
   }
 #endif
+#ifdef TARN_MEMO_OPS_INIT
+  {
+    TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+    TarnMemoStats memo_stats = TARN_MEMO_STATS_INIT;
+    TarnKeyPart parts[] = { tarn_key_integer (1), tarn_key_string ("a") };
+    if (ops.struct_size == memo_stats.struct_size || parts[0].type == parts[1].type)
+      return 1;
+  }
+#endif
 #ifdef TARN_CUDA_DEVICE_DATA_INIT
   {
     TarnCudaDeviceData data = TARN_CUDA_DEVICE_DATA_INIT;

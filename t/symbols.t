@@ -14,10 +14,11 @@ exported () { # LIBRARY
   $NM -D --defined-only "$1" | awk '$2 ~ /[TDBRV]/ { sub (/@.*/, "", $3); print $3 }' | sort -u
 }
 
-declared () { # HEADER
+declared () { # HEADER: inline functions are in no library
   printf '#include <%s>\n' "$1" >"$scratch/header.c"
   $CC $T_CFLAGS $T_OPENCL_CFLAGS -UCL_TARGET_OPENCL_VERSION -DCL_TARGET_OPENCL_VERSION=120 \
     -I"$top_srcdir/include" -I"$top_builddir/include" -E -P "$scratch/header.c" \
+    | tr '\n' ' ' | sed 's/static inline Tarn[A-Za-z]* tarn_[a-z0-9_]*//g' \
     | grep -o '\<tarn_[a-z0-9_]* *(' | tr -d ' (' | sort -u
 }
 

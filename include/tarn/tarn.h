@@ -8,6 +8,7 @@
 #include <tarn/block.h>
 #include <tarn/error.h>
 #include <tarn/local-memory.h>
+#include <tarn/memo.h>
 #include <tarn/pool.h>
 #include <tarn/selection.h>
 #include <tarn/version.h>

@@ -25,6 +25,7 @@ typedef pthread_mutex_t TarnMutex;
 typedef pthread_cond_t TarnCond;
 typedef pthread_once_t TarnOnce;
 
+#define TARN_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TARN_ONCE_INIT PTHREAD_ONCE_INIT
 #define _tarn_mutex_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
 #define _tarn_mutex_clear(mutex) ((void) pthread_mutex_destroy (mutex))
@@ -42,6 +43,9 @@ typedef GMutex TarnMutex;
 typedef GCond TarnCond;
 typedef gsize TarnOnce;
 
+/* clang-format off */
+#define TARN_MUTEX_INIT { 0 }
+/* clang-format on */
 #define TARN_ONCE_INIT 0
 #define _tarn_mutex_init(mutex) g_mutex_init (mutex)
 #define _tarn_mutex_clear(mutex) g_mutex_clear (mutex)

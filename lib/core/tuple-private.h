@@ -1,0 +1,23 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_TUPLE_PRIVATE_H
+#define TARN_TUPLE_PRIVATE_H
+
+#include <tarn/memo.h>
+
+/* The upper 32 bits are the better ones. */
+guint64 _tarn_hash_data (gconstpointer data, gsize size);
+
+/* As g_str_hash () and g_bytes_hash (), but not a byte at a time. */
+guint _tarn_hash_string (gconstpointer string);
+guint _tarn_hash_bytes (gconstpointer bytes);
+gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);
+
+/* To copy and free keys. */
+gpointer _tarn_copy_string (gconstpointer string);
+gpointer _tarn_copy_int64 (gconstpointer integer);
+gpointer _tarn_copy_bytes (gconstpointer bytes);
+void _tarn_free_bytes (gpointer bytes);
+
+#endif
