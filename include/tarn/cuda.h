@@ -20,6 +20,7 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr;
 #endif
 
+typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
 /** The domain of errors whose code is CUDA's own status, a CUresult. */
@@ -70,6 +71,30 @@ TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags, 
 guint64 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator);
 CUdeviceptr tarn_cuda_block_get_device_pointer (const TarnBlock *block);
 gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);
+
+/* What is computed once for each context */
+
+TarnMemo *tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                                      GDestroyNotify destroy);
+void tarn_cuda_clear_context_caches (void);
+
+/** The key of a tarn_cuda_function_memo_new(). */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnCudaFunctionKey), as TARN_CUDA_FUNCTION_KEY_INIT sets it */
+  GBytes *image;     /**< of the module: PTX, with or without its 0 at the end, or a cubin */
+  const gchar *name; /**< of the function in it */
+} TarnCudaFunctionKey;
+
+#define TARN_CUDA_FUNCTION_KEY_INIT                                                                \
+  {                                                                                                \
+    sizeof (TarnCudaFunctionKey), /* struct_size */                                                \
+        NULL,                     /* image */                                                      \
+        NULL                      /* name */                                                       \
+  }
+
+TarnMemo *tarn_cuda_module_memo_new (void);
+TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules);
 
 /** An array in host memory. */
 typedef struct

@@ -20,6 +20,36 @@ TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_m
                                                     GError **error);
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 
+/* What is computed once for each context, queue or device */
+
+TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
+                                        gpointer user_data, GDestroyNotify destroy);
+TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                                      GDestroyNotify destroy);
+TarnMemo *tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
+                                       gpointer user_data, GDestroyNotify destroy);
+
+/** The key of a tarn_opencl_kernel_memo_new(). */
+typedef struct
+{
+  gsize struct_size;    /**< sizeof (TarnOpenclKernelKey), as TARN_OPENCL_KERNEL_KEY_INIT sets it */
+  const gchar *source;  /**< of the program, in OpenCL C */
+  const gchar *options; /**< for clBuildProgram (); nullable */
+  const gchar *kernel_name; /**< in the program */
+  cl_device_id device;      /**< that it is to run on */
+} TarnOpenclKernelKey;
+
+#define TARN_OPENCL_KERNEL_KEY_INIT                                                                \
+  {                                                                                                \
+    sizeof (TarnOpenclKernelKey), /* struct_size */                                                \
+        NULL,                     /* source */                                                     \
+        NULL,                     /* options */                                                    \
+        NULL,                     /* kernel_name */                                                \
+        NULL                      /* device */                                                     \
+  }
+
+TarnMemo *tarn_opencl_kernel_memo_new (void);
+
 /** A device that was chosen; the strings are its own. */
 typedef struct
 {

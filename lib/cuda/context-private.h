@@ -33,6 +33,9 @@ gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_
                                    GError **error);
 void _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed);
 
+/* TARN_ERROR_NO_CONTEXT if none is current in this thread. */
+gboolean _tarn_cuda_find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error);
+
 /* The thread's current context is what was current before it; a failure is a g_message(). */
 void _tarn_cuda_pop_context (const TarnCudaDriver *driver);
 

@@ -117,8 +117,8 @@ retain_if_primary (TarnCudaContext *context, GError **error)
   return TRUE;
 }
 
-static gboolean
-find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error)
+gboolean
+_tarn_cuda_find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error)
 {
   if (!_tarn_cuda_check (driver, "cuCtxGetCurrent", driver->cuCtxGetCurrent (handle), error))
     return FALSE;
@@ -159,7 +159,8 @@ _tarn_cuda_context_init (TarnCudaContext *context, CUcontext handle, GError **er
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
 
   *context = (TarnCudaContext){ .driver = driver, .handle = handle };
-  if (driver == NULL || (handle == NULL && !find_current (driver, &context->handle, error)))
+  if (driver == NULL
+      || (handle == NULL && !_tarn_cuda_find_current (driver, &context->handle, error)))
     return FALSE;
   return _tarn_cuda_context_identify (context, error) && find_device (context, error)
          && retain_if_primary (context, error);

@@ -42,7 +42,13 @@ typedef struct
   X (cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * pointer, size_t size))                              \
   X (cuMemFree, cuMemFree_v2, (CUdeviceptr pointer))                                               \
   X (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
-  X (cuMemFreeHost, cuMemFreeHost, (void *pointer))
+  X (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
+  X (cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
+     (CUmodule * module, const void *image, unsigned int n_options, unsigned int *options,         \
+      void **values))                                                                              \
+  X (cuModuleUnload, cuModuleUnload, (CUmodule module))                                            \
+  X (cuModuleGetFunction, cuModuleGetFunction,                                                     \
+     (CUfunction * function, CUmodule module, const char *name))
 
 /* NULL where the driver is older than they are. */
 #define TARN_CUDA_OPTIONAL(X)                                                                      \
@@ -82,6 +88,8 @@ typedef struct
 #define TARN_CUDA_ERROR_INVALID_CONTEXT 201
 #define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
+#define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
+#define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
 
 /* The driver, loaded and initialized; NULL with the error that it had when it was first asked for:
  * TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE or TARN_CUDA_ERROR; or TARN_ERROR_FORKED. */
@@ -95,6 +103,9 @@ void _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const g
                            unsigned int status);
 void _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                     unsigned int status, gsize size);
+
+void _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver,
+                                     const gchar *call, unsigned int status, const gchar *text);
 
 /* Whether a call succeeded; the error above if not. */
 gboolean _tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,

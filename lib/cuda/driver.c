@@ -164,6 +164,18 @@ _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, con
                               name_status (driver, status), status, size));
 }
 
+/* With what the driver says of it, which is not trusted to be UTF-8. */
+void
+_tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
+                                unsigned int status, const gchar *text)
+{
+  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+
+  set_error (
+      error, status,
+      g_strdup_printf ("%s: %s (%u): %s", call, name_status (driver, status), status, valid));
+}
+
 gboolean
 _tarn_cuda_check (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
                   GError **error)

@@ -91,13 +91,15 @@ say_none (const Chosen *chosen)
   was_said = TRUE;
 }
 
-/* The context is popped, wherever the test has left it, before it is destroyed. */
+/* What the test has left in memos goes with the context, which is popped, wherever the test has
+ * left it, before it is destroyed. */
 static void
 close_context (const TarnCudaDriver *driver, CUcontext context)
 {
   CUcontext current = NULL;
   g_autoptr (GError) error = NULL;
 
+  tarn_cuda_clear_context_caches ();
   if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context)
     _tarn_cuda_pop_context (driver);
   if (!_tarn_cuda_check (driver, "cuCtxDestroy", driver->cuCtxDestroy (context), &error))
@@ -131,7 +133,8 @@ run_case (gconstpointer data)
  * Adds a test to g_test's once for each CUDA device that TARN_TEST chooses, or for every one: see
  * tarn_cuda_select_test_devices(). The path says which one it is: test "pool/reuse" is
  * "/cuda/1/pool/reuse" on device 1. Each runs in a context of its own, which is current, and is
- * destroyed afterwards. A device that is named twice is one test.
+ * destroyed afterwards, once tarn_cuda_clear_context_caches() was called. A device that is named
+ * twice is one test.
  *
  * Where no device is chosen, one test of the whole program, "/cuda/no-device", is skipped and says
  * why; a choice that cannot be made is one that fails.

@@ -16,22 +16,14 @@ typedef struct
 } Probe;
 
 static void
-report_release (const gchar *call, cl_int status)
-{
-  if (status != CL_SUCCESS)
-    g_message ("%s: %s (%d): what it should release may be lost", call,
-               tarn_opencl_status_name (status), status);
-}
-
-static void
 probe_clear (Probe *probe)
 {
   if (probe->kernel != NULL)
-    report_release ("clReleaseKernel", clReleaseKernel (probe->kernel));
+    _tarn_opencl_report_release ("clReleaseKernel", clReleaseKernel (probe->kernel));
   if (probe->program != NULL)
-    report_release ("clReleaseProgram", clReleaseProgram (probe->program));
+    _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (probe->program));
   if (probe->context != NULL)
-    report_release ("clReleaseContext", clReleaseContext (probe->context));
+    _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (probe->context));
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Probe, probe_clear)
@@ -59,7 +51,7 @@ probe_init (Probe *probe, cl_device_id device, cl_context context, const gchar *
     context = probe->context = make_context (device, error);
   if (context == NULL)
     return FALSE;
-  probe->program = _tarn_opencl_build_program (context, device, source, error);
+  probe->program = _tarn_opencl_build_program (context, device, source, "", error);
   if (probe->program == NULL)
     return FALSE;
   probe->kernel = clCreateKernel (probe->program, "probe", &status);

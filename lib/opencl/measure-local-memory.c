@@ -177,7 +177,7 @@ build (Bench *bench, GError **error)
 {
   cl_int status;
 
-  bench->program = _tarn_opencl_build_program (bench->context, bench->device, source, error);
+  bench->program = _tarn_opencl_build_program (bench->context, bench->device, source, "", error);
   if (bench->program == NULL)
     return FALSE;
   bench->kernel = clCreateKernel (bench->program, "chase", &status);

@@ -7,6 +7,6 @@
 #include <tarn/opencl.h>
 
 cl_program _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
-                                       GError **error);
+                                       const gchar *options, GError **error);
 
 #endif

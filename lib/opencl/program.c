@@ -1,11 +1,32 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Programs that are built from a source of ours. */
+ * Programs that are built from a source. */
 
 #include "program-private.h"
 
+#include <string.h>
+
 #include "status-private.h"
+
+/* A compiler that goes astray writes megabytes; what it was about stands at the beginning. */
+#define MAX_LOG_SIZE (64 * 1024)
+
+/* Takes the log. */
+static gchar *
+cut_log (gchar *log)
+{
+  gsize size = strlen (log);
+  gchar *cut;
+
+  if (size <= MAX_LOG_SIZE)
+    return log;
+  log[MAX_LOG_SIZE] = '\0';
+  cut = g_strdup_printf ("%s\n[%" G_GSIZE_FORMAT " more bytes of the build log are left out]", log,
+                         size - MAX_LOG_SIZE);
+  g_free (log);
+  return cut;
+}
 
 /* Transfer full; empty if there is none. */
 static gchar *
@@ -21,14 +42,14 @@ get_build_log (cl_program program, cl_device_id device)
       && clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
              != CL_SUCCESS)
     log[0] = '\0';
-  return g_strstrip (log);
+  return cut_log (g_strstrip (log));
 }
 
 /* FALSE with the log in the error. */
 static gboolean
-build (cl_program program, cl_device_id device, GError **error)
+build (cl_program program, cl_device_id device, const gchar *options, GError **error)
 {
-  cl_int status = clBuildProgram (program, 1, &device, "", NULL, NULL);
+  cl_int status = clBuildProgram (program, 1, &device, options, NULL, NULL);
   g_autofree gchar *log = NULL;
 
   if (status == CL_SUCCESS)
@@ -44,14 +65,14 @@ build (cl_program program, cl_device_id device, GError **error)
 /* Built for one device, transfer full; NULL with an error that has the compiler's log. */
 cl_program
 _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
-                            GError **error)
+                            const gchar *options, GError **error)
 {
   cl_int status;
   cl_program program = clCreateProgramWithSource (context, 1, &source, NULL, &status);
 
   if (!_tarn_opencl_check (status, "clCreateProgramWithSource", error))
     return NULL;
-  if (build (program, device, error))
+  if (build (program, device, options, error))
     return program;
   clReleaseProgram (program);
   return NULL;

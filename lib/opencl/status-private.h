@@ -12,4 +12,7 @@ void _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int 
 void _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                        const gchar *text);
 
+/* What cannot be released is a g_message (), and no error of anybody's. */
+void _tarn_opencl_report_release (const gchar *call, cl_int status);
+
 #endif

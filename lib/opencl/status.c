@@ -167,3 +167,11 @@ _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int stat
       error, status,
       g_strdup_printf ("%s: %s (%d): %s", call, tarn_opencl_status_name (status), status, valid));
 }
+
+void
+_tarn_opencl_report_release (const gchar *call, cl_int status)
+{
+  if (status != CL_SUCCESS)
+    g_message ("%s: %s (%d): what it should release may be lost", call,
+               tarn_opencl_status_name (status), status);
+}

@@ -1,0 +1,197 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memos whose first argument is a CUDA context: the current one, if none is given.  A context is
+ * its owner's and cannot be referenced, so what is kept for one is known by its id: what is kept
+ * for a context that was destroyed is not taken for a later one's at its address, and goes when
+ * something is computed next.  Whatever computes or gives back a value runs with its context
+ * current. */
+
+#include <string.h>
+
+#include "context-private.h"
+
+#define KIND "cuda-context"
+
+/* What the caller gave, behind our functions. */
+typedef struct
+{
+  TarnMemoOps ops;
+  TarnMemoFunc func;
+  gpointer user_data;
+  GDestroyNotify destroy;
+} ContextMemo;
+
+static void
+context_memo_free (gpointer data)
+{
+  ContextMemo *self = data;
+
+  if (self->destroy != NULL)
+    self->destroy (self->user_data);
+  g_free (self);
+}
+
+/* FALSE with an error and nothing to leave. */
+static gboolean
+enter (gpointer handle, TarnCudaContext *context, gboolean *is_pushed, GError **error)
+{
+  *context = (TarnCudaContext){ .driver = _tarn_cuda_get_driver (error), .handle = handle };
+  return context->driver != NULL && _tarn_cuda_context_identify (context, error)
+         && _tarn_cuda_context_enter (context, is_pushed, error);
+}
+
+static gpointer
+get_current (gpointer unused, GError **error)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+  CUcontext handle = NULL;
+
+  (void) unused;
+  if (driver == NULL || !_tarn_cuda_find_current (driver, &handle, error))
+    return NULL;
+  return handle;
+}
+
+/* A driver that has no ids cannot tell, and all are taken to live.  One that is gone, at exit, has
+ * taken all with it. */
+static guint64
+get_id (gpointer unused, gpointer handle)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  unsigned long long id = 0;
+
+  (void) unused;
+  if (driver == NULL)
+    return 0;
+  if (driver->cuCtxGetId == NULL)
+    return 1;
+  return driver->cuCtxGetId (handle, &id) == TARN_CUDA_SUCCESS ? id : 0;
+}
+
+static gpointer
+compute (gpointer handle, gconstpointer key, gpointer data, GError **error)
+{
+  const ContextMemo *self = data;
+  TarnCudaContext context;
+  gboolean is_pushed;
+  gpointer value;
+
+  if (!enter (handle, &context, &is_pushed, error))
+    return NULL;
+  value = self->func (handle, key, self->user_data, error);
+  _tarn_cuda_context_leave (&context, is_pushed);
+  return value;
+}
+
+static gpointer
+ref_value (gpointer data, gpointer value)
+{
+  const ContextMemo *self = data;
+
+  return self->ops.ref_value (self->user_data, value);
+}
+
+static void
+unref_value (gpointer data, gpointer value, gpointer handle, gboolean is_dead)
+{
+  const ContextMemo *self = data;
+  TarnCudaContext context;
+  gboolean is_pushed, is_inside = !is_dead && enter (handle, &context, &is_pushed, NULL);
+
+  self->ops.unref_value (self->user_data, value, handle, !is_inside);
+  if (is_inside)
+    _tarn_cuda_context_leave (&context, is_pushed);
+}
+
+static gpointer
+make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpointer key,
+                       GError **error)
+{
+  const ContextMemo *self = data;
+  TarnCudaContext context;
+  gboolean is_pushed;
+  gpointer own;
+
+  if (!enter (handle, &context, &is_pushed, error))
+    return NULL;
+  own = self->ops.value_for_thread (self->user_data, value, handle, key, error);
+  _tarn_cuda_context_leave (&context, is_pushed);
+  return own;
+}
+
+/* Whether the caller's version of the struct is one that can be read, and leaves first arguments to
+ * us. */
+static gboolean
+has_own_first_arg (const TarnMemoOps *ops)
+{
+  return ops == NULL
+         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer)
+             && ops->ref_first_arg == NULL && ops->unref_first_arg == NULL
+             && ops->first_arg_id == NULL && ops->current_first_arg == NULL);
+}
+
+/**
+ * Makes a memoized function of a CUDA context and a key: PyCUDA's context_dependent_memoize. The
+ * first argument of tarn_memo_get() is a CUcontext, or NULL for the one that is current in the
+ * thread; without one it is TARN_ERROR_NO_CONTEXT. The function is called with the context current,
+ * and so are unref_value and value_for_thread.
+ *
+ * What is kept for a context that was destroyed is never taken for a later one's, and goes when the
+ * memo computes next; its driver is not called then (is_dead). A driver before CUDA 12.0 cannot
+ * tell contexts apart: there, call tarn_cuda_clear_context_caches() before one is destroyed.
+ *
+ * At exit the driver may be gone before what is kept; nothing is done then. Whoever wants it given
+ * back calls tarn_cuda_clear_context_caches() before the end of main().
+ *
+ * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it. No driver is
+ *         needed to make one: without it, tarn_memo_get() says TARN_ERROR_NO_DRIVER.
+ * @since 0.1
+ */
+TarnMemo *
+tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                            GDestroyNotify destroy)
+{
+  const TarnMemoOps none = TARN_MEMO_OPS_INIT;
+  const TarnMemoOps *theirs = ops != NULL ? ops : &none;
+  g_autofree TarnMemoOps *ours = NULL;
+  ContextMemo *self;
+
+  g_return_val_if_fail (has_own_first_arg (ops), NULL);
+  g_return_val_if_fail (func != NULL, NULL);
+  g_return_val_if_fail (theirs->value_for_thread == NULL
+                            || (theirs->ref_value != NULL && theirs->unref_value != NULL),
+                        NULL);
+
+  self = g_new0 (ContextMemo, 1);
+  memcpy (&self->ops, theirs, MIN (theirs->struct_size, sizeof self->ops));
+  self->func = func;
+  self->user_data = user_data;
+  self->destroy = destroy;
+
+  ours = g_malloc (theirs->struct_size);
+  memcpy (ours, theirs, theirs->struct_size);
+  ours->first_arg_kind = KIND;
+  ours->first_arg_id = get_id;
+  ours->current_first_arg = get_current;
+  ours->ref_value = theirs->ref_value != NULL ? ref_value : NULL;
+  ours->unref_value = theirs->unref_value != NULL ? unref_value : NULL;
+  ours->value_for_thread = theirs->value_for_thread != NULL ? make_value_for_thread : NULL;
+  return tarn_memo_new (ours, compute, self, context_memo_free);
+}
+
+/**
+ * Forgets everything that memos of the process keep for CUDA contexts: PyCUDA's
+ * clear_context_caches. Any thread may call it.
+ *
+ * @since 0.1
+ */
+void
+tarn_cuda_clear_context_caches (void)
+{
+  tarn_clear_first_arg_kind (KIND);
+}

@@ -1,0 +1,193 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Modules by their image, and functions by image and name, loaded once for each context. */
+
+#include <string.h>
+
+#include "driver-private.h"
+
+/* A compiler that goes astray writes a lot; what it was about stands at the beginning. */
+#define LOG_SIZE (64 * 1024)
+
+/* PTX is a string.  What else there is, a cubin or a fat binary, knows its own size. */
+static gpointer
+copy_with_end (GBytes *image)
+{
+  gsize size;
+  const guint8 *data = g_bytes_get_data (image, &size);
+  guint8 *copy = g_malloc (size + 1);
+
+  memcpy (copy, data != NULL ? data : (const guint8 *) "", size);
+  copy[size] = '\0';
+  return copy;
+}
+
+static gpointer
+load_module (gpointer context, gconstpointer image, gpointer unused, GError **error)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+  g_autofree gchar *log = g_malloc0 (LOG_SIZE);
+  g_autofree gpointer data = copy_with_end ((GBytes *) image);
+  unsigned int options[]
+      = { TARN_CUDA_JIT_ERROR_LOG_BUFFER, TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
+  void *values[] = { log, GSIZE_TO_POINTER (LOG_SIZE) };
+  CUmodule module = NULL;
+  unsigned int status;
+
+  (void) context;
+  (void) unused;
+  if (driver == NULL)
+    return NULL;
+  status = driver->cuModuleLoadDataEx (&module, data, G_N_ELEMENTS (options), options, values);
+  if (status == TARN_CUDA_SUCCESS)
+    return module;
+  log[LOG_SIZE - 1] = '\0';
+  g_strstrip (log);
+  if (log[0] != '\0')
+    _tarn_cuda_set_error_with_text (error, driver, "cuModuleLoadDataEx", status, log);
+  else
+    _tarn_cuda_set_error (error, driver, "cuModuleLoadDataEx", status);
+  return NULL;
+}
+
+static void
+unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_dead)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  (void) context;
+  /* It went with its context, or with the driver. */
+  if (is_dead || driver == NULL)
+    return;
+  if (!_tarn_cuda_check (driver, "cuModuleUnload", driver->cuModuleUnload (module), &error))
+    g_message ("%s: a module may be lost", error->message);
+}
+
+/**
+ * Makes a memo of modules: its first argument is a CUcontext, or NULL for the current one, its key
+ * a GBytes with PTX or a cubin, its value a CUmodule. A module is unloaded when it is forgotten:
+ * until then it is valid, and so are its functions.
+ *
+ * The errors of tarn_memo_get() are those of tarn_cuda_context_memo_new(), and TARN_CUDA_ERROR with
+ * the driver's status and what its compiler says, up to 64 KiB.
+ *
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_cuda_module_memo_new (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+
+  ops.key_type = TARN_MEMO_KEY_BYTES;
+  ops.unref_value = unload_module;
+  return tarn_cuda_context_memo_new (&ops, load_module, NULL, NULL);
+}
+
+/* Functions */
+
+static void
+get_parts (const TarnCudaFunctionKey *key, TarnKeyPart parts[2])
+{
+  parts[0] = tarn_key_bytes (key->image);
+  parts[1] = tarn_key_string (key->name);
+}
+
+static guint
+key_hash (gconstpointer key)
+{
+  TarnKeyPart parts[2];
+  TarnTuple tuple = { parts, 2 };
+
+  get_parts (key, parts);
+  return tarn_tuple_hash (&tuple);
+}
+
+static gboolean
+key_equal (gconstpointer a, gconstpointer b)
+{
+  TarnKeyPart left[2], right[2];
+  TarnTuple tuple = { left, 2 }, other = { right, 2 };
+
+  get_parts (a, left);
+  get_parts (b, right);
+  return tarn_tuple_equal (&tuple, &other);
+}
+
+static gpointer
+key_copy (gconstpointer key)
+{
+  const TarnCudaFunctionKey *theirs = key;
+  TarnCudaFunctionKey *copy = g_new (TarnCudaFunctionKey, 1);
+
+  *copy = (TarnCudaFunctionKey){ .struct_size = sizeof *copy,
+                                 .image = g_bytes_ref (theirs->image),
+                                 .name = g_strdup (theirs->name) };
+  return copy;
+}
+
+static void
+key_free (gpointer key)
+{
+  TarnCudaFunctionKey *copy = key;
+
+  g_bytes_unref (copy->image);
+  g_free ((gchar *) copy->name);
+  g_free (copy);
+}
+
+static gpointer
+find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
+{
+  const TarnCudaFunctionKey *key = data;
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+  CUfunction function = NULL;
+  unsigned int status;
+  gpointer module;
+
+  if (driver == NULL)
+    return NULL;
+  if (key->image == NULL || key->name == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "the key of a function has no %s", key->image == NULL ? "image" : "name");
+      return NULL;
+    }
+  if (!tarn_memo_get (modules, context, key->image, &module, error))
+    return NULL;
+  status = driver->cuModuleGetFunction (&function, module, key->name);
+  if (status == TARN_CUDA_SUCCESS)
+    return function;
+  _tarn_cuda_set_error_with_text (error, driver, "cuModuleGetFunction", status, key->name);
+  return NULL;
+}
+
+/**
+ * Makes a memo of functions: its first argument is a CUcontext, or NULL for the current one, its
+ * key a TarnCudaFunctionKey, its value a CUfunction, valid as long as its module. A module is
+ * loaded once for each context, whatever functions of it are asked for, and however many threads
+ * ask.
+ *
+ * What is forgotten here is forgotten in the memo of modules, too.
+ *
+ * @param modules  nullable: a memo of tarn_cuda_module_memo_new() to take modules from, which also
+ *                 has them for other purposes; else it has one of its own
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_cuda_function_memo_new (TarnMemo *modules)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) own = modules == NULL ? tarn_cuda_module_memo_new () : NULL;
+
+  ops.upstream = modules != NULL ? modules : own;
+  ops.hash = key_hash;
+  ops.equal = key_equal;
+  ops.copy_key = key_copy;
+  ops.free_key = key_free;
+  return tarn_cuda_context_memo_new (&ops, find_function, ops.upstream, NULL);
+}

@@ -1,0 +1,245 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Kernels by their source, built once for each context and device.  Two memos: of kernels, and
+ * upstream of it one of programs, so that kernels of one source share what was built.  A kernel's
+ * arguments are set before it is enqueued, which two threads must not do with the same one
+ * (clSetKernelArg, OpenCL 3.0, section 5.9.2): each thread has its own. */
+
+#include "program-private.h"
+#include "status-private.h"
+
+/* Keys: of kernels; with no kernel_name, of programs */
+
+#define N_PARTS 4
+
+static const gchar *
+get_options (const TarnOpenclKernelKey *key)
+{
+  return key->options != NULL ? key->options : "";
+}
+
+static void
+get_parts (const TarnOpenclKernelKey *key, TarnKeyPart *parts)
+{
+  parts[0] = tarn_key_string (key->source);
+  parts[1] = tarn_key_string (get_options (key));
+  parts[2] = tarn_key_string (key->kernel_name);
+  parts[3] = tarn_key_pointer (key->device);
+}
+
+static guint
+key_hash (gconstpointer key)
+{
+  TarnKeyPart parts[N_PARTS];
+  TarnTuple tuple = { parts, N_PARTS };
+
+  get_parts (key, parts);
+  return tarn_tuple_hash (&tuple);
+}
+
+static gboolean
+key_equal (gconstpointer a, gconstpointer b)
+{
+  TarnKeyPart left[N_PARTS], right[N_PARTS];
+  TarnTuple tuple = { left, N_PARTS }, other = { right, N_PARTS };
+
+  get_parts (a, left);
+  get_parts (b, right);
+  return tarn_tuple_equal (&tuple, &other);
+}
+
+/* A device that is a part of another one is an object that could go, and its address be another's.
+ */
+static gpointer
+key_copy (gconstpointer key)
+{
+  const TarnOpenclKernelKey *theirs = key;
+  TarnOpenclKernelKey *copy = g_new (TarnOpenclKernelKey, 1);
+
+  *copy = (TarnOpenclKernelKey){ .struct_size = sizeof *copy,
+                                 .source = g_strdup (theirs->source),
+                                 .options = g_strdup (theirs->options),
+                                 .kernel_name = g_strdup (theirs->kernel_name),
+                                 .device = theirs->device };
+  clRetainDevice (copy->device);
+  return copy;
+}
+
+static void
+key_free (gpointer key)
+{
+  TarnOpenclKernelKey *copy = key;
+
+  _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (copy->device));
+  g_free ((gchar *) copy->source);
+  g_free ((gchar *) copy->options);
+  g_free ((gchar *) copy->kernel_name);
+  g_free (copy);
+}
+
+static void
+set_key_functions (TarnMemoOps *ops)
+{
+  ops->hash = key_hash;
+  ops->equal = key_equal;
+  ops->copy_key = key_copy;
+  ops->free_key = key_free;
+}
+
+static gboolean
+check_key (const TarnOpenclKernelKey *key, GError **error)
+{
+  const gchar *missing = key->source == NULL        ? "source"
+                         : key->kernel_name == NULL ? "kernel_name"
+                         : key->device == NULL      ? "device"
+                                                    : NULL;
+
+  if (missing == NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "the key of a kernel has no %s",
+               missing);
+  return FALSE;
+}
+
+/* Programs */
+
+static gpointer
+program_ref (gpointer unused, gpointer program)
+{
+  (void) unused;
+  clRetainProgram (program);
+  return program;
+}
+
+static void
+program_unref (gpointer unused, gpointer program, gpointer context, gboolean is_dead)
+{
+  (void) unused;
+  (void) context;
+  (void) is_dead;
+  _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (program));
+}
+
+static gpointer
+build_program (gpointer context, gconstpointer data, gpointer unused, GError **error)
+{
+  const TarnOpenclKernelKey *key = data;
+
+  (void) unused;
+  return _tarn_opencl_build_program (context, key->device, key->source, get_options (key), error);
+}
+
+static TarnMemo *
+program_memo_new (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+
+  set_key_functions (&ops);
+  ops.ref_value = program_ref;
+  ops.unref_value = program_unref;
+  return tarn_opencl_context_memo_new (&ops, build_program, NULL, NULL);
+}
+
+/* Kernels */
+
+static gpointer
+kernel_ref (gpointer unused, gpointer kernel)
+{
+  (void) unused;
+  clRetainKernel (kernel);
+  return kernel;
+}
+
+static void
+kernel_unref (gpointer unused, gpointer kernel, gpointer context, gboolean is_dead)
+{
+  (void) unused;
+  (void) context;
+  (void) is_dead;
+  _tarn_opencl_report_release ("clReleaseKernel", clReleaseKernel (kernel));
+}
+
+static cl_kernel
+create_kernel (cl_program program, const gchar *name, GError **error)
+{
+  cl_int status;
+  cl_kernel kernel = clCreateKernel (program, name, &status);
+
+  if (status == CL_SUCCESS)
+    return kernel;
+  _tarn_opencl_set_error_with_text (error, "clCreateKernel", status, name);
+  return NULL;
+}
+
+/* What all threads share shows that there is such a kernel, and has the program. */
+static gpointer
+make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
+{
+  const TarnOpenclKernelKey *key = data;
+  TarnOpenclKernelKey program_key = *key;
+  gpointer program;
+  cl_kernel kernel;
+
+  program_key.kernel_name = NULL;
+  if (!check_key (key, error) || !tarn_memo_get (programs, context, &program_key, &program, error))
+    return NULL;
+  kernel = create_kernel (program, key->kernel_name, error);
+  program_unref (NULL, program, context, FALSE);
+  return kernel;
+}
+
+static gpointer
+make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gconstpointer key,
+                        GError **error)
+{
+  cl_program program;
+  cl_int status = clGetKernelInfo (kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+
+  (void) unused;
+  (void) context;
+  if (!_tarn_opencl_check (status, "clGetKernelInfo", error))
+    return NULL;
+  return create_kernel (program, ((const TarnOpenclKernelKey *) key)->kernel_name, error);
+}
+
+/**
+ * Makes a memo of kernels: its first argument is a cl_context, its key a TarnOpenclKernelKey, its
+ * value a cl_kernel of the calling thread alone, which is free to set its arguments. A program is
+ * built once for each context, device, source and options, whatever kernels of it are asked for,
+ * and however many threads ask.
+ *
+ *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
+ *     gpointer kernel;
+ *
+ *     key.source = source;
+ *     key.kernel_name = "scale";
+ *     key.device = device;
+ *     if (!tarn_memo_get (kernels, context, &key, &kernel, &error))
+ *       ...
+ *     clSetKernelArg (kernel, 0, sizeof x, &x);
+ *     ...
+ *     clReleaseKernel (kernel);
+ *
+ * tarn_memo_get() gives a reference for clReleaseKernel (). Its errors are TARN_OPENCL_ERROR with
+ * the driver's status, and of what does not compile the build log, of which more than 64 KiB are
+ * left out; TARN_ERROR_INVALID_ARGUMENT for a key without source, kernel_name or device. The kernel
+ * of a thread that has ended is given to a later one. Programs and kernels retain their context:
+ * tarn_clear_first_arg() lets go of it.
+ *
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_opencl_kernel_memo_new (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) programs = program_memo_new ();
+
+  set_key_functions (&ops);
+  ops.upstream = programs;
+  ops.ref_value = kernel_ref;
+  ops.unref_value = kernel_unref;
+  ops.value_for_thread = make_kernel_for_thread;
+  return tarn_opencl_context_memo_new (&ops, make_kernel, programs, NULL);
+}

@@ -1,0 +1,150 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memos whose first argument is an object of OpenCL's: it is retained as long as anything is kept
+ * for it. */
+
+#include <string.h>
+
+#include "status-private.h"
+
+static gpointer
+ref_context (gpointer unused, gpointer context)
+{
+  (void) unused;
+  clRetainContext (context);
+  return context;
+}
+
+static void
+unref_context (gpointer unused, gpointer context)
+{
+  (void) unused;
+  _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (context));
+}
+
+static gpointer
+ref_queue (gpointer unused, gpointer queue)
+{
+  (void) unused;
+  clRetainCommandQueue (queue);
+  return queue;
+}
+
+static void
+unref_queue (gpointer unused, gpointer queue)
+{
+  (void) unused;
+  _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
+}
+
+static gpointer
+ref_device (gpointer unused, gpointer device)
+{
+  (void) unused;
+  clRetainDevice (device);
+  return device;
+}
+
+static void
+unref_device (gpointer unused, gpointer device)
+{
+  (void) unused;
+  _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (device));
+}
+
+static const struct
+{
+  const gchar *name;
+  gpointer (*ref) (gpointer, gpointer);
+  void (*unref) (gpointer, gpointer);
+} kinds[] = {
+  { "opencl-context", ref_context, unref_context },
+  { "opencl-queue", ref_queue, unref_queue },
+  { "opencl-device", ref_device, unref_device },
+};
+
+/* With the caller's functions for keys and values, whatever version those are of: the core sees all
+ * that it does not know. */
+static TarnMemo *
+memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer user_data,
+          GDestroyNotify destroy)
+{
+  const TarnMemoOps none = TARN_MEMO_OPS_INIT;
+  gsize size = theirs != NULL ? theirs->struct_size : sizeof none;
+  g_autofree TarnMemoOps *ops = g_malloc0 (MAX (size, sizeof none));
+
+  memcpy (ops, theirs != NULL ? theirs : &none, size);
+  ops->first_arg_kind = kinds[kind].name;
+  ops->ref_first_arg = kinds[kind].ref;
+  ops->unref_first_arg = kinds[kind].unref;
+  return tarn_memo_new (ops, func, user_data, destroy);
+}
+
+static gboolean
+has_own_first_arg (const TarnMemoOps *ops)
+{
+  return ops == NULL
+         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread)
+             && ops->ref_first_arg == NULL && ops->unref_first_arg == NULL
+             && ops->first_arg_id == NULL && ops->current_first_arg == NULL);
+}
+
+/**
+ * Makes a memoized function of a cl_context and a key: tarn_memo_new() with a first argument that
+ * is retained as long as anything is kept for it. So it lives until tarn_clear_first_arg() or one
+ * of its like is called for it: before it is released for the last time.
+ *
+ * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                              GDestroyNotify destroy)
+{
+  g_return_val_if_fail (has_own_first_arg (ops), NULL);
+
+  return memo_new (0, ops, func, user_data, destroy);
+}
+
+/**
+ * As tarn_opencl_context_memo_new(), for a cl_command_queue.
+ *
+ * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                            GDestroyNotify destroy)
+{
+  g_return_val_if_fail (has_own_first_arg (ops), NULL);
+
+  return memo_new (1, ops, func, user_data, destroy);
+}
+
+/**
+ * As tarn_opencl_context_memo_new(), for a cl_device_id.
+ *
+ * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+                             GDestroyNotify destroy)
+{
+  g_return_val_if_fail (has_own_first_arg (ops), NULL);
+
+  return memo_new (2, ops, func, user_data, destroy);
+}
