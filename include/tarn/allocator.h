@@ -57,16 +57,36 @@ typedef struct
 
   /*
    * How to order the use of memory on several queues (a cl_command_queue, a CUstream): all of
-   * these or none. A mark stands for everything put on a queue so far (an event). Kept for a
-   * later release, which calls them; this one only looks whether they are all there.
+   * these or none. A mark stands for everything put on a queue so far (an event). They are called
+   * only once memory was allocated or recorded with a queue, and but for queue_ref() and
+   * queue_unref() only where that is more than one in-order queue.
    */
+  /** Keeps @p queue alive, if it can be, and says whether its commands run one after the other. */
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
   void (*queue_unref) (gpointer user_data, gpointer queue);
+  /** TARN_ERROR_NOT_SUPPORTED where no call can be made at the moment, and none was made. */
   gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
   gboolean (*reached) (gpointer user_data, gpointer mark);
   /** @p queue waits for @p mark; the host does where @p queue is NULL. */
   gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
   void (*unmark) (gpointer user_data, gpointer mark);
+
+  /* The following are nullable, and go with those above. */
+
+  /**
+   * Marks everything put on any queue so far, for a backend whose queues may be gone although
+   * queue_ref() was called: mark() is then called only for a queue that the caller has just named.
+   */
+  gpointer (*mark_all) (gpointer user_data, GError **error);
+
+  /** The queue on which memory that allocate() has just given is made ready; NULL: none. */
+  gpointer (*fresh_queue) (gpointer user_data);
+
+  /** Whether memory can be allocated now for use on @p queue: asked before allocate(). */
+  gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
+
+  /** Whether free() may be called while commands on queues still use the memory. */
+  gboolean frees_in_order;
 } TarnAllocatorOps;
 
 /** Names every field, so that it is silent under -Wextra -pedantic in C and C++. */
@@ -83,7 +103,11 @@ typedef struct
         NULL,                  /* mark */                                                          \
         NULL,                  /* reached */                                                       \
         NULL,                  /* wait */                                                          \
-        NULL                   /* unmark */                                                        \
+        NULL,                  /* unmark */                                                        \
+        NULL,                  /* mark_all */                                                      \
+        NULL,                  /* fresh_queue */                                                   \
+        NULL,                  /* check_queue */                                                   \
+        FALSE                  /* frees_in_order */                                                \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

@@ -63,6 +63,7 @@ typedef struct
   guint64 upstream_frees;       /**< blocks given back to the upstream allocator */
   guint64 reclaims;             /**< times that reclaim functions were asked */
   guint64 ignored_frees;        /**< blocks freed in a child of fork (), where nothing is done */
+  guint64 queue_waits; /**< times that a queue, or the host, was made to wait for another */
 } TarnPoolStats;
 
 #define TARN_POOL_STATS_INIT                                                                       \
@@ -82,7 +83,8 @@ typedef struct
         0,                  /* upstream_failures */                                                \
         0,                  /* upstream_frees */                                                   \
         0,                  /* reclaims */                                                         \
-        0                   /* ignored_frees */                                                    \
+        0,                  /* ignored_frees */                                                    \
+        0                   /* queue_waits */                                                      \
   }
 
 TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error);
@@ -90,6 +92,8 @@ TarnPool *tarn_pool_ref (TarnPool *pool);
 void tarn_pool_unref (TarnPool *pool);
 
 TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size, GError **error);
+TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error);
+gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_stop_holding (TarnPool *pool);
 

@@ -15,6 +15,8 @@ typedef struct
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*finalize) (TarnAllocator *allocator); /* the last reference is gone */
+  gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
+  gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

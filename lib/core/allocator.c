@@ -128,6 +128,7 @@ direct_free_block (TarnBlock *block)
     return;
   if (!_tarn_block_retire (block))
     return;
+  _tarn_direct_end_uses (block);
   _tarn_block_destroy (block);
   allocator->ops.free (allocator->user_data, memory, size);
   tarn_allocator_unref (allocator);
@@ -153,6 +154,8 @@ static const TarnAllocatorClass direct_class = {
   .allocate_memory = direct_allocate_memory,
   .free_memory = direct_free_memory,
   .finalize = direct_finalize,
+  .record_use = _tarn_direct_record_use,
+  .move_to_queue = _tarn_direct_move_to_queue,
 };
 
 static gboolean

@@ -10,9 +10,31 @@
 typedef enum
 {
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
+  TARN_BLOCK_ENDING = 0x656e6473, /* being freed, and as active as before until it is */
   TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
   TARN_BLOCK_RETIRED = 0x64656164 /* its memory goes back to where it came from */
 } TarnBlockState;
+
+typedef struct _TarnQueue TarnQueue;
+typedef struct _TarnMark TarnMark; /* pool-order.c */
+
+/* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
+ * a pool. */
+struct _TarnQueue
+{
+  gpointer handle;   /* a reference of the backend's */
+  gboolean in_order; /* what is put on it runs one after the other */
+  guint n_refs;      /* behind the pool's lock: uses of blocks, and calls that name it */
+  gboolean is_known; /* behind it, too: whether it is in the pool's table */
+};
+
+/* That commands on a queue use a block: all that come before the mark; without one, the queue's
+ * latest may be among them. */
+typedef struct
+{
+  TarnQueue *queue; /* a reference */
+  TarnMark *mark;   /* a reference; NULL: none yet */
+} TarnUse;
 
 /* A block lives as long as its memory: a pool holds the very structs that it handed out, so that
  * a hit allocates nothing.
@@ -33,11 +55,21 @@ struct _TarnBlock
   TarnBlock *below;      /* pools only: the next one in its bin, or in a list being given back */
   TarnBlock *previous;   /* pools only: all blocks of the pool, held and active */
   TarnBlock *next;
+  TarnUse *uses;   /* room for one is kept */
+  guint n_uses;    /* 0: no command that anybody knows of */
+  gboolean is_hit; /* pools only: the request that it serves was counted as a hit */
 };
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size, gsize alloc_size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
+
+/* block-order.c; all but the first are for blocks of direct allocators */
+void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
+gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
+gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
+void _tarn_direct_end_uses (TarnBlock *block);
+
 void _tarn_block_report_double_free (const TarnBlock *block, gint state);
 
 #endif

@@ -26,14 +26,15 @@ _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size, gsize all
 void
 _tarn_block_destroy (TarnBlock *block)
 {
-  g_assert (block->state == TARN_BLOCK_RETIRED);
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
+  g_free (block->uses);
   g_free (block);
 }
 
 void
 _tarn_block_report_double_free (const TarnBlock *block, gint state)
 {
-  if (state == TARN_BLOCK_HELD || state == TARN_BLOCK_RETIRED)
+  if (state == TARN_BLOCK_HELD || state == TARN_BLOCK_ENDING || state == TARN_BLOCK_RETIRED)
     g_critical ("tarn_block_free: block %p was freed already", (const void *) block);
   else
     g_critical ("tarn_block_free: %p is not a block", (const void *) block);

@@ -34,7 +34,7 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
       gboolean held = block->state == TARN_BLOCK_HELD;
 
       if (block->previous != previous || block->source != &pool->base
-          || (!held && block->state != TARN_BLOCK_ACTIVE))
+          || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
         {
           *violation = g_strdup_printf ("block %p does not belong in the list", (void *) block);
           return FALSE;
@@ -87,6 +87,31 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
+/* What the block knows of queues. */
+static gboolean
+check_uses (const TarnPool *pool, const TarnBlock *block)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue->n_refs == 0
+        || (!pool->is_ordered
+            && (block->n_uses > 1 || block->uses[i].queue != pool->latest_queue
+                || block->uses[i].mark != NULL)))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+check_order (const TarnPool *pool, gchar **violation)
+{
+  if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
+    *violation = g_strdup ("a pool without order has met two queues");
+  for (const TarnBlock *block = pool->blocks; block != NULL && *violation == NULL;
+       block = block->next)
+    if (!check_uses (pool, block))
+      *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
+  return *violation == NULL;
+}
+
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -99,7 +124,8 @@ check_locked (TarnPool *pool, gchar **violation)
       || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)
       || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
       || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
-      || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation))
+      || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
+      || !check_order (pool, violation))
     return FALSE;
   if (pool->stop_holding && stats->held_blocks > 0)
     *violation = g_strdup ("a pool that does not hold blocks holds some");

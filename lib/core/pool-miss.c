@@ -78,6 +78,8 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks
       gsize alloc_size = block->alloc_size;
 
       blocks = block->below;
+      if (block->n_uses > 0)
+        _tarn_pool_await_block (pool, block);
       _tarn_block_destroy (block);
       tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
     }

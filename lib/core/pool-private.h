@@ -6,6 +6,7 @@
  *     pool.c          its life, hits, frees, counters
  *     pool-bare.c     memory without a block, for allocators built on a pool
  *     pool-miss.c     the way to the upstream allocator and back, and what to do out of memory
+ *     pool-order.c    queues: who waits for whom before memory is used again
  *     pool-reclaim.c  reclaim functions
  *     pool-check.c    the invariants, executed */
 
@@ -44,6 +45,7 @@ struct _TarnGiveBack
  *     active_blocks == number of blocks whose state is ACTIVE
  *     every block in bin b satisfies bin_number (alloc_size) == b
  *     an exact-size block is never held, and nothing is once stop_holding is set
+ *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
@@ -70,6 +72,13 @@ struct _TarnPool
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 
+  /* pool-order.c */
+  GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
+  TarnQueue *latest_queue; /* of them; NULL: none */
+  gboolean is_ordered;     /* more than one in-order queue was met: what is freed is marked */
+  GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
+  GSList *gone_marks;
+
   TarnGiveBack *oldest_give_back;
   TarnGiveBack *newest_give_back;
   guint64 last_give_back;   /* serial of the last call that started to */
@@ -84,6 +93,19 @@ TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 bin, gsize size);
 void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 void _tarn_pool_die (TarnPool *pool);
+
+TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
+void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
+
+/* pool-order.c */
+TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
+                                       GError **error);
+void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_await_block (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
+gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
+void _tarn_pool_sweep (TarnPool *pool);
 
 /* pool-bare.c */
 GHashTable *_tarn_bare_table_new (void);

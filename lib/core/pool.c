@@ -27,11 +27,11 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 }
 
 static TarnBlock *
-pop (TarnPool *pool, TarnBin *bin)
+pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
-  TarnBlock *block = bin->top;
+  TarnBlock *block = *link;
 
-  bin->top = block->below;
+  *link = block->below;
   bin->length--;
   block->below = NULL;
   pool->stats.held_blocks--;
@@ -57,20 +57,34 @@ push (TarnPool *pool, TarnBlock *block)
   pool->stats.held_bytes += block->alloc_size;
 }
 
+/* The block at a place in a bin, made active for a request. */
+TarnBlock *
+_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
+{
+  TarnBlock *block = pop (pool, bin, link);
+
+  block->state = TARN_BLOCK_ACTIVE;
+  activate (pool, block, size);
+  block->is_hit = TRUE;
+  pool->stats.hits++;
+  return block;
+}
+
 /* The block of a bin that was freed last, made active for a request; NULL if there is none. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, guint32 bin_number, gsize size)
 {
   TarnBin *bin = g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (bin_number));
-  TarnBlock *block;
 
-  if (bin == NULL || bin->top == NULL)
-    return NULL;
-  block = pop (pool, bin);
-  block->state = TARN_BLOCK_ACTIVE;
-  activate (pool, block, size);
-  pool->stats.hits++;
-  return block;
+  return bin != NULL && bin->top != NULL ? _tarn_pool_take_block (pool, bin, &bin->top, size)
+                                         : NULL;
+}
+
+static void
+deactivate (TarnPool *pool, TarnBlock *block)
+{
+  pool->stats.active_blocks--;
+  pool->stats.active_bytes -= block->size;
 }
 
 /* Takes in a fresh block from upstream, which is active. */
@@ -139,7 +153,7 @@ _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 
       while (bin->top != NULL && (taken < wanted || first == NULL))
         {
-          TarnBlock *block = pop (pool, bin);
+          TarnBlock *block = pop (pool, bin, &bin->top);
 
           retire (pool, block);
           taken += block->alloc_size;
@@ -163,12 +177,39 @@ is_ignored (TarnPool *pool)
   return TRUE;
 }
 
+/* Ends the use of a block that is being freed: TRUE if it goes back to upstream.  The lock is held.
+ */
+static gboolean
+end_use (TarnPool *pool, TarnBlock *block, TarnGiveBack *give_back)
+{
+  deactivate (pool, block);
+  if (!pool->stop_holding && !block->exact)
+    {
+      push (pool, block);
+      return FALSE;
+    }
+  retire (pool, block);
+  _tarn_pool_begin_give_back (pool, give_back);
+  return TRUE;
+}
+
+/* Whether commands that may not be done are to be told from those that come after.  The lock is
+ * held. */
+static gboolean
+needs_marks (const TarnPool *pool, const TarnBlock *block)
+{
+  if (block->n_uses == 0)
+    return FALSE;
+  return pool->stop_holding || block->exact ? _tarn_pool_waits_before_free (pool)
+                                            : pool->is_ordered;
+}
+
 static void
 pool_free_block (TarnBlock *block)
 {
   TarnPool *pool = (TarnPool *) block->source;
+  gboolean goes_back = FALSE;
   TarnGiveBack give_back;
-  gboolean hold;
   gint state;
 
   if (is_ignored (pool))
@@ -176,25 +217,39 @@ pool_free_block (TarnBlock *block)
 
   _tarn_mutex_lock (&pool->lock);
   state = block->state;
-  hold = !pool->stop_holding && !block->exact;
-  if (state == TARN_BLOCK_ACTIVE)
+  if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
     {
-      pool->stats.active_blocks--;
-      pool->stats.active_bytes -= block->size;
-      if (hold)
-        push (pool, block);
-      else
-        {
-          retire (pool, block);
-          _tarn_pool_begin_give_back (pool, &give_back);
-        }
+      block->state = TARN_BLOCK_ENDING;
+      _tarn_mutex_unlock (&pool->lock);
+      _tarn_pool_mark_block (pool, block);
+      _tarn_mutex_lock (&pool->lock);
     }
+  if (state == TARN_BLOCK_ACTIVE)
+    goes_back = end_use (pool, block, &give_back);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
   if (state != TARN_BLOCK_ACTIVE)
     _tarn_block_report_double_free (block, state);
-  else if (!hold)
+  else if (goes_back)
+    _tarn_pool_give_back (pool, &give_back, block);
+}
+
+/* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
+ * held. */
+void
+_tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
+{
+  gboolean goes_back;
+  TarnGiveBack give_back;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
+  goes_back = end_use (pool, block, &give_back);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (goes_back)
     _tarn_pool_give_back (pool, &give_back, block);
 }
 
@@ -264,6 +319,8 @@ void
 _tarn_pool_die (TarnPool *pool)
 {
   g_assert (pool->blocks == NULL && pool->stats.managed_bytes == 0);
+  _tarn_pool_sweep (pool);
+  g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);
   _tarn_cond_clear (&pool->gave_back);
@@ -279,6 +336,8 @@ static const TarnAllocatorClass pool_class = {
   .allocate_memory = pool_allocate_memory,
   .free_memory = pool_free_memory,
   .finalize = pool_finalize,
+  .record_use = _tarn_pool_record_use,
+  .move_to_queue = _tarn_pool_move_to_queue,
 };
 
 static void
@@ -401,7 +460,8 @@ tarn_pool_unref (TarnPool *pool)
 TarnBlock *
 tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 {
-  TarnBlock *block;
+  TarnBlock *block = NULL;
+  gboolean is_slow = FALSE;
   guint32 bin;
 
   g_return_val_if_fail (pool != NULL, NULL);
@@ -412,10 +472,64 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 
   bin = _tarn_bin_number (size, pool->leading_bits);
   _tarn_mutex_lock (&pool->lock);
-  block = _tarn_pool_take_held (pool, bin, size);
+  if (pool->latest_queue == NULL && !pool->is_ordered)
+    block = _tarn_pool_take_held (pool, bin, size);
+  else
+    is_slow = TRUE;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  return block != NULL ? block : _tarn_pool_allocate_miss (pool, size, bin, error);
+  if (block != NULL)
+    return block;
+  return is_slow ? _tarn_pool_allocate_slowly (pool, size, bin, NULL, error)
+                 : _tarn_pool_allocate_miss (pool, size, bin, error);
+}
+
+/**
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
+ * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
+ * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
+ * queues.
+ *
+ * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
+ * queue only, and that runs its commands in order, no call of the driver is made for any of this.
+ *
+ * A request that names no queue waits on the host for what was put on queues before the memory was
+ * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
+ * freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
+ *               function with its own type, such as tarn_opencl_pool_allocate().
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
+ *               allocator has no queues, or what the backend says of the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
+ *         lives; or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block = NULL;
+  guint32 bin;
+
+  if (queue == NULL)
+    return tarn_pool_allocate (pool, size, error);
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  _tarn_mutex_lock (&pool->lock);
+  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
+    block = _tarn_pool_take_held (pool, bin, size);
+  if (block != NULL && block->n_uses == 0)
+    _tarn_block_add_use (block, pool->latest_queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
 }
 
 /**

@@ -1,0 +1,176 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Which queues use a block.  What a pool makes of that is in pool-order.c; a block without a pool
+ * is of no other request, so it is only waited for at its end. */
+
+#include "allocator-private.h"
+#include "block-private.h"
+#include "fork-private.h"
+
+/* The lock of the pool is held, or there is none. */
+void
+_tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
+{
+  if (block->n_uses > 0 || block->uses == NULL)
+    block->uses = g_renew (TarnUse, block->uses, block->n_uses + 1);
+  block->uses[block->n_uses++] = (TarnUse){ queue, NULL };
+  queue->n_refs++;
+}
+
+static gboolean
+uses (const TarnBlock *block, gpointer handle)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue->handle == handle)
+      return TRUE;
+  return FALSE;
+}
+
+gboolean
+_tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
+{
+  const TarnAllocatorOps *ops = &block->source->ops;
+  gboolean in_order = FALSE;
+  TarnQueue *queue;
+
+  if (uses (block, handle))
+    return TRUE;
+  if (ops->queue_ref == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "allocator '%s' knows nothing of queues", ops->name);
+      return FALSE;
+    }
+  if (!ops->queue_ref (block->source->user_data, handle, &in_order, error))
+    return FALSE;
+  queue = g_new0 (TarnQueue, 1);
+  queue->handle = handle;
+  queue->in_order = in_order;
+  _tarn_block_add_use (block, queue);
+  return TRUE;
+}
+
+static void
+drop_uses (TarnBlock *block)
+{
+  const TarnAllocatorOps *ops = &block->source->ops;
+
+  for (guint i = 0; i < block->n_uses; i++)
+    {
+      ops->queue_unref (block->source->user_data, block->uses[i].queue->handle);
+      g_free (block->uses[i].queue);
+    }
+  block->n_uses = 0;
+}
+
+/* Makes a queue, or the host, wait for one of the block's. */
+static gboolean
+await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
+{
+  const TarnAllocatorOps *ops = &block->source->ops;
+  gpointer user_data = block->source->user_data;
+  gboolean is_fine;
+  gpointer event;
+
+  if (used->handle == handle && used->in_order)
+    return TRUE;
+  event = ops->mark (user_data, used->handle, error);
+  if (event == NULL)
+    return FALSE;
+  is_fine = ops->wait (user_data, event, handle, error);
+  ops->unmark (user_data, event);
+  return is_fine;
+}
+
+gboolean
+_tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
+{
+  guint n_before = block->n_uses;
+
+  if (handle != NULL && !_tarn_direct_record_use (block, handle, error))
+    return FALSE;
+  for (guint i = 0; i < n_before; i++)
+    if (!await_queue (block, block->uses[i].queue, handle, error))
+      return FALSE;
+  drop_uses (block);
+  return handle == NULL || _tarn_direct_record_use (block, handle, error);
+}
+
+/* At the end of a block: its memory goes back. */
+void
+_tarn_direct_end_uses (TarnBlock *block)
+{
+  const TarnAllocatorOps *ops = &block->source->ops;
+
+  for (guint i = 0; i < block->n_uses && !ops->frees_in_order; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      if (!await_queue (block, block->uses[i].queue, NULL, &error)
+          && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+        g_message ("%s: memory goes back all the same", error->message);
+    }
+  drop_uses (block);
+}
+
+/**
+ * Tells that commands on a queue use a block, too, beside those of the queue that it was allocated
+ * for: its memory is not used again before what is on the queue when the block is freed.
+ *
+ * @param block  a block in use
+ * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
+ *               function with its own type, such as tarn_opencl_block_record_use()
+ * @param error  return location, or NULL: TARN_ERROR_NOT_SUPPORTED if its allocator has no queues;
+ *               what the backend says of the queue; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
+ *         time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
+{
+  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (queue != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  return block->source->klass->record_use (block, queue, error);
+}
+
+/**
+ * Makes a block a queue's alone: the queue waits for what other queues that used the block have
+ * been given so far. With no queue the host waits, and the block is nobody's.
+ *
+ * @param block  a block in use
+ * @param queue  nullable: as for tarn_block_record_use()
+ * @param error  return location, or NULL: as tarn_block_record_use()
+ * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
+{
+  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  return block->source->klass->move_to_queue (block, queue, error);
+}
+
+/**
+ * The queue that a block is used on.
+ *
+ * @param block  a block in use
+ * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none
+ * @since 0.1
+ */
+gpointer
+tarn_block_get_queue (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, NULL);
+
+  return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;
+}
