@@ -79,7 +79,10 @@ typedef struct
    */
   gpointer (*mark_all) (gpointer user_data, GError **error);
 
-  /** The queue on which memory that allocate() has just given is made ready; NULL: none. */
+  /**
+   * The queue on which memory that allocate() has just given is made ready; NULL: none. Unless it
+   * frees_in_order, requests that name no queue are for this one.
+   */
   gpointer (*fresh_queue) (gpointer user_data);
 
   /** Whether memory can be allocated now for use on @p queue: asked before allocate(). */
@@ -87,6 +90,12 @@ typedef struct
 
   /** Whether free() may be called while commands on queues still use the memory. */
   gboolean frees_in_order;
+
+  /**
+   * Gives memory back once everything put on @p queue so far is done, without a wait of the host's;
+   * FALSE if it cannot. Without it the host waits, and then it is free().
+   */
+  gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
 } TarnAllocatorOps;
 
 /** Names every field, so that it is silent under -Wextra -pedantic in C and C++. */
@@ -107,7 +116,8 @@ typedef struct
         NULL,                  /* mark_all */                                                      \
         NULL,                  /* fresh_queue */                                                   \
         NULL,                  /* check_queue */                                                   \
-        FALSE                  /* frees_in_order */                                                \
+        FALSE,                 /* frees_in_order */                                                \
+        NULL                   /* free_on_queue */                                                 \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

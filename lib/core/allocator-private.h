@@ -39,6 +39,8 @@ gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *
                               GError **error);
 gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
+gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
+
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 

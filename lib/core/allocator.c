@@ -88,6 +88,15 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && allocator->ops.reclaim (allocator->user_data);
 }
 
+/* The queue of requests that name none; NULL: there is no such thing. */
+gpointer
+_tarn_allocator_get_default_queue (TarnAllocator *direct)
+{
+  return direct->ops.fresh_queue != NULL && !direct->ops.frees_in_order
+             ? direct->ops.fresh_queue (direct->user_data)
+             : NULL;
+}
+
 /* Direct allocators */
 
 static gboolean
@@ -110,27 +119,33 @@ direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory
 static TarnBlock *
 direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
+  gpointer queue = _tarn_allocator_get_default_queue (allocator);
   TarnMemory memory;
+  TarnBlock *block;
 
   if (!direct_allocate_memory (allocator, size, &memory, error))
     return NULL;
-  return _tarn_block_new (tarn_allocator_ref (allocator), memory, size, size);
+  block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size, size);
+  if (queue == NULL || _tarn_direct_record_use (block, queue, error))
+    return block;
+  tarn_block_free (block);
+  return NULL;
 }
 
 static void
 direct_free_block (TarnBlock *block)
 {
   TarnAllocator *allocator = block->source;
-  TarnMemory memory = block->memory;
-  gsize size = block->size;
 
   if (_tarn_forked ())
     return;
   if (!_tarn_block_retire (block))
     return;
-  _tarn_direct_end_uses (block);
+  if (block->n_uses > 0)
+    _tarn_direct_free_used (block);
+  else
+    allocator->ops.free (allocator->user_data, block->memory, block->size);
   _tarn_block_destroy (block);
-  allocator->ops.free (allocator->user_data, memory, size);
   tarn_allocator_unref (allocator);
 }
 

@@ -83,33 +83,50 @@ await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GEr
   return is_fine;
 }
 
+/* Makes a queue, or the host, wait for all of them. */
+static gboolean
+await_all (const TarnBlock *block, gpointer handle, GError **error)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (!await_queue (block, block->uses[i].queue, handle, error))
+      return FALSE;
+  return TRUE;
+}
+
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
-  guint n_before = block->n_uses;
-
-  if (handle != NULL && !_tarn_direct_record_use (block, handle, error))
+  if (!await_all (block, handle, error))
     return FALSE;
-  for (guint i = 0; i < n_before; i++)
-    if (!await_queue (block, block->uses[i].queue, handle, error))
-      return FALSE;
   drop_uses (block);
   return handle == NULL || _tarn_direct_record_use (block, handle, error);
 }
 
-/* At the end of a block: its memory goes back. */
-void
-_tarn_direct_end_uses (TarnBlock *block)
+/* As the last thing on one of its queues, if the backend can. */
+static gboolean
+free_on_queue (const TarnBlock *block)
 {
   const TarnAllocatorOps *ops = &block->source->ops;
+  gpointer handle = block->uses[0].queue->handle;
 
-  for (guint i = 0; i < block->n_uses && !ops->frees_in_order; i++)
+  return ops->free_on_queue != NULL && await_all (block, handle, NULL)
+         && ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
+}
+
+/* At the end of a block: its memory goes back.  If nobody can wait for what uses it, because the
+ * context is gone or a command has failed, nothing does any more. */
+void
+_tarn_direct_free_used (TarnBlock *block)
+{
+  const TarnAllocatorOps *ops = &block->source->ops;
+  g_autoptr (GError) error = NULL;
+
+  if (ops->frees_in_order || !free_on_queue (block))
     {
-      g_autoptr (GError) error = NULL;
-
-      if (!await_queue (block, block->uses[i].queue, NULL, &error)
+      if (!ops->frees_in_order && !await_all (block, NULL, &error)
           && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-        g_message ("%s: memory goes back all the same", error->message);
+        g_message ("allocator '%s': %s: memory goes back all the same", ops->name, error->message);
+      ops->free (block->source->user_data, block->memory, block->size);
     }
   drop_uses (block);
 }

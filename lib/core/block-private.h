@@ -68,7 +68,7 @@ gboolean _tarn_block_retire (TarnBlock *block);
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
 gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
-void _tarn_direct_end_uses (TarnBlock *block);
+void _tarn_direct_free_used (TarnBlock *block);
 
 void _tarn_block_report_double_free (const TarnBlock *block, gint state);
 

@@ -63,10 +63,28 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
   _tarn_cond_broadcast (&pool->gave_back);
 }
 
-/* Gives a list of retired blocks, which may be empty, back to the upstream allocator.  The pool may
- * be gone afterwards, unless the caller has a reference. */
+static void
+give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
+{
+  TarnMemory memory = block->memory;
+  gsize alloc_size = block->alloc_size;
+
+  if (block->n_uses > 0)
+    {
+      _tarn_pool_free_used (pool, block, is_wanted);
+      _tarn_block_destroy (block);
+      return;
+    }
+  _tarn_block_destroy (block);
+  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+}
+
+/* Gives a list of retired blocks, which may be empty, back to the upstream allocator; @is_wanted:
+ * because there is no memory left.  The pool may be gone afterwards, unless the caller has a
+ * reference. */
 void
-_tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
+_tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks,
+                      gboolean is_wanted)
 {
   gboolean last;
 
@@ -74,14 +92,9 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks
   while (blocks != NULL)
     {
       TarnBlock *block = blocks;
-      TarnMemory memory = block->memory;
-      gsize alloc_size = block->alloc_size;
 
       blocks = block->below;
-      if (block->n_uses > 0)
-        _tarn_pool_await_block (pool, block);
-      _tarn_block_destroy (block);
-      tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+      give_back_block (pool, block, is_wanted);
     }
   giving_back--;
 
@@ -112,7 +125,7 @@ give_back_held (TarnPool *pool, gsize wanted)
   _tarn_mutex_unlock (&pool->lock);
 
   if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, blocks);
+    _tarn_pool_give_back (pool, &give_back, blocks, TRUE);
   return bytes;
 }
 

@@ -336,16 +336,39 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !get_ops (pool)->frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Before the memory of a retired block goes back to where it came from.  If it cannot be waited
- * for, because the context is gone or a command has failed, nothing uses it any more. */
-void
-_tarn_pool_await_block (TarnPool *pool, TarnBlock *block)
+/* As the last thing on one of its queues, if the backend can. */
+static gboolean
+free_on_queue (TarnPool *pool, TarnBlock *block)
+{
+  const TarnAllocatorOps *ops = get_ops (pool);
+  TarnQueue *queue = block->uses[0].queue;
+
+  return ops->free_on_queue != NULL && pool->upstream->direct == pool->upstream
+         && await_uses (pool, block, queue, NULL)
+         && ops->free_on_queue (get_user_data (pool), block->memory, block->alloc_size,
+                                queue->handle);
+}
+
+/* The host waits.  If it cannot, because the context is gone or a command has failed, nothing uses
+ * the memory any more. */
+static void
+free_after_wait (TarnPool *pool, TarnBlock *block)
 {
   g_autoptr (GError) error = NULL;
 
   if (_tarn_pool_waits_before_free (pool) && !await_uses (pool, block, NULL, &error)
       && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("pool '%s': %s: memory goes back all the same", pool->base.ops.name, error->message);
+  tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
+}
+
+/* Gives the memory of a retired block back; at once, so that there is room for other memory, or as
+ * soon as what uses it is done. */
+void
+_tarn_pool_free_used (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
+{
+  if (is_wanted || !_tarn_pool_waits_before_free (pool) || !free_on_queue (pool, block))
+    free_after_wait (pool, block);
   _tarn_mutex_lock (&pool->lock);
   clear_uses (pool, block);
   _tarn_mutex_unlock (&pool->lock);

@@ -59,6 +59,7 @@ struct _TarnPool
 
   TarnAllocator *upstream; /* a reference */
   guint leading_bits;
+  gpointer default_queue; /* of requests that name none; NULL: none */
 
   TarnMutex lock;
   GHashTable *bins;    /* bin number -> TarnBin, owned */
@@ -101,7 +102,7 @@ void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                        GError **error);
 void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
-void _tarn_pool_await_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_free_used (TarnPool *pool, TarnBlock *block, gboolean is_wanted);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
@@ -115,7 +116,8 @@ void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 /* pool-miss.c */
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back);
-void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks,
+                           gboolean is_wanted);
 
 /* pool-reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);

@@ -232,7 +232,7 @@ pool_free_block (TarnBlock *block)
   if (state != TARN_BLOCK_ACTIVE)
     _tarn_block_report_double_free (block, state);
   else if (goes_back)
-    _tarn_pool_give_back (pool, &give_back, block);
+    _tarn_pool_give_back (pool, &give_back, block, FALSE);
 }
 
 /* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
@@ -250,7 +250,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (goes_back)
-    _tarn_pool_give_back (pool, &give_back, block);
+    _tarn_pool_give_back (pool, &give_back, block, FALSE);
 }
 
 /* Gives back every held block, and on request holds none from now on. */
@@ -266,7 +266,7 @@ empty (TarnPool *pool, gboolean stop_holding)
   _tarn_pool_begin_give_back (pool, &give_back);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_give_back (pool, &give_back, blocks);
+  _tarn_pool_give_back (pool, &give_back, blocks, FALSE);
 }
 
 /* Life */
@@ -311,7 +311,7 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_mutex_unlock (&pool->lock);
 
   g_ptr_array_unref (reclaim_funcs);
-  _tarn_pool_give_back (pool, &give_back, blocks);
+  _tarn_pool_give_back (pool, &give_back, blocks, FALSE);
 }
 
 /* The last reference, block and call are gone. */
@@ -399,6 +399,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = known.leading_bits_in_bin_id;
+  pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->gave_back);
   pool->bins = g_hash_table_new_full (NULL, NULL, NULL, g_free);
@@ -469,6 +470,8 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
+  if (pool->default_queue != NULL)
+    return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
 
   bin = _tarn_bin_number (size, pool->leading_bits);
   _tarn_mutex_lock (&pool->lock);
