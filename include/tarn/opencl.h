@@ -18,7 +18,20 @@ TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_fl
                                                    GError **error);
 TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
                                                     GError **error);
+TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment,
+                                              cl_bitfield flags, cl_command_queue queue,
+                                              GError **error);
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
+gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
+
+/* Memory that several queues use */
+
+TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue,
+                                      GError **error);
+gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
+gboolean tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
+gboolean tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error);
+cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 
 /* What is computed once for each context, queue or device */
 

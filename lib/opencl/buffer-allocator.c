@@ -7,6 +7,7 @@
  * has each new buffer moved to its queue's device at once. */
 
 #include "device-private.h"
+#include "order-private.h"
 #include "status-private.h"
 
 /* The command that has the driver allocate the memory of a new buffer; see choose_command (). */
@@ -20,8 +21,7 @@ typedef enum
 /* Constant after it is made. */
 typedef struct
 {
-  cl_context context;     /* retained */
-  cl_command_queue queue; /* retained; NULL: deferred */
+  TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
   Command command; /* of the immediate allocator */
 } BufferAllocator;
@@ -40,16 +40,17 @@ make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
     {
     case MIGRATE:
       call = "clEnqueueMigrateMemObjects";
-      status = clEnqueueMigrateMemObjects (self->queue, 1, &buffer,
+      status = clEnqueueMigrateMemObjects (self->home.queue, 1, &buffer,
                                            CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
       break;
     case FILL:
       call = "clEnqueueFillBuffer";
-      status = clEnqueueFillBuffer (self->queue, buffer, zeros, 1, 0, few, 0, NULL, NULL);
+      status = clEnqueueFillBuffer (self->home.queue, buffer, zeros, 1, 0, few, 0, NULL, NULL);
       break;
     case WRITE:
       call = "clEnqueueWriteBuffer";
-      status = clEnqueueWriteBuffer (self->queue, buffer, CL_FALSE, 0, few, zeros, 0, NULL, NULL);
+      status
+          = clEnqueueWriteBuffer (self->home.queue, buffer, CL_FALSE, 0, few, zeros, 0, NULL, NULL);
       break;
     }
   if (status == CL_SUCCESS)
@@ -79,13 +80,13 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   if (size == 0)
     return TRUE;
 
-  buffer = clCreateBuffer (self->context, self->flags, size, NULL, &status);
+  buffer = clCreateBuffer (self->home.context, self->flags, size, NULL, &status);
   if (status != CL_SUCCESS)
     {
       _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
       return FALSE;
     }
-  if (self->queue != NULL && !make_resident (self, buffer, size, error))
+  if (self->home.queue != NULL && !make_resident (self, buffer, size, error))
     {
       release_buffer (buffer, size);
       return FALSE;
@@ -107,9 +108,7 @@ buffer_allocator_free (gpointer user_data)
 {
   BufferAllocator *self = user_data;
 
-  if (self->queue != NULL)
-    clReleaseCommandQueue (self->queue);
-  clReleaseContext (self->context);
+  _tarn_opencl_home_clear (&self->home);
   g_free (self);
 }
 
@@ -125,32 +124,25 @@ check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
-/* Retains context and queue, or nothing if either cannot be. */
+/* OpenCL keeps buffers until the commands that use them are done (OpenCL 3.0 specification, section
+ * 5.5.1, clReleaseMemObject), so they may be released before. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  BufferAllocator made = *template;
   BufferAllocator *self;
-  cl_int status = clRetainContext (template->context);
 
-  if (status != CL_SUCCESS)
-    {
-      _tarn_opencl_set_error (error, "clRetainContext", status);
-      return NULL;
-    }
-  if (template->queue != NULL && (status = clRetainCommandQueue (template->queue)) != CL_SUCCESS)
-    {
-      clReleaseContext (template->context);
-      _tarn_opencl_set_error (error, "clRetainCommandQueue", status);
-      return NULL;
-    }
-
+  if (!_tarn_opencl_home_init (&made.home, template->home.context, template->home.queue, error))
+    return NULL;
   self = g_new (BufferAllocator, 1);
-  *self = *template;
+  *self = made;
   ops.name = name;
-  ops.deferred = template->queue == NULL;
+  ops.deferred = made.home.queue == NULL;
   ops.allocate = buffer_allocate;
   ops.free = buffer_free;
+  ops.frees_in_order = TRUE;
+  _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, buffer_allocator_free);
 }
 
@@ -169,7 +161,7 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
 TarnAllocator *
 tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GError **error)
 {
-  BufferAllocator template = { .context = context, .flags = flags };
+  BufferAllocator template = { .home = { context, NULL }, .flags = flags };
 
   g_return_val_if_fail (context != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -177,18 +169,6 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   if (!tarn_check_fork (error) || !check_flags (flags, error))
     return NULL;
   return buffer_allocator_new ("opencl-deferred", &template, error);
-}
-
-static gboolean
-get_queue_info (cl_command_queue queue, cl_command_queue_info name, gpointer value, gsize size,
-                GError **error)
-{
-  cl_int status = clGetCommandQueueInfo (queue, name, size, value, NULL);
-
-  if (status == CL_SUCCESS)
-    return TRUE;
-  _tarn_opencl_set_error (error, "clGetCommandQueueInfo", status);
-  return FALSE;
 }
 
 /* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
@@ -222,7 +202,8 @@ choose_command (cl_device_id device, Command *command, GError **error)
  * for none of them. A block of 0 bytes has no buffer.
  *
  * @param queue  where that is enqueued; retained, as its context is. A buffer used on
- *               another queue must wait for what was put on this one.
+ *               another queue must wait for what was put on this one, as a pool does where
+ *               tarn_opencl_pool_allocate() is given that queue.
  * @param flags  for clCreateBuffer, 0 for CL_MEM_READ_WRITE
  * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
  * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
@@ -232,16 +213,16 @@ choose_command (cl_device_id device, Command *command, GError **error)
 TarnAllocator *
 tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
 {
-  BufferAllocator template = { .queue = queue, .flags = flags };
+  BufferAllocator template = { .home = { NULL, queue }, .flags = flags };
   cl_device_id device;
 
   g_return_val_if_fail (queue != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   if (!tarn_check_fork (error) || !check_flags (flags, error)
-      || !get_queue_info (queue, CL_QUEUE_CONTEXT, &template.context, sizeof template.context,
-                          error)
-      || !get_queue_info (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
+      || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &template.home.context,
+                                        sizeof template.home.context, error)
+      || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
       || !choose_command (device, &template.command, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);

@@ -1,0 +1,271 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How queues wait for each other: a mark is the event of a marker, and a barrier waits for it
+ * (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
+ * retained, so they can be asked at any time. */
+
+#include "order-private.h"
+
+#include "device-private.h"
+#include "status-private.h"
+
+gboolean
+_tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
+                        GError **error)
+{
+  if (!_tarn_opencl_check (clRetainContext (context), "clRetainContext", error))
+    return FALSE;
+  if (queue != NULL
+      && !_tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error))
+    {
+      clReleaseContext (context);
+      return FALSE;
+    }
+  *home = (TarnOpenclHome){ context, queue };
+  return TRUE;
+}
+
+void
+_tarn_opencl_home_clear (TarnOpenclHome *home)
+{
+  if (home->queue != NULL)
+    _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (home->queue));
+  _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (home->context));
+}
+
+gboolean
+_tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info, gpointer value,
+                              gsize size, GError **error)
+{
+  return _tarn_opencl_check (clGetCommandQueueInfo (queue, info, size, value, NULL),
+                             "clGetCommandQueueInfo", error);
+}
+
+gboolean
+_tarn_opencl_is_in_order (cl_command_queue queue, gboolean *in_order, GError **error)
+{
+  cl_command_queue_properties properties = 0;
+
+  if (!_tarn_opencl_get_queue_value (queue, CL_QUEUE_PROPERTIES, &properties, sizeof properties,
+                                     error))
+    return FALSE;
+  *in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+  return TRUE;
+}
+
+gboolean
+_tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error)
+{
+  cl_context own = NULL;
+
+  if (!_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &own, sizeof own, error))
+    return FALSE;
+  if (own == context)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+               "command queue %p is of another context than the memory", (gpointer) queue);
+  return FALSE;
+}
+
+/* Markers and barriers with lists of events came with OpenCL 1.2. */
+static gboolean
+check_version (cl_command_queue queue, GError **error)
+{
+  cl_device_id device = NULL;
+  guint major, minor;
+
+  if (!_tarn_opencl_get_queue_value (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
+      || !_tarn_opencl_get_device_version (device, &major, &minor, error))
+    return FALSE;
+  if (major > 1 || minor >= 2)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "OpenCL %u.%u: the queue's device cannot order memory, which needs OpenCL 1.2",
+               major, minor);
+  return FALSE;
+}
+
+static gboolean
+queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **error)
+{
+  const TarnOpenclHome *home = user_data;
+
+  return _tarn_opencl_check_queue (queue, home->context, error) && check_version (queue, error)
+         && _tarn_opencl_is_in_order (queue, in_order, error)
+         && _tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error);
+}
+
+static void
+queue_unref (gpointer user_data, gpointer queue)
+{
+  (void) user_data;
+  _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
+}
+
+static void
+unmark (gpointer user_data, gpointer event)
+{
+  (void) user_data;
+  _tarn_opencl_report_release ("clReleaseEvent", clReleaseEvent (event));
+}
+
+/* Another queue may wait for it before anybody waits for this one, and commands that are not
+ * flushed may never begin. */
+static gpointer
+mark (gpointer user_data, gpointer queue, GError **error)
+{
+  cl_event event = NULL;
+
+  if (!_tarn_opencl_check (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event),
+                           "clEnqueueMarkerWithWaitList", error))
+    return NULL;
+  if (_tarn_opencl_check (clFlush (queue), "clFlush", error))
+    return event;
+  unmark (user_data, event);
+  return NULL;
+}
+
+/* Also if a command has failed: it is over, too. */
+static gboolean
+reached (gpointer user_data, gpointer event)
+{
+  cl_int state = CL_QUEUED;
+
+  (void) user_data;
+  return clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL)
+             == CL_SUCCESS
+         && state <= CL_COMPLETE;
+}
+
+static gboolean
+await (gpointer user_data, gpointer mark_event, gpointer queue, GError **error)
+{
+  cl_event event = mark_event;
+  cl_int status;
+
+  (void) user_data;
+  if (queue != NULL)
+    return _tarn_opencl_check (clEnqueueBarrierWithWaitList (queue, 1, &event, NULL),
+                               "clEnqueueBarrierWithWaitList", error);
+  status = clWaitForEvents (1, &event);
+  return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
+         || _tarn_opencl_check (status, "clWaitForEvents", error);
+}
+
+static gpointer
+get_fresh_queue (gpointer user_data)
+{
+  return ((const TarnOpenclHome *) user_data)->queue;
+}
+
+void
+_tarn_opencl_set_order (TarnAllocatorOps *ops)
+{
+  ops->queue_ref = queue_ref;
+  ops->queue_unref = queue_unref;
+  ops->mark = mark;
+  ops->reached = reached;
+  ops->wait = await;
+  ops->unmark = unmark;
+  ops->fresh_queue = get_fresh_queue;
+}
+
+static gboolean
+is_ours (const TarnBlock *block)
+{
+  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->mark == mark;
+}
+
+/**
+ * tarn_pool_allocate_ordered() for a cl_command_queue. The pool retains the queue as long as it
+ * remembers it: the caller may release it at any time.
+ *
+ * @param pool   a pool over one of the allocators here; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order
+ * queue waits even for itself
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
+ * a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2, or
+ * TARN_OPENCL_ERROR with the driver's status
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, GError **error)
+{
+  return tarn_pool_allocate_ordered (pool, size, queue, error);
+}
+
+/**
+ * tarn_block_record_use() for a cl_command_queue.
+ *
+ * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param queue  of the allocator's context; retained
+ * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
+ *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
+ * TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
+ *         time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error)
+{
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+
+  return tarn_block_record_use (block, queue, error);
+}
+
+/**
+ * Makes a block a queue's alone: the queue waits for what other queues that used the block have
+ * been given so far. PyOpenCL's SVMAllocation.bind_to_queue().
+ *
+ * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param queue  of the allocator's context; retained
+ * @param error  return location, or NULL: as tarn_opencl_block_record_use()
+ * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
+{
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (queue != NULL, FALSE);
+
+  return tarn_block_move_to_queue (block, queue, error);
+}
+
+/**
+ * Waits on the host for what uses a block, which is no queue's afterwards. PyOpenCL's
+ * SVMAllocation.unbind_from_queue().
+ *
+ * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
+ *               TARN_ERROR_FORKED
+ * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
+ *         call it, one at a time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error)
+{
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+
+  return tarn_block_move_to_queue (block, NULL, error);
+}
+
+/**
+ * The queue that a block was allocated for, or bound to.
+ *
+ * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @return (transfer none): valid as long as the block is its own; NULL: none
+ * @since 0.1
+ */
+cl_command_queue
+tarn_opencl_block_get_queue (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL && is_ours (block), NULL);
+
+  return tarn_block_get_queue (block);
+}

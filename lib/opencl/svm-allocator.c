@@ -1,0 +1,238 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  Its functions
+ * came with OpenCL 2.0, and are looked up when they are first needed, so that a loader of
+ * OpenCL 1.2 still loads this library; and they are called only where every device of the context
+ * says that it is of 2.0 or later, because loaders have them for all platforms, and some platforms
+ * answer a call by never returning. */
+
+#include <dlfcn.h>
+
+#include "device-private.h"
+#include "order-private.h"
+#include "status-private.h"
+
+/* Later than OpenCL 1.2. */
+#define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
+#define MEM_SVM_ATOMICS (1 << 11)
+
+typedef struct
+{
+  gpointer (*alloc) (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
+  void (*free) (cl_context context, gpointer pointer);
+  cl_int (*enqueue_free) (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[],
+                          void (*callback) (cl_command_queue, cl_uint, gpointer[], gpointer),
+                          gpointer user_data, cl_uint n_events, const cl_event *events,
+                          cl_event *event);
+} Functions;
+
+typedef struct
+{
+  TarnOpenclHome home; /* first: see order-private.h */
+  Functions functions;
+  cl_uint alignment;
+  cl_bitfield flags;
+} SvmAllocator;
+
+static gboolean
+find_functions (Functions *functions, GError **error)
+{
+  *(gpointer *) &functions->alloc = dlsym (RTLD_DEFAULT, "clSVMAlloc");
+  *(gpointer *) &functions->free = dlsym (RTLD_DEFAULT, "clSVMFree");
+  *(gpointer *) &functions->enqueue_free = dlsym (RTLD_DEFAULT, "clEnqueueSVMFree");
+  if (functions->alloc != NULL && functions->free != NULL && functions->enqueue_free != NULL)
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "the OpenCL loader is older than OpenCL 2.0: it has no clSVMAlloc");
+  return FALSE;
+}
+
+static gboolean
+svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  const SvmAllocator *self = user_data;
+
+  /* clSVMAlloc of 0 bytes is NULL, as it is without memory. */
+  if (size == 0)
+    return TRUE;
+  memory->pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
+  if (memory->pointer != NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "clSVMAlloc: NULL for %" G_GSIZE_FORMAT " bytes", size);
+  return FALSE;
+}
+
+static void
+svm_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  const SvmAllocator *self = user_data;
+
+  (void) size;
+  if (memory.pointer != NULL)
+    self->functions.free (self->home.context, memory.pointer);
+}
+
+static gboolean
+svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
+{
+  const SvmAllocator *self = user_data;
+  gpointer pointers[] = { memory.pointer };
+
+  (void) size;
+  if (memory.pointer == NULL)
+    return TRUE;
+  if (self->functions.enqueue_free (queue, 1, pointers, NULL, NULL, 0, NULL, NULL) != CL_SUCCESS)
+    return FALSE;
+  clFlush (queue);
+  return TRUE;
+}
+
+static void
+svm_allocator_free (gpointer user_data)
+{
+  SvmAllocator *self = user_data;
+
+  _tarn_opencl_home_clear (&self->home);
+  g_free (self);
+}
+
+/* Transfer full; NULL with an error. */
+static GArray *
+list_devices (cl_context context, GError **error)
+{
+  g_autoptr (GArray) devices = g_array_new (FALSE, TRUE, sizeof (cl_device_id));
+  size_t size = 0;
+  cl_int status = clGetContextInfo (context, CL_CONTEXT_DEVICES, 0, NULL, &size);
+
+  g_array_set_size (devices, (guint) (size / sizeof (cl_device_id)));
+  if (status == CL_SUCCESS)
+    status = clGetContextInfo (context, CL_CONTEXT_DEVICES, size, devices->data, NULL);
+  return _tarn_opencl_check (status, "clGetContextInfo", error) ? g_steal_pointer (&devices) : NULL;
+}
+
+static gboolean
+refuse (cl_device_id device, const gchar *what, GError **error)
+{
+  g_autofree gchar *name = _tarn_opencl_get_device_string (device, CL_DEVICE_NAME, NULL);
+
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "device '%s' of the context has no %s",
+               name != NULL ? name : "?", what);
+  return FALSE;
+}
+
+static gboolean
+check_device (cl_device_id device, cl_bitfield flags, GError **error)
+{
+  gboolean has_coarse = FALSE, has_fine = FALSE, has_atomics = FALSE;
+
+  if (!tarn_opencl_has_coarse_grain_buffer_svm (device, &has_coarse, error)
+      || !tarn_opencl_has_fine_grain_buffer_svm (device, &has_fine, error)
+      || !tarn_opencl_has_fine_grain_buffer_svm_atomics (device, &has_atomics, error))
+    return FALSE;
+  if (!has_coarse)
+    return refuse (device, "shared virtual memory", error);
+  if ((flags & MEM_SVM_FINE_GRAIN_BUFFER) != 0 && !has_fine)
+    return refuse (device, "fine-grain shared virtual memory (CL_MEM_SVM_FINE_GRAIN_BUFFER)",
+                   error);
+  if ((flags & MEM_SVM_ATOMICS) != 0 && !has_atomics)
+    return refuse (device, "atomics in shared virtual memory (CL_MEM_SVM_ATOMICS)", error);
+  return TRUE;
+}
+
+static gboolean
+check_devices (cl_context context, cl_bitfield flags, GError **error)
+{
+  g_autoptr (GArray) devices = list_devices (context, error);
+
+  if (devices == NULL)
+    return FALSE;
+  for (guint i = 0; i < devices->len; i++)
+    if (!check_device (g_array_index (devices, cl_device_id, i), flags, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* Memory is given back in the order of the queue's commands. */
+static gboolean
+check_own_queue (cl_command_queue queue, cl_context context, GError **error)
+{
+  gboolean in_order = FALSE;
+
+  if (!_tarn_opencl_check_queue (queue, context, error)
+      || !_tarn_opencl_is_in_order (queue, &in_order, error))
+    return FALSE;
+  if (in_order)
+    return TRUE;
+  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
+               "command queue %p: CL_INVALID_VALUE (%d): it is out of order", (gpointer) queue,
+               CL_INVALID_VALUE);
+  return FALSE;
+}
+
+/**
+ * Makes an allocator of shared virtual memory (clSVMAlloc), for which every device of the context
+ * must be of OpenCL 2.0 or later and have it coarse-grain.
+ *
+ * With a queue, blocks are bound to it from the start: freed without a pool, they go as the last
+ * command on it (clEnqueueSVMFree), and a pool hands them out for it where a request names no
+ * queue. Without one the memory of a block that no queue was named for goes at once (clSVMFree):
+ * the caller has waited for what uses it.
+ *
+ * @param context    where memory belongs; retained
+ * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
+ * @param flags      for clSVMAlloc, 0 for CL_MEM_READ_WRITE
+ * @param queue      nullable: of the context, in order; retained
+ * @param error      return location, or NULL: TARN_ERROR_NOT_SUPPORTED, naming the device and what
+ *                   it lacks; TARN_ERROR_INVALID_ARGUMENT for a queue of another context;
+ *                   TARN_OPENCL_ERROR with the driver's status, and with CL_INVALID_VALUE for an
+ *                   out-of-order queue; TARN_ERROR_FORKED
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfield flags,
+                               cl_command_queue queue, GError **error)
+{
+  SvmAllocator made = { .alignment = alignment, .flags = flags };
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  SvmAllocator *self;
+
+  g_return_val_if_fail (context != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!tarn_check_fork (error) || !check_devices (context, flags, error)
+      || !find_functions (&made.functions, error)
+      || (queue != NULL && !check_own_queue (queue, context, error))
+      || !_tarn_opencl_home_init (&made.home, context, queue, error))
+    return NULL;
+  if (made.flags == 0)
+    made.flags = CL_MEM_READ_WRITE;
+  self = g_new (SvmAllocator, 1);
+  *self = made;
+  ops.name = "opencl-svm";
+  ops.allocate = svm_allocate;
+  ops.free = svm_free;
+  ops.free_on_queue = svm_free_on_queue;
+  _tarn_opencl_set_order (&ops);
+  return tarn_allocator_new (&ops, self, svm_allocator_free);
+}
+
+/**
+ * The address of a block of shared virtual memory, on host and devices.
+ *
+ * @param block  a block in use; a block of another kind of memory is a programming error
+ * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
+ *         for it if it can
+ * @since 0.1
+ */
+gpointer
+tarn_opencl_block_get_svm (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, NULL);
+  g_return_val_if_fail (tarn_allocator_get_ops (tarn_block_get_allocator (block))->free == svm_free,
+                        NULL);
+
+  return tarn_block_get_memory (block).pointer;
+}
