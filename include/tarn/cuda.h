@@ -20,6 +20,7 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr;
 #endif
 
+typedef struct CUstream_st *CUstream;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
 
@@ -71,6 +72,12 @@ TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags, 
 guint64 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator);
 CUdeviceptr tarn_cuda_block_get_device_pointer (const TarnBlock *block);
 gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);
+
+/* Memory that several streams use */
+
+TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error);
+gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
+gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error);
 
 /* What is computed once for each context */
 

@@ -22,10 +22,11 @@ typedef struct _TarnMark TarnMark; /* pool-order.c */
  * a pool. */
 struct _TarnQueue
 {
-  gpointer handle;   /* a reference of the backend's */
-  gboolean in_order; /* what is put on it runs one after the other */
-  guint n_refs;      /* behind the pool's lock: uses of blocks, and calls that name it */
-  gboolean is_known; /* behind it, too: whether it is in the pool's table */
+  gpointer handle;        /* a reference of the backend's */
+  gboolean in_order;      /* what is put on it runs one after the other */
+  guint n_refs;           /* behind the pool's lock: uses of blocks, and calls that name it */
+  gboolean is_known;      /* behind it, too: whether it is in the pool's table */
+  gboolean has_left_over; /* behind it, too: held blocks could not be marked when they were freed */
 };
 
 /* That commands on a queue use a block: all that come before the mark; without one, the queue's

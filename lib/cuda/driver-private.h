@@ -14,6 +14,8 @@
 
 #include <tarn/cuda.h>
 
+typedef struct CUevent_st *CUevent; /* as <cuda.h> has it */
+
 #ifdef CUDA_VERSION
 typedef CUuuid TarnCudaUuid; /* <cuda.h> is there: t/cuda-headers.t compares with it */
 #else
@@ -43,6 +45,13 @@ typedef struct
   X (cuMemFree, cuMemFree_v2, (CUdeviceptr pointer))                                               \
   X (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
   X (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
+  X (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
+  X (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
+  X (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
+  X (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
+  X (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
+  X (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
+  X (cuStreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))   \
   X (cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
      (CUmodule * module, const void *image, unsigned int n_options, unsigned int *options,         \
       void **values))                                                                              \
@@ -59,6 +68,9 @@ typedef struct
   X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
+  X (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
+  X (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
+  X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
   X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
   X (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
@@ -86,7 +98,10 @@ typedef struct
 #define TARN_CUDA_ERROR_DEINITIALIZED 4
 #define TARN_CUDA_ERROR_NO_DEVICE 100
 #define TARN_CUDA_ERROR_INVALID_CONTEXT 201
+#define TARN_CUDA_ERROR_NOT_READY 600
 #define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
+#define TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED 900
+#define TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT 906
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6

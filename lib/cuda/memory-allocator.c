@@ -4,7 +4,7 @@
  * Allocators of device memory, of page-locked host memory, and of managed memory: one, over three
  * pairs of driver calls. */
 
-#include "context-private.h"
+#include "order-private.h"
 
 typedef enum
 {
@@ -24,8 +24,8 @@ static const struct
 
 typedef struct
 {
-  TarnCudaContext context; /* constant, as are the next two */
-  Kind kind;
+  TarnCudaHome home; /* first: see order-private.h */
+  Kind kind;         /* constant, as is the next one */
   guint flags;
   guint64 lost_bytes; /* atomic: that went with the context */
   gint is_told;       /* atomic: whether somebody was told */
@@ -34,7 +34,7 @@ typedef struct
 static unsigned int
 call_allocate (const MemoryAllocator *self, gsize size, TarnMemory *memory)
 {
-  const TarnCudaDriver *driver = self->context.driver;
+  const TarnCudaDriver *driver = self->home.context.driver;
   CUdeviceptr address = 0;
   unsigned int status;
 
@@ -65,14 +65,14 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   /* CUDA has no empty memory. */
   if (size == 0)
     return TRUE;
-  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (&self->home.context, &is_pushed, error))
     return FALSE;
   status = call_allocate (self, size, memory);
-  _tarn_cuda_context_leave (&self->context, is_pushed);
+  _tarn_cuda_context_leave (&self->home.context, is_pushed);
   if (status == TARN_CUDA_SUCCESS)
     return TRUE;
-  _tarn_cuda_set_error_for_size (error, self->context.driver, kinds[self->kind].allocate, status,
-                                 size);
+  _tarn_cuda_set_error_for_size (error, self->home.context.driver, kinds[self->kind].allocate,
+                                 status, size);
   return FALSE;
 }
 
@@ -89,7 +89,7 @@ count_lost (MemoryAllocator *self, gsize size, const GError *error)
 static unsigned int
 call_free (const MemoryAllocator *self, TarnMemory memory)
 {
-  const TarnCudaDriver *driver = self->context.driver;
+  const TarnCudaDriver *driver = self->home.context.driver;
 
   return self->kind == HOST_MEMORY ? driver->cuMemFreeHost (memory.pointer)
                                    : driver->cuMemFree ((CUdeviceptr) memory.address);
@@ -102,13 +102,14 @@ free_in_context (const MemoryAllocator *self, TarnMemory memory, gsize size, GEr
   gboolean is_pushed;
   unsigned int status;
 
-  if (!_tarn_cuda_context_enter (&self->context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (&self->home.context, &is_pushed, error))
     return FALSE;
   status = call_free (self, memory);
-  _tarn_cuda_context_leave (&self->context, is_pushed);
+  _tarn_cuda_context_leave (&self->home.context, is_pushed);
   if (status == TARN_CUDA_SUCCESS)
     return TRUE;
-  _tarn_cuda_set_error_for_size (error, self->context.driver, kinds[self->kind].free, status, size);
+  _tarn_cuda_set_error_for_size (error, self->home.context.driver, kinds[self->kind].free, status,
+                                 size);
   return FALSE;
 }
 
@@ -133,7 +134,7 @@ memory_allocator_free (gpointer user_data)
 {
   MemoryAllocator *self = user_data;
 
-  _tarn_cuda_context_clear (&self->context);
+  _tarn_cuda_home_clear (&self->home);
   g_free (self);
 }
 
@@ -145,7 +146,7 @@ memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
 
   self->kind = kind;
   self->flags = flags;
-  if (!_tarn_cuda_context_init (&self->context, context, error))
+  if (!_tarn_cuda_home_init (&self->home, context, error))
     {
       g_free (self);
       return NULL;
@@ -153,6 +154,7 @@ memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
   ops.name = kinds[kind].name;
   ops.allocate = memory_allocate;
   ops.free = memory_free;
+  _tarn_cuda_set_order (&ops);
   return tarn_allocator_new (&ops, self, memory_allocator_free);
 }
 

@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_CUDA_ORDER_PRIVATE_H
+#define TARN_CUDA_ORDER_PRIVATE_H
+
+#include <pthread.h>
+
+#include "context-private.h"
+
+/* What every allocator of ours begins with. */
+typedef struct
+{
+  TarnCudaContext context; /* constant */
+  pthread_mutex_t lock;    /* of events */
+  GPtrArray *events;       /* of CUevent, not in use: to make one costs more than to record it */
+} TarnCudaHome;
+
+gboolean _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error);
+void _tarn_cuda_home_clear (TarnCudaHome *home);
+
+/* Sets the functions for streams, of an allocator whose user_data begins with its home. */
+void _tarn_cuda_set_order (TarnAllocatorOps *ops);
+
+#endif

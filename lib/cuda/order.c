@@ -1,0 +1,392 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How streams wait for each other: a mark is an event that was recorded, and a stream waits for it.
+ *
+ * Nothing keeps a stream alive, and to ask a destroyed one anything is a crash, so only streams
+ * that a call has just named are asked.  What other streams were given is marked for the whole
+ * context. While a stream captures a graph, most calls would end the capture: it is asked before.
+ */
+
+#include "order-private.h"
+
+/* The default streams have numbers for handles (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), and each
+ * thread means its own by the second: in a pool, thread t's has the handle t * 4 + 2. */
+#define LEGACY GUINT_TO_POINTER (1)
+#define PER_THREAD GUINT_TO_POINTER (2)
+#define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
+
+/* The mark of what is done already. */
+#define DONE GUINT_TO_POINTER (1)
+
+/* Events that are kept. */
+#define MAX_EVENTS 256
+
+static gpointer
+get_own_per_thread (void)
+{
+  static gsize n_threads; /* atomic */
+  static _Thread_local gsize number;
+
+  if (number == 0)
+    number = __atomic_add_fetch (&n_threads, 1, __ATOMIC_RELAXED);
+  return GSIZE_TO_POINTER (number * 4 + 2);
+}
+
+/* What a pool knows a stream by. */
+static gpointer
+get_handle (CUstream stream)
+{
+  if (stream == NULL)
+    return LEGACY;
+  return stream == PER_THREAD ? get_own_per_thread () : (gpointer) stream;
+}
+
+static CUstream
+get_stream (gpointer handle)
+{
+  return IS_PER_THREAD (handle) ? PER_THREAD : handle;
+}
+
+/* Events */
+
+gboolean
+_tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
+{
+  if (!_tarn_cuda_context_init (&home->context, context, error))
+    return FALSE;
+  pthread_mutex_init (&home->lock, NULL);
+  home->events = g_ptr_array_new ();
+  return TRUE;
+}
+
+static void
+destroy_event (const TarnCudaDriver *driver, CUevent event)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (!_tarn_cuda_check (driver, "cuEventDestroy", driver->cuEventDestroy (event), &error)
+      && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+      && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
+    g_message ("%s: an event may be lost", error->message);
+}
+
+void
+_tarn_cuda_home_clear (TarnCudaHome *home)
+{
+  gboolean is_pushed;
+
+  /* Events go with their context. */
+  if (home->events->len > 0 && _tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+    {
+      for (guint i = 0; i < home->events->len; i++)
+        destroy_event (home->context.driver, g_ptr_array_index (home->events, i));
+      _tarn_cuda_context_leave (&home->context, is_pushed);
+    }
+  g_ptr_array_unref (home->events);
+  pthread_mutex_destroy (&home->lock);
+  _tarn_cuda_context_clear (&home->context);
+}
+
+/* One that is kept, or a new one; the context is current. */
+static CUevent
+take_event (TarnCudaHome *home, GError **error)
+{
+  const unsigned int no_timing = 2; /* CU_EVENT_DISABLE_TIMING */
+  const TarnCudaDriver *driver = home->context.driver;
+  CUevent event = NULL;
+
+  pthread_mutex_lock (&home->lock);
+  if (home->events->len > 0)
+    event = g_ptr_array_remove_index_fast (home->events, home->events->len - 1);
+  pthread_mutex_unlock (&home->lock);
+  if (event != NULL
+      || _tarn_cuda_check (driver, "cuEventCreate", driver->cuEventCreate (&event, no_timing),
+                           error))
+    return event;
+  return NULL;
+}
+
+static gboolean
+keep_event (TarnCudaHome *home, CUevent event)
+{
+  gboolean is_kept;
+
+  pthread_mutex_lock (&home->lock);
+  is_kept = home->events->len < MAX_EVENTS;
+  if (is_kept)
+    g_ptr_array_add (home->events, event);
+  pthread_mutex_unlock (&home->lock);
+  return is_kept;
+}
+
+static void
+unmark (gpointer user_data, gpointer mark)
+{
+  TarnCudaHome *home = user_data;
+  gboolean is_pushed;
+
+  if (mark == DONE || keep_event (home, mark)
+      || !_tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+    return;
+  destroy_event (home->context.driver, mark);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+}
+
+/* Streams */
+
+static gboolean
+queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **error)
+{
+  const TarnCudaHome *home = user_data;
+  const TarnCudaDriver *driver = home->context.driver;
+  CUcontext own = home->context.handle;
+
+  if (handle == PER_THREAD)
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "CU_STREAM_PER_THREAD is another stream in each thread: only "
+                           "tarn_cuda_pool_allocate() and its like can take it");
+      return FALSE;
+    }
+  if (!_tarn_cuda_context_check (&home->context, error))
+    return FALSE;
+  if (handle != LEGACY && !IS_PER_THREAD (handle) && driver->cuStreamGetCtx != NULL
+      && !_tarn_cuda_check (driver, "cuStreamGetCtx", driver->cuStreamGetCtx (handle, &own), error))
+    return FALSE;
+  if (own != home->context.handle)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "CUDA stream %p is of another context than the memory", handle);
+      return FALSE;
+    }
+  *in_order = TRUE;
+  return TRUE;
+}
+
+static void
+queue_unref (gpointer user_data, gpointer handle)
+{
+  (void) user_data;
+  (void) handle;
+}
+
+static gboolean
+set_capturing (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "the CUDA stream captures a graph: allocate before that, and free after the "
+                       "last launch");
+  return FALSE;
+}
+
+/* Whether other calls can be made; this one is harmless. */
+static gboolean
+check_queue (gpointer user_data, gpointer handle, GError **error)
+{
+  const TarnCudaHome *home = user_data;
+  const TarnCudaDriver *driver = home->context.driver;
+  unsigned int capturing = 0, status;
+
+  if (driver->cuStreamIsCapturing == NULL)
+    return TRUE;
+  status = driver->cuStreamIsCapturing (get_stream (handle), &capturing);
+  if (capturing != 0 || status == TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return set_capturing (error);
+  return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
+}
+
+static gboolean
+record (TarnCudaHome *home, CUevent event, gpointer handle, GError **error)
+{
+  const TarnCudaDriver *driver = home->context.driver;
+
+  return _tarn_cuda_check (driver, "cuEventRecord",
+                           driver->cuEventRecord (event, get_stream (handle)), error);
+}
+
+/* Everything in the context; the context is current. */
+static gboolean
+record_all (TarnCudaHome *home, CUevent event, GError **error)
+{
+  const TarnCudaDriver *driver = home->context.driver;
+  unsigned int status = driver->cuCtxRecordEvent (home->context.handle, event);
+
+  if (status == TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    return set_capturing (error);
+  return _tarn_cuda_check (driver, "cuCtxRecordEvent", status, error);
+}
+
+/* The context is current; a handle of NULL is everything in it. */
+static gpointer
+mark_inside (TarnCudaHome *home, gpointer handle, GError **error)
+{
+  CUevent event = take_event (home, error);
+
+  if (event == NULL)
+    return NULL;
+  if (handle != NULL ? record (home, event, handle, error) : record_all (home, event, error))
+    return event;
+  unmark (home, event);
+  return NULL;
+}
+
+static gpointer
+synchronize (TarnCudaHome *home, GError **error)
+{
+  const TarnCudaDriver *driver = home->context.driver;
+
+  return _tarn_cuda_check (driver, "cuCtxSynchronize", driver->cuCtxSynchronize (), error) ? DONE
+                                                                                           : NULL;
+}
+
+static gpointer
+mark_all (gpointer user_data, GError **error)
+{
+  TarnCudaHome *home = user_data;
+  gboolean is_pushed;
+  gpointer mark;
+
+  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+    return NULL;
+  mark = home->context.driver->cuCtxRecordEvent != NULL ? mark_inside (home, NULL, error)
+                                                        : synchronize (home, error);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+  return mark;
+}
+
+static gpointer
+mark_queue (gpointer user_data, gpointer handle, GError **error)
+{
+  TarnCudaHome *home = user_data;
+  gboolean is_pushed;
+  gpointer mark = NULL;
+
+  /* Another thread's default stream cannot be named here. */
+  if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
+    return mark_all (user_data, error);
+  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+    return NULL;
+  if (check_queue (home, handle, error))
+    mark = mark_inside (home, handle, error);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+  return mark;
+}
+
+/* Also if the context is gone, or a command has failed: nothing runs any more. */
+static gboolean
+reached (gpointer user_data, gpointer mark)
+{
+  TarnCudaHome *home = user_data;
+  gboolean is_pushed;
+  unsigned int status;
+
+  if (mark == DONE || !_tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+    return TRUE;
+  status = home->context.driver->cuEventQuery (mark);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+  return status != TARN_CUDA_ERROR_NOT_READY;
+}
+
+static gboolean
+await (gpointer user_data, gpointer mark, gpointer handle, GError **error)
+{
+  TarnCudaHome *home = user_data;
+  const TarnCudaDriver *driver = home->context.driver;
+  gboolean is_pushed, is_fine;
+
+  if (mark == DONE)
+    return TRUE;
+  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+    return FALSE;
+  if (handle != NULL)
+    is_fine = _tarn_cuda_check (driver, "cuStreamWaitEvent",
+                                driver->cuStreamWaitEvent (get_stream (handle), mark, 0), error);
+  else
+    is_fine
+        = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (mark), error);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+  return is_fine;
+}
+
+void
+_tarn_cuda_set_order (TarnAllocatorOps *ops)
+{
+  ops->queue_ref = queue_ref;
+  ops->queue_unref = queue_unref;
+  ops->mark = mark_queue;
+  ops->reached = reached;
+  ops->wait = await;
+  ops->unmark = unmark;
+  ops->mark_all = mark_all;
+  ops->check_queue = check_queue;
+}
+
+/**
+ * tarn_pool_allocate_ordered() for a CUDA stream.
+ *
+ * Nothing keeps a stream alive. One that is not idle is given to tarn_cuda_pool_forget_stream()
+ * before it is destroyed: the next stream may have its handle, and cannot be told from it.
+ *
+ * While the stream captures a graph, memory that it used last, or that is idle, is handed out, and
+ * freed, without a call of the driver; whatever would need one is TARN_ERROR_NOT_SUPPORTED. So
+ * allocate before the capture, and free after the last launch of the graph. The stream that comes
+ * second to a pool, and requests that name none, mark the whole context, which would end a capture.
+ *
+ * @param pool    a pool over one of the allocators here; any thread may call it
+ * @param size    bytes; 0 is allowed
+ * @param stream  of the allocator's context; NULL and CU_STREAM_LEGACY are the default stream that
+ *                all threads share, CU_STREAM_PER_THREAD is the calling thread's
+ * @param error   return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
+ * a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or TARN_CUDA_ERROR with the
+ * driver's status
+ * @return (transfer full): the block, for tarn_block_free() while the stream lives, or NULL with
+ *         @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error)
+{
+  return tarn_pool_allocate_ordered (pool, size, get_handle (stream), error);
+}
+
+/**
+ * tarn_block_record_use() for a CUDA stream.
+ *
+ * @param block   a block in use, of one of the allocators here or of a pool over one
+ * @param stream  of the allocator's context, alive until the block is freed; as for
+ *                tarn_cuda_pool_allocate()
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a stream of another
+ *                context, TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the
+ *                driver's status
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
+ *         time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
+{
+  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (
+      tarn_allocator_get_ops (tarn_block_get_allocator (block))->mark == mark_queue, FALSE);
+
+  return tarn_block_record_use (block, get_handle (stream), error);
+}
+
+/**
+ * Tells a pool that a stream will be destroyed although commands on it may still use memory of the
+ * pool. Without it, a later stream with the same handle would be taken for it, and would not wait.
+ *
+ * @param pool    a pool over one of the allocators here; any thread may call it
+ * @param stream  the stream, alive and not capturing
+ * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED in a capture,
+ *                TARN_ERROR_CONTEXT_LOST, or TARN_CUDA_ERROR with the driver's status
+ * @return TRUE, also for a stream that the pool has never met, or FALSE with @p error set and
+ * nothing changed
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error)
+{
+  return tarn_pool_forget_queue (pool, get_handle (stream), error);
+}
