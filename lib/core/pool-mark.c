@@ -3,7 +3,7 @@
  *
  * Marks: making them, waiting for them, and giving back memory that is still used. */
 
-#include "order-private.h"
+#include "pool-order-private.h"
 
 /* References.  The lock is held; what nobody has any more is left to _tarn_pool_sweep (). */
 
@@ -45,7 +45,10 @@ _tarn_pool_sweep (TarnPool *pool)
 
   for (GSList *link = marks; link != NULL; link = link->next)
     {
-      ops->unmark (_tarn_order_user_data (pool), ((TarnMark *) link->data)->event);
+      gpointer event = ((TarnMark *) link->data)->event;
+
+      if (event != NULL)
+        ops->unmark (_tarn_order_user_data (pool), event);
       g_free (link->data);
     }
   for (GSList *link = queues; link != NULL; link = link->next)

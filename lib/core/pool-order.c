@@ -3,7 +3,7 @@
  *
  * Requests in pools that have met queues, and what the caller says of blocks in use. */
 
-#include "order-private.h"
+#include "pool-order-private.h"
 
 /* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
  */

@@ -6,7 +6,7 @@
  *     pool.c          its life, hits, frees, counters
  *     pool-bare.c     memory without a block, for allocators built on a pool
  *     pool-miss.c     the way to the upstream allocator and back, and what to do out of memory
- *     pool-order.c    who waits for whom before memory is used again: see order-private.h
+ *     pool-order.c    who waits for whom before memory is used again: see pool-order-private.h
  *     pool-reclaim.c  reclaim functions
  *     pool-check.c    the invariants, executed */
 

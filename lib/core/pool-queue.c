@@ -4,7 +4,7 @@
  * The queues that a pool has met, each as long as anything remembers it. */
 
 #include "fork-private.h"
-#include "order-private.h"
+#include "pool-order-private.h"
 
 /* In no table any more: a queue with the same handle is another one from now on. */
 void

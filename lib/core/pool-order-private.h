@@ -17,8 +17,8 @@
  *     pool-queue.c  the queues that a pool has met
  *     pool-order.c  requests */
 
-#ifndef TARN_ORDER_PRIVATE_H
-#define TARN_ORDER_PRIVATE_H
+#ifndef TARN_POOL_ORDER_PRIVATE_H
+#define TARN_POOL_ORDER_PRIVATE_H
 
 #include "pool-private.h"
 
