@@ -233,8 +233,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     return FALSE;
   if (!probe_init (memo, &probe, first_arg, key, error))
     return FALSE;
-  switch (
-      look_up (memo, &probe, value != NULL || memo->ops.value_for_thread != NULL ? &found : NULL))
+  switch (look_up (memo, &probe, &found))
     {
     case TARN_MEMO_HIT:
       if (value != NULL)
