@@ -74,6 +74,6 @@ _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar
     return NULL;
   if (build (program, device, options, error))
     return program;
-  clReleaseProgram (program);
+  _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (program));
   return NULL;
 }
