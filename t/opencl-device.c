@@ -6,10 +6,8 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-/* Ends the test if anything but the caller holds on to a context.  A driver's own threads may
- * release what a command used a moment after clFinish () has returned. */
-static void
-assert_sole_reference (cl_context context)
+void
+opencl_assert_sole_reference (cl_context context)
 {
   gint64 deadline = g_get_monotonic_time () + 20 * G_TIME_SPAN_SECOND;
   cl_uint references = 0;
@@ -22,6 +20,23 @@ assert_sole_reference (cl_context context)
       g_thread_yield ();
     }
   g_assert_cmpuint (references, ==, 1);
+}
+
+cl_context
+opencl_context_new (const TarnOpenclDevice *device)
+{
+  cl_int status;
+  cl_context context = clCreateContext (NULL, 1, &device->device, NULL, NULL, &status);
+
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  return context;
+}
+
+void
+opencl_context_release (cl_context context)
+{
+  opencl_assert_sole_reference (context);
+  g_assert_cmpint (clReleaseContext (context), ==, CL_SUCCESS);
 }
 
 gpointer
@@ -52,8 +67,7 @@ opencl_close (gpointer data)
 
   g_assert_cmpint (clFinish (state->queue), ==, CL_SUCCESS);
   g_assert_cmpint (clReleaseCommandQueue (state->queue), ==, CL_SUCCESS);
-  assert_sole_reference (state->context);
-  g_assert_cmpint (clReleaseContext (state->context), ==, CL_SUCCESS);
+  opencl_context_release (state->context);
   g_free (state);
 }
 

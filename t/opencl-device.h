@@ -31,6 +31,14 @@ TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 /* An immediate one, made without an error. */
 TarnAllocator *opencl_allocator (OpenclState *state);
 
+/* Ends the test if anything but the caller holds on to a context.  A driver's own threads may
+ * release what a command used a moment after clFinish () has returned: that long, it waits. */
+void opencl_assert_sole_reference (cl_context context);
+
+/* Without an error; the release asserts that nobody else has a reference. */
+cl_context opencl_context_new (const TarnOpenclDevice *device);
+void opencl_context_release (cl_context context);
+
 /* A test with a state of its own. */
 typedef struct
 {
