@@ -85,7 +85,7 @@ static gboolean
 has_own_first_arg (const TarnMemoOps *ops)
 {
   return ops == NULL
-         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread)
+         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer)
              && ops->ref_first_arg == NULL && ops->unref_first_arg == NULL
              && ops->first_arg_id == NULL && ops->current_first_arg == NULL);
 }
