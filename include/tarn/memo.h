@@ -117,9 +117,9 @@ typedef enum
 } TarnMemoKeyType;
 
 /**
- * What a memo's first arguments, keys and values are. Every function is nullable; user_data is what
- * tarn_memo_new() was given. hash, equal and ref_value are called with a lock held: they must not
- * call Tarn, nor wait. All others are called without.
+ * What a memo's first arguments, keys and values are. Every function is nullable, and may be called
+ * by several threads at once; user_data is what tarn_memo_new() was given. hash, equal and
+ * ref_value are called in the midst of a lookup: they must not call Tarn, nor wait. All others may.
  */
 typedef struct
 {
@@ -161,7 +161,8 @@ typedef struct
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
   /** What a thread gets in place of @p value, where each needs its own of: NULL with an error.
-   * Needs ref_value and unref_value. One whose thread has ended is given to another thread. */
+   * Needs ref_value and unref_value. One whose thread has ended is given to a thread that comes
+   * later. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;

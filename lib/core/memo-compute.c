@@ -28,13 +28,11 @@ static void
 computation_unref (TarnComputation *computation)
 {
   TarnMemo *memo = computation->memo;
-  const TarnMemoProbe *probe = &computation->probe;
 
   if (!g_atomic_int_dec_and_test (&computation->ref_count))
     return;
   if (computation->owns_value && computation->value != NULL)
-    _tarn_memo_unref_value (memo, computation->value, probe->first_arg,
-                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
+    _tarn_memo_unref_value (memo, computation->value, &computation->probe);
   g_clear_error (&computation->error);
   _tarn_cond_clear (&computation->done);
   g_free (computation);
@@ -98,7 +96,7 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   if (*value == NULL || error == NULL)
     return;
   g_critical ("a function of a memo gave a value and an error: %s", error->message);
-  _tarn_memo_unref_value (memo, *value, probe->first_arg, FALSE);
+  _tarn_memo_unref_value (memo, *value, probe);
   *value = NULL;
 }
 
@@ -163,6 +161,16 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   return is_wanted && computation->error == NULL;
 }
 
+/* Whoever waits gets the result now. */
+static void
+finish (TarnComputation *computation)
+{
+  _tarn_mutex_lock (&lock);
+  computation->is_done = TRUE;
+  _tarn_cond_broadcast (&computation->done);
+  _tarn_mutex_unlock (&lock);
+}
+
 static void
 drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -170,9 +178,11 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   end_computation (memo, computation, elapsed);
   _tarn_memo_check_if_full_debug (memo);
   _tarn_mutex_unlock (&memo->lock);
+  finish (computation);
 }
 
-/* Makes an entry of the result, unless it was forgotten meanwhile. */
+/* Makes an entry of the result, unless it was forgotten meanwhile; what is left over is given back
+ * once nobody waits. */
 static void
 keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -197,9 +207,9 @@ keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
         entry->value = NULL;
       left = entry;
     }
+  finish (computation);
   if (left != NULL)
-    _tarn_memo_entry_free (memo, left,
-                           _tarn_memo_is_dead (memo, left->probe.first_arg, left->probe.id));
+    _tarn_memo_entry_free (memo, left);
   if (group != NULL)
     _tarn_memo_group_free (memo, group);
 }
@@ -221,11 +231,6 @@ compute (TarnMemo *memo, TarnComputation *computation)
     drop_computation (memo, computation, elapsed);
   else
     keep (memo, computation, elapsed);
-
-  _tarn_mutex_lock (&lock);
-  computation->is_done = TRUE;
-  _tarn_cond_broadcast (&computation->done);
-  _tarn_mutex_unlock (&lock);
 }
 
 static gboolean
@@ -307,17 +312,16 @@ count_refusal (TarnMemo *memo)
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {
-  gboolean is_there;
+  gboolean is_there, has_begun;
 
   if (is_computing (memo, probe))
     {
       count_refusal (memo);
       return refuse (error);
     }
-  /* Its last owner may let go of it meanwhile. */
-  tarn_memo_ref (memo);
+  has_begun = _tarn_memo_begin_call (memo);
   _tarn_memo_forget_dead (memo);
   is_there = compute_or_wait (memo, probe, value, error);
-  tarn_memo_unref (memo);
+  _tarn_memo_end_call (memo, has_begun);
   return is_there;
 }

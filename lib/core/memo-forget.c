@@ -27,12 +27,12 @@ matches (const Which *which, gpointer first_arg, guint64 id)
 
 /* What it has is given back; the lock is not held. */
 void
-_tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry, gboolean is_dead)
+_tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
 {
   for (guint i = 0; i < entry->n_own; i++)
-    _tarn_memo_unref_value (memo, entry->own[i], entry->probe.first_arg, is_dead);
+    _tarn_memo_unref_value (memo, entry->own[i], &entry->probe);
   g_free (entry->own);
-  _tarn_memo_unref_value (memo, entry->value, entry->probe.first_arg, is_dead);
+  _tarn_memo_unref_value (memo, entry->value, &entry->probe);
   if (memo->ops.free_key != NULL)
     memo->ops.free_key ((gpointer) entry->probe.key);
   g_free (entry);
@@ -63,7 +63,7 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   GList *link;
 
   while ((link = g_queue_pop_head_link (&group->entries)) != NULL)
-    _tarn_memo_entry_free (memo, link->data, is_dead);
+    _tarn_memo_entry_free (memo, link->data);
   if (memo->ops.unref_first_arg != NULL && group->first_arg != NULL && !is_dead)
     memo->ops.unref_first_arg (memo->user_data, group->first_arg);
   g_free (group);
@@ -174,6 +174,8 @@ _tarn_memo_forget_dead (TarnMemo *memo)
 void
 tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
 {
+  gboolean has_begun;
+
   g_return_if_fail (memo != NULL);
 
   if (_tarn_forked ())
@@ -181,9 +183,11 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (first_arg == NULL && memo->ops.current_first_arg != NULL
       && (first_arg = memo->ops.current_first_arg (memo->user_data, NULL)) == NULL)
     return;
+  has_begun = _tarn_memo_begin_call (memo);
   forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
   if (memo->ops.upstream != NULL)
     tarn_memo_forget (memo->ops.upstream, first_arg);
+  _tarn_memo_end_call (memo, has_begun);
 }
 
 /**
@@ -195,13 +199,17 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
 void
 tarn_memo_clear (TarnMemo *memo)
 {
+  gboolean has_begun;
+
   g_return_if_fail (memo != NULL);
 
   if (_tarn_forked ())
     return;
+  has_begun = _tarn_memo_begin_call (memo);
   _tarn_memo_forget_all (memo);
   if (memo->ops.upstream != NULL)
     tarn_memo_clear (memo->ops.upstream);
+  _tarn_memo_end_call (memo, has_begun);
 }
 
 /* Every memo of the process */
@@ -233,14 +241,12 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Those of a kind, or all: references, for g_ptr_array_unref ().  Empty in a child of fork (). */
+/* Those of a kind, or all: references, for g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {
   GPtrArray *list = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_memo_unref);
 
-  if (_tarn_forked ())
-    return list;
   _tarn_mutex_lock (&lock);
   for (TarnMemo *memo = memos; memo != NULL; memo = memo->next)
     if ((kind == NULL || g_strcmp0 (memo->ops.first_arg_kind, kind) == 0)
@@ -253,8 +259,11 @@ list_memos (const gchar *kind)
 static void
 clear_kind (const gchar *kind)
 {
-  g_autoptr (GPtrArray) list = list_memos (kind);
+  g_autoptr (GPtrArray) list = NULL;
 
+  if (_tarn_forked ())
+    return;
+  list = list_memos (kind);
   for (guint i = 0; i < list->len; i++)
     tarn_memo_clear (g_ptr_array_index (list, i));
 }
@@ -273,6 +282,8 @@ tarn_clear_first_arg (gpointer first_arg)
 
   g_return_if_fail (first_arg != NULL);
 
+  if (_tarn_forked ())
+    return;
   list = list_memos (NULL);
   for (guint i = 0; i < list->len; i++)
     tarn_memo_forget (g_ptr_array_index (list, i), first_arg);

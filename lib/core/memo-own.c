@@ -45,7 +45,7 @@ _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer 
     g_set_error_literal (&local, TARN_ERROR, TARN_ERROR_FAILED, "there is no value for a thread");
   if (own != NULL)
     keep (memo, probe, shared, own);
-  _tarn_memo_unref_value (memo, shared, probe->first_arg, FALSE);
+  _tarn_memo_unref_value (memo, shared, probe);
   if (local != NULL)
     {
       g_propagate_error (error, local);
@@ -54,6 +54,6 @@ _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer 
   if (value != NULL)
     *value = own;
   else
-    _tarn_memo_unref_value (memo, own, probe->first_arg, FALSE);
+    _tarn_memo_unref_value (memo, own, probe);
   return TRUE;
 }

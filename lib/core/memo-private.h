@@ -115,9 +115,14 @@ void _tarn_memo_close (TarnMemo *memo); /* takes the lock; nobody is inside afte
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
 gpointer _tarn_memo_ref_value (TarnMemo *memo, gpointer value);
-void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, gpointer first_arg, gboolean is_dead);
+void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
+
+/* Around what calls back: its last owner may let go of the memo there, or has done so already, and
+ * then it is not kept from dying once more. */
+gboolean _tarn_memo_begin_call (TarnMemo *memo);
+void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
 /* memo-compute.c */
 gboolean _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
@@ -130,7 +135,7 @@ void _tarn_memo_register (TarnMemo *memo);
 void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
 void _tarn_memo_forget_dead (TarnMemo *memo);
-void _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry, gboolean is_dead);
+void _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry);
 gboolean _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b);
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group);

@@ -82,18 +82,19 @@ _tarn_memo_ref_value (TarnMemo *memo, gpointer value)
                                                       : value;
 }
 
-void
-_tarn_memo_unref_value (TarnMemo *memo, gpointer value, gpointer first_arg, gboolean is_dead)
-{
-  if (value != NULL && memo->ops.unref_value != NULL)
-    memo->ops.unref_value (memo->user_data, value, first_arg, is_dead);
-}
-
 gboolean
 _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
 {
   return memo->ops.first_arg_id != NULL
          && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
+}
+
+void
+_tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
+{
+  if (value != NULL && memo->ops.unref_value != NULL)
+    memo->ops.unref_value (memo->user_data, value, probe->first_arg,
+                           _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
 /* Where the order counts, it is the one asked for last from now on.  The lock is held. */
@@ -223,6 +224,7 @@ gboolean
 tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *value,
                GError **error)
 {
+  gboolean has_begun, is_there;
   gpointer found = NULL;
   TarnMemoProbe probe;
 
@@ -239,10 +241,13 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
       if (value != NULL)
         *value = found;
       else if (memo->ops.ref_value != NULL)
-        _tarn_memo_unref_value (memo, found, probe.first_arg, FALSE);
+        _tarn_memo_unref_value (memo, found, &probe);
       return TRUE;
     case TARN_MEMO_NONE_OF_OWN:
-      return _tarn_memo_give_own_value (memo, &probe, found, value, error);
+      has_begun = _tarn_memo_begin_call (memo);
+      is_there = _tarn_memo_give_own_value (memo, &probe, found, value, error);
+      _tarn_memo_end_call (memo, has_begun);
+      return is_there;
     case TARN_MEMO_ABSENT:
     case TARN_MEMO_NEWCOMER:
     default:
@@ -339,7 +344,8 @@ tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
 
   _tarn_watch_fork ();
   memo = memo_new (&known, func, user_data, destroy);
-  _tarn_memo_register (memo);
+  if (!_tarn_forked ())
+    _tarn_memo_register (memo);
   return memo;
 }
 
@@ -374,11 +380,26 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
+gboolean
+_tarn_memo_begin_call (TarnMemo *memo)
+{
+  return _tarn_memo_try_ref (memo);
+}
+
+void
+_tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
+{
+  if (has_begun)
+    tarn_memo_unref (memo);
+}
+
 static void
 memo_free (TarnMemo *memo)
 {
   _tarn_memo_unregister (memo);
-  _tarn_memo_forget_all (memo);
+  /* What gives a value back may ask for another one. */
+  while (memo->groups != NULL)
+    _tarn_memo_forget_all (memo);
   g_hash_table_unref (memo->entries);
   g_hash_table_unref (memo->computations);
   for (guint i = 0; i < memo->n_locals; i++)
