@@ -491,6 +491,81 @@ test_for_thread_needs (MemoFixture *fixture, gconstpointer unused)
   refuse (&ops, "*value_for_thread*");
 }
 
+/* The nth time that a value or first argument is referenced, and all others, it cannot be. */
+static guint n_references, n_left;
+
+static gpointer
+refuse_later (gpointer unused, gpointer object)
+{
+  (void) unused;
+  if (n_left == 0)
+    return NULL;
+  n_left--;
+  n_references++;
+  return object;
+}
+
+static void
+release_value (gpointer unused, gpointer value, gpointer first_arg, gboolean is_dead)
+{
+  (void) unused;
+  (void) value;
+  (void) first_arg;
+  (void) is_dead;
+  n_references--;
+}
+
+static void
+release_first_arg (gpointer unused, gpointer first_arg)
+{
+  (void) unused;
+  (void) first_arg;
+  n_references--;
+}
+
+static gpointer
+compute_reference (gpointer first_arg, gconstpointer key, gpointer unused, GError **error)
+{
+  (void) key;
+  (void) unused;
+  (void) error;
+  n_references++;
+  return first_arg;
+}
+
+/* What cannot be referenced is not kept, and not given; what is kept stays. */
+static void
+test_no_reference (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  TarnMemo *memo;
+  gint context;
+
+  ops.ref_value = ops.ref_first_arg = refuse_later;
+  ops.unref_value = release_value;
+  ops.unref_first_arg = release_first_arg;
+  memo = tarn_memo_new (&ops, compute_reference, NULL, NULL);
+  for (guint n = 0; n < 4; n++)
+    {
+      TarnMemoStats stats = TARN_MEMO_STATS_INIT;
+      g_autoptr (GError) error = NULL;
+      gpointer value = NULL;
+
+      n_references = 0;
+      n_left = n; /* the first argument's, the entry's and the caller's are three */
+      if (tarn_memo_get (memo, &context, NULL, &value, &error))
+        release_value (NULL, value, NULL, FALSE);
+      else
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+      g_assert_true ((error == NULL) == (n == 3));
+      tarn_memo_get_stats (memo, &stats);
+      g_assert_cmpuint (stats.entries, ==, n >= 2);
+      tarn_memo_clear (memo);
+      g_assert_cmpuint (n_references, ==, 0);
+    }
+  tarn_memo_unref (memo);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -517,5 +592,6 @@ main (int argc, char **argv)
   ADD ("compute-seconds", test_compute_seconds);
   g_test_add_func ("/core/memo/ops-of-other-versions", test_ops_of_other_versions);
   ADD ("for-thread-needs", test_for_thread_needs);
+  g_test_add_func ("/core/memo/no-reference", test_no_reference);
   return g_test_run ();
 }

@@ -143,13 +143,14 @@ typedef struct
   void (*free_key) (gpointer key);
 
   /** With it, tarn_memo_get() gives a reference that is the caller's; without, a value is valid
-   * until it is forgotten. */
+   * until it is forgotten. NULL: it cannot be referenced, which is TARN_ERROR_FAILED. */
   gpointer (*ref_value) (gpointer user_data, gpointer value);
 
   /** Gives back what the computation, ref_value or value_for_thread gave; never called with NULL.
    * Where the first argument @p is_dead (see first_arg_id) its driver must not be called. */
   void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
 
+  /** The first argument; NULL: it cannot be referenced, and nothing is kept for it. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 

@@ -100,16 +100,27 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
+/* NULL if what it needs cannot be referenced. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
-  TarnMemoEntry *entry = g_new0 (TarnMemoEntry, 1);
+  TarnMemoGroup *group = _tarn_memo_group_new (memo, &computation->probe);
+  TarnMemoEntry *entry;
+  gpointer value;
 
+  if (group == NULL)
+    return NULL;
+  if (!_tarn_memo_ref_value (memo, computation->value, &value))
+    {
+      _tarn_memo_group_free (memo, group);
+      return NULL;
+    }
+  entry = g_new0 (TarnMemoEntry, 1);
   entry->probe = computation->probe;
   if (memo->ops.copy_key != NULL)
     entry->probe.key = memo->ops.copy_key (computation->probe.key);
-  entry->value = _tarn_memo_ref_value (memo, computation->value);
-  entry->group = _tarn_memo_group_new (memo, &computation->probe);
+  entry->value = value;
+  entry->group = group;
   entry->link.data = entry;
   return entry;
 }
@@ -187,8 +198,16 @@ static void
 keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
   TarnMemoEntry *entry = entry_new (memo, computation), *left = NULL;
-  TarnMemoGroup *group = entry->group;
+  TarnMemoGroup *group;
   gboolean is_kept;
+
+  if (entry == NULL)
+    {
+      computation->owns_value = TRUE;
+      drop_computation (memo, computation, elapsed);
+      return;
+    }
+  group = entry->group;
 
   _tarn_memo_close (memo);
   is_kept = end_computation (memo, computation, elapsed);
@@ -237,17 +256,22 @@ static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
 {
+  gpointer found;
+
   if (computation->error != NULL)
     {
       if (error != NULL)
         *error = g_error_copy (computation->error);
       return FALSE;
     }
-  if (memo->ops.value_for_thread != NULL && computation->value != NULL)
-    return _tarn_memo_give_own_value (memo, probe, _tarn_memo_ref_value (memo, computation->value),
-                                      value, error);
+  if (value == NULL && memo->ops.value_for_thread == NULL)
+    return TRUE;
+  if (!_tarn_memo_ref_value (memo, computation->value, &found))
+    return _tarn_memo_set_unreferenced (error);
+  if (memo->ops.value_for_thread != NULL && found != NULL)
+    return _tarn_memo_give_own_value (memo, probe, found, value, error);
   if (value != NULL)
-    *value = _tarn_memo_ref_value (memo, computation->value);
+    *value = found;
   return TRUE;
 }
 

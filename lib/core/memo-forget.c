@@ -44,15 +44,19 @@ _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
+/* NULL if the first argument cannot be referenced. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
-  TarnMemoGroup *group = g_new0 (TarnMemoGroup, 1);
+  gpointer first_arg = probe->first_arg;
+  TarnMemoGroup *group;
 
-  group->first_arg = probe->first_arg;
+  if (first_arg != NULL && memo->ops.ref_first_arg != NULL
+      && (first_arg = memo->ops.ref_first_arg (memo->user_data, first_arg)) == NULL)
+    return NULL;
+  group = g_new0 (TarnMemoGroup, 1);
+  group->first_arg = first_arg;
   group->id = probe->id;
-  if (memo->ops.ref_first_arg != NULL && group->first_arg != NULL)
-    group->first_arg = memo->ops.ref_first_arg (memo->user_data, group->first_arg);
   return group;
 }
 

@@ -26,7 +26,7 @@ keep (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer
             entry->own[entry->n_own++] = NULL;
         }
       if (entry->own[number] == NULL)
-        entry->own[number] = _tarn_memo_ref_value (memo, own);
+        _tarn_memo_ref_value (memo, own, &entry->own[number]);
     }
   _tarn_memo_open (memo);
 }

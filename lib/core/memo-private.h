@@ -106,15 +106,17 @@ typedef enum
 {
   TARN_MEMO_ABSENT, /* or being computed */
   TARN_MEMO_HIT,
-  TARN_MEMO_NONE_OF_OWN, /* it is there, but has no value for this thread */
-  TARN_MEMO_NEWCOMER     /* this thread has no local yet */
+  TARN_MEMO_NONE_OF_OWN,  /* it is there, but has no value for this thread */
+  TARN_MEMO_UNREFERENCED, /* it is there, but the caller cannot have a reference */
+  TARN_MEMO_NEWCOMER      /* this thread has no local yet */
 } TarnMemoLookup;
 
 /* memo.c */
 void _tarn_memo_close (TarnMemo *memo); /* takes the lock; nobody is inside afterwards */
 void _tarn_memo_open (TarnMemo *memo);
 gboolean _tarn_memo_probes_equal (gconstpointer a, gconstpointer b);
-gpointer _tarn_memo_ref_value (TarnMemo *memo, gpointer value);
+gboolean _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref);
+gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 gboolean _tarn_memo_try_ref (TarnMemo *memo);

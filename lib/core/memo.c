@@ -75,11 +75,22 @@ probe_init (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-gpointer
-_tarn_memo_ref_value (TarnMemo *memo, gpointer value)
+/* Stores a reference, or the value itself if there is no such thing; FALSE if it cannot be had. */
+gboolean
+_tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
-  return value != NULL && memo->ops.ref_value != NULL ? memo->ops.ref_value (memo->user_data, value)
-                                                      : value;
+  *ref = value;
+  if (value != NULL && memo->ops.ref_value != NULL)
+    *ref = memo->ops.ref_value (memo->user_data, value);
+  return value == NULL || *ref != NULL;
+}
+
+gboolean
+_tarn_memo_set_unreferenced (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FAILED,
+                       "no reference can be had on a value that is there");
+  return FALSE;
 }
 
 gboolean
@@ -115,24 +126,21 @@ static TarnMemoLookup
 find (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
   TarnMemoEntry *entry = g_hash_table_lookup (memo->entries, probe);
+  TarnMemoLookup result = TARN_MEMO_HIT;
   gpointer found;
 
   if (entry == NULL)
     return TARN_MEMO_ABSENT;
   touch (memo, entry);
   found = entry->value;
-  if (memo->ops.value_for_thread == NULL || found == NULL)
+  if (memo->ops.value_for_thread != NULL && found != NULL)
     {
-      *value = _tarn_memo_ref_value (memo, found);
-      return TARN_MEMO_HIT;
+      if (thread->number < entry->n_own && entry->own[thread->number] != NULL)
+        found = entry->own[thread->number];
+      else
+        result = TARN_MEMO_NONE_OF_OWN;
     }
-  if (thread->number < entry->n_own && entry->own[thread->number] != NULL)
-    {
-      *value = _tarn_memo_ref_value (memo, entry->own[thread->number]);
-      return TARN_MEMO_HIT;
-    }
-  *value = _tarn_memo_ref_value (memo, found);
-  return TARN_MEMO_NONE_OF_OWN;
+  return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
 /* The thread is inside. */
@@ -243,6 +251,8 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
       else if (memo->ops.ref_value != NULL)
         _tarn_memo_unref_value (memo, found, &probe);
       return TRUE;
+    case TARN_MEMO_UNREFERENCED:
+      return _tarn_memo_set_unreferenced (error);
     case TARN_MEMO_NONE_OF_OWN:
       has_begun = _tarn_memo_begin_call (memo);
       is_there = _tarn_memo_give_own_value (memo, &probe, found, value, error);

@@ -51,31 +51,38 @@ key_equal (gconstpointer a, gconstpointer b)
 
 /* A device that is a part of another one is an object that could go, and its address be another's.
  */
+typedef struct
+{
+  TarnOpenclKernelKey key; /* first */
+  gboolean has_device;     /* a reference on it */
+} OwnKey;
+
 static gpointer
 key_copy (gconstpointer key)
 {
   const TarnOpenclKernelKey *theirs = key;
-  TarnOpenclKernelKey *copy = g_new (TarnOpenclKernelKey, 1);
+  OwnKey *own = g_new (OwnKey, 1);
 
-  *copy = (TarnOpenclKernelKey){ .struct_size = sizeof *copy,
-                                 .source = g_strdup (theirs->source),
-                                 .options = g_strdup (theirs->options),
-                                 .kernel_name = g_strdup (theirs->kernel_name),
-                                 .device = theirs->device };
-  clRetainDevice (copy->device);
-  return copy;
+  own->key = (TarnOpenclKernelKey){ .struct_size = sizeof own->key,
+                                    .source = g_strdup (theirs->source),
+                                    .options = g_strdup (theirs->options),
+                                    .kernel_name = g_strdup (theirs->kernel_name),
+                                    .device = theirs->device };
+  own->has_device = clRetainDevice (theirs->device) == CL_SUCCESS;
+  return own;
 }
 
 static void
 key_free (gpointer key)
 {
-  TarnOpenclKernelKey *copy = key;
+  OwnKey *own = key;
 
-  _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (copy->device));
-  g_free ((gchar *) copy->source);
-  g_free ((gchar *) copy->options);
-  g_free ((gchar *) copy->kernel_name);
-  g_free (copy);
+  if (own->has_device)
+    _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (own->key.device));
+  g_free ((gchar *) own->key.source);
+  g_free ((gchar *) own->key.options);
+  g_free ((gchar *) own->key.kernel_name);
+  g_free (own);
 }
 
 static void
@@ -108,8 +115,7 @@ static gpointer
 program_ref (gpointer unused, gpointer program)
 {
   (void) unused;
-  clRetainProgram (program);
-  return program;
+  return clRetainProgram (program) == CL_SUCCESS ? program : NULL;
 }
 
 static void
@@ -147,8 +153,7 @@ static gpointer
 kernel_ref (gpointer unused, gpointer kernel)
 {
   (void) unused;
-  clRetainKernel (kernel);
-  return kernel;
+  return clRetainKernel (kernel) == CL_SUCCESS ? kernel : NULL;
 }
 
 static void

@@ -12,8 +12,7 @@ static gpointer
 ref_context (gpointer unused, gpointer context)
 {
   (void) unused;
-  clRetainContext (context);
-  return context;
+  return clRetainContext (context) == CL_SUCCESS ? context : NULL;
 }
 
 static void
@@ -27,8 +26,7 @@ static gpointer
 ref_queue (gpointer unused, gpointer queue)
 {
   (void) unused;
-  clRetainCommandQueue (queue);
-  return queue;
+  return clRetainCommandQueue (queue) == CL_SUCCESS ? queue : NULL;
 }
 
 static void
@@ -42,8 +40,7 @@ static gpointer
 ref_device (gpointer unused, gpointer device)
 {
   (void) unused;
-  clRetainDevice (device);
-  return device;
+  return clRetainDevice (device) == CL_SUCCESS ? device : NULL;
 }
 
 static void
