@@ -53,12 +53,21 @@ get_current (gpointer unused, GError **error)
   return handle;
 }
 
-/* A driver that has no ids cannot tell, and all are taken to live.  One that is gone, at exit, has
- * taken all with it. */
+/* Whether an error means that the context is gone: by itself, or with the driver, at exit. */
+static gboolean
+is_gone (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+         || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_INVALID_CONTEXT)
+         || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
+}
+
+/* A driver that has no ids cannot tell, and all are taken to live. */
 static guint64
 get_id (gpointer unused, gpointer handle)
 {
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  g_autoptr (GError) error = NULL;
   unsigned long long id = 0;
 
   (void) unused;
@@ -66,7 +75,11 @@ get_id (gpointer unused, gpointer handle)
     return 0;
   if (driver->cuCtxGetId == NULL)
     return 1;
-  return driver->cuCtxGetId (handle, &id) == TARN_CUDA_SUCCESS ? id : 0;
+  if (_tarn_cuda_check (driver, "cuCtxGetId", driver->cuCtxGetId (handle, &id), &error))
+    return id;
+  if (!is_gone (error))
+    g_message ("%s: the context is taken for dead", error->message);
+  return 0;
 }
 
 static gpointer
@@ -97,8 +110,11 @@ unref_value (gpointer data, gpointer value, gpointer handle, gboolean is_dead)
 {
   const ContextMemo *self = data;
   TarnCudaContext context;
-  gboolean is_pushed, is_inside = !is_dead && enter (handle, &context, &is_pushed, NULL);
+  g_autoptr (GError) error = NULL;
+  gboolean is_pushed, is_inside = !is_dead && enter (handle, &context, &is_pushed, &error);
 
+  if (error != NULL && !is_gone (error))
+    g_message ("%s: a value of its context may be lost", error->message);
   self->ops.unref_value (self->user_data, value, handle, !is_inside);
   if (is_inside)
     _tarn_cuda_context_leave (&context, is_pushed);
