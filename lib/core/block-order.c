@@ -52,16 +52,22 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 }
 
 static void
-drop_uses (TarnBlock *block)
+drop_use (TarnBlock *block, guint i)
 {
-  const TarnAllocatorOps *ops = &block->source->ops;
+  TarnQueue *queue = block->uses[i].queue;
 
-  for (guint i = 0; i < block->n_uses; i++)
-    {
-      ops->queue_unref (block->source->user_data, block->uses[i].queue->handle);
-      g_free (block->uses[i].queue);
-    }
-  block->n_uses = 0;
+  block->uses[i] = block->uses[--block->n_uses];
+  block->source->ops.queue_unref (block->source->user_data, queue->handle);
+  g_free (queue);
+}
+
+/* All but this queue's; NULL: all. */
+static void
+drop_uses_but (TarnBlock *block, gpointer handle)
+{
+  for (guint i = block->n_uses; i-- > 0;)
+    if (block->uses[i].queue->handle != handle)
+      drop_use (block, i);
 }
 
 /* Makes a queue, or the host, wait for one of the block's. */
@@ -96,10 +102,19 @@ await_all (const TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
-  if (!await_all (block, handle, error))
+  guint n_before = block->n_uses;
+
+  if (handle != NULL && !_tarn_direct_record_use (block, handle, error))
     return FALSE;
-  drop_uses (block);
-  return handle == NULL || _tarn_direct_record_use (block, handle, error);
+  for (guint i = 0; i < n_before; i++)
+    if (!await_queue (block, block->uses[i].queue, handle, error))
+      {
+        while (block->n_uses > n_before)
+          drop_use (block, block->n_uses - 1);
+        return FALSE;
+      }
+  drop_uses_but (block, handle);
+  return TRUE;
 }
 
 /* As the last thing on one of its queues, if the backend can. */
@@ -128,7 +143,7 @@ _tarn_direct_free_used (TarnBlock *block)
         g_message ("allocator '%s': %s: memory goes back all the same", ops->name, error->message);
       ops->free (block->source->user_data, block->memory, block->size);
     }
-  drop_uses (block);
+  drop_uses_but (block, NULL);
 }
 
 /**

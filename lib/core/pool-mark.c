@@ -147,23 +147,18 @@ is_marked_already (TarnPool *pool, const TarnUse *use)
   return is_so;
 }
 
-/* Marks what is to be marked of a block that no other request has. */
-static void
-mark_uses (TarnPool *pool, TarnBlock *block, gboolean are_named)
+/* Of a block that no other request has. */
+static gboolean
+mark_use (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 {
-  for (guint i = 0; i < block->n_uses; i++)
-    {
-      g_autoptr (GError) error = NULL;
-      gpointer event;
+  gpointer event;
 
-      if (is_marked_already (pool, &block->uses[i]))
-        continue;
-      event = _tarn_pool_make_event (pool, block->uses[i].queue, are_named, &error);
-      if (event != NULL)
-        set_mark (pool, &block->uses[i], event);
-      else
-        _tarn_pool_report_unmarked (pool, error);
-    }
+  if (is_marked_already (pool, use))
+    return TRUE;
+  event = _tarn_pool_make_event (pool, use->queue, is_named, error);
+  if (event != NULL)
+    set_mark (pool, use, event);
+  return event != NULL;
 }
 
 /* The lock is held. */
@@ -201,7 +196,13 @@ mark_left_over (TarnPool *pool, const TarnUse *use)
 void
 _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block)
 {
-  mark_uses (pool, block, TRUE);
+  for (guint i = 0; i < block->n_uses; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      if (!mark_use (pool, &block->uses[i], TRUE, &error))
+        _tarn_pool_report_unmarked (pool, error);
+    }
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
     mark_left_over (pool, &block->uses[i]);
@@ -255,50 +256,58 @@ _tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks)
   g_ptr_array_unref (marks);
 }
 
-/* NULL if some of what uses the block is not marked.  The lock is not held from here on. */
-static GPtrArray *
-list_marks_of (TarnPool *pool, const TarnBlock *block, const TarnQueue *queue, GError **error)
+static gboolean
+is_done_already (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
 {
-  GPtrArray *marks = NULL;
+  gboolean is_so;
 
   _tarn_mutex_lock (&pool->lock);
-  if (_tarn_block_can_be_awaited (block, queue))
-    {
-      marks = g_ptr_array_new ();
-      _tarn_block_add_marks (marks, block, queue);
-    }
+  is_so = is_done_for (use, queue);
   _tarn_mutex_unlock (&pool->lock);
-  if (marks == NULL)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                 "pool '%s': what uses the memory cannot be waited for now", pool->base.ops.name);
-  return marks;
+  return is_so;
 }
 
-/* Makes a queue, or the host, wait for whatever else uses a block that no other request has. */
-gboolean
-_tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, GError **error)
+/* Makes a queue, or the host, wait for what uses a block that no other request has.  A mark that is
+ * made stays what it is as long as the block is nobody else's.  The lock is not held from here on.
+ */
+static gboolean
+await_use (TarnPool *pool, TarnUse *use, const TarnQueue *queue, GError **error)
 {
   const TarnAllocatorOps *ops = _tarn_order_ops (pool);
   gpointer handle = queue != NULL ? queue->handle : NULL;
-  GPtrArray *marks;
-  guint n_waits = 0;
-  gboolean is_fine;
 
-  mark_uses (pool, block, FALSE);
-  if ((marks = list_marks_of (pool, block, queue, error)) == NULL)
+  if (is_done_already (pool, use, queue))
+    return TRUE;
+  if (!mark_use (pool, use, FALSE, error)
+      || !ops->wait (_tarn_order_user_data (pool), use->mark->event, handle, error))
     return FALSE;
-  while (n_waits < marks->len
-         && ops->wait (_tarn_order_user_data (pool),
-                       ((TarnMark *) g_ptr_array_index (marks, n_waits))->event, handle, error))
-    n_waits++;
   _tarn_mutex_lock (&pool->lock);
-  for (guint i = 0; i < n_waits && handle == NULL; i++)
-    g_atomic_int_set (&((TarnMark *) g_ptr_array_index (marks, i))->is_reached, TRUE);
-  pool->stats.queue_waits += n_waits;
-  is_fine = n_waits == marks->len;
-  _tarn_pool_unref_marks (pool, marks);
+  pool->stats.queue_waits++;
+  if (queue == NULL)
+    g_atomic_int_set (&use->mark->is_reached, TRUE);
   _tarn_mutex_unlock (&pool->lock);
-  return is_fine;
+  return TRUE;
+}
+
+gboolean
+_tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, GError **error)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (!await_use (pool, &block->uses[i], queue, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* A block in use stays on its queues because a move has failed: what comes after the move's marks
+ * uses it, too.  A queue that was forgotten is not used any more. */
+void
+_tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block)
+{
+  _tarn_mutex_lock (&pool->lock);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].mark != NULL && block->uses[i].queue->is_known)
+      _tarn_mark_unref (pool, g_steal_pointer (&block->uses[i].mark));
+  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Whether memory must not go back to where it came from while commands use it. */
@@ -321,16 +330,23 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
                                 queue->handle);
 }
 
-/* The host waits.  If it cannot, because the context is gone or a command has failed, nothing uses
- * the memory any more. */
 static void
-free_after_wait (TarnPool *pool, TarnBlock *block)
+await_end (TarnPool *pool, TarnUse *use)
 {
   g_autoptr (GError) error = NULL;
 
-  if (_tarn_pool_waits_before_free (pool) && !_tarn_pool_await_uses (pool, block, NULL, &error)
+  if (!await_use (pool, use, NULL, &error)
       && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("pool '%s': %s: memory goes back all the same", pool->base.ops.name, error->message);
+}
+
+/* The host waits.  What cannot be waited for, because the context is gone or a command has failed,
+ * does not use the memory any more. */
+static void
+free_after_wait (TarnPool *pool, TarnBlock *block)
+{
+  for (guint i = 0; i < block->n_uses && _tarn_pool_waits_before_free (pool); i++)
+    await_end (pool, &block->uses[i]);
   tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
 }
 

@@ -50,6 +50,7 @@ gpointer _tarn_pool_make_event (TarnPool *pool, const TarnQueue *queue, gboolean
 void _tarn_pool_report_unmarked (const TarnPool *pool, const GError *error);
 gboolean _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                                 GError **error);
+void _tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block);
 
 /* pool-queue.c.  The lock is held in the first three, not in the others. */
 void _tarn_queue_make_unknown (TarnPool *pool, TarnQueue *queue);

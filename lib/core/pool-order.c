@@ -133,8 +133,8 @@ take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
 static TarnBlock *
 take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
+  TarnBlock *block, *busy = NULL;
   GPtrArray *marks;
-  TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
   marks = list_marks (pool, number, queue);
@@ -143,30 +143,31 @@ take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError 
   _tarn_mutex_lock (&pool->lock);
   block = take_ready (pool, size, number, queue);
   if (block == NULL)
-    block = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
+    busy = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
   _tarn_pool_unref_marks (pool, marks);
   _tarn_mutex_unlock (&pool->lock);
-  return block != NULL ? settle (pool, block, queue, error) : NULL;
+  return busy != NULL ? settle (pool, busy, queue, error) : block;
 }
 
-/* Fresh memory may be in use already, on a queue of the allocator's own. */
+/* Fresh memory may be in use already, on a queue of the allocator's own, which is entered before
+ * there is any: memory must not be held as idle because that failed.  NULL in @fresh: none. */
 static gboolean
-add_fresh_use (TarnPool *pool, TarnBlock *block, GError **error)
+enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
   const TarnAllocatorOps *ops = _tarn_order_ops (pool);
   gpointer handle
       = ops->fresh_queue != NULL ? ops->fresh_queue (_tarn_order_user_data (pool)) : NULL;
-  TarnQueue *queue;
 
-  if (handle == NULL)
-    return TRUE;
-  if ((queue = _tarn_pool_enter_queue (pool, handle, error)) == NULL)
-    return FALSE;
+  *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
+  return handle == NULL || *fresh != NULL;
+}
+
+static void
+add_use (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+{
   _tarn_mutex_lock (&pool->lock);
   _tarn_block_add_use (block, queue);
   _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_leave_queue (pool, queue);
-  return TRUE;
 }
 
 static void
@@ -180,16 +181,35 @@ count_failure (TarnPool *pool)
 static TarnBlock *
 allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
-  TarnBlock *block = _tarn_pool_allocate_miss (pool, size, number, error);
+  TarnQueue *fresh = NULL;
+  TarnBlock *block;
 
-  if (block == NULL)
-    return NULL;
-  if (queue != NULL && !block->is_hit && !add_fresh_use (pool, block, error))
+  if (queue != NULL && !enter_fresh (pool, &fresh, error))
     {
-      _tarn_pool_put_back (pool, block);
+      count_failure (pool);
       return NULL;
     }
-  return settle (pool, block, queue, error);
+  block = _tarn_pool_allocate_miss (pool, size, number, error);
+  if (block != NULL && fresh != NULL && !block->is_hit)
+    add_use (pool, block, fresh);
+  _tarn_pool_leave_queue (pool, fresh);
+  return block != NULL ? settle (pool, block, queue, error) : NULL;
+}
+
+/* A block for a request without a queue, in a pool that had met none when the request began: what
+ * other threads, or reclaim functions, freed meanwhile may be in use. */
+TarnBlock *
+_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error)
+{
+  if (block->n_uses == 0)
+    return block;
+  _tarn_mutex_lock (&pool->lock);
+  if (!pool->is_ordered)
+    _tarn_pool_begin_order (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  block = settle (pool, block, NULL, error);
+  _tarn_pool_leave_queue (pool, NULL);
+  return block;
 }
 
 static TarnBlock *
@@ -276,6 +296,8 @@ _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   if (handle != NULL && queue == NULL)
     return FALSE;
   is_moved = move_to_queue (pool, block, queue, error);
+  if (!is_moved)
+    _tarn_pool_unmark_uses (pool, block);
   _tarn_pool_leave_queue (pool, queue);
   return is_moved;
 }

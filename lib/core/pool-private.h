@@ -101,6 +101,7 @@ void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 /* pool-order.c */
 TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                        GError **error);
+TarnBlock *_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error);
 void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_free_used (TarnPool *pool, TarnBlock *block, gboolean is_wanted);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);

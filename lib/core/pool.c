@@ -483,8 +483,10 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   _tarn_mutex_unlock (&pool->lock);
   if (block != NULL)
     return block;
-  return is_slow ? _tarn_pool_allocate_slowly (pool, size, bin, NULL, error)
-                 : _tarn_pool_allocate_miss (pool, size, bin, error);
+  if (is_slow)
+    return _tarn_pool_allocate_slowly (pool, size, bin, NULL, error);
+  block = _tarn_pool_allocate_miss (pool, size, bin, error);
+  return block != NULL ? _tarn_pool_settle_for_host (pool, block, error) : NULL;
 }
 
 /**
