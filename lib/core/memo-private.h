@@ -67,7 +67,7 @@ typedef struct
 typedef struct
 {
   guint64 hits; /* atomic, written by that thread alone */
-} __attribute__ ((aligned (64))) TarnMemoLocal;
+} __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
 /* Hits only read: they enter by a door (thread-private.h), and what they read changes while it is
  * closed.  Where each hit changes the order of entries, it stays closed for good, and hits take

@@ -15,6 +15,9 @@
 
 typedef struct _TarnThread TarnThread;
 
+/* What one thread writes is this far from what others do: processors fetch lines by pairs. */
+#define TARN_CACHE_LINES 128
+
 /* Records are never freed: a thread that ends leaves its record, with its number, to a later one.
  * Thus numbers stay as small as the most threads that there were at a time. */
 struct _TarnThread
@@ -27,7 +30,7 @@ struct _TarnThread
   /* memo-compute.c */
   struct _TarnComputation *innermost;         /* the thread's own: what it is computing */
   const struct _TarnComputation *waiting_for; /* behind the lock of all computations */
-} __attribute__ ((aligned (64)));
+} __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
