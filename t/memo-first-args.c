@@ -417,6 +417,64 @@ test_current_dead (MemoFixture *fixture, gconstpointer unused)
   ask_in_vain (memo, NULL, 1, TARN_ERROR_CONTEXT_LOST);
 }
 
+/* While a memo forgets, and its upstream has not yet, another call may make an entry of what
+ * upstream still has: here, what gives the old one back does. */
+static TarnMemo *asked_again;
+
+static gpointer
+compute_upstream (gpointer first_arg, gconstpointer key, gpointer unused, GError **error)
+{
+  (void) key;
+  (void) unused;
+  (void) error;
+  return first_arg;
+}
+
+static gpointer
+ask_upstream (gpointer first_arg, gconstpointer key, gpointer upstream, GError **error)
+{
+  gpointer value;
+
+  return tarn_memo_get (upstream, first_arg, key, &value, error) ? value : NULL;
+}
+
+static void
+ask_again (gpointer unused, gpointer value, gpointer first_arg, gboolean is_dead)
+{
+  TarnMemo *memo = g_steal_pointer (&asked_again);
+
+  (void) unused;
+  (void) value;
+  (void) is_dead;
+  if (memo != NULL)
+    g_assert_true (tarn_memo_get (memo, first_arg, NULL, NULL, NULL));
+}
+
+static void
+test_upstream_meanwhile (void)
+{
+  g_autoptr (TarnMemo) upstream = tarn_memo_new (NULL, compute_upstream, NULL, NULL);
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  TarnMemoStats stats = TARN_MEMO_STATS_INIT;
+  g_autoptr (TarnMemo) memo = NULL;
+  gint context;
+
+  ops.upstream = upstream;
+  ops.unref_value = ask_again;
+  memo = tarn_memo_new (&ops, ask_upstream, upstream, NULL);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_assert_true (tarn_memo_get (memo, &context, NULL, NULL, NULL));
+      asked_again = memo;
+      if (i == 0)
+        tarn_memo_forget (memo, &context);
+      else
+        tarn_memo_clear (memo);
+      tarn_memo_get_stats (memo, &stats);
+      g_assert_cmpuint (stats.entries, ==, 0);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -441,5 +499,6 @@ main (int argc, char **argv)
   ADD ("die-meanwhile", test_die_meanwhile);
   ADD ("current", test_current);
   ADD ("current-dead", test_current_dead);
+  g_test_add_func ("/core/memo/upstream-meanwhile", test_upstream_meanwhile);
   return g_test_run ();
 }

@@ -165,10 +165,10 @@ _tarn_memo_forget_dead (TarnMemo *memo)
 }
 
 /**
- * Forgets what is kept for a first argument, and then does the same for the memo's upstream. What
- * is being computed goes to whoever waits for it, and is not kept. Afterwards no reference on the
- * first argument is the memo's, nor on a value, but for those of calls that are under way. In a
- * child of fork () nothing is done.
+ * Forgets what is kept for a first argument, and then does the same for the memo's upstream, of
+ * which nothing is kept here either then. What is being computed goes to whoever waits for it, and
+ * is not kept. Afterwards no reference on the first argument is the memo's, nor on a value, but for
+ * those of calls that are under way. In a child of fork () nothing is done.
  *
  * @param memo       a memo; any thread may call it
  * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
@@ -190,7 +190,11 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   has_begun = _tarn_memo_begin_call (memo);
   forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
   if (memo->ops.upstream != NULL)
-    tarn_memo_forget (memo->ops.upstream, first_arg);
+    {
+      tarn_memo_forget (memo->ops.upstream, first_arg);
+      /* What was computed meanwhile may be of what upstream has just forgotten. */
+      forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
+    }
   _tarn_memo_end_call (memo, has_begun);
 }
 
@@ -212,7 +216,10 @@ tarn_memo_clear (TarnMemo *memo)
   has_begun = _tarn_memo_begin_call (memo);
   _tarn_memo_forget_all (memo);
   if (memo->ops.upstream != NULL)
-    tarn_memo_clear (memo->ops.upstream);
+    {
+      tarn_memo_clear (memo->ops.upstream);
+      _tarn_memo_forget_all (memo);
+    }
   _tarn_memo_end_call (memo, has_begun);
 }
 
