@@ -5,72 +5,16 @@
  * of FUNCTIONS here first.  All is under one lock, never held across a call of the driver: a
  * pthread mutex, because the layer has nothing of the library and ThreadSanitizer sees that one. */
 
-/* Tests may be compiled for an older one, which has newer functions as void * in cl_icd_dispatch.
- * Of the functions that are deprecated by now, nothing but that table's members is used. */
-#undef CL_TARGET_OPENCL_VERSION
-#define CL_TARGET_OPENCL_VERSION 300
+#include "opencl-layer-private.h"
 
-#include "opencl-layer.h"
-
-#include <CL/cl_layer.h>
 #include <pthread.h>
 #include <string.h>
 
-#define FUNCTIONS(F)                                                                               \
-  F (clBuildProgram)                                                                               \
-  F (clCreateBuffer)                                                                               \
-  F (clCreateCommandQueue)                                                                         \
-  F (clCreateCommandQueueWithProperties)                                                           \
-  F (clCreateContext)                                                                              \
-  F (clCreateContextFromType)                                                                      \
-  F (clCreateKernel)                                                                               \
-  F (clCreateProgramWithSource)                                                                    \
-  F (clEnqueueFillBuffer)                                                                          \
-  F (clEnqueueMigrateMemObjects)                                                                   \
-  F (clEnqueueNDRangeKernel)                                                                       \
-  F (clEnqueueWriteBuffer)                                                                         \
-  F (clGetCommandQueueInfo)                                                                        \
-  F (clGetDeviceIDs)                                                                               \
-  F (clGetDeviceInfo)                                                                              \
-  F (clGetEventProfilingInfo)                                                                      \
-  F (clGetKernelInfo)                                                                              \
-  F (clGetKernelWorkGroupInfo)                                                                     \
-  F (clGetPlatformInfo)                                                                            \
-  F (clGetProgramBuildInfo)                                                                        \
-  F (clReleaseCommandQueue)                                                                        \
-  F (clReleaseContext)                                                                             \
-  F (clReleaseEvent)                                                                               \
-  F (clReleaseKernel)                                                                              \
-  F (clReleaseMemObject)                                                                           \
-  F (clReleaseProgram)                                                                             \
-  F (clRetainCommandQueue)                                                                         \
-  F (clRetainContext)                                                                              \
-  F (clRetainEvent)                                                                                \
-  F (clRetainKernel)                                                                               \
-  F (clRetainMemObject)                                                                            \
-  F (clRetainProgram)                                                                              \
-  F (clSetKernelArg)                                                                               \
-  F (clWaitForEvents)
-
-#define INDEX(name) FUNCTION_##name,
 #define STRING(name) #name,
 #define MEMBER(name) .name = layer_##name,
 #define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
 
-typedef enum
-{
-  FUNCTIONS (INDEX) N_FUNCTIONS, /* also: any of them */
-} Function;
-
 static const gchar *const function_names[] = { FUNCTIONS (STRING) };
-
-typedef struct
-{
-  OpenclLayerKind kind;
-  gsize size;           /* 0 but for buffers */
-  gboolean is_resident; /* counts against the budget */
-  guint references;     /* at least 1 in the ledger */
-} Object;
 
 /* What clGet...Info () is pretended to say; the key is choose_key ()'s. */
 typedef struct
@@ -96,7 +40,7 @@ typedef struct
   cl_uint arguments[OPENCL_LAYER_ARGUMENTS];
 } Settings;
 
-static const cl_icd_dispatch *driver; /* set before any call, and constant */
+const cl_icd_dispatch *_layer_driver;
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
 static Settings settings = { .budget = G_MAXUINT64 };
@@ -128,7 +72,7 @@ unlock (pthread_mutex_t **locked)
     return expression;                                                                             \
   }
 
-GETTER (gboolean, is_loaded, driver != NULL)
+GETTER (gboolean, is_loaded, _layer_driver != NULL)
 GETTER (const gchar *, get_failed, settings.failed)
 GETTER (guint64, get_live_bytes, live_bytes)
 
@@ -180,7 +124,7 @@ make_buffers_resident (const cl_mem *buffers, cl_uint n)
   return status;
 }
 
-/* @lost, or NULL, is what drop_reference () returned. */
+/* @lost, or NULL, is what _layer_drop_reference () returned. */
 static void
 add_reference (gpointer handle, const Object *lost)
 {
@@ -196,10 +140,8 @@ add_reference (gpointer handle, const Object *lost)
     }
 }
 
-/* Comes before the driver's release: after it, another thread may create an object with the same
- * handle.  Returns the object as it was, with no references if it is not known. */
-static Object
-drop_reference (gpointer handle)
+Object
+_layer_drop_reference (gpointer handle)
 {
   LOCKED;
   Object *object = g_hash_table_lookup (ledger, handle);
@@ -216,9 +158,16 @@ drop_reference (gpointer handle)
   return before;
 }
 
-/* Counts a call; returns what it is to fail with, or CL_SUCCESS. */
-static cl_int
-enter (Function function)
+void
+_layer_count (Function function)
+{
+  LOCKED;
+
+  settings.calls[function]++;
+}
+
+cl_int
+_layer_enter (Function function)
 {
   LOCKED;
 
@@ -238,20 +187,21 @@ enter (Function function)
   return settings.fail_status;
 }
 
-static cl_int
-enter_create (Function function, Object *object)
+cl_int
+_layer_enter_create (Function function, Object *object)
 {
-  cl_int status = enter (function);
+  cl_int status = _layer_enter (function);
   LOCKED;
 
-  if (status != CL_SUCCESS || object->kind != OPENCL_LAYER_BUFFER
+  if (status != CL_SUCCESS
+      || (object->kind != OPENCL_LAYER_BUFFER && object->kind != OPENCL_LAYER_SVM)
       || settings.budget_point != OPENCL_LAYER_AT_CREATION)
     return status;
   return make_resident (object);
 }
 
-static gpointer
-leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errcode_ret)
+gpointer
+_layer_leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errcode_ret)
 {
   LOCKED;
 
@@ -270,31 +220,31 @@ leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errc
   static type layer_##name parameters                                                              \
   {                                                                                                \
     Object object = { kind, size, FALSE, 0 };                                                      \
-    cl_int status = enter_create (FUNCTION_##name, &object);                                       \
-    type handle = status == CL_SUCCESS ? driver->name arguments : NULL;                            \
+    cl_int status = _layer_enter_create (FUNCTION_##name, &object);                                \
+    type handle = status == CL_SUCCESS ? _layer_driver->name arguments : NULL;                     \
                                                                                                    \
-    return leave_create (handle, &object, status, errcode_ret);                                    \
+    return _layer_leave_create (handle, &object, status, errcode_ret);                             \
   }
 
 #define RETAIN_RELEASE(noun, type)                                                                 \
   static cl_int layer_clRetain##noun (type handle)                                                 \
   {                                                                                                \
-    cl_int status = enter (FUNCTION_clRetain##noun);                                               \
+    cl_int status = _layer_enter (FUNCTION_clRetain##noun);                                        \
                                                                                                    \
-    if (status == CL_SUCCESS && (status = driver->clRetain##noun (handle)) == CL_SUCCESS)          \
+    if (status == CL_SUCCESS && (status = _layer_driver->clRetain##noun (handle)) == CL_SUCCESS)   \
       add_reference (handle, NULL);                                                                \
     return status;                                                                                 \
   }                                                                                                \
                                                                                                    \
   static cl_int layer_clRelease##noun (type handle)                                                \
   {                                                                                                \
-    cl_int status = enter (FUNCTION_clRelease##noun);                                              \
+    cl_int status = _layer_enter (FUNCTION_clRelease##noun);                                       \
     Object before;                                                                                 \
                                                                                                    \
     if (status != CL_SUCCESS)                                                                      \
       return status;                                                                               \
-    before = drop_reference (handle);                                                              \
-    if ((status = driver->clRelease##noun (handle)) != CL_SUCCESS)                                 \
+    before = _layer_drop_reference (handle);                                                       \
+    if ((status = _layer_driver->clRelease##noun (handle)) != CL_SUCCESS)                          \
       add_reference (handle, &before);                                                             \
     return status;                                                                                 \
   }
@@ -302,11 +252,11 @@ leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errc
 #define USE(name, buffers, n_buffers, parameters, arguments)                                       \
   static cl_int layer_##name parameters                                                            \
   {                                                                                                \
-    cl_int status = enter (FUNCTION_##name);                                                       \
+    cl_int status = _layer_enter (FUNCTION_##name);                                                \
                                                                                                    \
     if (status == CL_SUCCESS)                                                                      \
       status = make_buffers_resident (buffers, n_buffers);                                         \
-    return status == CL_SUCCESS ? driver->name arguments : status;                                 \
+    return status == CL_SUCCESS ? _layer_driver->name arguments : status;                          \
   }
 
 typedef void (CL_CALLBACK *ContextNotify) (const char *, const void *, size_t, void *);
@@ -378,23 +328,23 @@ layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint 
                               cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
   const Object object = { .kind = OPENCL_LAYER_EVENT };
-  cl_int status = enter (FUNCTION_clEnqueueNDRangeKernel);
+  cl_int status = _layer_enter (FUNCTION_clEnqueueNDRangeKernel);
 
   if (status == CL_SUCCESS)
-    status = driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset, global, local,
-                                             n_waits, waits, event);
+    status = _layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset, global,
+                                                    local, n_waits, waits, event);
   if (status == CL_SUCCESS && event != NULL)
-    leave_create (*event, &object, status, NULL);
+    _layer_leave_create (*event, &object, status, NULL);
   return status;
 }
 
 static cl_int
 layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *value)
 {
-  cl_int status = enter (FUNCTION_clSetKernelArg);
+  cl_int status = _layer_enter (FUNCTION_clSetKernelArg);
 
   if (status == CL_SUCCESS)
-    status = driver->clSetKernelArg (kernel, index, size, value);
+    status = _layer_driver->clSetKernelArg (kernel, index, size, value);
   if (status == CL_SUCCESS && index < OPENCL_LAYER_ARGUMENTS && size == sizeof (cl_uint)
       && value != NULL)
     {
@@ -435,11 +385,11 @@ static cl_int
 layer_clGetEventProfilingInfo (cl_event event, cl_profiling_info name, size_t size, void *value,
                                size_t *size_ret)
 {
-  cl_int status = enter (FUNCTION_clGetEventProfilingInfo);
+  cl_int status = _layer_enter (FUNCTION_clGetEventProfilingInfo);
   guint64 nanoseconds;
 
   if (status == CL_SUCCESS)
-    status = driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
+    status = _layer_driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
   if (status != CL_SUCCESS || !read_clock (name == CL_PROFILING_COMMAND_END, &nanoseconds))
     return status;
   return answer (&nanoseconds, sizeof nanoseconds, size, value, size_ret);
@@ -475,15 +425,15 @@ look_up (Function function, cl_uint name, GBytes **bytes)
                                   size_t *size_ret)                                                \
   {                                                                                                \
     g_autoptr (GBytes) bytes = NULL;                                                               \
-    cl_int status = enter (FUNCTION_##function);                                                   \
+    cl_int status = _layer_enter (FUNCTION_##function);                                            \
                                                                                                    \
     if (status == CL_SUCCESS)                                                                      \
       status = look_up (FUNCTION_##function, name, &bytes);                                        \
     if (status != CL_SUCCESS)                                                                      \
       return status;                                                                               \
     if (bytes == NULL)                                                                             \
-      return driver->function (SPLICE objects, name, size, value, size_ret);                       \
-    status = driver->function (SPLICE objects, known, 0, NULL, NULL);                              \
+      return _layer_driver->function (SPLICE objects, name, size, value, size_ret);                \
+    status = _layer_driver->function (SPLICE objects, known, 0, NULL, NULL);                       \
     if (status != CL_SUCCESS)                                                                      \
       return status;                                                                               \
     return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value,          \
@@ -686,7 +636,7 @@ clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
   FUNCTIONS (REACH);
   if (n < entries)
     return CL_INVALID_VALUE;
-  driver = target;
+  _layer_driver = target;
   *n_ret = entries;
   *dispatch = &intercepted;
   return CL_SUCCESS;
