@@ -197,6 +197,46 @@ test_preference (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   opencl_queue_free (from);
 }
 
+static void
+test_other_context (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_device_id device = opencl_get_device (state);
+  cl_int status;
+  OpenclState other = { clCreateContext (NULL, 1, &device, NULL, NULL, &status), NULL };
+  g_autoptr (TarnAllocator) allocator = memory->allocator_new (state, NULL);
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *blocks[]
+      = { opencl_allocate (pool, SIZE, NULL), opencl_allocate (pool, SIZE, state->queue),
+          tarn_allocator_allocate (allocator, SIZE, NULL) };
+  g_autoptr (GError) error = NULL;
+
+  (void) data;
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  other.queue = clCreateCommandQueue (other.context, device, 0, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_null (tarn_opencl_pool_allocate (pool, SIZE, other.queue, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_clear_error (&error);
+  assert_valid (pool);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    {
+      cl_command_queue before = tarn_opencl_block_get_queue (blocks[i]);
+
+      g_assert_false (tarn_opencl_block_record_use (blocks[i], other.queue, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+      g_clear_error (&error);
+      g_assert_false (tarn_opencl_block_bind_to_queue (blocks[i], other.queue, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+      g_clear_error (&error);
+      g_assert_true (tarn_opencl_block_get_queue (blocks[i]) == before);
+      tarn_block_free (blocks[i]);
+    }
+  assert_valid (pool);
+  opencl_queue_free (other.queue);
+  clReleaseContext (other.context);
+  tarn_pool_unref (pool);
+}
+
 /* The caller may release a queue while held blocks remember it, and with work still to do. */
 static void
 test_released_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -264,6 +304,7 @@ main (int argc, char **argv)
     { "order/race/bind", test_bind, GATE, NULL },
     { "order/host-between", test_host_between, GATE, NULL },
     { "order/preference", test_preference, GATE, NULL },
+    { "order/other-context", test_other_context, 0, NULL },
     { "order/released-queue", test_released_queue, GATE, GINT_TO_POINTER (TRUE) },
     { "order/released-queue-late", test_released_queue, GATE, GINT_TO_POINTER (FALSE) },
   };
