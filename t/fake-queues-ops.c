@@ -1,0 +1,383 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The allocator over the queues: TarnAllocatorOps, counted, and failing on demand. */
+
+#include "fake-queues-private.h"
+
+/* What memory that was just made ready has in it. */
+#define GARBAGE 0xdead
+
+/* Counting and failing.  The lock is held in what follows, up to the allocator's functions. */
+
+static gboolean
+is_to_fail (FakeQueues *queues, FakeCall call)
+{
+  if (queues->fail_nth == 0 || call > FAKE_ANY_CALL
+      || (queues->fail_call != call && queues->fail_call != FAKE_ANY_CALL))
+    return FALSE;
+  if (queues->fail_nth > 1)
+    {
+      queues->fail_nth--;
+      return FALSE;
+    }
+  queues->fail_nth = queues->fail_for_ever;
+  queues->n_failed++;
+  return TRUE;
+}
+
+/* FALSE with an error if the call is one that fails. */
+static gboolean
+count (FakeQueues *queues, FakeCall call, GError **error)
+{
+  queues->calls[call]++;
+  if (call < FAKE_ANY_CALL)
+    queues->calls[FAKE_ANY_CALL]++;
+  if (!is_to_fail (queues, call))
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "fake: call %u fails", (guint) call);
+  return FALSE;
+}
+
+static gboolean
+check_capturing (const FakeQueue *queue, GError **error)
+{
+  if (!queue->is_capturing)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "fake: queue %u is capturing",
+               queue->number);
+  return FALSE;
+}
+
+static gboolean
+check_none_capturing (FakeQueues *queues, GError **error)
+{
+  for (guint i = 0; i < queues->queues->len; i++)
+    if (!check_capturing (g_ptr_array_index (queues->queues, i), error))
+      return FALSE;
+  return TRUE;
+}
+
+/* As _fake_queues_look_up (), with an error. */
+static FakeQueue *
+look_up (FakeQueues *queues, gpointer handle, const gchar *what, GError **error)
+{
+  FakeQueue *queue = _fake_queues_look_up (queues, handle, what);
+
+  if (queue == NULL)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "fake: %s: no queue %p", what,
+                 handle);
+  return queue;
+}
+
+static gpointer
+mark_new (FakeQueues *queues, const FakeQueue *queue)
+{
+  FakeClock *mark = _fake_queues_now (queues, queue);
+
+  g_hash_table_add (queues->marks, mark);
+  return mark;
+}
+
+static const FakeClock *
+look_up_mark (FakeQueues *queues, gpointer mark, const gchar *what)
+{
+  if (mark != NULL && g_hash_table_contains (queues->marks, mark))
+    return mark;
+  _fake_queues_fault (queues, "%s: mark %p is gone", what, mark);
+  return NULL;
+}
+
+/* The allocator's functions */
+
+static gboolean
+allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  FakeQueues *queues = user_data;
+  const TarnAllocatorOps *ops = tarn_allocator_get_ops (queues->upstream);
+  FakeMemory *fresh;
+  FakeQueue *queue;
+
+  if (!ops->allocate (queues->device, size, memory, error))
+    return FALSE;
+  _tarn_mutex_lock (&queues->lock);
+  fresh = _fake_queues_get_memory (queues, *memory);
+  if (queues->fresh != NULL
+      && (queue = _fake_queues_look_up (queues, queues->fresh, "allocate")) != NULL)
+    _fake_queues_put (queues, queue, fresh, FAKE_WRITE, GARBAGE);
+  _tarn_mutex_unlock (&queues->lock);
+  return TRUE;
+}
+
+static gboolean
+is_known_idle (FakeQueues *queues, const FakeMemory *memory)
+{
+  return _fake_clock_is_in (memory->past, queues->host)
+         && _fake_clock_is_in (memory->present, queues->host);
+}
+
+static void
+free_memory (gpointer user_data, TarnMemory memory, gsize size)
+{
+  FakeQueues *queues = user_data;
+  const TarnAllocatorOps *ops = tarn_allocator_get_ops (queues->upstream);
+  FakeMemory *known;
+
+  _tarn_mutex_lock (&queues->lock);
+  known = _fake_queues_get_memory (queues, memory);
+  if ((queues->flags & FAKE_FREES_IN_ORDER) == 0 && !is_known_idle (queues, known)
+      && ++queues->n_freed_in_use > queues->n_failed)
+    _fake_queues_fault (queues, "memory is freed that may be in use");
+  known->is_live = FALSE;
+  _tarn_mutex_unlock (&queues->lock);
+  ops->free (queues->device, memory, size);
+}
+
+static gboolean
+reclaim (gpointer user_data)
+{
+  FakeQueues *queues = user_data;
+
+  return tarn_allocator_get_ops (queues->upstream)->reclaim (queues->device);
+}
+
+static gboolean
+queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **error)
+{
+  FakeQueues *queues = user_data;
+  FakeQueue *queue = NULL;
+
+  _tarn_mutex_lock (&queues->lock);
+  if (count (queues, FAKE_QUEUE_REF, error))
+    queue = look_up (queues, handle, "queue_ref", error);
+  if (queue != NULL)
+    {
+      _fake_queues_get_slot (queues, handle)->refs++;
+      *in_order = queue->in_order;
+    }
+  _tarn_mutex_unlock (&queues->lock);
+  return queue != NULL;
+}
+
+static void
+queue_unref (gpointer user_data, gpointer handle)
+{
+  FakeQueues *queues = user_data;
+  FakeSlot *slot;
+
+  _tarn_mutex_lock (&queues->lock);
+  count (queues, FAKE_QUEUE_UNREF, NULL);
+  slot = _fake_queues_get_slot (queues, handle);
+  if (slot == NULL || slot->refs == 0)
+    _fake_queues_fault (queues, "queue_unref: nobody has a reference on queue %p", handle);
+  else
+    {
+      slot->refs--;
+      _fake_queues_end_if_unused (queues, slot);
+    }
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+static gpointer
+mark (gpointer user_data, gpointer handle, GError **error)
+{
+  FakeQueues *queues = user_data;
+  gpointer event = NULL;
+  FakeQueue *queue;
+
+  _tarn_mutex_lock (&queues->lock);
+  if (count (queues, FAKE_MARK, error) && (queue = look_up (queues, handle, "mark", error)) != NULL
+      && check_capturing (queue, error))
+    event = mark_new (queues, queue);
+  _tarn_mutex_unlock (&queues->lock);
+  return event;
+}
+
+static gpointer
+mark_all (gpointer user_data, GError **error)
+{
+  FakeQueues *queues = user_data;
+  gpointer event = NULL;
+
+  _tarn_mutex_lock (&queues->lock);
+  if (count (queues, FAKE_MARK_ALL, error) && check_none_capturing (queues, error))
+    event = mark_new (queues, NULL);
+  _tarn_mutex_unlock (&queues->lock);
+  return event;
+}
+
+static gboolean
+reached (gpointer user_data, gpointer event)
+{
+  FakeQueues *queues = user_data;
+  gboolean is_reached = FALSE;
+  const FakeClock *clock;
+
+  _tarn_mutex_lock (&queues->lock);
+  count (queues, FAKE_REACHED, NULL);
+  clock = look_up_mark (queues, event, "reached");
+  if (clock != NULL && _fake_queues_is_reached (queues, clock))
+    {
+      _fake_clock_join (queues->host, clock);
+      is_reached = TRUE;
+    }
+  _tarn_mutex_unlock (&queues->lock);
+  return is_reached;
+}
+
+static gboolean
+host_wait (FakeQueues *queues, const FakeClock *clock, GError **error)
+{
+  if (!count (queues, FAKE_HOST_WAIT, error))
+    return FALSE;
+  _fake_queues_reach (queues, clock);
+  _fake_clock_join (queues->host, clock);
+  return TRUE;
+}
+
+static gboolean
+queue_wait (FakeQueues *queues, const FakeClock *clock, gpointer handle, GError **error)
+{
+  FakeQueue *queue;
+
+  if (!count (queues, FAKE_WAIT, error) || (queue = look_up (queues, handle, "wait", error)) == NULL
+      || !check_capturing (queue, error))
+    return FALSE;
+  _fake_queues_put_wait (queue, clock);
+  return TRUE;
+}
+
+static gboolean
+wait_for (gpointer user_data, gpointer event, gpointer handle, GError **error)
+{
+  FakeQueues *queues = user_data;
+  const FakeClock *clock;
+  gboolean is_fine;
+
+  _tarn_mutex_lock (&queues->lock);
+  clock = look_up_mark (queues, event, "wait");
+  is_fine = clock == NULL
+            || (handle != NULL ? queue_wait (queues, clock, handle, error)
+                               : host_wait (queues, clock, error));
+  _tarn_mutex_unlock (&queues->lock);
+  return is_fine;
+}
+
+static void
+unmark (gpointer user_data, gpointer event)
+{
+  FakeQueues *queues = user_data;
+
+  _tarn_mutex_lock (&queues->lock);
+  count (queues, FAKE_UNMARK, NULL);
+  if (look_up_mark (queues, event, "unmark") != NULL)
+    g_hash_table_remove (queues->marks, event);
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+static gpointer
+fresh_queue (gpointer user_data)
+{
+  FakeQueues *queues = user_data;
+  gpointer fresh;
+
+  _tarn_mutex_lock (&queues->lock);
+  fresh = queues->fresh;
+  _tarn_mutex_unlock (&queues->lock);
+  return fresh;
+}
+
+static gboolean
+check_queue (gpointer user_data, gpointer handle, GError **error)
+{
+  FakeQueues *queues = user_data;
+  FakeQueue *queue;
+  gboolean is_fine;
+
+  _tarn_mutex_lock (&queues->lock);
+  is_fine = count (queues, FAKE_CHECK_QUEUE, error)
+            && (queue = look_up (queues, handle, "check_queue", error)) != NULL
+            && check_capturing (queue, error);
+  _tarn_mutex_unlock (&queues->lock);
+  return is_fine;
+}
+
+TarnAllocator *
+fake_queues_allocator_new (FakeQueues *queues)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.name = "fake-queues";
+  ops.allocate = allocate;
+  ops.free = free_memory;
+  ops.reclaim = reclaim;
+  ops.queue_ref = queue_ref;
+  ops.queue_unref = queue_unref;
+  ops.mark = mark;
+  ops.reached = reached;
+  ops.wait = wait_for;
+  ops.unmark = unmark;
+  ops.mark_all = (queues->flags & FAKE_MARKS_ALL) != 0 ? mark_all : NULL;
+  ops.fresh_queue = fresh_queue;
+  ops.check_queue = (queues->flags & FAKE_CHECKS_QUEUES) != 0 ? check_queue : NULL;
+  ops.frees_in_order = (queues->flags & FAKE_FREES_IN_ORDER) != 0;
+  return tarn_allocator_new (&ops, queues, NULL);
+}
+
+/* For the test.  The lock is not held. */
+
+void
+fake_queues_set_fresh (FakeQueues *queues, gpointer handle)
+{
+  _tarn_mutex_lock (&queues->lock);
+  queues->fresh = handle;
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+void
+fake_queues_fail (FakeQueues *queues, FakeCall call, guint nth, gboolean for_ever)
+{
+  g_assert_cmpuint (call, <=, FAKE_ANY_CALL);
+  _tarn_mutex_lock (&queues->lock);
+  queues->fail_call = call;
+  queues->fail_nth = nth;
+  queues->fail_for_ever = for_ever;
+  queues->n_failed = queues->n_freed_in_use = 0;
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+static guint
+sum_refs (FakeQueues *queues)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < queues->slots->len; i++)
+    n += ((FakeSlot *) g_ptr_array_index (queues->slots, i))->refs;
+  return n;
+}
+
+#define GETTER(name, expression)                                                                   \
+  guint name (FakeQueues *queues)                                                                  \
+  {                                                                                                \
+    guint value;                                                                                   \
+                                                                                                   \
+    _tarn_mutex_lock (&queues->lock);                                                              \
+    value = (expression);                                                                          \
+    _tarn_mutex_unlock (&queues->lock);                                                            \
+    return value;                                                                                  \
+  }
+
+GETTER (fake_queues_get_marks, g_hash_table_size (queues->marks))
+GETTER (fake_queues_get_refs, sum_refs (queues))
+GETTER (fake_queues_get_failed, queues->n_failed)
+
+guint
+fake_queues_get_calls (FakeQueues *queues, FakeCall call)
+{
+  guint n;
+
+  _tarn_mutex_lock (&queues->lock);
+  n = queues->calls[call];
+  _tarn_mutex_unlock (&queues->lock);
+  return n;
+}
