@@ -71,9 +71,16 @@ give_back (PoolModel *model, gsize wanted)
   return given;
 }
 
+/* The pool's limit is looked at first.  Held blocks are given back if that is enough. */
 static gint
 ask_device (PoolModel *model, gsize size)
 {
+  const gsize limit = model->limit_bytes;
+
+  if (limit != 0 && size > limit - model->stats.managed_bytes + model->stats.held_bytes)
+    return TARN_ERROR_LIMIT;
+  if (limit != 0 && size > limit - model->stats.managed_bytes)
+    give_back (model, size - (limit - model->stats.managed_bytes));
   model->device_calls++;
   model->last_size = size;
   model->stats.upstream_failures++;
@@ -92,7 +99,8 @@ allocate_miss (PoolModel *model, gsize size, gsize *alloc_size)
 {
   gint error = ask_device (model, *alloc_size);
 
-  if (error == TARN_ERROR_NOT_SUPPORTED && *alloc_size != size)
+  model->stats.reclaims += error == TARN_ERROR_LIMIT;
+  if ((error == TARN_ERROR_NOT_SUPPORTED || error == TARN_ERROR_LIMIT) && *alloc_size != size)
     error = ask_device (model, *alloc_size = size);
   model->stats.reclaims += error == TARN_ERROR_OUT_OF_MEMORY;
   while (error == TARN_ERROR_OUT_OF_MEMORY && give_back (model, *alloc_size) > 0)

@@ -28,12 +28,13 @@ typedef struct
   guint64 freed_at; /* greater: later */
 } PoolModelBlock;
 
-/* With all zero but the first three fields, that of a new pool. */
+/* With all zero but the first four fields, that of a new pool. */
 typedef struct
 {
   guint leading_bits;
-  guint64 bytes;  /* the device's budget; G_MAXUINT64, which never runs out */
-  gsize max_size; /* above which the device says TARN_ERROR_NOT_SUPPORTED; G_MAXSIZE: none */
+  guint64 bytes;     /* the device's budget; G_MAXUINT64, which never runs out */
+  gsize max_size;    /* above which the device says TARN_ERROR_NOT_SUPPORTED; G_MAXSIZE: none */
+  gsize limit_bytes; /* the pool's; 0: none */
 
   TarnPoolStats stats; /* after every operation */
   guint device_calls;  /* of the device's allocate, failed ones included */

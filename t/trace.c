@@ -22,6 +22,7 @@ typedef struct
   guint size_bits;
   guint64 bytes; /* the device's budget */
   gsize max_size;
+  gsize limit_bytes;     /* the pool's */
   gboolean stop_holding; /* near the end */
   gboolean orphan;       /* blocks outlive the last reference on the pool */
 
@@ -32,6 +33,7 @@ typedef struct
   guint min_rescued_exact; /* both */
   guint min_failed;        /* failed with out-of-memory */
   guint min_refused;       /* failed with another error */
+  guint min_over_limit;    /* failed because of the pool's limit */
 } TraceOptions;
 
 typedef struct
@@ -61,7 +63,7 @@ typedef struct
   const gchar *what;
   gsize size;
 
-  guint max_live, rescued, exact, rescued_exact, failed, refused;
+  guint max_live, rescued, exact, rescued_exact, failed, refused, over_limit;
 } Trace;
 
 static const gchar *seed; /* as --seed takes it */
@@ -174,6 +176,7 @@ count_outcome (Trace *trace, gint error, const PoolModelBlock *block, guint64 fr
 
   trace->failed += error == TARN_ERROR_OUT_OF_MEMORY;
   trace->refused += error == TARN_ERROR_NOT_SUPPORTED;
+  trace->over_limit += error == TARN_ERROR_LIMIT;
   if (error != POOL_MODEL_NO_ERROR)
     return;
   exact = block->alloc_size != pool_model_round (block->size, trace->model->leading_bits);
@@ -271,12 +274,14 @@ random_log_uniform (Trace *trace)
   return power + (gsize) random_below (power);
 }
 
-/* About as much as the device has left if nothing is held any more. */
+/* About as much as the device, or the limit, has left if nothing is held any more. */
 static gsize
 random_remainder (Trace *trace)
 {
   const TarnPoolStats *stats = &trace->model->stats;
-  gsize left = (gsize) trace->model->bytes - (stats->managed_bytes - stats->held_bytes);
+  gsize limit = trace->options->limit_bytes;
+  gsize all = limit != 0 ? limit : (gsize) trace->model->bytes;
+  gsize left = all - (stats->managed_bytes - stats->held_bytes);
 
   return left - (gsize) random_below (left / 16 + 1) + (gsize) random_below (2);
 }
@@ -298,7 +303,7 @@ random_size (Trace *trace)
 
   if (kind == 0)
     return (gsize) random_below (2);
-  if (kind == 1 && options->bytes != G_MAXUINT64)
+  if (kind == 1 && (options->bytes != G_MAXUINT64 || options->limit_bytes != 0))
     return random_remainder (trace);
   if (kind <= 3 && options->max_size != G_MAXSIZE)
     return random_near_limit (trace);
@@ -348,11 +353,13 @@ trace_new (const TraceOptions *options, guint leading_bits)
   trace->model->leading_bits = leading_bits;
   trace->model->bytes = options->bytes;
   trace->model->max_size = options->max_size;
+  trace->model->limit_bytes = options->limit_bytes;
 
   trace->device = fake_device_new (options->bytes);
   fake_device_set_max_size (trace->device, options->max_size);
   allocator = fake_device_allocator_new (trace->device);
   pool_options.leading_bits_in_bin_id = leading_bits;
+  pool_options.limit_bytes = options->limit_bytes;
   trace->pool = tarn_pool_new (allocator, &pool_options, &error);
   g_assert_no_error (error);
 
@@ -399,12 +406,13 @@ check_that_it_happened (Trace *trace)
   const TraceOptions *options = trace->options;
   const TarnPoolStats *stats = &trace->model->stats;
 
-  g_test_message (
-      "%u leading bits: up to %u blocks, %" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT " misses, "
-      "%" G_GUINT64_FORMAT " times out of memory, %u rescued, %u exact, "
-      "%u rescued and exact, %u failed, %u refused",
-      trace->model->leading_bits, trace->max_live, stats->hits, stats->misses, stats->reclaims,
-      trace->rescued, trace->exact, trace->rescued_exact, trace->failed, trace->refused);
+  g_test_message ("%u leading bits: up to %u blocks, %" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT
+                  " misses, "
+                  "%" G_GUINT64_FORMAT " times out of memory, %u rescued, %u exact, "
+                  "%u rescued and exact, %u failed, %u refused, %u over the limit",
+                  trace->model->leading_bits, trace->max_live, stats->hits, stats->misses,
+                  stats->reclaims, trace->rescued, trace->exact, trace->rescued_exact,
+                  trace->failed, trace->refused, trace->over_limit);
   g_assert_cmpuint (stats->hits, >=, options->operations / 100);
   g_assert_cmpuint (stats->misses, >=, options->operations / 200);
   g_assert_cmpuint (stats->reclaims, >=, options->min_out_of_memory);
@@ -413,6 +421,7 @@ check_that_it_happened (Trace *trace)
   g_assert_cmpuint (trace->rescued_exact, >=, options->min_rescued_exact);
   g_assert_cmpuint (trace->failed, >=, options->min_failed);
   g_assert_cmpuint (trace->refused, >=, options->min_refused);
+  g_assert_cmpuint (trace->over_limit, >=, options->min_over_limit);
 }
 
 static void
@@ -526,6 +535,32 @@ main (int argc, char **argv)
     .min_failed = 300,
     .min_refused = 300,
   };
+  static const TraceOptions with_limit = {
+    .operations = 100000,
+    .size_bits = 18,
+    .bytes = G_MAXUINT64,
+    .max_size = G_MAXSIZE,
+    .limit_bytes = 1000003,
+    .stop_holding = TRUE,
+    .orphan = TRUE,
+    .min_rescued = 300,
+    .min_exact = 100,
+    .min_over_limit = 300,
+  };
+  /* Now the one and now the other comes first: the device has room for what the limit allows, but
+   * not for every size. */
+  static const TraceOptions both = {
+    .operations = 100000,
+    .size_bits = 18,
+    .bytes = 700001,
+    .max_size = 100000,
+    .limit_bytes = 700001,
+    .min_rescued = 300,
+    .min_exact = 100,
+    .min_rescued_exact = 50,
+    .min_refused = 300,
+    .min_over_limit = 300,
+  };
   GPtrArray *arguments = arguments_with_seed (argc, argv);
   int n_arguments = (int) arguments->len - 1;
   char **values = (char **) arguments->pdata;
@@ -535,6 +570,8 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/trace/ample", &ample, test_trace);
   g_test_add_data_func ("/core/trace/tight", &tight, test_trace);
   g_test_add_data_func ("/core/trace/limited", &limited, test_trace);
+  g_test_add_data_func ("/core/trace/with-limit", &with_limit, test_trace);
+  g_test_add_data_func ("/core/trace/with-both", &both, test_trace);
   g_test_add_func ("/core/trace/leading-bits", test_leading_bits);
   status = g_test_run ();
   g_ptr_array_unref (arguments);

@@ -30,13 +30,21 @@ typedef struct
   guint leading_bits_in_bin_id;
 
   const gchar *name; /**< for messages; nullable; copied */
+
+  /**
+   * The most bytes that the pool ever manages, for held blocks and blocks in use; 0: as many as
+   * there are. Requests that would exceed it wait for others that are asking the upstream
+   * allocator, which must not wait for them.
+   */
+  gsize limit_bytes;
 } TarnPoolOptions;
 
 #define TARN_POOL_OPTIONS_INIT                                                                     \
   {                                                                                                \
     sizeof (TarnPoolOptions), /* struct_size */                                                    \
         4,                    /* leading_bits_in_bin_id */                                         \
-        NULL                  /* name */                                                           \
+        NULL,                 /* name */                                                           \
+        0                     /* limit_bytes */                                                    \
   }
 
 /**

@@ -112,6 +112,29 @@ check_order (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
+/* What goes back, and the limit, if there is one; written so that no sum overflows. */
+static gboolean
+check_limit (TarnPool *pool, gchar **violation)
+{
+  gsize left = pool->limit_bytes;
+  gsize parts[] = { pool->stats.managed_bytes, pool->reserved_bytes, pool->returning_bytes };
+  gsize returning_bytes = 0;
+
+  for (TarnGiveBack *call = pool->oldest_give_back; call != NULL; call = call->next)
+    returning_bytes += call->unclaimed_bytes;
+  if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
+    return FALSE;
+  for (guint i = 0; pool->limit_bytes != 0 && i < G_N_ELEMENTS (parts); left -= parts[i++])
+    if (parts[i] > left)
+      {
+        *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
+                                      " returning bytes are above the limit, %" FORMAT,
+                                      parts[0], parts[1], parts[2], pool->limit_bytes);
+        return FALSE;
+      }
+  return TRUE;
+}
+
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -125,7 +148,7 @@ check_locked (TarnPool *pool, gchar **violation)
       || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
       || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
       || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
-      || !check_order (pool, violation))
+      || !check_order (pool, violation) || !check_limit (pool, violation))
     return FALSE;
   if (pool->stop_holding && stats->held_blocks > 0)
     *violation = g_strdup ("a pool that does not hold blocks holds some");

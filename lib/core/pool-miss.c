@@ -11,7 +11,11 @@
  *     4. the exact size is asked for, if rounding had added bytes
  *
  * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
- * that is what memory has run out for, the steps above are for the exact size. */
+ * that is what memory has run out for, the steps above are for the exact size.
+ *
+ * A request that would exceed the pool's limit (pool-limit.c) leaves upstream alone: reclaim
+ * functions are asked, once; the size's own bin and the limit are looked at again; then the exact
+ * size is tried. */
 
 #include "bin-private.h"
 #include "pool-private.h"
@@ -27,17 +31,28 @@ typedef struct
   gsize rounded_size; /* the alloc_size of its bin */
   guint32 bin;
   guint64 ended_give_backs; /* the pool's, when upstream was asked last */
+  gboolean exceeds_limit;   /* the last attempt did, so that upstream was not asked */
 } Request;
 
 /* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
  * that allocates meanwhile must not wait for others, who may wait for it. */
 static _Thread_local guint giving_back = 0;
 
-/* Announces that this thread gives blocks back; it has taken them out of everything already, in
- * the same stretch under the lock, which is held. */
-void
-_tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back)
+gboolean
+_tarn_is_giving_back (void)
 {
+  return giving_back > 0;
+}
+
+/* Announces that this thread gives a list of blocks back, which may be empty; it has taken them out
+ * of everything already, in the same stretch under the lock, which is held. */
+void
+_tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, const TarnBlock *blocks)
+{
+  give_back->unclaimed_bytes = 0;
+  for (const TarnBlock *block = blocks; block != NULL; block = block->below)
+    give_back->unclaimed_bytes += block->alloc_size;
+  pool->returning_bytes += give_back->unclaimed_bytes;
   give_back->serial = ++pool->last_give_back;
   give_back->previous = pool->newest_give_back;
   give_back->next = NULL;
@@ -59,6 +74,7 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     give_back->next->previous = give_back->previous;
   else
     pool->newest_give_back = give_back->previous;
+  pool->returning_bytes -= give_back->unclaimed_bytes;
   pool->ended_give_backs++;
   _tarn_cond_broadcast (&pool->gave_back);
 }
@@ -120,7 +136,7 @@ give_back_held (TarnPool *pool, gsize wanted)
   blocks = _tarn_pool_take_largest (pool, wanted);
   bytes -= pool->stats.held_bytes;
   if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back);
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
@@ -194,6 +210,7 @@ adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_si
   block->exact = alloc_size != request->rounded_size;
 
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, alloc_size);
   managed_bytes = pool->stats.managed_bytes;
   fits = alloc_size <= G_MAXSIZE - managed_bytes;
   if (fits)
@@ -210,18 +227,30 @@ adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_si
   return NULL;
 }
 
+/* Whether upstream may be asked; then the bytes are reserved, where there is a limit. */
+static gboolean
+may_ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  if (pool->limit_bytes == 0)
+    return can_count (pool, request, alloc_size, error);
+  request->exceeds_limit
+      = !_tarn_pool_reserve (pool, alloc_size, &request->ended_give_backs, error);
+  return !request->exceeds_limit;
+}
+
 /* Asks upstream once for alloc_size bytes on behalf of a request. */
 static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnMemory memory;
 
-  if (!can_count (pool, request, alloc_size, error))
+  if (!may_ask_upstream (pool, request, alloc_size, error))
     return NULL;
-  if (_tarn_allocator_try (pool->upstream, alloc_size, &memory, error))
+  if (_tarn_pool_try_upstream (pool, alloc_size, &memory, error))
     return adopt (pool, request, memory, alloc_size, error);
 
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, alloc_size);
   pool->stats.upstream_failures++;
   _tarn_mutex_unlock (&pool->lock);
   return NULL;
@@ -275,13 +304,24 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnBlock *block = NULL;
 
-  if (_tarn_pool_reclaim (pool, alloc_size))
+  if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
     block = ask_upstream_again (pool, request, alloc_size, error);
   if (block == NULL)
     block = look_again (pool, request);
   if (block == NULL)
     block = make_room (pool, request, alloc_size, error);
   return block;
+}
+
+/* As steps 1 and 2, where the pool's limit would be exceeded. */
+static TarnBlock *
+recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnBlock *block;
+
+  _tarn_pool_reclaim (pool, alloc_size, FALSE);
+  block = look_again (pool, request);
+  return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
 /* Out-of-memory says how things stand; other errors are upstream's own.  Where memory went with its
@@ -316,6 +356,8 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **erro
   GError *local = NULL;
   TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
 
+  if (block == NULL && request.exceeds_limit)
+    block = recover_from_limit (pool, &request, alloc_size, &local);
   if (block == NULL && !_tarn_is_out_of_memory (local) && size < alloc_size)
     {
       alloc_size = size;

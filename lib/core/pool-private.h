@@ -7,6 +7,7 @@
  *     pool-bare.c     memory without a block, for allocators built on a pool
  *     pool-miss.c     the way to the upstream allocator and back, and what to do out of memory
  *     pool-order.c    who waits for whom before memory is used again: see pool-order-private.h
+ *     pool-limit.c    not to manage more bytes than the program allows
  *     pool-reclaim.c  reclaim functions
  *     pool-check.c    the invariants, executed */
 
@@ -31,7 +32,8 @@ typedef struct
 typedef struct _TarnGiveBack TarnGiveBack;
 struct _TarnGiveBack
 {
-  guint64 serial; /* in the order of their starts, which is the list's */
+  guint64 serial;        /* in the order of their starts, which is the list's */
+  gsize unclaimed_bytes; /* of its blocks; the others are reserved by a request that waits */
   TarnGiveBack *previous;
   TarnGiveBack *next;
 };
@@ -47,6 +49,8 @@ struct _TarnGiveBack
  *     an exact-size block is never held, and nothing is once stop_holding is set
  *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
+ *     returning_bytes == sum of unclaimed_bytes over the calls that are giving back
+ *     with a limit, managed_bytes + reserved_bytes + returning_bytes <= limit_bytes
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
@@ -60,6 +64,7 @@ struct _TarnPool
   TarnAllocator *upstream; /* a reference */
   guint leading_bits;
   gpointer default_queue; /* of requests that name none; NULL: none */
+  gsize limit_bytes;      /* 0: none */
 
   TarnMutex lock;
   GHashTable *bins;    /* bin number -> TarnBin, owned */
@@ -84,7 +89,10 @@ struct _TarnPool
   TarnGiveBack *newest_give_back;
   guint64 last_give_back;   /* serial of the last call that started to */
   guint64 ended_give_backs; /* calls that are done */
-  TarnCond gave_back;       /* ended_give_backs has changed */
+  gsize returning_bytes;
+  gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
+  guint64 ended_reservations;
+  TarnCond gave_back; /* ended_give_backs or ended_reservations has changed */
 
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
 };
@@ -116,13 +124,19 @@ void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 
 /* pool-miss.c */
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
-void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back);
+void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, const TarnBlock *blocks);
 void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks,
                            gboolean is_wanted);
+gboolean _tarn_is_giving_back (void);
+
+/* pool-limit.c */
+gboolean _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error);
+void _tarn_pool_end_reservation (TarnPool *pool, gsize size);
+gboolean _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error);
 
 /* pool-reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);
-gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted);
+gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
 
 /* pool-check.c */
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);

@@ -48,7 +48,8 @@ _tarn_reclaim_funcs_new (void)
 
 /**
  * Adds a function that is asked when the upstream allocator is out of memory, after the allocator's
- * own reclaim function and the functions added before.
+ * own reclaim function and the functions added before; and where a request would exceed the pool's
+ * limit, after the functions added before.
  *
  * @param pool       a pool; any thread may call it
  * @param func       what to ask; it may be called by any thread that allocates
@@ -126,10 +127,10 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Asks the upstream allocator and then the reclaim functions, each once.  TRUE if any gave
- * something back; FALSE at once inside a reclaim function. */
+/* Asks the upstream allocator, if it is what has run out, and then the reclaim functions, each
+ * once.  TRUE if any gave something back; FALSE at once inside a reclaim function. */
 gboolean
-_tarn_pool_reclaim (TarnPool *pool, gsize wanted)
+_tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
   g_autoptr (GPtrArray) funcs = NULL;
   gboolean given_back;
@@ -143,7 +144,7 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted)
   _tarn_mutex_unlock (&pool->lock);
   g_ptr_array_set_free_func (funcs, reclaim_func_unref);
 
-  given_back = _tarn_allocator_reclaim (pool->upstream);
+  given_back = ask_upstream && _tarn_allocator_reclaim (pool->upstream);
   for (guint i = 0; i < funcs->len; i++)
     {
       ReclaimFunc *item = g_ptr_array_index (funcs, i);

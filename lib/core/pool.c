@@ -189,7 +189,7 @@ end_use (TarnPool *pool, TarnBlock *block, TarnGiveBack *give_back)
       return FALSE;
     }
   retire (pool, block);
-  _tarn_pool_begin_give_back (pool, give_back);
+  _tarn_pool_begin_give_back (pool, give_back, block);
   return TRUE;
 }
 
@@ -263,7 +263,7 @@ empty (TarnPool *pool, gboolean stop_holding)
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
   blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
-  _tarn_pool_begin_give_back (pool, &give_back);
+  _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, blocks, FALSE);
@@ -307,7 +307,7 @@ pool_finalize (TarnAllocator *allocator)
   pool->stop_holding = TRUE;
   reclaim_funcs = g_steal_pointer (&pool->reclaim_funcs);
   blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
-  _tarn_pool_begin_give_back (pool, &give_back);
+  _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_mutex_unlock (&pool->lock);
 
   g_ptr_array_unref (reclaim_funcs);
@@ -400,6 +400,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = known.leading_bits_in_bin_id;
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
+  pool->limit_bytes = known.limit_bytes;
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->gave_back);
   pool->bins = g_hash_table_new_full (NULL, NULL, NULL, g_free);
@@ -449,11 +450,17 @@ tarn_pool_unref (TarnPool *pool)
  * where rounding had added bytes. Any other error upstream leads to the exact size at once. A block
  * of an exact size is given back when it is freed.
  *
+ * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
+ * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are
+ * asked once, and the exact size is tried where rounding had added bytes. What other threads are
+ * giving back, or asking upstream for, is waited for.
+ *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
- *               active and held; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted
- *               any more; TARN_ERROR_FORKED in a child of fork (); or what the backend says, where
+ *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
+ *               exceeded; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted any
+ *               more; TARN_ERROR_FORKED in a child of fork (); or what the backend says, where
  *               TARN_ERROR_CONTEXT_LOST makes the pool stop holding
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
