@@ -88,6 +88,7 @@ use_in_child (State *state)
   STEP (12, tarn_pool_add_reclaim_func (state->pool, reclaim_nothing, NULL, NULL) == 0);
   STEP (13, !tarn_pool_remove_reclaim_func (state->pool, 1));
   tarn_pool_free_held (state->pool);
+  tarn_pool_trim (state->pool, 0);
   tarn_pool_stop_holding (state->pool);
   STEP (8, tarn_pool_get_held_blocks (state->pool) == 1);
   tarn_pool_unref (state->pool);

@@ -150,14 +150,15 @@ pool_model_free (PoolModel *model, PoolModelBlock *block)
 }
 
 void
-pool_model_free_held (PoolModel *model)
+pool_model_trim (PoolModel *model, gsize keep_bytes)
 {
-  give_back (model, G_MAXSIZE);
+  if (model->stats.held_bytes > keep_bytes)
+    give_back (model, model->stats.held_bytes - keep_bytes);
 }
 
 void
 pool_model_stop_holding (PoolModel *model)
 {
   model->stop_holding = TRUE;
-  pool_model_free_held (model);
+  pool_model_trim (model, 0);
 }

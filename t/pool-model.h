@@ -52,7 +52,7 @@ gsize pool_model_round (gsize size, guint leading_bits);
 /* Gives a TarnError or POOL_MODEL_NO_ERROR.  A block stays where it is until it is freed. */
 gint pool_model_allocate (PoolModel *model, gsize size, PoolModelBlock **block);
 void pool_model_free (PoolModel *model, PoolModelBlock *block);
-void pool_model_free_held (PoolModel *model);
+void pool_model_trim (PoolModel *model, gsize keep_bytes);
 void pool_model_stop_holding (PoolModel *model);
 
 #define POOL_MODEL_NO_ERROR (-1)

@@ -177,6 +177,39 @@ test_free_held (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
 }
 
+/* The largest first, and no more than needed. */
+static void
+test_trim (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 1023, 255, 2047, 511 };
+  static const struct
+  {
+    gsize keep_bytes, held_bytes;
+  } steps[] = {
+    { G_MAXSIZE, 3836 }, { 3836, 3836 }, { 3835, 1789 }, { 767, 766 },
+    { 766, 766 },        { 256, 255 },   { 1, 0 },       { 0, 0 },
+  };
+  TarnBlock *blocks[4];
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    blocks[i] = allocate (fixture->pool, sizes[i]);
+  for (guint i = 0; i < 4; i++)
+    tarn_block_free (blocks[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    {
+      TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+      tarn_pool_trim (fixture->pool, steps[i].keep_bytes);
+      tarn_pool_get_stats (fixture->pool, &stats);
+      g_assert_cmpuint (stats.held_bytes, ==, steps[i].held_bytes);
+      assert_valid (fixture->pool);
+    }
+  blocks[0] = allocate (fixture->pool, 255); /* it goes on holding */
+  tarn_block_free (blocks[0]);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+}
+
 /* Sizes whose sum no counter can hold: nothing changes. */
 static void
 test_invalid_size (Fixture *fixture, gconstpointer unused)
@@ -473,6 +506,7 @@ main (int argc, char **argv)
   ADD ("double-free", test_double_free);
   ADD ("unref-in-use", test_unref_in_use);
   ADD ("free-held", test_free_held);
+  ADD ("trim", test_trim);
   ADD ("invalid-size", test_invalid_size);
   ADD ("rounding-overflows", test_rounding_overflows);
   ADD ("held-bytes-overflow", test_held_bytes_overflow);

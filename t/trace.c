@@ -238,8 +238,17 @@ free_held (Trace *trace)
 {
   trace->what = "free_held";
   trace->size = 0;
-  pool_model_free_held (trace->model);
+  pool_model_trim (trace->model, 0);
   tarn_pool_free_held (trace->pool);
+}
+
+static void
+trim (Trace *trace, gsize keep_bytes)
+{
+  trace->what = "trim";
+  trace->size = keep_bytes;
+  pool_model_trim (trace->model, keep_bytes);
+  tarn_pool_trim (trace->pool, keep_bytes);
 }
 
 static void
@@ -334,6 +343,8 @@ operate (Trace *trace)
 
   if (random_below (2000) == 0)
     free_held (trace);
+  else if (random_below (1000) == 0)
+    trim (trace, (gsize) random_below (2 * trace->model->stats.held_bytes + 1));
   else if (trace->live->len == 0 || random_below (4) < (grow ? 3 : 1))
     allocate (trace, random_size (trace));
   else

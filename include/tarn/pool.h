@@ -103,6 +103,7 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size, GError **error);
 TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error);
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 void tarn_pool_free_held (TarnPool *pool);
+void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
 void tarn_pool_stop_holding (TarnPool *pool);
 
 gsize tarn_pool_get_held_blocks (TarnPool *pool);

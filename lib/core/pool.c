@@ -253,16 +253,18 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, block, FALSE);
 }
 
-/* Gives back every held block, and on request holds none from now on. */
+/* Gives back held blocks, the largest first, until at most so many bytes are held, and on request
+ * holds none from now on. */
 static void
-empty (TarnPool *pool, gboolean stop_holding)
+trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {
   TarnGiveBack give_back;
-  TarnBlock *blocks;
+  TarnBlock *blocks = NULL;
 
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
-  blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
+  if (pool->stats.held_bytes > keep_bytes)
+    blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -556,7 +558,24 @@ tarn_pool_free_held (TarnPool *pool)
   g_return_if_fail (pool != NULL);
 
   if (!_tarn_forked ())
-    empty (pool, FALSE);
+    trim (pool, 0, FALSE);
+}
+
+/**
+ * Gives held blocks back to the upstream allocator, the largest first, until at most so many bytes
+ * are held.
+ *
+ * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
+ * @since 0.1
+ */
+void
+tarn_pool_trim (TarnPool *pool, gsize keep_bytes)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    trim (pool, keep_bytes, FALSE);
 }
 
 /**
@@ -572,7 +591,7 @@ tarn_pool_stop_holding (TarnPool *pool)
   g_return_if_fail (pool != NULL);
 
   if (!_tarn_forked ())
-    empty (pool, TRUE);
+    trim (pool, 0, TRUE);
 }
 
 /* Counters */
