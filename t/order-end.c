@@ -75,6 +75,24 @@ test_stop_holding (Order *order, gconstpointer flags)
   assert_waited (order, flags, 3);
 }
 
+/* A block that is freed is marked by its own queue, which the caller says is alive, and so the host
+ * does not wait for other queues. */
+static void
+test_freed_for_good (Order *order, gconstpointer unused)
+{
+  TarnBlock *other = order_take (order, OTHER_SIZE, order->b);
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  tarn_pool_stop_holding (order->pool);
+  tarn_block_free (block);
+  assert_live (order, 1);
+  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_pending (order, order->b, 1);
+  tarn_block_free (other);
+}
+
 static void
 test_out_of_memory (Order *order, gconstpointer flags)
 {
@@ -492,6 +510,7 @@ main (int argc, char **argv)
   ADD_GIVE_BACK ("give-back/free-held", test_free_held);
   ADD_GIVE_BACK ("give-back/marked", test_free_marked);
   ADD_GIVE_BACK ("give-back/stop-holding", test_stop_holding);
+  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, FAKE_MARKS_ALL);
   ADD_GIVE_BACK ("give-back/out-of-memory", test_out_of_memory);
   ADD ("found-again", test_found_again);
   ADD_GIVE_BACK ("give-back/pool-dies", test_pool_dies);
