@@ -313,8 +313,11 @@ test_reused_address (const TarnCudaTest *test, gconstpointer unused)
   touch (memo, test->context);
   context_destroy (first);
   second = context_new (test->device);
-  if (fake != NULL)
-    g_assert_true (second == first);
+  if (second != first)
+    {
+      g_test_skip ("the next context has another address");
+      return;
+    }
   touch (memo, second);
   g_assert_cmpuint (counts.computed, ==, 3);
   g_assert_cmpuint (counts.released, ==, 1);
@@ -353,7 +356,9 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (counts.released, ==, 1);
 }
 
-/* A program that opens one context after the other and never clears. */
+/* A program that opens one context after the other.  The fake one gives each the address of the
+ * last one, so that nothing has to be cleared; a real driver does not, and must not be asked for
+ * one that is long gone. */
 static void
 test_many_contexts (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -371,11 +376,13 @@ test_many_contexts (const TarnCudaTest *test, gconstpointer unused)
       touch (memo, context);
       g_assert_cmpint (fail_to_get (memo, context, "bad"), ==, TARN_ERROR_FAILED);
       g_assert_cmpuint (count_entries (memo), ==, 1);
+      if (fake == NULL)
+        tarn_clear_first_arg (context);
       context_destroy (context);
     }
   g_assert_cmpuint (counts.computed, ==, n);
-  g_assert_cmpuint (counts.released, ==, 2 * (n - 1));
-  g_assert_cmpuint (counts.dead, ==, 2 * (n - 1));
+  g_assert_cmpuint (counts.released, ==, fake != NULL ? 2 * (n - 1) : 2 * n);
+  g_assert_cmpuint (counts.dead, ==, fake != NULL ? 2 * (n - 1) : 0);
 }
 
 /* Modules */

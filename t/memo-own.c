@@ -402,8 +402,8 @@ test_own_dead (MemoFixture *fixture, gconstpointer unused)
   fixture->ops.first_arg_id = fake_first_arg_id;
   make_owned (fixture);
   own_together (fixture, owners, G_N_ELEMENTS (owners));
-  fixture->first_args[0].id = 0;
-  ask_and_unref (fixture->memo, &fixture->first_args[1], 1);
+  fixture->first_args[0].id = 100;
+  ask_and_unref (fixture->memo, &fixture->first_args[0], 1);
   g_assert_cmpuint (fixture->function.n_dead, ==, G_N_ELEMENTS (owners) + 1);
   g_assert_cmpuint (live (fixture), ==, 2);
 }
@@ -429,7 +429,8 @@ die_on_thread (gpointer first_arg, gconstpointer key, gpointer user_data, GError
   function->on_thread = NULL;
   function->on_unref = count_of_first;
   ((FakeFirstArg *) first_arg)->id = 0;
-  ask_and_unref (fixture->memo, &fixture->first_args[1], 1); /* the entry goes */
+  tarn_memo_forget (fixture->memo, first_arg);
+  ask_and_unref (fixture->memo, &fixture->first_args[1], 1);
   return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
 }
 

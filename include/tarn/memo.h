@@ -155,7 +155,8 @@ typedef struct
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
   /** What tells a first argument from a later one at its address, where it cannot be referenced: a
-   * number that is never given twice; 0 for one that is dead. */
+   * number that is never given twice; 0 for one that is dead. What is kept for one that is dead
+   * goes when something is computed for a later one at its address. */
   guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
 
   /** What a first argument of NULL stands for, such as the current context; NULL with an error. */

@@ -344,7 +344,7 @@ _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *val
       return refuse (error);
     }
   has_begun = _tarn_memo_begin_call (memo);
-  _tarn_memo_forget_dead (memo);
+  _tarn_memo_forget_dead (memo, probe);
   is_there = compute_or_wait (memo, probe, value, error);
   _tarn_memo_end_call (memo, has_begun);
   return is_there;

@@ -13,14 +13,17 @@ typedef struct
 {
   gpointer first_arg;
   guint64 id;
-  gboolean is_any;    /* all of them */
-  gboolean is_any_id; /* all that first_arg ever was */
+  gboolean is_any;      /* all of them */
+  gboolean is_any_id;   /* all that first_arg ever was */
+  gboolean is_other_id; /* all that it was and is no more */
 } Which;
 
 static gboolean
 matches (const Which *which, gpointer first_arg, guint64 id)
 {
-  return which->is_any || (which->first_arg == first_arg && (which->is_any_id || which->id == id));
+  if (which->is_any || which->first_arg != first_arg)
+    return which->is_any;
+  return which->is_any_id || (which->id != id) == which->is_other_id;
 }
 
 /* Entries */
@@ -128,40 +131,31 @@ _tarn_memo_forget_all (TarnMemo *memo)
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-static GArray *
-list_first_args (TarnMemo *memo)
+/* So that a memo is not closed for nothing. */
+static gboolean
+has_any (TarnMemo *memo, const Which *which)
 {
-  GArray *list = g_array_new (FALSE, FALSE, sizeof (Which));
+  GSList *link;
 
   _tarn_mutex_lock (&memo->lock);
-  for (GSList *link = memo->groups; link != NULL; link = link->next)
-    {
-      const TarnMemoGroup *group = link->data;
-      Which which = { .first_arg = group->first_arg, .id = group->id };
-
-      g_array_append_val (list, which);
-    }
+  link = memo->groups;
+  while (link != NULL
+         && !matches (which, ((const TarnMemoGroup *) link->data)->first_arg,
+                      ((const TarnMemoGroup *) link->data)->id))
+    link = link->next;
   _tarn_mutex_unlock (&memo->lock);
-  return list;
+  return link != NULL;
 }
 
-/* What is kept for first arguments that cannot say themselves that they are gone. */
+/* What is kept for first arguments that were at this one's address before, and are gone.  Only of
+ * one that is alive anything can be asked: what is at the address of another may be anything. */
 void
-_tarn_memo_forget_dead (TarnMemo *memo)
+_tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
-  GArray *list;
+  Which which = { .first_arg = probe->first_arg, .id = probe->id, .is_other_id = TRUE };
 
-  if (memo->ops.first_arg_id == NULL)
-    return;
-  list = list_first_args (memo);
-  for (guint i = 0; i < list->len; i++)
-    {
-      Which *which = &g_array_index (list, Which, i);
-
-      if (_tarn_memo_is_dead (memo, which->first_arg, which->id))
-        forget (memo, which);
-    }
-  g_array_unref (list);
+  if (memo->ops.first_arg_id != NULL && has_any (memo, &which))
+    forget (memo, &which);
 }
 
 /**

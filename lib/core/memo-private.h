@@ -136,7 +136,7 @@ void _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpoint
 void _tarn_memo_register (TarnMemo *memo);
 void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
-void _tarn_memo_forget_dead (TarnMemo *memo);
+void _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry);
 gboolean _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b);
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
