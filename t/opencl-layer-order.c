@@ -74,8 +74,8 @@ free_pointers (cl_command_queue queue, cl_uint n, void *pointers[], void *contex
     }
 }
 
-/* Has the driver call back to free the memory, so that the ledger has it for as long as it lasts.
- */
+/* Has the driver call back to free the memory, so that the ledger has it for as long as it lasts;
+ * the caller's own function comes by clSVMFree. */
 cl_int
 layer_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *pointers[],
                         void (CL_CALLBACK *notify) (cl_command_queue, cl_uint, void *[], void *),
@@ -84,9 +84,9 @@ layer_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *pointers[],
   cl_int status = _layer_enter (FUNCTION_clEnqueueSVMFree);
   cl_context context = NULL;
 
-  (void) user_data;
-  if (notify != NULL)
-    g_error ("the layer cannot free shared virtual memory as the caller's function would");
+  if (status == CL_SUCCESS && notify != NULL)
+    return _layer_driver->clEnqueueSVMFree (queue, n, pointers, notify, user_data, n_waits, waits,
+                                            event);
   if (status == CL_SUCCESS)
     status = _layer_driver->clGetCommandQueueInfo (queue, CL_QUEUE_CONTEXT, sizeof context,
                                                    &context, NULL);

@@ -197,6 +197,34 @@ test_preference (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   opencl_queue_free (from);
 }
 
+/* Fresh memory comes with a command on the allocator's queue, where it has one: another queue must
+ * not use it before that. */
+static void
+test_fresh (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue to = opencl_queue_new (state, FALSE);
+  g_autoptr (TarnAllocator) allocator = memory->allocator_new (state, NULL);
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *before = tarn_allocator_allocate (allocator, SIZE, NULL), *block;
+  cl_event old, gate = use_behind_gate (state, state->queue, before, &old), written;
+  gboolean has_queue = memory->allocator_new == opencl_immediate_new
+                       || memory->allocator_new == opencl_svm_bound_new;
+
+  (void) data;
+  block = opencl_allocate (pool, SIZE, to);
+  written = opencl_fill (to, block, NEW, NULL);
+  opencl_pass_time (state);
+  g_assert_true (opencl_is_complete (written) == !has_queue);
+  opencl_gate_open (gate);
+  opencl_await (old);
+  opencl_await (written);
+  opencl_assert_content (to, block, NEW);
+  tarn_block_free (block);
+  tarn_block_free (before);
+  tarn_pool_unref (pool);
+  opencl_queue_free (to);
+}
+
 static void
 test_other_context (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -304,6 +332,7 @@ main (int argc, char **argv)
     { "order/race/bind", test_bind, GATE, NULL },
     { "order/host-between", test_host_between, GATE, NULL },
     { "order/preference", test_preference, GATE, NULL },
+    { "order/fresh", test_fresh, GATE, NULL },
     { "order/other-context", test_other_context, 0, NULL },
     { "order/released-queue", test_released_queue, GATE, GINT_TO_POINTER (TRUE) },
     { "order/released-queue-late", test_released_queue, GATE, GINT_TO_POINTER (FALSE) },

@@ -281,8 +281,9 @@ opencl_await (cl_event event)
 }
 
 void
-opencl_pass_time (OpenclState *state)
+opencl_pass_time (const OpenclState *state)
 {
+  cl_command_queue queue = opencl_queue_new (state, FALSE);
   const cl_uint zero = 0;
   cl_int status;
   cl_mem buffer = clCreateBuffer (state->context, 0, 4096, NULL, &status);
@@ -293,12 +294,13 @@ opencl_pass_time (OpenclState *state)
       cl_event event;
 
       g_assert_cmpint (
-          clEnqueueFillBuffer (state->queue, buffer, &zero, sizeof zero, 0, 4096, 0, NULL, &event),
-          ==, CL_SUCCESS);
-      g_assert_cmpint (clFlush (state->queue), ==, CL_SUCCESS);
+          clEnqueueFillBuffer (queue, buffer, &zero, sizeof zero, 0, 4096, 0, NULL, &event), ==,
+          CL_SUCCESS);
+      g_assert_cmpint (clFlush (queue), ==, CL_SUCCESS);
       opencl_await (event);
     }
   g_assert_cmpint (clReleaseMemObject (buffer), ==, CL_SUCCESS);
+  opencl_queue_free (queue);
 }
 
 /* What memory holds */

@@ -65,9 +65,9 @@ TarnBlock *opencl_allocate (TarnPool *pool, gsize size, cl_command_queue queue);
 cl_event opencl_gate_new (const OpenclState *state);
 void opencl_gate_open (cl_event gate);
 
-/* Has the device run a number of commands, which are independent of all others, on the state's
- * queue: what it could run before them, it has had the time for. */
-void opencl_pass_time (OpenclState *state);
+/* Has the device run a number of commands, which are independent of all others, on a queue of their
+ * own: what it could run before them, it has had the time for. */
+void opencl_pass_time (const OpenclState *state);
 
 gboolean opencl_is_complete (cl_event event);
 

@@ -27,10 +27,39 @@ static const gchar *missing;
 gpointer __real_dlsym (gpointer object, const gchar *name);
 gpointer __wrap_dlsym (gpointer object, const gchar *name);
 
+/* What clSVMAlloc was called with last, while it is watched. */
+static struct
+{
+  gboolean is_watched;
+  cl_context context;
+  cl_bitfield flags;
+  size_t size;
+  cl_uint alignment;
+} latest;
+
+static gpointer
+watch_alloc (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment)
+{
+  gpointer (*alloc) (cl_context, cl_bitfield, size_t, cl_uint);
+
+  latest.context = context;
+  latest.flags = flags;
+  latest.size = size;
+  latest.alignment = alignment;
+  *(gpointer *) &alloc = __real_dlsym (RTLD_DEFAULT, "clSVMAlloc");
+  return alloc (context, flags, size, alignment);
+}
+
 gpointer
 __wrap_dlsym (gpointer object, const gchar *name)
 {
-  return missing != NULL && strcmp (name, missing) == 0 ? NULL : __real_dlsym (object, name);
+  gpointer (*alloc) (cl_context, cl_bitfield, size_t, cl_uint) = watch_alloc;
+
+  if (missing != NULL && strcmp (name, missing) == 0)
+    return NULL;
+  if (latest.is_watched && strcmp (name, "clSVMAlloc") == 0)
+    return *(gpointer *) &alloc;
+  return __real_dlsym (object, name);
 }
 
 /* The layer as a backend of the conformance tests */
@@ -125,6 +154,35 @@ test_out_of_memory (OpenclState *state, const OpenclMemory *memory, gconstpointe
   g_assert_cmpstr (error->message, ==, "clSVMAlloc: NULL for 4711 bytes");
   layer->fail (NULL, 0, FALSE, CL_SUCCESS);
   tarn_block_free (tarn_allocator_allocate (allocator, 4711, NULL));
+}
+
+/* What the driver is asked for. */
+static void
+assert_asked (const OpenclState *state, cl_uint alignment, cl_bitfield flags, cl_bitfield expected)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator
+      = tarn_opencl_svm_allocator_new (state->context, alignment, flags, NULL, &error);
+
+  g_assert_no_error (error);
+  tarn_block_free (tarn_allocator_allocate (allocator, 1234, &error));
+  g_assert_no_error (error);
+  g_assert_true (latest.context == state->context);
+  g_assert_cmpuint (latest.size, ==, 1234);
+  g_assert_cmpuint (latest.alignment, ==, alignment);
+  g_assert_cmphex (latest.flags, ==, expected);
+}
+
+static void
+test_arguments (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  (void) memory;
+  (void) data;
+  latest.is_watched = TRUE;
+  assert_asked (state, 0, 0, CL_MEM_READ_WRITE);
+  assert_asked (state, 64, 0, CL_MEM_READ_WRITE);
+  assert_asked (state, 128, CL_MEM_READ_ONLY, CL_MEM_READ_ONLY);
+  latest.is_watched = FALSE;
 }
 
 /* What devices and loaders lack */
@@ -353,6 +411,7 @@ main (int argc, char **argv)
     { "svm/busy-free/pool-gone", test_busy_free, GATE, &pool },
   };
   static const OpenclQueueCase cases[] = {
+    { "svm/arguments", test_arguments, SVM, NULL },
     { "svm/capabilities", test_capabilities, 0, NULL },
     { "svm/old-device", test_old_device, 0, NULL },
     { "svm/old-loader", test_old_loader, SVM, NULL },

@@ -22,7 +22,8 @@ typedef struct
   gpointer (*alloc) (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
   void (*free) (cl_context context, gpointer pointer);
   cl_int (*enqueue_free) (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[],
-                          void (*callback) (cl_command_queue, cl_uint, gpointer[], gpointer),
+                          void (CL_CALLBACK *callback) (cl_command_queue, cl_uint, gpointer[],
+                                                        gpointer),
                           gpointer user_data, cl_uint n_events, const cl_event *events,
                           cl_event *event);
 } Functions;
@@ -74,17 +75,45 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
     self->functions.free (self->home.context, memory.pointer);
 }
 
+/* Memory that a queue is to free.  The specification does not say that a driver copies the list of
+ * pointers, and NVIDIA's 580 does not: it reads it when the command runs.  So this lives until
+ * then. */
+typedef struct
+{
+  void (*free) (cl_context context, gpointer pointer);
+  cl_context context; /* the queue keeps it */
+  gpointer pointers[1];
+} Parting;
+
+static void CL_CALLBACK
+part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer user_data)
+{
+  Parting *parting = user_data;
+
+  (void) queue;
+  (void) n_pointers;
+  (void) pointers;
+  parting->free (parting->context, parting->pointers[0]);
+  g_free (parting);
+}
+
 static gboolean
 svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {
   const SvmAllocator *self = user_data;
-  gpointer pointers[] = { memory.pointer };
+  Parting *parting;
 
   (void) size;
   if (memory.pointer == NULL)
     return TRUE;
-  if (self->functions.enqueue_free (queue, 1, pointers, NULL, NULL, 0, NULL, NULL) != CL_SUCCESS)
-    return FALSE;
+  parting = g_new (Parting, 1);
+  *parting = (Parting){ self->functions.free, self->home.context, { memory.pointer } };
+  if (self->functions.enqueue_free (queue, 1, parting->pointers, part, parting, 0, NULL, NULL)
+      != CL_SUCCESS)
+    {
+      g_free (parting);
+      return FALSE;
+    }
   clFlush (queue);
   return TRUE;
 }
