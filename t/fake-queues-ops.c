@@ -88,7 +88,20 @@ look_up_mark (FakeQueues *queues, gpointer mark, const gchar *what)
   return NULL;
 }
 
-/* The allocator's functions */
+/* The allocator's functions, which begin without the lock */
+
+static void
+run_hook (FakeQueues *queues, FakeCall call)
+{
+  void (*hook) (gpointer) = NULL;
+
+  _tarn_mutex_lock (&queues->lock);
+  if (queues->hook_call == call)
+    hook = g_steal_pointer (&queues->hook);
+  _tarn_mutex_unlock (&queues->lock);
+  if (hook != NULL)
+    hook (queues->hook_data);
+}
 
 static gboolean
 allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
@@ -147,6 +160,7 @@ queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **err
   FakeQueues *queues = user_data;
   FakeQueue *queue = NULL;
 
+  run_hook (queues, FAKE_QUEUE_REF);
   _tarn_mutex_lock (&queues->lock);
   if (count (queues, FAKE_QUEUE_REF, error))
     queue = look_up (queues, handle, "queue_ref", error);
@@ -185,6 +199,7 @@ mark (gpointer user_data, gpointer handle, GError **error)
   gpointer event = NULL;
   FakeQueue *queue;
 
+  run_hook (queues, FAKE_MARK);
   _tarn_mutex_lock (&queues->lock);
   if (count (queues, FAKE_MARK, error) && (queue = look_up (queues, handle, "mark", error)) != NULL
       && check_capturing (queue, error))
@@ -199,6 +214,7 @@ mark_all (gpointer user_data, GError **error)
   FakeQueues *queues = user_data;
   gpointer event = NULL;
 
+  run_hook (queues, FAKE_MARK_ALL);
   _tarn_mutex_lock (&queues->lock);
   if (count (queues, FAKE_MARK_ALL, error) && check_none_capturing (queues, error))
     event = mark_new (queues, NULL);
@@ -213,6 +229,7 @@ reached (gpointer user_data, gpointer event)
   gboolean is_reached = FALSE;
   const FakeClock *clock;
 
+  run_hook (queues, FAKE_REACHED);
   _tarn_mutex_lock (&queues->lock);
   count (queues, FAKE_REACHED, NULL);
   clock = look_up_mark (queues, event, "reached");
@@ -254,6 +271,7 @@ wait_for (gpointer user_data, gpointer event, gpointer handle, GError **error)
   const FakeClock *clock;
   gboolean is_fine;
 
+  run_hook (queues, handle != NULL ? FAKE_WAIT : FAKE_HOST_WAIT);
   _tarn_mutex_lock (&queues->lock);
   clock = look_up_mark (queues, event, "wait");
   is_fine = clock == NULL
@@ -331,6 +349,17 @@ fake_queues_set_fresh (FakeQueues *queues, gpointer handle)
 {
   _tarn_mutex_lock (&queues->lock);
   queues->fresh = handle;
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+void
+fake_queues_set_hook (FakeQueues *queues, FakeCall call, void (*func) (gpointer),
+                      gpointer user_data)
+{
+  _tarn_mutex_lock (&queues->lock);
+  queues->hook_call = call;
+  queues->hook = func;
+  queues->hook_data = user_data;
   _tarn_mutex_unlock (&queues->lock);
 }
 

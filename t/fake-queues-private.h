@@ -71,6 +71,9 @@ struct _FakeQueues
   gboolean fail_for_ever;
   guint n_failed;
   guint n_freed_in_use; /* excused by calls that failed */
+  FakeCall hook_call;
+  void (*hook) (gpointer); /* nullable */
+  gpointer hook_data;
   gchar *fault;
 };
 

@@ -106,6 +106,11 @@ guint fake_queues_get_calls (FakeQueues *queues, FakeCall call);   /* failing on
 void fake_queues_fail (FakeQueues *queues, FakeCall call, guint nth, gboolean for_ever);
 guint fake_queues_get_failed (FakeQueues *queues); /* how many have, since then */
 
+/* Called at the next call of this kind, before that does anything, with no lock held: what other
+ * threads might do just then. */
+void fake_queues_set_hook (FakeQueues *queues, FakeCall call, void (*func) (gpointer),
+                           gpointer user_data);
+
 /* The first fault, which is forgotten then; NULL: none. */
 gchar *fake_queues_steal_fault (FakeQueues *queues);
 
