@@ -499,6 +499,11 @@ test_lost_modules (const TarnCudaTest *test, gconstpointer unused)
   (void) unused;
   key.image = image;
   key.name = "one";
+  if (fake == NULL)
+    {
+      g_test_skip ("a real driver must not be asked about contexts that are long gone");
+      return;
+    }
   if (!can_tell_contexts ())
     return;
   for (guint i = 0; i < 10; i++)
