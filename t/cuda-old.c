@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * cuda.c on a fake driver of CUDA 11.3, which cannot tell a context from a later one at its address
- * (CUDA 12.0 can), and gives a part of a GPU the UUID of all (as before 11.4). */
+ * (CUDA 12.0 can), gives a part of a GPU the UUID of all (as before 11.4), and cannot mark what all
+ * streams have been given but by a wait (as before 12.5). */
 
 #include "cuda-driver.h"
 #include "driver-private.h"
@@ -17,6 +18,7 @@ cuda_get_fake (void)
   g_assert_cmpuint (driver->cuDriverGetVersion (&version), ==, 0);
   g_assert_cmpint (version, ==, 11030);
   g_assert_null (driver->cuCtxGetId);
+  g_assert_null (driver->cuCtxRecordEvent);
   g_assert_null (driver->cuDeviceGetUuid);
   g_assert_nonnull (driver->cuDeviceGetUuid_v1);
   return tarn_fake_cuda ();

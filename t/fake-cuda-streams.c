@@ -135,10 +135,120 @@ test_synchronize (void)
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 
+/* Commands are done in their turn, and those of the default streams by whoever they are for. */
+static gpointer
+write_elsewhere (gpointer data)
+{
+  Turns *turns = data;
+
+  SUCCEED (cuCtxPushCurrent_v2 (turns->context));
+  SUCCEED (cuMemsetD32Async (turns->address, 2, 1, (CUstream) 2));
+  return NULL;
+}
+
+static void
+test_commands (void)
+{
+  static const CUstream streams[] = { NULL, (CUstream) 1, (CUstream) 2 };
+  Turns turns;
+  guint word = 0;
+
+  turns_init (&turns);
+  turns.context = create_context ();
+  turns.address = allocate (4);
+  for (guint i = 0; i < 3; i++)
+    {
+      SUCCEED (cuMemsetD32_v2 (turns.address, 0, 1));
+      fake->put_work (streams[i]);
+      g_assert_false (fake->is_idle (streams[i]));
+      SUCCEED (cuMemsetD32Async (turns.address, 1, 1, streams[i]));
+      SUCCEED (cuMemcpyDtoHAsync_v2 (&word, turns.address, 4, streams[i]));
+      g_thread_join (g_thread_new ("elsewhere", write_elsewhere, &turns));
+      SUCCEED (cuMemcpyDtoH_v2 (&word, turns.address, 4));
+      g_assert_cmpuint (word, ==, 2); /* no thread is held up by another's stream */
+      fake->finish_work (i == 0 ? (CUstream) 1 : i == 1 ? NULL : streams[i]);
+      g_assert_true (fake->is_idle (streams[i]));
+      g_assert_cmpuint (word, ==, 1);
+    }
+  ASSERT_STATUS (cuMemsetD32Async (turns.address, 1, 2, NULL), FAKE_CUDA_INVALID_VALUE);
+  ASSERT_STATUS (cuMemsetD32Async (turns.address + 1, 1, 1, NULL), FAKE_CUDA_INVALID_VALUE);
+  ASSERT_STATUS (cuMemcpyDtoHAsync_v2 (&word, turns.address, 5, NULL), FAKE_CUDA_INVALID_VALUE);
+  SUCCEED (cuCtxDestroy_v2 (turns.context));
+  turns_clear (&turns);
+}
+
+static void
+test_gone_memory (void)
+{
+  CUdeviceptr address;
+
+  if (!g_test_subprocess ())
+    {
+      assert_crash ("*cuMemsetD32Async: the memory is gone*");
+      return;
+    }
+  create_context ();
+  address = allocate (4);
+  fake->put_work (NULL);
+  SUCCEED (cuMemsetD32Async (address, 1, 1, NULL));
+  SUCCEED (cuMemFree_v2 (address));
+  fake->finish_work (NULL);
+}
+
+static void
+take_first_turn (gpointer turns)
+{
+  take_turn (turns, 1);
+}
+
+/* The stream waits for a function of the host, and no other does. */
+static void
+test_host_function (void)
+{
+  Turns turns;
+  CUstream other;
+
+  turns_init (&turns);
+  turns.context = create_context ();
+  turns.stream = create_stream ();
+  other = create_stream ();
+  SUCCEED (cuLaunchHostFunc (turns.stream, take_first_turn, &turns));
+  ASSERT_STATUS (cuStreamQuery (turns.stream), FAKE_CUDA_NOT_READY);
+  SUCCEED (cuStreamSynchronize (other));
+  give_turn (&turns, 1);
+  SUCCEED (cuStreamSynchronize (turns.stream));
+  SUCCEED (cuCtxDestroy_v2 (turns.context));
+  turns_clear (&turns);
+}
+
+static void
+note_call (const gchar *function, gpointer text)
+{
+  CUcontext context;
+
+  g_string_append_printf (text, "%s ", function);
+  SUCCEED (cuCtxGetCurrent (&context)); /* this call is not hooked */
+}
+
+static void
+test_hook (void)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  CUcontext context;
+
+  fake->set_hook (note_call, text);
+  context = create_context ();
+  ASSERT_STATUS (cuStreamQuery (NULL), FAKE_CUDA_SUCCESS);
+  fake->set_hook (NULL, NULL);
+  SUCCEED (cuCtxDestroy_v2 (context));
+  g_assert_cmpstr (text->str, ==, "cuCtxCreate cuStreamQuery ");
+}
+
 /* Captures */
 
 typedef struct
 {
+  CUcontext context;
   CUstream captured, other;
   CUevent old, event;
   CUdeviceptr address;
@@ -156,6 +266,7 @@ get_capturing (CUstream stream)
 static void
 capture_init (Capture *capture, guint mode)
 {
+  capture->context = get_current ();
   capture->captured = create_stream ();
   capture->other = create_stream ();
   capture->old = create_event ();
@@ -214,6 +325,8 @@ call_in_capture (guint which, const Capture *capture)
     case 10:
       SUCCEED (cuEventRecord (capture->event, capture->captured));
       return cuEventQuery (capture->event);
+    case 11:
+      return cuCtxRecordEvent (capture->context, capture->event);
     default:
       return cuMemHostAlloc (&pointer, 1, 0);
     }
@@ -222,7 +335,7 @@ call_in_capture (guint which, const Capture *capture)
 static void
 test_captures (void)
 {
-  static const guint expected[] = { 900, 900, 900, 900, 900, 900, 900, 900, 900, 905, 907, 0 };
+  static const guint expected[] = { 900, 900, 900, 900, 900, 900, 900, 900, 900, 905, 907, 900, 0 };
   CUcontext context = create_context ();
   Capture capture;
 
@@ -290,6 +403,10 @@ main (int argc, char **argv)
     { "/cuda/fake/streams/foreign-event", test_foreign_event },
     { "/cuda/fake/streams/destroyed", test_destroyed_stream },
     { "/cuda/fake/streams/synchronize", test_synchronize },
+    { "/cuda/fake/streams/commands", test_commands },
+    { "/cuda/fake/streams/gone-memory", test_gone_memory },
+    { "/cuda/fake/streams/host-function", test_host_function },
+    { "/cuda/fake/streams/hook", test_hook },
     { "/cuda/fake/captures/calls", test_captures },
     { "/cuda/fake/captures/threads", test_capture_and_threads },
   };

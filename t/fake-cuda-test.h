@@ -93,6 +93,7 @@ typedef struct
   CUcontext context;
   CUstream stream;
   CUevent event;
+  CUdeviceptr address;
 } Turns;
 
 static inline void

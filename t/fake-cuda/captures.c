@@ -101,6 +101,23 @@ fake_end_captures (void)
   return status;
 }
 
+Status
+fake_end_captures_of (guint64 context_id)
+{
+  GHashTableIter iter;
+  gpointer key, value;
+  Status status = FAKE_CUDA_SUCCESS;
+
+  g_hash_table_iter_init (&iter, captures);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    if (((Stream *) key)->context_id == context_id)
+      {
+        fake_invalidate_capture (value);
+        status = FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED;
+      }
+  return status;
+}
+
 /* The driver's functions */
 
 Status

@@ -148,7 +148,8 @@ cuEventRecord (CUevent handle, CUstream stream_handle)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Since CUDA 12.5. */
+#if FAKE_CUDA_VERSION >= 12050
+/* What <cuda.h> says of captures was not looked at on an H200. */
 Status
 cuCtxRecordEvent (CUcontext context_handle, CUevent handle)
 {
@@ -163,11 +164,14 @@ cuCtxRecordEvent (CUcontext context_handle, CUevent handle)
     status = fake_find_handle (context_handle, &context);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (event->context_id == context->id, FAKE_CUDA_INVALID_HANDLE);
+  status = fake_end_captures_of (context->id);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   g_clear_pointer (&event->mark, fake_mark_unref);
   event->capture = NULL;
   event->mark = fake_context_record (context->id);
   return FAKE_CUDA_SUCCESS;
 }
+#endif
 
 Status
 cuEventQuery (CUevent handle)

@@ -111,6 +111,26 @@ count_down (Function function)
   return settings.fail_status;
 }
 
+/* The hook's own calls are nobody's business. */
+static void
+call_hook (Function function)
+{
+  static _Thread_local gboolean is_inside;
+  void (*hook) (const gchar *, gpointer);
+  gpointer data;
+
+  if (is_inside)
+    return;
+  fake_lock ();
+  hook = get_settings ()->hook;
+  data = settings.hook_data;
+  _tarn_mutex_unlock (&mutex);
+  is_inside = TRUE;
+  if (hook != NULL)
+    hook (fake_get_function_name (function), data);
+  is_inside = FALSE;
+}
+
 static Status
 count_call (Function function, guint *microseconds)
 {
@@ -140,6 +160,7 @@ fake_enter (Function function)
                  ? FAKE_CUDA_SUCCESS
                  : FAKE_CUDA_NOT_INITIALIZED;
     }
+  call_hook (function);
   status = count_call (function, &microseconds);
   if (microseconds > 0)
     g_usleep (microseconds);
@@ -289,6 +310,16 @@ set_latency (const gchar *name, guint microseconds)
     set->latency[i] = microseconds;
 }
 
+static void
+set_hook (void (*hook) (const gchar *function, gpointer data), gpointer data)
+{
+  LOCKED;
+  Settings *set = get_settings ();
+
+  set->hook = hook;
+  set->hook_data = data;
+}
+
 static guint
 get_live (FakeCudaKind kind)
 {
@@ -360,6 +391,14 @@ finish_all_work (void)
   fake_finish_all_work ();
 }
 
+static gboolean
+is_idle (CUstream stream)
+{
+  LOCKED;
+
+  return fake_is_idle (stream);
+}
+
 static const gchar *
 find_kernel (CUfunction function)
 {
@@ -401,6 +440,7 @@ tarn_fake_cuda (void)
     .get_calls = get_calls,
     .get_calls_after_fork = get_calls_after_fork,
     .set_latency = set_latency,
+    .set_hook = set_hook,
     .get_live = get_live,
     .get_live_bytes = get_live_bytes,
     .find_memory = find_memory,
@@ -408,6 +448,7 @@ tarn_fake_cuda (void)
     .put_work = put_work,
     .finish_work = finish_work,
     .finish_all_work = finish_all_work,
+    .is_idle = is_idle,
     .find_kernel = find_kernel,
     .get_context_stack_depth = get_context_stack_depth,
     .get_primary_references = get_primary_references,

@@ -21,7 +21,8 @@
  * of those gone last, which an H200 was not seen to do.  modules.c says what is an image.
  *
  * It answers as an H200 was seen to.  Where that crashed, a message says so and ends the test: what
- * is asked of a destroyed stream, or of a module that never was; a context that was made current
+ * is asked of a destroyed stream, or of a module that never was; what is still on a stream and
+ * uses memory that was freed, which a driver would have waited for; a context that was made current
  * when it was destroyed already (a success), and is then taken off the thread's stack, or asked for
  * its device.
  *
@@ -94,6 +95,11 @@ enum
 #else
 #define FAKE_CUDA_IF_12_0(row)
 #endif
+#if FAKE_CUDA_VERSION >= 12050
+#define FAKE_CUDA_IF_12_5(row) row
+#else
+#define FAKE_CUDA_IF_12_5(row)
+#endif
 
 /* F (name, symbol, arguments) */
 #define FAKE_CUDA_FUNCTIONS(F)                                                                     \
@@ -138,6 +144,11 @@ enum
   F (cuMemcpyDtoD, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size))               \
   F (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
   F (cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t n))                  \
+  F (cuMemsetD32Async, cuMemsetD32Async,                                                           \
+     (CUdeviceptr to, unsigned int value, size_t n, CUstream stream))                              \
+  F (cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                                      \
+     (void *to, CUdeviceptr from, size_t size, CUstream stream))                                   \
+  F (cuLaunchHostFunc, cuLaunchHostFunc, (CUstream stream, void (*function) (void *), void *data)) \
   F (cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned int flags))                      \
   F (cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                       \
   F (cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                  \
@@ -151,7 +162,7 @@ enum
   F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
   F (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
-  F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
+  FAKE_CUDA_IF_12_5 (F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event)))   \
   F (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
   F (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
   F (cuModuleLoadData, cuModuleLoadData, (CUmodule * module, const void *image))                   \
@@ -233,6 +244,10 @@ typedef struct
   /* Each call of @function sleeps first; NULL: of each function. */
   void (*set_latency) (const gchar *function, guint microseconds);
 
+  /* Each call of any function calls @hook with its name first, in the same thread, but not those
+   * that the hook makes itself; NULL: none is called, as after reset (). */
+  void (*set_hook) (void (*hook) (const gchar *function, gpointer data), gpointer data);
+
   guint (*get_live) (FakeCudaKind kind);
   guint64 (*get_live_bytes) (FakeCudaKind kind); /* as asked for; 0 but for memory */
 
@@ -249,6 +264,9 @@ typedef struct
   void (*put_work) (CUstream stream);
   void (*finish_work) (CUstream stream);
   void (*finish_all_work) (void);
+
+  /* Whether all that was put on the stream is done; it takes no call. */
+  gboolean (*is_idle) (CUstream stream);
 
   /* The name of the function, the module's; NULL: there is none, or its module is gone. */
   const gchar *(*find_kernel) (CUfunction function);

@@ -9,7 +9,7 @@
  *     devices.c    what devices are
  *     contexts.c   contexts, each thread's stack of them
  *     ledger.c     memory, and what lies in it; memory.c
- *     streams.c    streams, and work on them; captures.c; events.c
+ *     streams.c    streams, and work on them; commands.c; captures.c; events.c
  *     modules.c    modules, and their functions
  *     handles.c    what stands for a context, a stream, an event, a module, a function
  *
@@ -85,6 +85,8 @@ typedef struct
   Status always[N_FUNCTIONS]; /* FAKE_CUDA_FAIL; 0: it does not fail */
   guint latency[N_FUNCTIONS]; /* microseconds */
   guint calls[N_FUNCTIONS];
+  void (*hook) (const gchar *function, gpointer data); /* NULL: none */
+  gpointer hook_data;
 } Settings;
 
 /* Everything that reset () puts back. */
@@ -146,6 +148,7 @@ guint64 fake_count_available (CUdevice device);
 Status fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address);
 Status fake_release (CUdeviceptr address, gboolean is_host);
 Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
+gboolean fake_find_bytes (CUdeviceptr address, gsize size, guint8 **bytes);
 guint fake_get_strangers (FakeCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
 
@@ -162,6 +165,7 @@ typedef struct
 {
   CUstream handle; /* NULL: a default stream, or destroyed with commands left */
   gboolean is_default;
+  guint thread; /* the number of the only one that can name it; 0: all, if it is a default stream */
   guint64 context_id;
   GQueue commands; /* of what streams.c knows, owned */
 } Stream;
@@ -171,10 +175,13 @@ typedef struct _Capture Capture;
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* NULL is allowed */
 void fake_mark_wait (Mark *mark);  /* gives the lock away meanwhile */
+Mark *fake_mark_new (void);        /* the caller's */
+void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
 Mark *fake_stream_record (Stream *stream); /* the caller's */
 void fake_stream_wait (Stream *stream, Mark *mark);
+void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data); /* frees data */
 Mark *fake_context_record (guint64 context_id); /* the caller's; all of its streams */
 void fake_free_streams_of (guint64 context_id);
 void fake_wait_for_context (guint64 context_id);
@@ -182,6 +189,7 @@ guint fake_count_streams (void);
 void fake_put_work (CUstream handle);
 void fake_finish_work (CUstream handle);
 void fake_finish_all_work (void);
+gboolean fake_is_idle (CUstream handle);
 
 void fake_free_events_of (guint64 context_id);
 void fake_forget_captured_events (const Capture *capture);
@@ -192,6 +200,7 @@ void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
 Status fake_end_captures (void);
+Status fake_end_captures_of (guint64 context_id); /* in whatever mode */
 
 /* Modules; all are called locked. */
 void fake_free_modules_of (guint64 context_id);

@@ -255,30 +255,36 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The host's address of @size bytes from @address on; they must be in one block.  Device memory
- * that nothing was written to has no bytes that mean something. */
+/* The host's address of @size bytes from @address on; FALSE: they are not in one block.  Device
+ * memory that nothing was written to has no bytes that mean something. */
+gboolean
+fake_find_bytes (CUdeviceptr address, gsize size, guint8 **bytes)
+{
+  Block *block = find_block (address);
+
+  if (block == NULL || size > block->memory.size - (address - block->memory.address))
+    return FALSE;
+  if (block->bytes == NULL)
+    {
+      block->bytes = malloc (block->memory.size);
+      if (block->bytes == NULL)
+        g_error ("the fake driver has no memory to write to");
+      memset (block->bytes, 0xa5, block->memory.size);
+    }
+  *bytes = block->bytes + (address - block->memory.address);
+  return TRUE;
+}
+
+/* The same where a context must be current, and for no bytes at all. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {
   static guint8 nothing[1];
   Context *context;
-  Block *block = find_block (address);
   Status status = fake_get_context (&context);
 
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  if (size == 0)
-    {
-      *bytes = nothing;
-      return FAKE_CUDA_SUCCESS;
-    }
-  REQUIRE (block != NULL && size <= block->memory.size - (address - block->memory.address),
-           FAKE_CUDA_INVALID_VALUE);
-  if (block->bytes == NULL)
-    {
-      block->bytes = malloc (block->memory.size);
-      REQUIRE (block->bytes != NULL, FAKE_CUDA_OUT_OF_MEMORY);
-      memset (block->bytes, 0xa5, block->memory.size);
-    }
-  *bytes = block->bytes + (address - block->memory.address);
-  return FAKE_CUDA_SUCCESS;
+  *bytes = nothing;
+  return size == 0 || fake_find_bytes (address, size, bytes) ? FAKE_CUDA_SUCCESS
+                                                             : FAKE_CUDA_INVALID_VALUE;
 }

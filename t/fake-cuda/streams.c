@@ -1,9 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Streams and captures.  A stream is a queue of commands, each done as soon as those before it are;
- * work is done when the test says so.  There are no kernels, and the default stream waits for no
- * other.
+ * Streams.  A stream is a queue of commands, each done as soon as those before it are; work is done
+ * when the test says so.  There are no kernels, and the default streams wait for no other.
  *
  * What is asked of a destroyed stream ends the test, as it crashes on an H200. */
 
@@ -13,14 +12,20 @@ typedef enum
 {
   WORK,   /* until the test ends it */
   RECORD, /* reaches its mark */
-  WAIT    /* until its mark is reached */
+  WAIT,   /* until its mark is reached */
+  DO      /* calls its function */
 } Action;
 
 typedef struct
 {
   Action action;
-  Mark *mark; /* owned; NULL: work */
+  Mark *mark;                  /* owned; nullable */
+  void (*function) (gpointer); /* called locked */
+  gpointer data;               /* owned: by g_free () */
 } Command;
+
+/* CU_STREAM_PER_THREAD; below it are NULL and CU_STREAM_LEGACY. */
+#define PER_THREAD 2
 
 /* Guarded by the lock. */
 static HandleTable handles = { .base = FAKE_HANDLES (2) };
@@ -33,6 +38,7 @@ free_command (gpointer data)
   Command *command = data;
 
   fake_mark_unref (command->mark);
+  g_free (command->data);
   g_free (command);
 }
 
@@ -76,6 +82,15 @@ fake_mark_wait (Mark *mark)
   fake_mark_unref (mark);
 }
 
+Mark *
+fake_mark_new (void)
+{
+  Mark *mark = g_new0 (Mark, 1);
+
+  mark->references = 1;
+  return mark;
+}
+
 static void
 reach_mark (Mark *mark)
 {
@@ -94,6 +109,8 @@ step (Stream *stream)
     return FALSE;
   if (command->action == RECORD)
     reach_mark (command->mark);
+  if (command->action == DO)
+    command->function (command->data);
   free_command (g_queue_pop_head (&stream->commands));
   return TRUE;
 }
@@ -126,23 +143,40 @@ advance (void)
   remove_done_orphans ();
 }
 
+void
+fake_mark_reach (Mark *mark)
+{
+  reach_mark (mark);
+  advance ();
+}
+
+static void
+put_command (Stream *stream, Command command)
+{
+  Command *copy = g_new (Command, 1);
+
+  *copy = command;
+  g_queue_push_tail (&stream->commands, copy);
+  advance ();
+}
+
 static void
 put (Stream *stream, Action action, Mark *mark)
 {
-  Command *command = g_new0 (Command, 1);
+  put_command (stream, (Command){ action, mark != NULL ? fake_mark_ref (mark) : NULL, NULL, NULL });
+}
 
-  command->action = action;
-  command->mark = mark != NULL ? fake_mark_ref (mark) : NULL;
-  g_queue_push_tail (&stream->commands, command);
-  advance ();
+void
+fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data)
+{
+  put_command (stream, (Command){ DO, NULL, function, data });
 }
 
 Mark *
 fake_stream_record (Stream *stream)
 {
-  Mark *mark = g_new0 (Mark, 1);
+  Mark *mark = fake_mark_new ();
 
-  mark->references = 1;
   put (stream, RECORD, mark);
   return mark;
 }
@@ -166,19 +200,32 @@ make_stream (guint64 context_id)
   return stream;
 }
 
+/* Of this thread, never 0, and no later thread's. */
+static guint
+get_thread (void)
+{
+  static guint n_threads;
+  static _Thread_local guint number;
+
+  if (number == 0)
+    number = ++n_threads;
+  return number;
+}
+
 static Stream *
-get_default_stream (guint64 context_id)
+get_default_stream (guint64 context_id, guint thread)
 {
   Stream *stream;
 
   for (guint i = 0; i < streams->len; i++)
     {
       stream = g_ptr_array_index (streams, i);
-      if (stream->is_default && stream->context_id == context_id)
+      if (stream->is_default && stream->context_id == context_id && stream->thread == thread)
         return stream;
     }
   stream = make_stream (context_id);
   stream->is_default = TRUE;
+  stream->thread = thread;
   return stream;
 }
 
@@ -188,12 +235,12 @@ fake_find_stream (const gchar *function, CUstream handle, Stream **stream)
   Context *context;
   Status status;
 
-  /* NULL, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD */
-  if ((guintptr) handle <= 2)
+  if ((guintptr) handle <= PER_THREAD)
     {
       status = fake_get_context (&context);
       if (status == FAKE_CUDA_SUCCESS)
-        *stream = get_default_stream (context->id);
+        *stream
+            = get_default_stream (context->id, (guintptr) handle == PER_THREAD ? get_thread () : 0);
       return status;
     }
   *stream = fake_handle_get (&handles, handle);
@@ -289,6 +336,16 @@ fake_finish_all_work (void)
   for (guint i = 0; i < streams->len; i++)
     drop_work (g_ptr_array_index (streams, i));
   advance ();
+}
+
+gboolean
+fake_is_idle (CUstream handle)
+{
+  Stream *stream;
+
+  if (fake_find_stream ("is_idle", handle, &stream) != FAKE_CUDA_SUCCESS)
+    g_error ("is_idle: no context is current");
+  return g_queue_is_empty (&stream->commands);
 }
 
 /* A stream without a handle waits for each of the others. */
