@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Streams that are destroyed, whose next one has the same handle, and streams of another context.
- * Both drivers crash where a destroyed stream is asked anything. */
+ * Streams that are destroyed, whose next one has the same handle; streams and threads that are of
+ * another context, or of none; contexts that go first.  Both drivers crash where a destroyed stream
+ * is asked anything. */
 
 #include "cuda-order-fixture.h"
 #include "cuda-order.h"
@@ -187,6 +188,155 @@ test_refused (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* Threads whose current context is none, or another one */
+
+static gpointer
+use_all_streams (gpointer data)
+{
+  Fixture *fixture = data;
+  const CUstream streams[] = { NULL, PER_THREAD, fixture->a, LEGACY, fixture->b, PER_THREAD };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      TarnBlock *block = take (fixture, SIZE, streams[i]);
+
+      tarn_cuda_block_record_use (block, NULL, &error);
+      g_assert_no_error (error);
+      tarn_cuda_block_record_use (block, PER_THREAD, &error);
+      g_assert_no_error (error);
+      tarn_block_free (block);
+      use_once (fixture, SIZE * 2, streams[i]);
+    }
+  tarn_cuda_pool_forget_stream (fixture->pool, PER_THREAD, NULL);
+  tarn_pool_free_held (fixture->pool);
+  return NULL;
+}
+
+static void
+test_no_context (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  CUcontext other;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  g_thread_join (g_thread_new ("no-context", use_all_streams, &fixture));
+  SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
+  use_all_streams (&fixture);
+  SUCCEED (tarn->cuCtxDestroy (other));
+  fixture_clear (&fixture);
+}
+
+/* A context that is destroyed first */
+
+typedef struct
+{
+  CUcontext context;
+  TarnAllocator *allocator;
+  TarnPool *pool;
+  CUstream a, b;
+  TarnBlock *blocks[3];
+} Doomed;
+
+/* What a program may have: blocks in use, and held, marked and not; waits; a stream forgotten. */
+static void
+doomed_init (Doomed *doomed, CUdevice device)
+{
+  g_autoptr (GError) error = NULL;
+  CUstream third;
+
+  SUCCEED (tarn->cuCtxCreate (&doomed->context, 0, device));
+  doomed->a = order_stream_new ();
+  doomed->b = order_stream_new ();
+  third = order_stream_new ();
+  doomed->allocator = tarn_cuda_device_allocator_new (NULL, &error);
+  doomed->pool = tarn_pool_new (doomed->allocator, NULL, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (doomed->blocks); i++)
+    doomed->blocks[i]
+        = tarn_cuda_pool_allocate (doomed->pool, SIZE, i == 0 ? doomed->a : doomed->b, &error);
+  g_assert_no_error (error);
+  tarn_cuda_block_record_use (doomed->blocks[1], third, &error);
+  tarn_cuda_block_record_use (doomed->blocks[2], NULL, &error);
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, OTHER_SIZE, third, &error));
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, OTHER_SIZE, doomed->a, &error));
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, 2 * SIZE, doomed->a, &error));
+  tarn_cuda_pool_forget_stream (doomed->pool, third, &error);
+  g_assert_no_error (error);
+  SUCCEED (tarn->cuCtxPopCurrent (&doomed->context));
+}
+
+/* Of @stream, which is the handle of one that died with the context, or a default one. */
+static void
+assert_lost (TarnPool *pool, CUstream stream)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_cuda_pool_allocate (pool, 100 * SIZE, stream, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  assert_valid (pool);
+}
+
+static void
+use_lost (Doomed *doomed)
+{
+  g_autoptr (GError) error = NULL;
+
+  tarn_block_free (doomed->blocks[0]);
+  g_assert_false (tarn_cuda_block_record_use (doomed->blocks[1], PER_THREAD, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_clear_error (&error);
+  tarn_cuda_pool_forget_stream (doomed->pool, NULL, &error);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  tarn_block_free (doomed->blocks[1]);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*context was destroyed*once*");
+  assert_lost (doomed->pool, NULL); /* which stops holding */
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_held_blocks (doomed->pool), ==, 0);
+  assert_lost (doomed->pool, PER_THREAD);
+  assert_lost (doomed->pool, doomed->a);
+  g_assert_null (tarn_pool_allocate (doomed->pool, SIZE, NULL));
+}
+
+static void
+count_calls (const gchar *function, gpointer data)
+{
+  (void) function;
+  ++*(guint *) data;
+}
+
+static void
+test_lost (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  Doomed doomed;
+  guint n_calls = 0, n_asked;
+  gsize bytes;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  if (tarn->cuCtxGetId == NULL)
+    {
+      g_test_skip ("this driver cannot tell a context from a later one at its address");
+      fixture_clear (&fixture);
+      return;
+    }
+  doomed_init (&doomed, test->device);
+  bytes = tarn_pool_get_managed_bytes (doomed.pool);
+  SUCCEED (tarn->cuCtxDestroy (doomed.context));
+  if (fake != NULL)
+    fake->set_hook (count_calls, &n_calls);
+  n_asked = fake != NULL ? fake->get_calls ("cuCtxGetId") : 0;
+  use_lost (&doomed);
+  tarn_pool_unref (doomed.pool);
+  tarn_block_free (doomed.blocks[2]);
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (doomed.allocator), ==, bytes);
+  tarn_allocator_unref (doomed.allocator);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_calls ("cuCtxGetId") - n_asked, ==, n_calls);
+  fixture_clear (&fixture);
+}
+
 void
 order_add_streams (void)
 {
@@ -196,4 +346,6 @@ order_add_streams (void)
   tarn_cuda_test_add ("order/streams/idle-destroyed", test_idle_destroyed, NULL);
   tarn_cuda_test_add ("order/streams/unknown", test_unknown, NULL);
   tarn_cuda_test_add ("order/streams/refused", test_refused, NULL);
+  tarn_cuda_test_add ("order/streams/no-context", test_no_context, NULL);
+  tarn_cuda_test_add ("order/streams/lost", test_lost, NULL);
 }

@@ -180,11 +180,11 @@ set_capturing (GError **error)
   return FALSE;
 }
 
-/* Whether other calls can be made; this one is harmless. */
+/* Whether other calls can be made; this one is harmless.  The context is current, which is what a
+ * default stream is looked up in. */
 static gboolean
-check_queue (gpointer user_data, gpointer handle, GError **error)
+check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
 {
-  const TarnCudaHome *home = user_data;
   const TarnCudaDriver *driver = home->context.driver;
   unsigned int capturing = 0, status;
 
@@ -194,6 +194,29 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   if (capturing != 0 || status == TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     return set_capturing (error);
   return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
+}
+
+/* Nothing captures in a context that is gone, and its streams cannot be asked: whoever calls next
+ * is told. */
+static gboolean
+check_queue (gpointer user_data, gpointer handle, GError **error)
+{
+  const TarnCudaHome *home = user_data;
+  GError *local = NULL;
+  gboolean is_pushed, is_fine;
+
+  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, &local))
+    {
+      is_fine = g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+      if (is_fine)
+        g_error_free (local);
+      else
+        g_propagate_error (error, local);
+      return is_fine;
+    }
+  is_fine = check_capture (home, handle, error);
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+  return is_fine;
 }
 
 static gboolean
@@ -267,7 +290,7 @@ mark_queue (gpointer user_data, gpointer handle, GError **error)
     return mark_all (user_data, error);
   if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
     return NULL;
-  if (check_queue (home, handle, error))
+  if (check_capture (home, handle, error))
     mark = mark_inside (home, handle, error);
   _tarn_cuda_context_leave (&home->context, is_pushed);
   return mark;
