@@ -192,6 +192,37 @@ test_left_over (const TarnCudaTest *test, gconstpointer is_forgotten)
   fixture_clear (&fixture);
 }
 
+/* The driver refuses to say in another stream's capture what is done, and that is no yes. */
+static void
+test_another_captures (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  TarnBlock *block;
+  CUgraph graph = NULL;
+  guint64 address;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  use_once (&fixture, OTHER_SIZE, fixture.b);
+  block = take (&fixture, SIZE, fixture.a);
+  address = get_address (block);
+  gate_close (&fixture.gate, fixture.a);
+  put_write (block, 1, fixture.a);
+  tarn_block_free (block);
+  begin_capture (fixture.c);
+  block = take (&fixture, SIZE, fixture.b);
+  g_assert_cmphex (get_address (block), ==, address);
+  put_write (block, 2, fixture.b);
+  if (cuda.cuStreamEndCapture (fixture.c, &graph) == FAKE_CUDA_SUCCESS)
+    SUCCEED (cuda.cuGraphDestroy (graph));
+  assert_waits (&fixture, fixture.b);
+  gate_open (&fixture.gate);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.b));
+  g_assert_cmphex (read_word (&fixture, block), ==, 2);
+  tarn_block_free (block);
+  fixture_clear (&fixture);
+}
+
 void
 order_add_captures (void)
 {
@@ -201,4 +232,5 @@ order_add_captures (void)
   tarn_cuda_test_add ("order/captures/several", test_several, NULL);
   tarn_cuda_test_add ("order/captures/left-over", test_left_over, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/captures/left-over-forgotten", test_left_over, GINT_TO_POINTER (TRUE));
+  tarn_cuda_test_add ("order/captures/another", test_another_captures, NULL);
 }

@@ -296,19 +296,23 @@ mark_queue (gpointer user_data, gpointer handle, GError **error)
   return mark;
 }
 
-/* Also if the context is gone, or a command has failed: nothing runs any more. */
+/* Also if the context is gone, where nothing runs any more.  Any other answer is no yes: while
+ * another stream captures a graph the driver refuses to tell. */
 static gboolean
 reached (gpointer user_data, gpointer mark)
 {
   TarnCudaHome *home = user_data;
+  g_autoptr (GError) error = NULL;
   gboolean is_pushed;
   unsigned int status;
 
-  if (mark == DONE || !_tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+  if (mark == DONE)
     return TRUE;
+  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, &error))
+    return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
   status = home->context.driver->cuEventQuery (mark);
   _tarn_cuda_context_leave (&home->context, is_pushed);
-  return status != TARN_CUDA_ERROR_NOT_READY;
+  return status == TARN_CUDA_SUCCESS;
 }
 
 static gboolean
