@@ -468,6 +468,91 @@ test_fork (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* At exit */
+
+#define N_KINDS (FAKE_CUDA_MANAGED_MEMORY + 1)
+
+/* What a program may have at its end, on streams of a context of its own. */
+static struct
+{
+  CUcontext context;
+  CUstream a, b;
+  TarnAllocator *allocators[N_KINDS];
+  TarnPool *pools[N_KINDS];
+  TarnBlock *blocks[N_KINDS], *direct[N_KINDS];
+} left;
+
+static void
+leave (FakeCudaKind kind, gboolean has_many)
+{
+  left.allocators[kind] = order_allocator_new (kind, left.context, NULL);
+  left.pools[kind] = tarn_pool_new (left.allocators[kind], NULL, NULL);
+  left.blocks[kind] = tarn_cuda_pool_allocate (left.pools[kind], SIZE, left.a, NULL);
+  left.direct[kind] = tarn_allocator_allocate (left.allocators[kind], SIZE, NULL);
+  g_assert_true (left.blocks[kind] != NULL && left.direct[kind] != NULL);
+  tarn_cuda_block_record_use (left.direct[kind], left.a, NULL);
+  tarn_block_free (tarn_cuda_pool_allocate (left.pools[kind], OTHER_SIZE, left.a, NULL));
+  tarn_block_free (tarn_cuda_pool_allocate (left.pools[kind], 2 * SIZE, left.a, NULL));
+  if (!has_many)
+    return;
+  tarn_cuda_block_record_use (left.blocks[kind], left.b, NULL);
+  tarn_cuda_block_record_use (left.blocks[kind], PER_THREAD, NULL);
+  tarn_block_free (tarn_cuda_pool_allocate (left.pools[kind], OTHER_SIZE, left.b, NULL));
+}
+
+static void
+leave_everything (CUdevice device, gboolean has_many)
+{
+  SUCCEED (tarn->cuCtxCreate (&left.context, 0, device));
+  left.a = order_stream_new ();
+  left.b = order_stream_new ();
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+    leave (i, has_many);
+  SUCCEED (tarn->cuCtxPopCurrent (&left.context));
+}
+
+/* The driver's own handlers were the first, as they are if a library opens it. */
+static void
+clear_what_is_left (void)
+{
+  fake->fail (NULL, 1, TRUE, FAKE_CUDA_DEINITIALIZED);
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+    {
+      if (tarn_cuda_pool_allocate (left.pools[i], 8 * SIZE, left.b, NULL) != NULL
+          || tarn_cuda_pool_allocate (left.pools[i], 8 * SIZE, NULL, NULL) != NULL)
+        _exit (3);
+      tarn_cuda_pool_forget_stream (left.pools[i], left.b, NULL);
+      tarn_block_free (left.blocks[i]);
+      tarn_block_free (tarn_cuda_pool_allocate (left.pools[i], OTHER_SIZE, left.a, NULL));
+      tarn_block_free (tarn_cuda_pool_allocate (left.pools[i], OTHER_SIZE, PER_THREAD, NULL));
+      tarn_pool_free_held (left.pools[i]);
+      tarn_pool_unref (left.pools[i]);
+      tarn_block_free (left.direct[i]);
+      tarn_allocator_unref (left.allocators[i]);
+    }
+  if (fake->get_failed () == NULL)
+    _exit (4); /* it was not asked: this has tested nothing */
+}
+
+static void
+test_at_exit (const TarnCudaTest *test, gconstpointer has_many)
+{
+  Fixture fixture;
+
+  if (!g_test_subprocess ())
+    {
+      g_test_trap_subprocess (NULL, 0, 0);
+      g_test_trap_assert_passed ();
+      g_test_trap_assert_stdout_unmatched ("*MESSAGE*");
+      g_test_trap_assert_stderr ("");
+      return;
+    }
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_clear (&fixture);
+  leave_everything (test->device, GPOINTER_TO_INT (has_many));
+  g_assert_cmpint (atexit (clear_what_is_left), ==, 0);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -490,5 +575,7 @@ main (int argc, char **argv)
     }
   tarn_cuda_test_add ("order/give-back/at-once", test_give_back_at_once, NULL);
   tarn_cuda_test_add ("order/fork", test_fork, NULL);
+  tarn_cuda_test_add ("order/at-exit/one-stream", test_at_exit, GINT_TO_POINTER (FALSE));
+  tarn_cuda_test_add ("order/at-exit/streams", test_at_exit, GINT_TO_POINTER (TRUE));
   return g_test_run ();
 }

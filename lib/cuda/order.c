@@ -48,6 +48,30 @@ get_stream (gpointer handle)
   return IS_PER_THREAD (handle) ? PER_THREAD : handle;
 }
 
+/* As _tarn_cuda_context_enter ().  A driver that is gone, at exit, has taken everything with it, as
+ * a context does that is destroyed: to whoever waits they are the same. */
+static gboolean
+enter (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
+{
+  GError *local = NULL;
+
+  if (_tarn_cuda_context_enter (&home->context, is_pushed, &local))
+    return TRUE;
+  if (g_error_matches (local, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
+    {
+      local->domain = TARN_ERROR;
+      local->code = TARN_ERROR_CONTEXT_LOST;
+    }
+  g_propagate_error (error, local);
+  return FALSE;
+}
+
+static void
+leave (const TarnCudaHome *home, gboolean is_pushed)
+{
+  _tarn_cuda_context_leave (&home->context, is_pushed);
+}
+
 /* Events */
 
 gboolean
@@ -77,11 +101,11 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   gboolean is_pushed;
 
   /* Events go with their context. */
-  if (home->events->len > 0 && _tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+  if (home->events->len > 0 && enter (home, &is_pushed, NULL))
     {
       for (guint i = 0; i < home->events->len; i++)
         destroy_event (home->context.driver, g_ptr_array_index (home->events, i));
-      _tarn_cuda_context_leave (&home->context, is_pushed);
+      leave (home, is_pushed);
     }
   g_ptr_array_unref (home->events);
   pthread_mutex_destroy (&home->lock);
@@ -126,11 +150,10 @@ unmark (gpointer user_data, gpointer mark)
   TarnCudaHome *home = user_data;
   gboolean is_pushed;
 
-  if (mark == DONE || keep_event (home, mark)
-      || !_tarn_cuda_context_enter (&home->context, &is_pushed, NULL))
+  if (mark == DONE || keep_event (home, mark) || !enter (home, &is_pushed, NULL))
     return;
   destroy_event (home->context.driver, mark);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
 }
 
 /* Streams */
@@ -205,7 +228,7 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   GError *local = NULL;
   gboolean is_pushed, is_fine;
 
-  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, &local))
+  if (!enter (home, &is_pushed, &local))
     {
       is_fine = g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
       if (is_fine)
@@ -215,7 +238,7 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
       return is_fine;
     }
   is_fine = check_capture (home, handle, error);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
   return is_fine;
 }
 
@@ -270,11 +293,11 @@ mark_all (gpointer user_data, GError **error)
   gboolean is_pushed;
   gpointer mark;
 
-  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+  if (!enter (home, &is_pushed, error))
     return NULL;
   mark = home->context.driver->cuCtxRecordEvent != NULL ? mark_inside (home, NULL, error)
                                                         : synchronize (home, error);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
   return mark;
 }
 
@@ -288,11 +311,11 @@ mark_queue (gpointer user_data, gpointer handle, GError **error)
   /* Another thread's default stream cannot be named here. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     return mark_all (user_data, error);
-  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+  if (!enter (home, &is_pushed, error))
     return NULL;
   if (check_capture (home, handle, error))
     mark = mark_inside (home, handle, error);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
   return mark;
 }
 
@@ -308,10 +331,10 @@ reached (gpointer user_data, gpointer mark)
 
   if (mark == DONE)
     return TRUE;
-  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, &error))
+  if (!enter (home, &is_pushed, &error))
     return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
   status = home->context.driver->cuEventQuery (mark);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
   return status == TARN_CUDA_SUCCESS;
 }
 
@@ -324,7 +347,7 @@ await (gpointer user_data, gpointer mark, gpointer handle, GError **error)
 
   if (mark == DONE)
     return TRUE;
-  if (!_tarn_cuda_context_enter (&home->context, &is_pushed, error))
+  if (!enter (home, &is_pushed, error))
     return FALSE;
   if (handle != NULL)
     is_fine = _tarn_cuda_check (driver, "cuStreamWaitEvent",
@@ -332,7 +355,7 @@ await (gpointer user_data, gpointer mark, gpointer handle, GError **error)
   else
     is_fine
         = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (mark), error);
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  leave (home, is_pushed);
   return is_fine;
 }
 
