@@ -84,29 +84,41 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
   return TRUE;
 }
 
+/* Events go with their context, and with the driver. */
 static void
-destroy_event (const TarnCudaDriver *driver, CUevent event)
+report_lost (guint n_events, const GError *error)
 {
-  g_autoptr (GError) error = NULL;
-
-  if (!_tarn_cuda_check (driver, "cuEventDestroy", driver->cuEventDestroy (event), &error)
-      && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+  if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
       && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
-    g_message ("%s: an event may be lost", error->message);
+    g_message ("%s: %u CUDA events may be lost", error->message, n_events);
+}
+
+static void
+destroy_events (const TarnCudaHome *home, gpointer *events, guint n)
+{
+  const TarnCudaDriver *driver = home->context.driver;
+  g_autoptr (GError) error = NULL;
+  gboolean is_pushed;
+  guint n_lost = 0;
+
+  if (!enter (home, &is_pushed, &error))
+    {
+      report_lost (n, error);
+      return;
+    }
+  for (guint i = 0; i < n; i++)
+    n_lost += !_tarn_cuda_check (driver, "cuEventDestroy", driver->cuEventDestroy (events[i]),
+                                 error == NULL ? &error : NULL);
+  leave (home, is_pushed);
+  if (n_lost > 0)
+    report_lost (n_lost, error);
 }
 
 void
 _tarn_cuda_home_clear (TarnCudaHome *home)
 {
-  gboolean is_pushed;
-
-  /* Events go with their context. */
-  if (home->events->len > 0 && enter (home, &is_pushed, NULL))
-    {
-      for (guint i = 0; i < home->events->len; i++)
-        destroy_event (home->context.driver, g_ptr_array_index (home->events, i));
-      leave (home, is_pushed);
-    }
+  if (home->events->len > 0)
+    destroy_events (home, home->events->pdata, home->events->len);
   g_ptr_array_unref (home->events);
   pthread_mutex_destroy (&home->lock);
   _tarn_cuda_context_clear (&home->context);
@@ -148,12 +160,9 @@ static void
 unmark (gpointer user_data, gpointer mark)
 {
   TarnCudaHome *home = user_data;
-  gboolean is_pushed;
 
-  if (mark == DONE || keep_event (home, mark) || !enter (home, &is_pushed, NULL))
-    return;
-  destroy_event (home->context.driver, mark);
-  leave (home, is_pushed);
+  if (mark != DONE && !keep_event (home, mark))
+    destroy_events (home, &mark, 1);
 }
 
 /* Streams */
