@@ -48,6 +48,7 @@ rows () { # FILE
   {
     echo '#define FAKE_CUDA_IF_11_4(row) row'
     echo '#define FAKE_CUDA_IF_12_0(row) row'
+    echo '#define FAKE_CUDA_IF_12_5(row) row'
     echo '#define ROW(name, symbol, arguments) @symbol|arguments'
     sed -n '/^#define [A-Z_]*([XF]).*\\$/,/[^\\]$/p' "$1" | sed 's/"\(cu[A-Za-z0-9_]*\)"/\1/'
     sed -n 's/^#define \([A-Z_]*\)([XF]).*\\$/\1 (ROW)/p' "$1"

@@ -96,23 +96,23 @@ make_keys (guint n)
 }
 
 static guint64
-look_up (const Run *run, gchar **keys)
+look_up (const Run *run, gchar **keys, guint64 n)
 {
   guint64 found = 0;
 
-  for (guint64 i = 0; i < run->n_hits; i++)
+  for (guint64 i = 0; i < n; i++)
     found += g_hash_table_lookup (run->table, keys[i % ENTRIES_PER_THREAD]) != NULL;
   return found;
 }
 
 static guint64
-get (const Run *run, gchar **keys)
+get (const Run *run, gchar **keys, guint64 n)
 {
   static gint context; /* its address is the first argument */
   guint64 found = 0;
   gpointer value;
 
-  for (guint64 i = 0; i < run->n_hits; i++)
+  for (guint64 i = 0; i < n; i++)
     if (tarn_memo_get (run->memo, &context, keys[i % ENTRIES_PER_THREAD], &value, NULL))
       {
         found++;
@@ -128,15 +128,14 @@ run_thread (gpointer data)
   Run *run = thread->run;
   g_auto (GStrv) keys = make_keys (ENTRIES_PER_THREAD * MAX_THREADS);
   gchar **own = keys + (run->kind == OWN ? thread->number * ENTRIES_PER_THREAD : 0);
-  Run warm_up = *run;
   guint64 found;
 
-  warm_up.n_hits = ENTRIES_PER_THREAD;
-  found = run->kind == TABLE ? look_up (&warm_up, own) : get (&warm_up, own);
+  found = run->kind == TABLE ? look_up (run, own, ENTRIES_PER_THREAD)
+                             : get (run, own, ENTRIES_PER_THREAD);
   g_atomic_int_inc (&run->ready);
   while (!g_atomic_int_get (&run->is_started))
     ;
-  found += run->kind == TABLE ? look_up (run, own) : get (run, own);
+  found += run->kind == TABLE ? look_up (run, own, run->n_hits) : get (run, own, run->n_hits);
   if (found != run->n_hits + ENTRIES_PER_THREAD)
     g_error ("%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " found", found, run->n_hits);
   return NULL;
