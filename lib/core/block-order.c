@@ -117,15 +117,21 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* As the last thing on one of its queues, if the backend can. */
+/* As the last thing on one of its queues, if the backend can; else the host waits. */
 static gboolean
 free_on_queue (const TarnBlock *block)
 {
   const TarnAllocatorOps *ops = &block->source->ops;
   gpointer handle = block->uses[0].queue->handle;
+  g_autoptr (GError) error = NULL;
 
-  return ops->free_on_queue != NULL && await_all (block, handle, NULL)
-         && ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
+  if (ops->free_on_queue == NULL)
+    return FALSE;
+  if (await_all (block, handle, &error))
+    return ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
+  if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    g_message ("allocator '%s': %s: the host waits instead", ops->name, error->message);
+  return FALSE;
 }
 
 /* At the end of a block: its memory goes back.  If nobody can wait for what uses it, because the

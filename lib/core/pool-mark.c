@@ -317,17 +317,22 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !_tarn_order_ops (pool)->frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* As the last thing on one of its queues, if the backend can. */
+/* As the last thing on one of its queues, if the backend can; else the host waits. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
   const TarnAllocatorOps *ops = _tarn_order_ops (pool);
   TarnQueue *queue = block->uses[0].queue;
+  g_autoptr (GError) error = NULL;
 
-  return ops->free_on_queue != NULL && pool->upstream->direct == pool->upstream
-         && _tarn_pool_await_uses (pool, block, queue, NULL)
-         && ops->free_on_queue (_tarn_order_user_data (pool), block->memory, block->alloc_size,
-                                queue->handle);
+  if (ops->free_on_queue == NULL || pool->upstream->direct != pool->upstream)
+    return FALSE;
+  if (_tarn_pool_await_uses (pool, block, queue, &error))
+    return ops->free_on_queue (_tarn_order_user_data (pool), block->memory, block->alloc_size,
+                               queue->handle);
+  if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    g_message ("pool '%s': %s: the host waits instead", pool->base.ops.name, error->message);
+  return FALSE;
 }
 
 static void

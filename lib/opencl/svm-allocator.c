@@ -101,6 +101,7 @@ static gboolean
 svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {
   const SvmAllocator *self = user_data;
+  g_autoptr (GError) error = NULL;
   Parting *parting;
 
   (void) size;
@@ -108,9 +109,11 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
     return TRUE;
   parting = g_new (Parting, 1);
   *parting = (Parting){ self->functions.free, self->home.context, { memory.pointer } };
-  if (self->functions.enqueue_free (queue, 1, parting->pointers, part, parting, 0, NULL, NULL)
-      != CL_SUCCESS)
+  if (!_tarn_opencl_check (
+          self->functions.enqueue_free (queue, 1, parting->pointers, part, parting, 0, NULL, NULL),
+          "clEnqueueSVMFree", &error))
     {
+      g_message ("%s: the host waits instead", error->message);
       g_free (parting);
       return FALSE;
     }
