@@ -29,7 +29,8 @@ typedef enum
   FAKE_MARKS_ALL = 1 << 0, /* mark_all is there; a queue that is referenced can be destroyed, and
                               the next one has its handle */
   FAKE_FREES_IN_ORDER = 1 << 1,
-  FAKE_CHECKS_QUEUES = 1 << 2 /* check_queue is there */
+  FAKE_CHECKS_QUEUES = 1 << 2, /* check_queue is there */
+  FAKE_SAYS_NOTHING = 1 << 3   /* calls that are told to fail set no error */
 } FakeQueuesFlags;
 
 typedef enum

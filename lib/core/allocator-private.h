@@ -41,6 +41,16 @@ gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);
 
+/* allocator-order.c; of a direct allocator */
+gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
+                                    GError **error);
+void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);
+gboolean _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error);
+gpointer _tarn_allocator_mark (const TarnAllocator *direct, gpointer queue, gboolean is_named,
+                               GError **error);
+gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer mark, gpointer queue,
+                               GError **error);
+
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 

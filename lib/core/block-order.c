@@ -30,19 +30,12 @@ uses (const TarnBlock *block, gpointer handle)
 gboolean
 _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
-  const TarnAllocatorOps *ops = &block->source->ops;
-  gboolean in_order = FALSE;
+  gboolean in_order;
   TarnQueue *queue;
 
   if (uses (block, handle))
     return TRUE;
-  if (ops->queue_ref == NULL)
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                   "allocator '%s' knows nothing of queues", ops->name);
-      return FALSE;
-    }
-  if (!ops->queue_ref (block->source->user_data, handle, &in_order, error))
+  if (!_tarn_allocator_ref_queue (block->source, handle, &in_order, error))
     return FALSE;
   queue = g_new0 (TarnQueue, 1);
   queue->handle = handle;
@@ -57,7 +50,7 @@ drop_use (TarnBlock *block, guint i)
   TarnQueue *queue = block->uses[i].queue;
 
   block->uses[i] = block->uses[--block->n_uses];
-  block->source->ops.queue_unref (block->source->user_data, queue->handle);
+  _tarn_allocator_unref_queue (block->source, queue->handle);
   g_free (queue);
 }
 
@@ -74,18 +67,17 @@ drop_uses_but (TarnBlock *block, gpointer handle)
 static gboolean
 await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
-  const TarnAllocatorOps *ops = &block->source->ops;
-  gpointer user_data = block->source->user_data;
+  TarnAllocator *direct = block->source;
   gboolean is_fine;
   gpointer event;
 
   if (used->handle == handle && used->in_order)
     return TRUE;
-  event = ops->mark (user_data, used->handle, error);
+  event = _tarn_allocator_mark (direct, used->handle, TRUE, error);
   if (event == NULL)
     return FALSE;
-  is_fine = ops->wait (user_data, event, handle, error);
-  ops->unmark (user_data, event);
+  is_fine = _tarn_allocator_wait (direct, event, handle, error);
+  direct->ops.unmark (direct->user_data, event);
   return is_fine;
 }
 

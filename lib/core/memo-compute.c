@@ -343,7 +343,7 @@ _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *val
       count_refusal (memo);
       return refuse (error);
     }
-  has_begun = _tarn_memo_begin_call (memo);
+  has_begun = _tarn_memo_try_ref (memo);
   _tarn_memo_forget_dead (memo, probe);
   is_there = compute_or_wait (memo, probe, value, error);
   _tarn_memo_end_call (memo, has_begun);

@@ -181,7 +181,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
   if (first_arg == NULL && memo->ops.current_first_arg != NULL
       && (first_arg = memo->ops.current_first_arg (memo->user_data, NULL)) == NULL)
     return;
-  has_begun = _tarn_memo_begin_call (memo);
+  has_begun = _tarn_memo_try_ref (memo);
   forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
   if (memo->ops.upstream != NULL)
     {
@@ -207,7 +207,7 @@ tarn_memo_clear (TarnMemo *memo)
 
   if (_tarn_forked ())
     return;
-  has_begun = _tarn_memo_begin_call (memo);
+  has_begun = _tarn_memo_try_ref (memo);
   _tarn_memo_forget_all (memo);
   if (memo->ops.upstream != NULL)
     {

@@ -119,11 +119,10 @@ gboolean _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref);
 gboolean _tarn_memo_set_unreferenced (GError **error);
 void _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe);
 gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
-gboolean _tarn_memo_try_ref (TarnMemo *memo);
 
 /* Around what calls back: its last owner may let go of the memo there, or has done so already, and
  * then it is not kept from dying once more. */
-gboolean _tarn_memo_begin_call (TarnMemo *memo);
+gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
 /* memo-compute.c */

@@ -254,7 +254,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     case TARN_MEMO_UNREFERENCED:
       return _tarn_memo_set_unreferenced (error);
     case TARN_MEMO_NONE_OF_OWN:
-      has_begun = _tarn_memo_begin_call (memo);
+      has_begun = _tarn_memo_try_ref (memo);
       is_there = _tarn_memo_give_own_value (memo, &probe, found, value, error);
       _tarn_memo_end_call (memo, has_begun);
       return is_there;
@@ -388,12 +388,6 @@ _tarn_memo_try_ref (TarnMemo *memo)
       count = g_atomic_int_get (&memo->ref_count);
     }
   return FALSE;
-}
-
-gboolean
-_tarn_memo_begin_call (TarnMemo *memo)
-{
-  return _tarn_memo_try_ref (memo);
 }
 
 void

@@ -35,7 +35,7 @@ _tarn_mark_unref (TarnPool *pool, TarnMark *mark)
 void
 _tarn_pool_sweep (TarnPool *pool)
 {
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
+  TarnAllocator *direct = pool->upstream->direct;
   GSList *queues, *marks;
 
   _tarn_mutex_lock (&pool->lock);
@@ -48,12 +48,12 @@ _tarn_pool_sweep (TarnPool *pool)
       gpointer event = ((TarnMark *) link->data)->event;
 
       if (event != NULL)
-        ops->unmark (_tarn_order_user_data (pool), event);
+        direct->ops.unmark (direct->user_data, event);
       g_free (link->data);
     }
   for (GSList *link = queues; link != NULL; link = link->next)
     {
-      ops->queue_unref (_tarn_order_user_data (pool), ((TarnQueue *) link->data)->handle);
+      _tarn_allocator_unref_queue (direct, ((TarnQueue *) link->data)->handle);
       g_free (link->data);
     }
   g_slist_free (marks);
@@ -92,18 +92,6 @@ gboolean
 _tarn_use_is_marked (const TarnUse *use)
 {
   return use->mark != NULL && g_atomic_pointer_get (&use->mark->event) != NULL;
-}
-
-/* Everything put on a queue so far.  Not every backend can keep a queue alive, and then only the
- * one that this call has named is asked. */
-gpointer
-_tarn_pool_make_event (TarnPool *pool, const TarnQueue *queue, gboolean is_named, GError **error)
-{
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
-
-  return is_named || ops->mark_all == NULL
-             ? ops->mark (_tarn_order_user_data (pool), queue->handle, error)
-             : ops->mark_all (_tarn_order_user_data (pool), error);
 }
 
 /* Where memory cannot be marked it stays with its queue. */
@@ -155,7 +143,7 @@ mark_use (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 
   if (is_marked_already (pool, use))
     return TRUE;
-  event = _tarn_pool_make_event (pool, use->queue, is_named, error);
+  event = _tarn_allocator_mark (pool->upstream->direct, use->queue->handle, is_named, error);
   if (event != NULL)
     set_mark (pool, use, event);
   return event != NULL;
@@ -273,13 +261,12 @@ is_done_already (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
 static gboolean
 await_use (TarnPool *pool, TarnUse *use, const TarnQueue *queue, GError **error)
 {
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
   gpointer handle = queue != NULL ? queue->handle : NULL;
 
   if (is_done_already (pool, use, queue))
     return TRUE;
   if (!mark_use (pool, use, FALSE, error)
-      || !ops->wait (_tarn_order_user_data (pool), use->mark->event, handle, error))
+      || !_tarn_allocator_wait (pool->upstream->direct, use->mark->event, handle, error))
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
@@ -314,22 +301,22 @@ _tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block)
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
-  return !_tarn_order_ops (pool)->frees_in_order || pool->upstream->direct != pool->upstream;
+  return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
 /* As the last thing on one of its queues, if the backend can; else the host waits. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
+  TarnAllocator *direct = pool->upstream->direct;
   TarnQueue *queue = block->uses[0].queue;
   g_autoptr (GError) error = NULL;
 
-  if (ops->free_on_queue == NULL || pool->upstream->direct != pool->upstream)
+  if (direct->ops.free_on_queue == NULL || direct != pool->upstream)
     return FALSE;
   if (_tarn_pool_await_uses (pool, block, queue, &error))
-    return ops->free_on_queue (_tarn_order_user_data (pool), block->memory, block->alloc_size,
-                               queue->handle);
+    return direct->ops.free_on_queue (direct->user_data, block->memory, block->alloc_size,
+                                      queue->handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("pool '%s': %s: the host waits instead", pool->base.ops.name, error->message);
   return FALSE;

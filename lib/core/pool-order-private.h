@@ -45,8 +45,6 @@ gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *qu
 void _tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue *queue);
 
 /* The lock is not held in these. */
-gpointer _tarn_pool_make_event (TarnPool *pool, const TarnQueue *queue, gboolean is_named,
-                                GError **error);
 void _tarn_pool_report_unmarked (const TarnPool *pool, const GError *error);
 gboolean _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                                 GError **error);
@@ -58,19 +56,5 @@ void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_begin_order (TarnPool *pool);
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
-gboolean _tarn_pool_check_queue (TarnPool *pool, gpointer handle, GError **error);
-
-/* What the backend has for all of this. */
-static inline const TarnAllocatorOps *
-_tarn_order_ops (const TarnPool *pool)
-{
-  return &pool->upstream->direct->ops;
-}
-
-static inline gpointer
-_tarn_order_user_data (const TarnPool *pool)
-{
-  return pool->upstream->direct->user_data;
-}
 
 #endif

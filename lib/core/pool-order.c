@@ -3,6 +3,8 @@
  *
  * Requests in pools that have met queues, and what the caller says of blocks in use. */
 
+#include "bin-private.h"
+#include "fork-private.h"
 #include "pool-order-private.h"
 
 /* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
@@ -60,6 +62,7 @@ list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
 static void
 ask_marks (TarnPool *pool, const GPtrArray *marks)
 {
+  TarnAllocator *direct = pool->upstream->direct;
   gboolean are_reached = TRUE;
 
   for (guint i = 0; i < marks->len; i++)
@@ -70,8 +73,7 @@ ask_marks (TarnPool *pool, const GPtrArray *marks)
         return;
       if (mark == NULL)
         are_reached = TRUE;
-      else if (are_reached
-               && _tarn_order_ops (pool)->reached (_tarn_order_user_data (pool), mark->event))
+      else if (are_reached && direct->ops.reached (direct->user_data, mark->event))
         g_atomic_int_set (&mark->is_reached, TRUE);
       else
         are_reached = FALSE;
@@ -154,9 +156,9 @@ take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError 
 static gboolean
 enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
+  TarnAllocator *direct = pool->upstream->direct;
   gpointer handle
-      = ops->fresh_queue != NULL ? ops->fresh_queue (_tarn_order_user_data (pool)) : NULL;
+      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
 
   *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
   return handle == NULL || *fresh != NULL;
@@ -226,7 +228,7 @@ allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GErr
   _tarn_mutex_unlock (&pool->lock);
   if (block != NULL)
     return block;
-  if (queue != NULL && !_tarn_pool_check_queue (pool, queue->handle, error))
+  if (queue != NULL && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, error))
     {
       count_failure (pool);
       return NULL;
@@ -255,6 +257,54 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
   block = allocate_for (pool, size, bin, queue, error);
   _tarn_pool_leave_queue (pool, queue);
   return block;
+}
+
+/**
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
+ * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
+ * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
+ * queues.
+ *
+ * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
+ * queue only, and that runs its commands in order, no call of the driver is made for any of this.
+ *
+ * A request that names no queue waits on the host for what was put on queues before the memory was
+ * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
+ * freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
+ *               function with its own type, such as tarn_opencl_pool_allocate().
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
+ *               allocator has no queues, or what the backend says of the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
+ *         lives; or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block = NULL;
+  guint32 bin;
+
+  if (queue == NULL)
+    return tarn_pool_allocate (pool, size, error);
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  _tarn_mutex_lock (&pool->lock);
+  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
+    block = _tarn_pool_take_held (pool, bin, size);
+  if (block != NULL && block->n_uses == 0)
+    _tarn_block_add_use (block, pool->latest_queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
 }
 
 /* What the caller says of a block in use */

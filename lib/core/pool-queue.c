@@ -58,7 +58,7 @@ _tarn_pool_begin_order (TarnPool *pool)
     return;
   queue->n_refs++;
   _tarn_mutex_unlock (&pool->lock);
-  event = _tarn_pool_make_event (pool, queue, FALSE, &error);
+  event = _tarn_allocator_mark (pool->upstream->direct, queue->handle, FALSE, &error);
   if (event == NULL)
     _tarn_pool_report_unmarked (pool, error);
   _tarn_mutex_lock (&pool->lock);
@@ -112,17 +112,8 @@ meet (TarnPool *pool, gpointer handle, gboolean in_order)
   _tarn_mutex_unlock (&pool->lock);
 
   if (is_known)
-    _tarn_order_ops (pool)->queue_unref (_tarn_order_user_data (pool), handle);
+    _tarn_allocator_unref_queue (pool->upstream->direct, handle);
   return queue;
-}
-
-/* Whether the backend can be called for the queue at all. */
-gboolean
-_tarn_pool_check_queue (TarnPool *pool, gpointer handle, GError **error)
-{
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
-
-  return ops->check_queue == NULL || ops->check_queue (_tarn_order_user_data (pool), handle, error);
 }
 
 /* To meet a second queue is to mark what is held. */
@@ -134,15 +125,15 @@ can_meet (TarnPool *pool, gpointer handle, gboolean in_order, GError **error)
   _tarn_mutex_lock (&pool->lock);
   is_second = !pool->is_ordered && (!in_order || pool->latest_queue != NULL);
   _tarn_mutex_unlock (&pool->lock);
-  return !is_second || _tarn_pool_check_queue (pool, handle, error);
+  return !is_second || _tarn_allocator_check_queue (pool->upstream->direct, handle, error);
 }
 
 /* With a reference of the caller's. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
-  const TarnAllocatorOps *ops = _tarn_order_ops (pool);
-  gboolean in_order = FALSE;
+  TarnAllocator *direct = pool->upstream->direct;
+  gboolean in_order;
   TarnQueue *queue;
 
   _tarn_mutex_lock (&pool->lock);
@@ -155,17 +146,11 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   _tarn_mutex_unlock (&pool->lock);
   if (queue != NULL)
     return queue;
-  if (ops->queue_ref == NULL)
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                   "allocator '%s' knows nothing of queues", ops->name);
-      return NULL;
-    }
-  if (!ops->queue_ref (_tarn_order_user_data (pool), handle, &in_order, error))
+  if (!_tarn_allocator_ref_queue (direct, handle, &in_order, error))
     return NULL;
   if (can_meet (pool, handle, in_order, error))
     return meet (pool, handle, in_order);
-  ops->queue_unref (_tarn_order_user_data (pool), handle);
+  _tarn_allocator_unref_queue (direct, handle);
   return NULL;
 }
 
@@ -215,7 +200,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
   _tarn_mutex_unlock (&pool->lock);
   if (known == NULL)
     return TRUE;
-  event = _tarn_pool_make_event (pool, known, TRUE, error);
+  event = _tarn_allocator_mark (pool->upstream->direct, queue, TRUE, error);
   if (event != NULL)
     {
       _tarn_mutex_lock (&pool->lock);

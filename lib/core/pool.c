@@ -499,54 +499,6 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 }
 
 /**
- * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
- * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
- * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
- * queues.
- *
- * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
- * queue only, and that runs its commands in order, no call of the driver is made for any of this.
- *
- * A request that names no queue waits on the host for what was put on queues before the memory was
- * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
- * freed.
- *
- * @param pool   a pool; any thread may call it
- * @param size   bytes; 0 is allowed
- * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
- *               function with its own type, such as tarn_opencl_pool_allocate().
- * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
- *               allocator has no queues, or what the backend says of the queue
- * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
- *         lives; or NULL with @p error set
- * @since 0.1
- */
-TarnBlock *
-tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
-{
-  TarnBlock *block = NULL;
-  guint32 bin;
-
-  if (queue == NULL)
-    return tarn_pool_allocate (pool, size, error);
-  g_return_val_if_fail (pool != NULL, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  if (_tarn_forked () && !tarn_check_fork (error))
-    return NULL;
-
-  bin = _tarn_bin_number (size, pool->leading_bits);
-  _tarn_mutex_lock (&pool->lock);
-  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
-    block = _tarn_pool_take_held (pool, bin, size);
-  if (block != NULL && block->n_uses == 0)
-    _tarn_block_add_use (block, pool->latest_queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
-}
-
-/**
  * Gives every held block back to the upstream allocator.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
