@@ -48,7 +48,8 @@ typedef struct
 
   /**
    * Gives back what allocate() stored; @p size is the one asked for then. Requests of other threads
-   * that are out of memory wait for it, so it must not wait for a thread that allocates.
+   * that are out of memory wait for it, and so may the end of a pool's last reference, so it must
+   * not wait for a thread in either.
    */
   void (*free) (gpointer user_data, TarnMemory memory, gsize size);
 

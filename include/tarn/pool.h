@@ -131,6 +131,18 @@ guint tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer
                                   GDestroyNotify destroy);
 gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 
+/**
+ * Pools that give back what they hold when one of them runs out of memory. Any function of a group
+ * may be called from any thread at any time.
+ */
+typedef struct _TarnReclaimGroup TarnReclaimGroup;
+
+TarnReclaimGroup *tarn_reclaim_group_new (void);
+TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
+void tarn_reclaim_group_unref (TarnReclaimGroup *group);
+void tarn_pool_join (TarnPool *pool, TarnReclaimGroup *group);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnReclaimGroup, tarn_reclaim_group_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnPool, tarn_pool_unref)
 
 G_END_DECLS

@@ -120,8 +120,8 @@ check_limit (TarnPool *pool, gchar **violation)
   gsize parts[] = { pool->stats.managed_bytes, pool->reserved_bytes, pool->returning_bytes };
   gsize returning_bytes = 0;
 
-  for (TarnGiveBack *call = pool->oldest_give_back; call != NULL; call = call->next)
-    returning_bytes += call->unclaimed_bytes;
+  for (const TarnTicket *call = pool->give_backs.oldest; call != NULL; call = call->next)
+    returning_bytes += ((const TarnGiveBack *) call)->unclaimed_bytes;
   if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
     return FALSE;
   for (guint i = 0; pool->limit_bytes != 0 && i < G_N_ELEMENTS (parts); left -= parts[i++])

@@ -26,7 +26,7 @@ static _Thread_local guint asking = 0;
 /* What a request has taken beside bytes that were left. */
 typedef struct
 {
-  TarnBlock *blocks; /* to give back; NULL: none */
+  gboolean has_taken; /* held blocks, to give back */
   TarnGiveBack give_back;
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
 } Claim;
@@ -49,21 +49,22 @@ claim_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 static void
 claim_returning (TarnPool *pool, gsize bytes, Claim *claim)
 {
-  for (TarnGiveBack *give_back = pool->oldest_give_back; bytes > 0; give_back = give_back->next)
+  for (TarnTicket *ticket = pool->give_backs.oldest; bytes > 0; ticket = ticket->next)
     {
+      TarnGiveBack *give_back = (TarnGiveBack *) ticket;
       gsize part = MIN (bytes, give_back->unclaimed_bytes);
 
       claim_from (pool, give_back, part);
       bytes -= part;
-      claim->last_awaited = give_back->serial;
+      claim->last_awaited = ticket->serial;
     }
 }
 
 static void
 claim_held (TarnPool *pool, gsize bytes, Claim *claim)
 {
-  claim->blocks = _tarn_pool_take_largest (pool, bytes);
-  _tarn_pool_begin_give_back (pool, &claim->give_back, claim->blocks);
+  claim->has_taken = TRUE;
+  _tarn_pool_begin_give_back (pool, &claim->give_back, _tarn_pool_take_largest (pool, bytes));
   claim_from (pool, &claim->give_back, bytes);
 }
 
@@ -95,7 +96,7 @@ await_reservation (TarnPool *pool, gsize wanted)
   if (wanted > pool->reserved_bytes || asking > 0 || _tarn_is_giving_back ())
     return FALSE;
   while (pool->ended_reservations == ended)
-    _tarn_cond_wait (&pool->gave_back, &pool->lock);
+    _tarn_cond_wait (&pool->reservation_ended, &pool->lock);
   return TRUE;
 }
 
@@ -124,11 +125,11 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
 
 /* Before the upstream allocator of a pool with a limit is asked for so many bytes, which are the
  * caller's until _tarn_pool_end_reservation ().  FALSE with TARN_ERROR_LIMIT, and nothing given
- * back, if there cannot be so many.  Stores the pool's ended_give_backs as they are then. */
+ * back, if there cannot be so many.  Stores _tarn_pool_get_ended () as it is then. */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error)
 {
-  Claim claim = { .blocks = NULL };
+  Claim claim = { .has_taken = FALSE };
   gboolean reserved;
 
   _tarn_mutex_lock (&pool->lock);
@@ -140,13 +141,12 @@ _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GErro
 
   if (!reserved)
     return FALSE;
-  if (claim.blocks != NULL)
-    _tarn_pool_give_back (pool, &claim.give_back, claim.blocks, TRUE);
+  if (claim.has_taken)
+    _tarn_pool_give_back (pool, &claim.give_back, TRUE);
 
   _tarn_mutex_lock (&pool->lock);
-  while (pool->oldest_give_back != NULL && pool->oldest_give_back->serial <= claim.last_awaited)
-    _tarn_cond_wait (&pool->gave_back, &pool->lock);
-  *ended_give_backs = pool->ended_give_backs;
+  _tarn_tickets_await (&pool->give_backs, claim.last_awaited, &pool->lock);
+  *ended_give_backs = _tarn_pool_get_ended (pool);
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
@@ -160,7 +160,7 @@ _tarn_pool_end_reservation (TarnPool *pool, gsize size)
     return;
   pool->reserved_bytes -= size;
   pool->ended_reservations++;
-  _tarn_cond_broadcast (&pool->gave_back);
+  _tarn_cond_broadcast (&pool->reservation_ended);
 }
 
 /* Asks upstream for what is reserved, where there is a limit. */

@@ -6,8 +6,9 @@
  *
  *     1. reclaim functions are asked, once
  *     2. the size's own bin is looked at again
- *     3. held blocks are given back, the largest first, as many as make up the bytes asked for,
- *        and upstream is asked again, until it succeeds or nothing is held
+ *     3. held blocks are given back, the largest first, as many as make up the bytes asked for, at
+ *        first the pool's, then those of its group (reclaim-group.c), and upstream is asked again,
+ *        until it succeeds or nothing is held
  *     4. the exact size is asked for, if rounding had added bytes
  *
  * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
@@ -19,6 +20,7 @@
 
 #include "bin-private.h"
 #include "pool-private.h"
+#include "reclaim-group-private.h"
 
 /* How often a request goes on although all that it could give back has gone, because other threads
  * free and give back more.  Once is nearly always enough; the bound is for a request that can never
@@ -30,119 +32,28 @@ typedef struct
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
   guint32 bin;
-  guint64 ended_give_backs; /* the pool's, when upstream was asked last */
+  guint64 ended_give_backs; /* _tarn_pool_get_ended () when upstream was asked last */
   gboolean exceeds_limit;   /* the last attempt did, so that upstream was not asked */
 } Request;
 
-/* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
- * that allocates meanwhile must not wait for others, who may wait for it. */
-static _Thread_local guint giving_back = 0;
-
-gboolean
-_tarn_is_giving_back (void)
-{
-  return giving_back > 0;
-}
-
-/* Announces that this thread gives a list of blocks back, which may be empty; it has taken them out
- * of everything already, in the same stretch under the lock, which is held. */
-void
-_tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, const TarnBlock *blocks)
-{
-  give_back->unclaimed_bytes = 0;
-  for (const TarnBlock *block = blocks; block != NULL; block = block->below)
-    give_back->unclaimed_bytes += block->alloc_size;
-  pool->returning_bytes += give_back->unclaimed_bytes;
-  give_back->serial = ++pool->last_give_back;
-  give_back->previous = pool->newest_give_back;
-  give_back->next = NULL;
-  if (pool->newest_give_back != NULL)
-    pool->newest_give_back->next = give_back;
-  else
-    pool->oldest_give_back = give_back;
-  pool->newest_give_back = give_back;
-}
-
-static void
-end_give_back (TarnPool *pool, TarnGiveBack *give_back)
-{
-  if (give_back->previous != NULL)
-    give_back->previous->next = give_back->next;
-  else
-    pool->oldest_give_back = give_back->next;
-  if (give_back->next != NULL)
-    give_back->next->previous = give_back->previous;
-  else
-    pool->newest_give_back = give_back->previous;
-  pool->returning_bytes -= give_back->unclaimed_bytes;
-  pool->ended_give_backs++;
-  _tarn_cond_broadcast (&pool->gave_back);
-}
-
-static void
-give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
-{
-  TarnMemory memory = block->memory;
-  gsize alloc_size = block->alloc_size;
-
-  if (block->n_uses > 0)
-    {
-      _tarn_pool_free_used (pool, block, is_wanted);
-      _tarn_block_destroy (block);
-      return;
-    }
-  _tarn_block_destroy (block);
-  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
-}
-
-/* Gives a list of retired blocks, which may be empty, back to the upstream allocator; @is_wanted:
- * because there is no memory left.  The pool may be gone afterwards, unless the caller has a
- * reference. */
-void
-_tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks,
-                      gboolean is_wanted)
-{
-  gboolean last;
-
-  giving_back++;
-  while (blocks != NULL)
-    {
-      TarnBlock *block = blocks;
-
-      blocks = block->below;
-      give_back_block (pool, block, is_wanted);
-    }
-  giving_back--;
-
-  _tarn_mutex_lock (&pool->lock);
-  end_give_back (pool, give_back);
-  last = pool->orphaned && pool->stats.active_blocks == 0 && pool->oldest_give_back == NULL;
-  _tarn_mutex_unlock (&pool->lock);
-  if (last)
-    _tarn_pool_die (pool);
-}
-
-/* Gives back held blocks that together make up the wanted bytes, or all there are.  Returns the
- * bytes; 0 if none was held. */
+/* Gives back what the pool holds, or else what another one of its group does: about as much as is
+ * wanted.  Returns the bytes; 0 if nobody held any. */
 static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
-  TarnGiveBack give_back;
-  TarnBlock *blocks;
-  gsize bytes;
+  gsize bytes = _tarn_pool_give_back_held (pool, wanted);
+  g_autoptr (TarnReclaimGroup) group = bytes == 0 ? _tarn_pool_get_group (pool) : NULL;
 
-  _tarn_mutex_lock (&pool->lock);
-  bytes = pool->stats.held_bytes;
-  blocks = _tarn_pool_take_largest (pool, wanted);
-  bytes -= pool->stats.held_bytes;
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
+  return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
+}
 
-  if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, blocks, TRUE);
-  return bytes;
+/* All that give_back_held () could give, if nobody else did anything. */
+static gsize
+get_managed_bytes (TarnPool *pool)
+{
+  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
+
+  return group != NULL ? _tarn_group_get_managed_bytes (group) : tarn_pool_get_managed_bytes (pool);
 }
 
 /* Waits for the other threads that took blocks out of the bins before this call, since what this
@@ -150,15 +61,16 @@ give_back_held (TarnPool *pool, gsize wanted)
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
+  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
+  gboolean may_wait = !_tarn_is_giving_back ();
   gboolean given_back;
-  guint64 last;
 
+  if (may_wait && group != NULL)
+    _tarn_group_await_give_backs (group);
   _tarn_mutex_lock (&pool->lock);
-  last = pool->last_give_back;
-  while (giving_back == 0 && pool->oldest_give_back != NULL
-         && pool->oldest_give_back->serial <= last)
-    _tarn_cond_wait (&pool->gave_back, &pool->lock);
-  given_back = pool->ended_give_backs != request->ended_give_backs;
+  if (may_wait)
+    _tarn_tickets_await (&pool->give_backs, pool->give_backs.last, &pool->lock);
+  given_back = _tarn_pool_get_ended (pool) != request->ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);
   return given_back;
 }
@@ -184,14 +96,15 @@ can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
       _tarn_mutex_lock (&pool->lock);
       managed_bytes = pool->stats.managed_bytes;
       held_bytes = pool->stats.held_bytes;
-      request->ended_give_backs = pool->ended_give_backs;
+      request->ended_give_backs = _tarn_pool_get_ended (pool);
       _tarn_mutex_unlock (&pool->lock);
 
       left = G_MAXSIZE - managed_bytes;
       if (alloc_size <= left)
         return TRUE;
     }
-  while (alloc_size - left <= held_bytes && give_back_held (pool, alloc_size - left) > 0);
+  while (alloc_size - left <= held_bytes
+         && _tarn_pool_give_back_held (pool, alloc_size - left) > 0);
 
   set_size_error (alloc_size, managed_bytes, error);
   return FALSE;
@@ -280,7 +193,7 @@ look_again (TarnPool *pool, const Request *request)
 static TarnBlock *
 make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
-  gsize expected = tarn_pool_get_managed_bytes (pool); /* more than that is of others' doing */
+  gsize expected = get_managed_bytes (pool); /* more than that is of others' doing */
   TarnBlock *block = NULL;
   guint rounds = 0;
 

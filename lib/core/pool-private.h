@@ -5,10 +5,13 @@
  *
  *     pool.c          its life, hits, frees, counters
  *     pool-bare.c     memory without a block, for allocators built on a pool
- *     pool-miss.c     the way to the upstream allocator and back, and what to do out of memory
+ *     pool-miss.c     the way to the upstream allocator, and what to do out of memory
+ *     pool-give-back.c
+ *                     the way back
  *     pool-order.c    who waits for whom before memory is used again: see pool-order-private.h
  *     pool-limit.c    not to manage more bytes than the program allows
  *     pool-reclaim.c  reclaim functions
+ *     reclaim-group.c pools that give back for one another
  *     pool-check.c    the invariants, executed */
 
 #ifndef TARN_POOL_PRIVATE_H
@@ -19,6 +22,7 @@
 #include "allocator-private.h"
 #include "block-private.h"
 #include "lock-private.h"
+#include "ticket-private.h"
 
 /* Blocks of one size that wait to be handed out, last in first out. */
 typedef struct
@@ -29,14 +33,15 @@ typedef struct
 
 /* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
  * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
-typedef struct _TarnGiveBack TarnGiveBack;
-struct _TarnGiveBack
+typedef struct
 {
-  guint64 serial;        /* in the order of their starts, which is the list's */
-  gsize unclaimed_bytes; /* of its blocks; the others are reserved by a request that waits */
-  TarnGiveBack *previous;
-  TarnGiveBack *next;
-};
+  TarnTicket ticket;       /* first: in the pool's list */
+  TarnTicket group_ticket; /* in the group's, if there is one */
+  TarnReclaimGroup *group; /* a reference; NULL: none */
+  TarnBlock *blocks;       /* retired; through TarnBlock.below */
+  gsize unclaimed_bytes;   /* of them; the others are reserved by a request that waits */
+  gboolean is_guest;       /* of a call that has no reference on the pool */
+} TarnGiveBack;
 
 /* Invariants, whenever the lock can be taken; _tarn_pool_check () executes them:
  *
@@ -85,14 +90,14 @@ struct _TarnPool
   GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
   GSList *gone_marks;
 
-  TarnGiveBack *oldest_give_back;
-  TarnGiveBack *newest_give_back;
-  guint64 last_give_back;   /* serial of the last call that started to */
-  guint64 ended_give_backs; /* calls that are done */
+  TarnReclaimGroup *group; /* a reference; NULL: none */
+
+  TarnTickets give_backs; /* of TarnGiveBack */
+  guint n_guests;         /* of them: on behalf of another pool of the group */
   gsize returning_bytes;
   gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
   guint64 ended_reservations;
-  TarnCond gave_back; /* ended_give_backs or ended_reservations has changed */
+  TarnCond reservation_ended;
 
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
 };
@@ -124,9 +129,12 @@ void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 
 /* pool-miss.c */
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
-void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, const TarnBlock *blocks);
-void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks,
-                           gboolean is_wanted);
+
+/* pool-give-back.c; the caller of the first two holds the lock */
+guint64 _tarn_pool_get_ended (const TarnPool *pool);
+void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
+gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 gboolean _tarn_is_giving_back (void);
 
 /* pool-limit.c */

@@ -11,6 +11,7 @@
 #include "bin-private.h"
 #include "fork-private.h"
 #include "pool-private.h"
+#include "reclaim-group-private.h"
 #include "struct-private.h"
 
 /* Blocks in and out of bins.  The lock is held. */
@@ -232,7 +233,7 @@ pool_free_block (TarnBlock *block)
   if (state != TARN_BLOCK_ACTIVE)
     _tarn_block_report_double_free (block, state);
   else if (goes_back)
-    _tarn_pool_give_back (pool, &give_back, block, FALSE);
+    _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
 /* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
@@ -250,7 +251,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (goes_back)
-    _tarn_pool_give_back (pool, &give_back, block, FALSE);
+    _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
 /* Gives back held blocks, the largest first, until at most so many bytes are held, and on request
@@ -258,8 +259,8 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 static void
 trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {
-  TarnGiveBack give_back;
   TarnBlock *blocks = NULL;
+  TarnGiveBack give_back;
 
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
@@ -268,7 +269,7 @@ trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_give_back (pool, &give_back, blocks, FALSE);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
 /* Life */
@@ -295,25 +296,24 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 }
 
 /* The last reference is gone, so nobody can allocate; blocks may still be in use.  What reclaim
- * functions own may be among them. */
+ * functions own may be among them, so they go first.  Guests have no reference, and what they took
+ * must be gone, too, when this returns; but one that calls from inside its own visit cannot wait
+ * for itself. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {
   TarnPool *pool = (TarnPool *) allocator;
   TarnGiveBack give_back;
-  GPtrArray *reclaim_funcs;
-  TarnBlock *blocks;
+
+  g_ptr_array_unref (pool->reclaim_funcs);
+  _tarn_pool_leave_group (pool, &give_back);
 
   _tarn_mutex_lock (&pool->lock);
+  while (pool->n_guests > 0 && !_tarn_is_giving_back ())
+    _tarn_cond_wait (&pool->give_backs.changed, &pool->lock);
   pool->orphaned = TRUE;
-  pool->stop_holding = TRUE;
-  reclaim_funcs = g_steal_pointer (&pool->reclaim_funcs);
-  blocks = _tarn_pool_take_largest (pool, G_MAXSIZE);
-  _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_mutex_unlock (&pool->lock);
-
-  g_ptr_array_unref (reclaim_funcs);
-  _tarn_pool_give_back (pool, &give_back, blocks, FALSE);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
 /* The last reference, block and call are gone. */
@@ -325,7 +325,8 @@ _tarn_pool_die (TarnPool *pool)
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);
-  _tarn_cond_clear (&pool->gave_back);
+  _tarn_cond_clear (&pool->reservation_ended);
+  _tarn_cond_clear (&pool->give_backs.changed);
   _tarn_mutex_clear (&pool->lock);
   _tarn_allocator_clear (&pool->base);
   tarn_allocator_unref (pool->upstream);
@@ -404,7 +405,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
   _tarn_mutex_init (&pool->lock);
-  _tarn_cond_init (&pool->gave_back);
+  _tarn_cond_init (&pool->give_backs.changed);
+  _tarn_cond_init (&pool->reservation_ended);
   pool->bins = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
