@@ -156,6 +156,25 @@ test_prefers_same_queue (Order *order, gconstpointer unused)
   assert_calls (order, FAKE_REACHED, 0);
 }
 
+/* Also below more of others' than the driver would be asked about. */
+static void
+test_prefers_same_queue_below (Order *order, gconstpointer unused)
+{
+  TarnBlock *own = order_take (order, SIZE, order->a);
+  TarnBlock *others[8];
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    others[i] = order_take (order, SIZE, i % 2 == 0 ? order->b : order->c);
+  tarn_block_free (own);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    tarn_block_free (others[i]);
+  g_assert_true (order_take (order, SIZE, order->a) == own);
+  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_REACHED, 0);
+  tarn_block_free (own);
+}
+
 /* The block that nobody uses: one without a queue, one whose mark is reached. */
 static void
 test_prefers_idle (Order *order, gconstpointer unused)
@@ -580,6 +599,7 @@ main (int argc, char **argv)
   ADD_WITH ("held-before/marks-all", test_held_before, FAKE_MARKS_ALL);
   ADD ("active-before", test_active_before);
   ADD ("prefers/same-queue", test_prefers_same_queue);
+  ADD ("prefers/same-queue-below", test_prefers_same_queue_below);
   ADD ("prefers/idle", test_prefers_idle);
   ADD ("asks-at-most-four", test_asks_at_most_four);
   ADD ("reached", test_reached);

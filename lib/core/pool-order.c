@@ -11,6 +11,9 @@
  */
 #define MAX_ASKED 4
 
+/* How many are looked at without a call of the driver, for one that is the queue's own. */
+#define MAX_SEEN 64
+
 static TarnBin *
 get_bin (const TarnPool *pool, guint32 number)
 {
@@ -19,21 +22,21 @@ get_bin (const TarnPool *pool, guint32 number)
 
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
-/* The first block of the bin that suits, of those that are worth a look, active for a request of
- * the queue; NULL if there is none.  The lock is held. */
+/* The first block of the bin that suits, active for a request of the queue; NULL if there is none
+ * among those that are worth a look.  The lock is held. */
 static TarnBlock *
 take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, Suits suits)
 {
   TarnBin *bin = get_bin (pool, number);
-  guint n_asked = 0;
+  guint n_seen = 0;
 
   if (bin == NULL)
     return NULL;
-  for (TarnBlock **link = &bin->top; *link != NULL && n_asked < MAX_ASKED; link = &(*link)->below)
+  for (TarnBlock **link = &bin->top; *link != NULL && n_seen < MAX_SEEN; link = &(*link)->below)
     if (suits (*link, queue))
       return _tarn_pool_take_block (pool, bin, link, size);
     else
-      n_asked += _tarn_block_can_be_awaited (*link, queue);
+      n_seen++;
   return NULL;
 }
 
@@ -267,6 +270,8 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
  *
  * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
  * queue only, and that runs its commands in order, no call of the driver is made for any of this.
+ * What is held when the second one appears counts as used by all that the first was given until
+ * then: where the first must not hold up the second, let the pool meet both before there is work.
  *
  * A request that names no queue waits on the host for what was put on queues before the memory was
  * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
