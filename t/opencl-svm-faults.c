@@ -64,6 +64,13 @@ __wrap_dlsym (gpointer object, const gchar *name)
 
 /* The layer as a backend of the conformance tests */
 
+static void
+set_budget (gpointer unused, guint64 bytes)
+{
+  (void) unused;
+  layer->set_budget (bytes, OPENCL_LAYER_AT_CREATION, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
 static gpointer
 open_svm (gconstpointer device, gchar **reason)
 {
@@ -99,13 +106,6 @@ close_svm (gpointer data)
 }
 
 static void
-set_budget (gpointer unused, guint64 bytes)
-{
-  (void) unused;
-  layer->set_budget (bytes, OPENCL_LAYER_AT_CREATION, CL_MEM_OBJECT_ALLOCATION_FAILURE);
-}
-
-static void
 fail (gpointer unused, guint nth, gboolean for_ever)
 {
   (void) unused;
@@ -122,23 +122,22 @@ has_failed (gpointer unused)
   return failed;
 }
 
-#define BACKEND(name, constructor, budget)                                                         \
+#define BACKEND(name, constructor)                                                                 \
   static const Backend name = {                                                                    \
     .add = opencl_add_conformance,                                                                 \
     .open = open_svm,                                                                              \
     .close = close_svm,                                                                            \
     .allocator_new = constructor,                                                                  \
     .no_threads = opencl_no_threads_on_queue,                                                      \
-    .set_budget = budget,                                                                          \
+    .set_budget = set_budget,                                                                      \
     .fail = fail,                                                                                  \
     .has_failed = has_failed,                                                                      \
     .live = live,                                                                                  \
   }
 
-/* What is freed on a queue has no room to give before that has run, and nobody waits for it: a
- * budget is kept by the one that frees at once. */
-BACKEND (unbound, opencl_svm_unbound_new, set_budget);
-BACKEND (bound, opencl_svm_bound_new, NULL);
+/* What is freed on a queue counts against the budget until that has run. */
+BACKEND (unbound, opencl_svm_unbound_new);
+BACKEND (bound, opencl_svm_bound_new);
 
 static void
 test_out_of_memory (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -341,6 +340,151 @@ test_busy_free (OpenclState *state, const OpenclMemory *memory, gconstpointer da
   g_assert_cmpuint (layer->get_references (state->context), ==, 1);
 }
 
+/* Memory that a queue has still to free, while there is no other */
+
+static TarnBlock *
+allocate_for (TarnAllocator *allocator, cl_command_queue queue, GError **error)
+{
+  TarnBlock *block = tarn_allocator_allocate (allocator, SIZE, error);
+
+  if (block != NULL)
+    g_assert_true (tarn_opencl_block_bind_to_queue (block, queue, NULL));
+  return block;
+}
+
+/* All that there is, freed on a queue that waits for the gate. */
+static cl_event
+free_behind_gate (OpenclState *state, TarnAllocator *allocator, cl_command_queue queue)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = allocate_for (allocator, queue, &error);
+  cl_event gate = opencl_gate_new (state);
+
+  g_assert_no_error (error);
+  g_assert_cmpint (clReleaseEvent (opencl_fill (queue, block, 1, gate)), ==, CL_SUCCESS);
+  tarn_block_free (block);
+  g_assert_cmpuint (layer->get_live_bytes (), ==, SIZE);
+  return gate;
+}
+
+typedef struct
+{
+  cl_event gate;
+  guint n_calls; /* of clSVMAlloc, before the one that is to wait */
+} Opener;
+
+/* Not before the driver has refused. */
+static gpointer
+open_when_refused (gpointer data)
+{
+  const Opener *opener = data;
+
+  while (layer->get_calls ("clSVMAlloc") == opener->n_calls)
+    g_thread_yield ();
+  opencl_gate_open (opener->gate);
+  return NULL;
+}
+
+/* What is not free yet, but will be, is waited for. */
+static void
+allocate_while_pending (OpenclState *state, TarnAllocator *allocator, cl_command_queue queue)
+{
+  Opener opener = { .gate = free_behind_gate (state, allocator, queue),
+                    .n_calls = layer->get_calls ("clSVMAlloc") };
+  GThread *thread = g_thread_new ("opener", open_when_refused, &opener);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = allocate_for (allocator, queue, &error);
+
+  g_assert_no_error (error);
+  g_thread_join (thread);
+  tarn_block_free (block);
+}
+
+/* A legal program: the gate is for the thread to open that allocates.  It has to wait once to find
+ * out that it must not; so that is not where all of these have their time. */
+static void
+allocate_in_vain (OpenclState *state, TarnAllocator *allocator, cl_command_queue queue)
+{
+  cl_event gate = free_behind_gate (state, allocator, queue);
+  gint64 begin = g_get_monotonic_time ();
+
+  for (guint i = 0; i < 20; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      g_assert_null (allocate_for (allocator, queue, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+    }
+  g_assert_cmpint (g_get_monotonic_time () - begin, <, 15 * G_TIME_SPAN_SECOND);
+  opencl_gate_open (gate);
+  g_assert_cmpint (clFinish (queue), ==, CL_SUCCESS);
+  g_assert_cmpuint (layer->get_live_bytes (), ==, 0);
+}
+
+static void
+test_pending (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue first = opencl_queue_new (state, FALSE);
+  cl_command_queue second = opencl_queue_new (state, FALSE);
+  TarnAllocator *allocator = memory->allocator_new (state, NULL);
+
+  (void) data;
+  layer->reset ();
+  set_budget (state, SIZE);
+  allocate_while_pending (state, allocator, first);
+  allocate_in_vain (state, allocator, first);
+  allocate_while_pending (state, allocator, second);
+  allocate_while_pending (state, allocator, first);
+  tarn_allocator_unref (allocator);
+  opencl_queue_free (second);
+  opencl_queue_free (first);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_SVM, NULL, 0), ==, 0);
+  g_assert_cmpuint (layer->get_references (state->context), ==, 1);
+  layer->reset ();
+}
+
+/* Threads that use a block each, and have their queue free it, where there is room for no more than
+ * that: what one of them needs, others are giving back at that moment. */
+
+#define N_THREADS 8
+#define N_ROUNDS 200
+
+static gpointer
+use_one_block (gpointer data)
+{
+  TarnPool *pool = data;
+
+  for (guint i = 0; i < N_ROUNDS; i++)
+    {
+      /* Rounding adds nothing to these. */
+      tarn_block_free (allocate (pool, (SIZE >> (i % 5)) - 1));
+      tarn_pool_free_held (pool);
+    }
+  return NULL;
+}
+
+static void
+test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  GThread *threads[N_THREADS];
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnPool *pool;
+
+  (void) data;
+  layer->reset ();
+  set_budget (state, N_THREADS * SIZE);
+  pool = opencl_pool_new (state, memory);
+  for (guint i = 0; i < N_THREADS; i++)
+    threads[i] = g_thread_new ("one-block", use_one_block, pool);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.failures, ==, 0);
+  tarn_pool_unref (pool);
+  g_assert_cmpuint (live (state), ==, 0);
+  layer->reset ();
+}
+
 /* Nobody has to wait for memory that no queue was named for. */
 static void
 test_unbound_free (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -409,6 +553,8 @@ main (int argc, char **argv)
     { "svm/busy-free/direct", test_busy_free, GATE, &direct },
     { "svm/busy-free/no-holding", test_busy_free, GATE, &dead_pool },
     { "svm/busy-free/pool-gone", test_busy_free, GATE, &pool },
+    { "svm/pending", test_pending, GATE, NULL },
+    { "svm/pending/threads", test_threads, OPENCL_NEEDS_SVM | OPENCL_NEEDS_THREADS, NULL },
   };
   static const OpenclQueueCase cases[] = {
     { "svm/arguments", test_arguments, SVM, NULL },

@@ -12,6 +12,7 @@
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"
+#include "svm-frees-private.h"
 
 /* Later than OpenCL 1.2. */
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
@@ -32,6 +33,7 @@ typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h */
   Functions functions;
+  TarnOpenclFrees *frees; /* a reference */
   cl_uint alignment;
   cl_bitfield flags;
 } SvmAllocator;
@@ -49,17 +51,29 @@ find_functions (Functions *functions, GError **error)
   return FALSE;
 }
 
+/* Memory that a queue is still to free may be what is missing: then there is a second try.
+ *
+ * It is here and not in a reclaim function, which is asked once for a request: what other threads
+ * have their queues free after that, because they empty the pool, would be missed. */
 static gboolean
 svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   const SvmAllocator *self = user_data;
+  guint64 n_frees;
+  gpointer pointer;
 
   /* clSVMAlloc of 0 bytes is NULL, as it is without memory. */
   if (size == 0)
     return TRUE;
-  memory->pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
-  if (memory->pointer != NULL)
-    return TRUE;
+  n_frees = _tarn_opencl_frees_count (self->frees);
+  pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
+  if (pointer == NULL && _tarn_opencl_frees_await (self->frees, n_frees))
+    pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
+  if (pointer != NULL)
+    {
+      memory->pointer = pointer;
+      return TRUE;
+    }
   g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
                "clSVMAlloc: NULL for %" G_GSIZE_FORMAT " bytes", size);
   return FALSE;
@@ -82,6 +96,8 @@ typedef struct
 {
   void (*free) (cl_context context, gpointer pointer);
   cl_context context; /* the queue keeps it */
+  TarnOpenclFrees *frees;
+  TarnOpenclFreeQueue *queue;
   gpointer pointers[1];
 } Parting;
 
@@ -94,6 +110,7 @@ part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer 
   (void) n_pointers;
   (void) pointers;
   parting->free (parting->context, parting->pointers[0]);
+  _tarn_opencl_frees_end (parting->frees, parting->queue);
   g_free (parting);
 }
 
@@ -108,12 +125,17 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   if (memory.pointer == NULL)
     return TRUE;
   parting = g_new (Parting, 1);
-  *parting = (Parting){ self->functions.free, self->home.context, { memory.pointer } };
+  *parting = (Parting){ self->functions.free,
+                        self->home.context,
+                        self->frees,
+                        _tarn_opencl_frees_begin (self->frees, queue),
+                        { memory.pointer } };
   if (!_tarn_opencl_check (
           self->functions.enqueue_free (queue, 1, parting->pointers, part, parting, 0, NULL, NULL),
           "clEnqueueSVMFree", &error))
     {
       g_message ("%s: the host waits instead", error->message);
+      _tarn_opencl_frees_end (parting->frees, parting->queue);
       g_free (parting);
       return FALSE;
     }
@@ -126,6 +148,7 @@ svm_allocator_free (gpointer user_data)
 {
   SvmAllocator *self = user_data;
 
+  _tarn_opencl_frees_unref (self->frees);
   _tarn_opencl_home_clear (&self->home);
   g_free (self);
 }
@@ -212,6 +235,9 @@ check_own_queue (cl_command_queue queue, cl_context context, GError **error)
  * queue. Without one the memory of a block that no queue was named for goes at once (clSVMFree):
  * the caller has waited for what uses it.
  *
+ * Where there is no memory left, an allocation waits for what queues have still to free, as long as
+ * they do: one that frees nothing for a second may be waiting for the host, and is not waited for.
+ *
  * @param context    where memory belongs; retained
  * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
  * @param flags      for clSVMAlloc, 0 for CL_MEM_READ_WRITE
@@ -241,6 +267,7 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
     return NULL;
   if (made.flags == 0)
     made.flags = CL_MEM_READ_WRITE;
+  made.frees = _tarn_opencl_frees_new ();
   self = g_new (SvmAllocator, 1);
   *self = made;
   ops.name = "opencl-svm";

@@ -1,0 +1,202 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory that a queue is to free is not free before it has: a request for which there is no memory
+ * left waits for it.
+ *
+ * It must not wait for ever.  A queue may wait for the host (a user event), whose thread is the one
+ * that allocates; and OpenCL says of no command whether that is so: one behind such an event is
+ * CL_QUEUED, or CL_SUBMITTED, like one behind a kernel that will end by itself.  So what counts is
+ * what a queue does: it is waited for as long as it frees something.  One that frees nothing for
+ * PATIENCE is stuck, and waited for no longer than SHORT_PATIENCE until it does.  So a program that
+ * holds up a queue pays for it once, and one that allocates where the driver cannot go on
+ * meanwhile, in a callback, gets its error. */
+
+#include "svm-frees-private.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#define PATIENCE G_GINT64_CONSTANT (1000000000) /* nanoseconds */
+#define SHORT_PATIENCE G_GINT64_CONSTANT (10000000)
+
+/* A queue that has memory to free; in the list as long as anybody has a reference. */
+struct _TarnOpenclFreeQueue
+{
+  cl_command_queue queue; /* alive while it has something to free */
+  guint n_refs;           /* one for each that is to be freed, and for each that waits for it */
+  guint64 n_begun, n_ended;
+  gboolean is_stuck;
+};
+
+struct _TarnOpenclFrees
+{
+  gint ref_count; /* atomic: of the allocator, and one for each that is to be freed */
+  pthread_mutex_t lock;
+  pthread_cond_t changed;
+  /* Behind the lock. */
+  GPtrArray *queues; /* of TarnOpenclFreeQueue */
+  guint64 n_ended;   /* of all queues that there ever were */
+};
+
+TarnOpenclFrees *
+_tarn_opencl_frees_new (void)
+{
+  TarnOpenclFrees *frees = g_new0 (TarnOpenclFrees, 1);
+  pthread_condattr_t attributes;
+
+  frees->ref_count = 1;
+  frees->queues = g_ptr_array_new ();
+  pthread_mutex_init (&frees->lock, NULL);
+  pthread_condattr_init (&attributes);
+  pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init (&frees->changed, &attributes);
+  pthread_condattr_destroy (&attributes);
+  return frees;
+}
+
+void
+_tarn_opencl_frees_unref (TarnOpenclFrees *frees)
+{
+  if (!g_atomic_int_dec_and_test (&frees->ref_count))
+    return;
+  g_assert (frees->queues->len == 0);
+  g_ptr_array_unref (frees->queues);
+  pthread_cond_destroy (&frees->changed);
+  pthread_mutex_destroy (&frees->lock);
+  g_free (frees);
+}
+
+/* The lock is held in these two. */
+
+static TarnOpenclFreeQueue *
+ref_queue (TarnOpenclFrees *frees, cl_command_queue handle)
+{
+  TarnOpenclFreeQueue *queue;
+
+  for (guint i = 0; i < frees->queues->len; i++)
+    {
+      queue = g_ptr_array_index (frees->queues, i);
+      if (queue->queue != handle)
+        continue;
+      queue->n_refs++;
+      return queue;
+    }
+  queue = g_new0 (TarnOpenclFreeQueue, 1);
+  queue->queue = handle;
+  queue->n_refs = 1;
+  g_ptr_array_add (frees->queues, queue);
+  return queue;
+}
+
+static void
+unref_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
+{
+  if (--queue->n_refs > 0)
+    return;
+  g_ptr_array_remove_fast (frees->queues, queue);
+  g_free (queue);
+}
+
+TarnOpenclFreeQueue *
+_tarn_opencl_frees_begin (TarnOpenclFrees *frees, cl_command_queue handle)
+{
+  TarnOpenclFreeQueue *queue;
+
+  g_atomic_int_inc (&frees->ref_count);
+  pthread_mutex_lock (&frees->lock);
+  queue = ref_queue (frees, handle);
+  queue->n_begun++;
+  pthread_mutex_unlock (&frees->lock);
+  return queue;
+}
+
+void
+_tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
+{
+  pthread_mutex_lock (&frees->lock);
+  queue->n_ended++;
+  queue->is_stuck = FALSE;
+  frees->n_ended++;
+  unref_queue (frees, queue);
+  pthread_cond_broadcast (&frees->changed);
+  pthread_mutex_unlock (&frees->lock);
+  _tarn_opencl_frees_unref (frees);
+}
+
+guint64
+_tarn_opencl_frees_count (TarnOpenclFrees *frees)
+{
+  guint64 count;
+
+  pthread_mutex_lock (&frees->lock);
+  count = frees->n_ended;
+  pthread_mutex_unlock (&frees->lock);
+  return count;
+}
+
+static struct timespec
+get_deadline (gint64 patience)
+{
+  const gint64 second = 1000000000;
+  struct timespec deadline;
+
+  clock_gettime (CLOCK_MONOTONIC, &deadline);
+  patience += deadline.tv_nsec;
+  deadline.tv_sec += (time_t) (patience / second);
+  deadline.tv_nsec = (glong) (patience % second);
+  return deadline;
+}
+
+/* Until the queue frees something; FALSE if it does not.  The lock is held in these two, but for
+ * the wait. */
+static gboolean
+await_one (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
+{
+  struct timespec deadline = get_deadline (queue->is_stuck ? SHORT_PATIENCE : PATIENCE);
+  guint64 n_before = queue->n_ended;
+  int status = 0;
+
+  while (queue->n_ended == n_before && status == 0)
+    status = pthread_cond_timedwait (&frees->changed, &frees->lock, &deadline);
+  return queue->n_ended != n_before;
+}
+
+/* Until it has freed so much. */
+static void
+await_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
+{
+  while (queue->n_ended < n_wanted)
+    if (!await_one (frees, queue))
+      {
+        queue->is_stuck = TRUE;
+        return;
+      }
+}
+
+gboolean
+_tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count)
+{
+  g_autoptr (GPtrArray) queues = NULL;
+  g_autofree guint64 *wanted = NULL;
+  gboolean is_any;
+
+  pthread_mutex_lock (&frees->lock);
+  queues = g_ptr_array_copy (frees->queues, NULL, NULL);
+  wanted = g_new (guint64, queues->len);
+  for (guint i = 0; i < queues->len; i++)
+    {
+      TarnOpenclFreeQueue *queue = g_ptr_array_index (queues, i);
+
+      queue->n_refs++;
+      wanted[i] = queue->n_begun;
+    }
+  for (guint i = 0; i < queues->len; i++)
+    {
+      await_queue (frees, g_ptr_array_index (queues, i), wanted[i]);
+      unref_queue (frees, g_ptr_array_index (queues, i));
+    }
+  is_any = frees->n_ended != count;
+  pthread_mutex_unlock (&frees->lock);
+  return is_any;
+}
