@@ -39,6 +39,19 @@ PASS (clGetEventInfo,
 ENQUEUE (clEnqueueBarrierWithWaitList)
 ENQUEUE (clEnqueueMarkerWithWaitList)
 
+/* A test whose budget was not spent did not expect the driver to have no more: what fails then is
+ * easier to understand where that is known. */
+static void
+tell_refusal (size_t size)
+{
+  const OpenclLayer *self = tarn_opencl_layer ();
+
+  g_test_message ("the driver itself refuses %" G_GSIZE_FORMAT " bytes of shared virtual memory, "
+                  "beside %u pieces; with buffers, %" G_GUINT64_FORMAT " bytes",
+                  (gsize) size, self->get_live (OPENCL_LAYER_SVM, NULL, 0),
+                  self->get_live_bytes ());
+}
+
 void *
 layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
 {
@@ -47,6 +60,8 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
   void *pointer
       = status == CL_SUCCESS ? _layer_driver->clSVMAlloc (context, flags, size, alignment) : NULL;
 
+  if (status == CL_SUCCESS && pointer == NULL)
+    tell_refusal (size);
   return _layer_leave_create (pointer, &object, status, NULL);
 }
 

@@ -18,6 +18,10 @@
 
 #define SIZE 4096
 
+/* Bytes that are enough for each test, and are all that there is: how much more the device has, and
+ * how late it gets to what it is to free, is another matter then. */
+#define ROOM (1 << 20)
+
 static const OpenclLayer *layer;
 
 /* In place of libc's, for all that this program is linked with: what a loader of OpenCL 1.2 has
@@ -77,6 +81,7 @@ open_svm (gconstpointer device, gchar **reason)
   OpenclState *state = opencl_open (device, reason);
 
   layer->reset ();
+  set_budget (state, ROOM);
   if (state == NULL || (*reason = opencl_why_not (device, state, OPENCL_NEEDS_SVM)) == NULL)
     return state;
   opencl_close (state);
