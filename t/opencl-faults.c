@@ -14,31 +14,72 @@ static const OpenclLayer *layer;
 /* The call that puts a new buffer on the device at once: which one depends on the device. */
 static const gchar *residency_call;
 
+static void
+pretend_nvidia (void)
+{
+  const cl_uint vendor = 0x10de;
+
+  layer->set_device_info (CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
+}
+
+static void
+pretend_old (void)
+{
+  layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 1.1 of old", 18);
+}
+
 /* The layer as a backend of the conformance tests: once where memory runs out in clCreateBuffer,
- * once where it runs out in the migration. */
+ * and once for each call in which a device may find out later. */
 
 static void
 find_residency_call (OpenclState *state)
 {
+  static const gchar *const calls[]
+      = { "clEnqueueFillBuffer", "clEnqueueMigrateMemObjects", "clEnqueueWriteBuffer" };
   g_autoptr (TarnAllocator) allocator = opencl_immediate_new (state, NULL);
-  g_autoptr (TarnBlock) block = NULL;
+  g_autoptr (TarnBlock) block = tarn_allocator_allocate (allocator, 100, NULL);
+
+  residency_call = NULL;
+  for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
+    if (layer->get_calls (calls[i]) > 0)
+      {
+        g_assert_null (residency_call);
+        g_assert_cmpuint (layer->get_calls (calls[i]), ==, 1);
+        residency_call = calls[i];
+      }
+  g_assert_nonnull (residency_call);
+}
+
+static gpointer
+open_pretending (gconstpointer device, void (*pretend) (void), gchar **reason)
+{
+  gpointer state = opencl_open (device, reason);
 
   layer->reset ();
-  block = tarn_allocator_allocate (allocator, 100, NULL);
-  residency_call = layer->get_calls ("clEnqueueFillBuffer") > 0 ? "clEnqueueFillBuffer"
-                                                                : "clEnqueueMigrateMemObjects";
-  g_assert_cmpuint (layer->get_calls (residency_call), ==, 1);
+  if (state == NULL)
+    return NULL;
+  if (pretend != NULL)
+    pretend ();
+  find_residency_call (state);
+  return state;
 }
 
 static gpointer
 open_with_layer (gconstpointer device, gchar **reason)
 {
-  gpointer state = opencl_open (device, reason);
+  return open_pretending (device, NULL, reason);
+}
 
-  if (state != NULL)
-    find_residency_call (state);
-  layer->reset ();
-  return state;
+static gpointer
+open_nvidia (gconstpointer device, gchar **reason)
+{
+  return open_pretending (device, pretend_nvidia, reason);
+}
+
+static gpointer
+open_old (gconstpointer device, gchar **reason)
+{
+  return open_pretending (device, pretend_old, reason);
 }
 
 static void
@@ -48,6 +89,7 @@ close_with_layer (gpointer state)
   g_assert_cmpuint (layer->get_references (((OpenclState *) state)->context), ==, 1);
   g_assert_cmpuint (layer->get_references (((OpenclState *) state)->queue), ==, 1);
   opencl_close (state);
+  layer->reset ();
   g_assert_cmpuint (layer->get_live (OPENCL_LAYER_QUEUE, NULL, 0), ==, 0);
   g_assert_cmpuint (layer->get_live (OPENCL_LAYER_CONTEXT, NULL, 0), ==, 0);
 }
@@ -97,29 +139,23 @@ live (gpointer unused)
   return layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0);
 }
 
-static const Backend creation_backend = {
-  .add = opencl_add_conformance,
-  .open = open_with_layer,
-  .close = close_with_layer,
-  .allocator_new = opencl_immediate_new,
-  .no_threads = opencl_no_threads_on_queue,
-  .set_budget = set_budget_at_creation,
-  .fail = fail_creation,
-  .has_failed = has_failed,
-  .live = live,
-};
+#define BACKEND(name, open_it, budget, fail_it)                                                    \
+  static const Backend name = {                                                                    \
+    .add = opencl_add_conformance,                                                                 \
+    .open = open_it,                                                                               \
+    .close = close_with_layer,                                                                     \
+    .allocator_new = opencl_immediate_new,                                                         \
+    .no_threads = opencl_no_threads_on_queue,                                                      \
+    .set_budget = budget,                                                                          \
+    .fail = fail_it,                                                                               \
+    .has_failed = has_failed,                                                                      \
+    .live = live,                                                                                  \
+  }
 
-static const Backend migration_backend = {
-  .add = opencl_add_conformance,
-  .open = open_with_layer,
-  .close = close_with_layer,
-  .allocator_new = opencl_immediate_new,
-  .no_threads = opencl_no_threads_on_queue,
-  .set_budget = set_budget_at_migration,
-  .fail = fail_migration,
-  .has_failed = has_failed,
-  .live = live,
-};
+BACKEND (creation_backend, open_with_layer, set_budget_at_creation, fail_creation);
+BACKEND (migration_backend, open_with_layer, set_budget_at_migration, fail_migration);
+BACKEND (nvidia_backend, open_nvidia, set_budget_at_migration, fail_migration);
+BACKEND (old_backend, open_old, set_budget_at_migration, fail_migration);
 
 /* Every call that making an allocator needs, failing in turn: the error says which one it was, and
  * no reference is left on context or queue. */
@@ -177,8 +213,8 @@ test_statuses (const TarnOpenclDevice *device, OpenclState *state)
   g_autoptr (TarnAllocator) allocator = NULL;
 
   (void) device;
-  find_residency_call (state);
   layer->reset ();
+  find_residency_call (state);
   allocator = opencl_allocator (state);
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
     {
@@ -208,7 +244,7 @@ test_old_device (const TarnOpenclDevice *device, OpenclState *state)
 
   (void) device;
   layer->reset ();
-  layer->set_device_info (CL_DEVICE_VERSION, "OpenCL 1.1 of old", 18);
+  pretend_old ();
   allocator = opencl_allocator (state);
   for (gsize size = 0; size <= 8; size++)
     {
@@ -232,13 +268,12 @@ test_old_device (const TarnOpenclDevice *device, OpenclState *state)
 static void
 test_nvidia (const TarnOpenclDevice *device, OpenclState *state)
 {
-  const cl_uint vendor = 0x10de;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (GError) error = NULL;
 
   (void) device;
   layer->reset ();
-  layer->set_device_info (CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
+  pretend_nvidia ();
   allocator = tarn_opencl_immediate_allocator_new (state->queue, CL_MEM_HOST_NO_ACCESS, &error);
   g_assert_no_error (error);
   for (gsize size = 0; size <= 8; size++)
@@ -337,6 +372,8 @@ main (int argc, char **argv)
     }
   conformance_add ("full-at-creation", &creation_backend);
   conformance_add ("full-at-migration", &migration_backend);
+  conformance_add ("full-at-fill", &nvidia_backend);
+  conformance_add ("full-at-write", &old_backend);
   opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }
