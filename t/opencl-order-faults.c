@@ -284,6 +284,7 @@ fail_call (const Scene *scene, guint nth, const Deeds *usual, guint *n_errors, g
     assert_said (scene, nth, failed, error, usual);
   use_again (scene, kept);
   lost = release_lost (scene);
+  g_assert_cmpuint (lost, <=, messages->len);
   g_assert_cmpuint (count_svm (scene), ==, 0);
   if (failed == NULL || !scene->for_ever)
     g_assert_cmpuint (lost, ==, failed != NULL && strstr (failed, "Release") != NULL);

@@ -19,7 +19,7 @@ _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_que
   if (queue != NULL
       && !_tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error))
     {
-      clReleaseContext (context);
+      _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (context));
       return FALSE;
     }
   *home = (TarnOpenclHome){ context, queue };
