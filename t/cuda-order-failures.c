@@ -163,25 +163,35 @@ give_back (State *state, GError **error)
 static void
 end (State *state)
 {
-  fake->finish_all_work ();
   tarn_pool_unref (state->pool);
   if (state->allocator != NULL)
     tarn_allocator_unref (state->allocator);
 }
 
+/* From the first step on, or with a pool that there is. */
 static gboolean
-run_steps (const Fixture *fixture, GError **error)
+run_steps (State *state, GError **error)
 {
   gboolean (*const steps[]) (State *, GError **)
-      = { begin, meet_streams, leave_in_use, use_again, forget,
-          move,  use_on_host,  run_short,    give_back };
-  State state = { .fixture = fixture };
-  gboolean is_fine = TRUE;
+      = { meet_streams, leave_in_use, use_again, forget, move, use_on_host, run_short, give_back };
+  gboolean is_fine = state->pool != NULL || begin (state, error);
 
   for (gsize i = 0; i < G_N_ELEMENTS (steps) && is_fine; i++)
-    is_fine = steps[i](&state, error);
-  end (&state);
+    is_fine = steps[i](state, error);
+  fake->finish_all_work ();
+  state->busy = 0;
   return is_fine;
+}
+
+static void
+assert_all_is_well (const Fixture *fixture)
+{
+  State state = { .fixture = fixture };
+  g_autoptr (GError) error = NULL;
+
+  run_steps (&state, &error);
+  g_assert_no_error (error);
+  end (&state);
 }
 
 /* The fake driver's books */
@@ -217,6 +227,7 @@ typedef struct
   gboolean for_ever;
   guint status;
   const gchar *number; /* as messages have it */
+  gboolean is_kept;    /* the pool goes on afterwards */
 } Failing;
 
 static void
@@ -276,6 +287,18 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
                      : 1;
 }
 
+/* With the same pool, if it has come to be. */
+static void
+go_on (State *state)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (state->pool != NULL)
+    run_steps (state, &error);
+  g_assert_no_error (error);
+  end (state);
+}
+
 /* FALSE: there are not so many calls. */
 static gboolean
 fail_nth (Fixture *fixture, guint nth, const Failing *failing)
@@ -283,6 +306,7 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
   static const gchar *const domains[] = { "Tarn", "Tarn-CUDA" };
   Messages messages = { .failing = failing };
   guint handlers[G_N_ELEMENTS (domains)], n_lost;
+  State state = { .fixture = fixture };
   Books before = read_books (), after;
   g_autoptr (GError) error = NULL;
   const gchar *failed;
@@ -291,14 +315,19 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
   for (gsize i = 0; i < G_N_ELEMENTS (domains); i++)
     handlers[i] = g_log_set_handler (domains[i], G_LOG_LEVEL_MESSAGE, count_message, &messages);
   fake->fail (NULL, nth, failing->for_ever, failing->status);
-  is_fine = run_steps (fixture, &error);
+  is_fine = run_steps (&state, &error);
+  if (!failing->is_kept)
+    end (&state);
   failed = fake->get_failed ();
   fake->fail (NULL, 0, FALSE, 0);
+  n_lost = fake->get_context_stack_depth () - before.depth;
+  restore_stack (before.depth);
+  if (failing->is_kept)
+    go_on (&state);
   for (gsize i = 0; i < G_N_ELEMENTS (domains); i++)
     g_log_remove_handler (domains[i], handlers[i]);
   after = read_books ();
-
-  n_lost = count_lost (before, after);
+  n_lost += count_lost (before, after);
   g_test_message ("%u%s %s: %s: %s; %u lost, %u messages", nth,
                   failing->for_ever ? " and all others" : "", failing->number,
                   failed != NULL ? failed : "none", is_fine ? "no error" : error->message, n_lost,
@@ -309,9 +338,7 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
   else if (failed != NULL && messages.n == 0)
     g_assert_true (may_be_silent (failed));
   g_assert_cmpuint (n_lost, <=, messages.n);
-  restore_stack (before.depth);
-  g_assert_true (run_steps (fixture, NULL)); /* all is well again */
-  after.depth = before.depth;
+  assert_all_is_well (fixture);
   g_assert_cmpuint (count_lost (after, read_books ()), ==, 0);
   g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
   return failed != NULL;
@@ -321,25 +348,25 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
 static void
 run_failures (const TarnCudaTest *test, FakeCudaKind kind, gboolean is_elsewhere)
 {
-  static const Failing failings[] = {
-    { FALSE, FAKE_CUDA_INVALID_HANDLE, "(400)" },
-    { TRUE, FAKE_CUDA_INVALID_HANDLE, "(400)" },
-    { FALSE, FAKE_CUDA_OUT_OF_MEMORY, "(2)" },
-    { TRUE, FAKE_CUDA_OUT_OF_MEMORY, "(2)" },
-  };
   TarnCudaTest inner = *test;
   Fixture fixture;
   CUcontext other = NULL;
 
-  for (gsize i = 0; i < G_N_ELEMENTS (failings); i++)
+  for (guint i = 0; i < 8; i++)
     {
+      const gboolean is_full = (i & 4) != 0;
+      const Failing failing
+          = { .for_ever = (i & 1) != 0,
+              .status = is_full ? FAKE_CUDA_OUT_OF_MEMORY : FAKE_CUDA_INVALID_HANDLE,
+              .number = is_full ? "(2)" : "(400)",
+              .is_kept = (i & 2) != 0 };
       guint nth = 1;
 
       SUCCEED (_tarn_cuda_get_driver (NULL)->cuCtxCreate (&inner.context, 0, test->device));
       fixture_init (&fixture, &inner, kind);
       if (is_elsewhere)
         SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
-      while (fail_nth (&fixture, nth, &failings[i]))
+      while (fail_nth (&fixture, nth, &failing))
         nth++;
       g_assert_cmpuint (nth, >, 60);
       if (is_elsewhere)
