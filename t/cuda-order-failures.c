@@ -168,12 +168,25 @@ end (State *state)
     tarn_allocator_unref (state->allocator);
 }
 
+/* Without the pool. */
+static gboolean
+use_direct (State *state, GError **error)
+{
+  const Fixture *fixture = state->fixture;
+  g_autoptr (TarnBlock) block = tarn_allocator_allocate (state->allocator, SIZE, error);
+
+  return block != NULL && tarn_cuda_block_record_use (block, fixture->a, error)
+         && tarn_block_move_to_queue (block, fixture->b, error)
+         && tarn_cuda_block_record_use (block, fixture->c, error);
+}
+
 /* From the first step on, or with a pool that there is. */
 static gboolean
 run_steps (State *state, GError **error)
 {
   gboolean (*const steps[]) (State *, GError **)
-      = { meet_streams, leave_in_use, use_again, forget, move, use_on_host, run_short, give_back };
+      = { meet_streams, leave_in_use, use_again, forget,    move,
+          use_on_host,  run_short,    give_back, use_direct };
   gboolean is_fine = state->pool != NULL || begin (state, error);
 
   for (gsize i = 0; i < G_N_ELEMENTS (steps) && is_fine; i++)
