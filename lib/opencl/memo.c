@@ -8,47 +8,22 @@
 
 #include "status-private.h"
 
-static gpointer
-ref_context (gpointer unused, gpointer context)
-{
-  (void) unused;
-  return clRetainContext (context) == CL_SUCCESS ? context : NULL;
-}
+#define REFERENCES(name, Noun)                                                                     \
+  static gpointer ref_##name (gpointer unused, gpointer object)                                    \
+  {                                                                                                \
+    (void) unused;                                                                                 \
+    return clRetain##Noun (object) == CL_SUCCESS ? object : NULL;                                  \
+  }                                                                                                \
+                                                                                                   \
+  static void unref_##name (gpointer unused, gpointer object)                                      \
+  {                                                                                                \
+    (void) unused;                                                                                 \
+    _tarn_opencl_report_release ("clRelease" #Noun, clRelease##Noun (object));                     \
+  }
 
-static void
-unref_context (gpointer unused, gpointer context)
-{
-  (void) unused;
-  _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (context));
-}
-
-static gpointer
-ref_queue (gpointer unused, gpointer queue)
-{
-  (void) unused;
-  return clRetainCommandQueue (queue) == CL_SUCCESS ? queue : NULL;
-}
-
-static void
-unref_queue (gpointer unused, gpointer queue)
-{
-  (void) unused;
-  _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
-}
-
-static gpointer
-ref_device (gpointer unused, gpointer device)
-{
-  (void) unused;
-  return clRetainDevice (device) == CL_SUCCESS ? device : NULL;
-}
-
-static void
-unref_device (gpointer unused, gpointer device)
-{
-  (void) unused;
-  _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (device));
-}
+REFERENCES (context, Context)
+REFERENCES (queue, CommandQueue)
+REFERENCES (device, Device)
 
 static const struct
 {
