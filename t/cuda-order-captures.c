@@ -121,6 +121,46 @@ test_second (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+static void
+count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer count)
+{
+  (void) domain;
+  (void) level;
+  g_test_message ("%s", message);
+  ++*(guint *) count;
+}
+
+/* A second one that appears while the first captures: what is held cannot be marked, which is no
+ * news, and stays with the first. */
+static void
+test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
+{
+  guint n_messages = 0;
+  guint handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
+  CUgraph graph = NULL;
+  Fixture fixture;
+  TarnBlock *kept, *block;
+  guint64 address;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  kept = take (&fixture, OTHER_SIZE, fixture.a); /* so that the pool goes on to know the stream */
+  block = take (&fixture, SIZE, fixture.a);
+  address = get_address (block);
+  tarn_block_free (block);
+  begin_capture (fixture.a);
+  /* The driver may refuse fresh memory in the mode of this capture. */
+  block = tarn_cuda_pool_allocate (fixture.pool, SIZE, fixture.b, NULL);
+  g_assert_true (block == NULL || get_address (block) != address);
+  g_assert_cmpuint (n_messages, ==, 0);
+  if (cuda.cuStreamEndCapture (fixture.a, &graph) == FAKE_CUDA_SUCCESS)
+    SUCCEED (cuda.cuGraphDestroy (graph));
+  tarn_block_free (block);
+  tarn_block_free (kept);
+  fixture_clear (&fixture);
+  g_log_remove_handler ("Tarn", handler);
+}
+
 /* A pool with several streams.  What is freed in a capture stays with its stream until that is
  * marked after it. */
 static void
@@ -229,6 +269,7 @@ order_add_captures (void)
   tarn_cuda_test_add ("order/captures/alone", test_alone, NULL);
   tarn_cuda_test_add ("order/captures/first", test_first, NULL);
   tarn_cuda_test_add ("order/captures/second", test_second, NULL);
+  tarn_cuda_test_add ("order/captures/meanwhile", test_meanwhile, NULL);
   tarn_cuda_test_add ("order/captures/several", test_several, NULL);
   tarn_cuda_test_add ("order/captures/left-over", test_left_over, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/captures/left-over-forgotten", test_left_over, GINT_TO_POINTER (TRUE));

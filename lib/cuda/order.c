@@ -260,16 +260,23 @@ record (TarnCudaHome *home, CUevent event, gpointer handle, GError **error)
                            driver->cuEventRecord (event, get_stream (handle)), error);
 }
 
+/* Of a call that is for every stream of the context, also for one that captures. */
+static gboolean
+check_all (const TarnCudaHome *home, const gchar *function, unsigned int status, GError **error)
+{
+  if (status == TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+    return set_capturing (error);
+  return _tarn_cuda_check (home->context.driver, function, status, error);
+}
+
 /* Everything in the context; the context is current. */
 static gboolean
 record_all (TarnCudaHome *home, CUevent event, GError **error)
 {
   const TarnCudaDriver *driver = home->context.driver;
-  unsigned int status = driver->cuCtxRecordEvent (home->context.handle, event);
 
-  if (status == TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-    return set_capturing (error);
-  return _tarn_cuda_check (driver, "cuCtxRecordEvent", status, error);
+  return check_all (home, "cuCtxRecordEvent",
+                    driver->cuCtxRecordEvent (home->context.handle, event), error);
 }
 
 /* The context is current; a handle of NULL is everything in it. */
@@ -289,10 +296,9 @@ mark_inside (TarnCudaHome *home, gpointer handle, GError **error)
 static gpointer
 synchronize (TarnCudaHome *home, GError **error)
 {
-  const TarnCudaDriver *driver = home->context.driver;
+  unsigned int status = home->context.driver->cuCtxSynchronize ();
 
-  return _tarn_cuda_check (driver, "cuCtxSynchronize", driver->cuCtxSynchronize (), error) ? DONE
-                                                                                           : NULL;
+  return check_all (home, "cuCtxSynchronize", status, error) ? DONE : NULL;
 }
 
 static gpointer
