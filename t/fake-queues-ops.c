@@ -321,6 +321,16 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return is_fine;
 }
 
+static void
+allocator_gone (gpointer user_data)
+{
+  FakeQueues *queues = user_data;
+
+  _tarn_mutex_lock (&queues->lock);
+  queues->n_allocators--;
+  _tarn_mutex_unlock (&queues->lock);
+}
+
 TarnAllocator *
 fake_queues_allocator_new (FakeQueues *queues)
 {
@@ -340,7 +350,10 @@ fake_queues_allocator_new (FakeQueues *queues)
   ops.fresh_queue = fresh_queue;
   ops.check_queue = (queues->flags & FAKE_CHECKS_QUEUES) != 0 ? check_queue : NULL;
   ops.frees_in_order = (queues->flags & FAKE_FREES_IN_ORDER) != 0;
-  return tarn_allocator_new (&ops, queues, NULL);
+  _tarn_mutex_lock (&queues->lock);
+  queues->n_allocators++;
+  _tarn_mutex_unlock (&queues->lock);
+  return tarn_allocator_new (&ops, queues, allocator_gone);
 }
 
 /* For the test.  The lock is not held. */

@@ -63,6 +63,7 @@ struct _FakeQueues
   GHashTable *marks;    /* FakeClock, owned */
   FakeClock *host;      /* what the host was told is done */
   gpointer fresh;
+  guint n_allocators;
   GRand *rand;
 
   guint calls[FAKE_N_CALLS];

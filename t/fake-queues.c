@@ -488,6 +488,7 @@ fake_queues_free (FakeQueues *queues)
   g_assert_cmpstr (queues->fault, ==, NULL);
   g_assert_cmpuint (fake_queues_get_marks (queues), ==, 0);
   g_assert_cmpuint (fake_queues_get_refs (queues), ==, 0);
+  g_assert_cmpuint (queues->n_allocators, ==, 0);
   tarn_allocator_unref (queues->upstream);
   fake_device_free (queues->device);
   g_ptr_array_unref (queues->slots);

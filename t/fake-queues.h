@@ -58,7 +58,7 @@ typedef enum
 /* @bytes as for fake_device_new (), @flags of FakeQueuesFlags. */
 FakeQueues *fake_queues_new (guint64 bytes, guint flags);
 
-/* Ends the test if there is a fault, a mark, a reference on a queue, or memory. */
+/* Ends the test if there is a fault, a mark, a reference on a queue, memory, or an allocator. */
 void fake_queues_free (FakeQueues *queues);
 
 /* The queues must outlive it. */
