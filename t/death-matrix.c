@@ -27,7 +27,7 @@ typedef struct _Way
 {
   const gchar *name;
   void (*run) (const Case *test);
-  gboolean needs_threads;
+  gboolean needs_threads; /* that use the device at a time */
 } Way;
 
 /* Orders */
@@ -72,8 +72,7 @@ list_others (const DeathBackend *backend, DeathPart but)
 static Order
 insert (Order order, guint place, DeathPart part)
 {
-  memmove (&order.parts[place + 1], &order.parts[place],
-           (order.n - place) * sizeof order.parts[0]);
+  memmove (&order.parts[place + 1], &order.parts[place], (order.n - place) * sizeof order.parts[0]);
   order.parts[place] = part;
   order.n++;
   return order;
@@ -111,7 +110,8 @@ for_each_order (const Case *test, void (*run) (const Case *test, Order others))
   guint64 n = g_test_slow () ? n_all : MIN (n_all, test->backend->n_orders);
 
   for (guint64 i = 0; i < n; i++)
-    run (test, permute (others, n == n_all ? i : (guint64) (g_test_rand_double () * (double) n_all)));
+    run (test,
+         permute (others, n == n_all ? i : (guint64) (g_test_rand_double () * (double) n_all)));
 }
 
 /* A few at random: for ways that take their time. */
@@ -286,9 +286,8 @@ run_meanwhile (const Case *test)
     die_meanwhile (test, insert (choose_others (test), 0, test->part));
 }
 
-/* What a process still has at its end, and is no leak therefore. */
-static DeathWorld *left;
-static DeathWorld inherited;
+/* What a process still has at its end, and is no leak therefore; nobody reads it. */
+static DeathWorld *volatile left;
 
 /* In the child of a fork, which has no business with the driver: what it releases is not freed, as
  * it would be by calls of the driver, and the parent's goes on. */
@@ -301,7 +300,8 @@ release_in_child (DeathWorld *world)
   TarnPool *upper = world->upper;
   gint refused = death_world_check_forked (world);
 
-  inherited = *world;
+  left = g_new (DeathWorld, 1);
+  *left = *world;
   STEP (refused, refused == 0);
   for (guint i = 0; i < current.n; i++)
     if (!death_part_is_driver (current.parts[i]))
@@ -372,12 +372,11 @@ run_parent (const Case *test)
 static void
 exit_with_part (const Case *test)
 {
-  left = death_world_new (test->backend, test->device);
-  if (left == NULL)
-    exit (0);
+  DeathWorld *world = left = death_world_new (test->backend, test->device);
+
   current = choose_others (test);
-  for (guint i = 0; i < current.n; i++)
-    death_world_release (left, current.parts[i]);
+  for (guint i = 0; i < current.n && world != NULL; i++)
+    death_world_release (world, current.parts[i]);
   exit (0);
 }
 
@@ -393,11 +392,13 @@ run_exit (const Case *test)
 /* Tests */
 
 static const Way ways[] = {
-  { "first", run_first, FALSE },         { "last", run_last, FALSE },
-  { "thread", run_thread, TRUE },        { "meanwhile", run_meanwhile, TRUE },
-  { "forked-child", run_child, FALSE },  { "forked-parent", run_parent, FALSE },
+  { "first", run_first, FALSE },        { "last", run_last, FALSE },
+  { "thread", run_thread, FALSE },      { "meanwhile", run_meanwhile, TRUE },
+  { "forked-child", run_child, FALSE }, { "forked-parent", run_parent, FALSE },
   { "exit", run_exit, FALSE },
 };
+
+static GSList *cases; /* of Case, until the end of the program, as GLib's list of tests */
 
 void
 death_run (gconstpointer data, gconstpointer device)
@@ -423,13 +424,12 @@ death_add (const gchar *prefix, const DeathBackend *backend)
   for (guint i = 0; i < all.n; i++)
     for (guint j = 0; j < G_N_ELEMENTS (ways); j++)
       {
-        g_autofree gchar *path
-            = g_strdup_printf ("%s/%s/%s/%s", prefix, backend->name,
-                               death_part_get_name (all.parts[i]), ways[j].name);
-        Case *test = g_new0 (Case, 1);
+        g_autofree gchar *path = g_strdup_printf ("%s/%s/%s/%s", prefix, backend->name,
+                                                  death_part_get_name (all.parts[i]), ways[j].name);
+        Case *test = g_new (Case, 1);
 
-        /* until the end of the program, as GLib's own list of tests is */
         *test = (Case){ backend, all.parts[i], &ways[j], NULL };
+        cases = g_slist_prepend (cases, test);
         backend->add (path, test);
       }
 }

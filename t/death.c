@@ -77,7 +77,7 @@ get_calls (DeathWorld *world)
 #define BACKEND                                                                                    \
   .add = add, .open = open_queues, .close = close_queues, .allocator_new = allocator_new,          \
   .memo_new = tarn_memo_new, .release_queue = release_queue, .own = own, .use = use,               \
-  .check = check, .get_calls = get_calls, .n_orders = 200
+  .check = check, .get_calls = get_calls, .n_orders = 100
 
 static const DeathBackend backends[] = {
   { .name = "queues", BACKEND },
