@@ -141,7 +141,7 @@ get_calls (DeathWorld *world)
     .close = close_context, .allocator_new = allocator_new,                                        \
     .memo_new = tarn_cuda_context_memo_new, .release_context = release_context,                    \
     .release_queue = release_stream, .use = use, .check = check, .get_calls = get_calls,           \
-    .forgets_queues = TRUE, .context_takes_all = !(is_primary), .n_orders = 40                     \
+    .forgets_queues = TRUE, .context_takes_all = !(is_primary), .n_orders = 10                     \
   }
 
 static const DeathBackend backends[] = {

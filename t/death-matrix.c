@@ -407,6 +407,7 @@ death_run (gconstpointer data, gconstpointer device)
   const gchar *reason = NULL;
 
   test.device = device;
+  signal (SIGABRT, say_order); /* a driver may have taken it since the last test */
   if (test.way->needs_threads && test.backend->no_threads != NULL)
     reason = test.backend->no_threads (device);
   if (reason == NULL)
@@ -450,7 +451,6 @@ death_init (void)
 {
   static const gchar *const domains[] = { "Tarn", "Tarn-OpenCL", "Tarn-CUDA" };
 
-  signal (SIGABRT, say_order);
   for (guint i = 0; i < G_N_ELEMENTS (domains); i++)
     g_log_set_handler (domains[i], G_LOG_LEVEL_MESSAGE, judge_message, NULL);
 }
