@@ -12,11 +12,24 @@
 
 static const FakeCuda *fake;
 
+typedef enum
+{
+  PRIMARY,
+  SHARED, /* the same, which somebody else goes on to use: nothing dies with it */
+  OWN
+} ContextKind;
+
 typedef struct
 {
   FakeCudaKind memory;
-  gboolean is_primary; /* the context */
+  ContextKind context;
 } Kind;
+
+static const Kind *
+get_kind (const DeathWorld *world)
+{
+  return world->backend->kind;
+}
 
 static void
 run (gconstpointer data)
@@ -45,7 +58,6 @@ finish_if_awaited (const gchar *function, gpointer unused)
 static gboolean
 open_context (DeathWorld *world)
 {
-  const Kind *kind = world->backend->kind;
   g_autoptr (GError) error = NULL;
   CUcontext context = NULL;
   CUstream streams[2];
@@ -53,10 +65,12 @@ open_context (DeathWorld *world)
   fake->reset ();
   fake->set_hook (finish_if_awaited, NULL);
   SUCCEED (cuInit (0));
-  if (kind->is_primary)
-    context = tarn_cuda_make_default_context (NULL, &error);
-  else
+  if (get_kind (world)->context == SHARED)
+    SUCCEED (cuDevicePrimaryCtxRetain (&context, 0));
+  if (get_kind (world)->context == OWN)
     SUCCEED (cuCtxCreate_v2 (&context, 0, 0));
+  else
+    context = tarn_cuda_make_default_context (NULL, &error);
   g_assert_no_error (error);
   for (guint i = 0; i < G_N_ELEMENTS (streams); i++)
     SUCCEED (cuStreamCreate (&streams[i], 1));
@@ -67,11 +81,18 @@ open_context (DeathWorld *world)
   return TRUE;
 }
 
-/* The other stream has died with the context. */
+/* The other stream has died with the context, unless that is shared. */
 static void
 close_context (DeathWorld *world)
 {
-  (void) world;
+  if (get_kind (world)->context == SHARED)
+    {
+      fake->finish_all_work ();
+      SUCCEED (cuStreamDestroy_v2 (world->b));
+      for (FakeCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
+        g_assert_cmpuint (fake->get_live (kind), ==, kind == FAKE_CUDA_CONTEXT);
+      SUCCEED (cuDevicePrimaryCtxRelease_v2 (0));
+    }
   for (FakeCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
     g_assert_cmpuint (fake->get_live (kind), ==, 0);
   g_assert_cmpuint (fake->get_primary_references (0), ==, 0);
@@ -82,7 +103,7 @@ close_context (DeathWorld *world)
 static TarnAllocator *
 allocator_new (DeathWorld *world, GError **error)
 {
-  switch (((const Kind *) world->backend->kind)->memory)
+  switch (get_kind (world)->memory)
     {
     case FAKE_CUDA_HOST_MEMORY:
       return tarn_cuda_host_allocator_new (world->context, 0, error);
@@ -96,17 +117,17 @@ allocator_new (DeathWorld *world, GError **error)
 static void
 release_context (DeathWorld *world)
 {
-  if (((const Kind *) world->backend->kind)->is_primary)
-    tarn_cuda_context_release (world->context);
-  else
+  if (get_kind (world)->context == OWN)
     SUCCEED (cuCtxDestroy_v2 (world->context));
+  else
+    tarn_cuda_context_release (world->context);
 }
 
 /* Which is not idle.  It dies with its context, too. */
 static void
 release_stream (DeathWorld *world)
 {
-  if (world->context != NULL || ((const Kind *) world->backend->kind)->is_primary)
+  if (world->context != NULL || get_kind (world)->context != OWN)
     SUCCEED (cuStreamDestroy_v2 (world->a));
 }
 
@@ -125,7 +146,7 @@ check (DeathWorld *world, TarnBlock *block)
   FakeCudaMemory memory;
 
   g_assert_true (fake->find_memory ((CUdeviceptr) tarn_block_get_memory (block).address, &memory));
-  g_assert_true (memory.kind == ((const Kind *) world->backend->kind)->memory);
+  g_assert_true (memory.kind == get_kind (world)->memory);
 }
 
 static guint
@@ -135,22 +156,23 @@ get_calls (DeathWorld *world)
   return fake->get_calls (NULL);
 }
 
-#define BACKEND(path, memory, is_primary)                                                          \
+#define BACKEND(path, memory, owner)                                                               \
   {                                                                                                \
-    .name = path, .kind = &(const Kind){ memory, is_primary }, .add = add, .open = open_context,   \
+    .name = path, .kind = &(const Kind){ memory, owner }, .add = add, .open = open_context,        \
     .close = close_context, .allocator_new = allocator_new,                                        \
     .memo_new = tarn_cuda_context_memo_new, .release_context = release_context,                    \
     .release_queue = release_stream, .use = use, .check = check, .get_calls = get_calls,           \
-    .forgets_queues = TRUE, .context_takes_all = !(is_primary), .n_orders = 10                     \
+    .forgets_queues = TRUE, .context_takes_all = owner == OWN, .n_orders = 10                      \
   }
 
 static const DeathBackend backends[] = {
-  BACKEND ("device/primary", FAKE_CUDA_DEVICE_MEMORY, TRUE),
-  BACKEND ("page-locked/primary", FAKE_CUDA_HOST_MEMORY, TRUE),
-  BACKEND ("managed/primary", FAKE_CUDA_MANAGED_MEMORY, TRUE),
-  BACKEND ("device/own", FAKE_CUDA_DEVICE_MEMORY, FALSE),
-  BACKEND ("page-locked/own", FAKE_CUDA_HOST_MEMORY, FALSE),
-  BACKEND ("managed/own", FAKE_CUDA_MANAGED_MEMORY, FALSE),
+  BACKEND ("device/primary", FAKE_CUDA_DEVICE_MEMORY, PRIMARY),
+  BACKEND ("device/shared", FAKE_CUDA_DEVICE_MEMORY, SHARED),
+  BACKEND ("device/own", FAKE_CUDA_DEVICE_MEMORY, OWN),
+  BACKEND ("page-locked/shared", FAKE_CUDA_HOST_MEMORY, SHARED),
+  BACKEND ("page-locked/own", FAKE_CUDA_HOST_MEMORY, OWN),
+  BACKEND ("managed/primary", FAKE_CUDA_MANAGED_MEMORY, PRIMARY),
+  BACKEND ("managed/own", FAKE_CUDA_MANAGED_MEMORY, OWN),
 };
 
 int
