@@ -559,6 +559,7 @@ use_in_child (gpointer data)
   g_clear_error (&error);
   STEP (5, !tarn_block_move_to_queue (block, order->b, &error));
   STEP (6, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
+  g_clear_error (&error);
   STEP (7, tarn_pool_forget_queue (order->pool, order->a, NULL));
   STEP (8, tarn_block_get_queue (block) == order->a);
   tarn_block_free (block);
