@@ -32,7 +32,7 @@ typedef struct
 
   TarnAllocator *allocator;
   TarnPool *pool;
-  TarnPool *upper;   /* a pool over the pool */
+  TarnPool *upper;   /* a pool over the pool, in one group with it */
   TarnBlock *block;  /* of the upper pool, used on both queues */
   TarnBlock *direct; /* of the allocator itself */
   gboolean is_held;  /* both pools hold blocks that were used on queue a */
