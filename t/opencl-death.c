@@ -27,13 +27,37 @@ no_threads (gconstpointer device)
   return opencl_no_threads_on_queue (device);
 }
 
+static const OpenclMemory deferred = { "deferred", FALSE, opencl_deferred_new };
+static const OpenclMemory immediate = { "immediate", FALSE, opencl_immediate_new };
+static const OpenclMemory svm = { "svm", TRUE, opencl_svm_unbound_new };
+static const OpenclMemory bound = { "svm-bound", TRUE, opencl_svm_bound_new };
+
+/* Where each context takes its time, as on a GPU, there are half as many paths: NULL if this is not
+ * one of those that are left out. */
+static const gchar *
+why_not_now (const OpenclMemory *memory, gint64 time)
+{
+  static gint64 least = G_MAXINT64;
+
+  least = MIN (least, time);
+  return least > 50 * G_TIME_SPAN_MILLISECOND && !g_test_slow ()
+                 && (memory == &deferred || memory == &svm)
+             ? "contexts take long here: -m slow"
+             : NULL;
+}
+
 static gboolean
 open_device (DeathWorld *world)
 {
   const OpenclMemory *memory = world->backend->kind;
+  gint64 start = g_get_monotonic_time ();
   g_autofree gchar *reason = NULL;
   OpenclState *state = opencl_open (world->device, &reason);
 
+  if (state != NULL)
+    reason = g_strdup (why_not_now (memory, g_get_monotonic_time () - start));
+  if (reason != NULL && state != NULL)
+    opencl_close (g_steal_pointer (&state));
   if (state != NULL && memory->is_svm
       && (reason = opencl_why_not (world->device, state, OPENCL_NEEDS_SVM)) != NULL)
     opencl_close (g_steal_pointer (&state));
@@ -131,11 +155,6 @@ get_calls (DeathWorld *world)
   (void) world;
   return layer->get_calls (NULL);
 }
-
-static const OpenclMemory deferred = { "deferred", FALSE, opencl_deferred_new };
-static const OpenclMemory immediate = { "immediate", FALSE, opencl_immediate_new };
-static const OpenclMemory svm = { "svm", TRUE, opencl_svm_unbound_new };
-static const OpenclMemory bound = { "svm-bound", TRUE, opencl_svm_bound_new };
 
 #define BACKEND(path, memory)                                                                      \
   {                                                                                                \
