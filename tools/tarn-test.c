@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "devices.h"
+#include "file.h"
 #include "junit.h"
 #include "report.h"
 #include "run.h"
@@ -170,25 +171,6 @@ find_programs (gchar **names, GError **error)
       g_ptr_array_add (paths, path);
     }
   return g_steal_pointer (&paths);
-}
-
-/* Before hours of tests, not after. */
-static gboolean
-check_writable (const gchar *path, GError **error)
-{
-  g_autofree gchar *folder = g_path_get_dirname (path);
-
-  if (g_file_test (path, G_FILE_TEST_IS_DIR))
-    return refuse (error, "--junit %s: is a folder", path);
-  if (g_file_test (path, G_FILE_TEST_EXISTS) && access (path, W_OK) != 0)
-    return refuse (error, "--junit %s: %s", path, g_strerror (errno));
-  if (g_file_test (path, G_FILE_TEST_EXISTS))
-    return TRUE;
-  if (!g_file_test (folder, G_FILE_TEST_IS_DIR))
-    return refuse (error, "--junit %s: there is no folder '%s'", path, folder);
-  if (access (folder, W_OK | X_OK) != 0)
-    return refuse (error, "--junit %s: %s", path, g_strerror (errno));
-  return TRUE;
 }
 
 /* FALSE: it has been said that not everything could be written. */
@@ -374,52 +356,13 @@ run_all (Session *session)
   return check_output (session);
 }
 
-/* To what is no file (a pipe, a terminal), or stands where none can be made. */
-static gboolean
-write_in_place (const gchar *path, const gchar *text, GError **error)
-{
-  FILE *file = fopen (path, "w");
-  gboolean is_written = file != NULL && fputs (text, file) >= 0;
-  gint saved_errno = errno;
-
-  if (file != NULL && fclose (file) != 0 && is_written)
-    {
-      is_written = FALSE;
-      saved_errno = errno;
-    }
-  if (is_written)
-    return TRUE;
-  g_set_error (error, G_FILE_ERROR, g_file_error_from_errno (saved_errno), "%s: %s", path,
-               g_strerror (saved_errno));
-  return FALSE;
-}
-
-/* A file is written whole or not at all: what a link points to, and with the mode that it has. */
-static gboolean
-write_file (const gchar *path, const gchar *text, GError **error)
-{
-  g_autofree gchar *target = realpath (path, NULL); /* NULL: there is none yet */
-  g_autofree gchar *folder = g_path_get_dirname (target != NULL ? target : path);
-  struct stat info;
-  gint mode = 0666;
-
-  if (target != NULL && stat (target, &info) == 0)
-    {
-      if (!S_ISREG (info.st_mode) || access (folder, W_OK) != 0)
-        return write_in_place (target, text, error);
-      mode = info.st_mode & 0777;
-    }
-  return g_file_set_contents_full (target != NULL ? target : path, text, -1,
-                                   G_FILE_SET_CONTENTS_CONSISTENT, mode, error);
-}
-
 static gboolean
 write_junit (const Session *session)
 {
   g_autofree gchar *xml = junit_format (session->done);
   g_autoptr (GError) error = NULL;
 
-  if (write_file (session->options->junit, xml, &error))
+  if (file_write (session->options->junit, xml, &error))
     return TRUE;
   g_printerr (PROGRAM ": --junit: %s\n", error->message);
   return FALSE;
@@ -496,7 +439,7 @@ run (const Options *options, GError **error)
     }
   if (!options->list
       && ((paths = find_programs (options->programs, error)) == NULL
-          || (options->junit != NULL && !check_writable (options->junit, error))))
+          || (options->junit != NULL && !file_check_writable ("--junit", options->junit, error))))
     return EXIT_USAGE;
   if ((devices = devices_select (options->selection, error)) == NULL)
     return EXIT_USAGE;

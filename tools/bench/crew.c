@@ -1,0 +1,173 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "crew.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <time.h>
+
+typedef struct
+{
+  const Job *job;
+  pthread_barrier_t barrier; /* of the threads and of the one that stops them */
+  gint stop;                 /* atomic */
+} Crew;
+
+typedef struct
+{
+  Crew *crew;
+  GThread *thread;
+  Pattern pattern;
+  Lane lane;
+  gsize sizes[N_SIZES];
+  guint64 count;
+  gint64 start, end;            /* nanoseconds */
+  gchar apart[CACHE_LINE_PAIR]; /* the next one's is in no cache line of this one's */
+} Worker;
+
+gint64
+clock_now (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (gint64) now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static gsize
+get_mixed_size (guint i)
+{
+  gdouble range = log2 ((gdouble) MAX_MIXED_SIZE / MIN_MIXED_SIZE);
+
+  return (gsize) lrint (exp2 (range * i / (N_MIXED_SIZES - 1)) * MIN_MIXED_SIZE);
+}
+
+/* Mixed sizes come in an order of their own for each thread, the same in every run: all of them,
+ * shuffled, then all of them in another order. */
+static void
+fill_sizes (gsize *sizes, Sizes which, guint thread)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed (thread);
+
+  for (guint i = 0; i < N_SIZES; i++)
+    {
+      guint first = i - i % N_MIXED_SIZES;
+      guint other = (guint) g_rand_int_range (random, (gint32) first, (gint32) i + 1);
+
+      /* Fisher's and Yates's shuffle, while it is filled. */
+      sizes[i] = sizes[other];
+      sizes[other] = which == SIZES_ONE ? ONE_SIZE : get_mixed_size (i - first);
+    }
+}
+
+/* Once through all sizes; one call of a driver is enough, and one round fills no pool. */
+static void
+warm_up (Worker *worker, Loop loop)
+{
+  static const gint stop_at_once = TRUE;
+  Lane *lane = &worker->lane;
+  guint chunk = lane->chunk;
+
+  lane->stop = &stop_at_once;
+  lane->chunk = worker->crew->job->subject == SUBJECT_DRIVER ? 1 : N_SIZES;
+  loop (lane);
+  lane->chunk = chunk;
+  lane->stop = &worker->crew->stop;
+  lane->next = 0;
+}
+
+static gpointer
+run_worker (gpointer data)
+{
+  Worker *worker = data;
+  const Job *job = worker->crew->job;
+  Loop loop = loops[worker->pattern][job->subject];
+
+  if (job->source->kind->enter != NULL)
+    job->source->kind->enter (job->source->handle);
+  warm_up (worker, loop);
+  pthread_barrier_wait (&worker->crew->barrier);
+  worker->start = clock_now ();
+  if (worker->lane.error == NULL)
+    worker->count = loop (&worker->lane);
+  worker->end = clock_now ();
+  loops_clear_window (&worker->lane, job->subject);
+  return NULL;
+}
+
+/* A slow driver is asked once between two looks at the clock, but for mixed sizes, of which each
+ * must have its share. */
+static guint
+choose_chunk (const Job *job)
+{
+  return job->subject == SUBJECT_DRIVER && job->sizes == SIZES_ONE ? 1 : N_MIXED_SIZES;
+}
+
+static void
+worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
+{
+  const Job *job = crew->job;
+  gboolean is_pair = job->pattern == PATTERN_PRODUCE;
+
+  worker->crew = crew;
+  worker->pattern = is_pair && index % 2 == 1 ? PATTERN_CONSUME : job->pattern;
+  worker->lane.pool = job->pool;
+  worker->lane.ops = tarn_allocator_get_ops (job->source->allocator);
+  worker->lane.ops_data = tarn_allocator_get_user_data (job->source->allocator);
+  worker->lane.sizes = worker->sizes;
+  worker->lane.chunk = choose_chunk (job);
+  worker->lane.ring = is_pair ? &rings[index / 2] : NULL;
+  fill_sizes (worker->sizes, job->sizes, index);
+}
+
+/* The clock runs from the first start to the last end: a thread that had no processor when it was
+ * to stop has done its share with another's. */
+static gboolean
+sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
+{
+  gboolean is_pair = job->pattern == PATTERN_PRODUCE;
+  gint64 start = G_MAXINT64, end = G_MININT64;
+  GError *first = NULL;
+  guint64 count = 0;
+
+  for (guint i = 0; i < job->n_threads; i++)
+    {
+      start = MIN (start, workers[i].start);
+      end = MAX (end, workers[i].end);
+      count += is_pair && i % 2 == 0 ? 0 : workers[i].count;
+      if (first == NULL)
+        first = g_steal_pointer (&workers[i].lane.error);
+      g_clear_error (&workers[i].lane.error);
+    }
+  if (first != NULL)
+    {
+      g_propagate_error (error, first);
+      return FALSE;
+    }
+  *ns = (gdouble) (end - start) * (is_pair ? job->n_threads / 2 : job->n_threads)
+        / (gdouble) MAX (count, 1);
+  return TRUE;
+}
+
+gboolean
+crew_run (const Job *job, gdouble *ns, GError **error)
+{
+  Crew crew = { .job = job };
+  g_autofree Worker *workers = g_new0 (Worker, job->n_threads);
+  g_autofree Ring *rings = g_new0 (Ring, job->n_threads / 2 + 1);
+
+  pthread_barrier_init (&crew.barrier, NULL, job->n_threads + 1);
+  for (guint i = 0; i < job->n_threads; i++)
+    {
+      worker_init (&workers[i], &crew, i, rings);
+      workers[i].thread = g_thread_new ("bench", run_worker, &workers[i]);
+    }
+  pthread_barrier_wait (&crew.barrier);
+  g_usleep ((gulong) (job->seconds * 1e6));
+  __atomic_store_n (&crew.stop, TRUE, __ATOMIC_RELAXED);
+  for (guint i = 0; i < job->n_threads; i++)
+    g_thread_join (workers[i].thread);
+  pthread_barrier_destroy (&crew.barrier);
+  return sum_up (workers, job, ns, error);
+}

@@ -1,0 +1,171 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * CUDA's kinds of memory, in the device's primary context; and the driver's own pool, to compare
+ * Tarn's with, which Tarn does not use: its functions are looked up here. */
+
+#include <dlfcn.h>
+#include <tarn/cuda.h>
+
+#include "kinds-private.h"
+
+/* Only one device is open at a time, and in one thread. */
+static gboolean
+handle_open (const Device *device, gpointer *handle, GError **error)
+{
+  const TarnCudaDevice *found = device->cuda;
+  g_autofree gchar *index = g_strdup_printf ("%u", found->device_index);
+  g_autofree gchar *before = g_strdup (g_getenv ("CUDA_DEVICE"));
+
+  g_setenv ("CUDA_DEVICE", index, TRUE);
+  *handle = tarn_cuda_make_default_context (NULL, error);
+  if (before != NULL)
+    g_setenv ("CUDA_DEVICE", before, TRUE);
+  else
+    g_unsetenv ("CUDA_DEVICE");
+  return *handle != NULL;
+}
+
+static void
+handle_close (gpointer handle)
+{
+  tarn_cuda_context_release (handle);
+}
+
+const Backend cuda_backend = { "cuda", handle_open, handle_close };
+
+TarnAllocator *
+make_cuda_device (gpointer handle, GError **error)
+{
+  return tarn_cuda_device_allocator_new (handle, error);
+}
+
+TarnAllocator *
+make_cuda_host (gpointer handle, GError **error)
+{
+  return tarn_cuda_host_allocator_new (handle, 0, error);
+}
+
+TarnAllocator *
+make_cuda_managed (gpointer handle, GError **error)
+{
+  return tarn_cuda_managed_allocator_new (handle, 1 /* CU_MEM_ATTACH_GLOBAL */, error);
+}
+
+/* The driver's pool */
+
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+/* X (name, "symbol", arguments); those of memory are in no driver before CUDA 11.2. */
+#define FUNCTIONS(X)                                                                               \
+  X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
+  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
+  X (cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * pointer, size_t size, CUstream stream))    \
+  X (cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr pointer, CUstream stream))                     \
+  X (cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool",                                       \
+     (CUmemoryPool * pool, CUdevice device))                                                       \
+  X (cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                               \
+     (CUmemoryPool pool, unsigned int attribute, void *value))                                     \
+  X (cuMemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool pool, size_t bytes))
+
+#define RELEASE_THRESHOLD 4 /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD in <cuda.h> */
+#define OUT_OF_MEMORY 2     /* CUDA_ERROR_OUT_OF_MEMORY */
+#define NOT_SUPPORTED 801   /* CUDA_ERROR_NOT_SUPPORTED */
+
+static struct
+{
+#define X(name, symbol, arguments) unsigned int (*name) arguments;
+  FUNCTIONS (X)
+#undef X
+} cuda;
+
+static gboolean
+load_functions (GError **error)
+{
+  /* Tarn has a context, and so has opened the library, which it never closes. */
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const gchar *missing = NULL;
+
+#define X(name, symbol, arguments)                                                                 \
+  if (library == NULL || (*(gpointer *) &cuda.name = dlsym (library, symbol)) == NULL)             \
+    missing = missing != NULL ? missing : symbol;
+  FUNCTIONS (X)
+#undef X
+  if (missing == NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "the driver has no %s", missing);
+  return FALSE;
+}
+
+static gboolean
+check_status (unsigned int status, const gchar *call, GError **error)
+{
+  if (status == 0)
+    return TRUE;
+  if (status == NOT_SUPPORTED)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "%s: the device does not support it",
+                 call);
+  else if (status == OUT_OF_MEMORY)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "%s: out of memory (%u)", call,
+                 status);
+  else
+    g_set_error (error, TARN_CUDA_ERROR, (gint) status, "%s: status %u", call, status);
+  return FALSE;
+}
+
+/* On the default stream, as the free. */
+static gboolean
+allocate_async (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  CUdeviceptr pointer;
+
+  (void) unused;
+  if (!check_status (cuda.cuMemAllocAsync (&pointer, size, NULL), "cuMemAllocAsync", error))
+    return FALSE;
+  memory->address = pointer;
+  return TRUE;
+}
+
+static void
+free_async (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) size;
+  cuda.cuMemFreeAsync ((CUdeviceptr) memory.address, NULL);
+}
+
+/* What it keeps goes back to the device, for kinds to come. */
+static void
+trim_async (gpointer pool)
+{
+  cuda.cuMemPoolTrimTo (pool, 0);
+}
+
+void
+enter_cuda_async (gpointer handle)
+{
+  cuda.cuCtxSetCurrent (handle);
+}
+
+/* It is told to keep what is freed, as Tarn's pools do. */
+TarnAllocator *
+make_cuda_async (gpointer handle, GError **error)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  guint64 threshold = G_MAXUINT64;
+  CUmemoryPool pool = NULL;
+  CUdevice device;
+
+  (void) handle; /* it is current here */
+  if (!load_functions (error)
+      || !check_status (cuda.cuCtxGetDevice (&device), "cuCtxGetDevice", error)
+      || !check_status (cuda.cuDeviceGetDefaultMemPool (&pool, device), "cuDeviceGetDefaultMemPool",
+                        error)
+      || !check_status (cuda.cuMemPoolSetAttribute (pool, RELEASE_THRESHOLD, &threshold),
+                        "cuMemPoolSetAttribute", error))
+    return NULL;
+  ops.name = "cuda-async";
+  ops.allocate = allocate_async;
+  ops.free = free_async;
+  return tarn_allocator_new (&ops, pool, trim_async);
+}

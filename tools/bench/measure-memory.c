@@ -1,0 +1,74 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Host memory that a block takes, with all that is kept of it: what malloc () has given while there
+ * were many blocks, over memory that takes none itself. */
+
+#include <config.h>
+
+#include <malloc.h>
+
+#include "measures.h"
+
+#define N_BLOCKS 100000 /* so many that what a pool takes for itself does not count */
+
+static gboolean
+get_host_bytes (gdouble *bytes, GError **error)
+{
+#ifdef HAVE_MALLINFO2
+  struct mallinfo2 info = mallinfo2 ();
+
+  *bytes = (gdouble) info.uordblks + (gdouble) info.hblkhd;
+  if (*bytes > 0)
+    return TRUE;
+#else
+  (void) bytes;
+#endif
+  /* A sanitizer's malloc () counts nothing, for one. */
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "the C library does not say what it has allocated");
+  return FALSE;
+}
+
+/* Stores the bytes of one block in use, and of one that is held. */
+static gboolean
+weigh (const Source *source, gdouble *active, gdouble *held, GError **error)
+{
+  g_autofree TarnBlock **blocks = g_new0 (TarnBlock *, N_BLOCKS);
+  g_autoptr (TarnPool) pool = NULL;
+  gdouble before, during, after;
+  gboolean is_known = get_host_bytes (&before, error);
+
+  if (!is_known || (pool = tarn_pool_new (source->allocator, NULL, error)) == NULL)
+    return FALSE;
+  for (guint i = 0; i < N_BLOCKS; i++)
+    blocks[i] = tarn_pool_allocate (pool, ONE_SIZE, NULL);
+  is_known = get_host_bytes (&during, error);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    tarn_block_free (blocks[i]);
+  if (!is_known || !get_host_bytes (&after, error))
+    return FALSE;
+  *active = (during - before) / N_BLOCKS;
+  *held = (after - before) / N_BLOCKS;
+  return TRUE;
+}
+
+/* It is always the same: repetitions would tell nothing. */
+void
+measure_memory (const Bench *bench, const Source *source, const Measure *measure)
+{
+  Result *active
+      = results_add (bench->results, source, measure->name, 1, g_strdup ("in use"), "bytes");
+  Result *held = results_add (bench->results, source, measure->name, 1, g_strdup ("held"), "bytes");
+  gdouble active_bytes, held_bytes;
+  GError *error = NULL;
+
+  if (weigh (source, &active_bytes, &held_bytes, &error))
+    {
+      result_set (active, spread_of_one (active_bytes), NULL);
+      result_set (held, spread_of_one (held_bytes), NULL);
+      return;
+    }
+  result_fail (active, g_error_copy (error));
+  result_fail (held, error);
+}

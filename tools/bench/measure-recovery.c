@@ -1,0 +1,125 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Recovery from out-of-memory: all memory is held in small blocks, and then a large one is asked
+ * for.  No device is ever filled for this: there the pool is given a limit. */
+
+#include "measures.h"
+
+#define N_HELD 256
+#define HELD_SIZE ((gsize) 64 << 10) /* bytes; a held block has a few more, as its bin has */
+#define WANTED_SIZE ((gsize) 8 << 20)
+
+typedef struct
+{
+  gdouble ns;
+  guint64 calls; /* of the driver */
+} Recovery;
+
+static TarnPool *
+make_pool (const Source *source, GError **error)
+{
+  g_autoptr (TarnAllocator) counter = NULL;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) any = tarn_pool_new (source->allocator, NULL, error);
+  gsize room;
+
+  if (any == NULL)
+    return NULL;
+  room = N_HELD * tarn_pool_alloc_size (any, tarn_pool_bin_number (any, HELD_SIZE));
+  if (source->kind->backend == NULL)
+    counter = counter_new (room);
+  else
+    options.limit_bytes = room;
+  return tarn_pool_new (counter != NULL ? counter : source->allocator, &options, error);
+}
+
+static gboolean
+fill (TarnPool *pool, GError **error)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+
+  for (guint i = 0; i < N_HELD; i++)
+    {
+      TarnBlock *block = tarn_pool_allocate (pool, HELD_SIZE, error);
+
+      if (block == NULL)
+        return FALSE;
+      g_ptr_array_add (blocks, block);
+    }
+  return TRUE;
+}
+
+static guint64
+count_calls (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  return stats.upstream_allocations + stats.upstream_failures + stats.upstream_frees;
+}
+
+static gboolean
+recover_once (TarnPool *pool, Recovery *recovery, GError **error)
+{
+  g_autoptr (TarnBlock) block = NULL;
+  guint64 calls;
+  gint64 start;
+
+  tarn_pool_free_held (pool);
+  if (!fill (pool, error))
+    return FALSE;
+  calls = count_calls (pool);
+  start = clock_now ();
+  block = tarn_pool_allocate (pool, WANTED_SIZE, error);
+  recovery->ns += (gdouble) (clock_now () - start);
+  recovery->calls += count_calls (pool) - calls;
+  return block != NULL;
+}
+
+/* As often as there is time for, with what comes before; at least once. */
+static gboolean
+recover (TarnPool *pool, gdouble seconds, Recovery *mean, GError **error)
+{
+  gint64 end = clock_now () + (gint64) (seconds * 1e9);
+  Recovery sum = { 0, 0 };
+  guint n = 0;
+
+  do
+    if (!recover_once (pool, &sum, error))
+      return FALSE;
+  while (++n, clock_now () < end);
+  *mean = (Recovery){ sum.ns / n, sum.calls / n };
+  return TRUE;
+}
+
+void
+measure_recovery (const Bench *bench, const Source *source, const Measure *measure)
+{
+  Result *time = results_add (bench->results, source, measure->name, 1,
+                              g_strdup_printf ("%d held", N_HELD), "ns");
+  Result *calls
+      = results_add (bench->results, source, measure->name, 1, g_strdup (time->parameter), "calls");
+  g_autofree gdouble *ns = g_new (gdouble, bench->n_repetitions);
+  g_autofree gdouble *counts = g_new (gdouble, bench->n_repetitions);
+  GError *error = NULL;
+  g_autoptr (TarnPool) pool = make_pool (source, &error);
+
+  for (guint i = 0; i < bench->n_repetitions && error == NULL; i++)
+    {
+      Recovery mean = { 0, 0 };
+
+      bench_show_progress (bench, i);
+      recover (pool, bench->seconds, &mean, &error);
+      ns[i] = mean.ns;
+      counts[i] = (gdouble) mean.calls;
+    }
+  if (error != NULL)
+    {
+      result_fail (calls, g_error_copy (error));
+      result_fail (time, error);
+      return;
+    }
+  result_set (time, spread_of (ns, bench->n_repetitions), NULL);
+  result_set (calls, spread_of (counts, bench->n_repetitions), NULL);
+}

@@ -1,0 +1,167 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "measures.h"
+
+#include <math.h>
+
+#include "../terminal.h"
+
+static void measure_cost (const Bench *bench, const Source *source, const Measure *measure);
+
+/* In the order in which they are measured and printed. */
+const Measure measures[] = {
+  { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_ONE, THREADS_ONE },
+  { "driver", measure_cost, FALSE, FALSE, PATTERN_PAIRS, SUBJECT_DRIVER, SIZES_MIXED, THREADS_ONE },
+  { "hits", measure_cost, TRUE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_ONE, THREADS_ALL },
+  { "mixed", measure_cost, TRUE, FALSE, PATTERN_PAIRS, SUBJECT_POOL, SIZES_MIXED, THREADS_ALL },
+  { "window", measure_cost, TRUE, FALSE, PATTERN_WINDOW, SUBJECT_POOL, SIZES_MIXED, THREADS_ALL },
+  { "exchange", measure_cost, TRUE, FALSE, PATTERN_PRODUCE, SUBJECT_POOL, SIZES_ONE,
+    THREADS_PAIRS },
+  { "miss", measure_cost, TRUE, FALSE, PATTERN_ROUNDS, SUBJECT_POOL, SIZES_ONE, THREADS_ONE },
+  { .name = "recovery", .run = measure_recovery, .needs_pool = TRUE },
+  { .name = "overhead", .run = measure_overhead, .needs_pool = TRUE },
+  { .name = "replay", .run = measure_replay, .needs_pool = TRUE },
+  { .name = "memory", .run = measure_memory, .needs_pool = TRUE, .needs_counter = TRUE },
+};
+const gsize n_measures = G_N_ELEMENTS (measures);
+
+gboolean
+measure_applies (const Measure *measure, const Kind *kind)
+{
+  return !(measure->needs_pool && kind->is_pool)
+         && !(measure->needs_counter && kind->backend != NULL);
+}
+
+void
+bench_show_progress (const Bench *bench, guint repetition)
+{
+  g_autofree gchar *text
+      = g_strdup_printf ("%s, %u of %u", bench->step, repetition + 1, bench->n_repetitions);
+
+  terminal_set_progress (text);
+}
+
+/* What a loop costs, beside the same loop with malloc () */
+
+/* A row, with a pool of its own. */
+typedef struct
+{
+  Result *result;
+  Job job;
+  gdouble *costs, *yardsticks; /* of each repetition; nanoseconds */
+  TarnPoolStats first;         /* after the first repetition */
+} Cost;
+
+static void
+cost_clear (gpointer data)
+{
+  Cost *cost = data;
+
+  g_clear_pointer (&cost->job.pool, tarn_pool_unref);
+  g_free (cost->costs);
+  g_free (cost->yardsticks);
+}
+
+static gchar *
+describe (const Measure *measure)
+{
+  if (measure->pattern == PATTERN_WINDOW)
+    return g_strdup_printf ("%d mixed", WINDOW_BLOCKS);
+  return g_strdup (measure->sizes == SIZES_ONE ? "64 KiB" : "mixed");
+}
+
+static void
+add_cost (GArray *costs, const Bench *bench, const Source *source, const Measure *measure,
+          guint n_threads)
+{
+  Cost cost = { .first = TARN_POOL_STATS_INIT,
+                .job = { source, NULL, measure->subject, measure->pattern, measure->sizes,
+                         n_threads, bench->seconds } };
+  GError *error = NULL;
+
+  cost.result
+      = results_add (bench->results, source, measure->name, n_threads, describe (measure), "ns");
+  cost.costs = g_new0 (gdouble, bench->n_repetitions);
+  cost.yardsticks = g_new0 (gdouble, bench->n_repetitions);
+  if (measure->subject == SUBJECT_POOL
+      && (cost.job.pool = tarn_pool_new (source->allocator, NULL, &error)) == NULL)
+    result_fail (cost.result, error);
+  g_array_append_val (costs, cost);
+}
+
+static GArray *
+make_costs (const Bench *bench, const Source *source, const Measure *measure)
+{
+  GArray *costs = g_array_new (FALSE, FALSE, sizeof (Cost));
+  guint last = 0;
+
+  g_array_set_clear_func (costs, cost_clear);
+  for (guint i = 0; i < bench->threads->len && (last == 0 || measure->threads != THREADS_ONE); i++)
+    {
+      guint n = g_array_index (bench->threads, guint, i);
+
+      if (measure->threads == THREADS_ONE)
+        n = 1;
+      else if (measure->threads == THREADS_PAIRS)
+        n = MAX (n - n % 2, 2);
+      if (n != last)
+        add_cost (costs, bench, source, measure, n);
+      last = n;
+    }
+  return costs;
+}
+
+/* The yardstick first, so that both see the same of what else the machine does. */
+static void
+repeat (Cost *cost, guint repetition)
+{
+  Job yardstick = cost->job;
+  GError *error = NULL;
+
+  yardstick.subject = SUBJECT_MALLOC;
+  if (!crew_run (&yardstick, &cost->yardsticks[repetition], &error)
+      || !crew_run (&cost->job, &cost->costs[repetition], &error))
+    result_fail (cost->result, error);
+  if (repetition == 0 && cost->job.pool != NULL)
+    tarn_pool_get_stats (cost->job.pool, &cost->first);
+}
+
+static gdouble
+reckon_hit_share (const Cost *cost)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  guint64 hits, misses;
+
+  tarn_pool_get_stats (cost->job.pool, &stats);
+  hits = stats.hits - cost->first.hits;
+  misses = stats.misses - cost->first.misses;
+  return hits + misses > 0 ? (gdouble) hits / (gdouble) (hits + misses) : (gdouble) NAN;
+}
+
+/* Repetitions of all rows alternate, so that a gain compares what was measured side by side. */
+static void
+measure_cost (const Bench *bench, const Source *source, const Measure *measure)
+{
+  g_autoptr (GArray) costs = make_costs (bench, source, measure);
+
+  for (guint i = 0; i < bench->n_repetitions; i++)
+    {
+      bench_show_progress (bench, i);
+      for (guint j = 0; j < costs->len; j++)
+        if (g_array_index (costs, Cost, j).result->error == NULL)
+          repeat (&g_array_index (costs, Cost, j), i);
+    }
+  for (guint j = 0; j < costs->len; j++)
+    {
+      Cost *cost = &g_array_index (costs, Cost, j);
+      Spread yardstick;
+
+      if (cost->result->error != NULL)
+        continue;
+      yardstick = spread_of (cost->yardsticks, bench->n_repetitions);
+      result_set (cost->result, spread_of (cost->costs, bench->n_repetitions), &yardstick);
+      if (cost->job.pool != NULL)
+        cost->result->hit_share = reckon_hit_share (cost);
+    }
+}

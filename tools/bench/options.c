@@ -1,0 +1,241 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "options.h"
+
+#include <string.h>
+
+#include "../file.h"
+#include "trace.h"
+
+#define MAX_THREADS 256
+#define MAX_DEFAULT_THREADS 16
+#define MAX_SECONDS 3600
+#define MAX_REPETITIONS 1000
+
+static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  if (error != NULL)
+    *error = g_error_new_valist (G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, format, args);
+  va_end (args);
+  return FALSE;
+}
+
+/* Lists of names */
+
+typedef const gchar *(*GetName) (gsize i);
+
+static const gchar *
+get_kind_name (gsize i)
+{
+  return kinds[i].name;
+}
+
+static const gchar *
+get_measure_name (gsize i)
+{
+  return measures[i].name;
+}
+
+/* "opencl" stands for each name that begins with "opencl-". */
+static gboolean
+is_meant (const gchar *word, const gchar *name)
+{
+  gsize length = strlen (word);
+
+  return g_str_has_prefix (name, word) && (name[length] == '\0' || name[length] == '-');
+}
+
+static gchar *
+join_names (GetName get_name, gsize n)
+{
+  GString *text = g_string_new (NULL);
+
+  for (gsize i = 0; i < n; i++)
+    if (i == 0 || !g_str_equal (get_name (i), get_name (i - 1)))
+      g_string_append_printf (text, "%s%s", i > 0 ? ", " : "", get_name (i));
+  return g_string_free (text, FALSE);
+}
+
+/* NULL: all of them. */
+static gboolean *
+parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, GError **error)
+{
+  g_autofree gboolean *chosen = g_new0 (gboolean, n);
+  g_auto (GStrv) words = g_strsplit (list != NULL ? list : "", ",", -1);
+
+  for (gsize i = 0; i < n; i++)
+    chosen[i] = list == NULL;
+  for (gsize w = 0; list != NULL && (w == 0 || words[w] != NULL); w++)
+    {
+      const gchar *word = words[w] != NULL ? g_strstrip (words[w]) : "";
+      gboolean is_found = FALSE;
+
+      for (gsize i = 0; i < n && word[0] != '\0'; i++)
+        if (is_meant (word, get_name (i)))
+          is_found = chosen[i] = TRUE;
+      if (!is_found)
+        {
+          g_autofree gchar *names = join_names (get_name, n);
+
+          refuse (error, "%s '%s': there is no '%s'; there are %s", option, list, word, names);
+          return NULL;
+        }
+      if (words[w] == NULL)
+        break;
+    }
+  return g_steal_pointer (&chosen);
+}
+
+/* Threads */
+
+static GArray *
+make_default_threads (void)
+{
+  GArray *threads = g_array_new (FALSE, FALSE, sizeof (guint));
+  guint most = MIN (g_get_num_processors (), MAX_DEFAULT_THREADS);
+
+  for (guint n = 1; n <= most; n *= 2)
+    g_array_append_val (threads, n);
+  return threads;
+}
+
+static GArray *
+parse_threads (const gchar *list, GError **error)
+{
+  g_autoptr (GArray) threads = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_auto (GStrv) words = NULL;
+
+  if (list == NULL)
+    return make_default_threads ();
+  words = g_strsplit (list, ",", -1);
+  for (gsize i = 0; words[i] != NULL || i == 0; i++)
+    {
+      guint64 number;
+      guint n, last;
+
+      if (words[i] == NULL
+          || !g_ascii_string_to_unsigned (g_strstrip (words[i]), 10, 1, MAX_THREADS, &number, NULL))
+        {
+          refuse (error, "--threads '%s': '%s' is no number from 1 to %d", list,
+                  words[i] != NULL ? words[i] : "", MAX_THREADS);
+          return NULL;
+        }
+      n = (guint) number;
+      last = threads->len > 0 ? g_array_index (threads, guint, threads->len - 1) : 0;
+      if (n <= last)
+        {
+          refuse (error, "--threads '%s': must go up, and %u comes after %u", list, n, last);
+          return NULL;
+        }
+      g_array_append_val (threads, n);
+    }
+  return g_steal_pointer (&threads);
+}
+
+/* The rest */
+
+static gboolean
+read_traces (Options *options, GError **error)
+{
+  options->traces = g_ptr_array_new_with_free_func ((GDestroyNotify) trace_free);
+  for (gsize i = 0; options->trace_paths != NULL && options->trace_paths[i] != NULL; i++)
+    {
+      Trace *trace = trace_read (options->trace_paths[i], error);
+
+      if (trace == NULL)
+        {
+          g_prefix_error (error, "--trace ");
+          return FALSE;
+        }
+      g_ptr_array_add (options->traces, trace);
+    }
+  return TRUE;
+}
+
+static gboolean
+check_numbers (const Options *options, GError **error)
+{
+  /* It must not be "no number", either. */
+  if (!(options->seconds > 0 && options->seconds <= MAX_SECONDS))
+    return refuse (error, "--seconds %g: must be more than 0, and at most %d", options->seconds,
+                   MAX_SECONDS);
+  if (options->repetitions < 1 || options->repetitions > MAX_REPETITIONS)
+    return refuse (error, "--repetitions %d: must be from 1 to %d", options->repetitions,
+                   MAX_REPETITIONS);
+  return TRUE;
+}
+
+static gboolean
+check_options (Options *options, GError **error)
+{
+  if (options->surplus != NULL)
+    return refuse (error, "'%s' is no option; devices are chosen with --select",
+                   options->surplus[0]);
+  if (options->json && options->csv)
+    return refuse (error, "--json and --csv: only one of them can be printed");
+  return check_numbers (options, error)
+         && (options->has_kind
+             = parse_names ("--kinds", options->kind_list, get_kind_name, n_kinds, error))
+                != NULL
+         && (options->has_measure = parse_names ("--measure", options->measure_list,
+                                                 get_measure_name, n_measures, error))
+                != NULL
+         && (options->threads = parse_threads (options->thread_list, error)) != NULL
+         && (options->plot == NULL || file_check_writable ("--plot", options->plot, error))
+         && read_traces (options, error);
+}
+
+gboolean
+options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
+{
+  const GOptionEntry entries[] = {
+    { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
+      "Devices, such as 0:0,1;pocl:basic or *:h200", "SPEC" },
+    { "kinds", 'k', 0, G_OPTION_ARG_STRING, &options->kind_list,
+      "Of memory, such as null,opencl,cuda-host", "LIST" },
+    { "measure", 'm', 0, G_OPTION_ARG_STRING, &options->measure_list,
+      "What, such as driver,hits,mixed,overhead", "LIST" },
+    { "threads", 't', 0, G_OPTION_ARG_STRING, &options->thread_list, "Such as 1,2,16", "LIST" },
+    { "seconds", 0, 0, G_OPTION_ARG_DOUBLE, &options->seconds, "That each repetition takes [0.02]",
+      "S" },
+    { "repetitions", 'r', 0, G_OPTION_ARG_INT, &options->repetitions, "Of each measurement [5]",
+      "N" },
+    { "trace", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->trace_paths,
+      "Replay this, too; can be repeated", "FILE" },
+    { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
+    { "csv", 'c', 0, G_OPTION_ARG_NONE, &options->csv, "Print CSV", NULL },
+    { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Draw it as SVG, too", "FILE" },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->surplus, NULL, NULL },
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+
+  g_option_context_set_summary (context, "Measures what a pool costs and saves on each device.");
+  g_option_context_set_description (
+      context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are measured.\n"
+               "Exit status: 0, 1 if something could not be measured, 2 for wrong usage.\n");
+  g_option_context_add_main_entries (context, entries, NULL);
+  return g_option_context_parse (context, argc, argv, error)
+         && (options->version || check_options (options, error));
+}
+
+void
+options_clear (Options *options)
+{
+  g_free (options->selection);
+  g_free (options->kind_list);
+  g_free (options->measure_list);
+  g_free (options->thread_list);
+  g_strfreev (options->trace_paths);
+  g_free (options->plot);
+  g_strfreev (options->surplus);
+  g_free (options->has_kind);
+  g_free (options->has_measure);
+  g_clear_pointer (&options->threads, g_array_unref);
+  g_clear_pointer (&options->traces, g_ptr_array_unref);
+}

@@ -1,0 +1,158 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "plot.h"
+
+#include "chart.h"
+
+/* A drawing of something else is no drawing of costs: those are what threads were timed at. */
+static gboolean
+is_cost (const Result *row)
+{
+  return row->has_yardstick && !g_str_equal (row->measure, "replay");
+}
+
+static ChartLine *
+find_line (Chart *chart, const gchar *name)
+{
+  for (guint i = 0; i < chart->lines->len; i++)
+    {
+      ChartLine *line = g_ptr_array_index (chart->lines, i);
+
+      if (g_str_equal (line->name, name))
+        return line;
+    }
+  return chart_add_line (chart, name);
+}
+
+static gboolean
+is_same_source (const Result *left, const Result *right)
+{
+  return left->kind == right->kind && g_str_equal (left->device, right->device);
+}
+
+/* The driver is measured twice, with different sizes. */
+static gchar *
+name_line (const Result *row)
+{
+  return g_str_equal (row->measure, "driver")
+             ? g_strdup_printf ("%s, %s", row->measure, row->parameter)
+             : g_strdup (row->measure);
+}
+
+/* malloc () costs the same in all pairs; the first measure of more than one thread has them all. */
+static void
+add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
+{
+  const Result *source = g_ptr_array_index (rows, first), *chosen = NULL;
+  ChartLine *line = chart_add_line (chart, "malloc (64) + free");
+
+  line->is_yardstick = TRUE;
+  for (guint i = first; i < rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (rows, i);
+
+      if (!is_cost (row) || !is_same_source (row, source) || g_str_equal (row->measure, "driver"))
+        continue;
+      chosen = chosen != NULL ? chosen : row;
+      if (row->measure == chosen->measure)
+        chart_line_add (line, row->threads, row->yardstick.median);
+    }
+  if (chosen == NULL) /* the driver alone */
+    chart_line_add (line, source->threads, source->yardstick.median);
+}
+
+static Chart *
+make_costs (const GPtrArray *rows, guint first)
+{
+  const Result *source = g_ptr_array_index (rows, first);
+  Chart *chart = chart_new (source->name != NULL ? g_strdup_printf ("%s, %s %s", source->kind,
+                                                                    source->device, source->name)
+                                                 : g_strdup (source->kind),
+                            "threads", "a block as a thread sees it (ns)");
+
+  chart->is_logarithmic = chart->has_marks = TRUE;
+  for (guint i = first; i < rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (rows, i);
+      g_autofree gchar *name = name_line (row);
+
+      if (is_cost (row) && is_same_source (row, source))
+        chart_line_add (find_line (chart, name), row->threads, row->value.median);
+    }
+  add_yardstick (chart, rows, first);
+  return chart;
+}
+
+/* Rows of a kind of memory of a device stand together. */
+static void
+add_costs (GPtrArray *charts, const GPtrArray *rows)
+{
+  const Result *last = NULL;
+
+  for (guint i = 0; i < rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (rows, i);
+
+      if (!is_cost (row) || (last != NULL && is_same_source (row, last)))
+        continue;
+      g_ptr_array_add (charts, make_costs (rows, i));
+      last = row;
+    }
+}
+
+/* In units that make short numbers */
+typedef struct
+{
+  gdouble scale;
+  const gchar *label;
+} Unit;
+
+static const Unit time_units[]
+    = { { 1, "time (ns)" }, { 1e3, "time (us)" }, { 1e6, "time (ms)" }, { 1e9, "time (s)" } };
+static const Unit byte_units[] = { { 1, "bytes" },
+                                   { 1024, "memory (KiB)" },
+                                   { 1024 * 1024, "memory (MiB)" },
+                                   { 1024 * 1024 * 1024, "memory (GiB)" } };
+
+static const Unit *
+choose_unit (const Unit *units, gsize n, gdouble largest)
+{
+  gsize i = 0;
+
+  while (i + 1 < n && largest >= 2 * units[i + 1].scale)
+    i++;
+  return &units[i];
+}
+
+static Chart *
+make_trace (const TraceResult *trace)
+{
+  const TracePoint *points = (const TracePoint *) (gconstpointer) trace->points->data;
+  const Unit *time
+      = choose_unit (time_units, G_N_ELEMENTS (time_units), points[trace->points->len - 1].time);
+  const Unit *bytes
+      = choose_unit (byte_units, G_N_ELEMENTS (byte_units), (gdouble) trace->peak_managed);
+  Chart *chart = chart_new (g_strdup_printf ("trace %s, %s", trace->name, trace->kind), time->label,
+                            bytes->label);
+  ChartLine *managed = chart_add_line (chart, "managed");
+  ChartLine *active = chart_add_line (chart, "active");
+
+  for (guint i = 0; i < trace->points->len; i++)
+    {
+      chart_line_add (managed, points[i].time / time->scale, points[i].managed / bytes->scale);
+      chart_line_add (active, points[i].time / time->scale, points[i].active / bytes->scale);
+    }
+  return chart;
+}
+
+gchar *
+plot_format (const Results *results)
+{
+  g_autoptr (GPtrArray) charts = g_ptr_array_new_with_free_func ((GDestroyNotify) chart_free);
+
+  add_costs (charts, results->rows);
+  for (guint i = 0; i < results->traces->len; i++)
+    g_ptr_array_add (charts, make_trace (g_ptr_array_index (results->traces, i)));
+  return charts_format (charts);
+}

@@ -1,0 +1,15 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Results as a drawing. */
+
+#ifndef PLOT_H
+#define PLOT_H
+
+#include "results.h"
+
+/* SVG: for each kind of memory what its measures cost over the number of threads, and for each
+ * trace its managed and active bytes over time.  Free it with g_free (). */
+gchar *plot_format (const Results *results);
+
+#endif

@@ -1,0 +1,120 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include <config.h>
+
+#include <json-glib/json-glib.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "print.h"
+
+static void
+build_string (JsonBuilder *builder, const gchar *key, const gchar *value /* nullable */)
+{
+  json_builder_set_member_name (builder, key);
+  if (value == NULL)
+    json_builder_add_null_value (builder);
+  else
+    {
+      g_autofree gchar *valid = g_utf8_make_valid (value, -1);
+
+      json_builder_add_string_value (builder, valid);
+    }
+}
+
+static void
+build_number (JsonBuilder *builder, const gchar *key, gdouble value)
+{
+  json_builder_set_member_name (builder, key);
+  if (isfinite (value))
+    json_builder_add_double_value (builder, value);
+  else
+    json_builder_add_null_value (builder);
+}
+
+static void
+build_integer (JsonBuilder *builder, const gchar *key, guint64 value)
+{
+  json_builder_set_member_name (builder, key);
+  json_builder_add_int_value (builder, (gint64) MIN (value, G_MAXINT64));
+}
+
+static void
+build_row (JsonBuilder *builder, const Result *row)
+{
+  const Spread none = { NAN, NAN, NAN };
+  const Spread *value = row->has_value ? &row->value : &none;
+  const Spread *yardstick = row->has_yardstick ? &row->yardstick : &none;
+
+  json_builder_begin_object (builder);
+  build_string (builder, "device", row->device);
+  build_string (builder, "name", row->name);
+  build_string (builder, "kind", row->kind);
+  build_string (builder, "measure", row->measure);
+  build_integer (builder, "threads", row->threads);
+  build_string (builder, "parameter", row->parameter);
+  build_string (builder, "unit", row->unit);
+  build_number (builder, "median", value->median);
+  build_number (builder, "min", value->min);
+  build_number (builder, "max", value->max);
+  build_number (builder, "malloc_median", yardstick->median);
+  build_number (builder, "malloc_min", yardstick->min);
+  build_number (builder, "malloc_max", yardstick->max);
+  build_number (builder, "ratio", row->ratio);
+  build_number (builder, "gain", row->gain);
+  build_number (builder, "malloc_gain", row->yardstick_gain);
+  build_number (builder, "hit_share", row->hit_share);
+  build_string (builder, "error", row->error);
+  json_builder_end_object (builder);
+}
+
+static void
+build_trace (JsonBuilder *builder, const TraceResult *trace)
+{
+  json_builder_begin_object (builder);
+  build_string (builder, "device", trace->device);
+  build_string (builder, "kind", trace->kind);
+  build_string (builder, "name", trace->name);
+  build_integer (builder, "allocations", trace->n_allocations);
+  build_integer (builder, "peak_managed_bytes", trace->peak_managed);
+  build_integer (builder, "peak_active_bytes", trace->peak_active);
+  json_builder_end_object (builder);
+}
+
+static void
+begin_array (JsonBuilder *builder, const gchar *key)
+{
+  json_builder_set_member_name (builder, key);
+  json_builder_begin_array (builder);
+}
+
+void
+print_json (const Results *results, const PrintHead *head)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+  g_autoptr (JsonGenerator) generator = json_generator_new ();
+  g_autoptr (JsonNode) root = NULL;
+  g_autofree gchar *text = NULL;
+
+  json_builder_begin_object (builder);
+  build_string (builder, "tarn", PACKAGE_VERSION);
+  build_integer (builder, "processors", g_get_num_processors ());
+  build_number (builder, "seconds", head->seconds);
+  build_integer (builder, "repetitions", head->n_repetitions);
+  begin_array (builder, "results");
+  for (guint i = 0; i < results->rows->len; i++)
+    build_row (builder, g_ptr_array_index (results->rows, i));
+  json_builder_end_array (builder);
+  begin_array (builder, "traces");
+  for (guint i = 0; i < results->traces->len; i++)
+    build_trace (builder, g_ptr_array_index (results->traces, i));
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+
+  root = json_builder_get_root (builder);
+  json_generator_set_root (generator, root);
+  json_generator_set_pretty (generator, TRUE);
+  text = json_generator_to_data (generator, NULL);
+  printf ("%s\n", text);
+}

@@ -1,0 +1,107 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include <math.h>
+#include <stdio.h>
+
+#include "../text.h"
+#include "print.h"
+
+#define SURELY_HITS 0.999 /* below that share the text says so */
+
+/* "12.3", "1234", "-" */
+static gchar *
+format_number (gdouble value)
+{
+  if (isnan (value))
+    return g_strdup ("-");
+  return g_strdup_printf ("%.*f", fabs (value) < 9.995 ? 2 : fabs (value) < 99.95 ? 1 : 0, value);
+}
+
+/* Times in what makes them short: the scale is the median's. */
+static const gchar *
+choose_scale (const Result *result, gdouble *scale)
+{
+  *scale = 1;
+  if (!g_str_equal (result->unit, "ns") || result->value.median < 9999.5)
+    return result->unit;
+  *scale = result->value.median < 9999.5e3 ? 1e3 : 1e6;
+  return *scale < 1e6 ? "us" : "ms";
+}
+
+static void
+print_value (const Result *result)
+{
+  gdouble scale;
+  const gchar *unit = choose_scale (result, &scale);
+  g_autofree gchar *median = format_number (result->value.median / scale);
+  g_autofree gchar *min = format_number (result->value.min / scale);
+  g_autofree gchar *max = format_number (result->value.max / scale);
+  g_autofree gchar *ratio = format_number (result->ratio);
+  g_autofree gchar *gain = format_number (result->gain);
+  g_autofree gchar *yardstick_gain = format_number (result->yardstick_gain);
+
+  printf ("%8s %8s %8s %-5s %7s %5s %6s\n", median, min, max, unit, ratio, gain, yardstick_gain);
+}
+
+static void
+print_row (const Result *result)
+{
+  /* A trace's name may be long, or be wide. */
+  g_autofree gchar *parameter
+      = g_utf8_substring (result->parameter, 0, MIN (g_utf8_strlen (result->parameter, -1), 12));
+
+  printf ("%-9s %3u %-12s ", result->measure, result->threads, parameter);
+  if (result->has_value)
+    print_value (result);
+  else
+    {
+      g_autofree gchar *why = text_make_printable (result->error, -1);
+
+      printf ("(%s)\n", why);
+    }
+  if (result->hit_share < SURELY_HITS && !g_str_equal (result->measure, "miss"))
+    printf ("%-13s (%.1f %% of these were hits)\n", "", result->hit_share * 100);
+}
+
+static gboolean
+is_same_source (const Result *left, const Result *right)
+{
+  return left->kind == right->kind && g_str_equal (left->device, right->device);
+}
+
+static void
+print_source (const Result *result, gboolean has_color)
+{
+  g_autofree gchar *name
+      = result->name != NULL ? text_make_printable (result->name, -1) : g_strdup ("no device");
+
+  printf ("%s%s  %s%s%s%s\n", has_color ? "\033[1m" : "", result->kind,
+          result->name != NULL ? result->device : "", result->name != NULL ? "  " : "", name,
+          has_color ? "\033[0m" : "");
+  if (g_str_equal (result->measure, "all"))
+    return;
+  printf ("%-9s %3s %-12s %8s %8s %8s %-5s %7s %5s %6s\n", "measure", "thr", "of", "median", "min",
+          "max", "", "/malloc", "gain", "malloc");
+}
+
+void
+print_text (const Results *results, const PrintHead *head, gboolean has_color)
+{
+  for (guint i = 0; i < results->rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (results->rows, i);
+
+      if (i == 0 || !is_same_source (row, g_ptr_array_index (results->rows, i - 1)))
+        {
+          printf ("%s", i > 0 ? "\n" : "");
+          print_source (row, has_color);
+        }
+      print_row (row);
+    }
+  printf ("\nTimes are of one block, allocated and freed, as a thread sees it: %u repetitions of "
+          "%g s.\n"
+          "/malloc: how many times malloc (64) + free in its place, in the same run.\n"
+          "gain: blocks a second over one thread; malloc: the gain of malloc (64) + free.\n",
+          head->n_repetitions, head->seconds);
+}

@@ -1,0 +1,162 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "results.h"
+
+#include <math.h>
+
+static void
+result_free (gpointer data)
+{
+  Result *result = data;
+
+  g_free (result->device);
+  g_free (result->name);
+  g_free (result->parameter);
+  g_free (result->error);
+  g_free (result);
+}
+
+static void
+trace_result_free (gpointer data)
+{
+  TraceResult *trace = data;
+
+  g_free (trace->device);
+  g_free (trace->name);
+  g_array_unref (trace->points);
+  g_free (trace);
+}
+
+Results *
+results_new (void)
+{
+  Results *results = g_new0 (Results, 1);
+
+  results->rows = g_ptr_array_new_with_free_func (result_free);
+  results->traces = g_ptr_array_new_with_free_func (trace_result_free);
+  return results;
+}
+
+void
+results_free (Results *results)
+{
+  g_ptr_array_unref (results->rows);
+  g_ptr_array_unref (results->traces);
+  g_free (results);
+}
+
+static Result *
+add_row (Results *results, const Kind *kind, const Device *device)
+{
+  Result *result = g_new0 (Result, 1);
+
+  result->device = g_strdup (device != NULL ? device->place : "none");
+  result->name = device != NULL ? g_strdup (device->name) : NULL;
+  result->kind = kind->name;
+  result->ratio = result->gain = result->yardstick_gain = result->hit_share = NAN;
+  g_ptr_array_add (results->rows, result);
+  return result;
+}
+
+Result *
+results_add (Results *results, const Source *source, const gchar *measure, guint threads,
+             gchar *parameter, const gchar *unit)
+{
+  Result *result = add_row (results, source->kind, source->device);
+
+  result->measure = measure;
+  result->threads = threads;
+  result->parameter = parameter;
+  result->unit = unit;
+  return result;
+}
+
+void
+results_add_failure (Results *results, const Kind *kind, const Device *device, GError *error)
+{
+  Result *result = add_row (results, kind, device);
+
+  result->measure = "all";
+  result->unit = "";
+  result->parameter = g_strdup ("");
+  result_fail (result, error);
+}
+
+TraceResult *
+results_add_trace (Results *results, const Source *source, const gchar *name)
+{
+  TraceResult *trace = g_new0 (TraceResult, 1);
+
+  trace->device = g_strdup (source_get_place (source));
+  trace->kind = source->kind->name;
+  trace->name = g_strdup (name);
+  trace->points = g_array_new (FALSE, FALSE, sizeof (TracePoint));
+  g_ptr_array_add (results->traces, trace);
+  return trace;
+}
+
+void
+result_set (Result *result, Spread value, const Spread *yardstick)
+{
+  result->has_value = TRUE;
+  result->value = value;
+  if (yardstick == NULL)
+    return;
+  result->has_yardstick = TRUE;
+  result->yardstick = *yardstick;
+  if (yardstick->median > 0)
+    result->ratio = value.median / yardstick->median;
+}
+
+void
+result_fail (Result *result, GError *error)
+{
+  result->error = g_strdup (error->message);
+  result->is_unsupported = g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  g_error_free (error);
+}
+
+/* The row that @result is compared with: of one thread, but otherwise the same. */
+static const Result *
+find_single (const Results *results, const Result *result)
+{
+  for (guint i = 0; i < results->rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (results->rows, i);
+
+      if (row->threads == 1 && row->has_yardstick && row->kind == result->kind
+          && row->measure == result->measure && g_str_equal (row->device, result->device)
+          && g_str_equal (row->parameter, result->parameter))
+        return row;
+    }
+  return NULL;
+}
+
+void
+results_reckon_gains (Results *results)
+{
+  for (guint i = 0; i < results->rows->len; i++)
+    {
+      Result *row = g_ptr_array_index (results->rows, i);
+      const Result *single;
+
+      if (!row->has_yardstick || row->threads < 2 || (single = find_single (results, row)) == NULL)
+        continue;
+      row->gain = row->threads * single->value.median / row->value.median;
+      row->yardstick_gain = row->threads * single->yardstick.median / row->yardstick.median;
+    }
+}
+
+gboolean
+results_have_errors (const Results *results)
+{
+  for (guint i = 0; i < results->rows->len; i++)
+    {
+      const Result *row = g_ptr_array_index (results->rows, i);
+
+      if (row->error != NULL && !row->is_unsupported)
+        return TRUE;
+    }
+  return FALSE;
+}

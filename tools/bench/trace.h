@@ -1,0 +1,46 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a program allocated and freed, and when: read from a file, or made. */
+
+#ifndef TRACE_H
+#define TRACE_H
+
+#include <glib.h>
+
+typedef struct
+{
+  guint64 time;          /* nanoseconds */
+  guint64 id;            /* of the block */
+  guint64 size;          /* bytes; of an allocation only */
+  guint64 thread, queue; /* 0: none */
+  guint line;            /* in the file; 0: it was made */
+  guint slot;            /* of the block: one that no other block has at the time, below n_slots */
+  gboolean is_free;
+} TraceEvent;
+
+typedef struct
+{
+  gchar *name;
+  GArray *events; /* of TraceEvent, in the order of their times */
+  guint n_slots;
+  guint64 n_allocations;
+  guint64 peak_active; /* bytes */
+} Trace;
+
+/* A file with the columns time,thread,action,id,size,queue; an error names the file and the line.
+ */
+Trace *trace_read (const gchar *path, GError **error);
+
+/* Those that the program makes: an array of Trace. */
+GPtrArray *traces_make (void);
+
+void trace_free (Trace *trace);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trace, trace_free)
+
+/* In trace.c, for those who make one: @events in any order, which are taken over. Events at the
+ * same time stay in their order.  An error names the line. */
+Trace *trace_new (const gchar *name, GArray *events, GError **error);
+
+#endif

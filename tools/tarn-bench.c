@@ -1,0 +1,198 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Measures, for each chosen device and kind of memory, what the driver's allocations cost and what
+ * a pool over them does; malloc (64) + free in the same run is the yardstick. */
+
+#include <config.h>
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "bench/measures.h"
+#include "bench/options.h"
+#include "bench/plot.h"
+#include "bench/print.h"
+#include "bench/trace.h"
+#include "devices.h"
+#include "file.h"
+#include "terminal.h"
+
+#define EXIT_USAGE 2
+
+/* A kind of memory of a device, in the order in which they are measured. */
+typedef struct
+{
+  const Kind *kind;
+  const Device *device; /* NULL: it needs none */
+} Target;
+
+static gboolean
+needs_devices (const Options *options)
+{
+  for (gsize i = 0; i < n_kinds; i++)
+    if (options->has_kind[i] && kinds[i].backend != NULL)
+      return TRUE;
+  return FALSE;
+}
+
+static void
+add_targets (GArray *targets, const Options *options, const Device *device)
+{
+  for (gsize i = 0; i < n_kinds; i++)
+    {
+      const Target target = { &kinds[i], device };
+      const gchar *backend = kinds[i].backend != NULL ? kinds[i].backend->name : NULL;
+
+      if (options->has_kind[i] && g_strcmp0 (backend, device != NULL ? device->kind : NULL) == 0)
+        g_array_append_val (targets, target);
+    }
+}
+
+static GArray *
+make_targets (const Options *options, const GPtrArray *devices)
+{
+  GArray *targets = g_array_new (FALSE, FALSE, sizeof (Target));
+
+  add_targets (targets, options, NULL);
+  for (guint i = 0; i < devices->len; i++)
+    add_targets (targets, options, g_ptr_array_index (devices, i));
+  return targets;
+}
+
+static void
+measure_source (Bench *bench, const Options *options, const Source *source, const gchar *prefix)
+{
+  for (gsize i = 0; i < n_measures; i++)
+    {
+      g_autofree gchar *step = g_strdup_printf ("%s: %s", prefix, measures[i].name);
+
+      if (!options->has_measure[i] || !measure_applies (&measures[i], source->kind))
+        continue;
+      bench->step = step;
+      bench_show_progress (bench, 0);
+      measures[i].run (bench, source, &measures[i]);
+    }
+}
+
+static void
+measure_targets (Bench *bench, const Options *options, const GArray *targets)
+{
+  for (guint i = 0; i < targets->len; i++)
+    {
+      const Target *target = &g_array_index (targets, Target, i);
+      GError *error = NULL;
+      g_autoptr (Source) source = source_open (target->kind, target->device, &error);
+      g_autofree gchar *prefix
+          = g_strdup_printf ("[%u/%u] %s%s%s", i + 1, targets->len,
+                             target->device != NULL ? target->device->place : "",
+                             target->device != NULL ? " " : "", target->kind->name);
+
+      if (source != NULL)
+        measure_source (bench, options, source, prefix);
+      else
+        results_add_failure (bench->results, target->kind, target->device, error);
+    }
+  terminal_set_progress (NULL);
+  results_reckon_gains (bench->results);
+}
+
+static gboolean
+print_results (const Results *results, const Options *options)
+{
+  const PrintHead head = { options->seconds, (guint) options->repetitions };
+  g_autoptr (GError) error = NULL;
+  gboolean is_plotted = TRUE;
+
+  if (options->json)
+    print_json (results, &head);
+  else if (options->csv)
+    print_csv (results);
+  else
+    print_text (results, &head, terminal_has_color (STDOUT_FILENO));
+  if (options->plot != NULL)
+    {
+      g_autofree gchar *svg = plot_format (results);
+
+      if (!(is_plotted = file_write (options->plot, svg, &error)))
+        g_printerr (PROGRAM ": --plot: %s\n", error->message);
+    }
+  if (fflush (stdout) == 0 && !ferror (stdout))
+    return is_plotted;
+  g_printerr (PROGRAM ": cannot write to standard output\n");
+  return FALSE;
+}
+
+static gint
+measure_devices (const Options *options, const GPtrArray *devices)
+{
+  g_autoptr (GArray) targets = make_targets (options, devices);
+  g_autoptr (GPtrArray) made_traces = traces_make ();
+  g_autoptr (Results) results = results_new ();
+  Bench bench = { options->seconds,
+                  (guint) options->repetitions,
+                  options->threads,
+                  made_traces,
+                  options->traces,
+                  results,
+                  NULL };
+  gboolean is_missing = devices->len == 0 && options->selection != NULL;
+  gboolean is_printed;
+
+  if (is_missing || targets->len == 0)
+    {
+      g_printerr (PROGRAM ": there is no device%s%s\n", is_missing ? " that --select chooses" : "",
+                  is_missing ? "" : " with such memory");
+      return EXIT_FAILURE;
+    }
+  measure_targets (&bench, options, targets);
+  is_printed = print_results (results, options);
+  return is_printed && !results_have_errors (results) ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+static gint
+run (const Options *options, GError **error)
+{
+  g_autoptr (GPtrArray) devices = NULL;
+
+  if (options->version)
+    {
+      printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
+      return EXIT_SUCCESS;
+    }
+  if (!needs_devices (options))
+    devices = g_ptr_array_new ();
+  else if ((devices = devices_select (options->selection, error)) == NULL)
+    return EXIT_USAGE;
+  return measure_devices (options, devices);
+}
+
+/* That a pool is over a deferred allocator is what was asked for. */
+static void
+ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  (void) unused;
+}
+
+gint
+main (gint argc, gchar **argv)
+{
+  Options options = { .seconds = 0.02, .repetitions = 5 };
+  g_autoptr (GError) error = NULL;
+  gint status = EXIT_USAGE;
+
+  setlocale (LC_ALL, "");
+  g_set_prgname (PROGRAM);
+  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  if (options_parse (&options, &argc, &argv, &error))
+    status = run (&options, &error);
+  if (error != NULL)
+    g_printerr (PROGRAM ": %s\n", error->message);
+  options_clear (&options);
+  return status;
+}
