@@ -36,10 +36,32 @@ manual_names_version () { # PROGRAM
 
 manual_has_keys () { # [COMMAND...]
   "$@" "$top_builddir/tools/tarn-info" --json --measure >"$scratch/json"
-  [ $? -le 1 ] && grep -q '"place"' "$scratch/json" || return
+  [ $? -le 1 ] && grep -q '"place"' "$scratch/json" && manual_has_keys_of tarn-info
+}
+
+manual_has_keys_of () { # PROGRAM: that has printed $scratch/json
   for key in $(grep -o '^ *"[a-z_]*" :' "$scratch/json" | tr -d ' ":' | sort -u); do
-    grep -q "\b$key\b" "$top_srcdir/doc/man/tarn-info.1" || {
+    grep -q "\b$key\b" "$top_srcdir/doc/man/$1.1" || {
       echo "$key is missing"
+      return 1
+    }
+  done
+}
+
+manual_has_bench_keys () {
+  "$top_builddir/tools/tarn-bench" --json --kinds null --seconds 0.001 --repetitions 1 \
+    >"$scratch/json" && grep -q '"ratio"' "$scratch/json" && manual_has_keys_of tarn-bench
+}
+
+# Completion and the manual know each name of a list that the program takes.
+names_are_known () { # OPTION BEFORE: what is completed in a list after BEFORE
+  names=$("$top_builddir/tools/tarn-bench" "$1" nothing 2>&1 | sed 's/.*there are //; s/,//g')
+  [ -n "$names" ] || return
+  complete_word tarn-bench "$1" "$2" >"$scratch/offered"
+  for name in $names; do
+    grep -qx -e "$2$name" "$scratch/offered" || { echo "$2$name is not offered"; return 1; }
+    sed 's/\\-/-/g' "$top_srcdir/doc/man/tarn-bench.1" | grep -q "^\.BR* .*\b$name\b" || {
+      echo "the manual does not have $name"
       return 1
     }
   done
@@ -101,7 +123,9 @@ informs_on_cuda () {
 }
 
 programs=tarn-test
-[ ! -x "$top_builddir/tools/tarn-info" ] || programs="$programs tarn-info"
+for program in tarn-info tarn-bench; do
+  [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
+done
 for program in $programs; do
   check "$program: --help fits a screen" help_fits "$program"
   check "$program: --version" says_version "$program"
@@ -118,11 +142,23 @@ for program in $programs; do
     skip "$program: completion of options" "there is no bash"
   fi
 done
+case $programs in
+  *tarn-bench*)
+    check "tarn-bench: the manual has every key" manual_has_bench_keys
+    if command -v bash >/dev/null; then
+      check "tarn-bench: kinds are completed, and in the manual" names_are_known --kinds ""
+      check "tarn-bench: measures are, too, also after a comma" names_are_known --measure driver,
+    else
+      skip "tarn-bench: completion of kinds and measures" "there is no bash"
+    fi
+    ;;
+  *) skip "tarn-bench: the manual has every key" "built without json-glib" ;;
+esac
 if ! "$top_builddir/tools/tarn-test" --list >"$scratch/list"; then
   skip "what needs a device" "there is none"
 else
   case $programs in
-    *tarn-info) check "tarn-info: the manual has every key" manual_has_keys ;;
+    *tarn-info*) check "tarn-info: the manual has every key" manual_has_keys ;;
     *) skip "tarn-info: the manual has every key" "built without json-glib" ;;
   esac
   if command -v bash >/dev/null; then
@@ -135,7 +171,7 @@ fake=$top_builddir/t/fake-cuda/.libs
 if [ -e "$fake/libcuda.so.1" ]; then
   check "tarn-test: lists CUDA's devices" lists_cuda
   check "tarn-test: runs a program on a CUDA device" narrows_cuda
-  if [ "$programs" != tarn-test ]; then
+  if [ -x "$top_builddir/tools/tarn-info" ]; then
     check "tarn-info: a CUDA device" informs_on_cuda
     check "tarn-info: the manual has every key of a CUDA device" manual_has_keys with_fake
   fi

@@ -6,6 +6,7 @@
 
 #include <config.h>
 
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -152,17 +153,29 @@ measure_devices (const Options *options, const GPtrArray *devices)
   return is_printed && !results_have_errors (results) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+/* What a driver opens must not take the place of what we print to. */
+static gboolean
+has_output (void)
+{
+  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0)
+    return TRUE;
+  g_printerr (PROGRAM ": cannot write to standard output\n");
+  return FALSE;
+}
+
 static gint
 run (const Options *options, GError **error)
 {
   g_autoptr (GPtrArray) devices = NULL;
 
+  if (!has_output ())
+    return EXIT_FAILURE;
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
       return EXIT_SUCCESS;
     }
-  if (!needs_devices (options))
+  if (!needs_devices (options) && options->selection == NULL)
     devices = g_ptr_array_new ();
   else if ((devices = devices_select (options->selection, error)) == NULL)
     return EXIT_USAGE;

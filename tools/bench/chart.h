@@ -33,7 +33,7 @@ typedef struct
 Chart *chart_new (gchar *title, const gchar *x_label, const gchar *y_label);
 void chart_free (Chart *chart);
 
-/* A line without points yet. */
+/* A line without points yet; of a logarithmic chart, values are above 0. */
 ChartLine *chart_add_line (Chart *chart, const gchar *name);
 void chart_line_add (ChartLine *line, gdouble x, gdouble y);
 

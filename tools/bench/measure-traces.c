@@ -130,7 +130,8 @@ measure_trace_overhead (const Bench *bench, const Source *source, const Measure 
     result_set (result,
                 spread_of_one ((gdouble) bytes->peak_managed / (gdouble) bytes->peak_active), NULL);
   else
-    result->error = g_strdup ("no byte of it was ever in use");
+    result_fail (result, g_error_new_literal (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                                              "no byte of it was ever in use"));
 }
 
 void

@@ -40,6 +40,13 @@ name_line (const Result *row)
              : g_strdup (row->measure);
 }
 
+/* On a logarithmic axis, where 0 has no place. */
+static void
+add_cost (ChartLine *line, guint threads, gdouble ns)
+{
+  chart_line_add (line, threads, MAX (ns, 0.1));
+}
+
 /* malloc () costs the same in all pairs; the first measure of more than one thread has them all. */
 static void
 add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
@@ -56,10 +63,10 @@ add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
         continue;
       chosen = chosen != NULL ? chosen : row;
       if (row->measure == chosen->measure)
-        chart_line_add (line, row->threads, row->yardstick.median);
+        add_cost (line, row->threads, row->yardstick.median);
     }
   if (chosen == NULL) /* the driver alone */
-    chart_line_add (line, source->threads, source->yardstick.median);
+    add_cost (line, source->threads, source->yardstick.median);
 }
 
 static Chart *
@@ -78,7 +85,7 @@ make_costs (const GPtrArray *rows, guint first)
       g_autofree gchar *name = name_line (row);
 
       if (is_cost (row) && is_same_source (row, source))
-        chart_line_add (find_line (chart, name), row->threads, row->value.median);
+        add_cost (find_line (chart, name), row->threads, row->value.median);
     }
   add_yardstick (chart, rows, first);
   return chart;

@@ -7,7 +7,7 @@
 #include "../text.h"
 #include "print.h"
 
-#define SURELY_HITS 0.999 /* below that share the text says so */
+#define SURELY_HITS 0.995 /* below that share the text says so */
 
 /* "12.3", "1234", "-" */
 static gchar *
@@ -45,6 +45,14 @@ print_value (const Result *result)
 }
 
 static void
+print_error (const Result *result)
+{
+  g_autofree gchar *why = text_make_printable (result->error, -1);
+
+  printf ("(%s)\n", why);
+}
+
+static void
 print_row (const Result *result)
 {
   /* A trace's name may be long, or be wide. */
@@ -55,11 +63,7 @@ print_row (const Result *result)
   if (result->has_value)
     print_value (result);
   else
-    {
-      g_autofree gchar *why = text_make_printable (result->error, -1);
-
-      printf ("(%s)\n", why);
-    }
+    print_error (result);
   if (result->hit_share < SURELY_HITS && !g_str_equal (result->measure, "miss"))
     printf ("%-13s (%.1f %% of these were hits)\n", "", result->hit_share * 100);
 }
@@ -79,7 +83,7 @@ print_source (const Result *result, gboolean has_color)
   printf ("%s%s  %s%s%s%s\n", has_color ? "\033[1m" : "", result->kind,
           result->name != NULL ? result->device : "", result->name != NULL ? "  " : "", name,
           has_color ? "\033[0m" : "");
-  if (g_str_equal (result->measure, "all"))
+  if (result->threads == 0)
     return;
   printf ("%-9s %3s %-12s %8s %8s %8s %-5s %7s %5s %6s\n", "measure", "thr", "of", "median", "min",
           "max", "", "/malloc", "gain", "malloc");
@@ -97,11 +101,13 @@ print_text (const Results *results, const PrintHead *head, gboolean has_color)
           printf ("%s", i > 0 ? "\n" : "");
           print_source (row, has_color);
         }
-      print_row (row);
+      if (row->threads > 0)
+        print_row (row);
+      else
+        print_error (row); /* of all that would be measured there */
     }
-  printf ("\nTimes are of one block, allocated and freed, as a thread sees it: %u repetitions of "
-          "%g s.\n"
+  printf ("\nTimes are of a block, allocated and freed, as a thread sees it; %u repetitions.\n"
           "/malloc: how many times malloc (64) + free in its place, in the same run.\n"
           "gain: blocks a second over one thread; malloc: the gain of malloc (64) + free.\n",
-          head->n_repetitions, head->seconds);
+          head->n_repetitions);
 }

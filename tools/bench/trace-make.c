@@ -13,7 +13,7 @@
 #define SECONDS_APART 1e-6
 
 #define STEP_BLOCKS 64
-#define N_STEPS 100
+#define N_STEPS 20
 #define WINDOW_ALLOCATIONS 20000
 
 static gsize
