@@ -236,6 +236,11 @@ hits_are_hits () {
     "$scratch/json"
 }
 
+misses_are_misses () {
+  jq -e '[.results[] | select (.measure == "miss")] | length == 1 and all (.hit_share == 0)' \
+    "$scratch/json"
+}
+
 # All that is held is not given back, but about what is wanted: 8 of 16 MiB.
 recovers_in_few_calls () {
   jq -e '[.results[] | select (.measure == "recovery" and .unit == "calls")]
@@ -260,10 +265,20 @@ if command -v jq >/dev/null; then
   check "... gains" gains_are_right
   check "... the traces that are made" made_traces_are_sound
   check "... hits are hits" hits_are_hits
+  check "... misses are misses" misses_are_misses
   check "... recovery calls the driver as often as it must" recovers_in_few_calls
 else
   skip "what is in JSON" "there is no jq"
 fi
+
+# A trace's name is whatever a file's can be.
+quotes () {
+  trace 0,0,allocate,1,1000,0
+  mv "$scratch/trace.csv" "$scratch/a,\"b\".csv"
+  runs quick_null --measure overhead --csv --trace "$scratch/a,\"b\".csv" \
+    && grep -q '^none,null,overhead,1,"a,""b"".csv",1.023,1.023,1.023,ratio,,,,$' "$scratch/out"
+}
+check "--csv quotes what must be" quotes
 
 counts () { # N REGEX COMMAND...: lines
   n=$1
@@ -428,9 +443,9 @@ with_fake () {
   LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
-# What it costs is measured on the device that was meant, and that alone.
+# What it costs is measured on the device that was meant, and that alone; the other gives no context.
 chooses () {
-  runs with_fake "$program" --select 'cuda:gpu b' --kinds cuda --measure hits --seconds 0.001 --csv \
+  FAKE_CUDA_REFUSE_CONTEXTS=0 runs with_fake "$program" --select 'cuda:gpu b' --kinds cuda --measure hits --seconds 0.001 --csv \
     && [ "$(sed 1d "$scratch/out" | cut -d , -f 1 | sort -u)" = cuda:1 ]
 }
 
@@ -441,6 +456,13 @@ if [ -e "$fake/libcuda.so.1" ]; then
   check "... it has no pool of its own, which is no fault" \
     grep -q '^(the driver has no cuMem' "$scratch/out"
   check "--select" chooses
+  FAKE_CUDA_REFUSE_CONTEXTS=1
+  export FAKE_CUDA_REFUSE_CONTEXTS
+  check "a device without a context" status_is 1 with_fake "$program" --kinds cuda-device \
+    --measure hits --seconds 0.001 --threads 1
+  unset FAKE_CUDA_REFUSE_CONTEXTS
+  check "... is said to have none" grep -q '^(.*CUDA_ERROR_DEVICE_UNAVAILABLE' "$scratch/out"
+  check "... and the other is measured" grep -qE '^hits +1 .* ns ' "$scratch/out"
   FAKE_CUDA_FAIL=cuMemHostAlloc:2
   export FAKE_CUDA_FAIL
   check "a driver's call that fails" status_is 1 with_fake "$program" --kinds cuda-host,null \
