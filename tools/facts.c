@@ -63,6 +63,7 @@ facts_collect (const Device *device, gboolean measure)
 {
   GPtrArray *list = g_ptr_array_new_with_free_func (fact_free);
 
+  (void) device;
   (void) measure;
 #ifdef HAVE_OPENCL
   if (device->opencl != NULL)
