@@ -266,6 +266,11 @@ append_chart_line (GString *svg, const Chart *chart, guint index, const Axis *x,
       const ChartPoint *point = &g_array_index (line->points, ChartPoint, i);
 
       append_number (svg, i > 0 ? " " : "", axis_place (x, point->x));
+      if (chart->is_stepped && i > 0)
+        {
+          append_number (svg, ",", axis_place (y, point[-1].y));
+          append_number (svg, " ", axis_place (x, point->x));
+        }
       append_number (svg, ",", axis_place (y, point->y));
     }
   g_string_append (svg, "\"/>\n");

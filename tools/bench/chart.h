@@ -26,6 +26,7 @@ typedef struct
   const gchar *x_label, *y_label; /* with units */
   gboolean is_logarithmic;        /* both axes, of base 2 and 10; values above 0 only */
   gboolean has_marks;             /* at each point */
+  gboolean is_stepped;            /* what a point says holds until the next */
   GPtrArray *lines;               /* of ChartLine */
 } Chart;
 

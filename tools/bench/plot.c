@@ -145,6 +145,7 @@ make_trace (const TraceResult *trace)
   ChartLine *managed = chart_add_line (chart, "managed");
   ChartLine *active = chart_add_line (chart, "active");
 
+  chart->is_stepped = TRUE;
   for (guint i = 0; i < trace->points->len; i++)
     {
       chart_line_add (managed, points[i].time / time->scale, points[i].managed / bytes->scale);
