@@ -37,8 +37,8 @@ find_residency_call (OpenclState *state)
   static const gchar *const calls[]
       = { "clEnqueueFillBuffer", "clEnqueueMigrateMemObjects", "clEnqueueWriteBuffer" };
   g_autoptr (TarnAllocator) allocator = opencl_immediate_new (state, NULL);
-  g_autoptr (TarnBlock) block = tarn_allocator_allocate (allocator, 100, NULL);
 
+  tarn_block_free (tarn_allocator_allocate (allocator, 100, NULL));
   residency_call = NULL;
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     if (layer->get_calls (calls[i]) > 0)
