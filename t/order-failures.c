@@ -292,6 +292,40 @@ test_any (void)
   fail_each (FAKE_ANY_CALL, 30);
 }
 
+/* A pool with one queue marks what goes back, and not what it holds, also after a mark has failed:
+ * or else what is held would seem to be done with what comes after that mark. */
+static void
+test_exact_size (Order *order, gconstpointer unused)
+{
+  guint handler;
+  Run run = { .n_errors = 0 };
+  TarnBlock *held, *block;
+
+  (void) unused;
+  fake_device_set_max_size (fake_queues_get_device (order->queues), OTHER_SIZE + 1);
+  order_hold (order, SIZE, order->a, 1);
+  handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &run);
+  for (guint i = 0; i < 2; i++)
+    {
+      block = order_take (order, OTHER_SIZE + 1, order->a);
+      g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, OTHER_SIZE + 1);
+      fake_queues_fail (order->queues, FAKE_MARK, i == 0, FALSE);
+      tarn_block_free (block);
+      fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+      assert_valid (order->pool);
+    }
+  g_log_remove_handler ("Tarn", handler);
+  g_assert_cmpuint (run.n_messages, ==, 1);
+
+  held = order_take (order, SIZE, order->a);
+  block = order_take (order, OTHER_SIZE, order->b);
+  tarn_block_free (held);
+  g_assert_true (order_take (order, SIZE, order->b) == held);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (held);
+  tarn_block_free (block);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -304,5 +338,7 @@ main (int argc, char **argv)
   ADD ("host-wait", test_host_wait);
   ADD ("check-queue", test_check_queue);
   ADD ("any", test_any);
+  g_test_add ("/core/order/failures/exact-size", Order, NULL, order_set_up, test_exact_size,
+              order_tear_down);
   return g_test_run ();
 }

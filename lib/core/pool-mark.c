@@ -162,11 +162,15 @@ _tarn_block_mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *que
       }
 }
 
-/* What could not be marked when it was freed comes before a later mark of the same queue, too.  The
- * lock is held. */
+/* What could not be marked when it was freed comes before a later mark of the same queue, too.
+ * Where there is no order only what goes back is marked, and what is held must not be.  The lock is
+ * held.
+ */
 static void
 mark_left_over (TarnPool *pool, const TarnUse *use)
 {
+  if (!pool->is_ordered)
+    return;
   if (!_tarn_use_is_marked (use))
     {
       use->queue->has_left_over = TRUE;
