@@ -392,6 +392,44 @@ test_direct (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 5);
 }
 
+/* A reclaim function frees a block of the very pool, and the allocator finds room elsewhere: what
+ * was active before and what is after were never active together. */
+static gboolean
+free_block (TarnPool *pool, gsize wanted, gpointer block)
+{
+  (void) pool;
+  (void) wanted;
+  tarn_block_free (g_steal_pointer ((TarnBlock **) block));
+  return TRUE;
+}
+
+static gboolean
+give_much (gpointer device)
+{
+  fake_device_set_budget (device, 10000);
+  return TRUE;
+}
+
+static void
+test_peak (Fixture *fixture, gconstpointer unused)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnBlock *first, *second;
+
+  (void) unused;
+  fake_device_set_budget (fixture->device, 2000);
+  tarn_block_free (allocate (fixture->pool, 1));
+  first = allocate (fixture->pool, 1023);
+  fake_device_set_reclaim (fixture->device, give_much, fixture->device);
+  tarn_pool_add_reclaim_func (fixture->pool, free_block, &first, NULL);
+  second = allocate (fixture->pool, 1087);
+  g_assert_null (first);
+  tarn_block_free (allocate (fixture->pool, 1));
+  tarn_pool_get_stats (fixture->pool, &stats);
+  g_assert_cmpuint (stats.peak_active_bytes, ==, 1088);
+  tarn_block_free (second);
+}
+
 /* Threads */
 
 /* Called where a thread gives back: it does not go on before another one has run out of memory. */
@@ -536,6 +574,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ADD ("reclaim-order", test_reclaim_order);
   ADD ("reclaim-same-pool", test_reclaim_same_pool);
+  ADD ("peak", test_peak);
   ADD ("reclaim-is-not-nested", test_reclaim_is_not_nested);
   ADD ("remove-while-asked", test_remove_while_asked);
   ADD ("reclaim-owns-blocks", test_reclaim_owns_blocks);

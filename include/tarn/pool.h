@@ -37,6 +37,16 @@ typedef struct
    * allocator, which must not wait for them.
    */
   gsize limit_bytes;
+
+  /**
+   * What each thread may keep for itself of what it frees, so that its next requests take no lock:
+   * the most blocks of a bin, and the most bytes of all bins; 0: nothing. When memory has run out,
+   * and before a limit is exceeded, it is taken back; so is what a thread that does not call any
+   * more keeps of a bin that another one needs. Threads of a pool that has met a second queue keep
+   * nothing.
+   */
+  guint thread_cache_blocks;
+  gsize thread_cache_bytes;
 } TarnPoolOptions;
 
 #define TARN_POOL_OPTIONS_INIT                                                                     \
@@ -44,7 +54,9 @@ typedef struct
     sizeof (TarnPoolOptions), /* struct_size */                                                    \
         4,                    /* leading_bits_in_bin_id */                                         \
         NULL,                 /* name */                                                           \
-        0                     /* limit_bytes */                                                    \
+        0,                    /* limit_bytes */                                                    \
+        32,                   /* thread_cache_blocks */                                            \
+        (gsize) -1 >> 30      /* thread_cache_bytes: 16 GiB */                                     \
   }
 
 /**
@@ -61,7 +73,11 @@ typedef struct
   gsize active_bytes;       /**< asked for by active blocks */
   gsize held_bytes;         /**< allocated for held blocks */
   gsize peak_managed_bytes; /**< the most that managed_bytes ever was */
-  gsize peak_active_bytes;  /**< the most that active_bytes ever was */
+  /**
+   * The most that active_bytes ever was; where several threads use the pool, it may be less by what
+   * they keep for themselves.
+   */
+  gsize peak_active_bytes;
 
   guint64 hits;                 /**< requests that a held block served */
   guint64 misses;               /**< requests that the upstream allocator served */

@@ -10,29 +10,6 @@
 
 #include "bin-private.h"
 
-#define SIZE_BITS (8 * GLIB_SIZEOF_SIZE_T)
-
-static inline guint
-leading_bit (gsize size)
-{
-  return size == 0 ? 0 : SIZE_BITS - 1 - (guint) __builtin_clzl (size);
-}
-
-G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
-
-/* The bin of a size, size 0 included, which shares bin 0 with size 1. */
-guint32
-_tarn_bin_number (gsize size, guint leading_bits)
-{
-  guint exponent = leading_bit (size);
-  gsize mantissa = exponent >= leading_bits ? size >> (exponent - leading_bits)
-                                            : size << (leading_bits - exponent);
-
-  g_assert (leading_bits <= TARN_MAX_LEADING_BITS);
-  return (guint32) exponent << leading_bits
-         | (guint32) (mantissa & (((gsize) 1 << leading_bits) - 1));
-}
-
 /* The largest size in a bin; 0 for a number that no size has: below 2^leading_bits a size has
  * fewer bits after its leading one than the number has room for. */
 gsize
@@ -42,7 +19,7 @@ _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
   gsize head = (gsize) 1 << leading_bits | (bin & (((gsize) 1 << leading_bits) - 1));
 
   g_assert (leading_bits <= TARN_MAX_LEADING_BITS);
-  if (exponent >= SIZE_BITS)
+  if (exponent >= TARN_SIZE_BITS)
     return 0;
   if (exponent >= leading_bits)
     {

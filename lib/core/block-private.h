@@ -42,7 +42,8 @@ typedef struct
  *
  * Invariant: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.
  *
- * state stands behind the first words, which malloc overwrites when a block is destroyed. */
+ * state stands behind the first words, which malloc overwrites when a block is destroyed.  What a
+ * hit and a free touch comes first, and together. */
 struct _TarnBlock
 {
   TarnMemory memory;
@@ -50,14 +51,15 @@ struct _TarnBlock
   gsize alloc_size;      /* bytes behind it */
   TarnAllocator *source; /* the pool (no reference: its active_blocks keep it alive), or the direct
                             allocator (a reference) */
-  gint state;            /* TarnBlockState; a pool's lock guards it, else it is atomic */
-  guint32 bin;           /* pools only */
-  gboolean exact;        /* pools only: alloc_size is not the bin's; never held */
-  TarnBlock *below;      /* pools only: the next one in its bin, or in a list being given back */
-  TarnBlock *previous;   /* pools only: all blocks of the pool, held and active */
+  gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
+                  pool atomic */
+  guint32 bin; /* pools only */
+  gboolean exact;      /* pools only: alloc_size is not the bin's; never held */
+  guint n_uses;        /* 0: no command that anybody knows of */
+  TarnBlock *below;    /* pools only: the next one in its bin, or in a list being given back */
+  TarnBlock *previous; /* pools only: all blocks of the pool, held and active */
   TarnBlock *next;
   TarnUse *uses;   /* room for one is kept */
-  guint n_uses;    /* 0: no command that anybody knows of */
   gboolean is_hit; /* pools only: the request that it serves was counted as a hit */
 };
 

@@ -7,7 +7,7 @@
 #include <glib.h>
 
 /* Written once, by the only thread of a child of fork (): no atomic is needed to read it. */
-extern gboolean _tarn_is_forked;
+extern gboolean _tarn_is_forked __attribute__ ((visibility ("hidden")));
 
 void _tarn_watch_fork (void);
 

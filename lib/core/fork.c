@@ -10,14 +10,17 @@
 #include <pthread.h>
 #include <tarn/allocator.h>
 
-#include "lock-private.h"
+#include "thread-private.h"
 
 gboolean _tarn_is_forked = FALSE;
 
+/* Without a record of its own the child's thread has no cache of any pool, either, so that hits
+ * need not ask. */
 static void
 in_child (void)
 {
   _tarn_is_forked = TRUE;
+  _tarn_current_thread = NULL;
 }
 
 static void

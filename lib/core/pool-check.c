@@ -3,8 +3,7 @@
  *
  * The invariants of a pool (pool-private.h), executed. */
 
-#include "bin-private.h"
-#include "pool-private.h"
+#include "pool-cache-private.h"
 
 #define FORMAT G_GSIZE_FORMAT
 
@@ -135,13 +134,59 @@ check_limit (TarnPool *pool, gchar **violation)
   return TRUE;
 }
 
+/* A thread's; the door is closed. */
 static gboolean
-check_locked (TarnPool *pool, gchar **violation)
+check_cache (const TarnPool *pool, TarnCache *cache, Sums *sums, gchar **violation)
+{
+  gsize held_bytes = 0;
+
+  for (guint i = 0; i < TARN_CACHE_BINS; i++)
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
+      gsize length = 0;
+
+      for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
+        {
+          if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
+              || bin->number % TARN_CACHE_BINS != i || block->n_uses != pool->n_fast_uses)
+            *violation = g_strdup_printf ("block %p does not belong in a thread's bin %u",
+                                          (void *) block, bin->number);
+          if (*violation != NULL)
+            return FALSE;
+          held_bytes += block->alloc_size;
+        }
+      if (differs ("the length of a thread's bin", length, bin->length, violation))
+        return FALSE;
+      if (length > pool->thread_cache_blocks)
+        *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
+      if (*violation != NULL)
+        return FALSE;
+      sums->binned_blocks += length;
+    }
+  if (held_bytes > pool->thread_cache_bytes)
+    *violation = g_strdup_printf ("a thread keeps %" FORMAT " bytes", held_bytes);
+  return *violation == NULL
+         && !differs ("what a thread keeps", held_bytes, cache->held_bytes, violation);
+}
+
+static gboolean
+check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    if (!check_cache (pool, cache, sums, violation))
+      return FALSE;
+  return TRUE;
+}
+
+/* The door is closed, and everything counted. */
+static gboolean
+check_closed (TarnPool *pool, gchar **violation)
 {
   const TarnPoolStats *stats = &pool->stats;
   Sums sums = { 0 };
 
   if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
+      || !check_caches (pool, &sums, violation)
       || differs ("held_blocks", sums.held_blocks, stats->held_blocks, violation)
       || differs ("held_blocks", sums.binned_blocks, stats->held_blocks, violation)
       || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)
@@ -156,6 +201,21 @@ check_locked (TarnPool *pool, gchar **violation)
            || stats->peak_active_bytes < stats->active_bytes)
     *violation = g_strdup ("a peak is below what it is the peak of");
   return *violation == NULL;
+}
+
+/* The lock is held. */
+static gboolean
+check_locked (TarnPool *pool, gchar **violation)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+  gboolean is_valid;
+
+  if (was_open)
+    _tarn_pool_count_closed (pool);
+  is_valid = check_closed (pool, violation);
+  if (was_open)
+    _tarn_door_open (&pool->is_closed);
+  return is_valid;
 }
 
 /* FALSE, with what is wrong in @violation (transfer full), if an invariant does not hold.  Any

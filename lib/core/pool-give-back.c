@@ -5,7 +5,7 @@
  * stretch under the lock in which it takes them, and gives them back without it.  It waits for
  * nobody; a request that is out of memory waits for it, so that memory on its way is not missed. */
 
-#include "pool-private.h"
+#include "pool-cache-private.h"
 #include "reclaim-group-private.h"
 
 /* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
@@ -107,6 +107,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   gsize bytes;
 
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_gather (pool);
   bytes = pool->stats.held_bytes;
   blocks = _tarn_pool_take_largest (pool, wanted);
   bytes -= pool->stats.held_bytes;

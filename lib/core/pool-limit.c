@@ -15,7 +15,7 @@
  * Who waits for whom, so that it always ends: a call that gives back waits for nobody; a thread
  * that waits for another's reservation has none itself. */
 
-#include "pool-private.h"
+#include "pool-cache-private.h"
 
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
 #define MAX_WAITS 100
@@ -77,6 +77,8 @@ try_reserve (TarnPool *pool, gsize size, Claim *claim)
   gsize returning = _tarn_is_giving_back () ? 0 : MIN (wanted, pool->returning_bytes);
   gsize held = wanted - returning;
 
+  if (held > 0)
+    _tarn_pool_gather (pool);
   if (held > pool->stats.held_bytes)
     return held - pool->stats.held_bytes;
   claim_returning (pool, returning, claim);

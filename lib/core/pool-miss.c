@@ -19,7 +19,7 @@
  * size is tried. */
 
 #include "bin-private.h"
-#include "pool-private.h"
+#include "pool-cache-private.h"
 #include "reclaim-group-private.h"
 
 /* How often a request goes on although all that it could give back has gone, because other threads
@@ -53,7 +53,14 @@ get_managed_bytes (TarnPool *pool)
 {
   g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
 
-  return group != NULL ? _tarn_group_get_managed_bytes (group) : tarn_pool_get_managed_bytes (pool);
+  gsize bytes;
+
+  if (group != NULL)
+    return _tarn_group_get_managed_bytes (group);
+  _tarn_mutex_lock (&pool->lock);
+  bytes = pool->stats.managed_bytes;
+  _tarn_mutex_unlock (&pool->lock);
+  return bytes;
 }
 
 /* Waits for the other threads that took blocks out of the bins before this call, since what this
@@ -95,6 +102,8 @@ can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
     {
       _tarn_mutex_lock (&pool->lock);
       managed_bytes = pool->stats.managed_bytes;
+      if (alloc_size > G_MAXSIZE - managed_bytes)
+        _tarn_pool_gather (pool);
       held_bytes = pool->stats.held_bytes;
       request->ended_give_backs = _tarn_pool_get_ended (pool);
       _tarn_mutex_unlock (&pool->lock);
@@ -183,6 +192,7 @@ look_again (TarnPool *pool, const Request *request)
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_gather (pool);
   block = _tarn_pool_take_held (pool, request->bin, request->size);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -246,6 +256,7 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
+  _tarn_pool_count (pool);
   active_bytes = pool->stats.active_bytes;
   held_bytes = pool->stats.held_bytes;
   _tarn_mutex_unlock (&pool->lock);

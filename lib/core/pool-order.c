@@ -3,8 +3,8 @@
  *
  * Requests in pools that have met queues, and what the caller says of blocks in use. */
 
-#include "bin-private.h"
 #include "fork-private.h"
+#include "pool-cache-private.h"
 #include "pool-order-private.h"
 
 /* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
@@ -262,6 +262,27 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
   return block;
 }
 
+static __attribute__ ((noinline)) TarnBlock *
+allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block = NULL;
+  TarnCache *cache;
+  guint32 bin;
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  cache = _tarn_pool_get_cache (pool);
+  _tarn_mutex_lock (&pool->lock);
+  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
+    block = _tarn_pool_take_shared (pool, cache, bin, size);
+  if (block != NULL && block->n_uses == 0)
+    _tarn_block_add_use (block, pool->latest_queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
+}
+
 /**
  * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
  * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
@@ -290,26 +311,18 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
 TarnBlock *
 tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
 {
-  TarnBlock *block = NULL;
-  guint32 bin;
+  TarnBlock *block;
 
   if (queue == NULL)
     return tarn_pool_allocate (pool, size, error);
   g_return_val_if_fail (pool != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (_tarn_forked () && !tarn_check_fork (error))
-    return NULL;
-
-  bin = _tarn_bin_number (size, pool->leading_bits);
-  _tarn_mutex_lock (&pool->lock);
-  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
-    block = _tarn_pool_take_held (pool, bin, size);
-  if (block != NULL && block->n_uses == 0)
-    _tarn_block_add_use (block, pool->latest_queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
+  block = _tarn_pool_take_fast (pool, size, queue);
+  if (G_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, queue, error);
+  _tarn_pool_check_fast_if_full_debug (pool);
+  return block;
 }
 
 /* What the caller says of a block in use */

@@ -4,6 +4,7 @@
  * What the parts of a pool share:
  *
  *     pool.c          its life, hits, frees, counters
+ *     pool-cache.c    what a thread keeps for itself
  *     pool-bare.c     memory without a block, for allocators built on a pool
  *     pool-miss.c     the way to the upstream allocator, and what to do out of memory
  *     pool-give-back.c
@@ -22,6 +23,7 @@
 #include "allocator-private.h"
 #include "block-private.h"
 #include "lock-private.h"
+#include "thread-private.h"
 #include "ticket-private.h"
 
 /* Blocks of one size that wait to be handed out, last in first out. */
@@ -43,12 +45,14 @@ typedef struct
   gboolean is_guest;       /* of a call that has no reference on the pool */
 } TarnGiveBack;
 
-/* Invariants, whenever the lock can be taken; _tarn_pool_check () executes them:
+/* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
+ * _tarn_pool_check () executes them:
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
  *     held_bytes    == sum of alloc_size over held blocks
- *     held_blocks   == sum of the bins' lengths == number of blocks whose state is HELD
+ *     held_blocks   == sum of the bins' lengths, every thread's cache included
+ *                   == number of blocks whose state is HELD
  *     active_blocks == number of blocks whose state is ACTIVE
  *     every block in bin b satisfies bin_number (alloc_size) == b
  *     an exact-size block is never held, and nothing is once stop_holding is set
@@ -71,9 +75,22 @@ struct _TarnPool
   gpointer default_queue; /* of requests that name none; NULL: none */
   gsize limit_bytes;      /* 0: none */
 
+  /* Threads' caches: pool-cache-private.h.  These are constant, */
+  guint slot;
+  guint thread_cache_blocks;
+  gsize thread_cache_bytes;
+  /* and these while the door is open. */
+  gint is_closed;      /* the door */
+  guint n_fast_uses;   /* what n_uses is of the blocks in caches */
+  gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
+
+  /* What is written stands apart from what every hit reads. */
+  gchar apart[TARN_CACHE_LINES];
+
   TarnMutex lock;
+  TarnCache *caches;
   GHashTable *bins;    /* bin number -> TarnBin, owned */
-  TarnPoolStats stats; /* all but ignored_frees, which is atomic */
+  TarnPoolStats stats; /* what caches have counted is yet to be added; see _tarn_pool_count () */
   gboolean stop_holding;
   gboolean orphaned;
 
@@ -93,6 +110,7 @@ struct _TarnPool
   TarnReclaimGroup *group; /* a reference; NULL: none */
 
   TarnTickets give_backs; /* of TarnGiveBack */
+  gboolean was_open;      /* the door, before reclaim-group.c closed it */
   guint n_guests;         /* of them: on behalf of another pool of the group */
   gsize returning_bytes;
   gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
@@ -108,6 +126,11 @@ void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 void _tarn_pool_die (TarnPool *pool);
 
+void _tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
+                           gsize n);
+TarnBlock *_tarn_pool_take_for_cache (TarnPool *pool, guint32 number, gsize n_taken,
+                                      gsize max_bytes);
+TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
@@ -156,6 +179,19 @@ _tarn_pool_check_if_full_debug (TarnPool *pool)
 {
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
   _tarn_pool_assert_valid (pool);
+#else
+  (void) pool;
+#endif
+}
+
+/* The same without the lock. */
+static inline void
+_tarn_pool_check_fast_if_full_debug (TarnPool *pool)
+{
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_assert_valid (pool);
+  _tarn_mutex_unlock (&pool->lock);
 #else
   (void) pool;
 #endif

@@ -4,7 +4,17 @@
  * The queues that a pool has met, each as long as anything remembers it. */
 
 #include "fork-private.h"
+#include "pool-cache-private.h"
 #include "pool-order-private.h"
+
+/* While there is one queue only, it is the one that threads' caches are for. */
+static void
+set_latest (TarnPool *pool, TarnQueue *queue)
+{
+  pool->latest_queue = queue;
+  if (!pool->is_ordered)
+    _tarn_pool_set_fast_queue (pool, queue != NULL ? queue->handle : NULL);
+}
 
 /* In no table any more: a queue with the same handle is another one from now on. */
 void
@@ -15,7 +25,7 @@ _tarn_queue_make_unknown (TarnPool *pool, TarnQueue *queue)
   queue->is_known = FALSE;
   g_hash_table_remove (pool->queues, queue->handle);
   if (pool->latest_queue == queue)
-    pool->latest_queue = NULL;
+    set_latest (pool, NULL);
 }
 
 void
@@ -54,6 +64,7 @@ _tarn_pool_begin_order (TarnPool *pool)
   TarnMark *mark;
 
   pool->is_ordered = TRUE;
+  _tarn_pool_gather (pool);
   if (queue == NULL || (mark = share_mark (pool)) == NULL)
     return;
   queue->n_refs++;
@@ -108,7 +119,7 @@ meet (TarnPool *pool, gpointer handle, gboolean in_order)
   if (!is_known)
     queue = add_queue (pool, handle, in_order);
   queue->n_refs++;
-  pool->latest_queue = queue;
+  set_latest (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
 
   if (is_known)
@@ -141,7 +152,7 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   if (queue != NULL)
     {
       queue->n_refs++;
-      pool->latest_queue = queue;
+      set_latest (pool, queue);
     }
   _tarn_mutex_unlock (&pool->lock);
   if (queue != NULL)
@@ -205,6 +216,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
     {
       _tarn_mutex_lock (&pool->lock);
       pool->is_ordered = TRUE;
+      _tarn_pool_gather (pool);
       mark = _tarn_mark_new (event);
       for (TarnBlock *block = pool->blocks; block != NULL; block = block->next)
         _tarn_block_mark_uses_of (pool, block, known, mark);

@@ -2,15 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * Pools: an allocator over another one, which holds freed blocks in bins and hands them out again.
- * Threads share everything in a pool behind one lock, which is held for a few instructions at a
- * time; a hit takes it once. */
+ * Threads share a pool behind one lock, which is held for a few instructions at a time; what each
+ * keeps for itself stands in front of it (pool-cache-private.h), so that most hits take none. */
 
 #include <stdlib.h>
 #include <tarn/version.h>
 
-#include "bin-private.h"
 #include "fork-private.h"
-#include "pool-private.h"
+#include "pool-cache-private.h"
 #include "reclaim-group-private.h"
 #include "struct-private.h"
 
@@ -24,7 +23,7 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
   block->size = size;
   stats->active_blocks++;
   stats->active_bytes += size;
-  stats->peak_active_bytes = MAX (stats->peak_active_bytes, stats->active_bytes);
+  _tarn_pool_note_peak (pool);
 }
 
 static TarnBlock *
@@ -40,22 +39,53 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-static void
-push (TarnPool *pool, TarnBlock *block)
+static TarnBin *
+get_bin (const TarnPool *pool, guint32 number)
 {
-  TarnBin *bin = g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (block->bin));
+  return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
+}
+
+/* Puts a chain of held blocks on top of a bin: how it is counted does not change. */
+void
+_tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
+{
+  TarnBin *bin = get_bin (pool, number);
 
   if (bin == NULL)
     {
       bin = g_new0 (TarnBin, 1);
-      g_hash_table_insert (pool->bins, GUINT_TO_POINTER (block->bin), bin);
+      g_hash_table_insert (pool->bins, GUINT_TO_POINTER (number), bin);
     }
-  block->state = TARN_BLOCK_HELD;
-  block->below = bin->top;
-  bin->top = block;
-  bin->length++;
+  last->below = bin->top;
+  bin->top = first;
+  bin->length += n;
+}
+
+/* The top of a bin, if it is fit for a thread's cache that has so many of it already: see
+ * _tarn_cache_fill (). */
+TarnBlock *
+_tarn_pool_take_for_cache (TarnPool *pool, guint32 number, gsize n_taken, gsize max_bytes)
+{
+  TarnBin *bin = get_bin (pool, number);
+  TarnBlock *block = bin != NULL ? bin->top : NULL;
+
+  if (block == NULL || bin->length <= n_taken || block->alloc_size > max_bytes
+      || block->n_uses != pool->n_fast_uses)
+    return NULL;
+  bin->top = block->below;
+  bin->length--;
+  return block;
+}
+
+/* The cache is this thread's; NULL: it has none. */
+static void
+hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
   pool->stats.held_blocks++;
   pool->stats.held_bytes += block->alloc_size;
+  block->state = TARN_BLOCK_HELD;
+  if (cache == NULL || !_tarn_cache_keep (cache, block))
+    _tarn_pool_put_below (pool, block->bin, block, block, 1);
 }
 
 /* The block at a place in a bin, made active for a request. */
@@ -75,10 +105,32 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, guint32 bin_number, gsize size)
 {
-  TarnBin *bin = g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (bin_number));
+  TarnBin *bin = get_bin (pool, bin_number);
 
   return bin != NULL && bin->top != NULL ? _tarn_pool_take_block (pool, bin, &bin->top, size)
                                          : NULL;
+}
+
+/* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
+ * request, or could not be asked. */
+TarnBlock *
+_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
+{
+  TarnCacheBin *own;
+  TarnBlock *block;
+
+  if (cache == NULL || pool->is_closed)
+    return _tarn_pool_take_held (pool, number, size);
+  _tarn_cache_count (cache);
+  own = _tarn_cache_get_bin (cache, number);
+  if (own->number == number)
+    _tarn_cache_empty_bin (cache, own);
+  block = _tarn_pool_take_held (pool, number, size);
+  if (block == NULL && _tarn_pool_take_from_idle (pool, number))
+    block = _tarn_pool_take_held (pool, number, size);
+  if (block != NULL)
+    _tarn_cache_fill (cache, number);
+  return block;
 }
 
 static void
@@ -93,7 +145,11 @@ void
 _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
 {
   TarnPoolStats *stats = &pool->stats;
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
+  /* Reclaim functions may have used it since the request began. */
+  if (cache != NULL)
+    _tarn_cache_count (cache);
   block->next = pool->blocks;
   if (block->next != NULL)
     block->next->previous = block;
@@ -181,15 +237,20 @@ is_ignored (TarnPool *pool)
 /* Ends the use of a block that is being freed: TRUE if it goes back to upstream.  The lock is held.
  */
 static gboolean
-end_use (TarnPool *pool, TarnBlock *block, TarnGiveBack *give_back)
+end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnGiveBack *give_back)
 {
+  if (pool->is_closed)
+    cache = NULL;
+  if (cache != NULL)
+    _tarn_cache_count (cache);
   deactivate (pool, block);
   if (!pool->stop_holding && !block->exact)
     {
-      push (pool, block);
+      hold (pool, cache, block);
       return FALSE;
     }
   retire (pool, block);
+  block->below = NULL;
   _tarn_pool_begin_give_back (pool, give_back, block);
   return TRUE;
 }
@@ -205,17 +266,18 @@ needs_marks (const TarnPool *pool, const TarnBlock *block)
                                             : pool->is_ordered;
 }
 
-static void
-pool_free_block (TarnBlock *block)
+/* Apart from what is there for every hit. */
+static __attribute__ ((noinline)) void
+free_with_lock (TarnPool *pool, TarnBlock *block)
 {
-  TarnPool *pool = (TarnPool *) block->source;
   gboolean goes_back = FALSE;
   TarnGiveBack give_back;
+  TarnCache *cache;
   gint state;
 
   if (is_ignored (pool))
     return;
-
+  cache = _tarn_pool_get_cache (pool);
   _tarn_mutex_lock (&pool->lock);
   state = block->state;
   if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
@@ -226,7 +288,7 @@ pool_free_block (TarnBlock *block)
       _tarn_mutex_lock (&pool->lock);
     }
   if (state == TARN_BLOCK_ACTIVE)
-    goes_back = end_use (pool, block, &give_back);
+    goes_back = end_use (pool, cache, block, &give_back);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
@@ -234,6 +296,18 @@ pool_free_block (TarnBlock *block)
     _tarn_block_report_double_free (block, state);
   else if (goes_back)
     _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+static void
+pool_free_block (TarnBlock *block)
+{
+  TarnPool *pool = (TarnPool *) block->source;
+
+  /* Not afterwards: what is held does not keep the pool alive. */
+  if (!_tarn_forked ())
+    _tarn_pool_check_fast_if_full_debug (pool);
+  if (G_UNLIKELY (!_tarn_pool_free_fast (pool, block)))
+    free_with_lock (pool, block);
 }
 
 /* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
@@ -247,7 +321,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
-  goes_back = end_use (pool, block, &give_back);
+  goes_back = end_use (pool, NULL, block, &give_back);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (goes_back)
@@ -264,6 +338,7 @@ trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
+  _tarn_pool_gather (pool);
   if (pool->stats.held_bytes > keep_bytes)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
@@ -322,6 +397,7 @@ _tarn_pool_die (TarnPool *pool)
 {
   g_assert (pool->blocks == NULL && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
+  _tarn_pool_free_caches (pool);
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);
@@ -404,6 +480,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->leading_bits = known.leading_bits_in_bin_id;
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
+  _tarn_pool_init_caches (pool, &known);
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
@@ -445,6 +522,36 @@ tarn_pool_unref (TarnPool *pool)
 
 /* Requests */
 
+static __attribute__ ((noinline)) TarnBlock *
+allocate_with_lock (TarnPool *pool, gsize size, GError **error)
+{
+  TarnBlock *block = NULL;
+  gboolean is_slow = FALSE;
+  TarnCache *cache;
+  guint32 bin;
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  if (pool->default_queue != NULL)
+    return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  cache = _tarn_pool_get_cache (pool);
+  _tarn_mutex_lock (&pool->lock);
+  if (pool->latest_queue == NULL && !pool->is_ordered)
+    block = _tarn_pool_take_shared (pool, cache, bin, size);
+  else
+    is_slow = TRUE;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (block != NULL)
+    return block;
+  if (is_slow)
+    return _tarn_pool_allocate_slowly (pool, size, bin, NULL, error);
+  block = _tarn_pool_allocate_miss (pool, size, bin, error);
+  return block != NULL ? _tarn_pool_settle_for_host (pool, block, error) : NULL;
+}
+
 /**
  * Allocates a block of at least @p size bytes: one that the pool holds, or else a fresh one from
  * the upstream allocator, as large as every size of its bin needs.
@@ -472,32 +579,16 @@ tarn_pool_unref (TarnPool *pool)
 TarnBlock *
 tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 {
-  TarnBlock *block = NULL;
-  gboolean is_slow = FALSE;
-  guint32 bin;
+  TarnBlock *block;
 
   g_return_val_if_fail (pool != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (_tarn_forked () && !tarn_check_fork (error))
-    return NULL;
-  if (pool->default_queue != NULL)
-    return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
-
-  bin = _tarn_bin_number (size, pool->leading_bits);
-  _tarn_mutex_lock (&pool->lock);
-  if (pool->latest_queue == NULL && !pool->is_ordered)
-    block = _tarn_pool_take_held (pool, bin, size);
-  else
-    is_slow = TRUE;
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (block != NULL)
-    return block;
-  if (is_slow)
-    return _tarn_pool_allocate_slowly (pool, size, bin, NULL, error);
-  block = _tarn_pool_allocate_miss (pool, size, bin, error);
-  return block != NULL ? _tarn_pool_settle_for_host (pool, block, error) : NULL;
+  block = _tarn_pool_take_fast (pool, size, pool->default_queue);
+  if (G_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, error);
+  _tarn_pool_check_fast_if_full_debug (pool);
+  return block;
 }
 
 /**
@@ -567,10 +658,11 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
 
   if (_tarn_forked ())
-    now = pool->stats;
+    _tarn_pool_count_forked (pool, &now);
   else
     {
       _tarn_mutex_lock (&pool->lock);
+      _tarn_pool_count (pool);
       now = pool->stats;
       _tarn_mutex_unlock (&pool->lock);
     }

@@ -11,6 +11,7 @@
 #include "reclaim-group-private.h"
 
 #include "fork-private.h"
+#include "pool-cache-private.h"
 
 /**
  * Makes a group for pools whose memory is one device's, whatever allocators they are over: see
@@ -163,6 +164,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding = TRUE;
+  _tarn_pool_gather (pool);
   _tarn_pool_begin_give_back (pool, give_back, _tarn_pool_take_largest (pool, G_MAXSIZE));
   pool->group = NULL;
   if (group != NULL)
@@ -226,6 +228,22 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
+/* No door opens before all are closed: that is the one moment. */
+static void
+gather_members (TarnReclaimGroup *group)
+{
+  for (guint i = 0; i < group->members->len; i++)
+    get_member (group, i)->was_open = _tarn_pool_close (get_member (group, i));
+  for (guint i = 0; i < group->members->len; i++)
+    {
+      TarnPool *pool = get_member (group, i);
+
+      if (pool->was_open)
+        _tarn_pool_gather_closed (pool);
+      _tarn_pool_open (pool, pool->was_open);
+    }
+}
+
 static void
 unlock_members (TarnReclaimGroup *group)
 {
@@ -273,6 +291,7 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
   gsize bytes = 0;
 
   lock_members (group);
+  gather_members (group);
   richest = find_richest (group);
   if (richest != NULL)
     {

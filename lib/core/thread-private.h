@@ -14,6 +14,7 @@
 #include "lock-private.h"
 
 typedef struct _TarnThread TarnThread;
+typedef struct _TarnCache TarnCache; /* pool-cache-private.h */
 
 /* What one thread writes is this far from what others do: processors fetch lines by pairs. */
 #define TARN_CACHE_LINES 128
@@ -26,6 +27,11 @@ struct _TarnThread
   guint number;      /* constant, from 0 on */
   gboolean is_taken; /* behind the lock of the list */
   TarnThread *next;  /* constant */
+
+  /* The thread's own, by the slots of pools; behind the lock of the list, too, where it grows, and
+   * where another thread sets what a pool had to NULL at its end. */
+  TarnCache **caches;
+  guint n_caches;
 
   /* memo-compute.c */
   struct _TarnComputation *innermost;         /* the thread's own: what it is computing */
@@ -40,6 +46,12 @@ extern gboolean _tarn_has_membarrier __attribute__ ((visibility ("hidden")));
 
 TarnThread *_tarn_thread_register (void);
 
+/* A pool's place among what threads keep of pools, from 0 on, no larger than need be. */
+guint _tarn_threads_take_slot (void);
+void _tarn_threads_give_slot (guint slot);
+void _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache);
+void _tarn_cache_return (TarnCache *cache); /* pool-cache.c; inside the lock of the list */
+
 /* Waits until no thread but this one is inside what it entered before this call. */
 void _tarn_threads_await (void);
 
@@ -49,23 +61,25 @@ _tarn_thread_self (void)
   return G_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread : _tarn_thread_register ();
 }
 
+/* Visits have numbers, the one after the last is thread->visits + 1: whoever keeps it spares the
+ * processor a load of what it has just stored. */
 static inline void
-_tarn_thread_leave (TarnThread *thread)
+_tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
-  __atomic_store_n (&thread->visits, thread->visits + 1, __ATOMIC_RELEASE);
+  __atomic_store_n (&thread->visits, visit + 1, __ATOMIC_RELEASE);
 }
 
-/* Whether the door is open; then the thread is inside until _tarn_thread_leave (), and must not
+/* Whether the door is open; then the thread is inside until _tarn_thread_end_visit (), and must not
  * wait, nor enter anything else, before. */
 static inline gboolean
-_tarn_thread_enter (TarnThread *thread, const gint *is_closed)
+_tarn_thread_begin_visit (TarnThread *thread, guint visit, const gint *is_closed)
 {
 #ifdef TARN_THREAD_SANITIZER
-  __atomic_store_n (&thread->visits, thread->visits + 1, __ATOMIC_SEQ_CST);
+  __atomic_store_n (&thread->visits, visit, __ATOMIC_SEQ_CST);
   if (!__atomic_load_n (is_closed, __ATOMIC_SEQ_CST))
     return TRUE;
 #else
-  __atomic_store_n (&thread->visits, thread->visits + 1, __ATOMIC_RELAXED);
+  __atomic_store_n (&thread->visits, visit, __ATOMIC_RELAXED);
   if (G_LIKELY (_tarn_has_membarrier))
     __atomic_signal_fence (__ATOMIC_SEQ_CST);
   else
@@ -73,8 +87,20 @@ _tarn_thread_enter (TarnThread *thread, const gint *is_closed)
   if (!__atomic_load_n (is_closed, __ATOMIC_ACQUIRE))
     return TRUE;
 #endif
-  _tarn_thread_leave (thread);
+  _tarn_thread_end_visit (thread, visit);
   return FALSE;
+}
+
+static inline gboolean
+_tarn_thread_enter (TarnThread *thread, const gint *is_closed)
+{
+  return _tarn_thread_begin_visit (thread, thread->visits + 1, is_closed);
+}
+
+static inline void
+_tarn_thread_leave (TarnThread *thread)
+{
+  _tarn_thread_end_visit (thread, thread->visits);
 }
 
 /* Nobody is inside afterwards, until it is opened.  The mutex that goes with the door is held. */

@@ -24,8 +24,9 @@
 _Thread_local TarnThread *_tarn_current_thread;
 gboolean _tarn_has_membarrier;
 
-static TarnMutex lock = TARN_MUTEX_INIT; /* of is_taken, and for adding to the list */
-static TarnThread *threads;              /* atomic: the latest; nothing is ever taken out */
+/* Of is_taken, of slots, and for adding to the list.  It is taken before the locks of pools. */
+static TarnMutex lock = TARN_MUTEX_INIT;
+static TarnThread *threads; /* atomic: the latest; nothing is ever taken out */
 
 static void
 end_thread (gpointer data)
@@ -36,6 +37,9 @@ end_thread (gpointer data)
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
+  for (guint i = 0; i < thread->n_caches; i++)
+    if (thread->caches[i] != NULL)
+      _tarn_cache_return (thread->caches[i]);
   thread->is_taken = FALSE;
   _tarn_mutex_unlock (&lock);
 }
@@ -86,6 +90,55 @@ _tarn_thread_register (void)
   return thread;
 }
 
+/* What threads keep of pools */
+
+static GArray *free_slots; /* of guint */
+static guint n_slots;
+
+guint
+_tarn_threads_take_slot (void)
+{
+  guint slot;
+
+  _tarn_mutex_lock (&lock);
+  if (free_slots != NULL && free_slots->len > 0)
+    {
+      slot = g_array_index (free_slots, guint, free_slots->len - 1);
+      g_array_set_size (free_slots, free_slots->len - 1);
+    }
+  else
+    slot = n_slots++;
+  _tarn_mutex_unlock (&lock);
+  return slot;
+}
+
+void
+_tarn_threads_give_slot (guint slot)
+{
+  _tarn_mutex_lock (&lock);
+  if (free_slots == NULL)
+    free_slots = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_array_append_val (free_slots, slot);
+  _tarn_mutex_unlock (&lock);
+}
+
+/* The thread itself calls it, or, with NULL in place of what it had, whoever ends a pool. */
+void
+_tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache)
+{
+  _tarn_mutex_lock (&lock);
+  if (slot >= thread->n_caches)
+    {
+      guint n = MAX (slot + 1, 2 * thread->n_caches);
+
+      thread->caches = g_renew (TarnCache *, thread->caches, n);
+      memset (thread->caches + thread->n_caches, 0, (n - thread->n_caches) * sizeof (TarnCache *));
+      thread->n_caches = n;
+    }
+  thread->caches[slot] = cache;
+  _tarn_mutex_unlock (&lock);
+}
+
 /* With ThreadSanitizer, which knows no fences, the loads and stores themselves are in one order. */
 static void
 make_stores_visible (void)
@@ -110,8 +163,8 @@ await_thread (const TarnThread *thread)
 void
 _tarn_threads_await (void)
 {
-  TarnThread *self = _tarn_thread_self ();
-  TarnThread *thread;
+  const TarnThread *self = _tarn_current_thread; /* NULL: not inside anything */
+  const TarnThread *thread;
 
   make_stores_visible ();
   for (thread = __atomic_load_n (&threads, __ATOMIC_ACQUIRE); thread != NULL; thread = thread->next)

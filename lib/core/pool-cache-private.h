@@ -1,0 +1,191 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a thread keeps of a pool for itself, in front of the pool's bins, so that most hits and
+ * frees take no lock and write nothing that another thread reads.
+ *
+ * A thread uses its cache inside the pool's door (thread-private.h), or with the lock.  Whoever
+ * needs what others keep, or exact counters, holds the lock and closes the door.  It stays closed
+ * once blocks are marked when they are freed (pool-order-private.h), and once nothing is held any
+ * more.
+ *
+ * In a child of fork () no thread has a cache.
+ *
+ * A thread's cache has what it freed last, newest first; what does not fit goes to the pool's bin,
+ * oldest first.  So a thread that has a pool for itself gets back last what it freed first. */
+
+#ifndef TARN_POOL_CACHE_PRIVATE_H
+#define TARN_POOL_CACHE_PRIVATE_H
+
+#include "bin-private.h"
+#include "pool-private.h"
+#include "thread-private.h"
+
+/* A power of two.  With four leading bits each bin of sizes below 4 GiB has a place of its own. */
+#define TARN_CACHE_BINS 512
+
+typedef struct
+{
+  TarnBlock *top; /* atomic, as others look at it; through TarnBlock.below */
+  guint32 number; /* atomic; of the pool's bin, if there is any block */
+  guint32 length; /* atomic */
+} TarnCacheBin;
+
+/* Invariants, whenever the lock is held and the door is closed:
+ *
+ *     held_bytes == sum of alloc_size over the blocks <= thread_cache_bytes of the pool
+ *     length of each bin <= thread_cache_blocks
+ *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
+struct _TarnCache
+{
+  /* Byte counts that change together stand apart: to load two at once that were just stored one by
+   * one costs more than all the rest. */
+  gsize active_bytes; /* atomic: since the pool's counters knew; modulo 2^64, it may be less */
+  guint64 hits;       /* atomic: here, ever; and blocks that were freed here without the lock */
+  gsize held_bytes;
+  guint64 frees; /* atomic */
+  gssize peak;   /* the most that active_bytes was since they knew; 0 if it was always less */
+
+  /* Behind the lock: what the pool's counters have of it. */
+  guint64 counted_hits;
+  guint64 counted_frees;
+  gsize counted_bytes; /* as held; of these, too, only differences count */
+  guint64 seen;        /* hits + frees when a thread last looked for blocks here */
+
+  TarnPool *pool;
+  TarnThread *thread;
+  TarnCache *next; /* of the pool */
+
+  TarnCacheBin bins[TARN_CACHE_BINS];
+} __attribute__ ((aligned (TARN_CACHE_LINES)));
+
+/* pool-cache.c.  The lock is held in all but the first four. */
+void _tarn_pool_count_forked (const TarnPool *pool, TarnPoolStats *stats);
+void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
+TarnCache *_tarn_pool_get_cache (TarnPool *pool);
+void _tarn_pool_free_caches (TarnPool *pool);
+gboolean _tarn_pool_close (TarnPool *pool);
+void _tarn_pool_open (TarnPool *pool, gboolean was_open);
+void _tarn_pool_gather (TarnPool *pool);
+void _tarn_pool_gather_closed (TarnPool *pool);
+void _tarn_pool_count (TarnPool *pool);
+void _tarn_pool_count_closed (TarnPool *pool);
+void _tarn_pool_note_peak (TarnPool *pool);
+void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
+void _tarn_cache_count (TarnCache *cache);
+void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
+void _tarn_cache_fill (TarnCache *cache, guint32 number);
+gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
+gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
+
+static inline TarnCacheBin *
+_tarn_cache_get_bin (TarnCache *cache, guint32 number)
+{
+  return &cache->bins[number % TARN_CACHE_BINS];
+}
+
+static inline void
+_tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint32 length)
+{
+  __atomic_store_n (&bin->top, top, __ATOMIC_RELAXED);
+  __atomic_store_n (&bin->length, length, __ATOMIC_RELAXED);
+}
+
+/* The cache that a thread has; NULL if there is none. */
+static inline TarnCache *
+_tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
+{
+  return G_LIKELY (thread != NULL && pool->slot < thread->n_caches) ? thread->caches[pool->slot]
+                                                                    : NULL;
+}
+
+static inline void
+_tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block, gsize size)
+{
+  gsize active;
+
+  _tarn_cache_bin_set (bin, block->below, bin->length - 1);
+  block->state = TARN_BLOCK_ACTIVE;
+  block->size = size;
+  cache->held_bytes -= block->alloc_size;
+  active = cache->active_bytes + size;
+  __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
+  if ((gssize) active > cache->peak)
+    cache->peak = (gssize) active;
+  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
+}
+
+/* A block for a request of the queue, active; NULL: the lock has to be taken. */
+static inline TarnBlock *
+_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  guint32 number = _tarn_bin_number (size, pool->leading_bits);
+  TarnBlock *block = NULL;
+  TarnCacheBin *bin;
+  guint visit;
+
+  if (G_UNLIKELY (cache == NULL))
+    return NULL;
+  visit = thread->visits + 1;
+  if (G_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+    return NULL;
+  bin = _tarn_cache_get_bin (cache, number);
+  if (G_LIKELY (bin->top != NULL && bin->number == number && pool->fast_queue == queue))
+    {
+      block = bin->top;
+      _tarn_cache_pop (cache, bin, block, size);
+    }
+  _tarn_thread_end_visit (thread, visit);
+  return block;
+}
+
+static inline gboolean
+_tarn_cache_has_room (const TarnPool *pool, const TarnCache *cache, const TarnCacheBin *bin,
+                      const TarnBlock *block)
+{
+  return (bin->number == block->bin || bin->top == NULL) && bin->length < pool->thread_cache_blocks
+         && block->alloc_size <= pool->thread_cache_bytes - cache->held_bytes;
+}
+
+static inline void
+_tarn_cache_push (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
+{
+  block->below = bin->top;
+  block->state = TARN_BLOCK_HELD;
+  __atomic_store_n (&bin->number, block->bin, __ATOMIC_RELAXED);
+  _tarn_cache_bin_set (bin, block, bin->length + 1);
+  cache->held_bytes += block->alloc_size;
+}
+
+/* Whether the block is held now; FALSE: the lock has to be taken. */
+static inline gboolean
+_tarn_pool_free_fast (TarnPool *pool, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  gboolean is_held = FALSE;
+  TarnCacheBin *bin;
+  guint visit;
+
+  if (G_UNLIKELY (cache == NULL))
+    return FALSE;
+  visit = thread->visits + 1;
+  if (G_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+    return FALSE;
+  bin = _tarn_cache_get_bin (cache, block->bin);
+  if (G_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
+                && block->n_uses == pool->n_fast_uses
+                && _tarn_cache_has_room (pool, cache, bin, block)))
+    {
+      __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
+      _tarn_cache_push (cache, bin, block);
+      __atomic_store_n (&cache->frees, cache->frees + 1, __ATOMIC_RELAXED);
+      is_held = TRUE;
+    }
+  _tarn_thread_end_visit (thread, visit);
+  return is_held;
+}
+
+#endif

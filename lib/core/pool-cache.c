@@ -1,0 +1,345 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Threads' caches (pool-cache-private.h): making them, and moving blocks between them and the
+ * pool's bins.  A block in either is held, so no counter changes but for which of the two counts
+ * it. */
+
+#include "pool-cache-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "fork-private.h"
+
+/* What one visit to a pool's bin may bring along beside the block that was asked for. */
+#define MAX_BYTES_AT_A_TIME ((gsize) 1 << 20)
+
+/* Life */
+
+void
+_tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
+{
+  pool->is_closed = TRUE;
+  if (_tarn_forked ())
+    return;
+  pool->slot = _tarn_threads_take_slot ();
+  pool->thread_cache_blocks = options->thread_cache_blocks;
+  pool->thread_cache_bytes = options->thread_cache_bytes;
+  pool->is_closed = pool->thread_cache_blocks == 0 || pool->thread_cache_bytes == 0;
+}
+
+static TarnCache *
+cache_new (TarnPool *pool, TarnThread *thread)
+{
+  TarnCache *cache = aligned_alloc (G_ALIGNOF (TarnCache), sizeof *cache);
+
+  if (cache == NULL)
+    g_error ("no memory for what a thread keeps of a pool");
+  memset (cache, 0, sizeof *cache);
+  cache->seen = G_MAXUINT64;
+  cache->pool = pool;
+  cache->thread = thread;
+  _tarn_mutex_lock (&pool->lock);
+  /* The peak of a thread that had the pool for itself until now. */
+  if (pool->caches != NULL && pool->caches->next == NULL)
+    _tarn_pool_count (pool);
+  cache->next = pool->caches;
+  pool->caches = cache;
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_thread_set_cache (thread, pool->slot, cache);
+  return cache;
+}
+
+/* This thread's; NULL: the door is closed, and most likely stays so. */
+TarnCache *
+_tarn_pool_get_cache (TarnPool *pool)
+{
+  TarnThread *thread;
+
+  if (__atomic_load_n (&pool->is_closed, __ATOMIC_RELAXED))
+    return NULL;
+  thread = _tarn_thread_self ();
+  if (pool->slot < thread->n_caches && thread->caches[pool->slot] != NULL)
+    return thread->caches[pool->slot];
+  return cache_new (pool, thread);
+}
+
+/* At the pool's end.  Threads may be ending meanwhile, and returning theirs. */
+void
+_tarn_pool_free_caches (TarnPool *pool)
+{
+  TarnCache *cache;
+
+  while ((cache = pool->caches) != NULL)
+    {
+      _tarn_thread_set_cache (cache->thread, pool->slot, NULL);
+      _tarn_mutex_lock (&pool->lock);
+      pool->caches = cache->next;
+      _tarn_mutex_unlock (&pool->lock);
+      free (cache);
+    }
+  _tarn_threads_give_slot (pool->slot);
+}
+
+/* The door */
+
+/* Whether it was open before; then _tarn_pool_open () must follow. */
+gboolean
+_tarn_pool_close (TarnPool *pool)
+{
+  if (pool->is_closed)
+    return FALSE;
+  _tarn_door_close (&pool->is_closed);
+  return TRUE;
+}
+
+void
+_tarn_pool_open (TarnPool *pool, gboolean was_open)
+{
+  if (was_open && !pool->is_ordered && !pool->stop_holding)
+    _tarn_door_open (&pool->is_closed);
+}
+
+/* Counters */
+
+/* What is active at this moment; while other threads call, about so much. */
+void
+_tarn_pool_note_peak (TarnPool *pool)
+{
+  gsize active = pool->stats.active_bytes;
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
+  /* A thread's that was read too early may be missing from what another has freed. */
+  if ((gssize) active > (gssize) pool->stats.peak_active_bytes)
+    pool->stats.peak_active_bytes = active;
+}
+
+/* Only a thread that has the pool for itself knows what was active at each moment. */
+static void
+add_counts (const TarnCache *cache, TarnPoolStats *stats)
+{
+  gsize hits = (gsize) (cache->hits - cache->counted_hits);
+  gsize frees = (gsize) (cache->frees - cache->counted_frees);
+
+  if (cache->pool->caches == cache && cache->next == NULL)
+    stats->peak_active_bytes
+        = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
+  stats->hits += hits;
+  stats->active_blocks += hits - frees;
+  stats->held_blocks -= hits - frees;
+  stats->active_bytes += cache->active_bytes;
+  stats->held_bytes += cache->held_bytes - cache->counted_bytes;
+}
+
+/* The counters as they are, in a child of fork (), where no lock is to be had. */
+void
+_tarn_pool_count_forked (const TarnPool *pool, TarnPoolStats *stats)
+{
+  *stats = pool->stats;
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    add_counts (cache, stats);
+}
+
+/* The door is closed, or the cache is this thread's. */
+void
+_tarn_cache_count (TarnCache *cache)
+{
+  add_counts (cache, &cache->pool->stats);
+  cache->counted_hits = cache->hits;
+  cache->counted_frees = cache->frees;
+  cache->counted_bytes = cache->held_bytes;
+  __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
+  cache->peak = 0;
+}
+
+/* The door is closed. */
+void
+_tarn_pool_count_closed (TarnPool *pool)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    _tarn_cache_count (cache);
+  _tarn_pool_note_peak (pool);
+}
+
+/* Makes the pool's counters exact. */
+void
+_tarn_pool_count (TarnPool *pool)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  if (was_open)
+    _tarn_pool_count_closed (pool);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Blocks, from a cache to the pool's bin; the door is closed, or the cache is this thread's */
+
+/* All but the first so many, which may be 0. */
+static void
+move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
+{
+  TarnBlock *top = bin->top, *first, *last;
+  TarnBlock **link = &top;
+  gsize bytes = 0;
+
+  for (guint i = 0; i < n_kept; i++)
+    link = &(*link)->below;
+  first = *link;
+  *link = NULL;
+  for (TarnBlock *block = last = first; block != NULL; block = block->below)
+    {
+      bytes += block->alloc_size;
+      last = block;
+    }
+  _tarn_pool_put_below (cache->pool, bin->number, first, last, bin->length - n_kept);
+  cache->held_bytes -= bytes;
+  cache->counted_bytes -= bytes;
+  _tarn_cache_bin_set (bin, top, n_kept);
+}
+
+void
+_tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
+{
+  if (bin->top != NULL)
+    move_rest (cache, bin, 0);
+}
+
+static void
+empty (TarnCache *cache)
+{
+  for (guint i = 0; i < TARN_CACHE_BINS && cache->held_bytes > 0; i++)
+    _tarn_cache_empty_bin (cache, &cache->bins[i]);
+}
+
+/* The door is closed. */
+void
+_tarn_pool_gather_closed (TarnPool *pool)
+{
+  _tarn_pool_count_closed (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    empty (cache);
+}
+
+/* Takes everything out of all caches; the counters are exact afterwards.  If the pool is not to
+ * have caches any more, the door stays closed. */
+void
+_tarn_pool_gather (TarnPool *pool)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  if (was_open)
+    _tarn_pool_gather_closed (pool);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Requests that are served without the lock are for this queue alone from now on. */
+void
+_tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
+{
+  gboolean was_open;
+
+  if (pool->fast_queue == handle)
+    return;
+  was_open = _tarn_pool_close (pool);
+  if (was_open)
+    _tarn_pool_gather_closed (pool);
+  pool->fast_queue = handle;
+  pool->n_fast_uses = handle != NULL;
+  _tarn_pool_open (pool, was_open);
+}
+
+/* The thread has ended. */
+void
+_tarn_cache_return (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_cache_count (cache);
+  empty (cache);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Makes room in this thread's cache for a block that is being freed, and keeps it; FALSE if it is
+ * too large.  The pool's counters have it as held already. */
+gboolean
+_tarn_cache_keep (TarnCache *cache, TarnBlock *block)
+{
+  TarnPool *pool = cache->pool;
+  TarnCacheBin *bin = _tarn_cache_get_bin (cache, block->bin);
+
+  if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
+    return FALSE;
+  if (bin->top != NULL && bin->number != block->bin)
+    _tarn_cache_empty_bin (cache, bin);
+  if (bin->length >= pool->thread_cache_blocks)
+    move_rest (cache, bin, pool->thread_cache_blocks / 2);
+  if (block->alloc_size > pool->thread_cache_bytes - cache->held_bytes)
+    empty (cache);
+  _tarn_cache_push (cache, bin, block);
+  cache->counted_bytes += block->alloc_size;
+  return TRUE;
+}
+
+/* And to a cache */
+
+/* Brings along what this thread will ask for next, if it goes on as it does, but no more than half
+ * of what the pool's bin has left. */
+void
+_tarn_cache_fill (TarnCache *cache, guint32 number)
+{
+  TarnPool *pool = cache->pool;
+  TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+  gsize room = MIN (pool->thread_cache_bytes - cache->held_bytes, MAX_BYTES_AT_A_TIME);
+  TarnBlock *top, *block;
+  TarnBlock **end = &top;
+  guint max = pool->thread_cache_blocks / 2, n = 0;
+
+  _tarn_cache_empty_bin (cache, bin);
+  while (n < max && (block = _tarn_pool_take_for_cache (pool, number, n, room)) != NULL)
+    {
+      room -= block->alloc_size;
+      cache->held_bytes += block->alloc_size;
+      cache->counted_bytes += block->alloc_size;
+      *end = block;
+      end = &block->below;
+      n++;
+    }
+  *end = NULL;
+  if (n == 0)
+    return;
+  __atomic_store_n (&bin->number, number, __ATOMIC_RELAXED);
+  _tarn_cache_bin_set (bin, top, n);
+}
+
+/* Before upstream is asked: what threads keep that have not called since this was last asked goes
+ * to the pool's bin.  Those that have would only come for it again. */
+gboolean
+_tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
+{
+  gboolean is_any = FALSE, was_open = FALSE;
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+      guint64 visits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED)
+                       + __atomic_load_n (&cache->frees, __ATOMIC_RELAXED);
+      gboolean is_idle = visits == cache->seen;
+
+      cache->seen = visits;
+      if (!is_idle || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0
+          || __atomic_load_n (&bin->number, __ATOMIC_RELAXED) != number)
+        continue;
+      was_open = _tarn_pool_close (pool) || was_open;
+      if (bin->number == number && bin->top != NULL)
+        {
+          _tarn_cache_empty_bin (cache, bin);
+          is_any = TRUE;
+        }
+    }
+  _tarn_pool_open (pool, was_open);
+  return is_any;
+}

@@ -1,0 +1,154 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * hit-path WAY N: N blocks that a pool holds are handed out and freed.  How many instructions that
+ * takes does not depend on the machine: instructions.t counts them. */
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/tarn.h>
+
+#define N_SIZES 64
+
+static gboolean
+allocate (gpointer next, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) size;
+  (void) error;
+  memory->address = ++*(guint64 *) next;
+  return TRUE;
+}
+
+static void
+free_nothing (gpointer next, TarnMemory memory, gsize size)
+{
+  (void) next;
+  (void) memory;
+  (void) size;
+}
+
+static gboolean
+ref_queue (gpointer next, gpointer queue, gboolean *in_order, GError **error)
+{
+  (void) next;
+  (void) queue;
+  (void) error;
+  *in_order = TRUE;
+  return TRUE;
+}
+
+static void
+unref_queue (gpointer next, gpointer queue)
+{
+  (void) next;
+  (void) queue;
+}
+
+/* With one queue nothing of the following is called. */
+
+static gpointer
+mark (gpointer next, gpointer queue, GError **error)
+{
+  (void) next;
+  (void) queue;
+  (void) error;
+  g_assert_not_reached ();
+}
+
+static gboolean
+reached (gpointer next, gpointer event)
+{
+  (void) next;
+  (void) event;
+  g_assert_not_reached ();
+}
+
+static gboolean
+wait_for (gpointer next, gpointer event, gpointer queue, GError **error)
+{
+  (void) next;
+  (void) event;
+  (void) queue;
+  (void) error;
+  g_assert_not_reached ();
+}
+
+static void
+unmark (gpointer next, gpointer event)
+{
+  (void) next;
+  (void) event;
+  g_assert_not_reached ();
+}
+
+static TarnPool *
+pool_new (guint64 *next)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  ops.name = "nothing";
+  ops.allocate = allocate;
+  ops.free = free_nothing;
+  ops.queue_ref = ref_queue;
+  ops.queue_unref = unref_queue;
+  ops.mark = mark;
+  ops.reached = reached;
+  ops.wait = wait_for;
+  ops.unmark = unmark;
+  ops.frees_in_order = TRUE; /* or it would be waited for at the end */
+  allocator = tarn_allocator_new (&ops, next, NULL);
+  return tarn_pool_new (allocator, NULL, NULL);
+}
+
+static void
+use_one_size (TarnPool *pool, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (tarn_pool_allocate (pool, 4096, NULL));
+}
+
+/* 256 bytes to 256 MiB. */
+static void
+use_mixed_sizes (TarnPool *pool, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (tarn_pool_allocate (pool, (gsize) 300 << (i % N_SIZES * 20 / N_SIZES), NULL));
+}
+
+static void
+use_queue (TarnPool *pool, guint n)
+{
+  gpointer queue = pool; /* any address will do */
+
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (tarn_pool_allocate_ordered (pool, 4096, queue, NULL));
+}
+
+static const struct
+{
+  const gchar *name;
+  void (*use) (TarnPool *pool, guint n);
+} ways[] = {
+  { "one-size", use_one_size },
+  { "mixed-sizes", use_mixed_sizes },
+  { "one-queue", use_queue },
+};
+
+int
+main (int argc, char **argv)
+{
+  guint64 next = 0;
+  g_autoptr (TarnPool) pool = pool_new (&next);
+
+  for (guint i = 0; argc == 3 && i < G_N_ELEMENTS (ways); i++)
+    if (strcmp (argv[1], ways[i].name) == 0)
+      {
+        ways[i].use (pool, N_SIZES); /* which are held afterwards */
+        ways[i].use (pool, (guint) strtoul (argv[2], NULL, 10));
+        return EXIT_SUCCESS;
+      }
+  fprintf (stderr, "hit-path: one-size, mixed-sizes or one-queue, and a number\n");
+  return 2;
+}
