@@ -303,7 +303,8 @@ second_queue (Queued *queued, gpointer second)
     {
       Turn turn = { order->pool, SIZE, second, &mine[i], 1 };
 
-      player_run (&queued->players[i], take_all, &turn);
+      /* The last one first: it has taken what the others kept. */
+      player_run (&queued->players[N_PLAYERS - 1 - i], take_all, &turn);
       use_block (queued, mine[i], second);
       assert_valid (order->pool);
     }
@@ -333,6 +334,38 @@ test_host (Queued *queued, gconstpointer unused)
 {
   (void) unused;
   second_queue (queued, NULL);
+}
+
+/* What was kept while no request named a queue is of no use to the first one that does, unless that
+ * is known to use it from then on. */
+static void
+test_host_first (Queued *queued, gconstpointer unused)
+{
+  Use uses[3] = { { queued, NULL, 2, 5 },
+                  { queued, queued->order.a, 2, 5 },
+                  { queued, queued->order.b, 2, 5 } };
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    for (guint j = 0; j < N_PLAYERS; j++)
+      player_run (&queued->players[j], use_queue, &uses[i]);
+}
+
+/* A queue that is gone; the next one may have its handle. */
+static void
+test_forget_queue (Queued *queued, gconstpointer unused)
+{
+  Order *order = &queued->order;
+  Use use = { queued, order->a, 2, 5 };
+
+  (void) unused;
+  for (guint i = 0; i < N_PLAYERS; i++)
+    player_run (&queued->players[i], use_queue, &use);
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  fake_queue_destroy (order->queues, order->a);
+  use.queue = order->a = fake_queue_new (order->queues, TRUE);
+  for (guint i = 0; i < N_PLAYERS; i++)
+    player_run (&queued->players[i], use_queue, &use);
 }
 
 /* While others hit. */
@@ -378,7 +411,7 @@ random_pool (TarnAllocator *allocator, guint round)
   options.leading_bits_in_bin_id = g_test_rand_bit () ? 4 : 8;
   options.thread_cache_blocks = lengths[round % 3];
   options.thread_cache_bytes = bytes[g_test_rand_int_range (0, 3)];
-  options.limit_bytes = g_test_rand_bit () ? 0 : (gsize) g_test_rand_int_range (10000, 300000);
+  options.limit_bytes = g_test_rand_bit () ? 0 : (gsize) g_test_rand_int_range (200000, 2000000);
   return tarn_pool_new (allocator, &options, NULL);
 }
 
@@ -462,8 +495,9 @@ run_at_random (Players *players, guint round)
     tarn_block_free (stress.places[i]);
   assert_valid (stress.pool);
   stats = get_stats (stress.pool);
-  g_test_message ("%" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT " misses, %u checks", stats.hits,
-                  stats.misses, n_checks);
+  g_test_message ("%" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT " misses, %" G_GUINT64_FORMAT
+                  " failures, %u checks",
+                  stats.hits, stats.misses, stats.failures, n_checks);
   g_assert_cmpuint (stats.hits + stats.misses + stats.failures, ==, stress.n_requests);
   g_assert_cmpuint (stats.active_bytes, ==, 0);
   g_assert_cmpuint (stats.held_blocks, ==, fake_device_get_live (players->device));
@@ -497,6 +531,8 @@ main (int argc, char **argv)
   ADD_QUEUED ("second-queue/marks-all", FAKE_MARKS_ALL, test_second_queue);
   ADD_QUEUED ("second-queue/meanwhile", 0, test_second_queue_meanwhile);
   ADD_QUEUED ("second-queue/host", 0, test_host);
+  ADD_QUEUED ("host-first", 0, test_host_first);
+  ADD_QUEUED ("forget-queue", FAKE_MARKS_ALL, test_forget_queue);
   ADD ("random", test_random);
   return g_test_run ();
 }

@@ -290,6 +290,36 @@ test_shares (Fixture *fixture, gconstpointer has_limit)
     g_assert_cmpuint (stats.reclaims, >, 0);
 }
 
+typedef struct
+{
+  Fixture *fixture;
+  TarnBlock *block;
+} Meanwhile;
+
+static void
+drop_meanwhile (gpointer data)
+{
+  Meanwhile *meanwhile = data;
+
+  fake_device_set_free_hook (meanwhile->fixture->device, NULL, NULL);
+  player_drop (&meanwhile->fixture->players[0], &meanwhile->block, 1);
+}
+
+/* What others begin to keep while one gives back is taken back, too. */
+static void
+test_keep_meanwhile (Fixture *fixture, gconstpointer unused)
+{
+  Meanwhile meanwhile = { .fixture = fixture };
+
+  (void) unused;
+  fake_device_set_budget (fixture->device, SIZE + 511);
+  player_take (&fixture->players[0], fixture->pool, 511, &meanwhile.block, 1);
+  player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
+  fake_device_set_free_hook (fixture->device, drop_meanwhile, &meanwhile);
+  tarn_block_free (take (fixture->pool, SIZE + 511, NULL));
+  g_assert_cmpuint (get_stats (fixture->pool).failures, ==, 0);
+}
+
 /* Who gets what */
 
 static void
@@ -523,6 +553,7 @@ main (int argc, char **argv)
   ADD ("give-back", NULL, test_give_back);
   ADD ("shares/out-of-memory", NULL, test_shares);
   ADD ("shares/limit", "", test_shares);
+  ADD ("shares/meanwhile", NULL, test_keep_meanwhile);
   ADD ("exit", NULL, test_exit);
   ADD ("bounds", NULL, test_bounds);
   ADD ("idle", NULL, test_idle);
