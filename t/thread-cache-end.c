@@ -277,7 +277,7 @@ test_one_queue (Queued *queued, gconstpointer unused)
         use_block (queued, blocks[j], queued->order.a);
       player_run_locked (&queued->players[i], queued->order.pool, drop_all, &turn);
     }
-  g_assert_cmpuint (get_misses (queued), <=, 9); /* the first one's are found by the second */
+  g_assert_cmpuint (get_misses (queued), <=, 16); /* each thread's own, at most */
   g_assert_cmpuint (order_get_stats (&queued->order).queue_waits, ==, 0);
 }
 

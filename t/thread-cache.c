@@ -398,7 +398,10 @@ test_idle (Fixture *fixture, gconstpointer unused)
   for (guint j = 0; j < 2; j++)
     {
       misses = get_misses (fixture);
-      player_take (&fixture->players[0], fixture->pool, sizes[j], blocks, (N_PLAYERS - 1) * 10);
+      player_take (&fixture->players[0], fixture->pool, sizes[j], blocks, 1);
+      g_usleep (20 * G_TIME_SPAN_MILLISECOND); /* which is what it is to be idle */
+      player_take (&fixture->players[0], fixture->pool, sizes[j], blocks + 1,
+                   (N_PLAYERS - 1) * 10 - 1);
       g_assert_cmpuint (get_misses (fixture), <=, misses + 1);
       player_drop (&fixture->players[0], blocks, (N_PLAYERS - 1) * 10);
     }

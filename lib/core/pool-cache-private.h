@@ -50,7 +50,8 @@ struct _TarnCache
   guint64 counted_hits;
   guint64 counted_frees;
   gsize counted_bytes; /* as held; of these, too, only differences count */
-  guint64 seen;        /* hits + frees when a thread last looked for blocks here */
+  guint64 seen;        /* hits + frees when somebody looked for blocks here, */
+  gint64 seen_at;      /* and first saw so many: as g_get_monotonic_time () */
 
   TarnPool *pool;
   TarnThread *thread;

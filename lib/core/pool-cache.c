@@ -12,6 +12,11 @@
 
 #include "fork-private.h"
 
+/* A thread that has not used its cache for so long, in microseconds, is idle.  One that is busy
+ * must not be taken for that because several others look at once: it would come for its blocks
+ * again, and take them from the next. */
+#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
 /* What one visit to a pool's bin may bring along beside the block that was asked for. */
 #define MAX_BYTES_AT_A_TIME ((gsize) 1 << 20)
 
@@ -315,22 +320,31 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
   _tarn_cache_bin_set (bin, top, n);
 }
 
-/* Before upstream is asked: what threads keep that have not called since this was last asked goes
- * to the pool's bin.  Those that have would only come for it again. */
+static gboolean
+is_idle (TarnCache *cache, gint64 now)
+{
+  guint64 visits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED)
+                   + __atomic_load_n (&cache->frees, __ATOMIC_RELAXED);
+
+  if (visits == cache->seen)
+    return now - cache->seen_at >= IDLE_TIME;
+  cache->seen = visits;
+  cache->seen_at = now;
+  return FALSE;
+}
+
+/* Before upstream is asked: what idle threads keep goes to the pool's bin. */
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
 {
+  gint64 now = pool->caches->next != NULL ? g_get_monotonic_time () : 0;
   gboolean is_any = FALSE, was_open = FALSE;
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
-      guint64 visits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED)
-                       + __atomic_load_n (&cache->frees, __ATOMIC_RELAXED);
-      gboolean is_idle = visits == cache->seen;
 
-      cache->seen = visits;
-      if (!is_idle || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0
+      if (!is_idle (cache, now) || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0
           || __atomic_load_n (&bin->number, __ATOMIC_RELAXED) != number)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;
