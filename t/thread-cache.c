@@ -544,6 +544,38 @@ test_double_free (Fixture *fixture, gconstpointer unused)
   assert_valid (fixture->pool);
 }
 
+/* Somebody looks at the counters again and again, and nobody allocates more for that. */
+
+typedef struct
+{
+  TarnPool *pool;
+  gint is_over; /* atomic */
+} Watch;
+
+static gpointer
+watch (gpointer data)
+{
+  Watch *self = data;
+
+  for (guint i = 0; i < 10000; i++)
+    g_assert_cmpuint (get_stats (self->pool).misses, <=, 1);
+  g_atomic_int_set (&self->is_over, TRUE);
+  return NULL;
+}
+
+static void
+test_watched (Fixture *fixture, gconstpointer unused)
+{
+  Watch self = { fixture->pool, FALSE };
+  GThread *thread = g_thread_new ("watch", watch, &self);
+
+  (void) unused;
+  while (!g_atomic_int_get (&self.is_over))
+    tarn_block_free (take (fixture->pool, SIZE, NULL));
+  g_thread_join (thread);
+  g_assert_cmpuint (get_misses (fixture), ==, 1);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -563,5 +595,6 @@ main (int argc, char **argv)
   ADD ("producer", NULL, test_producer);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);
+  ADD ("watched", NULL, test_watched);
   return g_test_run ();
 }

@@ -56,18 +56,15 @@ cache_new (TarnPool *pool, TarnThread *thread)
   return cache;
 }
 
-/* This thread's; NULL: the door is closed, and most likely stays so. */
+/* This thread's; NULL: it has none, and the door is closed, most likely for good. */
 TarnCache *
 _tarn_pool_get_cache (TarnPool *pool)
 {
-  TarnThread *thread;
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
-  if (__atomic_load_n (&pool->is_closed, __ATOMIC_RELAXED))
-    return NULL;
-  thread = _tarn_thread_self ();
-  if (pool->slot < thread->n_caches && thread->caches[pool->slot] != NULL)
-    return thread->caches[pool->slot];
-  return cache_new (pool, thread);
+  if (cache != NULL || __atomic_load_n (&pool->is_closed, __ATOMIC_RELAXED))
+    return cache;
+  return cache_new (pool, _tarn_thread_self ());
 }
 
 /* At the pool's end.  Threads may be ending meanwhile, and returning theirs. */
