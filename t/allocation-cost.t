@@ -6,7 +6,6 @@
 . "$(dirname "$0")/tap.sh"
 
 program=$top_builddir/doc/examples/allocation-cost
-fake=$top_builddir/t/fake-cuda/.libs
 if [ ! -x "$program" ]; then
   skip "allocation-cost" "built without CUDA"
   done_testing
@@ -16,15 +15,6 @@ HOME=$scratch # it may choose a device
 export HOME
 unset CUDA_DEVICE
 
-status_is () { # STATUS COMMAND...
-  expected=$1
-  shift
-  "$@" >"$scratch/out" 2>"$scratch/err"
-  status=$?
-  cat "$scratch/out" "$scratch/err"
-  [ $status -eq "$expected" ]
-}
-
 # One line on standard error that says so, nothing on standard output.
 fails () { # STATUS MESSAGE COMMAND...
   expected_status=$1
@@ -32,10 +22,6 @@ fails () { # STATUS MESSAGE COMMAND...
   shift 2
   status_is "$expected_status" "$@" && [ ! -s "$scratch/out" ] \
     && [ "$(wc -l <"$scratch/err")" -eq 1 ] && grep -qF -e "$message" "$scratch/err"
-}
-
-with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 help_fits () {

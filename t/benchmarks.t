@@ -19,14 +19,9 @@ else
 fi
 
 order=$top_builddir/t/bench/order-cost
-fake=$top_builddir/t/fake-cuda/.libs
 HOME=$scratch # it may choose a device
 export HOME
 unset CUDA_DEVICE
-
-with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
-}
 
 # A row ends with three times and a ratio, or with why there are none.
 has_rows () {

@@ -49,6 +49,16 @@ allocate (TarnPool *pool, gsize size)
   return block;
 }
 
+void
+assert_fails (TarnPool *pool, gsize size, gint code)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_pool_allocate (pool, size, &error));
+  g_assert_error (error, TARN_ERROR, code);
+  assert_valid (pool);
+}
+
 static void
 assert_counters (TarnPool *pool, gsize held, gsize active, gsize managed_bytes, gsize active_bytes)
 {

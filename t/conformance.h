@@ -38,6 +38,9 @@ void assert_valid (TarnPool *pool);
 /* A block that there is, from a pool that is valid afterwards. */
 TarnBlock *allocate (TarnPool *pool, gsize size);
 
+/* There is none, for a reason of TARN_ERROR's, and the pool is valid afterwards. */
+void assert_fails (TarnPool *pool, gsize size, gint code);
+
 /* Adds the tests under @prefix, such as "immediate". */
 void conformance_add (const gchar *prefix, const Backend *backend);
 void conformance_run (gconstpointer test, gconstpointer device);

@@ -72,10 +72,6 @@ CODE
 else
   skip "a driver that is too old" "what is compiled here has no sanitizer"
 fi
-fake=$top_builddir/t/fake-cuda/.libs
-with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
-}
 check "no device" says "there is no CUDA device" \
   with_fake env FAKE_CUDA_DEVICES=0 "$program"
 check "CUDA_DEVICE=99" says "CUDA_DEVICE: there is no CUDA device 99; there are 3, from 0 on" \

@@ -12,15 +12,6 @@ if [ ! -x "$demo" ]; then
   exit
 fi
 
-status_is () { # STATUS COMMAND...
-  expected=$1
-  shift
-  "$@" >"$scratch/out" 2>"$scratch/err"
-  status=$?
-  cat "$scratch/out" "$scratch/err"
-  [ $status -eq "$expected" ]
-}
-
 # Status 2, one line on standard error that names the value, nothing on standard output.
 refuses () { # VALUE ARGUMENT...
   value=$1
@@ -61,11 +52,6 @@ else
 fi
 
 # The fake driver has memory, and runs no kernels.
-fake=$top_builddir/t/fake-cuda/.libs
-with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
-}
-
 fails_without_kernels () { # ARGUMENT...
   status_is 1 with_fake "$demo" "$@" && [ ! -s "$scratch/out" ] \
     && [ "$(wc -l <"$scratch/err")" -eq 1 ] && grep -q 'no function cuLaunchKernel' "$scratch/err"

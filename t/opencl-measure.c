@@ -234,7 +234,7 @@ count_live (void)
 
 /* Fails with an error that begins with @text, and leaves everything as it was. */
 static void
-assert_fails (gconstpointer data, GQuark domain, gint code, const gchar *text)
+assert_not_measured (gconstpointer data, GQuark domain, gint code, const gchar *text)
 {
   cl_device_id device = ((const TarnOpenclDevice *) data)->device;
   TarnOpenclLocalMemory result = TARN_OPENCL_LOCAL_MEMORY_INIT;
@@ -254,7 +254,7 @@ assert_not_supported (gconstpointer data, const gchar *reason)
   g_autofree gchar *text
       = g_strdup_printf ("local memory cannot be measured on this device: %s", reason);
 
-  assert_fails (data, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, text);
+  assert_not_measured (data, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, text);
   layer->reset ();
 }
 
@@ -290,14 +290,14 @@ test_statuses (gconstpointer data)
   layer->set_clock (clock_of_gpu);
   layer->fail ("clBuildProgram", 1, FALSE, CL_BUILD_PROGRAM_FAILURE);
   layer->set_info ("clGetProgramBuildInfo", CL_PROGRAM_BUILD_LOG, log, sizeof log);
-  assert_fails (data, TARN_OPENCL_ERROR, CL_BUILD_PROGRAM_FAILURE,
-                "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): line 1: no such word");
+  assert_not_measured (data, TARN_OPENCL_ERROR, CL_BUILD_PROGRAM_FAILURE,
+                       "clBuildProgram: CL_BUILD_PROGRAM_FAILURE (-11): line 1: no such word");
   layer->fail ("clCreateBuffer", 1, FALSE, CL_MEM_OBJECT_ALLOCATION_FAILURE);
-  assert_fails (data, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-                "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) for ");
+  assert_not_measured (data, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                       "clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE (-4) for ");
   layer->fail ("clWaitForEvents", 3, FALSE, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST);
-  assert_fails (data, TARN_OPENCL_ERROR, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
-                "clWaitForEvents: ");
+  assert_not_measured (data, TARN_OPENCL_ERROR, CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST,
+                       "clWaitForEvents: ");
   layer->reset ();
 }
 

@@ -41,16 +41,6 @@ tear_down (Fixture *fixture, gconstpointer unused)
   g_string_free (fixture->log, TRUE);
 }
 
-static void
-assert_fails (TarnPool *pool, gsize size, gint code)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_null (tarn_pool_allocate (pool, size, &error));
-  g_assert_error (error, TARN_ERROR, code);
-  assert_valid (pool);
-}
-
 /* Fills the device with held blocks of the given sizes, in a device of exactly that size. */
 static void
 hold (Fixture *fixture, const gsize *sizes, guint n)

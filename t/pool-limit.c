@@ -71,16 +71,6 @@ tear_down (Fixture *fixture, gconstpointer unused)
 }
 
 static void
-assert_fails (TarnPool *pool, gsize size, gint code)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_null (tarn_pool_allocate (pool, size, &error));
-  g_assert_error (error, TARN_ERROR, code);
-  assert_valid (pool);
-}
-
-static void
 hold (Fixture *fixture, const gsize *sizes, guint n)
 {
   g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);

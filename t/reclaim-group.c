@@ -74,16 +74,6 @@ fill (const Fixture *fixture)
 }
 
 static void
-assert_fails (TarnPool *pool, gsize size, gint code)
-{
-  g_autoptr (GError) error = NULL;
-
-  g_assert_null (tarn_pool_allocate (pool, size, &error));
-  g_assert_error (error, TARN_ERROR, code);
-  assert_valid (pool);
-}
-
-static void
 assert_held (const Fixture *fixture, gsize first, gsize second, gsize third, gsize fourth)
 {
   gsize expected[N_POOLS] = { first, second, third, fourth };

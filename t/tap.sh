@@ -9,6 +9,8 @@
 : "${CLANG_FORMAT=clang-format}" "${SANITIZER:=no}" "${have_opencl=}" "${libdir=}"
 : "${T_CFLAGS=$($PKG_CONFIG --cflags glib-2.0)}" "${T_OPENCL_CFLAGS=}" "${T_CC_FLAGS=}"
 
+fake=$top_builddir/t/fake-cuda/.libs
+
 LC_ALL=C
 export LC_ALL
 
@@ -27,6 +29,21 @@ check () {
     sed 's/^/# /' "$scratch/output"
     echo "not ok $n_tests - $description"
   fi
+}
+
+# For check: what the command prints is in $scratch/out and $scratch/err afterwards.
+status_is () { # STATUS COMMAND...
+  expected=$1
+  shift
+  "$@" >"$scratch/out" 2>"$scratch/err"
+  status=$?
+  cat "$scratch/out" "$scratch/err"
+  [ $status -eq "$expected" ]
+}
+
+# On the fake CUDA driver, in $fake.
+with_fake () {
+  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
 }
 
 skip () { # DESCRIPTION REASON

@@ -8,7 +8,6 @@
 . "$(dirname "$0")/tap.sh"
 
 program=$top_builddir/tools/tarn-bench
-fake=$top_builddir/t/fake-cuda/.libs
 if [ ! -x "$program" ]; then
   skip "tarn-bench" "built without json-glib"
   done_testing
@@ -37,15 +36,6 @@ quick () {
 
 quick_null () {
   quick --kinds null "$@"
-}
-
-status_is () { # STATUS COMMAND...
-  expected=$1
-  shift
-  "$@" >"$scratch/out" 2>"$scratch/err"
-  status=$?
-  cat "$scratch/out" "$scratch/err"
-  [ $status -eq "$expected" ]
 }
 
 # One line on standard error that says so, nothing on standard output.
@@ -450,10 +440,6 @@ else
   esac
   check "a device that is not there" fails 2 "--select '97:0'" --select 97:0
 fi
-
-with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"
-}
 
 # What it costs is measured on the device that was meant, and that alone; the other gives no context.
 chooses () {

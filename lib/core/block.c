@@ -113,8 +113,9 @@ tarn_block_get_allocator (const TarnBlock *block)
 /**
  * Frees a block: gives its memory back to the pool or to the allocator it is from. The pool's or
  * allocator's last reference may be gone; a block's memory keeps what it needs alive. To free a
- * block twice is a programming error, and reported as g_critical wherever it can be seen. In a
- * child of fork () nothing is done, and a pool counts it.
+ * block twice is a programming error, and reported as g_critical wherever it can be seen, which it
+ * is not where two threads do it at the same moment. In a child of fork () nothing is done, and a
+ * pool counts it.
  *
  * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
  * @since 0.1

@@ -3,7 +3,8 @@
  *
  * What the parts of a pool share:
  *
- *     pool.c          its life, hits, frees, counters
+ *     pool.c          its life, hits, frees
+ *     pool-stats.c    what it says of itself
  *     pool-cache.c    what a thread keeps for itself
  *     pool-bare.c     memory without a block, for allocators built on a pool
  *     pool-miss.c     the way to the upstream allocator, and what to do out of memory
