@@ -14,7 +14,8 @@
 #define GRANULE ((gsize) 2 << 20)
 #define LIMIT ((gsize) 4 << 30)
 #define N_STATES 200
-#define N_PAGE_STATES 50 /* a gigabyte takes a quarter of a second */
+/* Of page-locked memory a gigabyte takes a quarter of a second. */
+#define N_PAGE_STATES (g_test_slow () ? N_STATES : 20)
 
 /* A pool, what is in use of it, and the largest request that its driver does not refuse. */
 typedef struct

@@ -423,7 +423,7 @@ done
 measures_kinds () { # KIND...
   for kind in "$@"; do
     sed -n "/^$kind  /,/^\$/p" "$scratch/out" >"$scratch/kind"
-    grep -qE '^hits +1 .* [0-9.]+ ns ' "$scratch/kind" && grep -qE '^driver +1 ' "$scratch/kind" \
+    grep -qE '^hits +1 .* [0-9.]+ [num]s ' "$scratch/kind" && grep -qE '^driver +1 ' "$scratch/kind" \
       || grep -q '^(.*)$' "$scratch/kind" || { echo "no $kind"; return 1; }
   done
 }
@@ -460,7 +460,7 @@ if [ -e "$fake/libcuda.so.1" ]; then
     --measure hits --seconds 0.001 --threads 1
   unset FAKE_CUDA_REFUSE_CONTEXTS
   check "... is said to have none" grep -q '^(.*CUDA_ERROR_DEVICE_UNAVAILABLE' "$scratch/out"
-  check "... and the other is measured" grep -qE '^hits +1 .* ns ' "$scratch/out"
+  check "... and the other is measured" grep -qE '^hits +1 .* [num]s ' "$scratch/out"
   FAKE_CUDA_FAIL=cuMemHostAlloc:2
   export FAKE_CUDA_FAIL
   check "a driver's call that fails" status_is 1 with_fake "$program" --kinds cuda-host,null \
@@ -468,7 +468,7 @@ if [ -e "$fake/libcuda.so.1" ]; then
   unset FAKE_CUDA_FAIL
   check "... is in its row" grep -qE '^driver .*\(.*cuMemHostAlloc.*CUDA_ERROR_OUT_OF_MEMORY' \
     "$scratch/out"
-  check "... and the rest is measured" grep -qE '^driver +1 .* ns ' "$scratch/out"
+  check "... and the rest is measured" grep -qE '^driver +1 .* [num]s ' "$scratch/out"
 else
   skip "the fake CUDA driver" "built without it"
 fi

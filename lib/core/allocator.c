@@ -125,7 +125,7 @@ direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 
   if (!direct_allocate_memory (allocator, size, &memory, error))
     return NULL;
-  block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size, size);
+  block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
   if (queue == NULL || _tarn_direct_record_use (block, queue, error))
     return block;
   tarn_block_free (block);

@@ -6,9 +6,12 @@
 
 #include <tarn/block.h>
 
+#include "aligned-private.h"
+
 /* Numbers that memory does not hold by chance, so that a stray pointer is told from a block. */
 typedef enum
 {
+  TARN_BLOCK_VACANT = 0,          /* a struct that was no block yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
   TARN_BLOCK_ENDING = 0x656e6473, /* being freed, and as active as before until it is */
   TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
@@ -42,8 +45,8 @@ typedef struct
  *
  * Invariant: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.
  *
- * state stands behind the first words, which malloc overwrites when a block is destroyed.  What a
- * hit and a free touch comes first, and together. */
+ * state stands behind the first words, which malloc overwrites when a block is destroyed.  A block
+ * has a cache line of its own, because the thread that uses it writes to it. */
 struct _TarnBlock
 {
   TarnMemory memory;
@@ -53,17 +56,16 @@ struct _TarnBlock
                             allocator (a reference) */
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
-  guint32 bin; /* pools only */
-  gboolean exact;      /* pools only: alloc_size is not the bin's; never held */
-  guint n_uses;        /* 0: no command that anybody knows of */
-  TarnBlock *below;    /* pools only: the next one in its bin, or in a list being given back */
-  TarnBlock *previous; /* pools only: all blocks of the pool, held and active */
-  TarnBlock *next;
-  TarnUse *uses;   /* room for one is kept */
-  gboolean is_hit; /* pools only: the request that it serves was counted as a hit */
-};
+  guint32 bin; /* pools only, as all but n_uses and uses from here on */
+  guint n_uses;     /* 0: no command that anybody knows of */
+  guint8 exact;     /* alloc_size is not the bin's; never held */
+  guint8 is_hit;    /* the request that it serves was counted as a hit */
+  guint16 number;   /* in its slab, constant */
+  TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
+  TarnUse *uses;    /* room for one is kept */
+} __attribute__ ((aligned (TARN_CACHE_LINE)));
 
-TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size, gsize alloc_size);
+TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
 

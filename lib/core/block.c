@@ -8,27 +8,28 @@
 
 #include "allocator-private.h"
 
-/* Takes over the caller's reference on a direct allocator. */
+/* A block without a pool; those of pools are in slabs (slab.c).  Takes over the caller's reference
+ * on the allocator. */
 TarnBlock *
-_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size, gsize alloc_size)
+_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
 {
-  TarnBlock *block = g_new0 (TarnBlock, 1);
+  TarnBlock *block = _tarn_aligned_new0 (TarnBlock);
 
   block->memory = memory;
   block->size = size;
-  block->alloc_size = alloc_size;
+  block->alloc_size = size;
   block->source = source;
   g_atomic_int_set (&block->state, TARN_BLOCK_ACTIVE);
   return block;
 }
 
-/* Only the struct: the memory behind it is the caller's to give back. */
+/* A block without a pool.  Only the struct: the memory behind it is the caller's to give back. */
 void
 _tarn_block_destroy (TarnBlock *block)
 {
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
   g_free (block->uses);
-  g_free (block);
+  free (block);
 }
 
 void

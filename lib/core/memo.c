@@ -175,11 +175,8 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
-  TarnMemoLocal *local = aligned_alloc (G_ALIGNOF (TarnMemoLocal), sizeof *local);
+  TarnMemoLocal *local = _tarn_aligned_new0 (TarnMemoLocal);
 
-  if (local == NULL)
-    g_error ("no memory for a thread of a memo");
-  memset (local, 0, sizeof *local);
   _tarn_memo_close (memo);
   if (thread->number >= memo->n_locals)
     {

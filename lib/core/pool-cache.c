@@ -37,11 +37,8 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
 static TarnCache *
 cache_new (TarnPool *pool, TarnThread *thread)
 {
-  TarnCache *cache = aligned_alloc (G_ALIGNOF (TarnCache), sizeof *cache);
+  TarnCache *cache = _tarn_aligned_new0 (TarnCache);
 
-  if (cache == NULL)
-    g_error ("no memory for what a thread keeps of a pool");
-  memset (cache, 0, sizeof *cache);
   cache->seen = G_MAXUINT64;
   cache->pool = pool;
   cache->thread = thread;

@@ -26,29 +26,27 @@ differs (const gchar *name, gsize counted, gsize claimed, gchar **violation)
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
-  TarnBlock *previous = NULL;
+  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  {
+    gboolean held = block->state == TARN_BLOCK_HELD;
 
-  for (TarnBlock *block = pool->blocks; block != NULL; previous = block, block = block->next)
-    {
-      gboolean held = block->state == TARN_BLOCK_HELD;
-
-      if (block->previous != previous || block->source != &pool->base
-          || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
-        {
-          *violation = g_strdup_printf ("block %p does not belong in the list", (void *) block);
-          return FALSE;
-        }
-      if (block->size > block->alloc_size || (held && block->exact))
-        {
-          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
-                                        (void *) block, block->alloc_size, block->size,
-                                        held ? "held" : "active");
-          return FALSE;
-        }
-      *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
-      *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
-      sums->managed_bytes += block->alloc_size;
-    }
+    if (block->source != &pool->base
+        || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
+      {
+        *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
+        return FALSE;
+      }
+    if (block->size > block->alloc_size || (held && block->exact))
+      {
+        *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
+                                      (void *) block, block->alloc_size, block->size,
+                                      held ? "held" : "active");
+        return FALSE;
+      }
+    *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
+    *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
+    sums->managed_bytes += block->alloc_size;
+  }
   return TRUE;
 }
 
@@ -104,10 +102,9 @@ check_order (const TarnPool *pool, gchar **violation)
 {
   if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
     *violation = g_strdup ("a pool without order has met two queues");
-  for (const TarnBlock *block = pool->blocks; block != NULL && *violation == NULL;
-       block = block->next)
-    if (!check_uses (pool, block))
-      *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
+  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  if (*violation == NULL && !check_uses (pool, block))
+    *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
   return *violation == NULL;
 }
 

@@ -46,6 +46,13 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
+  TarnBlock *block;
+
+  while ((block = give_back->blocks) != NULL)
+    {
+      give_back->blocks = block->below;
+      _tarn_slabs_put (&pool->slabs, block);
+    }
   pool->returning_bytes -= give_back->unclaimed_bytes;
   pool->n_guests -= give_back->is_guest;
   _tarn_tickets_end (&pool->give_backs, &give_back->ticket);
@@ -56,17 +63,10 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 static void
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
 {
-  TarnMemory memory = block->memory;
-  gsize alloc_size = block->alloc_size;
-
   if (block->n_uses > 0)
-    {
-      _tarn_pool_free_used (pool, block, is_wanted);
-      _tarn_block_destroy (block);
-      return;
-    }
-  _tarn_block_destroy (block);
-  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+    _tarn_pool_free_used (pool, block, is_wanted);
+  else
+    tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
 }
 
 /* Gives retired blocks back to the upstream allocator, as announced; @is_wanted: because there is
@@ -74,18 +74,12 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
 void
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
-  TarnBlock *blocks = give_back->blocks;
   TarnReclaimGroup *group = give_back->group;
   gboolean last;
 
   giving_back++;
-  while (blocks != NULL)
-    {
-      TarnBlock *block = blocks;
-
-      blocks = block->below;
-      give_back_block (pool, block, is_wanted);
-    }
+  for (TarnBlock *block = give_back->blocks; block != NULL; block = block->below)
+    give_back_block (pool, block, is_wanted);
   giving_back--;
 
   _tarn_mutex_lock (&pool->lock);

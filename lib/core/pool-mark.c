@@ -179,9 +179,9 @@ mark_left_over (TarnPool *pool, const TarnUse *use)
   if (!use->queue->has_left_over)
     return;
   use->queue->has_left_over = FALSE;
-  for (TarnBlock *block = pool->blocks; block != NULL; block = block->next)
-    if (block->state == TARN_BLOCK_HELD)
-      _tarn_block_mark_uses_of (pool, block, use->queue, use->mark);
+  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  if (block->state == TARN_BLOCK_HELD)
+    _tarn_block_mark_uses_of (pool, block, use->queue, use->mark);
 }
 
 /* For a block that is being freed: its queues are alive, the caller says. */

@@ -119,31 +119,42 @@ can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   return FALSE;
 }
 
+/* The lock is held. */
+static TarnBlock *
+block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
+{
+  TarnBlock *block = _tarn_slabs_take (&pool->slabs);
+
+  block->memory = memory;
+  block->size = request->size;
+  block->alloc_size = alloc_size;
+  block->source = &pool->base;
+  block->bin = request->bin;
+  block->exact = alloc_size != request->rounded_size;
+  return block;
+}
+
 /* Takes a fresh piece of memory in as an active block.  Meanwhile other threads may have had more
  * than can be counted beside it: then it goes back. */
 static TarnBlock *
 adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size, GError **error)
 {
-  TarnBlock *block = _tarn_block_new (&pool->base, memory, request->size, alloc_size);
+  TarnBlock *block = NULL;
   gsize managed_bytes;
-  gboolean fits;
-
-  block->bin = request->bin;
-  block->exact = alloc_size != request->rounded_size;
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, alloc_size);
   managed_bytes = pool->stats.managed_bytes;
-  fits = alloc_size <= G_MAXSIZE - managed_bytes;
-  if (fits)
-    _tarn_pool_adopt (pool, block);
+  if (alloc_size <= G_MAXSIZE - managed_bytes)
+    {
+      block = block_new (pool, request, memory, alloc_size);
+      _tarn_pool_adopt (pool, block);
+    }
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (fits)
+  if (block != NULL)
     return block;
-  _tarn_block_retire (block);
-  _tarn_block_destroy (block);
   tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
   set_size_error (alloc_size, managed_bytes, error);
   return NULL;

@@ -24,6 +24,7 @@
 #include "allocator-private.h"
 #include "block-private.h"
 #include "lock-private.h"
+#include "slab-private.h"
 #include "thread-private.h"
 #include "ticket-private.h"
 
@@ -71,6 +72,9 @@ struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */
 
+  /* What is written, such as references, stands apart from what every hit reads: this, */
+  gchar apart_from_references[TARN_CACHE_LINES];
+
   TarnAllocator *upstream; /* a reference */
   guint leading_bits;
   gpointer default_queue; /* of requests that name none; NULL: none */
@@ -85,7 +89,7 @@ struct _TarnPool
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */
   gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
 
-  /* What is written stands apart from what every hit reads. */
+  /* up to here. */
   gchar apart[TARN_CACHE_LINES];
 
   TarnMutex lock;
@@ -95,9 +99,9 @@ struct _TarnPool
   gboolean stop_holding;
   gboolean orphaned;
 
-  TarnBlock *blocks; /* every held or active block, through TarnBlock.next */
-  GHashTable *bare;  /* memory that tarn_allocator_allocate_memory () handed out -> its block,
-                        and others of the same value through TarnBlock.below; owned by users */
+  GQueue slabs;     /* of TarnSlab: every held or active block is in one */
+  GHashTable *bare; /* memory that tarn_allocator_allocate_memory () handed out -> its block,
+                       and others of the same value through TarnBlock.below; owned by users */
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 

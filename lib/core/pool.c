@@ -140,7 +140,7 @@ deactivate (TarnPool *pool, TarnBlock *block)
   pool->stats.active_bytes -= block->size;
 }
 
-/* Takes in a fresh block from upstream, which is active. */
+/* Takes in a fresh block from upstream, which is active from now on. */
 void
 _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
 {
@@ -150,10 +150,7 @@ _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
   /* Reclaim functions may have used it since the request began. */
   if (cache != NULL)
     _tarn_cache_count (cache);
-  block->next = pool->blocks;
-  if (block->next != NULL)
-    block->next->previous = block;
-  pool->blocks = block;
+  block->state = TARN_BLOCK_ACTIVE;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
   activate (pool, block, block->size);
@@ -165,12 +162,6 @@ _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
 static void
 retire (TarnPool *pool, TarnBlock *block)
 {
-  if (block->previous != NULL)
-    block->previous->next = block->next;
-  else
-    pool->blocks = block->next;
-  if (block->next != NULL)
-    block->next->previous = block->previous;
   block->state = TARN_BLOCK_RETIRED;
   pool->stats.managed_bytes -= block->alloc_size;
   pool->stats.upstream_frees++;
@@ -395,8 +386,9 @@ pool_finalize (TarnAllocator *allocator)
 void
 _tarn_pool_die (TarnPool *pool)
 {
-  g_assert (pool->blocks == NULL && pool->stats.managed_bytes == 0);
+  g_assert (pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
+  _tarn_slabs_clear (&pool->slabs);
   _tarn_pool_free_caches (pool);
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);

@@ -11,13 +11,11 @@
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
 
+#include "aligned-private.h"
 #include "lock-private.h"
 
 typedef struct _TarnThread TarnThread;
 typedef struct _TarnCache TarnCache; /* pool-cache-private.h */
-
-/* What one thread writes is this far from what others do: processors fetch lines by pairs. */
-#define TARN_CACHE_LINES 128
 
 /* Records are never freed: a thread that ends leaves its record, with its number, to a later one.
  * Thus numbers stay as small as the most threads that there were at a time. */

@@ -57,11 +57,8 @@ static TarnThread *
 add_thread (void)
 {
   TarnThread *first = threads;
-  TarnThread *thread = aligned_alloc (G_ALIGNOF (TarnThread), sizeof *thread);
+  TarnThread *thread = _tarn_aligned_new0 (TarnThread);
 
-  if (thread == NULL)
-    g_error ("no memory for what is known of a thread");
-  memset (thread, 0, sizeof *thread);
   thread->number = first != NULL ? first->number + 1 : 0;
   thread->next = first;
   if (first == NULL)

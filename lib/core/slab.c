@@ -1,0 +1,109 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "slab-private.h"
+
+#include "aligned-private.h"
+
+static gboolean
+is_full (const TarnSlab *slab)
+{
+  return slab->vacant == NULL;
+}
+
+static TarnSlab *
+slab_new (void)
+{
+  TarnSlab *slab = _tarn_aligned_new0 (TarnSlab);
+
+  slab->link.data = slab;
+  for (guint i = TARN_SLAB_BLOCKS; i-- > 0;)
+    {
+      slab->blocks[i].number = (guint16) i;
+      slab->blocks[i].below = slab->vacant;
+      slab->vacant = &slab->blocks[i];
+    }
+  return slab;
+}
+
+static TarnSlab *
+slab_of (const TarnBlock *block)
+{
+  const TarnBlock *first = block - block->number;
+
+  return (TarnSlab *) ((gchar *) first - G_STRUCT_OFFSET (TarnSlab, blocks));
+}
+
+/* A block that is zero but for its number. */
+TarnBlock *
+_tarn_slabs_take (GQueue *slabs)
+{
+  TarnSlab *slab = g_queue_peek_head (slabs);
+  TarnBlock *block;
+  guint16 number;
+
+  if (slab == NULL || is_full (slab))
+    {
+      slab = slab_new ();
+      g_queue_push_head_link (slabs, &slab->link);
+    }
+  block = slab->vacant;
+  number = block->number;
+  slab->vacant = block->below;
+  slab->n_used++;
+  if (is_full (slab))
+    {
+      g_queue_unlink (slabs, &slab->link);
+      g_queue_push_tail_link (slabs, &slab->link);
+    }
+  *block = (TarnBlock){ .number = number };
+  return block;
+}
+
+/* A retired block's struct.  What the block was can still be told from its state, until it is taken
+ * again. */
+void
+_tarn_slabs_put (GQueue *slabs, TarnBlock *block)
+{
+  TarnSlab *slab = slab_of (block);
+  const TarnSlab *first;
+
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
+  g_clear_pointer (&block->uses, g_free);
+  g_queue_unlink (slabs, &slab->link);
+  block->below = slab->vacant;
+  slab->vacant = block;
+  first = g_queue_peek_head (slabs);
+  if (--slab->n_used == 0 && first != NULL && !is_full (first))
+    free (slab);
+  else
+    g_queue_push_head_link (slabs, &slab->link);
+}
+
+TarnBlock *
+_tarn_slabs_next (const GQueue *slabs, const TarnBlock *block)
+{
+  GList *link = block != NULL ? &slab_of (block)->link : slabs->head;
+  guint number = block != NULL ? block->number + 1 : 0;
+
+  for (; link != NULL; link = link->next, number = 0)
+    for (TarnSlab *slab = link->data; number < TARN_SLAB_BLOCKS; number++)
+      if (slab->blocks[number].state != TARN_BLOCK_VACANT
+          && slab->blocks[number].state != TARN_BLOCK_RETIRED)
+        return &slab->blocks[number];
+  return NULL;
+}
+
+/* All are vacant. */
+void
+_tarn_slabs_clear (GQueue *slabs)
+{
+  TarnSlab *slab;
+
+  while ((slab = g_queue_peek_head (slabs)) != NULL)
+    {
+      g_assert (slab->n_used == 0);
+      g_queue_unlink (slabs, &slab->link);
+      free (slab);
+    }
+}

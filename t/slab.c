@@ -1,0 +1,118 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Slabs, against an array of what is taken. */
+
+#include "slab-private.h"
+
+#define N_BLOCKS (TARN_SLAB_BLOCKS * 5 + 7)
+
+static TarnBlock *
+take (GQueue *slabs, gsize size)
+{
+  TarnBlock *block = _tarn_slabs_take (slabs);
+
+  g_assert_cmpuint (GPOINTER_TO_SIZE (block) % TARN_CACHE_LINE, ==, 0);
+  g_assert_cmpuint (block->state, ==, TARN_BLOCK_VACANT);
+  g_assert_true (block->size == 0 && block->below == NULL && block->uses == NULL);
+  block->state = TARN_BLOCK_ACTIVE;
+  block->size = size;
+  return block;
+}
+
+static void
+put (GQueue *slabs, TarnBlock *block)
+{
+  block->state = TARN_BLOCK_RETIRED;
+  block->uses = g_new (TarnUse, 1); /* room that it kept */
+  _tarn_slabs_put (slabs, block);
+}
+
+/* What is taken, each once, has the size that it was given; and so many slabs are there for it. */
+static void
+assert_taken (const GQueue *slabs, const GPtrArray *taken, guint max_slabs)
+{
+  g_autoptr (GHashTable) blocks = g_hash_table_new (NULL, NULL);
+  guint n_empty = 0;
+  gboolean may_have_room = TRUE;
+
+  TARN_FOR_EACH_BLOCK (block, slabs)
+  g_assert_true (g_hash_table_add (blocks, block));
+  g_assert_cmpuint (g_hash_table_size (blocks), ==, taken->len);
+  for (guint i = 0; i < taken->len; i++)
+    g_assert_true (g_hash_table_contains (blocks, taken->pdata[i]));
+
+  g_assert_cmpuint (slabs->length, <=, max_slabs);
+  for (const GList *link = slabs->head; link != NULL; link = link->next)
+    {
+      const TarnSlab *slab = link->data;
+
+      n_empty += slab->n_used == 0;
+      g_assert_true (may_have_room || slab->vacant == NULL);
+      may_have_room = slab->vacant != NULL;
+    }
+  g_assert_cmpuint (n_empty, <=, 1);
+}
+
+static void
+test_random (void)
+{
+  GQueue slabs = G_QUEUE_INIT;
+  g_autoptr (GPtrArray) taken = g_ptr_array_new ();
+  guint n_most = 0;
+
+  assert_taken (&slabs, taken, 0);
+  for (guint i = 0; i < 20000; i++)
+    {
+      /* Now more and more of them, now fewer. */
+      gboolean grows = g_test_rand_int_range (0, 10) < (i / 2000 % 2 ? 3 : 7);
+
+      if (grows && taken->len < N_BLOCKS)
+        g_ptr_array_add (taken, take (&slabs, i));
+      else if (taken->len > 0)
+        put (&slabs, g_ptr_array_steal_index_fast (
+                         taken, (guint) g_test_rand_int_range (0, (gint32) taken->len)));
+      n_most = MAX (n_most, taken->len);
+      if (i % 100 == 0)
+        assert_taken (&slabs, taken, n_most / TARN_SLAB_BLOCKS + 2);
+    }
+  while (taken->len > 0)
+    put (&slabs, g_ptr_array_steal_index_fast (taken, taken->len - 1));
+  assert_taken (&slabs, taken, 1);
+  _tarn_slabs_clear (&slabs);
+  g_assert_cmpuint (slabs.length, ==, 0);
+}
+
+/* As many as fit into so many slabs are in no more, however they come and go. */
+static void
+test_full (void)
+{
+  GQueue slabs = G_QUEUE_INIT;
+  g_autoptr (GPtrArray) taken = g_ptr_array_new ();
+
+  for (gsize i = 0; i < 3 * TARN_SLAB_BLOCKS; i++)
+    g_ptr_array_add (taken, take (&slabs, i));
+  assert_taken (&slabs, taken, 3);
+  for (guint i = 0; i < taken->len; i++)
+    {
+      TarnBlock *block = taken->pdata[i];
+
+      g_assert_cmpuint (block->size, ==, i);
+      put (&slabs, block);
+      g_assert_true (take (&slabs, i) == block);
+    }
+  assert_taken (&slabs, taken, 3);
+  for (guint i = 0; i < taken->len; i++)
+    put (&slabs, taken->pdata[i]);
+  g_assert_cmpuint (slabs.length, ==, 1);
+  _tarn_slabs_clear (&slabs);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/slab/random", test_random);
+  g_test_add_func ("/slab/full", test_full);
+  return g_test_run ();
+}
