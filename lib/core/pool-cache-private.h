@@ -96,8 +96,9 @@ _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint32 length)
 static inline TarnCache *
 _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
 {
-  return G_LIKELY (thread != NULL && pool->slot < thread->n_caches) ? thread->caches[pool->slot]
-                                                                    : NULL;
+  if (TARN_UNLIKELY (thread == NULL || pool->slot >= thread->n_caches))
+    return NULL;
+  return thread->caches[pool->slot];
 }
 
 static inline void
@@ -127,13 +128,13 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
   TarnCacheBin *bin;
   guint visit;
 
-  if (G_UNLIKELY (cache == NULL))
+  if (TARN_UNLIKELY (cache == NULL))
     return NULL;
   visit = thread->visits + 1;
-  if (G_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+  if (TARN_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
     return NULL;
   bin = _tarn_cache_get_bin (cache, number);
-  if (G_LIKELY (bin->top != NULL && bin->number == number && pool->fast_queue == queue))
+  if (TARN_LIKELY (bin->top != NULL && bin->number == number && pool->fast_queue == queue))
     {
       block = bin->top;
       _tarn_cache_pop (cache, bin, block, size);
@@ -170,13 +171,13 @@ _tarn_pool_free_fast (TarnPool *pool, TarnBlock *block)
   TarnCacheBin *bin;
   guint visit;
 
-  if (G_UNLIKELY (cache == NULL))
+  if (TARN_UNLIKELY (cache == NULL))
     return FALSE;
   visit = thread->visits + 1;
-  if (G_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+  if (TARN_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
     return FALSE;
   bin = _tarn_cache_get_bin (cache, block->bin);
-  if (G_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
+  if (TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
                 && block->n_uses == pool->n_fast_uses
                 && _tarn_cache_has_room (pool, cache, bin, block)))
     {

@@ -319,7 +319,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, queue);
-  if (G_UNLIKELY (block == NULL))
+  if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, queue, error);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;

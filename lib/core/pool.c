@@ -297,7 +297,7 @@ pool_free_block (TarnBlock *block)
   /* Not afterwards: what is held does not keep the pool alive. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
-  if (G_UNLIKELY (!_tarn_pool_free_fast (pool, block)))
+  if (TARN_UNLIKELY (!_tarn_pool_free_fast (pool, block)))
     free_with_lock (pool, block);
 }
 
@@ -577,7 +577,7 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, pool->default_queue);
-  if (G_UNLIKELY (block == NULL))
+  if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, error);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;

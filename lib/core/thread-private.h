@@ -14,6 +14,10 @@
 #include "aligned-private.h"
 #include "lock-private.h"
 
+/* GLib's go through a variable, in which the compiler loses what is expected of each part. */
+#define TARN_LIKELY(condition) __builtin_expect (!!(condition), 1)
+#define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
+
 typedef struct _TarnThread TarnThread;
 typedef struct _TarnCache TarnCache; /* pool-cache-private.h */
 
@@ -56,7 +60,7 @@ void _tarn_threads_await (void);
 static inline TarnThread *
 _tarn_thread_self (void)
 {
-  return G_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread : _tarn_thread_register ();
+  return TARN_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread : _tarn_thread_register ();
 }
 
 /* Visits have numbers, the one after the last is thread->visits + 1: whoever keeps it spares the
@@ -78,11 +82,11 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const gint *is_closed
     return TRUE;
 #else
   __atomic_store_n (&thread->visits, visit, __ATOMIC_RELAXED);
-  if (G_LIKELY (_tarn_has_membarrier))
+  if (TARN_LIKELY (_tarn_has_membarrier))
     __atomic_signal_fence (__ATOMIC_SEQ_CST);
   else
     __atomic_thread_fence (__ATOMIC_SEQ_CST);
-  if (!__atomic_load_n (is_closed, __ATOMIC_ACQUIRE))
+  if (TARN_LIKELY (!__atomic_load_n (is_closed, __ATOMIC_ACQUIRE)))
     return TRUE;
 #endif
   _tarn_thread_end_visit (thread, visit);
