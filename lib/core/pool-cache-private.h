@@ -178,8 +178,8 @@ _tarn_pool_free_fast (TarnPool *pool, TarnBlock *block)
     return FALSE;
   bin = _tarn_cache_get_bin (cache, block->bin);
   if (TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
-                && block->n_uses == pool->n_fast_uses
-                && _tarn_cache_has_room (pool, cache, bin, block)))
+                   && block->n_uses == pool->n_fast_uses
+                   && _tarn_cache_has_room (pool, cache, bin, block)))
     {
       __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
       _tarn_cache_push (cache, bin, block);

@@ -60,7 +60,8 @@ void _tarn_threads_await (void);
 static inline TarnThread *
 _tarn_thread_self (void)
 {
-  return TARN_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread : _tarn_thread_register ();
+  return TARN_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread
+                                                    : _tarn_thread_register ();
 }
 
 /* Visits have numbers, the one after the last is thread->visits + 1: whoever keeps it spares the
