@@ -56,6 +56,7 @@ struct _TarnCache
   TarnPool *pool;
   TarnThread *thread;
   TarnCache *next; /* of the pool */
+  TarnSlab *slab;  /* for this thread's misses; NULL before the first */
 
   TarnCacheBin bins[TARN_CACHE_BINS];
 } __attribute__ ((aligned (TARN_CACHE_LINES)));

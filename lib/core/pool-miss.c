@@ -123,7 +123,8 @@ can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
 {
-  TarnBlock *block = _tarn_slabs_take (&pool->slabs);
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnBlock *block = _tarn_slabs_take (&pool->slabs, cache != NULL ? &cache->slab : &pool->slab);
 
   block->memory = memory;
   block->size = request->size;

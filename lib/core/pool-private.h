@@ -100,6 +100,7 @@ struct _TarnPool
   gboolean orphaned;
 
   GQueue slabs;     /* of TarnSlab: every held or active block is in one */
+  TarnSlab *slab;   /* of threads that have no cache */
   GHashTable *bare; /* memory that tarn_allocator_allocate_memory () handed out -> its block,
                        and others of the same value through TarnBlock.below; owned by users */
   GPtrArray *reclaim_funcs; /* in the order they were added */

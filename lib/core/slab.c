@@ -34,28 +34,44 @@ slab_of (const TarnBlock *block)
   return (TarnSlab *) ((gchar *) first - G_STRUCT_OFFSET (TarnSlab, blocks));
 }
 
-/* A block that is zero but for its number. */
-TarnBlock *
-_tarn_slabs_take (GQueue *slabs)
+/* Whether a thread that needs one may have it. */
+static gboolean
+is_open (const TarnSlab *slab)
+{
+  return slab != NULL && !slab->is_taken && !is_full (slab);
+}
+
+/* In place of the one that is full.  Full ones are at the end, until a block of theirs is put
+ * back, and so are those that are taken. */
+static TarnSlab *
+take_slab (GQueue *slabs, TarnSlab *full)
 {
   TarnSlab *slab = g_queue_peek_head (slabs);
+
+  if (full != NULL)
+    full->is_taken = FALSE;
+  if (is_open (slab))
+    g_queue_unlink (slabs, &slab->link);
+  else
+    slab = slab_new ();
+  slab->is_taken = TRUE;
+  g_queue_push_tail_link (slabs, &slab->link);
+  return slab;
+}
+
+/* A block that is zero but for its number. */
+TarnBlock *
+_tarn_slabs_take (GQueue *slabs, TarnSlab **own)
+{
   TarnBlock *block;
   guint16 number;
 
-  if (slab == NULL || is_full (slab))
-    {
-      slab = slab_new ();
-      g_queue_push_head_link (slabs, &slab->link);
-    }
-  block = slab->vacant;
+  if (*own == NULL || is_full (*own))
+    *own = take_slab (slabs, *own);
+  block = (*own)->vacant;
   number = block->number;
-  slab->vacant = block->below;
-  slab->n_used++;
-  if (is_full (slab))
-    {
-      g_queue_unlink (slabs, &slab->link);
-      g_queue_push_tail_link (slabs, &slab->link);
-    }
+  (*own)->vacant = block->below;
+  (*own)->n_used++;
   *block = (TarnBlock){ .number = number };
   return block;
 }
@@ -66,15 +82,16 @@ void
 _tarn_slabs_put (GQueue *slabs, TarnBlock *block)
 {
   TarnSlab *slab = slab_of (block);
-  const TarnSlab *first;
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
   g_clear_pointer (&block->uses, g_free);
-  g_queue_unlink (slabs, &slab->link);
   block->below = slab->vacant;
   slab->vacant = block;
-  first = g_queue_peek_head (slabs);
-  if (--slab->n_used == 0 && first != NULL && !is_full (first))
+  slab->n_used--;
+  if (slab->is_taken)
+    return;
+  g_queue_unlink (slabs, &slab->link);
+  if (slab->n_used == 0 && is_open (g_queue_peek_head (slabs)))
     free (slab);
   else
     g_queue_push_head_link (slabs, &slab->link);
