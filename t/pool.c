@@ -303,10 +303,14 @@ test_check (Fixture *fixture, gconstpointer unused)
     gsize *where;
     gssize by;
   } lies[] = {
-    { &pool->stats.managed_bytes, 1 }, { &pool->stats.active_bytes, -1 },
-    { &pool->stats.held_bytes, 1 },    { &pool->stats.held_blocks, 1 },
-    { &pool->stats.active_blocks, 1 }, { &pool->stats.peak_managed_bytes, -1000 },
-    { &active->alloc_size, 1 },        { &held->alloc_size, 1000 },
+    { &pool->stats.managed_bytes, 1 },
+    { &pool->stats.active_bytes, -1 },
+    { &pool->stats.held_bytes, 1 },
+    { &pool->stats.held_blocks, 1 },
+    { &pool->n_blocks, 1 },
+    { &pool->stats.peak_managed_bytes, -1000 },
+    { &active->alloc_size, 1 },
+    { &held->alloc_size, 1000 },
   };
 
   (void) unused;

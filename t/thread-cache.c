@@ -36,7 +36,7 @@ get_misses (Fixture *fixture)
 static void
 test_no_lock (Fixture *fixture, gconstpointer unused)
 {
-  TarnBlock *blocks[32];
+  TarnBlock *blocks[32], *others[32];
   Turn turn = { fixture->pool, 1000, NULL, blocks, 32 };
   Player *first = &fixture->players[0], *second = &fixture->players[1];
 
@@ -48,15 +48,17 @@ test_no_lock (Fixture *fixture, gconstpointer unused)
       player_run_locked (first, fixture->pool, take_all, &turn);
       player_run_locked (first, fixture->pool, drop_all, &turn);
     }
-  /* Freed by another thread, which keeps them then. */
-  player_keep (second, fixture->pool, 100, 1);
+  /* Freed by another thread, which keeps them then, as it has kept as many before. */
   player_take (first, fixture->pool, SIZE, blocks, 32);
+  player_keep (second, fixture->pool, SIZE, 32);
+  player_take (second, fixture->pool, SIZE, others, 32);
   player_run_locked (second, fixture->pool, drop_all, &turn);
   player_run_locked (second, fixture->pool, take_all, &turn);
-  g_assert_cmpuint (get_misses (fixture), ==, 33);
-  g_assert_cmpuint (get_stats (fixture->pool).hits, ==, 32 * 6);
-  g_assert_cmpuint (tarn_pool_get_active_bytes (fixture->pool), ==, 32000);
+  g_assert_cmpuint (get_misses (fixture), ==, 64);
+  g_assert_cmpuint (get_stats (fixture->pool).hits, ==, 32 * 7);
+  g_assert_cmpuint (tarn_pool_get_active_bytes (fixture->pool), ==, 32 * (1000 + SIZE));
   player_drop (second, blocks, 32);
+  player_drop (second, others, 32);
 }
 
 /* Counters */

@@ -20,7 +20,7 @@ static void
 in_child (void)
 {
   _tarn_is_forked = TRUE;
-  _tarn_current_thread = NULL;
+  _tarn_current_thread = &_tarn_no_thread;
 }
 
 static void

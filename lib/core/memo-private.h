@@ -88,7 +88,7 @@ struct _TarnMemo
   GDestroyNotify destroy;
 
   /* What hits read */
-  gint is_closed;      /* atomic */
+  TarnDoor door;
   GHashTable *entries; /* set of TarnMemoEntry, owned */
   TarnMemoLocal **locals;
   guint n_locals;

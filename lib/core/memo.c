@@ -36,7 +36,7 @@ _tarn_memo_close (TarnMemo *memo)
 {
   _tarn_mutex_lock (&memo->lock);
   if (memo->ops.max_entries == 0)
-    _tarn_door_close (&memo->is_closed);
+    _tarn_door_close (&memo->door);
 }
 
 void
@@ -44,7 +44,7 @@ _tarn_memo_open (TarnMemo *memo)
 {
   _tarn_memo_check_if_full_debug (memo);
   if (memo->ops.max_entries == 0)
-    _tarn_door_open (&memo->is_closed);
+    _tarn_door_open (&memo->door);
   _tarn_mutex_unlock (&memo->lock);
 }
 
@@ -194,7 +194,7 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   TarnThread *thread = _tarn_thread_self ();
   TarnMemoLookup result;
 
-  while (_tarn_thread_enter (thread, &memo->is_closed))
+  while (_tarn_thread_enter (thread, &memo->door))
     {
       result = find_inside (memo, thread, probe, value);
       _tarn_thread_leave (thread);
@@ -309,7 +309,10 @@ memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestro
   memo->func = func;
   memo->user_data = user_data;
   memo->destroy = destroy;
-  memo->is_closed = ops->max_entries > 0;
+  if (ops->max_entries == 0)
+    _tarn_door_open (&memo->door);
+  else
+    memo->door = TARN_DOOR_CLOSED;
   memo->entries = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
   memo->computations = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
   memo->ref_count = 1;

@@ -26,32 +26,29 @@
 
 typedef struct
 {
-  TarnBlock *top; /* atomic, as others look at it; through TarnBlock.below */
-  guint32 number; /* atomic; of the pool's bin, if there is any block */
-  guint32 length; /* atomic */
+  TarnBlock *top;   /* through TarnBlock.below */
+  guint32 number;   /* behind the lock: of the pool's bin, if there is room for any block */
+  guint16 length;   /* atomic, as others look at it */
+  guint16 capacity; /* behind the lock: as much room as it has ever taken, and the bytes allowed */
 } TarnCacheBin;
 
 /* Invariants, whenever the lock is held and the door is closed:
  *
- *     held_bytes == sum of alloc_size over the blocks <= thread_cache_bytes of the pool
- *     length of each bin <= thread_cache_blocks
- *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
+ *     reserved_bytes == sum of capacity * alloc_size over the bins <= thread_cache_bytes of the
+ * pool length of each bin <= its capacity <= thread_cache_blocks blocks are HELD, used by the
+ * pool's fast_queue alone, or by none if there is no such queue */
 struct _TarnCache
 {
-  /* Byte counts that change together stand apart: to load two at once that were just stored one by
-   * one costs more than all the rest. */
   gsize active_bytes; /* atomic: since the pool's counters knew; modulo 2^64, it may be less */
-  guint64 hits;       /* atomic: here, ever; and blocks that were freed here without the lock */
-  gsize held_bytes;
-  guint64 frees; /* atomic */
-  gssize peak;   /* the most that active_bytes was since they knew; 0 if it was always less */
+  gssize peak;        /* the most that it was since they knew; 0 if it was always less */
+  guint64 hits;       /* atomic: here, ever, without the lock */
 
-  /* Behind the lock: what the pool's counters have of it. */
-  guint64 counted_hits;
-  guint64 counted_frees;
-  gsize counted_bytes; /* as held; of these, too, only differences count */
-  guint64 seen;        /* hits + frees when somebody looked for blocks here, */
-  gint64 seen_at;      /* and first saw so many: as g_get_monotonic_time () */
+  /* Behind the lock */
+  guint64 counted_hits; /* that the pool's counters have */
+  guint64 seen_hits;    /* and bytes, when somebody looked for blocks here, */
+  gsize seen_bytes;
+  gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
+  gsize reserved_bytes;
 
   TarnPool *pool;
   TarnThread *thread;
@@ -61,8 +58,9 @@ struct _TarnCache
   TarnCacheBin bins[TARN_CACHE_BINS];
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* pool-cache.c.  The lock is held in all but the first four. */
-void _tarn_pool_count_forked (const TarnPool *pool, TarnPoolStats *stats);
+/* pool-cache.c.  The lock is held in all but the first four; in the first, not
+ * in a child of fork (). */
+void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
 TarnCache *_tarn_pool_get_cache (TarnPool *pool);
 void _tarn_pool_free_caches (TarnPool *pool);
@@ -70,7 +68,7 @@ gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_gather (TarnPool *pool);
 void _tarn_pool_gather_closed (TarnPool *pool);
-void _tarn_pool_count (TarnPool *pool);
+void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
@@ -87,84 +85,82 @@ _tarn_cache_get_bin (TarnCache *cache, guint32 number)
 }
 
 static inline void
-_tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint32 length)
+_tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 {
-  __atomic_store_n (&bin->top, top, __ATOMIC_RELAXED);
-  __atomic_store_n (&bin->length, length, __ATOMIC_RELAXED);
+  bin->top = top;
+  __atomic_store_n (&bin->length, (guint16) length, __ATOMIC_RELAXED);
 }
 
 /* The cache that a thread has; NULL if there is none. */
 static inline TarnCache *
 _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
 {
-  if (TARN_UNLIKELY (thread == NULL || pool->slot >= thread->n_caches))
-    return NULL;
-  return thread->caches[pool->slot];
+  return TARN_LIKELY (pool->slot < thread->n_caches) ? thread->caches[pool->slot] : NULL;
 }
 
-static inline void
-_tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block, gsize size)
-{
-  gsize active;
+typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
-  _tarn_cache_bin_set (bin, block->below, bin->length - 1);
-  block->state = TARN_BLOCK_ACTIVE;
-  block->size = size;
-  cache->held_bytes -= block->alloc_size;
-  active = cache->active_bytes + size;
-  __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
-  if ((gssize) active > cache->peak)
-    cache->peak = (gssize) active;
-  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
-}
-
-/* A block for a request of the queue, active; NULL: the lock has to be taken. */
-static inline TarnBlock *
-_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
+/* A block for a request of the queue, active; NULL: the lock has to be taken.  How a visit begins
+ * is known when this is compiled. */
+static inline __attribute__ ((always_inline)) TarnBlock *
+_tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begin)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   guint32 number = _tarn_bin_number (size, pool->leading_bits);
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
+  gsize active;
   guint visit;
 
   if (TARN_UNLIKELY (cache == NULL))
     return NULL;
   visit = thread->visits + 1;
-  if (TARN_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+  if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return NULL;
   bin = _tarn_cache_get_bin (cache, number);
-  if (TARN_LIKELY (bin->top != NULL && bin->number == number && pool->fast_queue == queue))
+  if (TARN_LIKELY (bin->number == number && bin->top != NULL && pool->fast_queue == queue))
     {
       block = bin->top;
-      _tarn_cache_pop (cache, bin, block, size);
+      _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
+      block->state = TARN_BLOCK_ACTIVE;
+      block->size = size;
+      active = cache->active_bytes + size;
+      __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
+      if ((gssize) active > cache->peak)
+        cache->peak = (gssize) active;
+      __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
     }
   _tarn_thread_end_visit (thread, visit);
   return block;
 }
 
-static inline gboolean
-_tarn_cache_has_room (const TarnPool *pool, const TarnCache *cache, const TarnCacheBin *bin,
-                      const TarnBlock *block)
+static inline TarnBlock *
+_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
 {
-  return (bin->number == block->bin || bin->top == NULL) && bin->length < pool->thread_cache_blocks
-         && block->alloc_size <= pool->thread_cache_bytes - cache->held_bytes;
+  return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
+}
+
+/* When that was in vain: the same where there must be a fence. */
+static inline TarnBlock *
+_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
+{
+  return _tarn_door_needs_fence (&pool->door)
+             ? _tarn_pool_take (pool, size, queue, _tarn_thread_begin_fenced_visit)
+             : NULL;
 }
 
 static inline void
-_tarn_cache_push (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
+_tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
   block->below = bin->top;
   block->state = TARN_BLOCK_HELD;
-  __atomic_store_n (&bin->number, block->bin, __ATOMIC_RELAXED);
-  _tarn_cache_bin_set (bin, block, bin->length + 1);
-  cache->held_bytes += block->alloc_size;
+  _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
 /* Whether the block is held now; FALSE: the lock has to be taken. */
-static inline gboolean
-_tarn_pool_free_fast (TarnPool *pool, TarnBlock *block)
+static inline __attribute__ ((always_inline)) gboolean
+_tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
@@ -175,20 +171,32 @@ _tarn_pool_free_fast (TarnPool *pool, TarnBlock *block)
   if (TARN_UNLIKELY (cache == NULL))
     return FALSE;
   visit = thread->visits + 1;
-  if (TARN_UNLIKELY (!_tarn_thread_begin_visit (thread, visit, &pool->is_closed)))
+  if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
   bin = _tarn_cache_get_bin (cache, block->bin);
   if (TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
-                   && block->n_uses == pool->n_fast_uses
-                   && _tarn_cache_has_room (pool, cache, bin, block)))
+                   && block->n_uses == pool->n_fast_uses && bin->number == block->bin
+                   && bin->length < bin->capacity))
     {
       __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
-      _tarn_cache_push (cache, bin, block);
-      __atomic_store_n (&cache->frees, cache->frees + 1, __ATOMIC_RELAXED);
+      _tarn_cache_push (bin, block);
       is_held = TRUE;
     }
   _tarn_thread_end_visit (thread, visit);
   return is_held;
+}
+
+static inline gboolean
+_tarn_pool_put_fast (TarnPool *pool, TarnBlock *block)
+{
+  return _tarn_pool_put (pool, block, _tarn_thread_begin_visit);
+}
+
+static inline gboolean
+_tarn_pool_put_fenced (TarnPool *pool, TarnBlock *block)
+{
+  return _tarn_door_needs_fence (&pool->door)
+         && _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
 }
 
 #endif

@@ -25,27 +25,29 @@
 void
 _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
 {
-  pool->is_closed = TRUE;
+  pool->door = TARN_DOOR_CLOSED;
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot ();
-  pool->thread_cache_blocks = options->thread_cache_blocks;
+  pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
-  pool->is_closed = pool->thread_cache_blocks == 0 || pool->thread_cache_bytes == 0;
+  if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
+    _tarn_door_open (&pool->door);
 }
 
 static TarnCache *
 cache_new (TarnPool *pool, TarnThread *thread)
 {
   TarnCache *cache = _tarn_aligned_new0 (TarnCache);
+  TarnPoolStats stats;
 
-  cache->seen = G_MAXUINT64;
+  cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   cache->thread = thread;
   _tarn_mutex_lock (&pool->lock);
   /* The peak of a thread that had the pool for itself until now. */
   if (pool->caches != NULL && pool->caches->next == NULL)
-    _tarn_pool_count (pool);
+    _tarn_pool_count (pool, &stats);
   cache->next = pool->caches;
   pool->caches = cache;
   _tarn_mutex_unlock (&pool->lock);
@@ -59,7 +61,7 @@ _tarn_pool_get_cache (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
-  if (cache != NULL || __atomic_load_n (&pool->is_closed, __ATOMIC_RELAXED))
+  if (cache != NULL || _tarn_door_is_closed (&pool->door))
     return cache;
   return cache_new (pool, _tarn_thread_self ());
 }
@@ -87,9 +89,9 @@ _tarn_pool_free_caches (TarnPool *pool)
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
-  if (pool->is_closed)
+  if (_tarn_door_is_closed (&pool->door))
     return FALSE;
-  _tarn_door_close (&pool->is_closed);
+  _tarn_door_close (&pool->door);
   return TRUE;
 }
 
@@ -97,7 +99,7 @@ void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
   if (was_open && !pool->is_ordered && !pool->stop_holding)
-    _tarn_door_open (&pool->is_closed);
+    _tarn_door_open (&pool->door);
 }
 
 /* Counters */
@@ -119,26 +121,39 @@ _tarn_pool_note_peak (TarnPool *pool)
 static void
 add_counts (const TarnCache *cache, TarnPoolStats *stats)
 {
-  gsize hits = (gsize) (cache->hits - cache->counted_hits);
-  gsize frees = (gsize) (cache->frees - cache->counted_frees);
-
   if (cache->pool->caches == cache && cache->next == NULL)
     stats->peak_active_bytes
         = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
-  stats->hits += hits;
-  stats->active_blocks += hits - frees;
-  stats->held_blocks -= hits - frees;
+  stats->hits += (gsize) (cache->hits - cache->counted_hits);
   stats->active_bytes += cache->active_bytes;
-  stats->held_bytes += cache->held_bytes - cache->counted_bytes;
 }
 
-/* The counters as they are, in a child of fork (), where no lock is to be had. */
+static void
+add_held (const TarnCache *cache, TarnPoolStats *stats)
+{
+  for (guint i = 0; i < TARN_CACHE_BINS; i++)
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
+
+      stats->held_blocks += bin->length;
+      if (bin->length > 0)
+        stats->held_bytes
+            += bin->length * _tarn_bin_alloc_size (bin->number, cache->pool->leading_bits);
+    }
+}
+
+/* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
+ * be had. */
 void
-_tarn_pool_count_forked (const TarnPool *pool, TarnPoolStats *stats)
+_tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
   *stats = pool->stats;
   for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    add_counts (cache, stats);
+    {
+      add_counts (cache, stats);
+      add_held (cache, stats);
+    }
+  stats->active_blocks = pool->n_blocks - stats->held_blocks;
 }
 
 /* The door is closed, or the cache is this thread's. */
@@ -147,8 +162,6 @@ _tarn_cache_count (TarnCache *cache)
 {
   add_counts (cache, &cache->pool->stats);
   cache->counted_hits = cache->hits;
-  cache->counted_frees = cache->frees;
-  cache->counted_bytes = cache->held_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
   cache->peak = 0;
 }
@@ -162,14 +175,15 @@ _tarn_pool_count_closed (TarnPool *pool)
   _tarn_pool_note_peak (pool);
 }
 
-/* Makes the pool's counters exact. */
+/* The counters at one moment. */
 void
-_tarn_pool_count (TarnPool *pool)
+_tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
   if (was_open)
     _tarn_pool_count_closed (pool);
+  _tarn_pool_sum (pool, stats);
   _tarn_pool_open (pool, was_open);
 }
 
@@ -181,20 +195,14 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
   TarnBlock *top = bin->top, *first, *last;
   TarnBlock **link = &top;
-  gsize bytes = 0;
 
   for (guint i = 0; i < n_kept; i++)
     link = &(*link)->below;
-  first = *link;
+  first = last = *link;
   *link = NULL;
-  for (TarnBlock *block = last = first; block != NULL; block = block->below)
-    {
-      bytes += block->alloc_size;
-      last = block;
-    }
+  while (last->below != NULL)
+    last = last->below;
   _tarn_pool_put_below (cache->pool, bin->number, first, last, bin->length - n_kept);
-  cache->held_bytes -= bytes;
-  cache->counted_bytes -= bytes;
   _tarn_cache_bin_set (bin, top, n_kept);
 }
 
@@ -208,7 +216,7 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 static void
 empty (TarnCache *cache)
 {
-  for (guint i = 0; i < TARN_CACHE_BINS && cache->held_bytes > 0; i++)
+  for (guint i = 0; i < TARN_CACHE_BINS; i++)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
@@ -262,24 +270,79 @@ _tarn_cache_return (TarnCache *cache)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Makes room in this thread's cache for a block that is being freed, and keeps it; FALSE if it is
- * too large.  The pool's counters have it as held already. */
+/* Room in this thread's cache.  It is never given back but for room elsewhere: what a thread has
+ * had it will have again. */
+
+static gsize
+get_alloc_size (const TarnCache *cache, guint32 number)
+{
+  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
+}
+
+static void
+set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
+{
+  gsize alloc_size = get_alloc_size (cache, bin->number);
+
+  cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
+  bin->capacity = (guint16) capacity;
+}
+
+/* The place of a bin, empty if it was another's. */
+static TarnCacheBin *
+claim_bin (TarnCache *cache, guint32 number)
+{
+  TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+
+  if (bin->number == number)
+    return bin;
+  _tarn_cache_empty_bin (cache, bin);
+  set_capacity (cache, bin, 0);
+  bin->number = number;
+  return bin;
+}
+
+/* What a bin may have room for, beside what the others have. */
+static guint
+get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
+{
+  gsize left = cache->pool->thread_cache_bytes - cache->reserved_bytes;
+  gsize n = bin->capacity + left / get_alloc_size (cache, bin->number);
+
+  return (guint) MIN (n, cache->pool->thread_cache_blocks);
+}
+
+/* For one block more, and as many again as there are, so that it seldom happens.  If others have
+ * all the room, they lose it; if this has had it, its oldest half goes. */
+static void
+make_room (TarnCache *cache, TarnCacheBin *bin)
+{
+  guint wanted = MAX (1, 2 * bin->capacity);
+
+  if (get_max_capacity (cache, bin) == 0)
+    {
+      empty (cache);
+      for (guint i = 0; i < TARN_CACHE_BINS; i++)
+        set_capacity (cache, &cache->bins[i], 0);
+    }
+  set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
+  if (bin->length == bin->capacity)
+    move_rest (cache, bin, bin->capacity / 2);
+}
+
+/* Keeps a block that is being freed in this thread's cache; FALSE if it is too large. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
-  TarnPool *pool = cache->pool;
-  TarnCacheBin *bin = _tarn_cache_get_bin (cache, block->bin);
+  const TarnPool *pool = cache->pool;
+  TarnCacheBin *bin;
 
   if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
     return FALSE;
-  if (bin->top != NULL && bin->number != block->bin)
-    _tarn_cache_empty_bin (cache, bin);
-  if (bin->length >= pool->thread_cache_blocks)
-    move_rest (cache, bin, pool->thread_cache_blocks / 2);
-  if (block->alloc_size > pool->thread_cache_bytes - cache->held_bytes)
-    empty (cache);
-  _tarn_cache_push (cache, bin, block);
-  cache->counted_bytes += block->alloc_size;
+  bin = claim_bin (cache, block->bin);
+  if (bin->length == bin->capacity)
+    make_room (cache, bin);
+  _tarn_cache_push (bin, block);
   return TRUE;
 }
 
@@ -291,38 +354,36 @@ void
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
   TarnPool *pool = cache->pool;
-  TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
-  gsize room = MIN (pool->thread_cache_bytes - cache->held_bytes, MAX_BYTES_AT_A_TIME);
+  TarnCacheBin *bin = claim_bin (cache, number);
+  guint max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
+  gsize room = MAX_BYTES_AT_A_TIME;
   TarnBlock *top, *block;
   TarnBlock **end = &top;
-  guint max = pool->thread_cache_blocks / 2, n = 0;
+  guint n = 0;
 
   _tarn_cache_empty_bin (cache, bin);
   while (n < max && (block = _tarn_pool_take_for_cache (pool, number, n, room)) != NULL)
     {
       room -= block->alloc_size;
-      cache->held_bytes += block->alloc_size;
-      cache->counted_bytes += block->alloc_size;
       *end = block;
       end = &block->below;
       n++;
     }
   *end = NULL;
-  if (n == 0)
-    return;
-  __atomic_store_n (&bin->number, number, __ATOMIC_RELAXED);
+  set_capacity (cache, bin, MAX (bin->capacity, n));
   _tarn_cache_bin_set (bin, top, n);
 }
 
 static gboolean
 is_idle (TarnCache *cache, gint64 now)
 {
-  guint64 visits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED)
-                   + __atomic_load_n (&cache->frees, __ATOMIC_RELAXED);
+  guint64 hits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED);
+  gsize bytes = __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
 
-  if (visits == cache->seen)
+  if (hits == cache->seen_hits && bytes == cache->seen_bytes)
     return now - cache->seen_at >= IDLE_TIME;
-  cache->seen = visits;
+  cache->seen_hits = hits;
+  cache->seen_bytes = bytes;
   cache->seen_at = now;
   return FALSE;
 }
@@ -339,10 +400,10 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
       if (!is_idle (cache, now) || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0
-          || __atomic_load_n (&bin->number, __ATOMIC_RELAXED) != number)
+          || bin->number != number)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;
-      if (bin->number == number && bin->top != NULL)
+      if (bin->top != NULL)
         {
           _tarn_cache_empty_bin (cache, bin);
           is_any = TRUE;

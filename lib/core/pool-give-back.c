@@ -84,7 +84,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);
-  last = pool->orphaned && pool->stats.active_blocks == 0 && pool->give_backs.oldest == NULL;
+  last = pool->orphaned && pool->n_blocks == 0 && pool->give_backs.oldest == NULL;
   _tarn_mutex_unlock (&pool->lock);
   if (last)
     _tarn_pool_die (pool);

@@ -264,20 +264,18 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
 static void
 fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
-  gsize active_bytes, held_bytes;
+  TarnPoolStats stats;
 
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
-  _tarn_pool_count (pool);
-  active_bytes = pool->stats.active_bytes;
-  held_bytes = pool->stats.held_bytes;
+  _tarn_pool_count (pool, &stats);
   _tarn_mutex_unlock (&pool->lock);
 
   if (_tarn_is_out_of_memory (upstream_error))
     g_prefix_error (&upstream_error,
                     "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                     " active, %" G_GSIZE_FORMAT " held: ",
-                    pool->base.ops.name, size, active_bytes, held_bytes);
+                    pool->base.ops.name, size, stats.active_bytes, stats.held_bytes);
   else if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     tarn_pool_stop_holding (pool);
   g_propagate_error (error, upstream_error);

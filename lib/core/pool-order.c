@@ -265,12 +265,17 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
 {
-  TarnBlock *block = NULL;
+  TarnBlock *block;
   TarnCache *cache;
   guint32 bin;
 
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
+  block = _tarn_pool_take_fenced (pool, size, queue);
+  if (block != NULL)
+    return block;
+
   bin = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_get_cache (pool);
   _tarn_mutex_lock (&pool->lock);
@@ -316,7 +321,6 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   if (queue == NULL)
     return tarn_pool_allocate (pool, size, error);
   g_return_val_if_fail (pool != NULL, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, queue);
   if (TARN_UNLIKELY (block == NULL))

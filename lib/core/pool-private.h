@@ -52,10 +52,9 @@ typedef struct
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
- *     held_bytes    == sum of alloc_size over held blocks
- *     held_blocks   == sum of the bins' lengths, every thread's cache included
- *                   == number of blocks whose state is HELD
- *     active_blocks == number of blocks whose state is ACTIVE
+ *     n_blocks      == number of held and active blocks
+ *     held_blocks   == sum of the bins' lengths
+ *     held_bytes    == sum of alloc_size over the blocks in them
  *     every block in bin b satisfies bin_number (alloc_size) == b
  *     an exact-size block is never held, and nothing is once stop_holding is set
  *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
@@ -85,7 +84,7 @@ struct _TarnPool
   guint thread_cache_blocks;
   gsize thread_cache_bytes;
   /* and these while the door is open. */
-  gint is_closed;      /* the door */
+  TarnDoor door;
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */
   gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
 
@@ -95,7 +94,9 @@ struct _TarnPool
   TarnMutex lock;
   TarnCache *caches;
   GHashTable *bins;    /* bin number -> TarnBin, owned */
-  TarnPoolStats stats; /* what caches have counted is yet to be added; see _tarn_pool_count () */
+  TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
+                          active_blocks is never set */
+  gsize n_blocks;
   gboolean stop_holding;
   gboolean orphaned;
 

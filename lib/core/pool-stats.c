@@ -24,12 +24,11 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
 
   if (_tarn_forked ())
-    _tarn_pool_count_forked (pool, &now);
+    _tarn_pool_sum (pool, &now);
   else
     {
       _tarn_mutex_lock (&pool->lock);
-      _tarn_pool_count (pool);
-      now = pool->stats;
+      _tarn_pool_count (pool, &now);
       _tarn_mutex_unlock (&pool->lock);
     }
   now.ignored_frees = (guint) g_atomic_int_get (&pool->ignored_frees);

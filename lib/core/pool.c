@@ -21,7 +21,6 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
   TarnPoolStats *stats = &pool->stats;
 
   block->size = size;
-  stats->active_blocks++;
   stats->active_bytes += size;
   _tarn_pool_note_peak (pool);
 }
@@ -45,7 +44,7 @@ get_bin (const TarnPool *pool, guint32 number)
   return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
 }
 
-/* Puts a chain of held blocks on top of a bin: how it is counted does not change. */
+/* Puts a chain of held blocks on top of a bin. */
 void
 _tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -59,6 +58,8 @@ _tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBloc
   last->below = bin->top;
   bin->top = first;
   bin->length += n;
+  pool->stats.held_blocks += n;
+  pool->stats.held_bytes += n * first->alloc_size;
 }
 
 /* The top of a bin, if it is fit for a thread's cache that has so many of it already: see
@@ -72,17 +73,13 @@ _tarn_pool_take_for_cache (TarnPool *pool, guint32 number, gsize n_taken, gsize 
   if (block == NULL || bin->length <= n_taken || block->alloc_size > max_bytes
       || block->n_uses != pool->n_fast_uses)
     return NULL;
-  bin->top = block->below;
-  bin->length--;
-  return block;
+  return pop (pool, bin, &bin->top);
 }
 
 /* The cache is this thread's; NULL: it has none. */
 static void
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
-  pool->stats.held_blocks++;
-  pool->stats.held_bytes += block->alloc_size;
   block->state = TARN_BLOCK_HELD;
   if (cache == NULL || !_tarn_cache_keep (cache, block))
     _tarn_pool_put_below (pool, block->bin, block, block, 1);
@@ -119,7 +116,7 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
   TarnCacheBin *own;
   TarnBlock *block;
 
-  if (cache == NULL || pool->is_closed)
+  if (cache == NULL || _tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
   _tarn_cache_count (cache);
   own = _tarn_cache_get_bin (cache, number);
@@ -136,7 +133,6 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
 static void
 deactivate (TarnPool *pool, TarnBlock *block)
 {
-  pool->stats.active_blocks--;
   pool->stats.active_bytes -= block->size;
 }
 
@@ -151,6 +147,7 @@ _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
   if (cache != NULL)
     _tarn_cache_count (cache);
   block->state = TARN_BLOCK_ACTIVE;
+  pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
   activate (pool, block, block->size);
@@ -163,6 +160,7 @@ static void
 retire (TarnPool *pool, TarnBlock *block)
 {
   block->state = TARN_BLOCK_RETIRED;
+  pool->n_blocks--;
   pool->stats.managed_bytes -= block->alloc_size;
   pool->stats.upstream_frees++;
 }
@@ -230,7 +228,7 @@ is_ignored (TarnPool *pool)
 static gboolean
 end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnGiveBack *give_back)
 {
-  if (pool->is_closed)
+  if (_tarn_door_is_closed (&pool->door))
     cache = NULL;
   if (cache != NULL)
     _tarn_cache_count (cache);
@@ -266,7 +264,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnCache *cache;
   gint state;
 
-  if (is_ignored (pool))
+  if (is_ignored (pool) || _tarn_pool_put_fenced (pool, block))
     return;
   cache = _tarn_pool_get_cache (pool);
   _tarn_mutex_lock (&pool->lock);
@@ -297,7 +295,7 @@ pool_free_block (TarnBlock *block)
   /* Not afterwards: what is held does not keep the pool alive. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
-  if (TARN_UNLIKELY (!_tarn_pool_free_fast (pool, block)))
+  if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
     free_with_lock (pool, block);
 }
 
@@ -386,7 +384,7 @@ pool_finalize (TarnAllocator *allocator)
 void
 _tarn_pool_die (TarnPool *pool)
 {
-  g_assert (pool->stats.managed_bytes == 0);
+  g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
   _tarn_slabs_clear (&pool->slabs);
   _tarn_pool_free_caches (pool);
@@ -517,15 +515,19 @@ tarn_pool_unref (TarnPool *pool)
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, GError **error)
 {
-  TarnBlock *block = NULL;
+  TarnBlock *block;
   gboolean is_slow = FALSE;
   TarnCache *cache;
   guint32 bin;
 
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
   if (pool->default_queue != NULL)
     return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
+  block = _tarn_pool_take_fenced (pool, size, NULL);
+  if (block != NULL)
+    return block;
 
   bin = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_get_cache (pool);
@@ -574,7 +576,6 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   TarnBlock *block;
 
   g_return_val_if_fail (pool != NULL, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, pool->default_queue);
   if (TARN_UNLIKELY (block == NULL))

@@ -40,11 +40,19 @@ struct _TarnThread
   const struct _TarnComputation *waiting_for; /* behind the lock of all computations */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
+/* Never NULL: what is not registered is _tarn_no_thread, which has no caches. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
+extern TarnThread _tarn_no_thread __attribute__ ((visibility ("hidden")));
 
-/* Constant once there is a thread: whether a plain store is enough. */
-extern gboolean _tarn_has_membarrier __attribute__ ((visibility ("hidden")));
+typedef enum
+{
+  TARN_DOOR_OPEN,
+  TARN_DOOR_CLOSED,
+  TARN_DOOR_OPEN_WITH_FENCE /* where there is no membarrier: a plain store is not enough */
+} TarnDoorState;
+
+typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
@@ -54,14 +62,12 @@ void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache);
 void _tarn_cache_return (TarnCache *cache); /* pool-cache.c; inside the lock of the list */
 
-/* Waits until no thread but this one is inside what it entered before this call. */
-void _tarn_threads_await (void);
-
 static inline TarnThread *
 _tarn_thread_self (void)
 {
-  return TARN_LIKELY (_tarn_current_thread != NULL) ? _tarn_current_thread
-                                                    : _tarn_thread_register ();
+  TarnThread *thread = _tarn_current_thread;
+
+  return TARN_LIKELY (thread != &_tarn_no_thread) ? thread : _tarn_thread_register ();
 }
 
 /* Visits have numbers, the one after the last is thread->visits + 1: whoever keeps it spares the
@@ -72,32 +78,33 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
   __atomic_store_n (&thread->visits, visit + 1, __ATOMIC_RELEASE);
 }
 
+gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
+
 /* Whether the door is open; then the thread is inside until _tarn_thread_end_visit (), and must not
- * wait, nor enter anything else, before. */
+ * wait, nor enter anything else, before.  FALSE, too, where there must be a fence: whoever calls
+ * this one calls that one then, where it costs those nothing that need no fence. */
 static inline gboolean
-_tarn_thread_begin_visit (TarnThread *thread, guint visit, const gint *is_closed)
+_tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
 #ifdef TARN_THREAD_SANITIZER
-  __atomic_store_n (&thread->visits, visit, __ATOMIC_SEQ_CST);
-  if (!__atomic_load_n (is_closed, __ATOMIC_SEQ_CST))
-    return TRUE;
+  return _tarn_thread_begin_fenced_visit (thread, visit, door);
 #else
   __atomic_store_n (&thread->visits, visit, __ATOMIC_RELAXED);
-  if (TARN_LIKELY (_tarn_has_membarrier))
-    __atomic_signal_fence (__ATOMIC_SEQ_CST);
-  else
-    __atomic_thread_fence (__ATOMIC_SEQ_CST);
-  if (TARN_LIKELY (!__atomic_load_n (is_closed, __ATOMIC_ACQUIRE)))
+  __atomic_signal_fence (__ATOMIC_SEQ_CST);
+  if (TARN_LIKELY (__atomic_load_n (door, __ATOMIC_ACQUIRE) == TARN_DOOR_OPEN))
     return TRUE;
-#endif
   _tarn_thread_end_visit (thread, visit);
   return FALSE;
+#endif
 }
 
 static inline gboolean
-_tarn_thread_enter (TarnThread *thread, const gint *is_closed)
+_tarn_thread_enter (TarnThread *thread, const TarnDoor *door)
 {
-  return _tarn_thread_begin_visit (thread, thread->visits + 1, is_closed);
+  guint visit = thread->visits + 1;
+
+  return _tarn_thread_begin_visit (thread, visit, door)
+         || _tarn_thread_begin_fenced_visit (thread, visit + 2, door);
 }
 
 static inline void
@@ -106,18 +113,21 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* Nobody is inside afterwards, until it is opened.  The mutex that goes with the door is held. */
-static inline void
-_tarn_door_close (gint *is_closed)
+/* Nobody is inside after it is closed, until it is opened.  The mutex that goes with the door is
+ * held. */
+void _tarn_door_close (TarnDoor *door);
+void _tarn_door_open (TarnDoor *door);
+
+static inline gboolean
+_tarn_door_needs_fence (const TarnDoor *door)
 {
-  __atomic_store_n (is_closed, TRUE, __ATOMIC_SEQ_CST);
-  _tarn_threads_await ();
+  return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_WITH_FENCE;
 }
 
-static inline void
-_tarn_door_open (gint *is_closed)
+static inline gboolean
+_tarn_door_is_closed (const TarnDoor *door)
 {
-  __atomic_store_n (is_closed, FALSE, __ATOMIC_RELEASE);
+  return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_CLOSED;
 }
 
 #endif

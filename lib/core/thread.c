@@ -21,8 +21,8 @@
 #define call_membarrier(command) (-1)
 #endif
 
-_Thread_local TarnThread *_tarn_current_thread;
-gboolean _tarn_has_membarrier;
+_Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
+TarnThread _tarn_no_thread;
 
 /* Of is_taken, of slots, and for adding to the list.  It is taken before the locks of pools. */
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -33,7 +33,7 @@ end_thread (gpointer data)
 {
   TarnThread *thread = data;
 
-  _tarn_current_thread = NULL;
+  _tarn_current_thread = &_tarn_no_thread;
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
@@ -42,14 +42,6 @@ end_thread (gpointer data)
       _tarn_cache_return (thread->caches[i]);
   thread->is_taken = FALSE;
   _tarn_mutex_unlock (&lock);
-}
-
-static void
-find_membarrier (void)
-{
-#ifndef TARN_THREAD_SANITIZER
-  _tarn_has_membarrier = call_membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-#endif
 }
 
 /* The lock is held. */
@@ -61,9 +53,7 @@ add_thread (void)
 
   thread->number = first != NULL ? first->number + 1 : 0;
   thread->next = first;
-  if (first == NULL)
-    find_membarrier ();
-  __atomic_store_n (&threads, thread, __ATOMIC_RELEASE);
+  __atomic_store_n (&threads, thread, __ATOMIC_SEQ_CST);
   return thread;
 }
 
@@ -136,16 +126,33 @@ _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache)
   _tarn_mutex_unlock (&lock);
 }
 
-/* With ThreadSanitizer, which knows no fences, the loads and stores themselves are in one order. */
-static void
-make_stores_visible (void)
+/* Doors */
+
+/* Not with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
+ * order. */
+static gboolean
+has_membarrier (void)
 {
-#ifndef TARN_THREAD_SANITIZER
-  if (!_tarn_has_membarrier)
-    __atomic_thread_fence (__ATOMIC_SEQ_CST);
-  else if (call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
-    g_error ("membarrier worked before, and does not now");
+#ifdef TARN_THREAD_SANITIZER
+  return FALSE;
+#else
+  static gsize answer = 0; /* 1: no; 2: yes */
+
+  if (g_once_init_enter (&answer))
+    g_once_init_leave (&answer,
+                       1 + (call_membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0));
+  return answer == 2;
 #endif
+}
+
+gboolean
+_tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
+{
+  __atomic_store_n (&thread->visits, visit, __ATOMIC_SEQ_CST);
+  if (__atomic_load_n (door, __ATOMIC_SEQ_CST) != TARN_DOOR_CLOSED)
+    return TRUE;
+  _tarn_thread_end_visit (thread, visit);
+  return FALSE;
 }
 
 static void
@@ -157,14 +164,24 @@ await_thread (const TarnThread *thread)
     g_thread_yield ();
 }
 
+/* Waits until no thread but this one is inside what it entered before. */
 void
-_tarn_threads_await (void)
+_tarn_door_close (TarnDoor *door)
 {
-  const TarnThread *self = _tarn_current_thread; /* NULL: not inside anything */
+  const TarnThread *self = _tarn_current_thread;
   const TarnThread *thread;
 
-  make_stores_visible ();
-  for (thread = __atomic_load_n (&threads, __ATOMIC_ACQUIRE); thread != NULL; thread = thread->next)
+  __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
+  if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
+    g_error ("membarrier worked before, and does not now");
+  for (thread = __atomic_load_n (&threads, __ATOMIC_SEQ_CST); thread != NULL; thread = thread->next)
     if (thread != self)
       await_thread (thread);
+}
+
+void
+_tarn_door_open (TarnDoor *door)
+{
+  __atomic_store_n (door, has_membarrier () ? TARN_DOOR_OPEN : TARN_DOOR_OPEN_WITH_FENCE,
+                    __ATOMIC_RELEASE);
 }
