@@ -49,6 +49,7 @@ struct _TarnCache
   gsize seen_bytes;
   gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
   gsize reserved_bytes;
+  guint64 claimed[TARN_CACHE_BINS / 64]; /* a bit for each bin that ever had a capacity */
 
   TarnPool *pool;
   TarnThread *thread;

@@ -102,6 +102,31 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
     _tarn_door_open (&pool->door);
 }
 
+/* Bins */
+
+static gsize
+get_alloc_size (const TarnCache *cache, guint32 number)
+{
+  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
+}
+
+/* From @i on; TARN_CACHE_BINS: there is none. */
+static guint
+find_claimed (const TarnCache *cache, guint i)
+{
+  for (; i < TARN_CACHE_BINS; i = (i / 64 + 1) * 64)
+    {
+      guint64 bits = cache->claimed[i / 64] >> i % 64;
+
+      if (bits != 0)
+        return i + (guint) __builtin_ctzll (bits);
+    }
+  return TARN_CACHE_BINS;
+}
+
+#define FOR_EACH_CLAIMED(i, cache)                                                                 \
+  for (guint i = find_claimed (cache, 0); i < TARN_CACHE_BINS; i = find_claimed (cache, i + 1))
+
 /* Counters */
 
 /* What is active at this moment; while other threads call, about so much. */
@@ -131,15 +156,13 @@ add_counts (const TarnCache *cache, TarnPoolStats *stats)
 static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
-  for (guint i = 0; i < TARN_CACHE_BINS; i++)
-    {
-      const TarnCacheBin *bin = &cache->bins[i];
+  FOR_EACH_CLAIMED (i, cache)
+  {
+    const TarnCacheBin *bin = &cache->bins[i];
 
-      stats->held_blocks += bin->length;
-      if (bin->length > 0)
-        stats->held_bytes
-            += bin->length * _tarn_bin_alloc_size (bin->number, cache->pool->leading_bits);
-    }
+    stats->held_blocks += bin->length;
+    stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
+  }
 }
 
 /* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
@@ -216,8 +239,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 static void
 empty (TarnCache *cache)
 {
-  for (guint i = 0; i < TARN_CACHE_BINS; i++)
-    _tarn_cache_empty_bin (cache, &cache->bins[i]);
+  FOR_EACH_CLAIMED (i, cache)
+  _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* The door is closed. */
@@ -273,12 +296,6 @@ _tarn_cache_return (TarnCache *cache)
 /* Room in this thread's cache.  It is never given back but for room elsewhere: what a thread has
  * had it will have again. */
 
-static gsize
-get_alloc_size (const TarnCache *cache, guint32 number)
-{
-  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
-}
-
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
@@ -293,7 +310,9 @@ static TarnCacheBin *
 claim_bin (TarnCache *cache, guint32 number)
 {
   TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+  guint i = number % TARN_CACHE_BINS;
 
+  cache->claimed[i / 64] |= (guint64) 1 << i % 64;
   if (bin->number == number)
     return bin;
   _tarn_cache_empty_bin (cache, bin);
@@ -322,8 +341,8 @@ make_room (TarnCache *cache, TarnCacheBin *bin)
   if (get_max_capacity (cache, bin) == 0)
     {
       empty (cache);
-      for (guint i = 0; i < TARN_CACHE_BINS; i++)
-        set_capacity (cache, &cache->bins[i], 0);
+      FOR_EACH_CLAIMED (i, cache)
+      set_capacity (cache, &cache->bins[i], 0);
     }
   set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
   if (bin->length == bin->capacity)

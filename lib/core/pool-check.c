@@ -150,6 +150,8 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
     return FALSE;
   if (length > bin->capacity || bin->capacity > pool->thread_cache_blocks)
     *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
+  else if (bin->capacity > 0 && (cache->claimed[i / 64] >> i % 64 & 1) == 0)
+    *violation = g_strdup_printf ("a thread's bin %u is not known to have blocks", bin->number);
   return *violation == NULL;
 }
 

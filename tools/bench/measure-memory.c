@@ -65,8 +65,8 @@ measure_memory (const Bench *bench, const Source *source, const Measure *measure
 
   if (weigh (source, &active_bytes, &held_bytes, &error))
     {
-      result_set (active, spread_of_one (active_bytes), NULL);
-      result_set (held, spread_of_one (held_bytes), NULL);
+      result_set (active, spread_of_one (active_bytes));
+      result_set (held, spread_of_one (held_bytes));
       return;
     }
   result_fail (active, g_error_copy (error));

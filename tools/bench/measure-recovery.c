@@ -120,6 +120,6 @@ measure_recovery (const Bench *bench, const Source *source, const Measure *measu
       result_fail (time, error);
       return;
     }
-  result_set (time, spread_of (ns, bench->n_repetitions), NULL);
-  result_set (calls, spread_of (counts, bench->n_repetitions), NULL);
+  result_set (time, spread_of (ns, bench->n_repetitions));
+  result_set (calls, spread_of (counts, bench->n_repetitions));
 }

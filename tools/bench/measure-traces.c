@@ -128,7 +128,7 @@ measure_trace_overhead (const Bench *bench, const Source *source, const Measure 
     }
   else if (bytes->peak_active > 0)
     result_set (result,
-                spread_of_one ((gdouble) bytes->peak_managed / (gdouble) bytes->peak_active), NULL);
+                spread_of_one ((gdouble) bytes->peak_managed / (gdouble) bytes->peak_active));
   else
     result_fail (result, g_error_new_literal (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                                               "no byte of it was ever in use"));
@@ -190,7 +190,6 @@ measure_trace_time (const Bench *bench, const Source *source, const Measure *mea
   g_autofree gdouble *costs = g_new (gdouble, bench->n_repetitions);
   g_autofree gdouble *yardsticks = g_new (gdouble, bench->n_repetitions);
   GError *error = NULL;
-  Spread yardstick;
 
   for (guint i = 0; i < bench->n_repetitions && error == NULL; i++)
     {
@@ -203,8 +202,7 @@ measure_trace_time (const Bench *bench, const Source *source, const Measure *mea
       result_fail (result, error);
       return;
     }
-  yardstick = spread_of (yardsticks, bench->n_repetitions);
-  result_set (result, spread_of (costs, bench->n_repetitions), &yardstick);
+  result_set_beside (result, costs, yardsticks, bench->n_repetitions);
 }
 
 void

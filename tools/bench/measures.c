@@ -155,12 +155,10 @@ measure_cost (const Bench *bench, const Source *source, const Measure *measure)
   for (guint j = 0; j < costs->len; j++)
     {
       Cost *cost = &g_array_index (costs, Cost, j);
-      Spread yardstick;
 
       if (cost->result->error != NULL)
         continue;
-      yardstick = spread_of (cost->yardsticks, bench->n_repetitions);
-      result_set (cost->result, spread_of (cost->costs, bench->n_repetitions), &yardstick);
+      result_set_beside (cost->result, cost->costs, cost->yardsticks, bench->n_repetitions);
       if (cost->job.pool != NULL)
         cost->result->hit_share = reckon_hit_share (cost);
     }

@@ -97,16 +97,23 @@ results_add_trace (Results *results, const Source *source, const gchar *name)
 }
 
 void
-result_set (Result *result, Spread value, const Spread *yardstick)
+result_set (Result *result, Spread value)
 {
   result->has_value = TRUE;
   result->value = value;
-  if (yardstick == NULL)
-    return;
+}
+
+void
+result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, guint n)
+{
+  g_autofree gdouble *ratios = g_new (gdouble, n);
+
+  for (guint i = 0; i < n; i++)
+    ratios[i] = yardsticks[i] > 0 ? values[i] / yardsticks[i] : (gdouble) INFINITY;
+  result->ratio = spread_of (ratios, n).median;
+  result_set (result, spread_of (values, n));
   result->has_yardstick = TRUE;
-  result->yardstick = *yardstick;
-  if (yardstick->median > 0)
-    result->ratio = value.median / yardstick->median;
+  result->yardstick = spread_of (yardsticks, n);
 }
 
 void

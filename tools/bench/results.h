@@ -20,7 +20,7 @@ typedef struct
   gboolean has_value, has_yardstick;
   Spread value;
   Spread yardstick; /* malloc (64) + free in its place, in the same run */
-  gdouble ratio;    /* of the medians; NAN: there is none */
+  gdouble ratio;    /* the median of each repetition's; NAN: there is none */
   gdouble gain;     /* in pairs a second over one thread; NAN: it was not measured */
   gdouble yardstick_gain;
   gdouble hit_share;       /* of all requests but the first repetition's; NAN: it was not counted */
@@ -62,7 +62,12 @@ TraceResult *results_add_trace (Results *results, const Source *source, const gc
 /* Why a kind of memory of a device could not be measured at all. Takes over @error. */
 void results_add_failure (Results *results, const Kind *kind, const Device *device, GError *error);
 
-void result_set (Result *result, Spread value, const Spread *yardstick /* nullable */);
+void result_set (Result *result, Spread value);
+
+/* Of so many repetitions, each with its yardstick.  A ratio is of one repetition, whose two
+ * measurements saw most nearly the same machine.  It sorts both. */
+void result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, guint n);
+
 void result_fail (Result *result, GError *error); /* takes it over */
 
 /* Once all rows are there. */
