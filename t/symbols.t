@@ -2,8 +2,8 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# For each library: what its map lists, what it exports, what its header declares and what is
-# documented is the same.
+# For each library: what its map lists, what it exports, what its header declares, what is documented
+# and what its Debian package says is the same.
 . "$(dirname "$0")/tap.sh"
 
 mapped () { # MAP
@@ -20,6 +20,10 @@ declared () { # HEADER: inline functions are in no library
     -I"$top_srcdir/include" -I"$top_builddir/include" -E -P "$scratch/header.c" \
     | tr '\n' ' ' | sed 's/static inline Tarn[A-Za-z]* tarn_[a-z0-9_]*//g' \
     | grep -o '\<tarn_[a-z0-9_]* *(' | tr -d ' (' | sort -u
+}
+
+packaged () { # PACKAGE
+  sed -n 's/^ \(tarn_[a-z0-9_]*\)@.*/\1/p' "$top_srcdir/debian/$1.symbols"
 }
 
 # A comment that begins with two stars, at most three lines above the name.
@@ -50,6 +54,12 @@ library () { # NAME FOLDER HEADER: of names that begin with the header's
   check "lib$1: mapped = exported" same mapped exported
   check "lib$1: mapped = declared" same mapped declared
   check "lib$1: mapped = documented" same mapped documented
+  if [ -f "$top_srcdir/debian/lib${1}0.symbols" ]; then
+    packaged "lib${1}0" >"$scratch/packaged"
+    check "lib$1: mapped = packaged" same mapped packaged
+  else
+    skip "lib$1: mapped = packaged" "a release has no packages"
+  fi
 }
 
 if [ ! -e "$top_builddir/lib/core/.libs/libtarn.so" ]; then
