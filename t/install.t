@@ -29,6 +29,17 @@ else
   skip "nothing that is installed is linked with CUDA" "there is no ldd"
 fi
 
+# The guide's links lead to what is installed, too.
+guide_is_whole () {
+  guide=$(dirname "$(find "$stage" -path '*/guide/README.md')")
+  grep -h -o ']([^)#:]*' "$guide"/*.md | sed 's/^..//' | sort -u >"$scratch/links"
+  [ -s "$scratch/links" ] || return
+  while read -r link; do
+    [ -e "$guide/$link" ] || { echo "no $link"; return 1; }
+  done <"$scratch/links"
+}
+check "the guide and what it links to" guide_is_whole
+
 if [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
   skip "a program outside the tree" "pkg-config puts $PKG_CONFIG_SYSROOT_DIR before every path"
   done_testing
