@@ -351,6 +351,29 @@ test_host_first (Queued *queued, gconstpointer unused)
       player_run (&queued->players[j], use_queue, &uses[i]);
 }
 
+/* ... also where the thread that kept it is not the one that names the queue first: its next
+ * request must not get what nobody says is used. */
+static void
+test_host_first_elsewhere (Queued *queued, gconstpointer unused)
+{
+  Order *order = &queued->order;
+  Use on_host = { queued, NULL, 1, 5 };
+  TarnBlock *block;
+
+  (void) unused;
+  for (guint i = 0; i < N_PLAYERS; i++)
+    player_run (&queued->players[i], use_queue, &on_host);
+  tarn_block_free (take (order->pool, SIZE, order->a));
+  for (guint i = 0; i < N_PLAYERS; i++)
+    {
+      Turn turn = { order->pool, SIZE, order->a, &block, 1 };
+
+      player_run (&queued->players[i], take_all, &turn);
+      g_assert_true (tarn_block_get_queue (block) == order->a);
+      tarn_block_free (block);
+    }
+}
+
 /* A queue that is gone; the next one may have its handle. */
 static void
 test_forget_queue (Queued *queued, gconstpointer unused)
@@ -532,6 +555,7 @@ main (int argc, char **argv)
   ADD_QUEUED ("second-queue/meanwhile", 0, test_second_queue_meanwhile);
   ADD_QUEUED ("second-queue/host", 0, test_host);
   ADD_QUEUED ("host-first", 0, test_host_first);
+  ADD_QUEUED ("host-first-elsewhere", 0, test_host_first_elsewhere);
   ADD_QUEUED ("forget-queue", FAKE_MARKS_ALL, test_forget_queue);
   ADD ("random", test_random);
   return g_test_run ();
