@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Allocators: whatever hands out memory, and what a backend is.
+ */
+
 #ifndef TARN_ALLOCATOR_H
 #define TARN_ALLOCATOR_H
 
@@ -11,16 +16,25 @@ G_BEGIN_DECLS
 /**
  * Whatever hands out memory: a driver's allocation call, or a pool over one. Reference-counted.
  * Any function of an allocator may be called from any thread at any time.
+ *
+ * @since 0.1
  */
 typedef struct _TarnAllocator TarnAllocator;
 
 /**
  * One allocation in use. It belongs to whoever allocated it until tarn_block_free(), and may be
- * freed by another thread than the one that allocated it.
+ * freed by another thread than the one that allocated it. Its other functions may be called by any
+ * thread, too, those that change it by one at a time.
+ *
+ * @since 0.1
  */
 typedef struct _TarnBlock TarnBlock;
 
-/** What a driver calls a piece of memory. */
+/**
+ * What a driver calls a piece of memory. What it names is its allocator's or its block's.
+ *
+ * @since 0.1
+ */
 typedef union
 {
   gpointer pointer; /**< cl_mem, shared virtual memory, host memory */
@@ -30,6 +44,14 @@ typedef union
 /**
  * How a backend allocates: what tarn_allocator_new() makes an allocator from. All functions may
  * be called from any thread, several at a time, and never with a lock of Tarn held.
+ *
+ * From queue_ref() to unmark() is how to order the use of memory on several queues (a
+ * cl_command_queue, a CUstream): all of these or none. A mark stands for everything put on a queue
+ * so far (an event). They are called only once memory was allocated or recorded with a queue, and
+ * but for queue_ref() and queue_unref() only where that is more than one in-order queue. What
+ * follows them is nullable, and goes with them.
+ *
+ * @since 0.1
  */
 typedef struct
 {
@@ -56,23 +78,30 @@ typedef struct
   /** Nullable. Asked once when memory has run out; TRUE if something was given back. */
   gboolean (*reclaim) (gpointer user_data);
 
-  /*
-   * How to order the use of memory on several queues (a cl_command_queue, a CUstream): all of
-   * these or none. A mark stands for everything put on a queue so far (an event). They are called
-   * only once memory was allocated or recorded with a queue, and but for queue_ref() and
-   * queue_unref() only where that is more than one in-order queue.
-   */
+  /* Order: all of these or none. */
+
   /** Keeps @p queue alive, if it can be, and says whether its commands run one after the other. */
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
+
+  /** Undoes queue_ref(), once for each time that it succeeded. */
   void (*queue_unref) (gpointer user_data, gpointer queue);
-  /** TARN_ERROR_NOT_SUPPORTED where no call can be made at the moment, and none was made. */
+
+  /**
+   * A mark for everything put on @p queue so far, until unmark(); NULL with an error:
+   * TARN_ERROR_NOT_SUPPORTED where no call can be made at the moment, and none was made.
+   */
   gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
+
+  /** Whether everything that @p mark stands for is done; it does not wait. */
   gboolean (*reached) (gpointer user_data, gpointer mark);
+
   /** @p queue waits for @p mark; the host does where @p queue is NULL. */
   gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
+
+  /** Gives back what mark() or mark_all() gave. */
   void (*unmark) (gpointer user_data, gpointer mark);
 
-  /* The following are nullable, and go with those above. */
+  /* Nullable, and of use only with those above. */
 
   /**
    * Marks everything put on any queue so far, for a backend whose queues may be gone although
@@ -99,7 +128,12 @@ typedef struct
   gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
 } TarnAllocatorOps;
 
-/** Names every field, so that it is silent under -Wextra -pedantic in C and C++. */
+/**
+ * A TarnAllocatorOps with nothing in it. It names every field, so that it is silent under -Wextra
+ * -pedantic in C and C++.
+ *
+ * @since 0.1
+ */
 #define TARN_ALLOCATOR_OPS_INIT                                                                    \
   {                                                                                                \
     sizeof (TarnAllocatorOps), /* struct_size */                                                   \

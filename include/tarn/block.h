@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Blocks: memory in use.
+ */
+
 #ifndef TARN_BLOCK_H
 #define TARN_BLOCK_H
 

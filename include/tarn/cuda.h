@@ -1,8 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT
+ * SPDX-License-Identifier: MIT */
+
+/**
+ * @file
+ * Everything of libtarn-cuda: allocators, contexts, streams, memos, tests and occupancy.
  *
- * Needs no <cuda.h>, and may stand before or after it: what both declare is the same (C11 or C++ is
- * needed then, as C99 allows no typedef twice). */
+ * It needs no <cuda.h>, and may stand before or after it: what both declare is the same (C11 or C++
+ * is needed then, as C99 allows no typedef twice).
+ */
 
 #ifndef TARN_CUDA_H
 #define TARN_CUDA_H
@@ -11,7 +16,8 @@
 
 G_BEGIN_DECLS
 
-/* As <cuda.h> has them. */
+/* As <cuda.h> has them: the driver's types, not Tarn's. */
+/** @cond */
 typedef int CUdevice;
 typedef struct CUctx_st *CUcontext;
 #if defined(__LP64__) || defined(_WIN64)
@@ -23,36 +29,55 @@ typedef unsigned int CUdeviceptr;
 typedef struct CUstream_st *CUstream;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+/** @endcond */
 
-/** The domain of errors whose code is CUDA's own status, a CUresult. */
+/**
+ * The domain of errors whose code is CUDA's own status, a CUresult.
+ *
+ * @since 0.1
+ */
 #define TARN_CUDA_ERROR (tarn_cuda_error_quark ())
 GQuark tarn_cuda_error_quark (void);
 
-/** A device that was chosen; the strings are its own. */
+/**
+ * A device that was chosen; the strings are its own, and nothing in it changes.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  CUdevice device;
-  guint device_index; /**< its place among the devices, as cuDeviceGet() takes it */
-  gchar *name;
-  gchar *uuid;     /**< nullable; as nvidia-smi writes it: "GPU-9f2c5c3a-..." */
-  gchar *pci;      /**< nullable; "0000:65:00.0" */
-  gchar *selector; /**< chooses it, and goes on to: tarn_selection_make_selector() */
-  gsize bytes;     /**< all of its memory; 0: the driver does not say */
-  gpointer reserved[4];
+  CUdevice device;      /**< the driver's number for it */
+  guint device_index;   /**< its place among the devices, as cuDeviceGet() takes it */
+  gchar *name;          /**< as the driver has it */
+  gchar *uuid;          /**< nullable; as nvidia-smi writes it: "GPU-9f2c5c3a-..." */
+  gchar *pci;           /**< nullable; "0000:65:00.0" */
+  gchar *selector;      /**< chooses it, and goes on to: tarn_selection_make_selector() */
+  gsize bytes;          /**< all of its memory; 0: the driver does not say */
+  gpointer reserved[4]; /**< for later */
 } TarnCudaDevice;
 
 GPtrArray *tarn_cuda_select_test_devices (const gchar *selection, GError **error);
 
-/** What a test is to run on. */
+/**
+ * What a test is to run on. All of it is valid during the test.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  CUdevice device;
+  CUdevice device;            /**< that it is to run on */
   CUcontext context;          /**< of the test alone; current in its thread */
   const TarnCudaDevice *info; /**< of device */
-  gpointer reserved[4];
+  gpointer reserved[4];       /**< for later */
 } TarnCudaTest;
 
-/** A test; @p data is what it was added with. */
+/**
+ * A test. It runs in the thread that calls g_test_run ().
+ *
+ * @param test  what it is to run on
+ * @param data  as given to tarn_cuda_test_add()
+ * @since 0.1
+ */
 typedef void (*TarnCudaTestFunc) (const TarnCudaTest *test, gconstpointer data);
 
 void tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer data);
@@ -85,7 +110,11 @@ TarnMemo *tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
                                       GDestroyNotify destroy);
 void tarn_cuda_clear_context_caches (void);
 
-/** The key of a tarn_cuda_function_memo_new(). */
+/**
+ * The key of a tarn_cuda_function_memo_new(), which copies it.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaFunctionKey), as TARN_CUDA_FUNCTION_KEY_INIT sets it */
@@ -93,6 +122,11 @@ typedef struct
   const gchar *name; /**< of the function in it */
 } TarnCudaFunctionKey;
 
+/**
+ * A TarnCudaFunctionKey to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_CUDA_FUNCTION_KEY_INIT                                                                \
   {                                                                                                \
     sizeof (TarnCudaFunctionKey), /* struct_size */                                                \
@@ -103,19 +137,29 @@ typedef struct
 TarnMemo *tarn_cuda_module_memo_new (void);
 TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules);
 
-/** An array in host memory. */
+/**
+ * An array in host memory, from tarn_cuda_host_array_allocate() to tarn_cuda_host_array_clear().
+ * Any thread may use it, one at a time.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaHostArray), as TARN_CUDA_HOST_ARRAY_INIT sets it */
   TarnBlock *block;  /**< whose memory it is: its own */
   gpointer data;     /**< the element at [0, 0, ...]; may be NULL if there is none */
-  guint rank;
-  gsize *shape;   /**< elements along each axis; its own */
-  gsize *strides; /**< bytes from one element to the next along each axis; its own */
-  gsize item_size;
-  gsize size; /**< bytes of all elements */
+  guint rank;        /**< axes */
+  gsize *shape;      /**< elements along each axis; its own */
+  gsize *strides;    /**< bytes from one element to the next along each axis; its own */
+  gsize item_size;   /**< bytes of an element */
+  gsize size;        /**< bytes of all elements */
 } TarnCudaHostArray;
 
+/**
+ * A TarnCudaHostArray to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_CUDA_HOST_ARRAY_INIT                                                                  \
   {                                                                                                \
     sizeof (TarnCudaHostArray), /* struct_size */                                                  \
@@ -137,20 +181,22 @@ void tarn_cuda_host_array_clear (TarnCudaHostArray *array);
  * What a device has for the blocks of a kernel. Public, so that a table or a test can fill it. The
  * last fields have no attribute that a driver could be asked for; there 0 stands for what is known
  * of the compute capability, as it does in registers_per_thread.
+ *
+ * @since 0.1
  */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaDeviceData), as TARN_CUDA_DEVICE_DATA_INIT sets it */
 
-  gint major; /**< compute capability */
-  gint minor;
-  guint max_threads_per_block;
-  guint warp_size;            /**< threads */
-  guint warps_per_mp;         /**< mp: multiprocessor */
-  guint blocks_per_mp;        /**< the most that there can be at a time */
-  guint registers_per_block;  /**< registers of 32 bits */
-  guint registers_per_mp;     /**< registers of 32 bits */
-  guint registers_per_thread; /**< the most that a thread can have; or 0 */
+  gint major;                  /**< compute capability: 9 of 9.0 */
+  gint minor;                  /**< compute capability: 0 of 9.0 */
+  guint max_threads_per_block; /**< threads */
+  guint warp_size;             /**< threads */
+  guint warps_per_mp;          /**< mp: multiprocessor */
+  guint blocks_per_mp;         /**< the most that there can be at a time */
+  guint registers_per_block;   /**< registers of 32 bits */
+  guint registers_per_mp;      /**< registers of 32 bits */
+  guint registers_per_thread;  /**< the most that a thread can have; or 0 */
 
   gsize shared_per_block;          /**< bytes, unless a kernel opts in to more */
   gsize shared_per_block_optin;    /**< bytes, if it does; 0: none can */
@@ -163,6 +209,11 @@ typedef struct
   gsize shared_allocation_unit;      /**< a block has a multiple of so many bytes; or 0 */
 } TarnCudaDeviceData;
 
+/**
+ * A TarnCudaDeviceData to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_CUDA_DEVICE_DATA_INIT                                                                 \
   {                                                                                                \
     sizeof (TarnCudaDeviceData), /* struct_size */                                                 \
@@ -201,13 +252,22 @@ gboolean tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDevic
 guint tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data);
 gsize tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data);
 
+/**
+ * Whose rules tarn_cuda_occupancy() goes by.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
   TARN_CUDA_OCCUPANCY_EXACT, /**< as the driver says: by what the device has */
   TARN_CUDA_OCCUPANCY_PYCUDA /**< as PyCUDA says: by its rules of 2012 and the compute capability */
 } TarnCudaOccupancyMode;
 
-/** Why there are no more blocks: of several reasons, the first one here. */
+/**
+ * Why there are no more blocks: of several reasons, the first one here.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
   TARN_CUDA_LIMIT_UNKNOWN = -1, /**< only tarn_cuda_occupancy_for_function() may say so */
@@ -217,7 +277,11 @@ typedef enum
   TARN_CUDA_LIMIT_WARPS = 3   /**< warps per multiprocessor */
 } TarnCudaLimit;
 
-/** How much of a multiprocessor a kernel's blocks fill. */
+/**
+ * How much of a multiprocessor a kernel's blocks fill.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaOccupancy), as TARN_CUDA_OCCUPANCY_INIT sets it */
@@ -228,6 +292,11 @@ typedef struct
   TarnCudaLimit limited_by; /**< why there are no more */
 } TarnCudaOccupancy;
 
+/**
+ * A TarnCudaOccupancy to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_CUDA_OCCUPANCY_INIT                                                                   \
   {                                                                                                \
     sizeof (TarnCudaOccupancy), /* struct_size */                                                  \

@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Errors: the codes that are the same whatever the driver.
+ */
+
 #ifndef TARN_ERROR_H
 #define TARN_ERROR_H
 
@@ -11,9 +16,16 @@ G_BEGIN_DECLS
 /**
  * The domain of errors that are the same whatever the driver; a backend has a domain of its own
  * for the driver's other statuses.
+ *
+ * @since 0.1
  */
 #define TARN_ERROR (tarn_error_quark ())
 
+/**
+ * The codes of TARN_ERROR.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */

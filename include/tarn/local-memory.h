@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Bank conflicts of local memory.
+ */
+
 #ifndef TARN_LOCAL_MEMORY_H
 #define TARN_LOCAL_MEMORY_H
 
@@ -8,7 +13,11 @@
 
 G_BEGIN_DECLS
 
-/** How a device's local memory (CUDA: shared memory) is accessed. */
+/**
+ * How a device's local memory (CUDA: shared memory) is accessed.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnLocalMemory), as TARN_LOCAL_MEMORY_INIT sets it */
@@ -17,6 +26,11 @@ typedef struct
   guint work_items;  /**< how many of them access it at a time */
 } TarnLocalMemory;
 
+/**
+ * A TarnLocalMemory to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_LOCAL_MEMORY_INIT                                                                     \
   {                                                                                                \
     sizeof (TarnLocalMemory), /* struct_size */                                                    \

@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Memos: functions whose results are kept for a context, a queue, a device.
+ */
+
 #ifndef TARN_MEMO_H
 #define TARN_MEMO_H
 
@@ -12,6 +17,8 @@ G_BEGIN_DECLS
  * A memoized function: of a first argument, such as a context, and a key. What it gave is kept, and
  * given again, until the first argument is forgotten. Reference-counted. Any function of a memo may
  * be called from any thread at any time.
+ *
+ * @since 0.1
  */
 typedef struct _TarnMemo TarnMemo;
 
@@ -24,40 +31,61 @@ typedef struct _TarnMemo TarnMemo;
  * @param user_data  as given to tarn_memo_new()
  * @param error      set it, and return NULL, if there is no value: nothing is kept then
  * @return (transfer full): the value; NULL is one, if no error is set
+ * @since 0.1
  */
 typedef gpointer (*TarnMemoFunc) (gpointer first_arg, gconstpointer key, gpointer user_data,
                                   GError **error);
 
 /* Keys */
 
+/**
+ * What a value of a tuple is.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
-  TARN_KEY_INTEGER,
-  TARN_KEY_STRING,
-  TARN_KEY_BYTES,
-  TARN_KEY_POINTER
+  TARN_KEY_INTEGER, /**< a number: tarn_key_integer() */
+  TARN_KEY_STRING,  /**< characters: tarn_key_string() */
+  TARN_KEY_BYTES,   /**< bytes: tarn_key_bytes() */
+  TARN_KEY_POINTER  /**< an address: tarn_key_pointer() */
 } TarnKeyPartType;
 
-/** One value of a tuple: see tarn_key_integer() and its like. */
+/**
+ * One value of a tuple: see tarn_key_integer() and its like. It owns nothing.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  TarnKeyPartType type;
+  TarnKeyPartType type; /**< which one of value's is set */
   union
   {
-    gint64 integer;
-    const gchar *string; /**< nullable */
-    GBytes *bytes;       /**< nullable */
-    gconstpointer pointer;
-  } value;
+    gint64 integer;        /**< of TARN_KEY_INTEGER */
+    const gchar *string;   /**< of TARN_KEY_STRING; nullable */
+    GBytes *bytes;         /**< of TARN_KEY_BYTES; nullable */
+    gconstpointer pointer; /**< of TARN_KEY_POINTER; nullable */
+  } value;                 /**< the value itself */
 } TarnKeyPart;
 
-/** A key of several values. */
+/**
+ * A key of several values. What is filled by hand owns nothing; a memo copies it.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  const TarnKeyPart *parts;
-  gsize n_parts;
+  const TarnKeyPart *parts; /**< an array; nullable if there are none */
+  gsize n_parts;            /**< how many */
 } TarnTuple;
 
+/**
+ * A number as a value of a tuple.
+ *
+ * @param integer  the number
+ * @return the value, which owns nothing; any thread may call it
+ * @since 0.1
+ */
 static inline TarnKeyPart
 tarn_key_integer (gint64 integer)
 {
@@ -68,7 +96,13 @@ tarn_key_integer (gint64 integer)
   return part;
 }
 
-/** Its characters; nullable; copied with the tuple. */
+/**
+ * A string as a value of a tuple: its characters are compared.
+ *
+ * @param string  nullable; not copied here, but with the tuple
+ * @return the value, valid as long as @p string; any thread may call it
+ * @since 0.1
+ */
 static inline TarnKeyPart
 tarn_key_string (const gchar *string)
 {
@@ -79,7 +113,13 @@ tarn_key_string (const gchar *string)
   return part;
 }
 
-/** Their content; nullable; referenced with the tuple. */
+/**
+ * Bytes as a value of a tuple: their content is compared.
+ *
+ * @param bytes  nullable; not referenced here, but with the tuple
+ * @return the value, valid as long as @p bytes; any thread may call it
+ * @since 0.1
+ */
 static inline TarnKeyPart
 tarn_key_bytes (GBytes *bytes)
 {
@@ -90,7 +130,13 @@ tarn_key_bytes (GBytes *bytes)
   return part;
 }
 
-/** The address itself, not what is there. */
+/**
+ * A pointer as a value of a tuple: the address is compared, not what is there.
+ *
+ * @param pointer  nullable; nothing there is looked at or kept alive
+ * @return the value, which owns nothing; any thread may call it
+ * @since 0.1
+ */
 static inline TarnKeyPart
 tarn_key_pointer (gconstpointer pointer)
 {
@@ -106,7 +152,12 @@ gboolean tarn_tuple_equal (gconstpointer a, gconstpointer b);
 gpointer tarn_tuple_copy (gconstpointer tuple);
 void tarn_tuple_free (gpointer tuple);
 
-/** What the keys of a memo are. */
+/**
+ * What the keys of a memo are. Those of a known type are copied when they are kept, bytes
+ * referenced.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
   TARN_MEMO_KEY_CUSTOM, /**< what the functions say; without them, the pointer itself */
@@ -120,6 +171,8 @@ typedef enum
  * What a memo's first arguments, keys and values are. Every function is nullable, and may be called
  * by several threads at once; user_data is what tarn_memo_new() was given. hash, equal and
  * ref_value are called in the midst of a lookup: they must not call Tarn, nor wait. All others may.
+ *
+ * @since 0.1
  */
 typedef struct
 {
@@ -135,11 +188,15 @@ typedef struct
   /** A memo that the computation asks: what is forgotten here is then forgotten there. */
   TarnMemo *upstream;
 
-  TarnMemoKeyType key_type;
-  /* of TARN_MEMO_KEY_CUSTOM only */
-  GHashFunc hash;
-  GEqualFunc equal;
+  TarnMemoKeyType key_type; /**< what keys are; the next four are of TARN_MEMO_KEY_CUSTOM only */
+
+  GHashFunc hash;   /**< of keys, the same for equal ones; NULL: of the pointer */
+  GEqualFunc equal; /**< of keys; NULL: the pointers are compared */
+
+  /** A copy to be kept; NULL: the pointer is kept. */
   gpointer (*copy_key) (gconstpointer key);
+
+  /** Frees what copy_key gave. */
   void (*free_key) (gpointer key);
 
   /** With it, tarn_memo_get() gives a reference that is the caller's; without, a value is valid
@@ -152,6 +209,8 @@ typedef struct
 
   /** The first argument; NULL: it cannot be referenced, and nothing is kept for it. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
+
+  /** Gives back what ref_first_arg gave. */
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
   /** What tells a first argument from a later one at its address, where it cannot be referenced: a
@@ -169,7 +228,12 @@ typedef struct
                                 gconstpointer key, GError **error);
 } TarnMemoOps;
 
-/** Names every field, so that it is silent under -Wextra -pedantic in C and C++. */
+/**
+ * A TarnMemoOps with nothing in it. It names every field, so that it is silent under -Wextra
+ * -pedantic in C and C++.
+ *
+ * @since 0.1
+ */
 #define TARN_MEMO_OPS_INIT                                                                         \
   {                                                                                                \
     sizeof (TarnMemoOps),     /* struct_size */                                                    \
@@ -190,7 +254,11 @@ typedef struct
         NULL                  /* value_for_thread */                                               \
   }
 
-/** Every call of tarn_memo_get() is counted once: as a hit, a miss or a wait. */
+/**
+ * Counters of a memo. Every call of tarn_memo_get() is counted once: as a hit, a miss or a wait.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoStats), as TARN_MEMO_STATS_INIT sets it */
@@ -205,6 +273,11 @@ typedef struct
   gdouble compute_seconds; /**< spent in all computations together */
 } TarnMemoStats;
 
+/**
+ * A TarnMemoStats to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_MEMO_STATS_INIT                                                                       \
   {                                                                                                \
     sizeof (TarnMemoStats), /* struct_size */                                                      \

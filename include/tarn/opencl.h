@@ -1,6 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Everything of libtarn-opencl: allocators, queues, memos, tests and what devices are like.
+ *
+ * It includes <CL/cl.h>, of which OpenCL 1.2 is enough: define CL_TARGET_OPENCL_VERSION before.
+ */
+
 #ifndef TARN_OPENCL_H
 #define TARN_OPENCL_H
 
@@ -9,7 +16,11 @@
 
 G_BEGIN_DECLS
 
-/** The domain of errors whose code is OpenCL's own status, a cl_int. */
+/**
+ * The domain of errors whose code is OpenCL's own status, a cl_int.
+ *
+ * @since 0.1
+ */
 #define TARN_OPENCL_ERROR (tarn_opencl_error_quark ())
 GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
@@ -42,7 +53,11 @@ TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
 TarnMemo *tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
                                        gpointer user_data, GDestroyNotify destroy);
 
-/** The key of a tarn_opencl_kernel_memo_new(). */
+/**
+ * The key of a tarn_opencl_kernel_memo_new(), which copies it.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size;    /**< sizeof (TarnOpenclKernelKey), as TARN_OPENCL_KERNEL_KEY_INIT sets it */
@@ -52,6 +67,11 @@ typedef struct
   cl_device_id device;      /**< that it is to run on */
 } TarnOpenclKernelKey;
 
+/**
+ * A TarnOpenclKernelKey to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_OPENCL_KERNEL_KEY_INIT                                                                \
   {                                                                                                \
     sizeof (TarnOpenclKernelKey), /* struct_size */                                                \
@@ -63,36 +83,50 @@ typedef struct
 
 TarnMemo *tarn_opencl_kernel_memo_new (void);
 
-/** A device that was chosen; the strings are its own. */
+/**
+ * A device that was chosen; the strings are its own, and nothing in it changes.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  cl_platform_id platform;
-  cl_device_id device;
-  guint platform_index; /**< the platform's place among those that the loader lists */
-  guint device_index;   /**< the device's place among those of its platform */
-  gchar *platform_name; /**< CL_PLATFORM_NAME */
-  gchar *name;          /**< CL_DEVICE_NAME */
-  gchar *vendor;        /**< CL_DEVICE_VENDOR */
-  gchar *uuid;          /**< nullable; as cl_khr_device_uuid gives it */
-  gchar *pci;           /**< nullable; as cl_khr_pci_bus_info gives it: "0000:65:00.0" */
-  gchar *selector;      /**< chooses it, and goes on to: tarn_selection_make_selector() */
-  gpointer reserved[4];
+  cl_platform_id platform; /**< its platform */
+  cl_device_id device;     /**< the device */
+  guint platform_index;    /**< the platform's place among those that the loader lists */
+  guint device_index;      /**< the device's place among those of its platform */
+  gchar *platform_name;    /**< CL_PLATFORM_NAME */
+  gchar *name;             /**< CL_DEVICE_NAME */
+  gchar *vendor;           /**< CL_DEVICE_VENDOR */
+  gchar *uuid;             /**< nullable; as cl_khr_device_uuid gives it */
+  gchar *pci;              /**< nullable; as cl_khr_pci_bus_info gives it: "0000:65:00.0" */
+  gchar *selector;         /**< chooses it, and goes on to: tarn_selection_make_selector() */
+  gpointer reserved[4];    /**< for later */
 } TarnOpenclDevice;
 
 GPtrArray *tarn_opencl_select_test_devices (const gchar *selection, GError **error);
 
-/** What a test is to run on. */
+/**
+ * What a test is to run on. All of it is valid during the test.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  cl_platform_id platform;
-  cl_device_id device;         /**< in a test per platform: the first of devices */
-  const cl_device_id *devices; /**< this one; in a test per platform: all chosen ones of it */
-  guint n_devices;
+  cl_platform_id platform;      /**< of the devices */
+  cl_device_id device;          /**< in a test per platform: the first of devices */
+  const cl_device_id *devices;  /**< this one; in a test per platform: all chosen ones of it */
+  guint n_devices;              /**< how many */
   const TarnOpenclDevice *info; /**< of device */
-  gpointer reserved[4];
+  gpointer reserved[4];         /**< for later */
 } TarnOpenclTest;
 
-/** A test; @p data is what it was added with. */
+/**
+ * A test. It runs in the thread that calls g_test_run ().
+ *
+ * @param test  what it is to run on
+ * @param data  as given to tarn_opencl_test_add() or tarn_opencl_test_add_per_platform()
+ * @since 0.1
+ */
 typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer data);
 
 void tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer data);
@@ -102,12 +136,16 @@ cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test, GError *
 
 /* What devices can do and how they are best used: what PyOpenCL has in pyopencl.characterize. */
 
-/** What may be unknown. */
+/**
+ * What may be unknown.
+ *
+ * @since 0.1
+ */
 typedef enum
 {
-  TARN_OPENCL_UNKNOWN = -1,
-  TARN_OPENCL_NO = 0,
-  TARN_OPENCL_YES = 1
+  TARN_OPENCL_UNKNOWN = -1, /**< it cannot be told */
+  TARN_OPENCL_NO = 0,       /**< it is not so */
+  TARN_OPENCL_YES = 1       /**< it is so */
 } TarnOpenclAnswer;
 
 gboolean tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error);
@@ -156,6 +194,8 @@ gboolean tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gbo
 /**
  * What was measured of a device's local memory: with has_banks, the next three are what a
  * TarnLocalMemory is to be given.
+ *
+ * @since 0.1
  */
 typedef struct
 {
@@ -168,6 +208,11 @@ typedef struct
   gdouble confidence; /**< 0 to 1: see tarn_opencl_measure_local_memory() */
 } TarnOpenclLocalMemory;
 
+/**
+ * A TarnOpenclLocalMemory to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_OPENCL_LOCAL_MEMORY_INIT                                                              \
   {                                                                                                \
     sizeof (TarnOpenclLocalMemory), /* struct_size */                                              \

@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Pools: allocators that hold what is freed and hand it out again.
+ */
+
 #ifndef TARN_POOL_H
 #define TARN_POOL_H
 
@@ -13,12 +18,24 @@ G_BEGIN_DECLS
  * An allocator over another one, its upstream: freed blocks are held in bins by size, and handed
  * out again without a call of the driver. Any function of a pool may be called from any thread at
  * any time.
+ *
+ * @since 0.1
  */
 typedef struct _TarnPool TarnPool;
 
-/** A pool seen as an allocator, for code that works with a pool or without one. */
+/**
+ * A pool seen as an allocator, for code that works with a pool or without one. No reference is
+ * taken.
+ *
+ * @since 0.1
+ */
 #define TARN_ALLOCATOR(pool) ((TarnAllocator *) (1 ? (pool) : (TarnPool *) NULL))
 
+/**
+ * How a pool is to be: for tarn_pool_new(), which copies it.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
@@ -40,15 +57,21 @@ typedef struct
 
   /**
    * What each thread may keep for itself of what it frees, so that its next requests take no lock:
-   * the most blocks of a bin, of which more than 65535 are as many, and the most bytes of all bins;
-   * 0: nothing. When memory has run out, and before a limit is exceeded, it is taken back; so is,
-   * once somebody has looked for it, what a thread that has not called for 10 ms since keeps of a
-   * bin that another one needs. Threads of a pool that has met a second queue keep nothing.
+   * the most blocks of a bin, of which more than 65535 are as many; 0: nothing. When memory has run
+   * out, and before a limit is exceeded, it is taken back; so is, once somebody has looked for it,
+   * what a thread that has not called for 10 ms since keeps of a bin that another one needs.
+   * Threads of a pool that has met a second queue keep nothing.
    */
   guint thread_cache_blocks;
-  gsize thread_cache_bytes;
+
+  gsize thread_cache_bytes; /**< the same for all bins together: the most bytes; 0: nothing */
 } TarnPoolOptions;
 
+/**
+ * A TarnPoolOptions to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_POOL_OPTIONS_INIT                                                                     \
   {                                                                                                \
     sizeof (TarnPoolOptions), /* struct_size */                                                    \
@@ -62,6 +85,8 @@ typedef struct
 /**
  * One consistent picture of a pool. Every request of a block is counted once: as a hit, a miss or
  * a failure.
+ *
+ * @since 0.1
  */
 typedef struct
 {
@@ -90,6 +115,11 @@ typedef struct
   guint64 queue_waits; /**< times that a queue, or the host, was made to wait for another */
 } TarnPoolStats;
 
+/**
+ * A TarnPoolStats to start from: every field at its default.
+ *
+ * @since 0.1
+ */
 #define TARN_POOL_STATS_INIT                                                                       \
   {                                                                                                \
     sizeof (TarnPoolStats), /* struct_size */                                                      \
@@ -140,6 +170,7 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
  * @param wanted     bytes that could not be allocated
  * @param user_data  as given to tarn_pool_add_reclaim_func()
  * @return TRUE if something was given back
+ * @since 0.1
  */
 typedef gboolean (*TarnReclaimFunc) (TarnPool *pool, gsize wanted, gpointer user_data);
 
@@ -150,6 +181,8 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
 /**
  * Pools that give back what they hold when one of them runs out of memory. Any function of a group
  * may be called from any thread at any time.
+ *
+ * @since 0.1
  */
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 

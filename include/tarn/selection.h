@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Selection: devices that are chosen by a text.
+ */
+
 #ifndef TARN_SELECTION_H
 #define TARN_SELECTION_H
 
@@ -8,34 +13,52 @@
 
 G_BEGIN_DECLS
 
-/** A device that can be chosen. Start from all zero bytes. */
+/**
+ * A device that can be chosen. Start from all zero bytes; the strings are the caller's.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  const gchar *name;
-  const gchar *vendor;
-  const gchar *uuid; /**< nullable; such as "GPU-9f2c5c3a-..." */
-  const gchar *pci;  /**< nullable; such as "0000:65:00.0" */
-  gpointer reserved[4];
+  const gchar *name;    /**< as the driver has it */
+  const gchar *vendor;  /**< as the driver has it */
+  const gchar *uuid;    /**< nullable; such as "GPU-9f2c5c3a-..." */
+  const gchar *pci;     /**< nullable; such as "0000:65:00.0" */
+  gpointer reserved[4]; /**< for later: NULL */
 } TarnSelectionDevice;
 
-/** A platform that can be chosen, and its devices. Start from all zero bytes. */
+/**
+ * A platform that can be chosen, and its devices. Start from all zero bytes; strings and array are
+ * the caller's.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
-  const gchar *name;
-  const gchar *vendor;
-  const TarnSelectionDevice *devices;
-  gsize n_devices;
-  const gchar *kind; /**< "opencl", which NULL stands for, too, or "cuda" */
-  gpointer reserved[4];
+  const gchar *name;                  /**< as the driver has it */
+  const gchar *vendor;                /**< as the driver has it */
+  const TarnSelectionDevice *devices; /**< an array; nullable if there are none */
+  gsize n_devices;                    /**< how many */
+  const gchar *kind;                  /**< "opencl", which NULL stands for, too, or "cuda" */
+  gpointer reserved[4];               /**< for later: NULL */
 } TarnSelectionPlatform;
 
-/** A device that was chosen. */
+/**
+ * A device that was chosen.
+ *
+ * @since 0.1
+ */
 typedef struct
 {
   guint platform; /**< its place in the array of platforms */
   guint device;   /**< its place in that platform's devices */
 } TarnSelectionItem;
 
+/**
+ * How a selection is read: see tarn_selection_resolve().
+ *
+ * @since 0.1
+ */
 typedef enum
 {
   TARN_SELECTION_PYOPENCL, /**< what PyOpenCL makes of PYOPENCL_TEST */

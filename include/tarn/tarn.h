@@ -1,6 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+/**
+ * @file
+ * Everything of libtarn: the headers of the core.
+ */
+
 #ifndef TARN_H
 #define TARN_H
 

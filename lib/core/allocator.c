@@ -231,7 +231,7 @@ tarn_allocator_ref (TarnAllocator *allocator)
 /**
  * Drops a reference. Blocks still in use keep what they need alive.
  *
- * @param allocator  an allocator, or a pool seen as one; NULL is allowed
+ * @param allocator  an allocator, or a pool seen as one; NULL is allowed. Any thread may call it.
  * @since 0.1
  */
 void

@@ -193,7 +193,7 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 /**
  * The queue that a block is used on.
  *
- * @param block  a block in use
+ * @param block  a block in use; any thread may call it, while none moves the block or records a use
  * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none
  * @since 0.1
  */

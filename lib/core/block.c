@@ -56,7 +56,7 @@ _tarn_block_retire (TarnBlock *block)
  * The memory of a block, in its backend's terms; a backend has an accessor with its own type, such
  * as tarn_opencl_block_get_buffer().
  *
- * @param block  a block in use
+ * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free()
  * @since 0.1
  */
@@ -72,7 +72,7 @@ tarn_block_get_memory (const TarnBlock *block)
 /**
  * The size that was asked for.
  *
- * @param block  a block in use
+ * @param block  a block in use; any thread may call it
  * @return bytes
  * @since 0.1
  */
@@ -86,7 +86,7 @@ tarn_block_get_size (const TarnBlock *block)
 /**
  * The size of the memory behind a block: at least what was asked for, all of it may be used.
  *
- * @param block  a block in use
+ * @param block  a block in use; any thread may call it
  * @return bytes
  * @since 0.1
  */
@@ -100,7 +100,7 @@ tarn_block_get_alloc_size (const TarnBlock *block)
 /**
  * The direct allocator that a block's memory comes from, whatever pools are in between.
  *
- * @param block  a block in use
+ * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
  * @since 0.1
  */

@@ -500,7 +500,7 @@ tarn_pool_ref (TarnPool *pool)
  * Drops a reference. With the last one the pool gives back what it holds; blocks in use stay
  * valid, and go straight back to the upstream allocator when they are freed.
  *
- * @param pool  a pool; NULL is allowed
+ * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1
  */
 void

@@ -254,7 +254,7 @@ tarn_tuple_copy (gconstpointer tuple)
 /**
  * Frees a copy.
  *
- * @param tuple  from tarn_tuple_copy(); NULL is allowed
+ * @param tuple  from tarn_tuple_copy(); NULL is allowed. Any thread may call it.
  * @since 0.1
  */
 void

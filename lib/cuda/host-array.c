@@ -102,7 +102,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
 /**
  * Frees what an array has: its memory goes back to the pool.
  *
- * @param array  may be empty, and is afterwards
+ * @param array  may be empty, and is afterwards. Any thread may call it.
  * @since 0.1
  */
 void

@@ -248,7 +248,7 @@ get_memory_allocator (TarnAllocator *allocator)
 /**
  * How much memory went with its context before it was freed.
  *
- * @param allocator  one of the three above; another kind is a programming error
+ * @param allocator  one of libtarn-cuda's; another kind is a programming error
  * @return bytes, of blocks that were freed after the context was destroyed; any thread may call it
  * @since 0.1
  */
@@ -267,7 +267,8 @@ tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 /**
  * The address on the device of a block of device or managed memory.
  *
- * @param block  a block in use; one of another kind of memory is a programming error
+ * @param block  a block in use; one of another kind of memory is a programming error. Any thread
+ *               may call it.
  * @return valid until tarn_block_free(); 0 for a block of 0 bytes, but a pool has one of 1 byte for
  *         it if it can
  * @since 0.1
@@ -287,7 +288,8 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 /**
  * The address on the host of a block of page-locked or managed memory.
  *
- * @param block  a block in use; one of another kind of memory is a programming error
+ * @param block  a block in use; one of another kind of memory is a programming error. Any thread
+ *               may call it.
  * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
  *         for it if it can
  * @since 0.1

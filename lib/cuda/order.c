@@ -398,7 +398,7 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  * allocate before the capture, and free after the last launch of the graph. The stream that comes
  * second to a pool, and requests that name none, mark the whole context, which would end a capture.
  *
- * @param pool    a pool over one of the allocators here; any thread may call it
+ * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
  * @param stream  of the allocator's context; NULL and CU_STREAM_LEGACY are the default stream that
  *                all threads share, CU_STREAM_PER_THREAD is the calling thread's
@@ -418,7 +418,7 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
 /**
  * tarn_block_record_use() for a CUDA stream.
  *
- * @param block   a block in use, of one of the allocators here or of a pool over one
+ * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
  * @param stream  of the allocator's context, alive until the block is freed; as for
  *                tarn_cuda_pool_allocate()
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a stream of another
@@ -442,7 +442,7 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
  * Tells a pool that a stream will be destroyed although commands on it may still use memory of the
  * pool. Without it, a later stream with the same handle would be taken for it, and would not wait.
  *
- * @param pool    a pool over one of the allocators here; any thread may call it
+ * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, alive and not capturing
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED in a capture,
  *                TARN_ERROR_CONTEXT_LOST, or TARN_CUDA_ERROR with the driver's status

@@ -229,9 +229,10 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
 }
 
 /**
- * The buffer of a block from one of the allocators above, or from a pool over one.
+ * The buffer of a block from an allocator of buffers, or from a pool over one.
  *
- * @param block  a block in use; a block of another kind of memory is a programming error
+ * @param block  a block in use; a block of another kind of memory is a programming error. Any
+ *               thread may call it.
  * @return (transfer none): valid until tarn_block_free(), which releases it or lets the pool hand
  *         it out again; NULL for a block of 0 bytes, but a pool has one of 1 byte for it if it can
  * @since 0.1

@@ -236,7 +236,8 @@ get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory,
 /**
  * How often accesses to an array in a device's local memory have to take turns, at worst, when
  * neighbouring work items access neighbouring elements along one of its axes:
- * tarn_local_memory_conflict() with what the functions above say of the device.
+ * tarn_local_memory_conflict() with what tarn_opencl_simultaneous_work_items_on_local_access() and
+ * tarn_opencl_local_memory_bank_count() say of the device.
  *
  * @param device        the device
  * @param item_size     bytes of an element

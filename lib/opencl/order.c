@@ -181,7 +181,7 @@ is_ours (const TarnBlock *block)
  * tarn_pool_allocate_ordered() for a cl_command_queue. The pool retains the queue as long as it
  * remembers it: the caller may release it at any time.
  *
- * @param pool   a pool over one of the allocators here; any thread may call it
+ * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order
  * queue waits even for itself
@@ -200,7 +200,7 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
 /**
  * tarn_block_record_use() for a cl_command_queue.
  *
- * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param queue  of the allocator's context; retained
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
@@ -221,7 +221,7 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
  * Makes a block a queue's alone: the queue waits for what other queues that used the block have
  * been given so far. PyOpenCL's SVMAllocation.bind_to_queue().
  *
- * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param queue  of the allocator's context; retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use()
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
@@ -240,7 +240,7 @@ tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GErro
  * Waits on the host for what uses a block, which is no queue's afterwards. PyOpenCL's
  * SVMAllocation.unbind_from_queue().
  *
- * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
  *               TARN_ERROR_FORKED
  * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
@@ -258,7 +258,8 @@ tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error)
 /**
  * The queue that a block was allocated for, or bound to.
  *
- * @param block  a block in use, of one of the allocators here or of a pool over one
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
+ *               thread may call it, while none binds the block or records a use
  * @return (transfer none): valid as long as the block is its own; NULL: none
  * @since 0.1
  */

@@ -281,7 +281,8 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
 /**
  * The address of a block of shared virtual memory, on host and devices.
  *
- * @param block  a block in use; a block of another kind of memory is a programming error
+ * @param block  a block in use; a block of another kind of memory is a programming error. Any
+ *               thread may call it.
  * @return valid until tarn_block_free(); NULL for a block of 0 bytes, but a pool has one of 1 byte
  *         for it if it can
  * @since 0.1

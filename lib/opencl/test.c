@@ -192,6 +192,8 @@ devices_of (const GPtrArray *chosen, guint platform)
  * Like tarn_opencl_test_add(), but once for each platform with a chosen device. The path has the
  * platform alone, as in "/opencl/0/pool/reuse"; the test is given all chosen devices of it.
  *
+ * Call it in the thread that calls g_test_run (), after g_test_init ().
+ *
  * @param path  where the test stands among those of its platform; a `/` before it changes nothing
  * @param func  the test
  * @param data  for @p func; nullable, not freed
