@@ -40,6 +40,20 @@ guide_is_whole () {
 }
 check "the guide and what it links to" guide_is_whole
 
+# As many as were made, where man(1) looks for them.
+reference_is_there () {
+  find "$stage" -path '*/man/man3/tarn_*.3' | wc -l >"$scratch/installed"
+  ls "$top_builddir/doc/reference/man3" | wc -l | diff "$scratch/installed" - \
+    && find "$stage" -path '*/reference/index.html' | grep . \
+    && find "$stage" -path '*/man/man7/tarn.7' | grep . \
+    && ! find "$stage" -maxdepth 1 -type f | grep .
+}
+if [ -e "$top_builddir/doc/reference/built" ]; then
+  check "the reference and its manual pages" reference_is_there
+else
+  skip "the reference and its manual pages" "built without it"
+fi
+
 if [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
   skip "a program outside the tree" "pkg-config puts $PKG_CONFIG_SYSROOT_DIR before every path"
   done_testing
