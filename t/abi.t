@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: MIT
 #
 # What was compiled with the last release goes on to work: abidiff compares each library with the
-# one built from the last tag.  Functions may be added, enumerators, and fields at the end of a struct
-# that begins with struct_size; a library of another soname is another library.
+# one built from the last tag.  Functions may be added, enumerators, and fields at the end of a
+# struct that begins with struct_size; a library of another soname is another library.
 . "$(dirname "$0")/tap.sh"
 
 skip_all () { # REASON
@@ -60,9 +60,9 @@ for module in $modules; do
     || other=$(soname "$top_builddir/$name")
 done
 
-# What a program has compiled in: the offset and size of each field, the size of each struct that may
-# not grow, and the value of each enumerator that the tag's headers have.  abidiff sees no type that
-# no function takes, such as TarnError, and passes over every change of a struct that has grown.
+# What a program has compiled in: the offset and size of each field, the size of each struct that
+# may not grow, and the value of each enumerator that the tag's headers have.  abidiff sees no type
+# that no function takes, such as TarnError, and passes over every change of a struct that has grown.
 cat >"$scratch/layout.awk" <<'AWK'
 /^typedef (struct|union|enum)$/ { kind = $2; n = growing = 0; next }
 kind && /^} Tarn[A-Za-z]*;$/ {

@@ -103,8 +103,8 @@ fi
 
 html_is_whole () {
   { mapped; inline; } | sort >"$scratch/public"
-  cat "$reference"/html/*.html | sed -n 's/.*class="memtitle">.*<\/span>\(tarn_[a-z0-9_]*\)().*/\1/p' \
-    | sort -u >"$scratch/headings"
+  cat "$reference"/html/*.html \
+    | sed -n 's/.*class="memtitle">.*<\/span>\(tarn_[a-z0-9_]*\)().*/\1/p' | sort -u >"$scratch/headings"
   diff "$scratch/public" "$scratch/headings"
 }
 check "each public function is in the HTML" html_is_whole
@@ -137,7 +137,8 @@ cat >"$scratch/missing.xsl" <<'XSL'
 <xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
   <xsl:output method="text"/>
   <xsl:template match="/doxygenindex">
-    <xsl:for-each select="compound[@kind='struct' or @kind='union' or substring(name, string-length(name) - 1) = '.h']">
+    <xsl:for-each select="compound[@kind='struct' or @kind='union'
+                                   or substring(name, string-length(name) - 1) = '.h']">
       <xsl:for-each select="document(concat(@refid, '.xml'), .)/doxygen/compounddef">
         <xsl:if test="@kind != 'file'">
           <xsl:text>type&#10;</xsl:text>
@@ -151,7 +152,8 @@ cat >"$scratch/missing.xsl" <<'XSL'
                         and not(@kind='define' and initializer='' and not(param))">
             <xsl:value-of select="concat(name, ': since when?&#10;')"/>
           </xsl:if>
-          <xsl:if test="@kind='function' and not(contains(concat(briefdescription, detaileddescription), 'thread'))">
+          <xsl:if test="@kind='function'
+                        and not(contains(concat(briefdescription, detaileddescription), 'thread'))">
             <xsl:value-of select="concat(name, ': which threads?&#10;')"/>
           </xsl:if>
         </xsl:for-each>
