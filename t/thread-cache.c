@@ -409,6 +409,70 @@ test_idle (Fixture *fixture, gconstpointer unused)
     }
 }
 
+/* Room that other sizes have taken once, and do not use any more, is to be had again. */
+static void
+test_room_moves (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[8];
+  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
+  Player *first = &fixture->players[0];
+
+  (void) unused;
+  renew (fixture, 32, 33 * SIZE, 0);
+  turn.pool = fixture->pool;
+  player_keep (first, fixture->pool, SIZE, 1);
+  for (guint i = 0; i < 2; i++)
+    player_keep (first, fixture->pool, SIZE + 1, 30);
+  for (guint i = 0; i < 1000; i++)
+    player_keep (first, fixture->pool, SIZE, turn.n);
+  player_run_locked (first, fixture->pool, take_all, &turn);
+  player_run_locked (first, fixture->pool, drop_all, &turn);
+}
+
+/* A length that a bin has no room for. */
+static void
+test_longest (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  renew (fixture, G_MAXUINT16 + 6, MANY, 0);
+  for (guint i = 0; i < 2; i++)
+    {
+      player_keep (&fixture->players[0], fixture->pool, 1, G_MAXUINT16 + 100);
+      assert_valid (fixture->pool);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, G_MAXUINT16 + 100);
+    }
+}
+
+/* What a thread saw that had the pool for itself is not forgotten when another one comes. */
+static void
+test_peak_before (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[20];
+  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
+  Player *first = &fixture->players[0];
+
+  (void) unused;
+  for (guint i = 0; i < 2; i++)
+    player_keep (first, fixture->pool, SIZE - 20, turn.n);
+  player_run_locked (first, fixture->pool, take_all, &turn);
+  player_run_locked (first, fixture->pool, drop_all, &turn);
+  player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
+  g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, ==, turn.n * SIZE);
+}
+
+/* A thread that has just called is not idle, whether or not it had the pool for itself before. */
+static void
+test_not_idle (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
+  player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
+  g_assert_cmpuint (get_misses (fixture), ==, 9);
+  player_drop (&fixture->players[1], &block, 1);
+}
+
 #define RING 64
 #define N_PAIRS 100000
 
@@ -572,8 +636,9 @@ test_watched (Fixture *fixture, gconstpointer unused)
   GThread *thread = g_thread_new ("watch", watch, &self);
 
   (void) unused;
-  while (!g_atomic_int_get (&self.is_over))
+  do
     tarn_block_free (take (fixture->pool, SIZE, NULL));
+  while (!g_atomic_int_get (&self.is_over));
   g_thread_join (thread);
   g_assert_cmpuint (get_misses (fixture), ==, 1);
 }
@@ -594,6 +659,10 @@ main (int argc, char **argv)
   ADD ("exit", NULL, test_exit);
   ADD ("bounds", NULL, test_bounds);
   ADD ("idle", NULL, test_idle);
+  ADD ("not-idle", NULL, test_not_idle);
+  ADD ("room-moves", NULL, test_room_moves);
+  ADD ("longest", NULL, test_longest);
+  ADD ("peak-before", NULL, test_peak_before);
   ADD ("producer", NULL, test_producer);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);

@@ -331,18 +331,28 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   return (guint) MIN (n, cache->pool->thread_cache_blocks);
 }
 
+static void
+give_up_unused_room (TarnCache *cache)
+{
+  FOR_EACH_CLAIMED (i, cache)
+  set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+}
+
 /* For one block more, and as many again as there are, so that it seldom happens.  If others have
- * all the room, they lose it; if this has had it, its oldest half goes. */
+ * the room, they lose what they do not use, and if that is not enough, everything goes.  If this
+ * has as many as there may be, its oldest half does. */
 static void
 make_room (TarnCache *cache, TarnCacheBin *bin)
 {
-  guint wanted = MAX (1, 2 * bin->capacity);
+  guint most = cache->pool->thread_cache_blocks;
+  guint wanted = MIN (MAX (1, 2U * bin->capacity), most);
 
-  if (get_max_capacity (cache, bin) == 0)
+  if (get_max_capacity (cache, bin) < wanted)
+    give_up_unused_room (cache);
+  if (bin->length < most && get_max_capacity (cache, bin) == bin->length)
     {
       empty (cache);
-      FOR_EACH_CLAIMED (i, cache)
-      set_capacity (cache, &cache->bins[i], 0);
+      give_up_unused_room (cache);
     }
   set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
   if (bin->length == bin->capacity)
@@ -411,8 +421,12 @@ is_idle (TarnCache *cache, gint64 now)
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
 {
-  gint64 now = pool->caches->next != NULL ? g_get_monotonic_time () : 0;
   gboolean is_any = FALSE, was_open = FALSE;
+  gint64 now;
+
+  if (pool->caches->next == NULL)
+    return FALSE; /* nobody but this thread */
+  now = g_get_monotonic_time ();
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
