@@ -49,14 +49,14 @@ struct _TarnCache
   gsize seen_bytes;
   gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
   gsize reserved_bytes;
-  guint64 claimed[TARN_CACHE_BINS / 64]; /* a bit for each bin that ever had a capacity */
 
   TarnPool *pool;
   TarnThread *thread;
   TarnCache *next; /* of the pool */
   TarnSlab *slab;  /* for this thread's misses; NULL before the first */
 
-  TarnCacheBin bins[TARN_CACHE_BINS];
+  TarnCacheBin bins[TARN_CACHE_BINS];    /* near enough to the beginning for short instructions */
+  guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that ever had a capacity */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* pool-cache.c.  The lock is held in all but the first four; in the first, not
