@@ -409,6 +409,35 @@ test_second_queue_meanwhile (Queued *queued, gconstpointer unused)
   assert_valid (queued->order.pool);
 }
 
+/* Blocks from before there was a queue: a thread does not keep them as if the queue used them, so
+ * that who gets them for the queue has blocks that are known to be used there. */
+static void
+test_host_blocks (Queued *queued, gconstpointer unused)
+{
+  Order *order = &queued->order;
+  TarnBlock *before[20], *after[30];
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (before); i++)
+    before[i] = take (order->pool, SIZE, NULL);
+  for (guint round = 0; round < 2; round++) /* so that there is room */
+    {
+      for (guint i = 0; i < G_N_ELEMENTS (after); i++)
+        after[i] = order_take (order, SIZE, order->a);
+      for (guint i = 0; i < G_N_ELEMENTS (after); i++)
+        tarn_block_free (after[i]);
+    }
+  for (guint i = 0; i < 10; i++)
+    after[i] = order_take (order, SIZE, order->a);
+  for (guint i = 0; i < G_N_ELEMENTS (before); i++)
+    tarn_block_free (before[i]);
+  assert_valid (order->pool);
+  for (guint i = 10; i < G_N_ELEMENTS (after); i++)
+    after[i] = order_take (order, SIZE, order->a);
+  for (guint i = 0; i < G_N_ELEMENTS (after); i++)
+    tarn_block_free (after[i]);
+}
+
 /* Random */
 
 #define N_THREADS 8
@@ -550,6 +579,7 @@ main (int argc, char **argv)
   ADD ("ends-meet", test_ends_meet);
   ADD ("fork", test_fork);
   ADD_QUEUED ("one-queue", 0, test_one_queue);
+  ADD_QUEUED ("host-blocks", 0, test_host_blocks);
   ADD_QUEUED ("second-queue", 0, test_second_queue);
   ADD_QUEUED ("second-queue/marks-all", FAKE_MARKS_ALL, test_second_queue);
   ADD_QUEUED ("second-queue/meanwhile", 0, test_second_queue_meanwhile);

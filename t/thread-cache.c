@@ -348,6 +348,36 @@ test_exit (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_misses (fixture), ==, 40);
 }
 
+static void
+drop_late (gpointer block)
+{
+  tarn_block_free (block);
+}
+
+static gpointer
+leave_block (gpointer pool)
+{
+  static GPrivate late = G_PRIVATE_INIT (drop_late); /* destroyed after what Tarn has there */
+
+  tarn_block_free (take (pool, SIZE, NULL));
+  g_private_set (&late, take (pool, SIZE, NULL));
+  return NULL;
+}
+
+/* What a thread frees after it was found to end is not kept by one that is gone. */
+static void
+test_exit_late (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  player_keep (&fixture->players[1], fixture->pool, 5000, 1);
+  g_thread_join (g_thread_new ("late", leave_block, fixture->pool));
+  player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
+  g_assert_cmpuint (get_misses (fixture), ==, 2);
+  player_drop (&fixture->players[1], &block, 1);
+}
+
 typedef struct
 {
   guint blocks;
@@ -429,18 +459,57 @@ test_room_moves (Fixture *fixture, gconstpointer unused)
   player_run_locked (first, fixture->pool, drop_all, &turn);
 }
 
-/* A length that a bin has no room for. */
+/* A thread that is idle is not busy because somebody has looked at the counters. */
+static void
+test_idle_watched (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[9];
+
+  (void) unused;
+  player_keep (&fixture->players[2], fixture->pool, 70000, 1);
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
+  player_take (&fixture->players[1], fixture->pool, SIZE, blocks, 1);
+  get_stats (fixture->pool);
+  g_usleep (20 * G_TIME_SPAN_MILLISECOND);
+  player_take (&fixture->players[1], fixture->pool, SIZE, blocks + 1, 8);
+  g_assert_cmpuint (get_misses (fixture), ==, 10);
+  player_drop (&fixture->players[1], blocks, 9);
+}
+
+/* The same for a thread that allocates what others free. */
+static void
+test_room_to_fill (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[16];
+  Turn turn = { .size = SIZE, .blocks = blocks, .n = 4 };
+  Player *first = &fixture->players[0], *second = &fixture->players[1];
+
+  (void) unused;
+  renew (fixture, 32, 33 * SIZE, 0);
+  turn.pool = fixture->pool;
+  for (guint i = 0; i < 2; i++)
+    player_keep (first, fixture->pool, SIZE + 1, 31);
+  tarn_pool_free_held (fixture->pool);
+  for (guint i = 0; i < 1000; i++)
+    {
+      player_take (first, fixture->pool, SIZE, blocks, 16);
+      player_drop (second, blocks, 16);
+    }
+  tarn_pool_trim (fixture->pool, G_MAXSIZE);               /* to where all can have it */
+  player_take (first, fixture->pool, SIZE, blocks + 4, 1); /* and brings more along */
+  player_run_locked (first, fixture->pool, take_all, &turn);
+  player_drop (first, blocks, 5);
+}
+
+/* Lengths are numbers of 16 bits. */
 static void
 test_longest (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
   renew (fixture, G_MAXUINT16 + 6, MANY, 0);
-  for (guint i = 0; i < 2; i++)
-    {
-      player_keep (&fixture->players[0], fixture->pool, 1, G_MAXUINT16 + 100);
-      assert_valid (fixture->pool);
-      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, G_MAXUINT16 + 100);
-    }
+  g_assert_cmpuint (fixture->pool->thread_cache_blocks, ==, G_MAXUINT16);
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 20);
+  assert_valid (fixture->pool);
 }
 
 /* What a thread saw that had the pool for itself is not forgotten when another one comes. */
@@ -643,6 +712,40 @@ test_watched (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_misses (fixture), ==, 1);
 }
 
+/* Somebody takes everything out again and again while a thread hits: neither has what the other
+ * one has, even where processors let loads overtake stores. */
+
+static gpointer
+hit (gpointer data)
+{
+  Watch *self = data;
+
+  while (!g_atomic_int_get (&self->is_over))
+    tarn_block_free (take (self->pool, SIZE, NULL));
+  return NULL;
+}
+
+static void
+test_emptied (Fixture *fixture, gconstpointer unused)
+{
+  Watch self = { fixture->pool, FALSE };
+  GThread *thread = g_thread_new ("hit", hit, &self);
+  gint64 end = g_get_monotonic_time () + G_USEC_PER_SEC;
+
+  (void) unused;
+  do
+    {
+      tarn_pool_free_held (fixture->pool);
+      assert_valid (fixture->pool);
+      g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), <=, 1);
+      for (gint i = g_test_rand_int_range (0, 2000); i > 0; i--)
+        __atomic_signal_fence (__ATOMIC_SEQ_CST); /* it is not always at the same place */
+    }
+  while (g_get_monotonic_time () < end);
+  g_atomic_int_set (&self.is_over, TRUE);
+  g_thread_join (thread);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -657,15 +760,19 @@ main (int argc, char **argv)
   ADD ("shares/limit", "", test_shares);
   ADD ("shares/meanwhile", NULL, test_keep_meanwhile);
   ADD ("exit", NULL, test_exit);
+  ADD ("exit/late", NULL, test_exit_late);
   ADD ("bounds", NULL, test_bounds);
   ADD ("idle", NULL, test_idle);
   ADD ("not-idle", NULL, test_not_idle);
   ADD ("room-moves", NULL, test_room_moves);
+  ADD ("idle/watched", NULL, test_idle_watched);
+  ADD ("room-to-fill", NULL, test_room_to_fill);
   ADD ("longest", NULL, test_longest);
   ADD ("peak-before", NULL, test_peak_before);
   ADD ("producer", NULL, test_producer);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);
   ADD ("watched", NULL, test_watched);
+  ADD ("emptied", NULL, test_emptied);
   return g_test_run ();
 }

@@ -49,6 +49,7 @@ struct _TarnCache
   gsize seen_bytes;
   gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
   gsize reserved_bytes;
+  gsize counted_bytes; /* active_bytes that the pool's counters have, ever */
 
   TarnPool *pool;
   TarnThread *thread;
@@ -56,7 +57,7 @@ struct _TarnCache
   TarnSlab *slab;  /* for this thread's misses; NULL before the first */
 
   TarnCacheBin bins[TARN_CACHE_BINS];    /* near enough to the beginning for short instructions */
-  guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that ever had a capacity */
+  guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* pool-cache.c.  The lock is held in all but the first four; in the first, not

@@ -185,6 +185,7 @@ _tarn_cache_count (TarnCache *cache)
 {
   add_counts (cache, &cache->pool->stats);
   cache->counted_hits = cache->hits;
+  cache->counted_bytes += cache->active_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
   cache->peak = 0;
 }
@@ -300,7 +301,13 @@ static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
   gsize alloc_size = get_alloc_size (cache, bin->number);
+  gsize i = (gsize) (bin - cache->bins);
+  guint64 bit = (guint64) 1 << i % 64;
 
+  if (capacity > 0)
+    cache->claimed[i / 64] |= bit;
+  else
+    cache->claimed[i / 64] &= ~bit;
   cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
   bin->capacity = (guint16) capacity;
 }
@@ -310,9 +317,7 @@ static TarnCacheBin *
 claim_bin (TarnCache *cache, guint32 number)
 {
   TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
-  guint i = number % TARN_CACHE_BINS;
 
-  cache->claimed[i / 64] |= (guint64) 1 << i % 64;
   if (bin->number == number)
     return bin;
   _tarn_cache_empty_bin (cache, bin);
@@ -384,13 +389,15 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
   TarnPool *pool = cache->pool;
   TarnCacheBin *bin = claim_bin (cache, number);
-  guint max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
   gsize room = MAX_BYTES_AT_A_TIME;
   TarnBlock *top, *block;
   TarnBlock **end = &top;
-  guint n = 0;
+  guint max, n = 0;
 
   _tarn_cache_empty_bin (cache, bin);
+  if (get_max_capacity (cache, bin) == 0)
+    give_up_unused_room (cache);
+  max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
   while (n < max && (block = _tarn_pool_take_for_cache (pool, number, n, room)) != NULL)
     {
       room -= block->alloc_size;
@@ -407,7 +414,7 @@ static gboolean
 is_idle (TarnCache *cache, gint64 now)
 {
   guint64 hits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED);
-  gsize bytes = __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
+  gsize bytes = cache->counted_bytes + __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
 
   if (hits == cache->seen_hits && bytes == cache->seen_bytes)
     return now - cache->seen_at >= IDLE_TIME;
