@@ -30,8 +30,9 @@ static TarnSlab *
 slab_of (const TarnBlock *block)
 {
   const TarnBlock *first = block - block->number;
+  gpointer slab = (gchar *) first - G_STRUCT_OFFSET (TarnSlab, blocks);
 
-  return (TarnSlab *) ((gchar *) first - G_STRUCT_OFFSET (TarnSlab, blocks));
+  return slab;
 }
 
 /* Whether a thread that needs one may have it. */
