@@ -49,7 +49,7 @@ manual_has_keys_of () { # PROGRAM: that has printed $scratch/json
 }
 
 manual_has_bench_keys () {
-  "$top_builddir/tools/tarn-bench" --json --kinds null --seconds 0.001 --repetitions 1 \
+  "$top_builddir/tools/tarn-bench" --json --kinds null --measure hits,overhead --seconds 0.001 \
     >"$scratch/json" && grep -q '"ratio"' "$scratch/json" && manual_has_keys_of tarn-bench
 }
 
