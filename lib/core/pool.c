@@ -386,8 +386,8 @@ _tarn_pool_die (TarnPool *pool)
 {
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
-  _tarn_slabs_clear (&pool->slabs);
   _tarn_pool_free_caches (pool);
+  _tarn_slabs_clear (&pool->slabs); /* which threads that are ending look at in checked builds */
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);
