@@ -341,6 +341,24 @@ test_check (Fixture *fixture, gconstpointer unused)
   pool->stop_holding = FALSE;
 }
 
+/* An error that somebody forgot is told of by hits, too, and nothing is handed out. */
+static void
+test_error_left (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = g_error_new_literal (TARN_ERROR, TARN_ERROR_FAILED, "left");
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    tarn_block_free (allocate (fixture->pool, 1000));
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*error == NULL*");
+  g_assert_null (tarn_pool_allocate (fixture->pool, 1000, &error));
+  g_test_assert_expected_messages ();
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*error == NULL*");
+  g_assert_null (tarn_pool_allocate_ordered (fixture->pool, 1000, fixture, &error));
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), ==, 0);
+}
+
 /* Allocators that do not keep to the rules */
 
 static gboolean
@@ -516,6 +534,7 @@ main (int argc, char **argv)
   ADD ("held-bytes-overflow", test_held_bytes_overflow);
   ADD ("stats-of-other-versions", test_stats_of_other_versions);
   ADD ("check", test_check);
+  ADD ("error-left", test_error_left);
   g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
   g_test_add_func ("/core/allocator/no-error", test_no_error);
   g_test_add_func ("/core/allocator/nameless-memory", test_nameless_memory);

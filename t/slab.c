@@ -38,7 +38,7 @@ assert_taken (const GQueue *slabs, const GPtrArray *taken, guint max_slabs)
   gboolean may_be_open = TRUE;
 
   TARN_FOR_EACH_BLOCK (block, slabs)
-  g_assert_true (g_hash_table_add (blocks, block));
+    g_assert_true (g_hash_table_add (blocks, block));
   g_assert_cmpuint (g_hash_table_size (blocks), ==, taken->len);
   for (guint i = 0; i < taken->len; i++)
     g_assert_true (g_hash_table_contains (blocks, taken->pdata[i]));

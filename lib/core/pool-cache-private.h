@@ -34,9 +34,10 @@ typedef struct
 
 /* Invariants, whenever the lock is held and the door is closed:
  *
- *     reserved_bytes == sum of capacity * alloc_size over the bins <= thread_cache_bytes of the
- * pool length of each bin <= its capacity <= thread_cache_blocks blocks are HELD, used by the
- * pool's fast_queue alone, or by none if there is no such queue */
+ *     reserved_bytes == sum of capacity * alloc_size over the bins
+ *     reserved_bytes <= thread_cache_bytes of the pool
+ *     length of each bin <= its capacity <= thread_cache_blocks
+ *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
 struct _TarnCache
 {
   gsize active_bytes; /* atomic: since the pool's counters knew; modulo 2^64, it may be less */
@@ -60,8 +61,8 @@ struct _TarnCache
   guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* pool-cache.c.  The lock is held in all but the first four; in the first, not
- * in a child of fork (). */
+/* pool-cache.c.  The lock is held in all but the first four, and in the first, too, unless this is
+ * a child of fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
 TarnCache *_tarn_pool_get_cache (TarnPool *pool);

@@ -157,12 +157,12 @@ static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
   FOR_EACH_CLAIMED (i, cache)
-  {
-    const TarnCacheBin *bin = &cache->bins[i];
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
 
-    stats->held_blocks += bin->length;
-    stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
-  }
+      stats->held_blocks += bin->length;
+      stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
+    }
 }
 
 /* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
@@ -241,7 +241,7 @@ static void
 empty (TarnCache *cache)
 {
   FOR_EACH_CLAIMED (i, cache)
-  _tarn_cache_empty_bin (cache, &cache->bins[i]);
+    _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* The door is closed. */
@@ -340,7 +340,7 @@ static void
 give_up_unused_room (TarnCache *cache)
 {
   FOR_EACH_CLAIMED (i, cache)
-  set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+    set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
 /* For one block more, and as many again as there are, so that it seldom happens.  If others have

@@ -27,26 +27,26 @@ static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
   TARN_FOR_EACH_BLOCK (block, &pool->slabs)
-  {
-    gboolean held = block->state == TARN_BLOCK_HELD;
+    {
+      gboolean held = block->state == TARN_BLOCK_HELD;
 
-    if (block->source != &pool->base
-        || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
-      {
-        *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
-        return FALSE;
-      }
-    if (block->size > block->alloc_size || (held && block->exact))
-      {
-        *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
-                                      (void *) block, block->alloc_size, block->size,
-                                      held ? "held" : "active");
-        return FALSE;
-      }
-    *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
-    *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
-    sums->managed_bytes += block->alloc_size;
-  }
+      if (block->source != &pool->base
+          || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
+        {
+          *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
+          return FALSE;
+        }
+      if (block->size > block->alloc_size || (held && block->exact))
+        {
+          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
+                                        (void *) block, block->alloc_size, block->size,
+                                        held ? "held" : "active");
+          return FALSE;
+        }
+      *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
+      *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
+      sums->managed_bytes += block->alloc_size;
+    }
   return TRUE;
 }
 
@@ -103,8 +103,8 @@ check_order (const TarnPool *pool, gchar **violation)
   if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
     *violation = g_strdup ("a pool without order has met two queues");
   TARN_FOR_EACH_BLOCK (block, &pool->slabs)
-  if (*violation == NULL && !check_uses (pool, block))
-    *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
+    if (*violation == NULL && !check_uses (pool, block))
+      *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
   return *violation == NULL;
 }
 

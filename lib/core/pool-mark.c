@@ -180,8 +180,8 @@ mark_left_over (TarnPool *pool, const TarnUse *use)
     return;
   use->queue->has_left_over = FALSE;
   TARN_FOR_EACH_BLOCK (block, &pool->slabs)
-  if (block->state == TARN_BLOCK_HELD)
-    _tarn_block_mark_uses_of (pool, block, use->queue, use->mark);
+    if (block->state == TARN_BLOCK_HELD)
+      _tarn_block_mark_uses_of (pool, block, use->queue, use->mark);
 }
 
 /* For a block that is being freed: its queues are alive, the caller says. */

@@ -269,7 +269,6 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
   TarnCache *cache;
   guint32 bin;
 
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
   block = _tarn_pool_take_fenced (pool, size, queue);
@@ -321,6 +320,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   if (queue == NULL)
     return tarn_pool_allocate (pool, size, error);
   g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, queue);
   if (TARN_UNLIKELY (block == NULL))

@@ -44,8 +44,8 @@ share_mark (TarnPool *pool)
   TarnMark *mark = _tarn_mark_new (NULL);
 
   TARN_FOR_EACH_BLOCK (block, &pool->slabs)
-  if (block->state == TARN_BLOCK_HELD && block->n_uses > 0)
-    block->uses[0].mark = _tarn_mark_ref (mark);
+    if (block->state == TARN_BLOCK_HELD && block->n_uses > 0)
+      block->uses[0].mark = _tarn_mark_ref (mark);
   if (mark->n_refs > 1)
     return mark;
   g_free (mark);
@@ -219,7 +219,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
       _tarn_pool_gather (pool);
       mark = _tarn_mark_new (event);
       TARN_FOR_EACH_BLOCK (block, &pool->slabs)
-      _tarn_block_mark_uses_of (pool, block, known, mark);
+        _tarn_block_mark_uses_of (pool, block, known, mark);
       _tarn_mark_unref (pool, mark);
       _tarn_queue_make_unknown (pool, known);
       _tarn_mutex_unlock (&pool->lock);

@@ -520,7 +520,6 @@ allocate_with_lock (TarnPool *pool, gsize size, GError **error)
   TarnCache *cache;
   guint32 bin;
 
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
   if (pool->default_queue != NULL)
@@ -576,6 +575,7 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   TarnBlock *block;
 
   g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
   block = _tarn_pool_take_fast (pool, size, pool->default_queue);
   if (TARN_UNLIKELY (block == NULL))
