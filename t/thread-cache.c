@@ -413,32 +413,6 @@ test_bounds (Fixture *fixture, gconstpointer unused)
     }
 }
 
-/* What threads keep that do not call any more is found by one that needs it. */
-static void
-test_idle (Fixture *fixture, gconstpointer unused)
-{
-  static const gsize sizes[] = { SIZE, 70000 };
-  TarnBlock *blocks[N_PLAYERS * 30];
-  guint misses;
-
-  (void) unused;
-  for (guint i = 1; i < N_PLAYERS; i++)
-    for (guint j = 0; j < 2; j++)
-      player_take (&fixture->players[i], fixture->pool, sizes[j], blocks + (2 * i + j) * 10, 10);
-  for (guint i = 1; i < N_PLAYERS; i++)
-    player_drop (&fixture->players[i], blocks + i * 20, 20);
-  for (guint j = 0; j < 2; j++)
-    {
-      misses = get_misses (fixture);
-      player_take (&fixture->players[0], fixture->pool, sizes[j], blocks, 1);
-      g_usleep (20 * G_TIME_SPAN_MILLISECOND); /* which is what it is to be idle */
-      player_take (&fixture->players[0], fixture->pool, sizes[j], blocks + 1,
-                   (N_PLAYERS - 1) * 10 - 1);
-      g_assert_cmpuint (get_misses (fixture), <=, misses + 1);
-      player_drop (&fixture->players[0], blocks, (N_PLAYERS - 1) * 10);
-    }
-}
-
 /* Room that other sizes have taken once, and do not use any more, is to be had again. */
 static void
 test_room_moves (Fixture *fixture, gconstpointer unused)
@@ -457,23 +431,6 @@ test_room_moves (Fixture *fixture, gconstpointer unused)
     player_keep (first, fixture->pool, SIZE, turn.n);
   player_run_locked (first, fixture->pool, take_all, &turn);
   player_run_locked (first, fixture->pool, drop_all, &turn);
-}
-
-/* A thread that is idle is not busy because somebody has looked at the counters. */
-static void
-test_idle_watched (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *blocks[9];
-
-  (void) unused;
-  player_keep (&fixture->players[2], fixture->pool, 70000, 1);
-  player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
-  player_take (&fixture->players[1], fixture->pool, SIZE, blocks, 1);
-  get_stats (fixture->pool);
-  g_usleep (20 * G_TIME_SPAN_MILLISECOND);
-  player_take (&fixture->players[1], fixture->pool, SIZE, blocks + 1, 8);
-  g_assert_cmpuint (get_misses (fixture), ==, 10);
-  player_drop (&fixture->players[1], blocks, 9);
 }
 
 /* The same for a thread that allocates what others free. */
@@ -510,36 +467,6 @@ test_longest (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (fixture->pool->thread_cache_blocks, ==, G_MAXUINT16);
   player_keep (&fixture->players[0], fixture->pool, SIZE, 20);
   assert_valid (fixture->pool);
-}
-
-/* What a thread saw that had the pool for itself is not forgotten when another one comes. */
-static void
-test_peak_before (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *blocks[20];
-  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
-  Player *first = &fixture->players[0];
-
-  (void) unused;
-  for (guint i = 0; i < 2; i++)
-    player_keep (first, fixture->pool, SIZE - 20, turn.n);
-  player_run_locked (first, fixture->pool, take_all, &turn);
-  player_run_locked (first, fixture->pool, drop_all, &turn);
-  player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
-  g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, ==, turn.n * SIZE);
-}
-
-/* A thread that has just called is not idle, whether or not it had the pool for itself before. */
-static void
-test_not_idle (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *block;
-
-  (void) unused;
-  player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
-  player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
-  g_assert_cmpuint (get_misses (fixture), ==, 9);
-  player_drop (&fixture->players[1], &block, 1);
 }
 
 #define RING 64
@@ -762,13 +689,9 @@ main (int argc, char **argv)
   ADD ("exit", NULL, test_exit);
   ADD ("exit/late", NULL, test_exit_late);
   ADD ("bounds", NULL, test_bounds);
-  ADD ("idle", NULL, test_idle);
-  ADD ("not-idle", NULL, test_not_idle);
   ADD ("room-moves", NULL, test_room_moves);
-  ADD ("idle/watched", NULL, test_idle_watched);
   ADD ("room-to-fill", NULL, test_room_to_fill);
   ADD ("longest", NULL, test_longest);
-  ADD ("peak-before", NULL, test_peak_before);
   ADD ("producer", NULL, test_producer);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);

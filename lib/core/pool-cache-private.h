@@ -65,17 +65,17 @@ struct _TarnCache
  * a child of fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
-TarnCache *_tarn_pool_get_cache (TarnPool *pool);
+TarnCache *_tarn_pool_lock (TarnPool *pool);
 void _tarn_pool_free_caches (TarnPool *pool);
 gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_gather (TarnPool *pool);
 void _tarn_pool_gather_closed (TarnPool *pool);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
+void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
-void _tarn_cache_count (TarnCache *cache);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
 void _tarn_cache_fill (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);

@@ -55,15 +55,21 @@ cache_new (TarnPool *pool, TarnThread *thread)
   return cache;
 }
 
-/* This thread's; NULL: it has none, and the door is closed, most likely for good. */
+/* Takes the lock.  Returns this thread's cache, which is made where the door is open: whoever
+ * changes what is active counts what caches have counted first.  NULL: the door is closed for
+ * good. */
 TarnCache *
-_tarn_pool_get_cache (TarnPool *pool)
+_tarn_pool_lock (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
+  _tarn_mutex_lock (&pool->lock);
   if (cache != NULL || _tarn_door_is_closed (&pool->door))
     return cache;
-  return cache_new (pool, _tarn_thread_self ());
+  _tarn_mutex_unlock (&pool->lock);
+  cache = cache_new (pool, _tarn_thread_self ());
+  _tarn_mutex_lock (&pool->lock);
+  return cache;
 }
 
 /* At the pool's end.  Threads may be ending meanwhile, and returning theirs. */
@@ -180,8 +186,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 }
 
 /* The door is closed, or the cache is this thread's. */
-void
-_tarn_cache_count (TarnCache *cache)
+static void
+count_cache (TarnCache *cache)
 {
   add_counts (cache, &cache->pool->stats);
   cache->counted_hits = cache->hits;
@@ -190,12 +196,22 @@ _tarn_cache_count (TarnCache *cache)
   cache->peak = 0;
 }
 
+/* Before anything is counted behind the lock: what this thread has counted without it. */
+void
+_tarn_pool_count_own (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+
+  if (cache != NULL)
+    count_cache (cache);
+}
+
 /* The door is closed. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    _tarn_cache_count (cache);
+    count_cache (cache);
   _tarn_pool_note_peak (pool);
 }
 
@@ -288,7 +304,7 @@ _tarn_cache_return (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_cache_count (cache);
+  count_cache (cache);
   empty (cache);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

@@ -276,8 +276,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
     return block;
 
   bin = _tarn_bin_number (size, pool->leading_bits);
-  cache = _tarn_pool_get_cache (pool);
-  _tarn_mutex_lock (&pool->lock);
+  cache = _tarn_pool_lock (pool);
   if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
     block = _tarn_pool_take_shared (pool, cache, bin, size);
   if (block != NULL && block->n_uses == 0)

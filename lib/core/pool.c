@@ -116,9 +116,9 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
   TarnCacheBin *own;
   TarnBlock *block;
 
-  if (cache == NULL || _tarn_door_is_closed (&pool->door))
+  if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
-  _tarn_cache_count (cache);
+  _tarn_pool_count_own (pool);
   own = _tarn_cache_get_bin (cache, number);
   if (own->number == number)
     _tarn_cache_empty_bin (cache, own);
@@ -141,11 +141,8 @@ void
 _tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
 {
   TarnPoolStats *stats = &pool->stats;
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
-  /* Reclaim functions may have used it since the request began. */
-  if (cache != NULL)
-    _tarn_cache_count (cache);
+  _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
   block->state = TARN_BLOCK_ACTIVE;
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
@@ -230,8 +227,7 @@ end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnGiveBack *give_
 {
   if (_tarn_door_is_closed (&pool->door))
     cache = NULL;
-  if (cache != NULL)
-    _tarn_cache_count (cache);
+  _tarn_pool_count_own (pool);
   deactivate (pool, block);
   if (!pool->stop_holding && !block->exact)
     {
@@ -266,8 +262,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
 
   if (is_ignored (pool) || _tarn_pool_put_fenced (pool, block))
     return;
-  cache = _tarn_pool_get_cache (pool);
-  _tarn_mutex_lock (&pool->lock);
+  cache = _tarn_pool_lock (pool);
   state = block->state;
   if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
     {
@@ -529,8 +524,7 @@ allocate_with_lock (TarnPool *pool, gsize size, GError **error)
     return block;
 
   bin = _tarn_bin_number (size, pool->leading_bits);
-  cache = _tarn_pool_get_cache (pool);
-  _tarn_mutex_lock (&pool->lock);
+  cache = _tarn_pool_lock (pool);
   if (pool->latest_queue == NULL && !pool->is_ordered)
     block = _tarn_pool_take_shared (pool, cache, bin, size);
   else
