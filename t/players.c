@@ -161,6 +161,26 @@ players_set_up (Players *players, gconstpointer unused)
 }
 
 void
+players_renew (Players *players, guint thread_cache_blocks, gsize thread_cache_bytes,
+               gsize limit_bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  options.thread_cache_blocks = thread_cache_blocks;
+  options.thread_cache_bytes = thread_cache_bytes;
+  options.limit_bytes = limit_bytes;
+  tarn_pool_unref (players->pool);
+  players->pool = tarn_pool_new (players->allocator, &options, NULL);
+  g_assert_nonnull (players->pool);
+}
+
+guint
+players_get_misses (const Players *players)
+{
+  return fake_device_get_allocate_calls (players->device);
+}
+
+void
 players_tear_down (Players *players, gconstpointer unused)
 {
   (void) unused;

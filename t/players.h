@@ -33,6 +33,11 @@ typedef struct
 void players_set_up (Players *players, gconstpointer unused);
 void players_tear_down (Players *players, gconstpointer unused);
 
+/* Another pool, with these options. */
+void players_renew (Players *players, guint thread_cache_blocks, gsize thread_cache_bytes,
+                    gsize limit_bytes);
+guint players_get_misses (const Players *players);
+
 void player_begin (Player *player);
 void player_end (Player *player); /* its thread, after what it does */
 void player_start (Player *player, void (*func) (gpointer), gpointer data);

@@ -358,7 +358,7 @@ test_host_first_elsewhere (Queued *queued, gconstpointer unused)
 {
   Order *order = &queued->order;
   Use on_host = { queued, NULL, 1, 5 };
-  TarnBlock *block;
+  TarnBlock *blocks[3];
 
   (void) unused;
   for (guint i = 0; i < N_PLAYERS; i++)
@@ -366,12 +366,34 @@ test_host_first_elsewhere (Queued *queued, gconstpointer unused)
   tarn_block_free (take (order->pool, SIZE, order->a));
   for (guint i = 0; i < N_PLAYERS; i++)
     {
-      Turn turn = { order->pool, SIZE, order->a, &block, 1 };
+      Turn turn = { order->pool, SIZE, order->a, blocks, G_N_ELEMENTS (blocks) };
 
       player_run (&queued->players[i], take_all, &turn);
-      g_assert_true (tarn_block_get_queue (block) == order->a);
-      tarn_block_free (block);
+      for (guint j = 0; j < G_N_ELEMENTS (blocks); j++)
+        {
+          g_assert_true (tarn_block_get_queue (blocks[j]) == order->a);
+          tarn_block_free (blocks[j]);
+        }
     }
+}
+
+/* What is idle lies below what came later from a thread that had used it on another queue. */
+static void
+test_below_batch (Queued *queued, gconstpointer unused)
+{
+  Order *order = &queued->order;
+  Use on_host = { queued, NULL, 1, 10 }, on_first = { queued, order->a, 1, 5 };
+  TarnBlock *block;
+
+  (void) unused;
+  player_run (&queued->players[0], use_queue, &on_host);
+  player_run (&queued->players[1], use_queue, &on_first);
+  block = take (order->pool, SIZE, order->b);
+  use_block (queued, block, order->b);
+  assert_valid (order->pool);
+  g_assert_cmpuint (get_misses (queued), ==, 10);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 0);
+  tarn_block_free (block);
 }
 
 /* A queue that is gone; the next one may have its handle. */
@@ -586,6 +608,7 @@ main (int argc, char **argv)
   ADD_QUEUED ("second-queue/host", 0, test_host);
   ADD_QUEUED ("host-first", 0, test_host_first);
   ADD_QUEUED ("host-first-elsewhere", 0, test_host_first_elsewhere);
+  ADD_QUEUED ("below-batch", 0, test_below_batch);
   ADD_QUEUED ("forget-queue", FAKE_MARKS_ALL, test_forget_queue);
   ADD ("random", test_random);
   return g_test_run ();

@@ -12,12 +12,6 @@
 
 typedef Players Fixture;
 
-static guint
-get_misses (Fixture *fixture)
-{
-  return fake_device_get_allocate_calls (fixture->device);
-}
-
 /* What threads keep that do not call any more is found by one that needs it. */
 static void
 test_idle (Fixture *fixture, gconstpointer unused)
@@ -34,12 +28,12 @@ test_idle (Fixture *fixture, gconstpointer unused)
     player_drop (&fixture->players[i], blocks + i * 20, 20);
   for (guint j = 0; j < 2; j++)
     {
-      misses = get_misses (fixture);
+      misses = players_get_misses (fixture);
       player_take (&fixture->players[0], fixture->pool, sizes[j], blocks, 1);
       g_usleep (20 * G_TIME_SPAN_MILLISECOND); /* which is what it is to be idle */
       player_take (&fixture->players[0], fixture->pool, sizes[j], blocks + 1,
                    (N_PLAYERS - 1) * 10 - 1);
-      g_assert_cmpuint (get_misses (fixture), <=, misses + 1);
+      g_assert_cmpuint (players_get_misses (fixture), <=, misses + 1);
       player_drop (&fixture->players[0], blocks, (N_PLAYERS - 1) * 10);
     }
 }
@@ -57,7 +51,7 @@ test_idle_watched (Fixture *fixture, gconstpointer unused)
   get_stats (fixture->pool);
   g_usleep (20 * G_TIME_SPAN_MILLISECOND);
   player_take (&fixture->players[1], fixture->pool, SIZE, blocks + 1, 8);
-  g_assert_cmpuint (get_misses (fixture), ==, 10);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 10);
   player_drop (&fixture->players[1], blocks, 9);
 }
 
@@ -70,7 +64,7 @@ test_not_idle (Fixture *fixture, gconstpointer unused)
   (void) unused;
   player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
   player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
-  g_assert_cmpuint (get_misses (fixture), ==, 9);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 9);
   player_drop (&fixture->players[1], &block, 1);
 }
 
@@ -119,7 +113,7 @@ test_who_is_idle (Fixture *fixture, gconstpointer unused)
   g_assert_false (is_found (fixture, 0, 1, IDLE_TIME));
   g_assert_false (is_found (fixture, 1, 1, IDLE_TIME));
   g_assert_true (is_found (fixture, 0, 0, 2 * IDLE_TIME));
-  g_assert_cmpuint (get_misses (fixture), ==, 3);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 3);
   player_drop (&fixture->players[1], &block, 1);
 }
 
@@ -225,6 +219,55 @@ test_peak_read_early (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).peak_active_bytes, ==, before.peak_active_bytes);
 }
 
+/* What two threads have at once, of blocks that are fresh and then of held ones, whose requests are
+ * larger: but for what they keep for themselves. */
+static void
+test_peak_of_two (Fixture *fixture, gconstpointer unused)
+{
+  enum
+  {
+    N = 400,
+    KEPT = 2 * 32,
+    SMALL = 520,
+    LARGE = 1000
+  };
+  static const gsize sizes[] = { SMALL, LARGE };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnBlock *blocks[2 * N];
+
+  (void) unused;
+  options.leading_bits_in_bin_id = 0;
+  tarn_pool_unref (fixture->pool);
+  fixture->pool = tarn_pool_new (fixture->allocator, &options, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      for (guint j = 0; j < 2; j++)
+        player_take (&fixture->players[j], fixture->pool, sizes[i], blocks + j * N, N);
+      for (guint j = 0; j < 2; j++)
+        player_drop (&fixture->players[j], blocks + j * N, N);
+      g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, <=, 2 * N * sizes[i]);
+      g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, >=,
+                        (2 * N - (i == 0 ? 0 : KEPT)) * sizes[i]);
+    }
+  g_assert_cmpuint (players_get_misses (fixture), ==, 2 * N);
+}
+
+/* A pool where no thread keeps anything. */
+static void
+test_peak_without_caches (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  players_renew (fixture, 0, G_MAXSIZE, 0);
+  for (guint i = 0; i < 2; i++)
+    {
+      block = take (fixture->pool, i == 0 ? SIZE : SIZE - 1, NULL);
+      g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, ==, SIZE);
+      tarn_block_free (block);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -241,5 +284,7 @@ main (int argc, char **argv)
 #endif
   ADD ("peak/of-reclaim", test_peak_of_reclaim);
   ADD ("peak/read-early", test_peak_read_early);
+  ADD ("peak/of-two", test_peak_of_two);
+  ADD ("peak/without-caches", test_peak_without_caches);
   return g_test_run ();
 }

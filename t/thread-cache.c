@@ -14,26 +14,6 @@
 typedef Players Fixture;
 
 static void
-renew (Fixture *fixture, guint blocks, gsize bytes, gsize limit_bytes)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-
-  g_assert_cmpuint (options.thread_cache_blocks, ==, 32);
-  options.thread_cache_blocks = blocks;
-  options.thread_cache_bytes = bytes;
-  options.limit_bytes = limit_bytes;
-  tarn_pool_unref (fixture->pool);
-  fixture->pool = tarn_pool_new (fixture->allocator, &options, NULL);
-  g_assert_nonnull (fixture->pool);
-}
-
-static guint
-get_misses (Fixture *fixture)
-{
-  return fake_device_get_allocate_calls (fixture->device);
-}
-
-static void
 test_no_lock (Fixture *fixture, gconstpointer unused)
 {
   TarnBlock *blocks[32], *others[32];
@@ -54,7 +34,7 @@ test_no_lock (Fixture *fixture, gconstpointer unused)
   player_take (second, fixture->pool, SIZE, others, 32);
   player_run_locked (second, fixture->pool, drop_all, &turn);
   player_run_locked (second, fixture->pool, take_all, &turn);
-  g_assert_cmpuint (get_misses (fixture), ==, 64);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 64);
   g_assert_cmpuint (get_stats (fixture->pool).hits, ==, 32 * 7);
   g_assert_cmpuint (tarn_pool_get_active_bytes (fixture->pool), ==, 32 * (1000 + SIZE));
   player_drop (second, blocks, 32);
@@ -173,7 +153,7 @@ test_counters (Fixture *fixture, gconstpointer data)
   g_autoptr (GPtrArray) active = g_ptr_array_new ();
   Model model = { .device = fixture->device, .rand = rand, .active = active };
 
-  renew (fixture, g_rand_boolean (rand) ? 32 : 2, g_rand_boolean (rand) ? MANY : 20000, 0);
+  players_renew (fixture, g_rand_boolean (rand) ? 32 : 2, g_rand_boolean (rand) ? MANY : 20000, 0);
   model.pool = fixture->pool;
   for (guint i = 0; i < 2000; i++)
     {
@@ -265,7 +245,7 @@ test_shares (Fixture *fixture, gconstpointer has_limit)
   TarnPoolStats stats;
 
   if (has_limit != NULL)
-    renew (fixture, 32, MANY, room);
+    players_renew (fixture, 32, MANY, room);
   fake_device_set_budget (fixture->device, room);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_keep (&fixture->players[i], fixture->pool, SIZE, 32);
@@ -345,7 +325,7 @@ test_exit (Fixture *fixture, gconstpointer unused)
       player_end (&fixture->players[2]);
       player_begin (&fixture->players[2]);
     }
-  g_assert_cmpuint (get_misses (fixture), ==, 40);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 40);
 }
 
 static void
@@ -374,158 +354,8 @@ test_exit_late (Fixture *fixture, gconstpointer unused)
   player_keep (&fixture->players[1], fixture->pool, 5000, 1);
   g_thread_join (g_thread_new ("late", leave_block, fixture->pool));
   player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
-  g_assert_cmpuint (get_misses (fixture), ==, 2);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 2);
   player_drop (&fixture->players[1], &block, 1);
-}
-
-typedef struct
-{
-  guint blocks;
-  gsize bytes;
-  guint kept; /* of blocks of SIZE */
-} Bounds;
-
-static const Bounds all_bounds[]
-    = { { 3, MANY, 3 }, { 1, MANY, 1 },      { 32, 5000, 4 }, { 0, MANY, 0 },
-        { 32, 0, 0 },   { 32, SIZE - 1, 0 }, { 32, SIZE, 1 }, { 32, 40 * SIZE, 32 } };
-
-/* What a thread may not keep, others find at once. */
-static void
-test_bounds (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *blocks[60];
-
-  (void) unused;
-  for (guint i = 0; i < G_N_ELEMENTS (all_bounds); i++)
-    {
-      const Bounds *bounds = &all_bounds[i];
-      guint misses;
-
-      renew (fixture, bounds->blocks, bounds->bytes, 0);
-      player_keep (&fixture->players[0], fixture->pool, SIZE, 60);
-      player_take (&fixture->players[0], fixture->pool, SIZE, blocks, 20);
-      player_drop (&fixture->players[0], blocks, 20);
-      assert_valid (fixture->pool);
-      misses = get_misses (fixture);
-      player_take (&fixture->players[1], fixture->pool, SIZE, blocks, 60 - bounds->kept);
-      g_assert_cmpuint (get_misses (fixture), ==, misses);
-      player_drop (&fixture->players[1], blocks, 60 - bounds->kept);
-    }
-}
-
-/* Room that other sizes have taken once, and do not use any more, is to be had again. */
-static void
-test_room_moves (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *blocks[8];
-  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
-  Player *first = &fixture->players[0];
-
-  (void) unused;
-  renew (fixture, 32, 33 * SIZE, 0);
-  turn.pool = fixture->pool;
-  player_keep (first, fixture->pool, SIZE, 1);
-  for (guint i = 0; i < 2; i++)
-    player_keep (first, fixture->pool, SIZE + 1, 30);
-  for (guint i = 0; i < 1000; i++)
-    player_keep (first, fixture->pool, SIZE, turn.n);
-  player_run_locked (first, fixture->pool, take_all, &turn);
-  player_run_locked (first, fixture->pool, drop_all, &turn);
-}
-
-/* The same for a thread that allocates what others free. */
-static void
-test_room_to_fill (Fixture *fixture, gconstpointer unused)
-{
-  TarnBlock *blocks[16];
-  Turn turn = { .size = SIZE, .blocks = blocks, .n = 4 };
-  Player *first = &fixture->players[0], *second = &fixture->players[1];
-
-  (void) unused;
-  renew (fixture, 32, 33 * SIZE, 0);
-  turn.pool = fixture->pool;
-  for (guint i = 0; i < 2; i++)
-    player_keep (first, fixture->pool, SIZE + 1, 31);
-  tarn_pool_free_held (fixture->pool);
-  for (guint i = 0; i < 1000; i++)
-    {
-      player_take (first, fixture->pool, SIZE, blocks, 16);
-      player_drop (second, blocks, 16);
-    }
-  tarn_pool_trim (fixture->pool, G_MAXSIZE);               /* to where all can have it */
-  player_take (first, fixture->pool, SIZE, blocks + 4, 1); /* and brings more along */
-  player_run_locked (first, fixture->pool, take_all, &turn);
-  player_drop (first, blocks, 5);
-}
-
-/* Lengths are numbers of 16 bits. */
-static void
-test_longest (Fixture *fixture, gconstpointer unused)
-{
-  (void) unused;
-  renew (fixture, G_MAXUINT16 + 6, MANY, 0);
-  g_assert_cmpuint (fixture->pool->thread_cache_blocks, ==, G_MAXUINT16);
-  player_keep (&fixture->players[0], fixture->pool, SIZE, 20);
-  assert_valid (fixture->pool);
-}
-
-#define RING 64
-#define N_PAIRS 100000
-
-typedef struct
-{
-  TarnPool *pool;
-  gpointer places[RING]; /* atomic */
-} Ring;
-
-static void
-produce (gpointer data)
-{
-  Ring *ring = data;
-
-  for (guint i = 0; i < N_PAIRS; i++)
-    {
-      TarnBlock *block = take (ring->pool, SIZE, NULL);
-
-      while (__atomic_load_n (&ring->places[i % RING], __ATOMIC_ACQUIRE) != NULL)
-        g_thread_yield ();
-      __atomic_store_n (&ring->places[i % RING], block, __ATOMIC_RELEASE);
-    }
-}
-
-static void
-consume (gpointer data)
-{
-  Ring *ring = data;
-
-  for (guint i = 0; i < N_PAIRS; i++)
-    {
-      TarnBlock *block;
-
-      while ((block = __atomic_load_n (&ring->places[i % RING], __ATOMIC_ACQUIRE)) == NULL)
-        g_thread_yield ();
-      __atomic_store_n (&ring->places[i % RING], NULL, __ATOMIC_RELEASE);
-      tarn_block_free (block);
-    }
-}
-
-/* One thread only allocates, and another one only frees. */
-static void
-test_producer (Fixture *fixture, gconstpointer unused)
-{
-  Ring ring = { fixture->pool, { NULL } };
-  TarnPoolStats stats;
-
-  (void) unused;
-  player_start (&fixture->players[0], produce, &ring);
-  player_run (&fixture->players[1], consume, &ring);
-  player_await (&fixture->players[0]);
-  stats = get_stats (fixture->pool);
-  g_test_message ("%" G_GUINT64_FORMAT " misses, %" G_GSIZE_FORMAT " blocks at most", stats.misses,
-                  stats.peak_managed_bytes / SIZE);
-  g_assert_cmpuint (stats.hits + stats.misses, ==, N_PAIRS);
-  g_assert_cmpuint (stats.misses, <, N_PAIRS / 100);
-  g_assert_cmpuint (stats.peak_managed_bytes, <=, (RING + 2 + 2 * 32) * SIZE);
 }
 
 /* Last in, first out */
@@ -636,7 +466,7 @@ test_watched (Fixture *fixture, gconstpointer unused)
     tarn_block_free (take (fixture->pool, SIZE, NULL));
   while (!g_atomic_int_get (&self.is_over));
   g_thread_join (thread);
-  g_assert_cmpuint (get_misses (fixture), ==, 1);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 1);
 }
 
 /* Somebody takes everything out again and again while a thread hits: neither has what the other
@@ -688,11 +518,6 @@ main (int argc, char **argv)
   ADD ("shares/meanwhile", NULL, test_keep_meanwhile);
   ADD ("exit", NULL, test_exit);
   ADD ("exit/late", NULL, test_exit_late);
-  ADD ("bounds", NULL, test_bounds);
-  ADD ("room-moves", NULL, test_room_moves);
-  ADD ("room-to-fill", NULL, test_room_to_fill);
-  ADD ("longest", NULL, test_longest);
-  ADD ("producer", NULL, test_producer);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);
   ADD ("watched", NULL, test_watched);

@@ -30,6 +30,7 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_mutex_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
 #define _tarn_mutex_clear(mutex) ((void) pthread_mutex_destroy (mutex))
 #define _tarn_mutex_lock(mutex) ((void) pthread_mutex_lock (mutex))
+#define _tarn_mutex_trylock(mutex) (pthread_mutex_trylock (mutex) == 0)
 #define _tarn_mutex_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
 #define _tarn_cond_init(cond) ((void) pthread_cond_init ((cond), NULL))
 #define _tarn_cond_clear(cond) ((void) pthread_cond_destroy (cond))
@@ -50,6 +51,7 @@ typedef gsize TarnOnce;
 #define _tarn_mutex_init(mutex) g_mutex_init (mutex)
 #define _tarn_mutex_clear(mutex) g_mutex_clear (mutex)
 #define _tarn_mutex_lock(mutex) g_mutex_lock (mutex)
+#define _tarn_mutex_trylock(mutex) g_mutex_trylock (mutex)
 #define _tarn_mutex_unlock(mutex) g_mutex_unlock (mutex)
 #define _tarn_cond_init(cond) g_cond_init (cond)
 #define _tarn_cond_clear(cond) g_cond_clear (cond)
@@ -67,5 +69,35 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 }
 
 #endif
+
+/* The longest pause between two attempts.  All of them take a few microseconds, about as long as it
+ * takes to fall asleep and be woken. */
+#define TARN_MAX_PAUSE 32
+
+static inline void
+_tarn_pause (guint n)
+{
+  for (guint i = 0; i < n; i++)
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause ();
+#elif defined(__aarch64__)
+    __asm__ volatile("isb" ::: "memory");
+#else
+    __atomic_signal_fence (__ATOMIC_SEQ_CST);
+#endif
+}
+
+/* For a lock that threads hold for less time than it takes to sleep. */
+static inline void
+_tarn_mutex_lock_adaptively (TarnMutex *mutex)
+{
+  for (guint pause = 1; pause <= TARN_MAX_PAUSE; pause *= 2)
+    {
+      if (_tarn_mutex_trylock (mutex))
+        return;
+      _tarn_pause (pause);
+    }
+  _tarn_mutex_lock (mutex);
+}
 
 #endif

@@ -45,8 +45,7 @@ struct _TarnCache
   guint64 hits;       /* atomic: here, ever, without the lock */
 
   /* Behind the lock */
-  guint64 counted_hits; /* that the pool's counters have */
-  guint64 seen_hits;    /* and bytes, when somebody looked for blocks here, */
+  guint64 seen_hits; /* and bytes, when somebody looked for blocks here, */
   gsize seen_bytes;
   gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
   gsize reserved_bytes;
@@ -77,7 +76,7 @@ void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
-void _tarn_cache_fill (TarnCache *cache, guint32 number);
+gboolean _tarn_cache_fill (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
 
@@ -101,6 +100,24 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_caches) ? thread->caches[pool->slot] : NULL;
 }
 
+/* The block that was freed last of those in a bin, active. */
+static inline __attribute__ ((always_inline)) TarnBlock *
+_tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
+{
+  TarnBlock *block = bin->top;
+  gsize active;
+
+  _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
+  block->state = TARN_BLOCK_ACTIVE;
+  block->size = size;
+  active = cache->active_bytes + size;
+  __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
+  if ((gssize) active > cache->peak)
+    cache->peak = (gssize) active;
+  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
+  return block;
+}
+
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
 /* A block for a request of the queue, active; NULL: the lock has to be taken.  How a visit begins
@@ -113,7 +130,6 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begi
   guint32 number = _tarn_bin_number (size, pool->leading_bits);
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
-  gsize active;
   guint visit;
 
   if (TARN_UNLIKELY (cache == NULL))
@@ -123,17 +139,7 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begi
     return NULL;
   bin = _tarn_cache_get_bin (cache, number);
   if (TARN_LIKELY (bin->number == number && bin->top != NULL && pool->fast_queue == queue))
-    {
-      block = bin->top;
-      _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
-      block->state = TARN_BLOCK_ACTIVE;
-      block->size = size;
-      active = cache->active_bytes + size;
-      __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
-      if ((gssize) active > cache->peak)
-        cache->peak = (gssize) active;
-      __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
-    }
+    block = _tarn_cache_pop (cache, bin, size);
   _tarn_thread_end_visit (thread, visit);
   return block;
 }

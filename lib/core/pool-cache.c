@@ -17,8 +17,8 @@
  * again, and take them from the next. */
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* What one visit to a pool's bin may bring along beside the block that was asked for. */
-#define MAX_BYTES_AT_A_TIME ((gsize) 1 << 20)
+/* What a thread may bring from a pool's bin at a time. */
+#define MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
 /* Life */
 
@@ -63,7 +63,7 @@ _tarn_pool_lock (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
-  _tarn_mutex_lock (&pool->lock);
+  _tarn_mutex_lock_adaptively (&pool->lock);
   if (cache != NULL || _tarn_door_is_closed (&pool->door))
     return cache;
   _tarn_mutex_unlock (&pool->lock);
@@ -135,7 +135,8 @@ find_claimed (const TarnCache *cache, guint i)
 
 /* Counters */
 
-/* What is active at this moment; while other threads call, about so much. */
+/* What is active at this moment; while other threads call, about so much.  To look at each of their
+ * caches takes time: it is not done again before the pool's own count is higher than ever. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -146,16 +147,16 @@ _tarn_pool_note_peak (TarnPool *pool)
   /* A thread's that was read too early may be missing from what another has freed. */
   if ((gssize) active > (gssize) pool->stats.peak_active_bytes)
     pool->stats.peak_active_bytes = active;
+  pool->noted_bytes = MAX (pool->stats.active_bytes, pool->stats.peak_active_bytes);
 }
 
 /* Only a thread that has the pool for itself knows what was active at each moment. */
 static void
-add_counts (const TarnCache *cache, TarnPoolStats *stats)
+add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
   if (cache->pool->caches == cache && cache->next == NULL)
     stats->peak_active_bytes
         = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
-  stats->hits += (gsize) (cache->hits - cache->counted_hits);
   stats->active_bytes += cache->active_bytes;
 }
 
@@ -179,31 +180,35 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
   *stats = pool->stats;
   for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
-      add_counts (cache, stats);
+      add_active (cache, stats);
       add_held (cache, stats);
+      stats->hits += cache->hits;
     }
   stats->active_blocks = pool->n_blocks - stats->held_blocks;
+  stats->peak_active_bytes = MAX (stats->peak_active_bytes, stats->active_bytes);
 }
 
 /* The door is closed, or the cache is this thread's. */
 static void
-count_cache (TarnCache *cache)
+count_active (TarnCache *cache)
 {
-  add_counts (cache, &cache->pool->stats);
-  cache->counted_hits = cache->hits;
+  add_active (cache, &cache->pool->stats);
   cache->counted_bytes += cache->active_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
   cache->peak = 0;
 }
 
-/* Before anything is counted behind the lock: what this thread has counted without it. */
+/* Before anything is counted behind the lock: what this thread has counted without it, and what was
+ * active before it is less. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
   if (cache != NULL)
-    count_cache (cache);
+    count_active (cache);
+  if (pool->stats.active_bytes > pool->noted_bytes)
+    _tarn_pool_note_peak (pool);
 }
 
 /* The door is closed. */
@@ -211,7 +216,7 @@ void
 _tarn_pool_count_closed (TarnPool *pool)
 {
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    count_cache (cache);
+    count_active (cache);
   _tarn_pool_note_peak (pool);
 }
 
@@ -304,7 +309,7 @@ _tarn_cache_return (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  count_cache (cache);
+  count_active (cache);
   empty (cache);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -398,32 +403,28 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 
 /* And to a cache */
 
-/* Brings along what this thread will ask for next, if it goes on as it does, but no more than half
- * of what the pool's bin has left. */
-void
+/* Brings what this thread will ask for next, if it goes on as it does: a batch, or blocks, but no
+ * more than half of what the pool's bin has left.  Whether there is any afterwards. */
+gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
   TarnPool *pool = cache->pool;
   TarnCacheBin *bin = claim_bin (cache, number);
-  gsize room = MAX_BYTES_AT_A_TIME;
-  TarnBlock *top, *block;
+  gsize most = MAX_BYTES_AT_A_TIME / get_alloc_size (cache, number);
+  TarnBlock *top;
   TarnBlock **end = &top;
-  guint max, n = 0;
+  guint max, taken, n = 0;
 
   _tarn_cache_empty_bin (cache, bin);
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
-  max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
-  while (n < max && (block = _tarn_pool_take_for_cache (pool, number, n, room)) != NULL)
-    {
-      room -= block->alloc_size;
-      *end = block;
-      end = &block->below;
-      n++;
-    }
+  max = (guint) MIN (MIN (most, pool->thread_cache_blocks / 2), get_max_capacity (cache, bin));
+  while (n < max && (taken = _tarn_pool_take_for_cache (pool, number, n, max - n, &end)) > 0)
+    n += taken;
   *end = NULL;
   set_capacity (cache, bin, MAX (bin->capacity, n));
   _tarn_cache_bin_set (bin, top, n);
+  return n > 0;
 }
 
 static gboolean

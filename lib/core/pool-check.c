@@ -50,6 +50,39 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
+/* Whether the blocks from @top on, so many and used alike, are the batch. */
+static gboolean
+is_batch (const TarnPool *pool, const TarnBlock *top, const TarnBatch *batch)
+{
+  const TarnBlock *block = top;
+  gsize n = 1;
+
+  for (; block != NULL && block != batch->last; block = block->below, n++)
+    if (!pool->is_ordered && block->n_uses != batch->last->n_uses)
+      return FALSE;
+  return block != NULL && n == batch->n;
+}
+
+static gboolean
+check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
+{
+  const TarnBlock *top = bin->top;
+
+  for (gsize i = bin->n_batches; i-- > 0;)
+    {
+      const TarnBatch *batch = &bin->batches[i];
+
+      if (!is_batch (pool, top, batch))
+        {
+          *violation
+              = g_strdup_printf ("a batch of %" FORMAT " blocks is not what its bin has", batch->n);
+          return FALSE;
+        }
+      top = batch->last->below;
+    }
+  return TRUE;
+}
+
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation)
 {
@@ -63,7 +96,8 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation
                                       (void *) block, block->alloc_size, number);
         return FALSE;
       }
-  return !differs ("a bin's length", length, bin->length, violation);
+  return !differs ("a bin's length", length, bin->length, violation)
+         && check_batches (pool, bin, violation);
 }
 
 static gboolean

@@ -14,12 +14,6 @@
 /* How many are looked at without a call of the driver, for one that is the queue's own. */
 #define MAX_SEEN 64
 
-static TarnBin *
-get_bin (const TarnPool *pool, guint32 number)
-{
-  return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
-}
-
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
 /* The first block of the bin that suits, active for a request of the queue; NULL if there is none
@@ -27,7 +21,7 @@ typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 static TarnBlock *
 take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, Suits suits)
 {
-  TarnBin *bin = get_bin (pool, number);
+  TarnBin *bin = _tarn_pool_get_bin (pool, number);
   guint n_seen = 0;
 
   if (bin == NULL)
@@ -45,7 +39,7 @@ take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, 
 static GPtrArray *
 list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
-  TarnBin *bin = get_bin (pool, number);
+  TarnBin *bin = _tarn_pool_get_bin (pool, number);
   GPtrArray *marks = g_ptr_array_new ();
   guint n_asked = 0;
 

@@ -4,6 +4,7 @@
  * What the parts of a pool share:
  *
  *     pool.c          its life, hits, frees
+ *     pool-bins.c     what it holds
  *     pool-stats.c    what it says of itself
  *     pool-cache.c    what a thread keeps for itself
  *     pool-bare.c     memory without a block, for allocators built on a pool
@@ -28,11 +29,26 @@
 #include "thread-private.h"
 #include "ticket-private.h"
 
-/* Blocks of one size that wait to be handed out, last in first out. */
+/* So many blocks of a bin that came from a thread's cache together.  Another thread takes them as
+ * they came, and looks at them, in the caches of another processor, when it has given up the
+ * lock. */
+typedef struct
+{
+  TarnBlock *last;
+  gsize n;
+} TarnBatch;
+
+/* Blocks of one size that wait to be handed out, last in first out.
+ *
+ * Invariant: the first blocks are in batches; unless the pool is ordered, those of one batch have
+ * the same n_uses. */
 typedef struct
 {
   TarnBlock *top; /* the one freed last; through TarnBlock.below */
   gsize length;
+  TarnBatch *batches; /* the first blocks are the last one's */
+  gsize n_batches;
+  gsize max_batches; /* that there is room for */
 } TarnBin;
 
 /* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
@@ -65,40 +81,41 @@ typedef struct
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
  *
- * The lock guards what stands below it.  No driver call and no callback happens under it, so
- * blocks that go back are taken out of everything first. */
+ * The lock guards all that is not constant, but for what hits read, which changes behind the door,
+ * too, and what is atomic.  No driver call and no callback happens under it, so blocks that go back
+ * are taken out of everything first. */
 struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */
 
-  /* What is written, such as references, stands apart from what every hit reads: this, */
-  gchar apart_from_references[TARN_CACHE_LINES];
-
-  TarnAllocator *upstream; /* a reference */
-  guint leading_bits;
+  /* What every hit reads, apart from what is written, such as references.  These are constant, */
+  TarnAllocator *upstream __attribute__ ((aligned (TARN_CACHE_LINES))); /* a reference */
   gpointer default_queue; /* of requests that name none; NULL: none */
   gsize limit_bytes;      /* 0: none */
-
-  /* Threads' caches: pool-cache-private.h.  These are constant, */
-  guint slot;
-  guint thread_cache_blocks;
   gsize thread_cache_bytes;
+  guint thread_cache_blocks;
+  guint leading_bits;
+  guint slot; /* of threads' caches: pool-cache-private.h */
   /* and these while the door is open. */
   TarnDoor door;
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */
   gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
 
-  /* up to here. */
-  gchar apart[TARN_CACHE_LINES];
-
-  TarnMutex lock;
+  /* Behind the lock, and seldom written */
+  GHashTable *bins; /* bin number -> TarnBin, owned */
   TarnCache *caches;
-  GHashTable *bins;    /* bin number -> TarnBin, owned */
+  gboolean is_ordered; /* more than one in-order queue was met: what is freed is marked */
+  gboolean stop_holding;
+  gboolean orphaned;
+
+  /* Apart from what it guards, because threads that wait for it write to it. */
+  TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
+
+  /* stats.active_bytes that it takes to look for a new peak */
+  gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
                           active_blocks is never set */
   gsize n_blocks;
-  gboolean stop_holding;
-  gboolean orphaned;
 
   GQueue slabs;     /* of TarnSlab: every held or active block is in one */
   TarnSlab *slab;   /* of threads that have no cache */
@@ -110,7 +127,6 @@ struct _TarnPool
   /* pool-order.c */
   GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
   TarnQueue *latest_queue; /* of them; NULL: none */
-  gboolean is_ordered;     /* more than one in-order queue was met: what is freed is marked */
   GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
   GSList *gone_marks;
 
@@ -127,19 +143,23 @@ struct _TarnPool
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
 };
 
-/* pool.c; the caller of the first three holds the lock */
-TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 bin, gsize size);
-void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
-TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
+/* pool.c; the caller of the first holds the lock */
+TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
+void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_die (TarnPool *pool);
 
+/* pool-bins.c; the lock is held */
+GHashTable *_tarn_bins_new (void);
+TarnBin *_tarn_pool_get_bin (const TarnPool *pool, guint32 number);
 void _tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
                            gsize n);
-TarnBlock *_tarn_pool_take_for_cache (TarnPool *pool, guint32 number, gsize n_taken,
-                                      gsize max_bytes);
-TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
+guint _tarn_pool_take_for_cache (TarnPool *pool, guint32 number, guint n_taken, guint max,
+                                 TarnBlock ***end);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
-void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size);
+void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
 /* pool-order.c */
 TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,

@@ -13,68 +13,7 @@
 #include "reclaim-group-private.h"
 #include "struct-private.h"
 
-/* Blocks in and out of bins.  The lock is held. */
-
-static void
-activate (TarnPool *pool, TarnBlock *block, gsize size)
-{
-  TarnPoolStats *stats = &pool->stats;
-
-  block->size = size;
-  stats->active_bytes += size;
-  _tarn_pool_note_peak (pool);
-}
-
-static TarnBlock *
-pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
-{
-  TarnBlock *block = *link;
-
-  *link = block->below;
-  bin->length--;
-  block->below = NULL;
-  pool->stats.held_blocks--;
-  pool->stats.held_bytes -= block->alloc_size;
-  return block;
-}
-
-static TarnBin *
-get_bin (const TarnPool *pool, guint32 number)
-{
-  return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
-}
-
-/* Puts a chain of held blocks on top of a bin. */
-void
-_tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
-{
-  TarnBin *bin = get_bin (pool, number);
-
-  if (bin == NULL)
-    {
-      bin = g_new0 (TarnBin, 1);
-      g_hash_table_insert (pool->bins, GUINT_TO_POINTER (number), bin);
-    }
-  last->below = bin->top;
-  bin->top = first;
-  bin->length += n;
-  pool->stats.held_blocks += n;
-  pool->stats.held_bytes += n * first->alloc_size;
-}
-
-/* The top of a bin, if it is fit for a thread's cache that has so many of it already: see
- * _tarn_cache_fill (). */
-TarnBlock *
-_tarn_pool_take_for_cache (TarnPool *pool, guint32 number, gsize n_taken, gsize max_bytes)
-{
-  TarnBin *bin = get_bin (pool, number);
-  TarnBlock *block = bin != NULL ? bin->top : NULL;
-
-  if (block == NULL || bin->length <= n_taken || block->alloc_size > max_bytes
-      || block->n_uses != pool->n_fast_uses)
-    return NULL;
-  return pop (pool, bin, &bin->top);
-}
+/* Blocks in and out of threads' caches.  The lock is held. */
 
 /* The cache is this thread's; NULL: it has none. */
 static void
@@ -85,27 +24,12 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     _tarn_pool_put_below (pool, block->bin, block, block, 1);
 }
 
-/* The block at a place in a bin, made active for a request. */
-TarnBlock *
-_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
+static TarnBlock *
+take_from_bin (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
 {
-  TarnBlock *block = pop (pool, bin, link);
-
-  block->state = TARN_BLOCK_ACTIVE;
-  activate (pool, block, size);
-  block->is_hit = TRUE;
-  pool->stats.hits++;
-  return block;
-}
-
-/* The block of a bin that was freed last, made active for a request; NULL if there is none. */
-TarnBlock *
-_tarn_pool_take_held (TarnPool *pool, guint32 bin_number, gsize size)
-{
-  TarnBin *bin = get_bin (pool, bin_number);
-
-  return bin != NULL && bin->top != NULL ? _tarn_pool_take_block (pool, bin, &bin->top, size)
-                                         : NULL;
+  if (_tarn_cache_fill (cache, number))
+    return _tarn_cache_pop (cache, _tarn_cache_get_bin (cache, number), size);
+  return _tarn_pool_take_held (pool, number, size);
 }
 
 /* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
@@ -113,99 +37,15 @@ _tarn_pool_take_held (TarnPool *pool, guint32 bin_number, gsize size)
 TarnBlock *
 _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
 {
-  TarnCacheBin *own;
   TarnBlock *block;
 
   if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
   _tarn_pool_count_own (pool);
-  own = _tarn_cache_get_bin (cache, number);
-  if (own->number == number)
-    _tarn_cache_empty_bin (cache, own);
-  block = _tarn_pool_take_held (pool, number, size);
+  block = take_from_bin (pool, cache, number, size);
   if (block == NULL && _tarn_pool_take_from_idle (pool, number))
-    block = _tarn_pool_take_held (pool, number, size);
-  if (block != NULL)
-    _tarn_cache_fill (cache, number);
+    block = take_from_bin (pool, cache, number, size);
   return block;
-}
-
-static void
-deactivate (TarnPool *pool, TarnBlock *block)
-{
-  pool->stats.active_bytes -= block->size;
-}
-
-/* Takes in a fresh block from upstream, which is active from now on. */
-void
-_tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
-{
-  TarnPoolStats *stats = &pool->stats;
-
-  _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
-  block->state = TARN_BLOCK_ACTIVE;
-  pool->n_blocks++;
-  stats->managed_bytes += block->alloc_size;
-  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
-  activate (pool, block, block->size);
-  stats->misses++;
-  stats->upstream_allocations++;
-}
-
-/* Takes a block that is neither held nor active any more out of the pool's sight. */
-static void
-retire (TarnPool *pool, TarnBlock *block)
-{
-  block->state = TARN_BLOCK_RETIRED;
-  pool->n_blocks--;
-  pool->stats.managed_bytes -= block->alloc_size;
-  pool->stats.upstream_frees++;
-}
-
-static gint
-compare_descending (gconstpointer a, gconstpointer b)
-{
-  guint left = GPOINTER_TO_UINT (*(const gpointer *) a);
-  guint right = GPOINTER_TO_UINT (*(const gpointer *) b);
-
-  return left > right ? -1 : left < right;
-}
-
-static gboolean
-bin_is_empty (gpointer number, gpointer bin, gpointer unused)
-{
-  (void) number;
-  (void) unused;
-  return ((TarnBin *) bin)->top == NULL;
-}
-
-/* Retires held blocks, the largest first, until they make up the wanted bytes or none is left. */
-TarnBlock *
-_tarn_pool_take_largest (TarnPool *pool, gsize wanted)
-{
-  guint n_bins;
-  g_autofree gpointer *numbers = g_hash_table_get_keys_as_array (pool->bins, &n_bins);
-  TarnBlock *first = NULL;
-  TarnBlock **end = &first;
-  gsize taken = 0;
-
-  qsort (numbers, n_bins, sizeof *numbers, compare_descending);
-  for (guint i = 0; i < n_bins; i++)
-    {
-      TarnBin *bin = g_hash_table_lookup (pool->bins, numbers[i]);
-
-      while (bin->top != NULL && (taken < wanted || first == NULL))
-        {
-          TarnBlock *block = pop (pool, bin, &bin->top);
-
-          retire (pool, block);
-          taken += block->alloc_size;
-          *end = block;
-          end = &block->below;
-        }
-    }
-  g_hash_table_foreach_remove (pool->bins, bin_is_empty, NULL);
-  return first;
 }
 
 /* The end of a block in use */
@@ -228,13 +68,13 @@ end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnGiveBack *give_
   if (_tarn_door_is_closed (&pool->door))
     cache = NULL;
   _tarn_pool_count_own (pool);
-  deactivate (pool, block);
+  pool->stats.active_bytes -= block->size;
   if (!pool->stop_holding && !block->exact)
     {
       hold (pool, cache, block);
       return FALSE;
     }
-  retire (pool, block);
+  _tarn_pool_retire (pool, block);
   block->below = NULL;
   _tarn_pool_begin_give_back (pool, give_back, block);
   return TRUE;
@@ -391,7 +231,7 @@ _tarn_pool_die (TarnPool *pool)
   _tarn_mutex_clear (&pool->lock);
   _tarn_allocator_clear (&pool->base);
   tarn_allocator_unref (pool->upstream);
-  g_free (pool);
+  free (pool);
 }
 
 static const TarnAllocatorClass pool_class = {
@@ -455,7 +295,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
-  pool = g_new0 (TarnPool, 1);
+  pool = _tarn_aligned_new0 (TarnPool);
   ops.name = known.name != NULL ? known.name : "unnamed";
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
@@ -469,7 +309,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
-  pool->bins = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  pool->bins = _tarn_bins_new ();
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
   warn_if_deferred (pool);
