@@ -6,7 +6,7 @@
 
 #include "conformance.h"
 #include "players.h"
-#include "pool-private.h"
+#include "pool-cache-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
 #define MANY ((gsize) -1)
@@ -328,6 +328,24 @@ test_exit (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (players_get_misses (fixture), ==, 40);
 }
 
+static gpointer
+use_once (gpointer pool)
+{
+  tarn_block_free (take (pool, SIZE, NULL));
+  return NULL;
+}
+
+/* Threads that come one after the other have one cache. */
+static void
+test_exit_often (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 100; i++)
+    g_thread_join (g_thread_new ("once", use_once, fixture->pool));
+  g_assert_null (fixture->pool->caches->next);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 1);
+}
+
 static void
 drop_late (gpointer block)
 {
@@ -517,6 +535,7 @@ main (int argc, char **argv)
   ADD ("shares/limit", "", test_shares);
   ADD ("shares/meanwhile", NULL, test_keep_meanwhile);
   ADD ("exit", NULL, test_exit);
+  ADD ("exit/often", NULL, test_exit_often);
   ADD ("exit/late", NULL, test_exit_late);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);

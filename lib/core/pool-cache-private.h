@@ -150,11 +150,21 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
   return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
 }
 
-/* When that was in vain: the same where there must be a fence. */
-static inline TarnBlock *
-_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
+/* Whether to try again what was in vain without the lock: this thread has had no record until now,
+ * and may take over the cache of one that has ended; or there must be a fence. */
+static inline gboolean
+_tarn_pool_may_try_again (const TarnPool *pool)
 {
-  return _tarn_door_needs_fence (&pool->door)
+  if (_tarn_current_thread != &_tarn_no_thread)
+    return _tarn_door_needs_fence (&pool->door);
+  _tarn_thread_register ();
+  return TRUE;
+}
+
+static inline TarnBlock *
+_tarn_pool_take_again (TarnPool *pool, gsize size, gpointer queue)
+{
+  return _tarn_pool_may_try_again (pool)
              ? _tarn_pool_take (pool, size, queue, _tarn_thread_begin_fenced_visit)
              : NULL;
 }
@@ -202,9 +212,9 @@ _tarn_pool_put_fast (TarnPool *pool, TarnBlock *block)
 }
 
 static inline gboolean
-_tarn_pool_put_fenced (TarnPool *pool, TarnBlock *block)
+_tarn_pool_put_again (TarnPool *pool, TarnBlock *block)
 {
-  return _tarn_door_needs_fence (&pool->door)
+  return _tarn_pool_may_try_again (pool)
          && _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
 }
 

@@ -61,13 +61,14 @@ cache_new (TarnPool *pool, TarnThread *thread)
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnThread *thread = _tarn_thread_self ();
+  TarnCache *cache = _tarn_cache_of (thread, pool);
 
   _tarn_mutex_lock_adaptively (&pool->lock);
   if (cache != NULL || _tarn_door_is_closed (&pool->door))
     return cache;
   _tarn_mutex_unlock (&pool->lock);
-  cache = cache_new (pool, _tarn_thread_self ());
+  cache = cache_new (pool, thread);
   _tarn_mutex_lock (&pool->lock);
   return cache;
 }

@@ -100,7 +100,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnCache *cache;
   gint state;
 
-  if (is_ignored (pool) || _tarn_pool_put_fenced (pool, block))
+  if (is_ignored (pool) || _tarn_pool_put_again (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;
@@ -359,7 +359,7 @@ allocate_with_lock (TarnPool *pool, gsize size, GError **error)
     return NULL;
   if (pool->default_queue != NULL)
     return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
-  block = _tarn_pool_take_fenced (pool, size, NULL);
+  block = _tarn_pool_take_again (pool, size, NULL);
   if (block != NULL)
     return block;
 
