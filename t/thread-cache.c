@@ -346,6 +346,26 @@ test_exit_often (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (players_get_misses (fixture), ==, 1);
 }
 
+/* Nobody has asked for it meanwhile: it is all there for the thread that comes next. */
+static void
+test_exit_next (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[20];
+  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
+  Player *first = &fixture->players[0];
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    {
+      player_keep (first, fixture->pool, SIZE, turn.n);
+      player_end (first);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, turn.n);
+      player_begin (first);
+      player_run_locked (first, fixture->pool, take_all, &turn);
+      player_run_locked (first, fixture->pool, drop_all, &turn);
+    }
+}
+
 static void
 drop_late (gpointer block)
 {
@@ -536,6 +556,7 @@ main (int argc, char **argv)
   ADD ("shares/meanwhile", NULL, test_keep_meanwhile);
   ADD ("exit", NULL, test_exit);
   ADD ("exit/often", NULL, test_exit_often);
+  ADD ("exit/next", NULL, test_exit_next);
   ADD ("exit/late", NULL, test_exit_late);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);

@@ -303,19 +303,6 @@ _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* The thread has ended. */
-void
-_tarn_cache_return (TarnCache *cache)
-{
-  TarnPool *pool = cache->pool;
-
-  _tarn_mutex_lock (&pool->lock);
-  count_active (cache);
-  empty (cache);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-}
-
 /* Room in this thread's cache.  It is never given back but for room elsewhere: what a thread has
  * had it will have again. */
 
@@ -440,6 +427,21 @@ is_idle (TarnCache *cache, gint64 now)
   cache->seen_bytes = bytes;
   cache->seen_at = now;
   return FALSE;
+}
+
+/* The thread has ended.  What it kept stays together for the next one that has its record, so that
+ * blocks side by side go on belonging to one thread; until then it is there for any other, as an
+ * idle thread's. */
+void
+_tarn_cache_leave (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_mutex_lock (&pool->lock);
+  cache->seen_hits = cache->hits;
+  cache->seen_bytes = cache->counted_bytes + cache->active_bytes;
+  cache->seen_at = g_get_monotonic_time () - IDLE_TIME;
+  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Before upstream is asked: what idle threads keep goes to the pool's bin. */

@@ -60,7 +60,7 @@ TarnThread *_tarn_thread_register (void);
 guint _tarn_threads_take_slot (void);
 void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache);
-void _tarn_cache_return (TarnCache *cache); /* pool-cache.c; inside the lock of the list */
+void _tarn_cache_leave (TarnCache *cache); /* pool-cache.c; inside the lock of the list */
 
 static inline TarnThread *
 _tarn_thread_self (void)

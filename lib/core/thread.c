@@ -39,7 +39,7 @@ end_thread (gpointer data)
   _tarn_mutex_lock (&lock);
   for (guint i = 0; i < thread->n_caches; i++)
     if (thread->caches[i] != NULL)
-      _tarn_cache_return (thread->caches[i]);
+      _tarn_cache_leave (thread->caches[i]);
   thread->is_taken = FALSE;
   _tarn_mutex_unlock (&lock);
 }
