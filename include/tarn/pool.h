@@ -59,8 +59,9 @@ typedef struct
    * What each thread may keep for itself of what it frees, so that its next requests take no lock:
    * the most blocks of a bin, of which more than 65535 are as many; 0: nothing. When memory has run
    * out, and before a limit is exceeded, it is taken back; so is, once somebody has looked for it,
-   * what a thread that has not called for 10 ms since keeps of a bin that another one needs.
-   * Threads of a pool that has met a second queue keep nothing.
+   * what a thread that has not called for 10 ms since keeps of a bin that another one needs. What
+   * a thread kept that has ended is there for any other at once. Threads of a pool that has met a
+   * second queue keep nothing.
    */
   guint thread_cache_blocks;
 
