@@ -116,6 +116,30 @@ test_batch (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (players_get_misses (fixture), ==, 48);
 }
 
+/* A thread that kept more gives them as batches that others take. */
+static void
+test_two_batches (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[2][16];
+
+  (void) unused;
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 32);
+  tarn_pool_trim (fixture->pool, G_MAXSIZE);
+  g_assert_cmpuint (
+      _tarn_pool_get_bin (fixture->pool, tarn_pool_bin_number (fixture->pool, SIZE))->n_batches, ==,
+      2);
+  for (guint i = 0; i < 2; i++)
+    {
+      Turn turn = { fixture->pool, SIZE, NULL, blocks[i] + 1, 15 };
+
+      player_take (&fixture->players[i], fixture->pool, SIZE, blocks[i], 1);
+      player_run_locked (&fixture->players[i], fixture->pool, take_all, &turn);
+    }
+  g_assert_cmpuint (players_get_misses (fixture), ==, 32);
+  for (guint i = 0; i < 2; i++)
+    player_drop (&fixture->players[i], blocks[i], 16);
+}
+
 /* Of what is no batch, half is left to others. */
 static void
 test_half (Fixture *fixture, gconstpointer unused)
@@ -212,6 +236,7 @@ main (int argc, char **argv)
   ADD ("room-moves", test_room_moves);
   ADD ("room-to-fill", test_room_to_fill);
   ADD ("batch", test_batch);
+  ADD ("two-batches", test_two_batches);
   ADD ("half", test_half);
   ADD ("producer", test_producer);
   return g_test_run ();

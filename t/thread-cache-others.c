@@ -68,6 +68,25 @@ test_not_idle (Fixture *fixture, gconstpointer unused)
   player_drop (&fixture->players[1], &block, 1);
 }
 
+/* Nor is one that took over what an ended thread has left, whenever that one was last seen. */
+static void
+test_idle_taken_over (Fixture *fixture, gconstpointer unused)
+{
+  Player *first = &fixture->players[0], *second = &fixture->players[1];
+  TarnBlock *blocks[2];
+
+  (void) unused;
+  player_keep (first, fixture->pool, SIZE, 1);
+  player_take (second, fixture->pool, SIZE, &blocks[0], 1);
+  player_end (first);
+  g_usleep (20 * G_TIME_SPAN_MILLISECOND); /* which is what it is to be idle */
+  player_begin (first);
+  player_keep (first, fixture->pool, 5000, 1);
+  player_take (second, fixture->pool, SIZE, &blocks[1], 1);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 4);
+  player_drop (second, blocks, 2);
+}
+
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* Another thread looks for a block in it, having seen so much of it so long ago; it is kept again
@@ -219,6 +238,27 @@ test_peak_read_early (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).peak_active_bytes, ==, before.peak_active_bytes);
 }
 
+/* One thread frees, behind the lock, what another one's hits took: as long as those are not
+ * counted, the pool's own count is less than nothing. */
+static void
+test_peak_below_nothing (Fixture *fixture, gconstpointer unused)
+{
+  Player *first = &fixture->players[0], *second = &fixture->players[1];
+  TarnBlock *blocks[100];
+
+  (void) unused;
+  for (guint i = 0; i < 2; i++)
+    player_keep (first, fixture->pool, SIZE, 32);
+  player_keep (second, fixture->pool, 5000, 1);
+  player_take (first, fixture->pool, SIZE, blocks, 20);
+  player_drop (second, blocks, 20);
+  g_assert_cmpint ((gssize) fixture->pool->stats.active_bytes, <, 0);
+  player_take (second, fixture->pool, 70000, blocks, 100);
+  player_drop (second, blocks, 100);
+  g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, >=, (100 - 32) * 70000);
+  g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, <=, 100 * 70000);
+}
+
 /* What two threads have at once, of blocks that are fresh and then of held ones, whose requests are
  * larger: but for what they keep for themselves. */
 static void
@@ -278,6 +318,7 @@ main (int argc, char **argv)
   ADD ("idle/watched", test_idle_watched);
   ADD ("not-idle", test_not_idle);
   ADD ("who-is-idle", test_who_is_idle);
+  ADD ("idle/taken-over", test_idle_taken_over);
   ADD ("peak/before", test_peak_before);
 #if defined(__linux__) && !defined(TARN_THREAD_SANITIZER)
   ADD ("peak/at-door", test_peak_at_door);
@@ -285,6 +326,7 @@ main (int argc, char **argv)
   ADD ("peak/of-reclaim", test_peak_of_reclaim);
   ADD ("peak/read-early", test_peak_read_early);
   ADD ("peak/of-two", test_peak_of_two);
+  ADD ("peak/below-nothing", test_peak_below_nothing);
   ADD ("peak/without-caches", test_peak_without_caches);
   return g_test_run ();
 }

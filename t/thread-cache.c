@@ -346,24 +346,73 @@ test_exit_often (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (players_get_misses (fixture), ==, 1);
 }
 
-/* Nobody has asked for it meanwhile: it is all there for the thread that comes next. */
+static void
+get_record (gpointer unused)
+{
+  (void) unused;
+  _tarn_thread_self ();
+}
+
+/* Nobody has asked for it meanwhile: it is all there for the thread that comes next, and for one
+ * only. */
 static void
 test_exit_next (Fixture *fixture, gconstpointer unused)
 {
   TarnBlock *blocks[20];
-  Turn turn = { fixture->pool, SIZE, NULL, blocks, G_N_ELEMENTS (blocks) };
+  Turn turn = { fixture->pool, SIZE, NULL, blocks + 1, G_N_ELEMENTS (blocks) - 1 };
   Player *first = &fixture->players[0];
 
   (void) unused;
   for (guint i = 0; i < 3; i++)
     {
-      player_keep (first, fixture->pool, SIZE, turn.n);
+      player_keep (first, fixture->pool, SIZE, G_N_ELEMENTS (blocks));
       player_end (first);
-      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, turn.n);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, G_N_ELEMENTS (blocks));
       player_begin (first);
+      player_run (first, get_record, NULL); /* with which it could take it for its own */
+      player_take (first, fixture->pool, SIZE, blocks, 1);
       player_run_locked (first, fixture->pool, take_all, &turn);
       player_run_locked (first, fixture->pool, drop_all, &turn);
+      player_drop (first, blocks, 1);
     }
+  g_assert_cmpuint (players_get_misses (fixture), ==, G_N_ELEMENTS (blocks));
+  g_assert_null (fixture->pool->caches->next);
+  player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
+  g_assert_nonnull (fixture->pool->caches->next); /* of its own */
+}
+
+static void
+go_inside (gpointer data)
+{
+  TarnPool *pool = data;
+
+  g_assert_true (_tarn_thread_enter (_tarn_thread_self (), &pool->door));
+}
+
+static void
+come_out (gpointer unused)
+{
+  (void) unused;
+  _tarn_thread_leave (_tarn_thread_self ());
+}
+
+/* Another thread that has a cache gets it without waiting for those that are busy. */
+static void
+test_exit_open_door (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  TarnBlock *blocks[20];
+
+  (void) unused;
+  player_keep (&fixture->players[1], pool, 5000, 1);
+  player_keep (&fixture->players[0], pool, SIZE, 20);
+  player_end (&fixture->players[0]);
+  player_run (&fixture->players[2], go_inside, pool);
+  player_take (&fixture->players[1], pool, SIZE, blocks, 20);
+  player_run (&fixture->players[2], come_out, NULL);
+  g_assert_cmpuint (players_get_misses (fixture), ==, 21);
+  player_drop (&fixture->players[1], blocks, 20);
+  player_begin (&fixture->players[0]);
 }
 
 static void
@@ -557,6 +606,7 @@ main (int argc, char **argv)
   ADD ("exit", NULL, test_exit);
   ADD ("exit/often", NULL, test_exit_often);
   ADD ("exit/next", NULL, test_exit_next);
+  ADD ("exit/open-door", NULL, test_exit_open_door);
   ADD ("exit/late", NULL, test_exit_late);
   ADD ("lifo", NULL, test_lifo);
   ADD ("double-free", NULL, test_double_free);

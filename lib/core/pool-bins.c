@@ -32,6 +32,14 @@ _tarn_pool_get_bin (const TarnPool *pool, guint32 number)
   return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
 }
 
+gboolean
+_tarn_pool_is_empty (const TarnPool *pool, guint32 number)
+{
+  const TarnBin *bin = _tarn_pool_get_bin (pool, number);
+
+  return bin == NULL || bin->top == NULL;
+}
+
 static TarnBin *
 ensure_bin (TarnPool *pool, guint32 number)
 {
@@ -71,19 +79,31 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Puts a chain of held blocks on top of a bin: one, or what comes from a thread's cache. */
-void
-_tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
+static void
+push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
-  TarnBin *bin = ensure_bin (pool, number);
-
-  if (n > 1)
-    add_batch (bin, last, n);
-  else
-    bin->n_batches = 0;
   last->below = bin->top;
   bin->top = first;
   count_held (pool, bin, first->alloc_size, (gssize) n);
+}
+
+void
+_tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
+{
+  TarnBin *bin = ensure_bin (pool, block->bin);
+
+  bin->n_batches = 0;
+  push (pool, bin, block, block, 1);
+}
+
+/* A chain of blocks from a thread's cache. */
+void
+_tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
+{
+  TarnBin *bin = ensure_bin (pool, number);
+
+  add_batch (bin, last, n);
+  push (pool, bin, first, last, n);
 }
 
 static TarnBlock *
@@ -102,19 +122,20 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Takes what is on top of a bin for a thread's cache, which has so many of it already and may have
- * some more: a batch, or else, unless that were more than half of what there was, a block.  The
- * chain begins at *end, which is where it ends afterwards.  The number of blocks; 0: none. */
+/* Takes what is on top of a bin, which is there, for a thread's cache, which has so many already
+ * and may have some more: a batch, or else, unless that were more than half of what there was, a
+ * block.  The chain begins at *end, which is where it ends afterwards.  The number of blocks; 0:
+ * none. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, guint32 number, guint n_taken, guint max,
                            TarnBlock ***end)
 {
   TarnBin *bin = _tarn_pool_get_bin (pool, number);
-  TarnBatch *batch = bin != NULL ? get_newest_batch (bin) : NULL;
+  TarnBatch *batch = get_newest_batch (bin);
   TarnBlock *first, *last;
   guint n = 1;
 
-  if (bin == NULL || bin->top == NULL || bin->top->n_uses != pool->n_fast_uses)
+  if (bin->top == NULL || bin->top->n_uses != pool->n_fast_uses)
     return 0;
   if (batch != NULL && batch->n <= max)
     {

@@ -9,7 +9,8 @@
  * once blocks are marked when they are freed (pool-order-private.h), and once nothing is held any
  * more.
  *
- * In a child of fork () no thread has a cache.
+ * The cache of a thread that has ended is nobody's: whoever has the lock may empty it, and the next
+ * thread that needs one takes it as it is.  In a child of fork () no thread has a cache.
  *
  * A thread's cache has what it freed last, newest first; what does not fit goes to the pool's bin,
  * oldest first.  So a thread that has a pool for itself gets back last what it freed first. */
@@ -47,12 +48,12 @@ struct _TarnCache
   /* Behind the lock */
   guint64 seen_hits; /* and bytes, when somebody looked for blocks here, */
   gsize seen_bytes;
-  gint64 seen_at; /* and first saw so many: as g_get_monotonic_time () */
+  gint64 seen_at;   /* and first saw so many: as g_get_monotonic_time () */
+  gboolean is_left; /* its thread has ended */
   gsize reserved_bytes;
   gsize counted_bytes; /* active_bytes that the pool's counters have, ever */
 
   TarnPool *pool;
-  TarnThread *thread;
   TarnCache *next; /* of the pool */
   TarnSlab *slab;  /* for this thread's misses; NULL before the first */
 
@@ -78,6 +79,7 @@ void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
 gboolean _tarn_cache_fill (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
+gboolean _tarn_pool_take_from_left (TarnPool *pool, guint32 number);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
 
 static inline TarnCacheBin *
@@ -150,21 +152,11 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
   return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
 }
 
-/* Whether to try again what was in vain without the lock: this thread has had no record until now,
- * and may take over the cache of one that has ended; or there must be a fence. */
-static inline gboolean
-_tarn_pool_may_try_again (const TarnPool *pool)
-{
-  if (_tarn_current_thread != &_tarn_no_thread)
-    return _tarn_door_needs_fence (&pool->door);
-  _tarn_thread_register ();
-  return TRUE;
-}
-
+/* When that was in vain: the same where there must be a fence. */
 static inline TarnBlock *
-_tarn_pool_take_again (TarnPool *pool, gsize size, gpointer queue)
+_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
 {
-  return _tarn_pool_may_try_again (pool)
+  return _tarn_door_needs_fence (&pool->door)
              ? _tarn_pool_take (pool, size, queue, _tarn_thread_begin_fenced_visit)
              : NULL;
 }
@@ -212,9 +204,9 @@ _tarn_pool_put_fast (TarnPool *pool, TarnBlock *block)
 }
 
 static inline gboolean
-_tarn_pool_put_again (TarnPool *pool, TarnBlock *block)
+_tarn_pool_put_fenced (TarnPool *pool, TarnBlock *block)
 {
-  return _tarn_pool_may_try_again (pool)
+  return _tarn_door_needs_fence (&pool->door)
          && _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
 }
 

@@ -35,59 +35,83 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
     _tarn_door_open (&pool->door);
 }
 
+/* The lock is held. */
 static TarnCache *
-cache_new (TarnPool *pool, TarnThread *thread)
+cache_new (TarnPool *pool)
 {
   TarnCache *cache = _tarn_aligned_new0 (TarnCache);
   TarnPoolStats stats;
 
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
-  cache->thread = thread;
-  _tarn_mutex_lock (&pool->lock);
   /* The peak of a thread that had the pool for itself until now. */
   if (pool->caches != NULL && pool->caches->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches;
   pool->caches = cache;
-  _tarn_mutex_unlock (&pool->lock);
-  _tarn_thread_set_cache (thread, pool->slot, cache);
   return cache;
 }
 
-/* Takes the lock.  Returns this thread's cache, which is made where the door is open: whoever
+/* One that an ended thread has left; NULL: there is none.  The lock is held. */
+static TarnCache *
+take_over (TarnPool *pool)
+{
+  TarnCache *cache = pool->caches;
+
+  while (cache != NULL && !cache->is_left)
+    cache = cache->next;
+  if (cache != NULL)
+    {
+      cache->is_left = FALSE;
+      cache->seen_hits = G_MAXUINT64;
+    }
+  return cache;
+}
+
+/* Takes the lock.  Returns this thread's cache, which it is given where the door is open: whoever
  * changes what is active counts what caches have counted first.  NULL: the door is closed for
  * good. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
-  TarnThread *thread = _tarn_thread_self ();
-  TarnCache *cache = _tarn_cache_of (thread, pool);
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
   _tarn_mutex_lock_adaptively (&pool->lock);
   if (cache != NULL || _tarn_door_is_closed (&pool->door))
     return cache;
+  cache = take_over (pool);
+  if (cache == NULL)
+    cache = cache_new (pool);
   _tarn_mutex_unlock (&pool->lock);
-  cache = cache_new (pool, thread);
+  _tarn_thread_set_cache (_tarn_thread_self (), pool->slot, cache);
   _tarn_mutex_lock (&pool->lock);
   return cache;
 }
 
-/* At the pool's end.  Threads may be ending meanwhile, and returning theirs. */
+/* At the pool's end. */
 void
 _tarn_pool_free_caches (TarnPool *pool)
 {
   TarnCache *cache;
 
+  _tarn_threads_give_slot (pool->slot);
   while ((cache = pool->caches) != NULL)
     {
-      _tarn_thread_set_cache (cache->thread, pool->slot, NULL);
-      _tarn_mutex_lock (&pool->lock);
       pool->caches = cache->next;
-      _tarn_mutex_unlock (&pool->lock);
       free (cache);
     }
-  _tarn_threads_give_slot (pool->slot);
+}
+
+/* The thread has ended. */
+void
+_tarn_cache_leave (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_mutex_lock (&pool->lock);
+  cache->is_left = TRUE;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* The door */
@@ -136,6 +160,14 @@ find_claimed (const TarnCache *cache, guint i)
 
 /* Counters */
 
+/* Of two counts that may be less than nothing while what another thread has taken is not counted.
+ */
+static gsize
+max_active (gsize a, gsize b)
+{
+  return (gssize) a > (gssize) b ? a : b;
+}
+
 /* What is active at this moment; while other threads call, about so much.  To look at each of their
  * caches takes time: it is not done again before the pool's own count is higher than ever. */
 void
@@ -145,10 +177,8 @@ _tarn_pool_note_peak (TarnPool *pool)
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
-  /* A thread's that was read too early may be missing from what another has freed. */
-  if ((gssize) active > (gssize) pool->stats.peak_active_bytes)
-    pool->stats.peak_active_bytes = active;
-  pool->noted_bytes = MAX (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+  pool->stats.peak_active_bytes = max_active (pool->stats.peak_active_bytes, active);
+  pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
 }
 
 /* Only a thread that has the pool for itself knows what was active at each moment. */
@@ -186,7 +216,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
       stats->hits += cache->hits;
     }
   stats->active_blocks = pool->n_blocks - stats->held_blocks;
-  stats->peak_active_bytes = MAX (stats->peak_active_bytes, stats->active_bytes);
+  stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
 }
 
 /* The door is closed, or the cache is this thread's. */
@@ -208,7 +238,7 @@ _tarn_pool_count_own (TarnPool *pool)
 
   if (cache != NULL)
     count_active (cache);
-  if (pool->stats.active_bytes > pool->noted_bytes)
+  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
     _tarn_pool_note_peak (pool);
 }
 
@@ -248,13 +278,18 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   *link = NULL;
   while (last->below != NULL)
     last = last->below;
-  _tarn_pool_put_below (cache->pool, bin->number, first, last, bin->length - n_kept);
+  _tarn_pool_put_batch (cache->pool, bin->number, first, last, bin->length - n_kept);
   _tarn_cache_bin_set (bin, top, n_kept);
 }
 
+/* In batches that another thread may take. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
+  guint most = MAX (1, cache->pool->thread_cache_blocks / 2);
+
+  while (bin->length > most)
+    move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
 }
@@ -391,22 +426,27 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 
 /* And to a cache */
 
-/* Brings what this thread will ask for next, if it goes on as it does: a batch, or blocks, but no
- * more than half of what the pool's bin has left.  Whether there is any afterwards. */
+/* Brings what this thread will ask for next, if it goes on as it does: batches, or blocks, but no
+ * more than half of what the pool's bin has left.  The thread has none of them; whether it has some
+ * afterwards. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
   TarnPool *pool = cache->pool;
-  TarnCacheBin *bin = claim_bin (cache, number);
-  gsize most = MAX_BYTES_AT_A_TIME / get_alloc_size (cache, number);
+  gsize alloc_size = get_alloc_size (cache, number);
+  TarnCacheBin *bin;
   TarnBlock *top;
   TarnBlock **end = &top;
   guint max, taken, n = 0;
 
-  _tarn_cache_empty_bin (cache, bin);
+  if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
+      || _tarn_pool_is_empty (pool, number))
+    return FALSE;
+  bin = claim_bin (cache, number);
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
-  max = (guint) MIN (MIN (most, pool->thread_cache_blocks / 2), get_max_capacity (cache, bin));
+  max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
+  max = (guint) MIN (max, MAX_BYTES_AT_A_TIME / alloc_size);
   while (n < max && (taken = _tarn_pool_take_for_cache (pool, number, n, max - n, &end)) > 0)
     n += taken;
   *end = NULL;
@@ -429,22 +469,25 @@ is_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* The thread has ended.  What it kept stays together for the next one that has its record, so that
- * blocks side by side go on belonging to one thread; until then it is there for any other, as an
- * idle thread's. */
-void
-_tarn_cache_leave (TarnCache *cache)
+/* What ended threads kept goes to the pool's bin. */
+gboolean
+_tarn_pool_take_from_left (TarnPool *pool, guint32 number)
 {
-  TarnPool *pool = cache->pool;
+  gboolean is_any = FALSE;
 
-  _tarn_mutex_lock (&pool->lock);
-  cache->seen_hits = cache->hits;
-  cache->seen_bytes = cache->counted_bytes + cache->active_bytes;
-  cache->seen_at = g_get_monotonic_time () - IDLE_TIME;
-  _tarn_mutex_unlock (&pool->lock);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+
+      if (!cache->is_left || bin->number != number || bin->top == NULL)
+        continue;
+      _tarn_cache_empty_bin (cache, bin);
+      is_any = TRUE;
+    }
+  return is_any;
 }
 
-/* Before upstream is asked: what idle threads keep goes to the pool's bin. */
+/* Before upstream is asked: so does what idle threads keep. */
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
 {
@@ -459,8 +502,8 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
-      if (!is_idle (cache, now) || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0
-          || bin->number != number)
+      if (cache->is_left || !is_idle (cache, now)
+          || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0 || bin->number != number)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;
       if (bin->top != NULL)

@@ -265,7 +265,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
-  block = _tarn_pool_take_again (pool, size, queue);
+  block = _tarn_pool_take_fenced (pool, size, queue);
   if (block != NULL)
     return block;
 

@@ -29,9 +29,9 @@
 #include "thread-private.h"
 #include "ticket-private.h"
 
-/* So many blocks of a bin that came from a thread's cache together.  Another thread takes them as
- * they came, and looks at them, in the caches of another processor, when it has given up the
- * lock. */
+/* So many blocks of a bin that came from a thread's cache together.  Another thread that may keep
+ * as many takes them as they came, and looks at them, in the caches of another processor, when it
+ * has given up the lock. */
 typedef struct
 {
   TarnBlock *last;
@@ -151,7 +151,9 @@ void _tarn_pool_die (TarnPool *pool);
 /* pool-bins.c; the lock is held */
 GHashTable *_tarn_bins_new (void);
 TarnBin *_tarn_pool_get_bin (const TarnPool *pool, guint32 number);
-void _tarn_pool_put_below (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
+gboolean _tarn_pool_is_empty (const TarnPool *pool, guint32 number);
+void _tarn_pool_put_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
                            gsize n);
 guint _tarn_pool_take_for_cache (TarnPool *pool, guint32 number, guint n_taken, guint max,
                                  TarnBlock ***end);

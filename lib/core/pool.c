@@ -21,15 +21,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   block->state = TARN_BLOCK_HELD;
   if (cache == NULL || !_tarn_cache_keep (cache, block))
-    _tarn_pool_put_below (pool, block->bin, block, block, 1);
-}
-
-static TarnBlock *
-take_from_bin (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
-{
-  if (_tarn_cache_fill (cache, number))
-    return _tarn_cache_pop (cache, _tarn_cache_get_bin (cache, number), size);
-  return _tarn_pool_take_held (pool, number, size);
+    _tarn_pool_put_block (pool, block);
 }
 
 /* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
@@ -37,15 +29,20 @@ take_from_bin (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
 TarnBlock *
 _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
 {
-  TarnBlock *block;
+  TarnCacheBin *own;
 
   if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
   _tarn_pool_count_own (pool);
-  block = take_from_bin (pool, cache, number, size);
-  if (block == NULL && _tarn_pool_take_from_idle (pool, number))
-    block = take_from_bin (pool, cache, number, size);
-  return block;
+  own = _tarn_cache_get_bin (cache, number);
+  if (own->number == number && own->top != NULL)
+    return _tarn_cache_pop (cache, own, size);
+  if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_left (pool, number)
+      && !_tarn_pool_take_from_idle (pool, number))
+    return NULL;
+  if (_tarn_cache_fill (cache, number))
+    return _tarn_cache_pop (cache, own, size);
+  return _tarn_pool_take_held (pool, number, size);
 }
 
 /* The end of a block in use */
@@ -100,7 +97,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnCache *cache;
   gint state;
 
-  if (is_ignored (pool) || _tarn_pool_put_again (pool, block))
+  if (is_ignored (pool) || _tarn_pool_put_fenced (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;
@@ -222,7 +219,7 @@ _tarn_pool_die (TarnPool *pool)
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
   _tarn_pool_free_caches (pool);
-  _tarn_slabs_clear (&pool->slabs); /* which threads that are ending look at in checked builds */
+  _tarn_slabs_clear (&pool->slabs); /* which threads that were ending looked at in checked builds */
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);
@@ -359,7 +356,7 @@ allocate_with_lock (TarnPool *pool, gsize size, GError **error)
     return NULL;
   if (pool->default_queue != NULL)
     return tarn_pool_allocate_ordered (pool, size, pool->default_queue, error);
-  block = _tarn_pool_take_again (pool, size, NULL);
+  block = _tarn_pool_take_fenced (pool, size, NULL);
   if (block != NULL)
     return block;
 

@@ -39,7 +39,10 @@ end_thread (gpointer data)
   _tarn_mutex_lock (&lock);
   for (guint i = 0; i < thread->n_caches; i++)
     if (thread->caches[i] != NULL)
-      _tarn_cache_leave (thread->caches[i]);
+      {
+        _tarn_cache_leave (thread->caches[i]);
+        thread->caches[i] = NULL;
+      }
   thread->is_taken = FALSE;
   _tarn_mutex_unlock (&lock);
 }
@@ -99,17 +102,21 @@ _tarn_threads_take_slot (void)
   return slot;
 }
 
+/* No thread has anything there afterwards, nor is one about to leave it. */
 void
 _tarn_threads_give_slot (guint slot)
 {
   _tarn_mutex_lock (&lock);
+  for (TarnThread *thread = threads; thread != NULL; thread = thread->next)
+    if (slot < thread->n_caches)
+      thread->caches[slot] = NULL;
   if (free_slots == NULL)
     free_slots = g_array_new (FALSE, FALSE, sizeof (guint));
   g_array_append_val (free_slots, slot);
   _tarn_mutex_unlock (&lock);
 }
 
-/* The thread itself calls it, or, with NULL in place of what it had, whoever ends a pool. */
+/* The thread itself calls it. */
 void
 _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache)
 {
