@@ -337,7 +337,7 @@ is_used_by (const TarnBlock *block, const TarnQueue *queue)
 gboolean
 _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
-  TarnPool *pool = (TarnPool *) block->source;
+  TarnPool *pool = _tarn_pool_of (block->source);
   TarnQueue *queue = _tarn_pool_enter_queue (pool, handle, error);
 
   if (queue == NULL)
@@ -354,7 +354,7 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
-  TarnPool *pool = (TarnPool *) block->source;
+  TarnPool *pool = _tarn_pool_of (block->source);
   TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
   gboolean is_moved;
 

@@ -143,6 +143,14 @@ struct _TarnPool
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
 };
 
+static inline TarnPool *
+_tarn_pool_of (TarnAllocator *base)
+{
+  gpointer pool = base; /* which is aligned as a pool is */
+
+  return pool;
+}
+
 /* pool.c; the caller of the first holds the lock */
 TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);

@@ -122,7 +122,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
 static void
 pool_free_block (TarnBlock *block)
 {
-  TarnPool *pool = (TarnPool *) block->source;
+  TarnPool *pool = _tarn_pool_of (block->source);
 
   /* Not afterwards: what is held does not keep the pool alive. */
   if (!_tarn_forked ())
@@ -173,7 +173,7 @@ trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
-  return tarn_pool_allocate ((TarnPool *) allocator, size, error);
+  return tarn_pool_allocate (_tarn_pool_of (allocator), size, error);
 }
 
 static gboolean
@@ -185,7 +185,7 @@ pool_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, 
 static void
 pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
-  TarnPool *pool = (TarnPool *) allocator;
+  TarnPool *pool = _tarn_pool_of (allocator);
 
   if (!is_ignored (pool))
     _tarn_pool_free_bare (pool, memory, size);
@@ -198,7 +198,7 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 static void
 pool_finalize (TarnAllocator *allocator)
 {
-  TarnPool *pool = (TarnPool *) allocator;
+  TarnPool *pool = _tarn_pool_of (allocator);
   TarnGiveBack give_back;
 
   g_ptr_array_unref (pool->reclaim_funcs);
