@@ -134,19 +134,29 @@ player_keep (Player *player, TarnPool *pool, gsize size, guint n)
   player_drop (player, blocks, n);
 }
 
+gboolean
+players_pools_are_checked (void)
+{
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  return TRUE;
+#else
+  return FALSE;
+#endif
+}
+
 void
 player_run_locked (Player *player, TarnPool *pool, void (*func) (gpointer), gpointer data)
 {
-#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
-  (void) pool;
-  player_run (player, func, data); /* which does take it, to check */
-#else
+  if (players_pools_are_checked ())
+    {
+      player_run (player, func, data); /* which takes the lock, to check */
+      return;
+    }
   alarm (60);
   _tarn_mutex_lock (&pool->lock);
   player_run (player, func, data);
   _tarn_mutex_unlock (&pool->lock);
   alarm (0);
-#endif
 }
 
 void

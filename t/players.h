@@ -44,6 +44,9 @@ void player_start (Player *player, void (*func) (gpointer), gpointer data);
 void player_await (Player *player); /* until it has done that */
 void player_run (Player *player, void (*func) (gpointer), gpointer data);
 
+/* Whether every pool is checked after every operation (--enable-debug=full). */
+gboolean players_pools_are_checked (void);
+
 /* The same with the pool's lock held by this thread: a player that needs it would hang, and the
  * test ends.  (With --enable-debug=full it does, to check the pool, and may.) */
 void player_run_locked (Player *player, TarnPool *pool, void (*func) (gpointer), gpointer data);
