@@ -122,15 +122,13 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Takes what is on top of a bin, which is there, for a thread's cache, which has so many already
+/* Takes what is on top of a bin for a thread's cache, which has so many already
  * and may have some more: a batch, or else, unless that were more than half of what there was, a
  * block.  The chain begins at *end, which is where it ends afterwards.  The number of blocks; 0:
  * none. */
 guint
-_tarn_pool_take_for_cache (TarnPool *pool, guint32 number, guint n_taken, guint max,
-                           TarnBlock ***end)
+_tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
-  TarnBin *bin = _tarn_pool_get_bin (pool, number);
   TarnBatch *batch = get_newest_batch (bin);
   TarnBlock *first, *last;
   guint n = 1;

@@ -427,27 +427,28 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 /* And to a cache */
 
 /* Brings what this thread will ask for next, if it goes on as it does: batches, or blocks, but no
- * more than half of what the pool's bin has left.  The thread has none of them; whether it has some
- * afterwards. */
+ * more than half of what the pool's bin has left.  The thread has none of them, and the pool
+ * some; whether the thread has some afterwards. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
   TarnPool *pool = cache->pool;
   gsize alloc_size = get_alloc_size (cache, number);
   TarnCacheBin *bin;
+  TarnBin *from;
   TarnBlock *top;
   TarnBlock **end = &top;
   guint max, taken, n = 0;
 
-  if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
-      || _tarn_pool_is_empty (pool, number))
+  if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes))
     return FALSE;
   bin = claim_bin (cache, number);
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
   max = (guint) MIN (max, MAX_BYTES_AT_A_TIME / alloc_size);
-  while (n < max && (taken = _tarn_pool_take_for_cache (pool, number, n, max - n, &end)) > 0)
+  from = _tarn_pool_get_bin (pool, number);
+  while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)
     n += taken;
   *end = NULL;
   set_capacity (cache, bin, MAX (bin->capacity, n));

@@ -163,7 +163,7 @@ gboolean _tarn_pool_is_empty (const TarnPool *pool, guint32 number);
 void _tarn_pool_put_block (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
                            gsize n);
-guint _tarn_pool_take_for_cache (TarnPool *pool, guint32 number, guint n_taken, guint max,
+guint _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max,
                                  TarnBlock ***end);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size);
