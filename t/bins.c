@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "bin-private.h"
 #include "fake-device.h"
+#include "pool/bin-private.h"
 
 typedef struct
 {

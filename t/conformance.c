@@ -3,8 +3,8 @@
 
 #include "conformance.h"
 
-#include "lock-private.h"
-#include "pool-private.h"
+#include "common/lock-private.h"
+#include "pool/pool-private.h"
 
 typedef void (*TestFunc) (const Backend *backend, gpointer state);
 

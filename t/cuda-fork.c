@@ -9,7 +9,7 @@
 
 #include "fake-cuda/fake-cuda.h"
 #include "in-child.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 static const FakeCuda *fake;
 

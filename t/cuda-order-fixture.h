@@ -7,10 +7,10 @@
 #ifndef CUDA_ORDER_FIXTURE_H
 #define CUDA_ORDER_FIXTURE_H
 
+#include "common/lock-private.h"
 #include "cuda-driver.h"
 #include "driver-private.h"
-#include "lock-private.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 /* X (name, "symbol", arguments) */
 #define ORDER_FUNCTIONS(X)                                                                         \

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "lock-private.h"
+#include "common/lock-private.h"
 
 #define ASSERT_STATUS(call, status) g_assert_cmpuint (call, ==, status)
 #define SUCCEED(call) ASSERT_STATUS (call, FAKE_CUDA_SUCCESS)

@@ -3,7 +3,7 @@
 
 #include "fake-device.h"
 
-#include "lock-private.h"
+#include "common/lock-private.h"
 
 struct _FakeDevice
 {

@@ -14,7 +14,7 @@
 
 #include <tarn/memo.h>
 
-#include "lock-private.h"
+#include "common/lock-private.h"
 
 /* Counters */
 

@@ -7,8 +7,8 @@
 #ifndef TARN_FAKE_QUEUES_PRIVATE_H
 #define TARN_FAKE_QUEUES_PRIVATE_H
 
+#include "common/lock-private.h"
 #include "fake-queues.h"
-#include "lock-private.h"
 
 /* A moment: of each queue, by its number, so many of the first things put on it.  Whatever these
  * waited for is in it, too. */

@@ -5,7 +5,7 @@
 
 #include "fake-device.h"
 #include "in-child.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 typedef struct
 {

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "lock-private.h"
+#include "common/lock-private.h"
 
 static gint n_refused;
 

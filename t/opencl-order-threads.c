@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "lock-private.h"
+#include "common/lock-private.h"
 #include "opencl-queues.h"
 
 #define MAX_THREADS 8

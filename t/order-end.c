@@ -8,7 +8,7 @@
 #include "order-fixture.h"
 
 #include "conformance.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define SIZE 1023
 #define OTHER_SIZE 4095

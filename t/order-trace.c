@@ -7,9 +7,9 @@
 
 #include "fake-queues.h"
 
+#include "common/lock-private.h"
 #include "conformance.h"
-#include "lock-private.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define N_QUEUES 6
 #define N_BLOCKS 24

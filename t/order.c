@@ -7,7 +7,7 @@
 
 #include "conformance.h"
 #include "in-child.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 /* One of each of two bins; every size is the largest of its bin. */
 #define SIZE 1023

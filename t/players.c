@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "conformance.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 static gpointer
 play (gpointer data)

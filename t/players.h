@@ -7,8 +7,8 @@
 #ifndef PLAYERS_H
 #define PLAYERS_H
 
+#include "common/lock-private.h"
 #include "fake-device.h"
-#include "lock-private.h"
 
 #define N_PLAYERS 4
 

@@ -7,10 +7,10 @@
 
 #include <string.h>
 
+#include "common/lock-private.h"
 #include "conformance.h"
 #include "fake-device.h"
-#include "lock-private.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define LIMIT 4096
 

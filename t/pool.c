@@ -7,7 +7,7 @@
 
 #include "conformance.h"
 #include "fake-device.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 /* The fake as a backend of the conformance tests */
 

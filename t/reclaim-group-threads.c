@@ -6,7 +6,7 @@
 
 #include "conformance.h"
 #include "fake-device.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define N_POOLS 3
 #define N_THREADS 6

@@ -7,7 +7,7 @@
 #include "conformance.h"
 #include "fake-device.h"
 #include "in-child.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define N_POOLS 4
 

@@ -29,8 +29,8 @@ overview_words () {
 
 variables_are_told () {
   overview_words >"$scratch/words"
-  grep -l g_getenv "$top_srcdir"/lib/*/*.c | xargs grep -h -o '"[A-Z][A-Z_]*"' | tr -d '"' \
-    | sort -u >"$scratch/variables"
+  find "$top_srcdir/lib" -name '*.c' -exec grep -l g_getenv {} + \
+    | xargs grep -h -o '"[A-Z][A-Z_]*"' | tr -d '"' | sort -u >"$scratch/variables"
   grep -q TARN_TEST "$scratch/variables" || return
   ! comm -23 "$scratch/variables" "$scratch/words" | grep .
 }

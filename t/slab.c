@@ -3,7 +3,7 @@
  *
  * Slabs, against an array of what is taken. */
 
-#include "slab-private.h"
+#include "pool/slab-private.h"
 
 #define N_BLOCKS (TARN_SLAB_BLOCKS * 5 + 7)
 #define N_THREADS 3

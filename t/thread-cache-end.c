@@ -8,7 +8,7 @@
 #include "in-child.h"
 #include "order-fixture.h"
 #include "players.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
 

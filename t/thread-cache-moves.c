@@ -5,7 +5,7 @@
 
 #include "conformance.h"
 #include "players.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
 #define MANY ((gsize) -1)

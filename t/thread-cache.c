@@ -6,7 +6,7 @@
 
 #include "conformance.h"
 #include "players.h"
-#include "pool-cache-private.h"
+#include "pool/cache-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
 #define MANY ((gsize) -1)

@@ -6,7 +6,7 @@
 
 #include "fake-device.h"
 #include "pool-model.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 #include <string.h>
 

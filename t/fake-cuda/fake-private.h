@@ -19,8 +19,8 @@
 #ifndef TARN_FAKE_PRIVATE_H
 #define TARN_FAKE_PRIVATE_H
 
+#include "common/lock-private.h"
 #include "fake-cuda.h"
-#include "lock-private.h"
 
 typedef guint Status; /* a CUresult */
 

@@ -1,0 +1,353 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Allocators: what all of them share, and the direct ones, which call a backend's functions for
+ * every block.  Nothing here takes a lock; the reference count is the only thing that threads
+ * share. */
+
+#include "allocator/allocator-private.h"
+
+#include <tarn/block.h>
+
+#include "allocator/block-private.h"
+#include "base/fork-private.h"
+#include "common/struct-private.h"
+
+/* What this thread does inside a reclaim function never asks reclaim functions again. */
+static _Thread_local gboolean in_reclaim = FALSE;
+
+/* FALSE if this thread is inside a reclaim function; else _tarn_reclaim_end () must follow. */
+gboolean
+_tarn_reclaim_begin (void)
+{
+  if (in_reclaim)
+    return FALSE;
+  in_reclaim = TRUE;
+  return TRUE;
+}
+
+void
+_tarn_reclaim_end (void)
+{
+  g_assert (in_reclaim);
+  in_reclaim = FALSE;
+}
+
+void
+_tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
+                      const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
+                      TarnAllocator *direct)
+{
+  _tarn_watch_fork ();
+  allocator->klass = klass;
+  allocator->ops = *ops;
+  allocator->ops.name = g_strdup (ops->name != NULL ? ops->name : "unnamed");
+  allocator->user_data = user_data;
+  allocator->destroy = destroy;
+  allocator->direct = direct;
+  g_atomic_int_set (&allocator->ref_count, 1);
+}
+
+void
+_tarn_allocator_clear (TarnAllocator *allocator)
+{
+  if (allocator->destroy != NULL)
+    allocator->destroy (allocator->user_data);
+  g_free ((gchar *) allocator->ops.name);
+}
+
+/* One call of the backend: no second try, no reclaim. */
+gboolean
+_tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnMemory fresh = { .address = 0 };
+  GError *local = NULL;
+
+  if (allocator->ops.allocate (allocator->user_data, size, &fresh, &local))
+    {
+      if (local != NULL)
+        g_critical ("allocator '%s' gave memory and an error: %s", allocator->ops.name,
+                    local->message);
+      g_clear_error (&local);
+      *memory = fresh;
+      return TRUE;
+    }
+  if (local == NULL)
+    g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
+                 "allocator '%s' failed without saying why, for %" G_GSIZE_FORMAT " bytes",
+                 allocator->ops.name, size);
+  g_propagate_error (error, local);
+  return FALSE;
+}
+
+/* TRUE if the backend gave something back.  Call it between _tarn_reclaim_begin () and _end (). */
+gboolean
+_tarn_allocator_reclaim (TarnAllocator *allocator)
+{
+  g_assert (in_reclaim);
+  return allocator->ops.reclaim != NULL && allocator->ops.reclaim (allocator->user_data);
+}
+
+/* The queue of requests that name none; NULL: there is no such thing. */
+gpointer
+_tarn_allocator_get_default_queue (TarnAllocator *direct)
+{
+  return direct->ops.fresh_queue != NULL && !direct->ops.frees_in_order
+             ? direct->ops.fresh_queue (direct->user_data)
+             : NULL;
+}
+
+/* Direct allocators */
+
+static gboolean
+direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+
+  if (_tarn_allocator_try (allocator, size, memory, &local))
+    return TRUE;
+  if (!_tarn_is_out_of_memory (local) || !_tarn_reclaim_begin ())
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  _tarn_allocator_reclaim (allocator);
+  _tarn_reclaim_end ();
+  return _tarn_allocator_try (allocator, size, memory, error);
+}
+
+static TarnBlock *
+direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+{
+  gpointer queue = _tarn_allocator_get_default_queue (allocator);
+  TarnMemory memory;
+  TarnBlock *block;
+
+  if (!direct_allocate_memory (allocator, size, &memory, error))
+    return NULL;
+  block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
+  if (queue == NULL || _tarn_direct_record_use (block, queue, error))
+    return block;
+  tarn_block_free (block);
+  return NULL;
+}
+
+static void
+direct_free_block (TarnBlock *block)
+{
+  TarnAllocator *allocator = block->source;
+
+  if (_tarn_forked ())
+    return;
+  if (!_tarn_block_retire (block))
+    return;
+  if (block->n_uses > 0)
+    _tarn_direct_free_used (block);
+  else
+    allocator->ops.free (allocator->user_data, block->memory, block->size);
+  _tarn_block_destroy (block);
+  tarn_allocator_unref (allocator);
+}
+
+static void
+direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  if (!_tarn_forked ())
+    allocator->ops.free (allocator->user_data, memory, size);
+}
+
+static void
+direct_finalize (TarnAllocator *allocator)
+{
+  _tarn_allocator_clear (allocator);
+  g_free (allocator);
+}
+
+static const TarnAllocatorClass direct_class = {
+  .allocate_block = direct_allocate_block,
+  .free_block = direct_free_block,
+  .allocate_memory = direct_allocate_memory,
+  .free_memory = direct_free_memory,
+  .finalize = direct_finalize,
+  .record_use = _tarn_direct_record_use,
+  .move_to_queue = _tarn_direct_move_to_queue,
+};
+
+static gboolean
+ordering_is_all_or_none (const TarnAllocatorOps *ops)
+{
+  gboolean all = ops->queue_ref != NULL && ops->queue_unref != NULL && ops->mark != NULL
+                 && ops->reached != NULL && ops->wait != NULL && ops->unmark != NULL;
+  gboolean none = ops->queue_ref == NULL && ops->queue_unref == NULL && ops->mark == NULL
+                  && ops->reached == NULL && ops->wait == NULL && ops->unmark == NULL;
+
+  return all || none;
+}
+
+/**
+ * Makes an allocator from a backend's functions; this is all that a backend outside this library
+ * needs.
+ *
+ * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
+ *                   error to leave out allocate or free, or some of the ordering functions only.
+ * @param user_data  for the functions
+ * @param destroy    nullable; called with @p user_data when the last reference and the last block
+ *                   are gone, by the thread that dropped it
+ * @return (transfer full): the allocator; any thread may use it
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy)
+{
+  TarnAllocatorOps known = TARN_ALLOCATOR_OPS_INIT;
+  gsize first_size = G_STRUCT_OFFSET (TarnAllocatorOps, unmark) + sizeof known.unmark;
+  TarnAllocator *allocator;
+
+  g_return_val_if_fail (ops != NULL, NULL);
+  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, first_size, ops), NULL);
+  g_return_val_if_fail (known.allocate != NULL && known.free != NULL, NULL);
+  g_return_val_if_fail (ordering_is_all_or_none (&known), NULL);
+
+  allocator = g_new0 (TarnAllocator, 1);
+  _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);
+  return allocator;
+}
+
+/**
+ * Takes a reference.
+ *
+ * @param allocator  an allocator, or a pool seen as one
+ * @return (transfer full): @p allocator; any thread may call it
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_allocator_ref (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  g_atomic_int_inc (&allocator->ref_count);
+  return allocator;
+}
+
+/**
+ * Drops a reference. Blocks still in use keep what they need alive.
+ *
+ * @param allocator  an allocator, or a pool seen as one; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_allocator_unref (TarnAllocator *allocator)
+{
+  if (allocator == NULL || !g_atomic_int_dec_and_test (&allocator->ref_count))
+    return;
+  /* What would follow are calls of a driver that did not survive fork (). */
+  if (!_tarn_forked ())
+    allocator->klass->finalize (allocator);
+}
+
+/**
+ * Whether an allocation may turn out not to exist long after it was promised, as with
+ * clCreateBuffer alone: then out-of-memory comes from a later command, where nothing can be given
+ * back any more. A pool is as deferred as its upstream allocator.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @return whether it is deferred
+ * @since 0.1
+ */
+gboolean
+tarn_allocator_is_deferred (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, FALSE);
+  return allocator->ops.deferred;
+}
+
+/**
+ * The functions that an allocator was made from. A backend knows its own blocks by them: it
+ * compares a function of `tarn_allocator_get_ops (tarn_block_get_allocator (block))` with its own.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @return (transfer none): valid as long as @p allocator
+ * @since 0.1
+ */
+const TarnAllocatorOps *
+tarn_allocator_get_ops (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  return &allocator->ops;
+}
+
+/**
+ * What tarn_allocator_new() was given for the functions of a backend.
+ *
+ * @param allocator  an allocator that the caller made; any thread may call it
+ * @return (transfer none): the user_data
+ * @since 0.1
+ */
+gpointer
+tarn_allocator_get_user_data (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  return allocator->user_data;
+}
+
+/**
+ * Allocates a block, from a pool or without one. A direct allocator that is out of memory asks its
+ * own reclaim function and tries once more; a pool does what tarn_pool_allocate() says.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @param size       bytes; 0 is allowed
+ * @param error      return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED in a
+ *                   child of fork (), or what the backend says
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  return allocator->klass->allocate_block (allocator, size, error);
+}
+
+/**
+ * Allocates bare memory: for an allocator that is built on another one. Everybody else works with
+ * blocks.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @param size       bytes; 0 is allowed
+ * @param memory     out: the memory; written on success only
+ * @param error      return location, or NULL: as tarn_allocator_allocate()
+ * @return whether there was memory; give it back with tarn_allocator_free_memory()
+ * @since 0.1
+ */
+gboolean
+tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                                GError **error)
+{
+  g_return_val_if_fail (allocator != NULL, FALSE);
+  g_return_val_if_fail (memory != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  return allocator->klass->allocate_memory (allocator, size, memory, error);
+}
+
+/**
+ * Gives back what tarn_allocator_allocate_memory() stored. In a child of fork () it does nothing,
+ * and a pool counts it.
+ *
+ * @param allocator  where the memory is from; any thread may call it
+ * @param memory     the memory, all of the union as it was stored
+ * @param size       bytes, as asked for then
+ * @since 0.1
+ */
+void
+tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  g_return_if_fail (allocator != NULL);
+
+  allocator->klass->free_memory (allocator, memory, size);
+}

@@ -1,0 +1,80 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_BLOCK_PRIVATE_H
+#define TARN_BLOCK_PRIVATE_H
+
+#include <tarn/block.h>
+
+#include "base/aligned-private.h"
+
+/* Numbers that memory does not hold by chance, so that a stray pointer is told from a block. */
+typedef enum
+{
+  TARN_BLOCK_VACANT = 0,          /* a struct that was no block yet */
+  TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
+  TARN_BLOCK_ENDING = 0x656e6473, /* being freed, and as active as before until it is */
+  TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
+  TARN_BLOCK_RETIRED = 0x64656164 /* its memory goes back to where it came from */
+} TarnBlockState;
+
+typedef struct _TarnQueue TarnQueue;
+typedef struct _TarnMark TarnMark; /* pool-order.c */
+
+/* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
+ * a pool. */
+struct _TarnQueue
+{
+  gpointer handle;        /* a reference of the backend's */
+  gboolean in_order;      /* what is put on it runs one after the other */
+  guint n_refs;           /* behind the pool's lock: uses of blocks, and calls that name it */
+  gboolean is_known;      /* behind it, too: whether it is in the pool's table */
+  gboolean has_left_over; /* behind it, too: held blocks could not be marked when they were freed */
+};
+
+/* That commands on a queue use a block: all that come before the mark; without one, the queue's
+ * latest may be among them. */
+typedef struct
+{
+  TarnQueue *queue; /* a reference */
+  TarnMark *mark;   /* a reference; NULL: none yet */
+} TarnUse;
+
+/* A block lives as long as its memory: a pool holds the very structs that it handed out, so that
+ * a hit allocates nothing.
+ *
+ * Invariant: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.
+ *
+ * state stands behind the first words, which malloc overwrites when a block is destroyed.  A block
+ * has a cache line of its own, because the thread that uses it writes to it. */
+struct _TarnBlock
+{
+  TarnMemory memory;
+  gsize size;            /* bytes asked for */
+  gsize alloc_size;      /* bytes behind it */
+  TarnAllocator *source; /* the pool (no reference: its active_blocks keep it alive), or the direct
+                            allocator (a reference) */
+  gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
+                  pool atomic */
+  guint32 bin; /* pools only, as all but n_uses and uses from here on */
+  guint n_uses;     /* 0: no command that anybody knows of */
+  guint8 exact;     /* alloc_size is not the bin's; never held */
+  guint8 is_hit;    /* the request that it serves was counted as a hit */
+  guint16 number;   /* in its slab, constant */
+  TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
+  TarnUse *uses;    /* room for one is kept */
+} __attribute__ ((aligned (TARN_CACHE_LINE)));
+
+TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
+void _tarn_block_destroy (TarnBlock *block);
+gboolean _tarn_block_retire (TarnBlock *block);
+
+/* block-order.c; all but the first are for blocks of direct allocators */
+void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
+gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
+gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
+void _tarn_direct_free_used (TarnBlock *block);
+
+void _tarn_block_report_double_free (const TarnBlock *block, gint state);
+
+#endif

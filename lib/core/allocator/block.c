@@ -1,0 +1,129 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks: what an allocation is to its user.  A block in use is not shared: its fields change only
+ * when it is handed out and when it is freed. */
+
+#include "allocator/block-private.h"
+
+#include "allocator/allocator-private.h"
+
+/* A block without a pool; those of pools are in slabs (slab.c).  Takes over the caller's reference
+ * on the allocator. */
+TarnBlock *
+_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
+{
+  TarnBlock *block = _tarn_aligned_new0 (TarnBlock);
+
+  block->memory = memory;
+  block->size = size;
+  block->alloc_size = size;
+  block->source = source;
+  g_atomic_int_set (&block->state, TARN_BLOCK_ACTIVE);
+  return block;
+}
+
+/* A block without a pool.  Only the struct: the memory behind it is the caller's to give back. */
+void
+_tarn_block_destroy (TarnBlock *block)
+{
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
+  g_free (block->uses);
+  free (block);
+}
+
+void
+_tarn_block_report_double_free (const TarnBlock *block, gint state)
+{
+  if (state == TARN_BLOCK_HELD || state == TARN_BLOCK_ENDING || state == TARN_BLOCK_RETIRED)
+    g_critical ("tarn_block_free: block %p was freed already", (const void *) block);
+  else
+    g_critical ("tarn_block_free: %p is not a block", (const void *) block);
+}
+
+/* For a block without a pool.  FALSE, with a message, if somebody freed it before: a block whose
+ * struct is gone can be told only by what malloc left of it. */
+gboolean
+_tarn_block_retire (TarnBlock *block)
+{
+  if (g_atomic_int_compare_and_exchange (&block->state, TARN_BLOCK_ACTIVE, TARN_BLOCK_RETIRED))
+    return TRUE;
+  _tarn_block_report_double_free (block, g_atomic_int_get (&block->state));
+  return FALSE;
+}
+
+/**
+ * The memory of a block, in its backend's terms; a backend has an accessor with its own type, such
+ * as tarn_opencl_block_get_buffer().
+ *
+ * @param block  a block in use; any thread may call it
+ * @return (transfer none): valid until tarn_block_free()
+ * @since 0.1
+ */
+TarnMemory
+tarn_block_get_memory (const TarnBlock *block)
+{
+  TarnMemory none = { .address = 0 };
+
+  g_return_val_if_fail (block != NULL, none);
+  return block->memory;
+}
+
+/**
+ * The size that was asked for.
+ *
+ * @param block  a block in use; any thread may call it
+ * @return bytes
+ * @since 0.1
+ */
+gsize
+tarn_block_get_size (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, 0);
+  return block->size;
+}
+
+/**
+ * The size of the memory behind a block: at least what was asked for, all of it may be used.
+ *
+ * @param block  a block in use; any thread may call it
+ * @return bytes
+ * @since 0.1
+ */
+gsize
+tarn_block_get_alloc_size (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, 0);
+  return block->alloc_size;
+}
+
+/**
+ * The direct allocator that a block's memory comes from, whatever pools are in between.
+ *
+ * @param block  a block in use; any thread may call it
+ * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_block_get_allocator (const TarnBlock *block)
+{
+  g_return_val_if_fail (block != NULL, NULL);
+  return block->source->direct;
+}
+
+/**
+ * Frees a block: gives its memory back to the pool or to the allocator it is from. The pool's or
+ * allocator's last reference may be gone; a block's memory keeps what it needs alive. To free a
+ * block twice is a programming error, and reported as g_critical wherever it can be seen, which it
+ * is not where two threads do it at the same moment. In a child of fork () nothing is done, and a
+ * pool counts it.
+ *
+ * @param block  (transfer full): a block; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_block_free (TarnBlock *block)
+{
+  if (block != NULL)
+    block->source->klass->free_block (block);
+}

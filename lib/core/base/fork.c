@@ -1,0 +1,63 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Knowing that this process is a child of fork ().  The handler is installed before a driver is
+ * first called and not when the library is loaded, so that a daemon that forks first and opens its
+ * device afterwards is not concerned. */
+
+#include "base/fork-private.h"
+
+#include <pthread.h>
+#include <tarn/allocator.h>
+
+#include "base/thread-private.h"
+
+gboolean _tarn_is_forked = FALSE;
+
+/* Without a record of its own the child's thread has no cache of any pool, either, so that hits
+ * need not ask. */
+static void
+in_child (void)
+{
+  _tarn_is_forked = TRUE;
+  _tarn_current_thread = &_tarn_no_thread;
+}
+
+static void
+install (void)
+{
+  if (pthread_atfork (NULL, NULL, in_child) != 0)
+    g_message ("pthread_atfork failed: a child of fork () may hang in the driver");
+}
+
+void
+_tarn_watch_fork (void)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+
+  _tarn_once (&once, install);
+}
+
+/**
+ * Whether this process may call the driver: for a backend to ask before it does, outside of what
+ * TarnAllocatorOps has, where Tarn has asked already. Drivers do not survive fork (): their calls
+ * hang in a child. A process that forks before it first asks is not concerned.
+ *
+ * @param error  return location, or NULL: TARN_ERROR_FORKED
+ * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;
+ *         any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_check_fork (GError **error)
+{
+  if (!_tarn_forked ())
+    {
+      _tarn_watch_fork ();
+      return TRUE;
+    }
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FORKED,
+                       "this process was forked from one that had called a driver, and drivers do "
+                       "not survive that: fork before, or leave the driver to the parent");
+  return FALSE;
+}

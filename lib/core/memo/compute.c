@@ -1,0 +1,351 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Computing an entry once.  The first thread that asks says so in the memo's table of computations
+ * and computes, with no lock held; others that find it there wait.  A thread that waits for a
+ * computation which waits for one of its own, by way of whatever threads, would wait for ever: who
+ * waits for what is known in one place, behind one lock, so that this is seen before. */
+
+#include "memo/memo-private.h"
+
+static TarnMutex lock = TARN_MUTEX_INIT; /* who waits, and whether computations are done */
+
+static TarnComputation *
+computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
+{
+  TarnComputation *computation = g_new0 (TarnComputation, 1);
+
+  computation->probe = *probe;
+  computation->ref_count = 1;
+  computation->memo = memo;
+  computation->thread = _tarn_thread_self ();
+  computation->outer = computation->thread->innermost;
+  _tarn_cond_init (&computation->done);
+  return computation;
+}
+
+static void
+computation_unref (TarnComputation *computation)
+{
+  TarnMemo *memo = computation->memo;
+
+  if (!g_atomic_int_dec_and_test (&computation->ref_count))
+    return;
+  if (computation->owns_value && computation->value != NULL)
+    _tarn_memo_unref_value (memo, computation->value, &computation->probe);
+  g_clear_error (&computation->error);
+  _tarn_cond_clear (&computation->done);
+  g_free (computation);
+}
+
+/* Recursion */
+
+static gboolean
+refuse (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_RECURSION,
+                       "the computation of an entry asks for that entry itself");
+  return FALSE;
+}
+
+/* Also if it was forgotten meanwhile and is not in the table any more. */
+static gboolean
+is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
+{
+  const TarnComputation *computation = _tarn_thread_self ()->innermost;
+
+  while (computation != NULL
+         && (computation->memo != memo || !_tarn_memo_probes_equal (&computation->probe, probe)))
+    computation = computation->outer;
+  return computation != NULL;
+}
+
+/* Whether it waits for this thread, by way of whatever others.  The lock is held. */
+static gboolean
+depends_on (const TarnComputation *computation, const TarnThread *thread)
+{
+  while (computation != NULL && !computation->is_done && computation->thread != thread)
+    computation = computation->thread->waiting_for;
+  return computation != NULL && !computation->is_done;
+}
+
+static gboolean
+await (const TarnComputation *computation, GError **error)
+{
+  TarnThread *thread = _tarn_thread_self ();
+  gboolean is_endless;
+
+  _tarn_mutex_lock (&lock);
+  is_endless = depends_on (computation, thread);
+  if (!is_endless)
+    thread->waiting_for = computation;
+  while (!is_endless && !computation->is_done)
+    _tarn_cond_wait ((TarnCond *) &computation->done, &lock);
+  thread->waiting_for = NULL;
+  _tarn_mutex_unlock (&lock);
+  return is_endless ? refuse (error) : TRUE;
+}
+
+/* Computing */
+
+/* A function may give a value or an error. */
+void
+_tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
+                         const GError *error)
+{
+  if (*value == NULL || error == NULL)
+    return;
+  g_critical ("a function of a memo gave a value and an error: %s", error->message);
+  _tarn_memo_unref_value (memo, *value, probe);
+  *value = NULL;
+}
+
+/* NULL if what it needs cannot be referenced. */
+static TarnMemoEntry *
+entry_new (TarnMemo *memo, const TarnComputation *computation)
+{
+  TarnMemoGroup *group = _tarn_memo_group_new (memo, &computation->probe);
+  TarnMemoEntry *entry;
+  gpointer value;
+
+  if (group == NULL)
+    return NULL;
+  if (!_tarn_memo_ref_value (memo, computation->value, &value))
+    {
+      _tarn_memo_group_free (memo, group);
+      return NULL;
+    }
+  entry = g_new0 (TarnMemoEntry, 1);
+  entry->probe = computation->probe;
+  if (memo->ops.copy_key != NULL)
+    entry->probe.key = memo->ops.copy_key (computation->probe.key);
+  entry->value = value;
+  entry->group = group;
+  entry->link.data = entry;
+  return entry;
+}
+
+/* The group of the entry's first argument is the one that there is, or else the one that the entry
+ * has brought along; what is left over comes back.  The lock is held. */
+static TarnMemoGroup *
+add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
+{
+  TarnMemoGroup *fresh = entry->group;
+  GSList *link = memo->groups;
+
+  while (link != NULL && !_tarn_memo_groups_equal (link->data, fresh))
+    link = link->next;
+  if (link != NULL)
+    entry->group = link->data;
+  else
+    memo->groups = g_slist_prepend (memo->groups, fresh);
+  g_queue_push_head_link (&entry->group->entries, &entry->link);
+  return link != NULL ? fresh : NULL;
+}
+
+/* The entry that was asked for the longest ago, if there are too many; it is in the table no more.
+ * The lock is held. */
+static TarnMemoEntry *
+evict (TarnMemo *memo, TarnMemoGroup *group)
+{
+  GList *last = group->entries.tail;
+
+  if (memo->ops.max_entries == 0 || group->entries.length <= memo->ops.max_entries)
+    return NULL;
+  g_queue_unlink (&group->entries, last);
+  g_hash_table_remove (memo->entries, last->data);
+  memo->stats.evictions++;
+  return last->data;
+}
+
+/* Whether the result is to be kept.  The lock is held. */
+static gboolean
+end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
+{
+  gboolean is_wanted = g_hash_table_lookup (memo->computations, computation) == computation;
+
+  if (is_wanted)
+    g_hash_table_remove (memo->computations, computation);
+  if (computation->error != NULL)
+    memo->stats.failures++;
+  memo->stats.compute_seconds += (gdouble) elapsed / G_USEC_PER_SEC;
+  return is_wanted && computation->error == NULL;
+}
+
+/* Whoever waits gets the result now. */
+static void
+finish (TarnComputation *computation)
+{
+  _tarn_mutex_lock (&lock);
+  computation->is_done = TRUE;
+  _tarn_cond_broadcast (&computation->done);
+  _tarn_mutex_unlock (&lock);
+}
+
+static void
+drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
+{
+  _tarn_mutex_lock (&memo->lock);
+  end_computation (memo, computation, elapsed);
+  _tarn_memo_check_if_full_debug (memo);
+  _tarn_mutex_unlock (&memo->lock);
+  finish (computation);
+}
+
+/* Makes an entry of the result, unless it was forgotten meanwhile; what is left over is given back
+ * once nobody waits. */
+static void
+keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
+{
+  TarnMemoEntry *entry = entry_new (memo, computation), *left = NULL;
+  TarnMemoGroup *group;
+  gboolean is_kept;
+
+  if (entry == NULL)
+    {
+      computation->owns_value = TRUE;
+      drop_computation (memo, computation, elapsed);
+      return;
+    }
+  group = entry->group;
+
+  _tarn_memo_close (memo);
+  is_kept = end_computation (memo, computation, elapsed);
+  if (is_kept)
+    {
+      g_hash_table_add (memo->entries, entry);
+      group = add_to_group (memo, entry);
+      left = evict (memo, entry->group);
+    }
+  _tarn_memo_open (memo);
+
+  computation->owns_value = memo->ops.ref_value != NULL || !is_kept;
+  if (!is_kept)
+    {
+      if (memo->ops.ref_value == NULL)
+        entry->value = NULL;
+      left = entry;
+    }
+  finish (computation);
+  if (left != NULL)
+    _tarn_memo_entry_free (memo, left);
+  if (group != NULL)
+    _tarn_memo_group_free (memo, group);
+}
+
+static void
+compute (TarnMemo *memo, TarnComputation *computation)
+{
+  const TarnMemoProbe *probe = &computation->probe;
+  TarnThread *thread = computation->thread;
+  gint64 start = g_get_monotonic_time (), elapsed;
+
+  thread->innermost = computation;
+  computation->value
+      = memo->func (probe->first_arg, probe->key, memo->user_data, &computation->error);
+  thread->innermost = computation->outer;
+  elapsed = g_get_monotonic_time () - start;
+  _tarn_memo_check_result (memo, probe, &computation->value, computation->error);
+  if (computation->error != NULL)
+    drop_computation (memo, computation, elapsed);
+  else
+    keep (memo, computation, elapsed);
+}
+
+static gboolean
+take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
+             gpointer *value, GError **error)
+{
+  gpointer found;
+
+  if (computation->error != NULL)
+    {
+      if (error != NULL)
+        *error = g_error_copy (computation->error);
+      return FALSE;
+    }
+  if (value == NULL && memo->ops.value_for_thread == NULL)
+    return TRUE;
+  if (!_tarn_memo_ref_value (memo, computation->value, &found))
+    return _tarn_memo_set_unreferenced (error);
+  if (memo->ops.value_for_thread != NULL && found != NULL)
+    return _tarn_memo_give_own_value (memo, probe, found, value, error);
+  if (value != NULL)
+    *value = found;
+  return TRUE;
+}
+
+/* Who computes: this call, if its own computation comes back; or another, whose computation does,
+ * with a reference; or nobody any more: NULL. */
+static TarnComputation *
+begin (TarnMemo *memo, TarnComputation *own)
+{
+  TarnComputation *computation = NULL;
+
+  _tarn_mutex_lock (&memo->lock);
+  if (!g_hash_table_contains (memo->entries, own))
+    {
+      computation = g_hash_table_lookup (memo->computations, own);
+      if (computation != NULL)
+        {
+          g_atomic_int_inc (&computation->ref_count);
+          memo->stats.waits++;
+        }
+      else
+        {
+          g_hash_table_add (memo->computations, own);
+          memo->stats.misses++;
+          computation = own;
+        }
+    }
+  _tarn_memo_check_if_full_debug (memo);
+  _tarn_mutex_unlock (&memo->lock);
+  return computation;
+}
+
+static gboolean
+compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
+{
+  TarnComputation *own = computation_new (memo, probe);
+  TarnComputation *computation = begin (memo, own);
+  gboolean is_there = TRUE;
+
+  if (computation == own)
+    compute (memo, own);
+  else
+    computation_unref (own);
+  /* Done since this call looked: a hit. */
+  if (computation == NULL)
+    return tarn_memo_get (memo, probe->first_arg, probe->key, value, error);
+  if (computation != own)
+    is_there = await (computation, error);
+  is_there = is_there && take_result (memo, probe, computation, value, error);
+  computation_unref (computation);
+  return is_there;
+}
+
+static void
+count_refusal (TarnMemo *memo)
+{
+  _tarn_mutex_lock (&memo->lock);
+  memo->stats.waits++;
+  _tarn_mutex_unlock (&memo->lock);
+}
+
+/* For an entry that was not there, or was being computed, a moment ago. */
+gboolean
+_tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
+{
+  gboolean is_there, has_begun;
+
+  if (is_computing (memo, probe))
+    {
+      count_refusal (memo);
+      return refuse (error);
+    }
+  has_begun = _tarn_memo_try_ref (memo);
+  _tarn_memo_forget_dead (memo, probe);
+  is_there = compute_or_wait (memo, probe, value, error);
+  _tarn_memo_end_call (memo, has_begun);
+  return is_there;
+}

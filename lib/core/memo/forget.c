@@ -1,0 +1,321 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Forgetting.  Entries are taken out under the lock, and given back after it.  A computation under
+ * way is taken out, too: its result goes to whoever waits, and nowhere else. */
+
+#include "memo/memo-private.h"
+
+#include "base/fork-private.h"
+
+/* Which first arguments. */
+typedef struct
+{
+  gpointer first_arg;
+  guint64 id;
+  gboolean is_any;      /* all of them */
+  gboolean is_any_id;   /* all that first_arg ever was */
+  gboolean is_other_id; /* all that it was and is no more */
+} Which;
+
+static gboolean
+matches (const Which *which, gpointer first_arg, guint64 id)
+{
+  if (which->is_any || which->first_arg != first_arg)
+    return which->is_any;
+  return which->is_any_id || (which->id != id) == which->is_other_id;
+}
+
+/* Entries */
+
+/* What it has is given back; the lock is not held. */
+void
+_tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
+{
+  for (guint i = 0; i < entry->n_own; i++)
+    _tarn_memo_unref_value (memo, entry->own[i], &entry->probe);
+  g_free (entry->own);
+  _tarn_memo_unref_value (memo, entry->value, &entry->probe);
+  if (memo->ops.free_key != NULL)
+    memo->ops.free_key ((gpointer) entry->probe.key);
+  g_free (entry);
+}
+
+gboolean
+_tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
+{
+  return a->first_arg == b->first_arg && a->id == b->id;
+}
+
+/* NULL if the first argument cannot be referenced. */
+TarnMemoGroup *
+_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
+{
+  gpointer first_arg = probe->first_arg;
+  TarnMemoGroup *group;
+
+  if (first_arg != NULL && memo->ops.ref_first_arg != NULL
+      && (first_arg = memo->ops.ref_first_arg (memo->user_data, first_arg)) == NULL)
+    return NULL;
+  group = g_new0 (TarnMemoGroup, 1);
+  group->first_arg = first_arg;
+  group->id = probe->id;
+  return group;
+}
+
+void
+_tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
+{
+  gboolean is_dead = _tarn_memo_is_dead (memo, group->first_arg, group->id);
+  GList *link;
+
+  while ((link = g_queue_pop_head_link (&group->entries)) != NULL)
+    _tarn_memo_entry_free (memo, link->data);
+  if (memo->ops.unref_first_arg != NULL && group->first_arg != NULL && !is_dead)
+    memo->ops.unref_first_arg (memo->user_data, group->first_arg);
+  g_free (group);
+}
+
+/* Takes groups out, and with them their entries.  The memo is closed. */
+static GSList *
+take_groups (TarnMemo *memo, const Which *which)
+{
+  GSList **link = &memo->groups, *taken = NULL;
+
+  while (*link != NULL)
+    {
+      GSList *node = *link;
+      TarnMemoGroup *group = node->data;
+
+      if (!matches (which, group->first_arg, group->id))
+        {
+          link = &node->next;
+          continue;
+        }
+      *link = node->next;
+      node->next = taken;
+      taken = node;
+      for (GList *entry = group->entries.head; entry != NULL; entry = entry->next)
+        g_hash_table_remove (memo->entries, entry->data);
+    }
+  return taken;
+}
+
+static gboolean
+is_of (gpointer key, gpointer unused, gpointer which)
+{
+  const TarnMemoProbe *probe = key;
+
+  (void) unused;
+  return matches (which, probe->first_arg, probe->id);
+}
+
+static void
+forget (TarnMemo *memo, Which *which)
+{
+  GSList *groups;
+
+  _tarn_memo_close (memo);
+  groups = take_groups (memo, which);
+  g_hash_table_foreach_remove (memo->computations, is_of, which);
+  _tarn_memo_open (memo);
+
+  for (GSList *link = groups; link != NULL; link = link->next)
+    _tarn_memo_group_free (memo, link->data);
+  g_slist_free (groups);
+}
+
+void
+_tarn_memo_forget_all (TarnMemo *memo)
+{
+  forget (memo, &(Which){ .is_any = TRUE });
+}
+
+/* So that a memo is not closed for nothing. */
+static gboolean
+has_any (TarnMemo *memo, const Which *which)
+{
+  GSList *link;
+
+  _tarn_mutex_lock (&memo->lock);
+  link = memo->groups;
+  while (link != NULL
+         && !matches (which, ((const TarnMemoGroup *) link->data)->first_arg,
+                      ((const TarnMemoGroup *) link->data)->id))
+    link = link->next;
+  _tarn_mutex_unlock (&memo->lock);
+  return link != NULL;
+}
+
+/* What is kept for first arguments that were at this one's address before, and are gone.  Only of
+ * one that is alive anything can be asked: what is at the address of another may be anything. */
+void
+_tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
+{
+  Which which = { .first_arg = probe->first_arg, .id = probe->id, .is_other_id = TRUE };
+
+  if (memo->ops.first_arg_id != NULL && has_any (memo, &which))
+    forget (memo, &which);
+}
+
+/**
+ * Forgets what is kept for a first argument, and then does the same for the memo's upstream, of
+ * which nothing is kept here either then. What is being computed goes to whoever waits for it, and
+ * is not kept. Afterwards no reference on the first argument is the memo's, nor on a value, but for
+ * those of calls that are under way. In a child of fork () nothing is done.
+ *
+ * @param memo       a memo; any thread may call it
+ * @param first_arg  the first argument; NULL stands for the current one, if the memo has such a
+ *                   thing
+ * @since 0.1
+ */
+void
+tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
+{
+  gboolean has_begun;
+
+  g_return_if_fail (memo != NULL);
+
+  if (_tarn_forked ())
+    return;
+  if (first_arg == NULL && memo->ops.current_first_arg != NULL
+      && (first_arg = memo->ops.current_first_arg (memo->user_data, NULL)) == NULL)
+    return;
+  has_begun = _tarn_memo_try_ref (memo);
+  forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
+  if (memo->ops.upstream != NULL)
+    {
+      tarn_memo_forget (memo->ops.upstream, first_arg);
+      /* What was computed meanwhile may be of what upstream has just forgotten. */
+      forget (memo, &(Which){ .first_arg = first_arg, .is_any_id = TRUE });
+    }
+  _tarn_memo_end_call (memo, has_begun);
+}
+
+/**
+ * As tarn_memo_forget(), for all first arguments.
+ *
+ * @param memo  a memo; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_memo_clear (TarnMemo *memo)
+{
+  gboolean has_begun;
+
+  g_return_if_fail (memo != NULL);
+
+  if (_tarn_forked ())
+    return;
+  has_begun = _tarn_memo_try_ref (memo);
+  _tarn_memo_forget_all (memo);
+  if (memo->ops.upstream != NULL)
+    {
+      tarn_memo_clear (memo->ops.upstream);
+      _tarn_memo_forget_all (memo);
+    }
+  _tarn_memo_end_call (memo, has_begun);
+}
+
+/* Every memo of the process */
+
+static TarnMutex lock = TARN_MUTEX_INIT; /* of the list: the first memo, their previous and next */
+static TarnMemo *memos;
+
+void
+_tarn_memo_register (TarnMemo *memo)
+{
+  _tarn_mutex_lock (&lock);
+  memo->next = memos;
+  if (memos != NULL)
+    memos->previous = memo;
+  memos = memo;
+  _tarn_mutex_unlock (&lock);
+}
+
+void
+_tarn_memo_unregister (TarnMemo *memo)
+{
+  _tarn_mutex_lock (&lock);
+  if (memo->previous != NULL)
+    memo->previous->next = memo->next;
+  else
+    memos = memo->next;
+  if (memo->next != NULL)
+    memo->next->previous = memo->previous;
+  _tarn_mutex_unlock (&lock);
+}
+
+/* Those of a kind, or all: references, for g_ptr_array_unref (). */
+static GPtrArray *
+list_memos (const gchar *kind)
+{
+  GPtrArray *list = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_memo_unref);
+
+  _tarn_mutex_lock (&lock);
+  for (TarnMemo *memo = memos; memo != NULL; memo = memo->next)
+    if ((kind == NULL || g_strcmp0 (memo->ops.first_arg_kind, kind) == 0)
+        && _tarn_memo_try_ref (memo))
+      g_ptr_array_add (list, memo);
+  _tarn_mutex_unlock (&lock);
+  return list;
+}
+
+static void
+clear_kind (const gchar *kind)
+{
+  g_autoptr (GPtrArray) list = NULL;
+
+  if (_tarn_forked ())
+    return;
+  list = list_memos (kind);
+  for (guint i = 0; i < list->len; i++)
+    tarn_memo_clear (g_ptr_array_index (list, i));
+}
+
+/**
+ * As tarn_memo_forget(), for every memo of the process: before the last reference on a context is
+ * given back, or before it is destroyed.
+ *
+ * @param first_arg  the first argument; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_clear_first_arg (gpointer first_arg)
+{
+  g_autoptr (GPtrArray) list = NULL;
+
+  g_return_if_fail (first_arg != NULL);
+
+  if (_tarn_forked ())
+    return;
+  list = list_memos (NULL);
+  for (guint i = 0; i < list->len; i++)
+    tarn_memo_forget (g_ptr_array_index (list, i), first_arg);
+}
+
+/**
+ * As tarn_memo_clear(), for every memo of the process whose first arguments are of a kind.
+ *
+ * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_clear_first_arg_kind (const gchar *kind)
+{
+  g_return_if_fail (kind != NULL);
+
+  clear_kind (kind);
+}
+
+/**
+ * As tarn_memo_clear(), for every memo of the process. PyOpenCL's clear_first_arg_caches(). Call it
+ * before the end of a program whose driver is to be left with nothing; any thread may call it.
+ *
+ * @since 0.1
+ */
+void
+tarn_clear_first_arg_caches (void)
+{
+  clear_kind (NULL);
+}

@@ -1,0 +1,83 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The invariants of a memo (memo-private.h), executed. */
+
+#include "memo/memo-private.h"
+
+static const gchar *
+check_group (const TarnMemo *memo, const GSList *link)
+{
+  const TarnMemoGroup *group = link->data;
+
+  if (group->entries.length == 0)
+    return "a group is empty";
+  if (memo->ops.max_entries > 0 && group->entries.length > memo->ops.max_entries)
+    return "a group has more than max_entries";
+  for (const GSList *other = link->next; other != NULL; other = other->next)
+    if (_tarn_memo_groups_equal (other->data, group))
+      return "two groups are of one first argument";
+  for (const GList *node = group->entries.head; node != NULL; node = node->next)
+    {
+      const TarnMemoEntry *entry = node->data;
+
+      if (g_hash_table_lookup (memo->entries, &entry->probe) != entry || entry->group != group
+          || entry->probe.first_arg != group->first_arg || entry->probe.id != group->id)
+        return "an entry does not belong in its group";
+    }
+  return NULL;
+}
+
+static const gchar *
+check_computations (const TarnMemo *memo)
+{
+  GHashTableIter iter;
+  gpointer computation;
+
+  g_hash_table_iter_init (&iter, memo->computations);
+  while (g_hash_table_iter_next (&iter, &computation, NULL))
+    if (((const TarnComputation *) computation)->memo != memo)
+      return "a computation is another memo's";
+    else if (g_hash_table_contains (memo->entries, computation))
+      return "what is kept is being computed";
+  return NULL;
+}
+
+/* NULL, or what does not hold.  The lock is held. */
+static const gchar *
+find_violation (const TarnMemo *memo)
+{
+  const gchar *violation = check_computations (memo);
+  gsize n_entries = 0;
+
+  for (const GSList *link = memo->groups; link != NULL && violation == NULL; link = link->next)
+    {
+      violation = check_group (memo, link);
+      n_entries += ((const TarnMemoGroup *) link->data)->entries.length;
+    }
+  if (violation == NULL && g_hash_table_size (memo->entries) != n_entries)
+    violation = "the table has other entries than the groups";
+  return violation;
+}
+
+/* NULL, or what does not hold. */
+const gchar *
+_tarn_memo_check (TarnMemo *memo)
+{
+  const gchar *violation;
+
+  _tarn_mutex_lock (&memo->lock);
+  violation = find_violation (memo);
+  _tarn_mutex_unlock (&memo->lock);
+  return violation;
+}
+
+/* The lock is held. */
+void
+_tarn_memo_assert_valid (TarnMemo *memo)
+{
+  const gchar *violation = find_violation (memo);
+
+  if (violation != NULL)
+    g_error ("memo %p: %s", (void *) memo, violation);
+}

@@ -1,0 +1,468 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memoized functions: their life, hits, and statistics.  A hit takes no lock, and writes only to
+ * what is its thread's own, and to the reference count of the value. */
+
+#include "memo/memo-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <tarn/allocator.h>
+
+#include "base/fork-private.h"
+#include "common/struct-private.h"
+#include "memo/tuple-private.h"
+
+/* Entries */
+
+static guint
+hash_probe (gconstpointer probe)
+{
+  return ((const TarnMemoProbe *) probe)->hash;
+}
+
+gboolean
+_tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
+{
+  const TarnMemoProbe *left = a, *right = b;
+
+  return left->hash == right->hash && left->first_arg == right->first_arg && left->id == right->id
+         && left->equal (left->key, right->key);
+}
+
+void
+_tarn_memo_close (TarnMemo *memo)
+{
+  _tarn_mutex_lock (&memo->lock);
+  if (memo->ops.max_entries == 0)
+    _tarn_door_close (&memo->door);
+}
+
+void
+_tarn_memo_open (TarnMemo *memo)
+{
+  _tarn_memo_check_if_full_debug (memo);
+  if (memo->ops.max_entries == 0)
+    _tarn_door_open (&memo->door);
+  _tarn_mutex_unlock (&memo->lock);
+}
+
+static gboolean
+probe_init (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
+            GError **error)
+{
+  const TarnMemoOps *ops = &memo->ops;
+  guint64 mixed;
+
+  *probe = (TarnMemoProbe){ .first_arg = first_arg, .key = key, .equal = ops->equal };
+  if (first_arg == NULL && ops->current_first_arg != NULL
+      && (probe->first_arg = ops->current_first_arg (memo->user_data, error)) == NULL)
+    return FALSE;
+  if (ops->first_arg_id != NULL
+      && (probe->id = ops->first_arg_id (memo->user_data, probe->first_arg)) == 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST, "%s %p was destroyed",
+                   ops->first_arg_kind != NULL ? ops->first_arg_kind : "first argument",
+                   probe->first_arg);
+      return FALSE;
+    }
+  mixed = ((guintptr) probe->first_arg ^ (probe->id << 48) ^ ops->hash (key))
+          * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+  probe->hash = (guint) (mixed >> 32);
+  return TRUE;
+}
+
+/* Values */
+
+/* Stores a reference, or the value itself if there is no such thing; FALSE if it cannot be had. */
+gboolean
+_tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
+{
+  *ref = value;
+  if (value != NULL && memo->ops.ref_value != NULL)
+    *ref = memo->ops.ref_value (memo->user_data, value);
+  return value == NULL || *ref != NULL;
+}
+
+gboolean
+_tarn_memo_set_unreferenced (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FAILED,
+                       "no reference can be had on a value that is there");
+  return FALSE;
+}
+
+gboolean
+_tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
+{
+  return memo->ops.first_arg_id != NULL
+         && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
+}
+
+void
+_tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
+{
+  if (value != NULL && memo->ops.unref_value != NULL)
+    memo->ops.unref_value (memo->user_data, value, probe->first_arg,
+                           _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
+}
+
+/* Where the order counts, it is the one asked for last from now on.  The lock is held. */
+static void
+touch (const TarnMemo *memo, TarnMemoEntry *entry)
+{
+  GQueue *entries = &entry->group->entries;
+
+  if (memo->ops.max_entries == 0 || entries->head == &entry->link)
+    return;
+  g_queue_unlink (entries, &entry->link);
+  g_queue_push_head_link (entries, &entry->link);
+}
+
+/* Stores a reference of the caller's: on its thread's value; or on the one that all share, if there
+ * is none for its thread.  The thread is inside, or has the lock. */
+static TarnMemoLookup
+find (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
+{
+  TarnMemoEntry *entry = g_hash_table_lookup (memo->entries, probe);
+  TarnMemoLookup result = TARN_MEMO_HIT;
+  gpointer found;
+
+  if (entry == NULL)
+    return TARN_MEMO_ABSENT;
+  touch (memo, entry);
+  found = entry->value;
+  if (memo->ops.value_for_thread != NULL && found != NULL)
+    {
+      if (thread->number < entry->n_own && entry->own[thread->number] != NULL)
+        found = entry->own[thread->number];
+      else
+        result = TARN_MEMO_NONE_OF_OWN;
+    }
+  return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
+}
+
+/* The thread is inside. */
+static TarnMemoLookup
+find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
+{
+  TarnMemoLocal *local = thread->number < memo->n_locals ? memo->locals[thread->number] : NULL;
+  TarnMemoLookup result;
+
+  if (local == NULL)
+    return TARN_MEMO_NEWCOMER;
+  result = find (memo, thread, probe, value);
+  if (result != TARN_MEMO_ABSENT)
+    __atomic_store_n (&local->hits, local->hits + 1, __ATOMIC_RELAXED);
+  return result;
+}
+
+static TarnMemoLookup
+find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
+{
+  TarnMemoLookup result;
+
+  _tarn_mutex_lock (&memo->lock);
+  result = find (memo, thread, probe, value);
+  if (result != TARN_MEMO_ABSENT)
+    memo->stats.hits++;
+  _tarn_mutex_unlock (&memo->lock);
+  return result;
+}
+
+/* So that the thread can enter from now on. */
+static void
+admit (TarnMemo *memo, const TarnThread *thread)
+{
+  TarnMemoLocal *local = _tarn_aligned_new0 (TarnMemoLocal);
+
+  _tarn_memo_close (memo);
+  if (thread->number >= memo->n_locals)
+    {
+      memo->locals = g_renew (TarnMemoLocal *, memo->locals, thread->number + 1);
+      while (memo->n_locals <= thread->number)
+        memo->locals[memo->n_locals++] = NULL;
+    }
+  memo->locals[thread->number] = local;
+  _tarn_memo_open (memo);
+}
+
+static TarnMemoLookup
+look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
+{
+  TarnThread *thread = _tarn_thread_self ();
+  TarnMemoLookup result;
+
+  while (_tarn_thread_enter (thread, &memo->door))
+    {
+      result = find_inside (memo, thread, probe, value);
+      _tarn_thread_leave (thread);
+      if (result != TARN_MEMO_NEWCOMER)
+        return result;
+      admit (memo, thread);
+    }
+  return find_locked (memo, thread, probe, value);
+}
+
+/**
+ * The value of the function for a first argument and a key: the one that is kept, or else what the
+ * function computes now. Threads that ask for the same entry meanwhile wait for it and get the same
+ * value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ *
+ * A computation that asks for its own entry, also by way of others and of other threads, is
+ * refused there with TARN_ERROR_RECURSION.
+ *
+ * @param memo       a memo, which the caller has a reference on, or a call that is under way keeps
+ * @param first_arg  the first argument, alive during the call; NULL stands for the current one if
+ *                   the memo has such a thing
+ * @param key        the key
+ * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
+ *                   be referenced, else valid until it is forgotten
+ * @param error      return location, or NULL: what the function says; TARN_ERROR_RECURSION;
+ *                   TARN_ERROR_CONTEXT_LOST for a first argument that was destroyed, where that can
+ *                   be seen; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *value,
+               GError **error)
+{
+  gboolean has_begun, is_there;
+  gpointer found = NULL;
+  TarnMemoProbe probe;
+
+  g_return_val_if_fail (memo != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  if (!probe_init (memo, &probe, first_arg, key, error))
+    return FALSE;
+  switch (look_up (memo, &probe, &found))
+    {
+    case TARN_MEMO_HIT:
+      if (value != NULL)
+        *value = found;
+      else if (memo->ops.ref_value != NULL)
+        _tarn_memo_unref_value (memo, found, &probe);
+      return TRUE;
+    case TARN_MEMO_UNREFERENCED:
+      return _tarn_memo_set_unreferenced (error);
+    case TARN_MEMO_NONE_OF_OWN:
+      has_begun = _tarn_memo_try_ref (memo);
+      is_there = _tarn_memo_give_own_value (memo, &probe, found, value, error);
+      _tarn_memo_end_call (memo, has_begun);
+      return is_there;
+    case TARN_MEMO_ABSENT:
+    case TARN_MEMO_NEWCOMER:
+    default:
+      return _tarn_memo_get_slowly (memo, &probe, value, error);
+    }
+}
+
+/* Life */
+
+/* The functions of a ready type of key, in place of the caller's. */
+static void
+choose_key_functions (TarnMemoOps *ops)
+{
+  static const struct
+  {
+    GHashFunc hash;
+    GEqualFunc equal;
+    gpointer (*copy) (gconstpointer);
+    void (*free) (gpointer);
+  } types[] = {
+    [TARN_MEMO_KEY_CUSTOM] = { NULL, NULL, NULL, NULL },
+    [TARN_MEMO_KEY_STRING] = { _tarn_hash_string, g_str_equal, _tarn_copy_string, g_free },
+    [TARN_MEMO_KEY_INT64] = { g_int64_hash, g_int64_equal, _tarn_copy_int64, g_free },
+    [TARN_MEMO_KEY_BYTES]
+    = { _tarn_hash_bytes, _tarn_bytes_equal, _tarn_copy_bytes, _tarn_free_bytes },
+    [TARN_MEMO_KEY_TUPLE] = { tarn_tuple_hash, tarn_tuple_equal, tarn_tuple_copy, tarn_tuple_free },
+  };
+
+  if (ops->key_type != TARN_MEMO_KEY_CUSTOM)
+    {
+      ops->hash = types[ops->key_type].hash;
+      ops->equal = types[ops->key_type].equal;
+      ops->copy_key = types[ops->key_type].copy;
+      ops->free_key = types[ops->key_type].free;
+    }
+  if (ops->hash == NULL)
+    ops->hash = g_direct_hash;
+  if (ops->equal == NULL)
+    ops->equal = g_direct_equal;
+}
+
+static TarnMemo *
+memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestroyNotify destroy)
+{
+  TarnMemo *memo = g_new0 (TarnMemo, 1);
+
+  memo->ops = *ops;
+  memo->ops.first_arg_kind = g_strdup (ops->first_arg_kind);
+  choose_key_functions (&memo->ops);
+  if (ops->upstream != NULL)
+    tarn_memo_ref (ops->upstream);
+  memo->func = func;
+  memo->user_data = user_data;
+  memo->destroy = destroy;
+  if (ops->max_entries == 0)
+    _tarn_door_open (&memo->door);
+  else
+    memo->door = TARN_DOOR_CLOSED;
+  memo->entries = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
+  memo->computations = g_hash_table_new (hash_probe, _tarn_memo_probes_equal);
+  memo->ref_count = 1;
+  _tarn_mutex_init (&memo->lock);
+  return memo;
+}
+
+/**
+ * Makes a memoized function.
+ *
+ * What is kept is kept until tarn_memo_forget(), tarn_memo_clear() or one of the functions for all
+ * memos of the process, or until the last reference on the memo is gone. References on first
+ * arguments are kept as long, so a context lives until it is forgotten: forget it before its last
+ * other reference goes. Nothing is done at exit, when a driver may be gone: what is to be given
+ * back then, clear before.
+ *
+ * @param ops        nullable: first arguments, keys and values are pointers, and nobody's; copied
+ * @param func       computes a value
+ * @param user_data  for @p func and the functions of @p ops
+ * @param destroy    nullable: of @p user_data, once, after everything else is given back
+ * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
+ * @since 0.1
+ */
+TarnMemo *
+tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
+               GDestroyNotify destroy)
+{
+  const gsize first_size = G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer);
+  TarnMemoOps known = TARN_MEMO_OPS_INIT;
+  gboolean is_read = ops == NULL || _tarn_struct_read (&known, sizeof known, first_size, ops);
+  TarnMemo *memo;
+
+  g_return_val_if_fail (is_read, NULL);
+  g_return_val_if_fail (known.key_type <= TARN_MEMO_KEY_TUPLE, NULL);
+  g_return_val_if_fail (known.value_for_thread == NULL
+                            || (known.ref_value != NULL && known.unref_value != NULL),
+                        NULL);
+  g_return_val_if_fail (func != NULL, NULL);
+
+  _tarn_watch_fork ();
+  memo = memo_new (&known, func, user_data, destroy);
+  if (!_tarn_forked ())
+    _tarn_memo_register (memo);
+  return memo;
+}
+
+/**
+ * Takes a reference.
+ *
+ * @param memo  a memo; any thread may call it
+ * @return (transfer full): @p memo
+ * @since 0.1
+ */
+TarnMemo *
+tarn_memo_ref (TarnMemo *memo)
+{
+  g_return_val_if_fail (memo != NULL, NULL);
+
+  g_atomic_int_inc (&memo->ref_count);
+  return memo;
+}
+
+/* FALSE if the last reference is gone. */
+gboolean
+_tarn_memo_try_ref (TarnMemo *memo)
+{
+  gint count = g_atomic_int_get (&memo->ref_count);
+
+  while (count > 0)
+    {
+      if (g_atomic_int_compare_and_exchange (&memo->ref_count, count, count + 1))
+        return TRUE;
+      count = g_atomic_int_get (&memo->ref_count);
+    }
+  return FALSE;
+}
+
+void
+_tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
+{
+  if (has_begun)
+    tarn_memo_unref (memo);
+}
+
+static void
+memo_free (TarnMemo *memo)
+{
+  _tarn_memo_unregister (memo);
+  /* What gives a value back may ask for another one. */
+  while (memo->groups != NULL)
+    _tarn_memo_forget_all (memo);
+  g_hash_table_unref (memo->entries);
+  g_hash_table_unref (memo->computations);
+  for (guint i = 0; i < memo->n_locals; i++)
+    free (memo->locals[i]);
+  g_free (memo->locals);
+  _tarn_mutex_clear (&memo->lock);
+  tarn_memo_unref (memo->ops.upstream);
+  if (memo->destroy != NULL)
+    memo->destroy (memo->user_data);
+  g_free ((gchar *) memo->ops.first_arg_kind);
+  g_free (memo);
+}
+
+/**
+ * Drops a reference. With the last one everything that is kept is given back; calls that compute or
+ * wait meanwhile count as references. In a child of fork () nothing is done.
+ *
+ * @param memo  a memo; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_memo_unref (TarnMemo *memo)
+{
+  if (memo == NULL || _tarn_forked ())
+    return;
+  if (g_atomic_int_dec_and_test (&memo->ref_count))
+    memo_free (memo);
+}
+
+static void
+read_stats (TarnMemo *memo, TarnMemoStats *stats)
+{
+  _tarn_mutex_lock (&memo->lock);
+  *stats = memo->stats;
+  stats->entries = g_hash_table_size (memo->entries);
+  for (guint i = 0; i < memo->n_locals; i++)
+    if (memo->locals[i] != NULL)
+      stats->hits += __atomic_load_n (&memo->locals[i]->hits, __ATOMIC_RELAXED);
+  _tarn_mutex_unlock (&memo->lock);
+}
+
+/**
+ * How often a memo was asked, and what it keeps: exact while no call is under way. In a child of
+ * fork () all of it is 0.
+ *
+ * @param memo   a memo; any thread may call it
+ * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how much is to be
+ *               filled
+ * @since 0.1
+ */
+void
+tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats)
+{
+  TarnMemoStats known = TARN_MEMO_STATS_INIT;
+
+  g_return_if_fail (memo != NULL);
+  g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
+
+  if (!_tarn_forked ())
+    read_stats (memo, &known);
+  _tarn_struct_write (stats, &known, sizeof known);
+}

@@ -1,0 +1,59 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Values that each thread has its own of.  They stand in their entry by the thread's number, which
+ * a thread that ends leaves to a later one, and with it what was its own: no driver is called when
+ * a thread ends, and there are no more values than there were threads at a time. */
+
+#include "memo/memo-private.h"
+
+/* For later calls of this thread, unless the entry was forgotten meanwhile. */
+static void
+keep (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
+{
+  guint number = _tarn_thread_self ()->number;
+  TarnMemoEntry *entry;
+
+  _tarn_memo_close (memo);
+  entry = g_hash_table_lookup (memo->entries, probe);
+  /* The reference on what is shared is why another entry has another address there. */
+  if (entry != NULL && entry->value == shared)
+    {
+      if (number >= entry->n_own)
+        {
+          entry->own = g_renew (gpointer, entry->own, number + 1);
+          while (entry->n_own <= number)
+            entry->own[entry->n_own++] = NULL;
+        }
+      if (entry->own[number] == NULL)
+        _tarn_memo_ref_value (memo, own, &entry->own[number]);
+    }
+  _tarn_memo_open (memo);
+}
+
+/* Makes this thread's value from the one that all share; takes a reference on that. */
+gboolean
+_tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
+                           gpointer *value, GError **error)
+{
+  GError *local = NULL;
+  gpointer own
+      = memo->ops.value_for_thread (memo->user_data, shared, probe->first_arg, probe->key, &local);
+
+  _tarn_memo_check_result (memo, probe, &own, local);
+  if (own == NULL && local == NULL)
+    g_set_error_literal (&local, TARN_ERROR, TARN_ERROR_FAILED, "there is no value for a thread");
+  if (own != NULL)
+    keep (memo, probe, shared, own);
+  _tarn_memo_unref_value (memo, shared, probe);
+  if (local != NULL)
+    {
+      g_propagate_error (error, local);
+      return FALSE;
+    }
+  if (value != NULL)
+    *value = own;
+  else
+    _tarn_memo_unref_value (memo, own, probe);
+  return TRUE;
+}

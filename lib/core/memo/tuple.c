@@ -1,0 +1,274 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Keys of several values, and the other ready keys of memos. */
+
+#include "memo/tuple-private.h"
+
+#include <string.h>
+
+/* Spreads all bits of a over the upper ones, and b's. */
+static guint64
+mix (guint64 a, guint64 b)
+{
+  guint64 x = (a ^ b) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+
+  return x ^ (x >> 32);
+}
+
+static guint64
+read_word (const guint8 *data)
+{
+  guint64 word;
+
+  memcpy (&word, data, sizeof word);
+  return word;
+}
+
+static guint64
+mix_words (guint64 hash, const guint8 *data, gsize size)
+{
+  guint64 word = 0;
+
+  if (size < sizeof word)
+    {
+      for (gsize i = 0; i < size; i++)
+        word = word << 8 | data[i];
+      return mix (hash, word);
+    }
+  for (gsize i = 0; i < size - sizeof word; i += sizeof word)
+    hash = mix (hash, read_word (data + i));
+  /* The last word has some of the bytes of the one before it. */
+  return mix (hash, read_word (data + size - sizeof word));
+}
+
+/* A multiplication has to wait for the one before it, but not for its neighbours. */
+#define N_LANES 4
+#define STRIPE_SIZE (N_LANES * sizeof (guint64))
+
+guint64
+_tarn_hash_data (gconstpointer data, gsize size)
+{
+  const guint8 *bytes = data;
+  guint64 hash = mix (size, 0), lanes[N_LANES] = { 1, 2, 3, 4 };
+
+  if (size >= 4 * STRIPE_SIZE)
+    {
+      for (; size >= STRIPE_SIZE; bytes += STRIPE_SIZE, size -= STRIPE_SIZE)
+        for (guint i = 0; i < N_LANES; i++)
+          lanes[i] = mix (lanes[i], read_word (bytes + i * sizeof (guint64)));
+      for (guint i = 0; i < N_LANES; i++)
+        hash = mix (hash, lanes[i]);
+    }
+  return mix_words (hash, bytes, size);
+}
+
+/* An image of a megabyte is looked up before every launch, and is seen to be equal by its address.
+ * So of what is long only the ends and samples in between count. */
+#define WHOLE_SIZE 4096
+#define END_SIZE 512
+#define N_SAMPLES 64
+
+static guint64
+hash_samples (gconstpointer data, gsize size)
+{
+  const guint8 *bytes = data;
+  gsize step = (size - sizeof (guint64)) / N_SAMPLES;
+  guint64 hash = mix (_tarn_hash_data (bytes, END_SIZE),
+                      _tarn_hash_data (bytes + size - END_SIZE, END_SIZE));
+
+  for (gsize i = 1; i < N_SAMPLES; i++)
+    hash = mix (hash, read_word (bytes + i * step));
+  return mix (hash, size);
+}
+
+guint
+_tarn_hash_string (gconstpointer string)
+{
+  return (guint) (_tarn_hash_data (string, strlen (string)) >> 32);
+}
+
+guint
+_tarn_hash_bytes (gconstpointer bytes)
+{
+  gsize size;
+  gconstpointer data = g_bytes_get_data ((GBytes *) bytes, &size);
+  guint64 hash = size <= WHOLE_SIZE ? _tarn_hash_data (data, size) : hash_samples (data, size);
+
+  return (guint) (hash >> 32);
+}
+
+/* What is immutable is equal to itself. */
+gboolean
+_tarn_bytes_equal (gconstpointer a, gconstpointer b)
+{
+  gsize size_a, size_b;
+  gconstpointer data_a = g_bytes_get_data ((GBytes *) a, &size_a);
+  gconstpointer data_b = g_bytes_get_data ((GBytes *) b, &size_b);
+
+  return size_a == size_b && (data_a == data_b || memcmp (data_a, data_b, size_a) == 0);
+}
+
+gpointer
+_tarn_copy_string (gconstpointer string)
+{
+  return g_strdup (string);
+}
+
+gpointer
+_tarn_copy_int64 (gconstpointer integer)
+{
+  gint64 *copy = g_new (gint64, 1);
+
+  *copy = *(const gint64 *) integer;
+  return copy;
+}
+
+gpointer
+_tarn_copy_bytes (gconstpointer bytes)
+{
+  return g_bytes_ref ((GBytes *) bytes);
+}
+
+void
+_tarn_free_bytes (gpointer bytes)
+{
+  g_bytes_unref (bytes);
+}
+
+static guint64
+hash_part (const TarnKeyPart *part)
+{
+  switch (part->type)
+    {
+    case TARN_KEY_INTEGER:
+      return (guint64) part->value.integer;
+    case TARN_KEY_STRING:
+      return part->value.string != NULL
+                 ? _tarn_hash_data (part->value.string, strlen (part->value.string))
+                 : 0;
+    case TARN_KEY_BYTES:
+      return part->value.bytes != NULL ? _tarn_hash_bytes (part->value.bytes) : 0;
+    case TARN_KEY_POINTER:
+      return (guintptr) part->value.pointer;
+    default:
+      g_return_val_if_reached (0);
+    }
+}
+
+static gboolean
+parts_equal (const TarnKeyPart *a, const TarnKeyPart *b)
+{
+  if (a->type != b->type)
+    return FALSE;
+  switch (a->type)
+    {
+    case TARN_KEY_INTEGER:
+      return a->value.integer == b->value.integer;
+    case TARN_KEY_STRING:
+      return g_strcmp0 (a->value.string, b->value.string) == 0;
+    case TARN_KEY_BYTES:
+      return a->value.bytes == b->value.bytes
+             || (a->value.bytes != NULL && b->value.bytes != NULL
+                 && _tarn_bytes_equal (a->value.bytes, b->value.bytes));
+    case TARN_KEY_POINTER:
+    default:
+      return a->value.pointer == b->value.pointer;
+    }
+}
+
+/**
+ * A hash of a TarnTuple: a GHashFunc.
+ *
+ * @param tuple  a TarnTuple
+ * @return the same for equal tuples; any thread may call it
+ * @since 0.1
+ */
+guint
+tarn_tuple_hash (gconstpointer tuple)
+{
+  const TarnTuple *self = tuple;
+  guint64 hash;
+
+  g_return_val_if_fail (self != NULL, 0);
+
+  hash = self->n_parts;
+  for (gsize i = 0; i < self->n_parts; i++)
+    hash = mix (hash, mix (self->parts[i].type, hash_part (&self->parts[i])));
+  return (guint) (hash >> 32);
+}
+
+/**
+ * Whether two tuples have equal values of equal types in the same order: a GEqualFunc.
+ *
+ * @param a  a TarnTuple
+ * @param b  a TarnTuple
+ * @return whether they are equal; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_tuple_equal (gconstpointer a, gconstpointer b)
+{
+  const TarnTuple *left = a, *right = b;
+
+  g_return_val_if_fail (left != NULL && right != NULL, FALSE);
+
+  if (left->n_parts != right->n_parts)
+    return FALSE;
+  for (gsize i = 0; i < left->n_parts; i++)
+    if (!parts_equal (&left->parts[i], &right->parts[i]))
+      return FALSE;
+  return TRUE;
+}
+
+/**
+ * Copies a tuple, the strings with it; bytes are referenced.
+ *
+ * @param tuple  a TarnTuple
+ * @return (transfer full): a TarnTuple, for tarn_tuple_free(); any thread may call it
+ * @since 0.1
+ */
+gpointer
+tarn_tuple_copy (gconstpointer tuple)
+{
+  const TarnTuple *self = tuple;
+  TarnTuple *copy;
+  TarnKeyPart *parts;
+
+  g_return_val_if_fail (self != NULL, NULL);
+
+  parts = g_new (TarnKeyPart, self->n_parts);
+  for (gsize i = 0; i < self->n_parts; i++)
+    {
+      parts[i] = self->parts[i];
+      if (parts[i].type == TARN_KEY_STRING)
+        parts[i].value.string = g_strdup (parts[i].value.string);
+      else if (parts[i].type == TARN_KEY_BYTES && parts[i].value.bytes != NULL)
+        g_bytes_ref (parts[i].value.bytes);
+    }
+  copy = g_new (TarnTuple, 1);
+  *copy = (TarnTuple){ parts, self->n_parts };
+  return copy;
+}
+
+/**
+ * Frees a copy.
+ *
+ * @param tuple  from tarn_tuple_copy(); NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_tuple_free (gpointer tuple)
+{
+  TarnTuple *self = tuple;
+
+  if (self == NULL)
+    return;
+  for (gsize i = 0; i < self->n_parts; i++)
+    if (self->parts[i].type == TARN_KEY_STRING)
+      g_free ((gchar *) self->parts[i].value.string);
+    else if (self->parts[i].type == TARN_KEY_BYTES)
+      g_bytes_unref (self->parts[i].value.bytes);
+  g_free ((TarnKeyPart *) self->parts);
+  g_free (self);
+}

@@ -1,0 +1,368 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Requests in pools that have met queues, and what the caller says of blocks in use. */
+
+#include "base/fork-private.h"
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+
+/* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
+ */
+#define MAX_ASKED 4
+
+/* How many are looked at without a call of the driver, for one that is the queue's own. */
+#define MAX_SEEN 64
+
+typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
+
+/* The first block of the bin that suits, active for a request of the queue; NULL if there is none
+ * among those that are worth a look.  The lock is held. */
+static TarnBlock *
+take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, Suits suits)
+{
+  TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  guint n_seen = 0;
+
+  if (bin == NULL)
+    return NULL;
+  for (TarnBlock **link = &bin->top; *link != NULL && n_seen < MAX_SEEN; link = &(*link)->below)
+    if (suits (*link, queue))
+      return _tarn_pool_take_block (pool, bin, link, size);
+    else
+      n_seen++;
+  return NULL;
+}
+
+/* References on the marks that stand between the queue and blocks of the bin; NULL after those of
+ * one block.  The lock is held. */
+static GPtrArray *
+list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
+{
+  TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  GPtrArray *marks = g_ptr_array_new ();
+  guint n_asked = 0;
+
+  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_asked < MAX_ASKED;
+       block = block->below)
+    {
+      if (!_tarn_block_can_be_awaited (block, queue))
+        continue;
+      n_asked++;
+      _tarn_block_add_marks (marks, block, queue);
+      g_ptr_array_add (marks, NULL);
+    }
+  return marks;
+}
+
+/* Asks the driver until one block is found whose marks are all reached. */
+static void
+ask_marks (TarnPool *pool, const GPtrArray *marks)
+{
+  TarnAllocator *direct = pool->upstream->direct;
+  gboolean are_reached = TRUE;
+
+  for (guint i = 0; i < marks->len; i++)
+    {
+      TarnMark *mark = g_ptr_array_index (marks, i);
+
+      if (mark == NULL && are_reached)
+        return;
+      if (mark == NULL)
+        are_reached = TRUE;
+      else if (are_reached && direct->ops.reached (direct->user_data, mark->event))
+        g_atomic_int_set (&mark->is_reached, TRUE);
+      else
+        are_reached = FALSE;
+    }
+}
+
+/* Whether the block is the queue's now, without anybody being made to wait. */
+static gboolean
+claim_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+{
+  gboolean is_ready;
+
+  _tarn_mutex_lock (&pool->lock);
+  is_ready = _tarn_block_is_ready_for (block, queue);
+  if (is_ready)
+    _tarn_block_claim (pool, block, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return is_ready;
+}
+
+/* Makes a block that no other request has the queue's, which waits where it has to. */
+static gboolean
+move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
+{
+  if (claim_if_ready (pool, block, queue))
+    return TRUE;
+  if (!_tarn_pool_await_uses (pool, block, queue, error))
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_block_claim (pool, block, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return TRUE;
+}
+
+/* NULL with an error, and the block back in its bin, if the queue cannot be made to wait. */
+static TarnBlock *
+settle (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
+{
+  if (move_to_queue (pool, block, queue, error))
+    return block;
+  _tarn_pool_put_back (pool, block);
+  return NULL;
+}
+
+/* One that no driver has to be asked about.  The lock is held. */
+static TarnBlock *
+take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
+{
+  TarnBlock *block = take_first (pool, number, size, queue, _tarn_block_is_ready_for);
+
+  if (block != NULL)
+    _tarn_block_claim (pool, block, queue);
+  return block;
+}
+
+/* For what the backend has to be asked; NULL without an error: nothing is held for the queue. */
+static TarnBlock *
+take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+{
+  TarnBlock *block, *busy = NULL;
+  GPtrArray *marks;
+
+  _tarn_mutex_lock (&pool->lock);
+  marks = list_marks (pool, number, queue);
+  _tarn_mutex_unlock (&pool->lock);
+  ask_marks (pool, marks);
+  _tarn_mutex_lock (&pool->lock);
+  block = take_ready (pool, size, number, queue);
+  if (block == NULL)
+    busy = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
+  _tarn_pool_unref_marks (pool, marks);
+  _tarn_mutex_unlock (&pool->lock);
+  return busy != NULL ? settle (pool, busy, queue, error) : block;
+}
+
+/* Fresh memory may be in use already, on a queue of the allocator's own, which is entered before
+ * there is any: memory must not be held as idle because that failed.  NULL in @fresh: none. */
+static gboolean
+enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
+{
+  TarnAllocator *direct = pool->upstream->direct;
+  gpointer handle
+      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
+
+  *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
+  return handle == NULL || *fresh != NULL;
+}
+
+static void
+add_use (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+{
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_block_add_use (block, queue);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+static void
+count_failure (TarnPool *pool)
+{
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+static TarnBlock *
+allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+{
+  TarnQueue *fresh = NULL;
+  TarnBlock *block;
+
+  if (queue != NULL && !enter_fresh (pool, &fresh, error))
+    {
+      count_failure (pool);
+      return NULL;
+    }
+  block = _tarn_pool_allocate_miss (pool, size, number, error);
+  if (block != NULL && fresh != NULL && !block->is_hit)
+    add_use (pool, block, fresh);
+  _tarn_pool_leave_queue (pool, fresh);
+  return block != NULL ? settle (pool, block, queue, error) : NULL;
+}
+
+/* A block for a request without a queue, in a pool that had met none when the request began: what
+ * other threads, or reclaim functions, freed meanwhile may be in use. */
+TarnBlock *
+_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error)
+{
+  if (block->n_uses == 0)
+    return block;
+  _tarn_mutex_lock (&pool->lock);
+  if (!pool->is_ordered)
+    _tarn_pool_begin_order (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  block = settle (pool, block, NULL, error);
+  _tarn_pool_leave_queue (pool, NULL);
+  return block;
+}
+
+static TarnBlock *
+allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+{
+  GError *local = NULL;
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&pool->lock);
+  if (queue == NULL && !pool->is_ordered)
+    _tarn_pool_begin_order (pool);
+  block = take_ready (pool, size, number, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (block != NULL)
+    return block;
+  if (queue != NULL && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, error))
+    {
+      count_failure (pool);
+      return NULL;
+    }
+  block = take_held (pool, size, number, queue, &local);
+  if (block == NULL && local == NULL)
+    block = allocate_fresh (pool, size, number, queue, &local);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return block;
+}
+
+/* A request with a queue, or without one in a pool that has met some. */
+TarnBlock *
+_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
+                            GError **error)
+{
+  TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
+  TarnBlock *block;
+
+  if (handle != NULL && queue == NULL)
+    {
+      count_failure (pool);
+      return NULL;
+    }
+  block = allocate_for (pool, size, bin, queue, error);
+  _tarn_pool_leave_queue (pool, queue);
+  return block;
+}
+
+static __attribute__ ((noinline)) TarnBlock *
+allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block;
+  TarnCache *cache;
+  guint32 bin;
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  block = _tarn_pool_take_fenced (pool, size, queue);
+  if (block != NULL)
+    return block;
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  cache = _tarn_pool_lock (pool);
+  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
+    block = _tarn_pool_take_shared (pool, cache, bin, size);
+  if (block != NULL && block->n_uses == 0)
+    _tarn_block_add_use (block, pool->latest_queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
+}
+
+/**
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
+ * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
+ * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
+ * queues.
+ *
+ * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
+ * queue only, and that runs its commands in order, no call of the driver is made for any of this.
+ * What is held when the second one appears counts as used by all that the first was given until
+ * then: where the first must not hold up the second, let the pool meet both before there is work.
+ *
+ * A request that names no queue waits on the host for what was put on queues before the memory was
+ * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
+ * freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
+ *               function with its own type, such as tarn_opencl_pool_allocate().
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
+ *               allocator has no queues, or what the backend says of the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
+ *         lives; or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block;
+
+  if (queue == NULL)
+    return tarn_pool_allocate (pool, size, error);
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  block = _tarn_pool_take_fast (pool, size, queue);
+  if (TARN_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, queue, error);
+  _tarn_pool_check_fast_if_full_debug (pool);
+  return block;
+}
+
+/* What the caller says of a block in use */
+
+/* The lock is held. */
+static gboolean
+is_used_by (const TarnBlock *block, const TarnQueue *queue)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue == queue)
+      return TRUE;
+  return FALSE;
+}
+
+gboolean
+_tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+  TarnQueue *queue = _tarn_pool_enter_queue (pool, handle, error);
+
+  if (queue == NULL)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  if (!is_used_by (block, queue))
+    _tarn_block_add_use (block, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_leave_queue (pool, queue);
+  return TRUE;
+}
+
+gboolean
+_tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+  TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
+  gboolean is_moved;
+
+  if (handle != NULL && queue == NULL)
+    return FALSE;
+  is_moved = move_to_queue (pool, block, queue, error);
+  if (!is_moved)
+    _tarn_pool_unmark_uses (pool, block);
+  _tarn_pool_leave_queue (pool, queue);
+  return is_moved;
+}

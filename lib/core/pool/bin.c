@@ -1,0 +1,33 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Bins: sizes that share the position of their leading bit, and the leading_bits bits that follow
+ * it, share a bin.  The bin's number is that position followed by those bits:
+ *
+ *     size 1000 = 1 1111 01000 in binary, leading_bits 4:  position 9, bits 1111: bin 9 * 16 + 15
+ *
+ * and its allocation size is the largest size in it, 1 1111 11111 = 1023. */
+
+#include "pool/bin-private.h"
+
+/* The largest size in a bin; 0 for a number that no size has: below 2^leading_bits a size has
+ * fewer bits after its leading one than the number has room for. */
+gsize
+_tarn_bin_alloc_size (guint32 bin, guint leading_bits)
+{
+  guint exponent = (guint) ((guint64) bin >> leading_bits);
+  gsize head = (gsize) 1 << leading_bits | (bin & (((gsize) 1 << leading_bits) - 1));
+
+  g_assert (leading_bits <= TARN_MAX_LEADING_BITS);
+  if (exponent >= TARN_SIZE_BITS)
+    return 0;
+  if (exponent >= leading_bits)
+    {
+      guint shift = exponent - leading_bits;
+
+      return head << shift | (((gsize) 1 << shift) - 1);
+    }
+  guint shift = leading_bits - exponent;
+
+  return (head & (((gsize) 1 << shift) - 1)) == 0 ? head >> shift : 0;
+}

@@ -1,0 +1,518 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Threads' caches (pool-cache-private.h): making them, and moving blocks between them and the
+ * pool's bins.  A block in either is held, so no counter changes but for which of the two counts
+ * it. */
+
+#include "pool/cache-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fork-private.h"
+
+/* A thread that has not used its cache for so long, in microseconds, is idle.  One that is busy
+ * must not be taken for that because several others look at once: it would come for its blocks
+ * again, and take them from the next. */
+#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
+/* What a thread may bring from a pool's bin at a time. */
+#define MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
+
+/* Life */
+
+void
+_tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
+{
+  pool->door = TARN_DOOR_CLOSED;
+  if (_tarn_forked ())
+    return;
+  pool->slot = _tarn_threads_take_slot ();
+  pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
+  pool->thread_cache_bytes = options->thread_cache_bytes;
+  if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
+    _tarn_door_open (&pool->door);
+}
+
+/* The lock is held. */
+static TarnCache *
+cache_new (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_aligned_new0 (TarnCache);
+  TarnPoolStats stats;
+
+  cache->seen_hits = G_MAXUINT64;
+  cache->pool = pool;
+  /* The peak of a thread that had the pool for itself until now. */
+  if (pool->caches != NULL && pool->caches->next == NULL)
+    _tarn_pool_count (pool, &stats);
+  cache->next = pool->caches;
+  pool->caches = cache;
+  return cache;
+}
+
+/* One that an ended thread has left; NULL: there is none.  The lock is held. */
+static TarnCache *
+take_over (TarnPool *pool)
+{
+  TarnCache *cache = pool->caches;
+
+  while (cache != NULL && !cache->is_left)
+    cache = cache->next;
+  if (cache != NULL)
+    {
+      cache->is_left = FALSE;
+      cache->seen_hits = G_MAXUINT64;
+    }
+  return cache;
+}
+
+/* Takes the lock.  Returns this thread's cache, which it is given where the door is open: whoever
+ * changes what is active counts what caches have counted first.  NULL: the door is closed for
+ * good. */
+TarnCache *
+_tarn_pool_lock (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+
+  _tarn_mutex_lock_adaptively (&pool->lock);
+  if (cache != NULL || _tarn_door_is_closed (&pool->door))
+    return cache;
+  cache = take_over (pool);
+  if (cache == NULL)
+    cache = cache_new (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_thread_set_cache (_tarn_thread_self (), pool->slot, cache);
+  _tarn_mutex_lock (&pool->lock);
+  return cache;
+}
+
+/* At the pool's end. */
+void
+_tarn_pool_free_caches (TarnPool *pool)
+{
+  TarnCache *cache;
+
+  _tarn_threads_give_slot (pool->slot);
+  while ((cache = pool->caches) != NULL)
+    {
+      pool->caches = cache->next;
+      free (cache);
+    }
+}
+
+/* The thread has ended. */
+void
+_tarn_cache_leave (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_mutex_lock (&pool->lock);
+  cache->is_left = TRUE;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* The door */
+
+/* Whether it was open before; then _tarn_pool_open () must follow. */
+gboolean
+_tarn_pool_close (TarnPool *pool)
+{
+  if (_tarn_door_is_closed (&pool->door))
+    return FALSE;
+  _tarn_door_close (&pool->door);
+  return TRUE;
+}
+
+void
+_tarn_pool_open (TarnPool *pool, gboolean was_open)
+{
+  if (was_open && !pool->is_ordered && !pool->stop_holding)
+    _tarn_door_open (&pool->door);
+}
+
+/* Bins */
+
+static gsize
+get_alloc_size (const TarnCache *cache, guint32 number)
+{
+  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
+}
+
+/* From @i on; TARN_CACHE_BINS: there is none. */
+static guint
+find_claimed (const TarnCache *cache, guint i)
+{
+  for (; i < TARN_CACHE_BINS; i = (i / 64 + 1) * 64)
+    {
+      guint64 bits = cache->claimed[i / 64] >> i % 64;
+
+      if (bits != 0)
+        return i + (guint) __builtin_ctzll (bits);
+    }
+  return TARN_CACHE_BINS;
+}
+
+#define FOR_EACH_CLAIMED(i, cache)                                                                 \
+  for (guint i = find_claimed (cache, 0); i < TARN_CACHE_BINS; i = find_claimed (cache, i + 1))
+
+/* Counters */
+
+/* Of two counts that may be less than nothing while what another thread has taken is not counted.
+ */
+static gsize
+max_active (gsize a, gsize b)
+{
+  return (gssize) a > (gssize) b ? a : b;
+}
+
+/* What is active at this moment; while other threads call, about so much.  To look at each of their
+ * caches takes time: it is not done again before the pool's own count is higher than ever. */
+void
+_tarn_pool_note_peak (TarnPool *pool)
+{
+  gsize active = pool->stats.active_bytes;
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
+  pool->stats.peak_active_bytes = max_active (pool->stats.peak_active_bytes, active);
+  pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+}
+
+/* Only a thread that has the pool for itself knows what was active at each moment. */
+static void
+add_active (const TarnCache *cache, TarnPoolStats *stats)
+{
+  if (cache->pool->caches == cache && cache->next == NULL)
+    stats->peak_active_bytes
+        = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
+  stats->active_bytes += cache->active_bytes;
+}
+
+static void
+add_held (const TarnCache *cache, TarnPoolStats *stats)
+{
+  FOR_EACH_CLAIMED (i, cache)
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
+
+      stats->held_blocks += bin->length;
+      stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
+    }
+}
+
+/* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
+ * be had. */
+void
+_tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
+{
+  *stats = pool->stats;
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      add_active (cache, stats);
+      add_held (cache, stats);
+      stats->hits += cache->hits;
+    }
+  stats->active_blocks = pool->n_blocks - stats->held_blocks;
+  stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
+}
+
+/* The door is closed, or the cache is this thread's. */
+static void
+count_active (TarnCache *cache)
+{
+  add_active (cache, &cache->pool->stats);
+  cache->counted_bytes += cache->active_bytes;
+  __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
+  cache->peak = 0;
+}
+
+/* Before anything is counted behind the lock: what this thread has counted without it, and what was
+ * active before it is less. */
+void
+_tarn_pool_count_own (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+
+  if (cache != NULL)
+    count_active (cache);
+  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
+    _tarn_pool_note_peak (pool);
+}
+
+/* The door is closed. */
+void
+_tarn_pool_count_closed (TarnPool *pool)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    count_active (cache);
+  _tarn_pool_note_peak (pool);
+}
+
+/* The counters at one moment. */
+void
+_tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  if (was_open)
+    _tarn_pool_count_closed (pool);
+  _tarn_pool_sum (pool, stats);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Blocks, from a cache to the pool's bin; the door is closed, or the cache is this thread's */
+
+/* All but the first so many, which may be 0. */
+static void
+move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
+{
+  TarnBlock *top = bin->top, *first, *last;
+  TarnBlock **link = &top;
+
+  for (guint i = 0; i < n_kept; i++)
+    link = &(*link)->below;
+  first = last = *link;
+  *link = NULL;
+  while (last->below != NULL)
+    last = last->below;
+  _tarn_pool_put_batch (cache->pool, bin->number, first, last, bin->length - n_kept);
+  _tarn_cache_bin_set (bin, top, n_kept);
+}
+
+/* In batches that another thread may take. */
+void
+_tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
+{
+  guint most = MAX (1, cache->pool->thread_cache_blocks / 2);
+
+  while (bin->length > most)
+    move_rest (cache, bin, bin->length - most);
+  if (bin->top != NULL)
+    move_rest (cache, bin, 0);
+}
+
+static void
+empty (TarnCache *cache)
+{
+  FOR_EACH_CLAIMED (i, cache)
+    _tarn_cache_empty_bin (cache, &cache->bins[i]);
+}
+
+/* The door is closed. */
+void
+_tarn_pool_gather_closed (TarnPool *pool)
+{
+  _tarn_pool_count_closed (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    empty (cache);
+}
+
+/* Takes everything out of all caches; the counters are exact afterwards.  If the pool is not to
+ * have caches any more, the door stays closed. */
+void
+_tarn_pool_gather (TarnPool *pool)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  if (was_open)
+    _tarn_pool_gather_closed (pool);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Requests that are served without the lock are for this queue alone from now on. */
+void
+_tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
+{
+  gboolean was_open;
+
+  if (pool->fast_queue == handle)
+    return;
+  was_open = _tarn_pool_close (pool);
+  if (was_open)
+    _tarn_pool_gather_closed (pool);
+  pool->fast_queue = handle;
+  pool->n_fast_uses = handle != NULL;
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Room in this thread's cache.  It is never given back but for room elsewhere: what a thread has
+ * had it will have again. */
+
+static void
+set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
+{
+  gsize alloc_size = get_alloc_size (cache, bin->number);
+  gsize i = (gsize) (bin - cache->bins);
+  guint64 bit = (guint64) 1 << i % 64;
+
+  if (capacity > 0)
+    cache->claimed[i / 64] |= bit;
+  else
+    cache->claimed[i / 64] &= ~bit;
+  cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
+  bin->capacity = (guint16) capacity;
+}
+
+/* The place of a bin, empty if it was another's. */
+static TarnCacheBin *
+claim_bin (TarnCache *cache, guint32 number)
+{
+  TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+
+  if (bin->number == number)
+    return bin;
+  _tarn_cache_empty_bin (cache, bin);
+  set_capacity (cache, bin, 0);
+  bin->number = number;
+  return bin;
+}
+
+/* What a bin may have room for, beside what the others have. */
+static guint
+get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
+{
+  gsize left = cache->pool->thread_cache_bytes - cache->reserved_bytes;
+  gsize n = bin->capacity + left / get_alloc_size (cache, bin->number);
+
+  return (guint) MIN (n, cache->pool->thread_cache_blocks);
+}
+
+static void
+give_up_unused_room (TarnCache *cache)
+{
+  FOR_EACH_CLAIMED (i, cache)
+    set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+}
+
+/* For one block more, and as many again as there are, so that it seldom happens.  If others have
+ * the room, they lose what they do not use, and if that is not enough, everything goes.  If this
+ * has as many as there may be, its oldest half does. */
+static void
+make_room (TarnCache *cache, TarnCacheBin *bin)
+{
+  guint most = cache->pool->thread_cache_blocks;
+  guint wanted = MIN (MAX (1, 2U * bin->capacity), most);
+
+  if (get_max_capacity (cache, bin) < wanted)
+    give_up_unused_room (cache);
+  if (bin->length < most && get_max_capacity (cache, bin) == bin->length)
+    {
+      empty (cache);
+      give_up_unused_room (cache);
+    }
+  set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
+  if (bin->length == bin->capacity)
+    move_rest (cache, bin, bin->capacity / 2);
+}
+
+/* Keeps a block that is being freed in this thread's cache; FALSE if it is too large. */
+gboolean
+_tarn_cache_keep (TarnCache *cache, TarnBlock *block)
+{
+  const TarnPool *pool = cache->pool;
+  TarnCacheBin *bin;
+
+  if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
+    return FALSE;
+  bin = claim_bin (cache, block->bin);
+  if (bin->length == bin->capacity)
+    make_room (cache, bin);
+  _tarn_cache_push (bin, block);
+  return TRUE;
+}
+
+/* And to a cache */
+
+/* Brings what this thread will ask for next, if it goes on as it does: batches, or blocks, but no
+ * more than half of what the pool's bin has left.  The thread has none of them, and the pool
+ * some; whether the thread has some afterwards. */
+gboolean
+_tarn_cache_fill (TarnCache *cache, guint32 number)
+{
+  TarnPool *pool = cache->pool;
+  gsize alloc_size = get_alloc_size (cache, number);
+  TarnCacheBin *bin;
+  TarnBin *from;
+  TarnBlock *top;
+  TarnBlock **end = &top;
+  guint max, taken, n = 0;
+
+  if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes))
+    return FALSE;
+  bin = claim_bin (cache, number);
+  if (get_max_capacity (cache, bin) == 0)
+    give_up_unused_room (cache);
+  max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
+  max = (guint) MIN (max, MAX_BYTES_AT_A_TIME / alloc_size);
+  from = _tarn_pool_get_bin (pool, number);
+  while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)
+    n += taken;
+  *end = NULL;
+  set_capacity (cache, bin, MAX (bin->capacity, n));
+  _tarn_cache_bin_set (bin, top, n);
+  return n > 0;
+}
+
+static gboolean
+is_idle (TarnCache *cache, gint64 now)
+{
+  guint64 hits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED);
+  gsize bytes = cache->counted_bytes + __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
+
+  if (hits == cache->seen_hits && bytes == cache->seen_bytes)
+    return now - cache->seen_at >= IDLE_TIME;
+  cache->seen_hits = hits;
+  cache->seen_bytes = bytes;
+  cache->seen_at = now;
+  return FALSE;
+}
+
+/* What ended threads kept goes to the pool's bin. */
+gboolean
+_tarn_pool_take_from_left (TarnPool *pool, guint32 number)
+{
+  gboolean is_any = FALSE;
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+
+      if (!cache->is_left || bin->number != number || bin->top == NULL)
+        continue;
+      _tarn_cache_empty_bin (cache, bin);
+      is_any = TRUE;
+    }
+  return is_any;
+}
+
+/* Before upstream is asked: so does what idle threads keep. */
+gboolean
+_tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
+{
+  gboolean is_any = FALSE, was_open = FALSE;
+  gint64 now;
+
+  if (pool->caches->next == NULL)
+    return FALSE; /* nobody but this thread */
+  now = g_get_monotonic_time ();
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+
+      if (cache->is_left || !is_idle (cache, now)
+          || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0 || bin->number != number)
+        continue;
+      was_open = _tarn_pool_close (pool) || was_open;
+      if (bin->top != NULL)
+        {
+          _tarn_cache_empty_bin (cache, bin);
+          is_any = TRUE;
+        }
+    }
+  _tarn_pool_open (pool, was_open);
+  return is_any;
+}

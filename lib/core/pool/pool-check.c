@@ -1,0 +1,289 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The invariants of a pool (pool-private.h), executed. */
+
+#include "pool/cache-private.h"
+
+#define FORMAT G_GSIZE_FORMAT
+
+/* The sums that the counters claim, made anew from the blocks. */
+typedef struct
+{
+  gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
+} Sums;
+
+static gboolean
+differs (const gchar *name, gsize counted, gsize claimed, gchar **violation)
+{
+  if (counted == claimed)
+    return FALSE;
+  *violation
+      = g_strdup_printf ("%s is %" FORMAT ", the blocks say %" FORMAT, name, claimed, counted);
+  return TRUE;
+}
+
+static gboolean
+sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
+{
+  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+    {
+      gboolean held = block->state == TARN_BLOCK_HELD;
+
+      if (block->source != &pool->base
+          || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
+        {
+          *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
+          return FALSE;
+        }
+      if (block->size > block->alloc_size || (held && block->exact))
+        {
+          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
+                                        (void *) block, block->alloc_size, block->size,
+                                        held ? "held" : "active");
+          return FALSE;
+        }
+      *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
+      *(held ? &sums->held_bytes : &sums->active_bytes) += held ? block->alloc_size : block->size;
+      sums->managed_bytes += block->alloc_size;
+    }
+  return TRUE;
+}
+
+/* Whether the blocks from @top on, so many and used alike, are the batch. */
+static gboolean
+is_batch (const TarnPool *pool, const TarnBlock *top, const TarnBatch *batch)
+{
+  const TarnBlock *block = top;
+  gsize n = 1;
+
+  for (; block != NULL && block != batch->last; block = block->below, n++)
+    if (!pool->is_ordered && block->n_uses != batch->last->n_uses)
+      return FALSE;
+  return block != NULL && n == batch->n;
+}
+
+static gboolean
+check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
+{
+  const TarnBlock *top = bin->top;
+
+  for (gsize i = bin->n_batches; i-- > 0;)
+    {
+      const TarnBatch *batch = &bin->batches[i];
+
+      if (!is_batch (pool, top, batch))
+        {
+          *violation
+              = g_strdup_printf ("a batch of %" FORMAT " blocks is not what its bin has", batch->n);
+          return FALSE;
+        }
+      top = batch->last->below;
+    }
+  return TRUE;
+}
+
+static gboolean
+check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation)
+{
+  gsize length = 0;
+
+  for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
+    if (block->state != TARN_BLOCK_HELD || block->bin != number
+        || _tarn_bin_number (block->alloc_size, pool->leading_bits) != number)
+      {
+        *violation = g_strdup_printf ("block %p of %" FORMAT " bytes is not one of bin %u",
+                                      (void *) block, block->alloc_size, number);
+        return FALSE;
+      }
+  return !differs ("a bin's length", length, bin->length, violation)
+         && check_batches (pool, bin, violation);
+}
+
+static gboolean
+check_bins (TarnPool *pool, Sums *sums, gchar **violation)
+{
+  GHashTableIter iter;
+  gpointer key, value;
+
+  g_hash_table_iter_init (&iter, pool->bins);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    {
+      const TarnBin *bin = value;
+
+      if (!check_bin (pool, GPOINTER_TO_UINT (key), bin, violation))
+        return FALSE;
+      sums->binned_blocks += bin->length;
+    }
+  return TRUE;
+}
+
+/* What the block knows of queues. */
+static gboolean
+check_uses (const TarnPool *pool, const TarnBlock *block)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue->n_refs == 0
+        || (!pool->is_ordered
+            && (block->n_uses > 1 || block->uses[i].queue != pool->latest_queue
+                || (block->state == TARN_BLOCK_HELD && block->uses[i].mark != NULL))))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+check_order (const TarnPool *pool, gchar **violation)
+{
+  if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
+    *violation = g_strdup ("a pool without order has met two queues");
+  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+    if (*violation == NULL && !check_uses (pool, block))
+      *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
+  return *violation == NULL;
+}
+
+/* What goes back, and the limit, if there is one; written so that no sum overflows. */
+static gboolean
+check_limit (TarnPool *pool, gchar **violation)
+{
+  gsize left = pool->limit_bytes;
+  gsize parts[] = { pool->stats.managed_bytes, pool->reserved_bytes, pool->returning_bytes };
+  gsize returning_bytes = 0;
+
+  for (const TarnTicket *call = pool->give_backs.oldest; call != NULL; call = call->next)
+    returning_bytes += ((const TarnGiveBack *) call)->unclaimed_bytes;
+  if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
+    return FALSE;
+  for (guint i = 0; pool->limit_bytes != 0 && i < G_N_ELEMENTS (parts); left -= parts[i++])
+    if (parts[i] > left)
+      {
+        *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
+                                      " returning bytes are above the limit, %" FORMAT,
+                                      parts[0], parts[1], parts[2], pool->limit_bytes);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+/* Of a thread's cache. */
+static gboolean
+check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **violation)
+{
+  const TarnCacheBin *bin = &cache->bins[i];
+  gsize length = 0;
+
+  for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
+    if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
+        || bin->number % TARN_CACHE_BINS != i || block->n_uses != pool->n_fast_uses)
+      {
+        *violation = g_strdup_printf ("block %p does not belong in a thread's bin %u",
+                                      (void *) block, bin->number);
+        return FALSE;
+      }
+  if (differs ("the length of a thread's bin", length, bin->length, violation))
+    return FALSE;
+  if (length > bin->capacity || bin->capacity > pool->thread_cache_blocks)
+    *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
+  else if (bin->capacity > 0 && (cache->claimed[i / 64] >> i % 64 & 1) == 0)
+    *violation = g_strdup_printf ("a thread's bin %u is not known to have blocks", bin->number);
+  return *violation == NULL;
+}
+
+/* The door is closed. */
+static gboolean
+check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **violation)
+{
+  gsize reserved_bytes = 0;
+
+  for (guint i = 0; i < TARN_CACHE_BINS; i++)
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
+
+      if (!check_cache_bin (pool, cache, i, violation))
+        return FALSE;
+      sums->binned_blocks += bin->length;
+      if (bin->capacity > 0)
+        reserved_bytes += bin->capacity * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
+    }
+  if (reserved_bytes > pool->thread_cache_bytes)
+    *violation = g_strdup_printf ("a thread may keep %" FORMAT " bytes", reserved_bytes);
+  return *violation == NULL
+         && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
+}
+
+static gboolean
+check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    if (!check_cache (pool, cache, sums, violation))
+      return FALSE;
+  return TRUE;
+}
+
+/* The door is closed, and everything counted. */
+static gboolean
+check_closed (TarnPool *pool, gchar **violation)
+{
+  TarnPoolStats now;
+  const TarnPoolStats *stats = &now;
+  Sums sums = { 0 };
+
+  _tarn_pool_sum (pool, &now);
+  if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
+      || !check_caches (pool, &sums, violation)
+      || differs ("held_blocks", sums.held_blocks, stats->held_blocks, violation)
+      || differs ("held_blocks", sums.binned_blocks, stats->held_blocks, violation)
+      || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)
+      || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
+      || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
+      || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
+      || !check_order (pool, violation) || !check_limit (pool, violation))
+    return FALSE;
+  if (pool->stop_holding && stats->held_blocks > 0)
+    *violation = g_strdup ("a pool that does not hold blocks holds some");
+  else if (stats->peak_managed_bytes < stats->managed_bytes
+           || stats->peak_active_bytes < stats->active_bytes)
+    *violation = g_strdup ("a peak is below what it is the peak of");
+  return *violation == NULL;
+}
+
+/* The lock is held. */
+static gboolean
+check_locked (TarnPool *pool, gchar **violation)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+  gboolean is_valid;
+
+  if (was_open)
+    _tarn_pool_count_closed (pool);
+  is_valid = check_closed (pool, violation);
+  if (was_open)
+    _tarn_door_open (&pool->door);
+  return is_valid;
+}
+
+/* FALSE, with what is wrong in @violation (transfer full), if an invariant does not hold.  Any
+ * thread may call it at any time; it takes time in proportion to the number of blocks. */
+gboolean
+_tarn_pool_check (TarnPool *pool, gchar **violation)
+{
+  g_autofree gchar *found = NULL;
+  gboolean valid;
+
+  _tarn_mutex_lock (&pool->lock);
+  valid = check_locked (pool, &found);
+  _tarn_mutex_unlock (&pool->lock);
+  if (violation != NULL && !valid)
+    *violation = g_steal_pointer (&found);
+  return valid;
+}
+
+/* Ends the program if an invariant does not hold.  The lock is held. */
+void
+_tarn_pool_assert_valid (TarnPool *pool)
+{
+  g_autofree gchar *found = NULL;
+
+  if (!check_locked (pool, &found))
+    g_error ("pool '%s': %s", pool->base.ops.name, found);
+}

@@ -1,0 +1,237 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the parts of a pool share:
+ *
+ *     pool.c          its life, hits, frees
+ *     pool-bins.c     what it holds
+ *     pool-stats.c    what it says of itself
+ *     pool-cache.c    what a thread keeps for itself
+ *     pool-bare.c     memory without a block, for allocators built on a pool
+ *     pool-miss.c     the way to the upstream allocator, and what to do out of memory
+ *     pool-give-back.c
+ *                     the way back
+ *     pool-order.c    who waits for whom before memory is used again: see pool-order-private.h
+ *     pool-limit.c    not to manage more bytes than the program allows
+ *     pool-reclaim.c  reclaim functions
+ *     reclaim-group.c pools that give back for one another
+ *     pool-check.c    the invariants, executed */
+
+#ifndef TARN_POOL_PRIVATE_H
+#define TARN_POOL_PRIVATE_H
+
+#include <tarn/pool.h>
+
+#include "allocator/allocator-private.h"
+#include "allocator/block-private.h"
+#include "base/thread-private.h"
+#include "base/ticket-private.h"
+#include "common/lock-private.h"
+#include "pool/slab-private.h"
+
+/* So many blocks of a bin that came from a thread's cache together.  Another thread that may keep
+ * as many takes them as they came, and looks at them, in the caches of another processor, when it
+ * has given up the lock. */
+typedef struct
+{
+  TarnBlock *last;
+  gsize n;
+} TarnBatch;
+
+/* Blocks of one size that wait to be handed out, last in first out.
+ *
+ * Invariant: the first blocks are in batches; unless the pool is ordered, those of one batch have
+ * the same n_uses. */
+typedef struct
+{
+  TarnBlock *top; /* the one freed last; through TarnBlock.below */
+  gsize length;
+  TarnBatch *batches; /* the first blocks are the last one's */
+  gsize n_batches;
+  gsize max_batches; /* that there is room for */
+} TarnBin;
+
+/* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
+ * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
+typedef struct
+{
+  TarnTicket ticket;       /* first: in the pool's list */
+  TarnTicket group_ticket; /* in the group's, if there is one */
+  TarnReclaimGroup *group; /* a reference; NULL: none */
+  TarnBlock *blocks;       /* retired; through TarnBlock.below */
+  gsize unclaimed_bytes;   /* of them; the others are reserved by a request that waits */
+  gboolean is_guest;       /* of a call that has no reference on the pool */
+} TarnGiveBack;
+
+/* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
+ * _tarn_pool_check () executes them:
+ *
+ *     managed_bytes == sum of alloc_size over held and active blocks
+ *     active_bytes  == sum of size over active blocks
+ *     n_blocks      == number of held and active blocks
+ *     held_blocks   == sum of the bins' lengths
+ *     held_bytes    == sum of alloc_size over the blocks in them
+ *     every block in bin b satisfies bin_number (alloc_size) == b
+ *     an exact-size block is never held, and nothing is once stop_holding is set
+ *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
+ *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
+ *     returning_bytes == sum of unclaimed_bytes over the calls that are giving back
+ *     with a limit, managed_bytes + reserved_bytes + returning_bytes <= limit_bytes
+ *
+ * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
+ * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
+ *
+ * The lock guards all that is not constant, but for what hits read, which changes behind the door,
+ * too, and what is atomic.  No driver call and no callback happens under it, so blocks that go back
+ * are taken out of everything first. */
+struct _TarnPool
+{
+  TarnAllocator base; /* first: see TARN_ALLOCATOR () */
+
+  /* What every hit reads, apart from what is written, such as references.  These are constant, */
+  TarnAllocator *upstream __attribute__ ((aligned (TARN_CACHE_LINES))); /* a reference */
+  gpointer default_queue; /* of requests that name none; NULL: none */
+  gsize limit_bytes;      /* 0: none */
+  gsize thread_cache_bytes;
+  guint thread_cache_blocks;
+  guint leading_bits;
+  guint slot; /* of threads' caches: pool-cache-private.h */
+  /* and these while the door is open. */
+  TarnDoor door;
+  guint n_fast_uses;   /* what n_uses is of the blocks in caches */
+  gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
+
+  /* Behind the lock, and seldom written */
+  GHashTable *bins; /* bin number -> TarnBin, owned */
+  TarnCache *caches;
+  gboolean is_ordered; /* more than one in-order queue was met: what is freed is marked */
+  gboolean stop_holding;
+  gboolean orphaned;
+
+  /* Apart from what it guards, because threads that wait for it write to it. */
+  TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
+
+  /* stats.active_bytes that it takes to look for a new peak */
+  gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
+  TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
+                          active_blocks is never set */
+  gsize n_blocks;
+
+  GQueue slabs;     /* of TarnSlab: every held or active block is in one */
+  TarnSlab *slab;   /* of threads that have no cache */
+  GHashTable *bare; /* memory that tarn_allocator_allocate_memory () handed out -> its block,
+                       and others of the same value through TarnBlock.below; owned by users */
+  GPtrArray *reclaim_funcs; /* in the order they were added */
+  guint last_reclaim_id;
+
+  /* pool-order.c */
+  GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
+  TarnQueue *latest_queue; /* of them; NULL: none */
+  GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
+  GSList *gone_marks;
+
+  TarnReclaimGroup *group; /* a reference; NULL: none */
+
+  TarnTickets give_backs; /* of TarnGiveBack */
+  gboolean was_open;      /* the door, before reclaim-group.c closed it */
+  guint n_guests;         /* of them: on behalf of another pool of the group */
+  gsize returning_bytes;
+  gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
+  guint64 ended_reservations;
+  TarnCond reservation_ended;
+
+  guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
+};
+
+static inline TarnPool *
+_tarn_pool_of (TarnAllocator *base)
+{
+  gpointer pool = base; /* which is aligned as a pool is */
+
+  return pool;
+}
+
+/* pool.c; the caller of the first holds the lock */
+TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
+void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_die (TarnPool *pool);
+
+/* pool-bins.c; the lock is held */
+GHashTable *_tarn_bins_new (void);
+TarnBin *_tarn_pool_get_bin (const TarnPool *pool, guint32 number);
+gboolean _tarn_pool_is_empty (const TarnPool *pool, guint32 number);
+void _tarn_pool_put_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
+                           gsize n);
+guint _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max,
+                                 TarnBlock ***end);
+TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
+TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size);
+void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
+
+/* pool-order.c */
+TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
+                                       GError **error);
+TarnBlock *_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error);
+void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_free_used (TarnPool *pool, TarnBlock *block, gboolean is_wanted);
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
+gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
+void _tarn_pool_sweep (TarnPool *pool);
+
+/* pool-bare.c */
+GHashTable *_tarn_bare_table_new (void);
+gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
+void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
+
+/* pool-miss.c */
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
+
+/* pool-give-back.c; the caller of the first two holds the lock */
+guint64 _tarn_pool_get_ended (const TarnPool *pool);
+void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
+gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
+gboolean _tarn_is_giving_back (void);
+
+/* pool-limit.c */
+gboolean _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error);
+void _tarn_pool_end_reservation (TarnPool *pool, gsize size);
+gboolean _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error);
+
+/* pool-reclaim.c */
+GPtrArray *_tarn_reclaim_funcs_new (void);
+gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
+
+/* pool-check.c */
+gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);
+void _tarn_pool_assert_valid (TarnPool *pool);
+
+/* After every operation, under the lock, in builds with --enable-debug=full. */
+static inline void
+_tarn_pool_check_if_full_debug (TarnPool *pool)
+{
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  _tarn_pool_assert_valid (pool);
+#else
+  (void) pool;
+#endif
+}
+
+/* The same without the lock. */
+static inline void
+_tarn_pool_check_fast_if_full_debug (TarnPool *pool)
+{
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_assert_valid (pool);
+  _tarn_mutex_unlock (&pool->lock);
+#else
+  (void) pool;
+#endif
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a pool says of itself: its counters, and the bins that sizes belong to. */
+
+#include "base/fork-private.h"
+#include "common/struct-private.h"
+#include "pool/cache-private.h"
+
+/**
+ * Stores all counters as they were at one moment. In a child of fork () they are those of the
+ * fork, as far as no other thread was changing them, and ignored_frees.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
+ * @since 0.1
+ */
+void
+tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
+{
+  TarnPoolStats now;
+
+  g_return_if_fail (pool != NULL);
+  g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
+
+  if (_tarn_forked ())
+    _tarn_pool_sum (pool, &now);
+  else
+    {
+      _tarn_mutex_lock (&pool->lock);
+      _tarn_pool_count (pool, &now);
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  now.ignored_frees = (guint) g_atomic_int_get (&pool->ignored_frees);
+  _tarn_struct_write (stats, &now, sizeof now);
+}
+
+static TarnPoolStats
+get_stats (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  return stats;
+}
+
+/**
+ * The number of blocks that were freed and are kept to be handed out again.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_held_blocks (TarnPool *pool)
+{
+  return get_stats (pool).held_blocks;
+}
+
+/**
+ * The number of blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number of blocks, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_active_blocks (TarnPool *pool)
+{
+  return get_stats (pool).active_blocks;
+}
+
+/**
+ * The bytes that the pool has allocated, for held blocks and blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_managed_bytes (TarnPool *pool)
+{
+  return get_stats (pool).managed_bytes;
+}
+
+/**
+ * The bytes that were asked for by the blocks in use.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes, exact when no call is in flight
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_active_bytes (TarnPool *pool)
+{
+  return get_stats (pool).active_bytes;
+}
+
+/**
+ * The bin that a size belongs to. Sizes of one bin are served by the same blocks.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param size  bytes
+ * @return the bin's number
+ * @since 0.1
+ */
+guint32
+tarn_pool_bin_number (TarnPool *pool, gsize size)
+{
+  g_return_val_if_fail (pool != NULL, 0);
+  return _tarn_bin_number (size, pool->leading_bits);
+}
+
+/**
+ * The size that is allocated for every size of a bin: the largest of them.
+ *
+ * @param pool  a pool; any thread may call it
+ * @param bin   a bin's number
+ * @return bytes; 0 for a number that no size has
+ * @since 0.1
+ */
+gsize
+tarn_pool_alloc_size (TarnPool *pool, guint32 bin)
+{
+  g_return_val_if_fail (pool != NULL, 0);
+  return _tarn_bin_alloc_size (bin, pool->leading_bits);
+}

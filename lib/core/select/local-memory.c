@@ -1,0 +1,181 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Bank conflicts in local memory.  Work items that are neighbours along one axis of an array access
+ * its elements at the same time; where several of them are in one bank, the accesses take turns. */
+
+#include <string.h>
+#include <tarn/local-memory.h>
+
+#include "common/struct-private.h"
+
+/* An array in C order, with room after each row, plane ... where it is stored. */
+typedef struct
+{
+  gsize item_size;
+  guint rank;
+  const gsize *shape;
+  const gsize *stored_shape;
+} Array;
+
+typedef struct
+{
+  guint multiplicity;
+  gint axis; /* from the right */
+  gint bank;
+  gchar *text; /* owned */
+} Conflict;
+
+/* Which element a work item accesses, where they are counted along an axis and those to its left:
+ * the offset in bytes, and the place along each axis if @place is there.  FALSE beyond the array.
+ */
+static gboolean
+find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
+{
+  guint64 stride = array->item_size;
+  gsize rest = work_item;
+
+  *offset = 0;
+  for (guint from_right = 0; from_right < array->rank; from_right++)
+    {
+      guint i = array->rank - 1 - from_right;
+      gsize at = 0;
+
+      if (from_right >= axis)
+        {
+          at = rest % array->shape[i];
+          rest /= array->shape[i];
+        }
+      *offset += stride * at;
+      stride *= array->stored_shape[i];
+      if (place != NULL)
+        place[i] = at;
+    }
+  return rest == 0;
+}
+
+static gboolean
+find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint work_item,
+           guint *bank)
+{
+  guint64 offset;
+
+  if (!find_element (array, axis, work_item, &offset, NULL))
+    return FALSE;
+  *bank = (guint) (offset / memory->bank_bytes % memory->bank_count);
+  return TRUE;
+}
+
+/* "w.item 1 -> [1, 0]" for all that access a bank */
+static gchar *
+explain (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
+         guint multiplicity)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  g_autofree gsize *place = g_new (gsize, array->rank);
+  const gchar *separator = "";
+
+  g_string_printf (text, "%ux conflict on axis %u (from right, 0-based): ", multiplicity, axis);
+  for (guint item = 0; item < memory->work_items; item++)
+    {
+      guint64 offset;
+      guint item_bank;
+
+      if (!find_bank (memory, array, axis, item, &item_bank) || item_bank != bank)
+        continue;
+      find_element (array, axis, item, &offset, place);
+      g_string_append_printf (text, "%sw.item %u -> [", separator, item);
+      for (guint i = 0; i < array->rank; i++)
+        g_string_append_printf (text, "%s%" G_GSIZE_FORMAT, i > 0 ? ", " : "", place[i]);
+      g_string_append_c (text, ']');
+      separator = ", ";
+    }
+  g_string_append_printf (text, " access bank %u", bank);
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+/* The worst conflict wins; ties go to the greater text. */
+static void
+consider (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
+          guint bank, guint multiplicity)
+{
+  g_autofree gchar *text = NULL;
+
+  if (multiplicity < 2 || multiplicity < worst->multiplicity)
+    return;
+  text = explain (memory, array, axis, bank, multiplicity);
+  if (multiplicity == worst->multiplicity && strcmp (text, worst->text) <= 0)
+    return;
+  g_free (worst->text);
+  *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
+}
+
+static void
+check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
+{
+  g_autoptr (GHashTable) counts = g_hash_table_new (NULL, NULL); /* bank -> work items */
+  GHashTableIter iter;
+  gpointer bank, count;
+
+  for (guint item = 0; item < memory->work_items; item++)
+    {
+      guint at;
+
+      if (!find_bank (memory, array, axis, item, &at))
+        break; /* and so are all that follow */
+      count = g_hash_table_lookup (counts, GUINT_TO_POINTER (at));
+      g_hash_table_insert (counts, GUINT_TO_POINTER (at),
+                           GUINT_TO_POINTER (GPOINTER_TO_UINT (count) + 1));
+    }
+  g_hash_table_iter_init (&iter, counts);
+  while (g_hash_table_iter_next (&iter, &bank, &count))
+    consider (worst, memory, array, axis, GPOINTER_TO_UINT (bank), GPOINTER_TO_UINT (count));
+}
+
+/**
+ * How often accesses to an array in local memory have to take turns, at worst, when neighbouring
+ * work items access neighbouring elements along one of its axes. What PyOpenCL calls
+ * why_not_local_access_conflict_free.
+ *
+ * @param memory        how the memory is accessed; start from TARN_LOCAL_MEMORY_INIT
+ * @param item_size     bytes of an element; the answer is exact for memory->bank_bytes
+ * @param rank          axes, at least 1
+ * @param shape         elements along each axis, in C order, at least 1
+ * @param stored_shape  nullable: @p shape; the elements that there is room for along each axis
+ * @param axis          out, nullable: the axis of the worst conflict, counted from the right from 0
+ *                      on; -1 if there is none
+ * @param bank          out, nullable: its bank; -1 if there is none
+ * @param explanation   out, nullable, (transfer full): which work items access that bank, for
+ *                      g_free(); NULL if there is no conflict
+ * @return the multiplicity, 1 if there is no conflict; 0 only after a programming error. Any thread
+ *         may call it.
+ * @since 0.1
+ */
+guint
+tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guint rank,
+                            const gsize *shape, const gsize *stored_shape, gint *axis, gint *bank,
+                            gchar **explanation)
+{
+  TarnLocalMemory known = TARN_LOCAL_MEMORY_INIT;
+  gsize first_size = G_STRUCT_OFFSET (TarnLocalMemory, work_items) + sizeof known.work_items;
+  Array array = { item_size, rank, shape, stored_shape != NULL ? stored_shape : shape };
+  Conflict worst = { 1, -1, -1, NULL };
+
+  g_return_val_if_fail (memory != NULL, 0);
+  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, first_size, memory), 0);
+  g_return_val_if_fail (known.bank_count > 0 && known.bank_bytes > 0, 0);
+  g_return_val_if_fail (rank > 0 && shape != NULL, 0);
+  for (guint i = 0; i < rank; i++)
+    g_return_val_if_fail (shape[i] > 0, 0);
+
+  for (guint i = 0; i < rank; i++)
+    check_axis (&worst, &known, &array, i);
+  if (axis != NULL)
+    *axis = worst.axis;
+  if (bank != NULL)
+    *bank = worst.bank;
+  if (explanation != NULL)
+    *explanation = g_steal_pointer (&worst.text);
+  g_free (worst.text);
+  return worst.multiplicity;
+}

@@ -1,0 +1,116 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The way back to the upstream allocator.  A call that gives blocks back says so in the same
+ * stretch under the lock in which it takes them, and gives them back without it.  It waits for
+ * nobody; a request that is out of memory waits for it, so that memory on its way is not missed. */
+
+#include "pool/cache-private.h"
+#include "upstream/reclaim-group-private.h"
+
+/* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
+ * that allocates meanwhile must not wait for others, who may wait for it. */
+static _Thread_local guint giving_back = 0;
+
+gboolean
+_tarn_is_giving_back (void)
+{
+  return giving_back > 0;
+}
+
+/* Calls that gave something back until now, here and in the group. */
+guint64
+_tarn_pool_get_ended (const TarnPool *pool)
+{
+  return pool->give_backs.ended + (pool->group != NULL ? _tarn_group_get_ended (pool->group) : 0);
+}
+
+/* Announces that this thread gives a list of blocks back, which may be empty; it has taken them out
+ * of everything already, in the same stretch under the lock, which is held. */
+void
+_tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
+{
+  give_back->blocks = blocks;
+  give_back->is_guest = FALSE;
+  give_back->unclaimed_bytes = 0;
+  for (const TarnBlock *block = blocks; block != NULL; block = block->below)
+    give_back->unclaimed_bytes += block->alloc_size;
+  pool->returning_bytes += give_back->unclaimed_bytes;
+  _tarn_tickets_begin (&pool->give_backs, &give_back->ticket);
+  give_back->group = pool->group != NULL ? tarn_reclaim_group_ref (pool->group) : NULL;
+  if (give_back->group != NULL)
+    _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
+}
+
+/* The lock is held. */
+static void
+end_give_back (TarnPool *pool, TarnGiveBack *give_back)
+{
+  TarnBlock *block;
+
+  while ((block = give_back->blocks) != NULL)
+    {
+      give_back->blocks = block->below;
+      _tarn_slabs_put (&pool->slabs, block);
+    }
+  pool->returning_bytes -= give_back->unclaimed_bytes;
+  pool->n_guests -= give_back->is_guest;
+  _tarn_tickets_end (&pool->give_backs, &give_back->ticket);
+  if (give_back->group != NULL)
+    _tarn_group_end_give_back (give_back->group, &give_back->group_ticket);
+}
+
+static void
+give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
+{
+  if (block->n_uses > 0)
+    _tarn_pool_free_used (pool, block, is_wanted);
+  else
+    tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
+}
+
+/* Gives retired blocks back to the upstream allocator, as announced; @is_wanted: because there is
+ * no memory left.  The pool may be gone afterwards, unless the caller has a reference. */
+void
+_tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
+{
+  TarnReclaimGroup *group = give_back->group;
+  gboolean last;
+
+  giving_back++;
+  for (TarnBlock *block = give_back->blocks; block != NULL; block = block->below)
+    give_back_block (pool, block, is_wanted);
+  giving_back--;
+
+  _tarn_mutex_lock (&pool->lock);
+  end_give_back (pool, give_back);
+  last = pool->orphaned && pool->n_blocks == 0 && pool->give_backs.oldest == NULL;
+  _tarn_mutex_unlock (&pool->lock);
+  if (last)
+    _tarn_pool_die (pool);
+  tarn_reclaim_group_unref (group);
+}
+
+/* Gives back held blocks that together make up the wanted bytes, or all there are.  Returns the
+ * bytes; 0 if none was held. */
+gsize
+_tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
+{
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+  gsize bytes;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_gather (pool);
+  bytes = pool->stats.held_bytes;
+  blocks = _tarn_pool_take_largest (pool, wanted);
+  bytes -= pool->stats.held_bytes;
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (blocks != NULL)
+    _tarn_pool_give_back (pool, &give_back, TRUE);
+  return bytes;
+}

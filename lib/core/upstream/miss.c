@@ -1,0 +1,310 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The way to the upstream allocator and back.  A request that no held block serves asks upstream
+ * for the size of its bin.  When that is out of memory:
+ *
+ *     1. reclaim functions are asked, once
+ *     2. the size's own bin is looked at again
+ *     3. held blocks are given back, the largest first, as many as make up the bytes asked for, at
+ *        first the pool's, then those of its group (reclaim-group.c), and upstream is asked again,
+ *        until it succeeds or nothing is held
+ *     4. the exact size is asked for, if rounding had added bytes
+ *
+ * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
+ * that is what memory has run out for, the steps above are for the exact size.
+ *
+ * A request that would exceed the pool's limit (pool-limit.c) leaves upstream alone: reclaim
+ * functions are asked, once; the size's own bin and the limit are looked at again; then the exact
+ * size is tried. */
+
+#include "pool/bin-private.h"
+#include "pool/cache-private.h"
+#include "upstream/reclaim-group-private.h"
+
+/* How often a request goes on although all that it could give back has gone, because other threads
+ * free and give back more.  Once is nearly always enough; the bound is for a request that can never
+ * be served, which would go on, and empty the pool, for as long as others are busy. */
+#define MAX_ROUNDS 100
+
+typedef struct
+{
+  gsize size;         /* bytes asked for */
+  gsize rounded_size; /* the alloc_size of its bin */
+  guint32 bin;
+  guint64 ended_give_backs; /* _tarn_pool_get_ended () when upstream was asked last */
+  gboolean exceeds_limit;   /* the last attempt did, so that upstream was not asked */
+} Request;
+
+/* Gives back what the pool holds, or else what another one of its group does: about as much as is
+ * wanted.  Returns the bytes; 0 if nobody held any. */
+static gsize
+give_back_held (TarnPool *pool, gsize wanted)
+{
+  gsize bytes = _tarn_pool_give_back_held (pool, wanted);
+  g_autoptr (TarnReclaimGroup) group = bytes == 0 ? _tarn_pool_get_group (pool) : NULL;
+
+  return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
+}
+
+/* All that give_back_held () could give, if nobody else did anything. */
+static gsize
+get_managed_bytes (TarnPool *pool)
+{
+  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
+
+  gsize bytes;
+
+  if (group != NULL)
+    return _tarn_group_get_managed_bytes (group);
+  _tarn_mutex_lock (&pool->lock);
+  bytes = pool->stats.managed_bytes;
+  _tarn_mutex_unlock (&pool->lock);
+  return bytes;
+}
+
+/* Waits for the other threads that took blocks out of the bins before this call, since what this
+ * one needs may be among them.  TRUE if any gave back something since upstream was asked last. */
+static gboolean
+await_give_backs (TarnPool *pool, const Request *request)
+{
+  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
+  gboolean may_wait = !_tarn_is_giving_back ();
+  gboolean given_back;
+
+  if (may_wait && group != NULL)
+    _tarn_group_await_give_backs (group);
+  _tarn_mutex_lock (&pool->lock);
+  if (may_wait)
+    _tarn_tickets_await (&pool->give_backs, pool->give_backs.last, &pool->lock);
+  given_back = _tarn_pool_get_ended (pool) != request->ended_give_backs;
+  _tarn_mutex_unlock (&pool->lock);
+  return given_back;
+}
+
+static void
+set_size_error (gsize alloc_size, gsize managed_bytes, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
+               " that the pool manages are more than a size can count",
+               alloc_size, managed_bytes);
+}
+
+/* Before upstream is asked: whether the pool could count so many bytes more.  Held blocks are given
+ * back where that is what it takes, and only if it is enough. */
+static gboolean
+can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  gsize managed_bytes, held_bytes, left;
+
+  do
+    {
+      _tarn_mutex_lock (&pool->lock);
+      managed_bytes = pool->stats.managed_bytes;
+      if (alloc_size > G_MAXSIZE - managed_bytes)
+        _tarn_pool_gather (pool);
+      held_bytes = pool->stats.held_bytes;
+      request->ended_give_backs = _tarn_pool_get_ended (pool);
+      _tarn_mutex_unlock (&pool->lock);
+
+      left = G_MAXSIZE - managed_bytes;
+      if (alloc_size <= left)
+        return TRUE;
+    }
+  while (alloc_size - left <= held_bytes
+         && _tarn_pool_give_back_held (pool, alloc_size - left) > 0);
+
+  set_size_error (alloc_size, managed_bytes, error);
+  return FALSE;
+}
+
+/* The lock is held. */
+static TarnBlock *
+block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnBlock *block = _tarn_slabs_take (&pool->slabs, cache != NULL ? &cache->slab : &pool->slab);
+
+  block->memory = memory;
+  block->size = request->size;
+  block->alloc_size = alloc_size;
+  block->source = &pool->base;
+  block->bin = request->bin;
+  block->exact = alloc_size != request->rounded_size;
+  return block;
+}
+
+/* Takes a fresh piece of memory in as an active block.  Meanwhile other threads may have had more
+ * than can be counted beside it: then it goes back. */
+static TarnBlock *
+adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size, GError **error)
+{
+  TarnBlock *block = NULL;
+  gsize managed_bytes;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, alloc_size);
+  managed_bytes = pool->stats.managed_bytes;
+  if (alloc_size <= G_MAXSIZE - managed_bytes)
+    {
+      block = block_new (pool, request, memory, alloc_size);
+      _tarn_pool_adopt (pool, block);
+    }
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (block != NULL)
+    return block;
+  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
+  set_size_error (alloc_size, managed_bytes, error);
+  return NULL;
+}
+
+/* Whether upstream may be asked; then the bytes are reserved, where there is a limit. */
+static gboolean
+may_ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  if (pool->limit_bytes == 0)
+    return can_count (pool, request, alloc_size, error);
+  request->exceeds_limit
+      = !_tarn_pool_reserve (pool, alloc_size, &request->ended_give_backs, error);
+  return !request->exceeds_limit;
+}
+
+/* Asks upstream once for alloc_size bytes on behalf of a request. */
+static TarnBlock *
+ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnMemory memory;
+
+  if (!may_ask_upstream (pool, request, alloc_size, error))
+    return NULL;
+  if (_tarn_pool_try_upstream (pool, alloc_size, &memory, error))
+    return adopt (pool, request, memory, alloc_size, error);
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, alloc_size);
+  pool->stats.upstream_failures++;
+  _tarn_mutex_unlock (&pool->lock);
+  return NULL;
+}
+
+/* As ask_upstream (), after an attempt that left *error, which is replaced. */
+static TarnBlock *
+ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  g_clear_error (error);
+  return ask_upstream (pool, request, alloc_size, error);
+}
+
+static TarnBlock *
+look_again (TarnPool *pool, const Request *request)
+{
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_gather (pool);
+  block = _tarn_pool_take_held (pool, request->bin, request->size);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return block;
+}
+
+/* Step 3; *error says why upstream failed last. */
+static TarnBlock *
+make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  gsize expected = get_managed_bytes (pool); /* more than that is of others' doing */
+  TarnBlock *block = NULL;
+  guint rounds = 0;
+
+  while (block == NULL && _tarn_is_out_of_memory (*error))
+    {
+      gsize given = give_back_held (pool, alloc_size);
+
+      expected -= MIN (expected, given);
+      if (given == 0 && !await_give_backs (pool, request))
+        break;
+      if ((given == 0 || expected == 0) && rounds++ == MAX_ROUNDS)
+        break;
+      block = ask_upstream_again (pool, request, alloc_size, error);
+    }
+  return block;
+}
+
+/* Steps 1 to 3. */
+static TarnBlock *
+recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnBlock *block = NULL;
+
+  if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
+    block = ask_upstream_again (pool, request, alloc_size, error);
+  if (block == NULL)
+    block = look_again (pool, request);
+  if (block == NULL)
+    block = make_room (pool, request, alloc_size, error);
+  return block;
+}
+
+/* As steps 1 and 2, where the pool's limit would be exceeded. */
+static TarnBlock *
+recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+{
+  TarnBlock *block;
+
+  _tarn_pool_reclaim (pool, alloc_size, FALSE);
+  block = look_again (pool, request);
+  return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
+}
+
+/* Out-of-memory says how things stand; other errors are upstream's own.  Where memory went with its
+ * context, what is held is nobody's to hand out. */
+static void
+fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
+{
+  TarnPoolStats stats;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  _tarn_pool_count (pool, &stats);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (_tarn_is_out_of_memory (upstream_error))
+    g_prefix_error (&upstream_error,
+                    "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
+                    " active, %" G_GSIZE_FORMAT " held: ",
+                    pool->base.ops.name, size, stats.active_bytes, stats.held_bytes);
+  else if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    tarn_pool_stop_holding (pool);
+  g_propagate_error (error, upstream_error);
+}
+
+/* A block for a request that no held block serves.  The lock is not held. */
+TarnBlock *
+_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error)
+{
+  gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
+  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin };
+  GError *local = NULL;
+  TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
+
+  if (block == NULL && request.exceeds_limit)
+    block = recover_from_limit (pool, &request, alloc_size, &local);
+  if (block == NULL && !_tarn_is_out_of_memory (local) && size < alloc_size)
+    {
+      alloc_size = size;
+      block = ask_upstream_again (pool, &request, alloc_size, &local);
+    }
+  if (block == NULL && _tarn_is_out_of_memory (local))
+    block = recover (pool, &request, alloc_size, &local);
+  if (block == NULL && size < alloc_size)
+    block = ask_upstream_again (pool, &request, size, &local);
+
+  if (block == NULL)
+    fail (pool, size, local, error);
+  else
+    g_clear_error (&local);
+  return block;
+}

@@ -1,0 +1,37 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#ifndef TARN_RECLAIM_GROUP_PRIVATE_H
+#define TARN_RECLAIM_GROUP_PRIVATE_H
+
+#include "pool/pool-private.h"
+
+/* Pools whose memory is one device's.
+ *
+ * Invariant: a pool is among the members exactly if its group is this one; both change under the
+ * locks of both.  The first lock is taken before those of pools, the second after them.
+ *
+ * A pool has a reference on its group, and a group none on its members: a pool leaves when its last
+ * reference is gone. */
+struct _TarnReclaimGroup
+{
+  gint ref_count; /* atomic */
+
+  TarnMutex lock;
+  GPtrArray *members; /* in the order they joined */
+
+  TarnMutex give_backs_lock;
+  TarnTickets give_backs; /* of all members */
+};
+
+void _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket);
+void _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket);
+
+TarnReclaimGroup *_tarn_pool_get_group (TarnPool *pool);
+gsize _tarn_group_get_managed_bytes (TarnReclaimGroup *group);
+gsize _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted);
+guint64 _tarn_group_get_ended (TarnReclaimGroup *group);
+void _tarn_group_await_give_backs (TarnReclaimGroup *group);
+void _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back);
+
+#endif

@@ -1,0 +1,309 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pools that give back what they hold when another one of their group runs out of memory.
+ *
+ * Blocks of another pool are taken with the locks of all members held, so that there is one moment
+ * that says whether anybody holds anything; they are given back without any lock.  Whoever does
+ * that for another pool is its guest: the guest has no reference on it, so the end of its last
+ * reference waits for guests, and what the pool held is gone when that returns. */
+
+#include "upstream/reclaim-group-private.h"
+
+#include "base/fork-private.h"
+#include "pool/cache-private.h"
+
+/**
+ * Makes a group for pools whose memory is one device's, whatever allocators they are over: see
+ * tarn_pool_join().
+ *
+ * @return (transfer full): a group without pools, which any thread may use
+ * @since 0.1
+ */
+TarnReclaimGroup *
+tarn_reclaim_group_new (void)
+{
+  TarnReclaimGroup *group = g_new0 (TarnReclaimGroup, 1);
+
+  _tarn_watch_fork ();
+  g_atomic_int_set (&group->ref_count, 1);
+  _tarn_mutex_init (&group->lock);
+  _tarn_mutex_init (&group->give_backs_lock);
+  _tarn_cond_init (&group->give_backs.changed);
+  group->members = g_ptr_array_new ();
+  return group;
+}
+
+/**
+ * Takes a reference.
+ *
+ * @param group  a group; any thread may call it
+ * @return (transfer full): @p group
+ * @since 0.1
+ */
+TarnReclaimGroup *
+tarn_reclaim_group_ref (TarnReclaimGroup *group)
+{
+  g_return_val_if_fail (group != NULL, NULL);
+  g_atomic_int_inc (&group->ref_count);
+  return group;
+}
+
+/**
+ * Drops a reference. The pools of a group keep it alive.
+ *
+ * @param group  a group; NULL is allowed; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_reclaim_group_unref (TarnReclaimGroup *group)
+{
+  if (group == NULL || !g_atomic_int_dec_and_test (&group->ref_count) || _tarn_forked ())
+    return;
+  g_assert (group->members->len == 0 && group->give_backs.oldest == NULL);
+  g_ptr_array_unref (group->members);
+  _tarn_cond_clear (&group->give_backs.changed);
+  _tarn_mutex_clear (&group->give_backs_lock);
+  _tarn_mutex_clear (&group->lock);
+  g_free (group);
+}
+
+/* The pool's group, with a reference; NULL: none. */
+TarnReclaimGroup *
+_tarn_pool_get_group (TarnPool *pool)
+{
+  TarnReclaimGroup *group;
+
+  _tarn_mutex_lock (&pool->lock);
+  group = pool->group != NULL ? tarn_reclaim_group_ref (pool->group) : NULL;
+  _tarn_mutex_unlock (&pool->lock);
+  return group;
+}
+
+/* Members.  A pool's group is read under its lock, and changed with the group's as well. */
+
+static gboolean
+try_join (TarnPool *pool, TarnReclaimGroup *group)
+{
+  gboolean joins;
+
+  _tarn_mutex_lock (&group->lock);
+  _tarn_mutex_lock (&pool->lock);
+  joins = pool->group == NULL;
+  if (joins)
+    {
+      pool->group = tarn_reclaim_group_ref (group);
+      g_ptr_array_add (group->members, pool);
+    }
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_mutex_unlock (&group->lock);
+  return joins;
+}
+
+/* Another thread may have been faster. */
+static void
+leave (TarnPool *pool, TarnReclaimGroup *group)
+{
+  gboolean leaves;
+
+  _tarn_mutex_lock (&group->lock);
+  _tarn_mutex_lock (&pool->lock);
+  leaves = pool->group == group;
+  if (leaves)
+    {
+      pool->group = NULL;
+      g_ptr_array_remove (group->members, pool);
+    }
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_mutex_unlock (&group->lock);
+  if (leaves)
+    tarn_reclaim_group_unref (group);
+}
+
+/**
+ * Puts a pool in a group, in place of the one it was in. When a pool runs out of memory and holds
+ * nothing any more, the other pools of its group give back what they hold, the one that holds most
+ * first and of that the largest blocks first, until the request succeeds or nobody holds anything.
+ * Reclaim functions of other pools are not asked, and limits are each pool's own.
+ *
+ * Pools are to be in one group if what one gives back is room for another, as on one device:
+ * OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its
+ * group with its last reference.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param group  nullable: none from now on; the pool keeps a reference
+ * @since 0.1
+ */
+void
+tarn_pool_join (TarnPool *pool, TarnReclaimGroup *group)
+{
+  gboolean is_done = FALSE;
+
+  g_return_if_fail (pool != NULL);
+
+  while (!is_done && !_tarn_forked ())
+    {
+      g_autoptr (TarnReclaimGroup) before = _tarn_pool_get_group (pool);
+
+      is_done = before == group;
+      if (!is_done && before != NULL)
+        leave (pool, before);
+      if (!is_done)
+        is_done = group == NULL || try_join (pool, group);
+    }
+}
+
+/* The pool's last reference is gone: what it holds is taken and announced in the stretch in which
+ * nobody can ask it any more. */
+void
+_tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
+{
+  TarnReclaimGroup *group = pool->group; /* of nobody else's doing any more */
+
+  if (group != NULL)
+    _tarn_mutex_lock (&group->lock);
+  _tarn_mutex_lock (&pool->lock);
+  pool->stop_holding = TRUE;
+  _tarn_pool_gather (pool);
+  _tarn_pool_begin_give_back (pool, give_back, _tarn_pool_take_largest (pool, G_MAXSIZE));
+  pool->group = NULL;
+  if (group != NULL)
+    g_ptr_array_remove (group->members, pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (group != NULL)
+    _tarn_mutex_unlock (&group->lock);
+  tarn_reclaim_group_unref (group);
+}
+
+/* Giving back for one another */
+
+void
+_tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
+{
+  _tarn_mutex_lock (&group->give_backs_lock);
+  _tarn_tickets_begin (&group->give_backs, ticket);
+  _tarn_mutex_unlock (&group->give_backs_lock);
+}
+
+void
+_tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
+{
+  _tarn_mutex_lock (&group->give_backs_lock);
+  _tarn_tickets_end (&group->give_backs, ticket);
+  _tarn_mutex_unlock (&group->give_backs_lock);
+}
+
+/* Calls that gave something back, until now. */
+guint64
+_tarn_group_get_ended (TarnReclaimGroup *group)
+{
+  guint64 ended;
+
+  _tarn_mutex_lock (&group->give_backs_lock);
+  ended = group->give_backs.ended;
+  _tarn_mutex_unlock (&group->give_backs_lock);
+  return ended;
+}
+
+/* Waits for the calls that began before this one. */
+void
+_tarn_group_await_give_backs (TarnReclaimGroup *group)
+{
+  _tarn_mutex_lock (&group->give_backs_lock);
+  _tarn_tickets_await (&group->give_backs, group->give_backs.last, &group->give_backs_lock);
+  _tarn_mutex_unlock (&group->give_backs_lock);
+}
+
+static TarnPool *
+get_member (const TarnReclaimGroup *group, guint i)
+{
+  return g_ptr_array_index (group->members, i);
+}
+
+static void
+lock_members (TarnReclaimGroup *group)
+{
+  _tarn_mutex_lock (&group->lock);
+  for (guint i = 0; i < group->members->len; i++)
+    _tarn_mutex_lock (&get_member (group, i)->lock);
+}
+
+/* No door opens before all are closed: that is the one moment. */
+static void
+gather_members (TarnReclaimGroup *group)
+{
+  for (guint i = 0; i < group->members->len; i++)
+    get_member (group, i)->was_open = _tarn_pool_close (get_member (group, i));
+  for (guint i = 0; i < group->members->len; i++)
+    {
+      TarnPool *pool = get_member (group, i);
+
+      if (pool->was_open)
+        _tarn_pool_gather_closed (pool);
+      _tarn_pool_open (pool, pool->was_open);
+    }
+}
+
+static void
+unlock_members (TarnReclaimGroup *group)
+{
+  for (guint i = group->members->len; i-- > 0;)
+    _tarn_mutex_unlock (&get_member (group, i)->lock);
+  _tarn_mutex_unlock (&group->lock);
+}
+
+/* Of all members; as many as a size can count. */
+gsize
+_tarn_group_get_managed_bytes (TarnReclaimGroup *group)
+{
+  gsize bytes = 0;
+
+  lock_members (group);
+  for (guint i = 0; i < group->members->len; i++)
+    bytes += MIN (get_member (group, i)->stats.managed_bytes, G_MAXSIZE - bytes);
+  unlock_members (group);
+  return bytes;
+}
+
+/* The member that holds most; NULL: none holds anything. */
+static TarnPool *
+find_richest (const TarnReclaimGroup *group)
+{
+  TarnPool *richest = NULL;
+  gsize most = 0;
+
+  for (guint i = 0; i < group->members->len; i++)
+    if (get_member (group, i)->stats.held_bytes > most)
+      {
+        richest = get_member (group, i);
+        most = richest->stats.held_bytes;
+      }
+  return richest;
+}
+
+/* As _tarn_pool_give_back_held (), of the member that holds most.  That lives until it is done:
+ * pool_finalize () waits. */
+gsize
+_tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
+{
+  TarnGiveBack give_back;
+  TarnPool *richest;
+  gsize bytes = 0;
+
+  lock_members (group);
+  gather_members (group);
+  richest = find_richest (group);
+  if (richest != NULL)
+    {
+      bytes = richest->stats.held_bytes;
+      _tarn_pool_begin_give_back (richest, &give_back, _tarn_pool_take_largest (richest, wanted));
+      bytes -= richest->stats.held_bytes;
+      give_back.is_guest = TRUE;
+      richest->n_guests++;
+      _tarn_pool_check_if_full_debug (richest);
+    }
+  unlock_members (group);
+  if (richest != NULL)
+    _tarn_pool_give_back (richest, &give_back, TRUE);
+  return bytes;
+}

@@ -1,0 +1,157 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Reclaim functions: what a program can give back when memory has run out.  They run without any
+ * lock, on a snapshot of the list, so they may add and remove one another, free blocks of the very
+ * pool that asks, and run in several threads at a time. */
+
+#include "base/fork-private.h"
+#include "pool/pool-private.h"
+
+typedef struct
+{
+  guint id;
+  TarnReclaimFunc func;
+  gpointer user_data;
+  GDestroyNotify destroy;
+  gint removed;   /* atomic: not to be called any more, whatever snapshot still has it */
+  gint ref_count; /* atomic: the pool's list, and each snapshot */
+} ReclaimFunc;
+
+static gpointer
+reclaim_func_ref (gconstpointer item, gpointer unused)
+{
+  ReclaimFunc *func = (ReclaimFunc *) item;
+
+  (void) unused;
+  g_atomic_int_inc (&func->ref_count);
+  return func;
+}
+
+static void
+reclaim_func_unref (gpointer item)
+{
+  ReclaimFunc *func = item;
+
+  if (!g_atomic_int_dec_and_test (&func->ref_count))
+    return;
+  if (func->destroy != NULL)
+    func->destroy (func->user_data);
+  g_free (func);
+}
+
+GPtrArray *
+_tarn_reclaim_funcs_new (void)
+{
+  return g_ptr_array_new_with_free_func (reclaim_func_unref);
+}
+
+/**
+ * Adds a function that is asked when the upstream allocator is out of memory, after the allocator's
+ * own reclaim function and the functions added before; and where a request would exceed the pool's
+ * limit, after the functions added before.
+ *
+ * @param pool       a pool; any thread may call it
+ * @param func       what to ask; it may be called by any thread that allocates
+ * @param user_data  for @p func. If it holds a reference on @p pool, neither is ever released
+ *                   unless the function is removed.
+ * @param destroy    nullable; called with @p user_data once @p func was removed, or the pool's last
+ *                   reference is gone, and no call of it is running
+ * @return the function's number, never 0, but in a child of fork (), where nothing is added and
+ *         @p destroy is not called
+ * @since 0.1
+ */
+guint
+tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_data,
+                            GDestroyNotify destroy)
+{
+  ReclaimFunc *item;
+  guint id;
+
+  g_return_val_if_fail (pool != NULL, 0);
+  g_return_val_if_fail (func != NULL, 0);
+
+  if (_tarn_forked ())
+    return 0;
+  item = g_new0 (ReclaimFunc, 1);
+  item->func = func;
+  item->user_data = user_data;
+  item->destroy = destroy;
+  item->ref_count = 1;
+
+  _tarn_mutex_lock (&pool->lock);
+  id = item->id = ++pool->last_reclaim_id;
+  g_ptr_array_add (pool->reclaim_funcs, item);
+  _tarn_mutex_unlock (&pool->lock);
+  return id;
+}
+
+static ReclaimFunc *
+steal_by_id (GPtrArray *funcs, guint id)
+{
+  for (guint i = 0; i < funcs->len; i++)
+    {
+      ReclaimFunc *item = g_ptr_array_index (funcs, i);
+
+      if (item->id == id)
+        return g_ptr_array_steal_index (funcs, i);
+    }
+  return NULL;
+}
+
+/**
+ * Removes a reclaim function. A call of it that another thread is in may still be running
+ * afterwards; none begins.
+ *
+ * @param pool  a pool; any thread may call it, also from inside a reclaim function
+ * @param id    what tarn_pool_add_reclaim_func() gave
+ * @return FALSE if the pool has no such function, or not any more, and in a child of fork ()
+ * @since 0.1
+ */
+gboolean
+tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
+{
+  ReclaimFunc *item;
+
+  g_return_val_if_fail (pool != NULL, FALSE);
+
+  if (_tarn_forked ())
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  item = steal_by_id (pool->reclaim_funcs, id);
+  _tarn_mutex_unlock (&pool->lock);
+  if (item == NULL)
+    return FALSE;
+  g_atomic_int_set (&item->removed, TRUE);
+  reclaim_func_unref (item);
+  return TRUE;
+}
+
+/* Asks the upstream allocator, if it is what has run out, and then the reclaim functions, each
+ * once.  TRUE if any gave something back; FALSE at once inside a reclaim function. */
+gboolean
+_tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
+{
+  g_autoptr (GPtrArray) funcs = NULL;
+  gboolean given_back;
+
+  if (!_tarn_reclaim_begin ())
+    return FALSE;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.reclaims++;
+  funcs = g_ptr_array_copy (pool->reclaim_funcs, reclaim_func_ref, NULL);
+  _tarn_mutex_unlock (&pool->lock);
+  g_ptr_array_set_free_func (funcs, reclaim_func_unref);
+
+  given_back = ask_upstream && _tarn_allocator_reclaim (pool->upstream);
+  for (guint i = 0; i < funcs->len; i++)
+    {
+      ReclaimFunc *item = g_ptr_array_index (funcs, i);
+
+      if (!g_atomic_int_get (&item->removed) && item->func (pool, wanted, item->user_data))
+        given_back = TRUE;
+    }
+  _tarn_reclaim_end ();
+  return given_back;
+}
