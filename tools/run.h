@@ -17,7 +17,7 @@ struct _Run
   const gchar *program; /* as it was given */
   const gchar *path;    /* what is run */
   const Device *device; /* NULL: there is none, so it is not run */
-  gchar *name;          /* "t/opencl.t on 0:0" */
+  gchar *name;          /* "t/opencl/opencl.t on 0:0" */
 
   Process *process; /* while it runs */
   gdouble timeout;  /* seconds; 0: none */

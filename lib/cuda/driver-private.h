@@ -17,7 +17,7 @@
 typedef struct CUevent_st *CUevent; /* as <cuda.h> has it */
 
 #ifdef CUDA_VERSION
-typedef CUuuid TarnCudaUuid; /* <cuda.h> is there: t/cuda-headers.t compares with it */
+typedef CUuuid TarnCudaUuid; /* <cuda.h> is there: t/cuda/headers.t compares with it */
 #else
 typedef struct
 {

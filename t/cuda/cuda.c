@@ -1,0 +1,642 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * CUDA's memory on each device, the same tests on a real driver and on the fake one, which is asked
+ * for more: it runs out of memory without harm, has calls fail, and keeps a ledger. */
+
+#include <dlfcn.h>
+#include <string.h>
+#include <tarn/cuda.h>
+
+#include "cuda/driver-private.h"
+#include "driver.h"
+#include "lib/conformance.h"
+
+static const FakeCuda *fake;
+
+static const TarnCudaDriver *
+get_driver (void)
+{
+  g_autoptr (GError) error = NULL;
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
+
+  g_assert_no_error (error);
+  return driver;
+}
+
+static CUcontext
+get_current (void)
+{
+  CUcontext current = NULL;
+
+  g_assert_cmpuint (get_driver ()->cuCtxGetCurrent (&current), ==, 0);
+  return current;
+}
+
+/* A context that is not current in this thread. */
+static CUcontext
+context_new (CUdevice device)
+{
+  CUcontext context, popped;
+
+  g_assert_cmpuint (get_driver ()->cuCtxCreate (&context, 0, device), ==, 0);
+  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  return context;
+}
+
+/* The kinds of memory as backends of the conformance tests */
+
+typedef struct
+{
+  const TarnCudaTest *test;
+  FakeCudaKind kind;
+} State;
+
+static gpointer
+open_kind (gconstpointer test, FakeCudaKind kind)
+{
+  State *state = g_new (State, 1);
+
+  *state = (State){ test, kind };
+  if (fake != NULL)
+    fake->reset ();
+  return state;
+}
+
+static gpointer
+open_device (gconstpointer test, gchar **reason)
+{
+  (void) reason;
+  return open_kind (test, FAKE_CUDA_DEVICE_MEMORY);
+}
+
+static gpointer
+open_host (gconstpointer test, gchar **reason)
+{
+  (void) reason;
+  return open_kind (test, FAKE_CUDA_HOST_MEMORY);
+}
+
+static gpointer
+open_managed (gconstpointer test, gchar **reason)
+{
+  (void) reason;
+  return open_kind (test, FAKE_CUDA_MANAGED_MEMORY);
+}
+
+static void
+close_state (gpointer data)
+{
+  State *state = data;
+
+  g_assert_true (get_current () == state->test->context);
+  if (fake != NULL)
+    {
+      g_assert_cmpuint (fake->get_live (state->kind), ==, 0);
+      g_assert_cmpuint (fake->get_context_stack_depth (), ==, 1);
+      g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
+    }
+  g_free (state);
+}
+
+static TarnAllocator *
+allocator_new (gpointer data, GError **error)
+{
+  State *state = data;
+
+  switch (state->kind)
+    {
+    case FAKE_CUDA_HOST_MEMORY:
+      return tarn_cuda_host_allocator_new (state->test->context, 0, error);
+    case FAKE_CUDA_MANAGED_MEMORY:
+      return tarn_cuda_managed_allocator_new (NULL, 0, error);
+    default:
+      return tarn_cuda_device_allocator_new (NULL, error);
+    }
+}
+
+static void
+set_budget (gpointer data, guint64 bytes)
+{
+  fake->set_budget (((State *) data)->test->device, bytes);
+}
+
+static void
+fail_allocation (gpointer data, guint nth, gboolean for_ever)
+{
+  static const gchar *const functions[] = {
+    [FAKE_CUDA_DEVICE_MEMORY] = "cuMemAlloc",
+    [FAKE_CUDA_HOST_MEMORY] = "cuMemHostAlloc",
+    [FAKE_CUDA_MANAGED_MEMORY] = "cuMemAllocManaged",
+  };
+
+  fake->fail (functions[((State *) data)->kind], nth, for_ever, FAKE_CUDA_OUT_OF_MEMORY);
+}
+
+static gboolean
+has_failed (gpointer unused)
+{
+  gboolean failed = fake->get_failed () != NULL;
+
+  (void) unused;
+  fake->fail (NULL, 0, FALSE, 0);
+  return failed;
+}
+
+static guint
+live (gpointer data)
+{
+  return fake->get_live (((State *) data)->kind);
+}
+
+static void
+run_conformance (const TarnCudaTest *test, gconstpointer data)
+{
+  conformance_run (data, test);
+}
+
+static void
+add_conformance (const gchar *path, gconstpointer test)
+{
+  tarn_cuda_test_add (path, run_conformance, test);
+}
+
+static void
+add_backends (void)
+{
+  static Backend backends[] = {
+    { .open = open_device, .set_budget = set_budget },
+    { .open = open_host },
+    { .open = open_managed, .set_budget = set_budget },
+  };
+  static const gchar *const names[] = { "device", "host", "managed" };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (backends); i++)
+    {
+      backends[i].add = add_conformance;
+      backends[i].close = close_state;
+      backends[i].allocator_new = allocator_new;
+      backends[i].fail = fake != NULL ? fail_allocation : NULL;
+      backends[i].has_failed = has_failed;
+      backends[i].live = fake != NULL ? live : NULL;
+      if (fake == NULL)
+        backends[i].set_budget = NULL;
+      conformance_add (names[i], &backends[i]);
+    }
+}
+
+/* Contexts */
+
+static gpointer
+use_without_context (gpointer data)
+{
+  TarnAllocator *allocator = data;
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = tarn_allocator_allocate (allocator, 1000, &error);
+
+  g_assert_no_error (error);
+  g_assert_null (get_current ());
+  return block;
+}
+
+/* Whatever is current where memory is allocated or freed is so afterwards. */
+static void
+test_current (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (NULL, &error);
+  CUcontext other = context_new (test->device), popped;
+  TarnBlock *block, *second;
+
+  (void) unused;
+  g_assert_no_error (error);
+  g_assert_cmpuint (get_driver ()->cuCtxPushCurrent (other), ==, 0);
+  block = tarn_allocator_allocate (allocator, 1000, &error);
+  g_assert_no_error (error);
+  g_assert_true (get_current () == other);
+  second = g_thread_join (g_thread_new ("other", use_without_context, allocator));
+  tarn_block_free (block);
+  tarn_block_free (second);
+  g_assert_true (get_current () == other);
+  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (other), ==, 0);
+  if (fake != NULL)
+    {
+      g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
+      g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+    }
+}
+
+static void
+test_no_context (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext popped;
+
+  (void) unused;
+  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_null (tarn_cuda_device_allocator_new (NULL, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT);
+  g_assert_cmpuint (get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
+}
+
+/* An allocator keeps a primary context, and no other. */
+static void
+test_primary (const TarnCudaTest *test, gconstpointer unused)
+{
+  const TarnCudaDriver *driver = get_driver ();
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator = tarn_cuda_device_allocator_new (NULL, &error);
+  CUcontext primary;
+  unsigned int flags;
+  int is_active;
+  TarnBlock *block;
+
+  (void) unused;
+  g_assert_no_error (error);
+  driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
+  g_assert_false (is_active); /* to ask has not made it */
+  tarn_allocator_unref (allocator);
+
+  g_assert_cmpuint (driver->cuDevicePrimaryCtxRetain (&primary, test->device), ==, 0);
+  allocator = tarn_cuda_device_allocator_new (test->context, &error);
+  g_assert_no_error (error);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_primary_references (test->device), ==, 1);
+  tarn_allocator_unref (allocator);
+  allocator = tarn_cuda_device_allocator_new (primary, &error);
+  g_assert_no_error (error);
+  block = tarn_allocator_allocate (allocator, 1000, &error);
+  g_assert_no_error (error);
+  tarn_allocator_unref (allocator);
+  driver->cuDevicePrimaryCtxRelease (test->device);
+  driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
+  g_assert_true (is_active);
+  tarn_block_free (block);
+  driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
+  g_assert_false (is_active);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_primary_references (test->device), ==, 0);
+}
+
+static gboolean
+can_tell_contexts (CUcontext doomed)
+{
+  if (get_driver ()->cuCtxGetId != NULL)
+    return TRUE;
+  g_test_skip ("this driver cannot tell a context from a later one at its address");
+  get_driver ()->cuCtxDestroy (doomed);
+  return FALSE;
+}
+
+/* After the context of a block was destroyed, nobody else's memory is freed in its place. */
+static void
+test_lost (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext doomed = context_new (test->device), next;
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (doomed, &error);
+  g_autoptr (TarnAllocator) heir = NULL;
+  TarnBlock *first, *second, *stranger;
+
+  (void) unused;
+  g_assert_no_error (error);
+  if (!can_tell_contexts (doomed))
+    return;
+  first = tarn_allocator_allocate (allocator, 1000, &error);
+  second = tarn_allocator_allocate (allocator, 2000, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (doomed), ==, 0);
+  next = context_new (test->device);
+  heir = tarn_cuda_device_allocator_new (next, &error);
+  stranger = tarn_allocator_allocate (heir, 1000, &error);
+  g_assert_no_error (error);
+  g_test_message (
+      "the next context has %s address, its memory %s", next == doomed ? "the same" : "another",
+      tarn_cuda_block_get_device_pointer (stranger) == tarn_cuda_block_get_device_pointer (first)
+          ? "the same"
+          : "another");
+
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE,
+                         "*1000 bytes*context was destroyed*once*");
+  tarn_block_free (first);
+  g_test_assert_expected_messages ();
+  tarn_block_free (second); /* and no message */
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (allocator), ==, 3000);
+  g_assert_null (tarn_allocator_allocate (allocator, 1000, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  if (fake != NULL)
+    {
+      g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
+      g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 1);
+    }
+  tarn_block_free (stranger);
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (heir), ==, 0);
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (next), ==, 0);
+}
+
+/* A pool that finds out hands nothing out any more. */
+static void
+test_lost_pool (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext doomed = context_new (test->device);
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (doomed, &error);
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  g_assert_no_error (error);
+  if (!can_tell_contexts (doomed))
+    return;
+  pool = tarn_pool_new (allocator, NULL, &error);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (doomed), ==, 0);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*1023 bytes*context was destroyed*");
+  g_assert_null (tarn_pool_allocate (pool, 5000, &error));
+  g_test_assert_expected_messages ();
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_clear_error (&error);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (pool), ==, 0);
+  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (allocator), ==, 1023);
+}
+
+/* With calls that fail, on the fake driver */
+
+static gboolean
+use_everything (CUcontext context, GError **error)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (context, error);
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (TarnBlock) first = NULL;
+  g_autoptr (TarnBlock) second = NULL;
+  g_autoptr (TarnBlock) direct = NULL;
+
+  if (allocator == NULL)
+    return FALSE;
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  if ((first = tarn_pool_allocate (pool, 1000, error)) == NULL)
+    return FALSE;
+  tarn_block_free (g_steal_pointer (&first));
+  tarn_pool_free_held (pool);
+  if ((second = tarn_pool_allocate (pool, 2000, error)) == NULL)
+    return FALSE;
+  direct = tarn_allocator_allocate (allocator, 3000, error);
+  return direct != NULL;
+}
+
+static void
+count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  ++*(guint *) data;
+}
+
+/* One call after the other, whichever it is: an error that names it, nothing lost without a word,
+ * and the thread's contexts as they were, but for the call that was to put them back. */
+static gboolean
+fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_ever)
+{
+  guint n_messages = 0, n_before = fake->get_live (FAKE_CUDA_DEVICE_MEMORY);
+  guint handler = g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
+  g_autoptr (GError) error = NULL;
+  const gchar *failed;
+  CUcontext popped;
+  gboolean ok;
+
+  fake->fail (NULL, nth, for_ever, FAKE_CUDA_INVALID_HANDLE);
+  ok = use_everything (context, &error);
+  failed = fake->get_failed ();
+  fake->fail (NULL, 0, FALSE, 0);
+  g_log_remove_handler ("Tarn-CUDA", handler);
+
+  g_assert_true (ok == (error == NULL));
+  if (failed == NULL)
+    g_assert_true (ok);
+  if (!ok)
+    {
+      g_assert_error (error, TARN_CUDA_ERROR, FAKE_CUDA_INVALID_HANDLE);
+      g_assert_nonnull (strstr (error->message, "(400)"));
+    }
+  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), <=, n_before + n_messages);
+  if (n_messages == 0)
+    g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, n_before);
+  while (fake->get_context_stack_depth () > 1)
+    {
+      g_assert_cmpuint (n_messages, >, 0);
+      g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+    }
+  g_assert_true (get_current () == test->context);
+  g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
+  return failed != NULL;
+}
+
+static void
+test_failures (const TarnCudaTest *test, gconstpointer unused)
+{
+  CUcontext context = context_new (test->device);
+  guint nth;
+
+  (void) unused;
+  for (gint for_ever = FALSE; for_ever <= TRUE; for_ever++)
+    {
+      for (nth = 1; fail_nth (test, context, nth, for_ever); nth++)
+        ;
+      g_test_message ("%u calls", nth - 1);
+      g_assert_cmpuint (nth, >, 20);
+    }
+  g_assert_cmpuint (get_driver ()->cuCtxDestroy (context), ==, 0);
+}
+
+/* Memory */
+
+static gpointer
+find_function (const gchar *symbol)
+{
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW);
+  gpointer function = library != NULL ? dlsym (library, symbol) : NULL;
+
+  g_assert_nonnull (function);
+  return function;
+}
+
+static void
+test_pointers (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) device = tarn_cuda_device_allocator_new (test->context, NULL);
+  g_autoptr (TarnAllocator) host = tarn_cuda_host_allocator_new (test->context, 0, NULL);
+  g_autoptr (TarnAllocator) managed = tarn_cuda_managed_allocator_new (test->context, 0, NULL);
+  g_autoptr (TarnBlock) on_device = tarn_allocator_allocate (device, 100, NULL);
+  g_autoptr (TarnBlock) on_host = tarn_allocator_allocate (host, 100, NULL);
+  g_autoptr (TarnBlock) on_both = tarn_allocator_allocate (managed, 100, NULL);
+  g_autoptr (TarnBlock) empty = tarn_allocator_allocate (device, 0, NULL);
+  unsigned int (*to_device) (CUdeviceptr, const void *, size_t);
+  unsigned int (*to_host) (void *, CUdeviceptr, size_t);
+  guint8 read[100];
+
+  (void) unused;
+  *(gpointer *) &to_device = find_function ("cuMemcpyHtoD_v2");
+  *(gpointer *) &to_host = find_function ("cuMemcpyDtoH_v2");
+  memset (tarn_cuda_block_get_host_pointer (on_host), 42, 100);
+  g_assert_cmpuint (to_device (tarn_cuda_block_get_device_pointer (on_device),
+                               tarn_cuda_block_get_host_pointer (on_host), 100),
+                    ==, 0);
+  g_assert_cmpuint (to_host (read, tarn_cuda_block_get_device_pointer (on_device), 100), ==, 0);
+  g_assert_cmpmem (read, 100, tarn_cuda_block_get_host_pointer (on_host), 100);
+  memset (tarn_cuda_block_get_host_pointer (on_both), 17, 100);
+  g_assert_cmpuint (to_host (read, tarn_cuda_block_get_device_pointer (on_both), 100), ==, 0);
+  g_assert_cmpmem (read, 100, tarn_cuda_block_get_host_pointer (on_both), 100);
+  g_assert_cmpuint (tarn_cuda_block_get_device_pointer (empty), ==, 0);
+
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*DEVICE_MEMORY*");
+  g_assert_null (tarn_cuda_block_get_host_pointer (on_device));
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*HOST_MEMORY*");
+  g_assert_cmpuint (tarn_cuda_block_get_device_pointer (on_host), ==, 0);
+  g_test_assert_expected_messages ();
+}
+
+/* PyCUDA's test_mempool: on a device's own memory it lives on the out-of-memory path. */
+static void
+slide_window (TarnPool *pool, gsize size)
+{
+  TarnBlock *window[10] = { NULL };
+
+  for (guint i = 0; i < 100; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (g_steal_pointer (&window[i % 10]));
+      window[i % 10] = tarn_pool_allocate (pool, size, &error);
+      g_assert_no_error (error);
+    }
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (window[i]);
+}
+
+static void
+test_window (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (test->context, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  unsigned int (*get_info) (size_t *, size_t *);
+  size_t available = 0, total = 0;
+
+  (void) unused;
+  *(gpointer *) &get_info = find_function ("cuMemGetInfo_v2");
+  g_assert_cmpuint (get_info (&available, &total), ==, 0);
+  slide_window (pool, available >> 6);
+  slide_window (pool, available >> 5);
+  tarn_pool_get_stats (pool, &stats);
+  g_test_message ("%" G_GSIZE_FORMAT " MiB free; %" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT
+                  " misses",
+                  available >> 20, stats.hits, stats.misses);
+  tarn_pool_stop_holding (pool);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
+}
+
+/* Allocates blocks until memory runs out, and frees them; gives their number. */
+static guint
+fill (TarnPool *pool, gsize size)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    g_ptr_array_add (blocks, block);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_test_message ("%s", error->message);
+  return blocks->len;
+}
+
+/* A device's own memory, really full: what is held makes room, for blocks of every size. */
+static void
+test_full (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (test->context, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  gsize bytes = test->info->bytes;
+  guint n_large, n_small;
+
+  (void) unused;
+  n_large = fill (pool, bytes / 16);
+  n_small = fill (pool, bytes / 40);
+  g_test_message ("%u blocks of 1/16, %u of 1/40", n_large, n_small);
+  g_assert_cmpuint (n_large, >=, 12);
+  g_assert_cmpuint (n_large, <=, 16);
+  g_assert_cmpuint (n_small, >=, 30);
+  g_assert_cmpuint (n_small, <=, 40);
+  g_assert_cmpuint (fill (pool, bytes / 16), ==, n_large);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.failures, ==, 3);
+}
+
+static void
+test_host_array (const TarnCudaTest *test, gconstpointer unused)
+{
+  static const gsize shape[] = { 3, 4, 5 }, huge[] = { G_MAXSIZE / 4, 5 }, none[] = { 7, 0, 2 };
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_host_allocator_new (test->context, 0, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  TarnCudaHostArray array = TARN_CUDA_HOST_ARRAY_INIT;
+
+  (void) unused;
+  g_assert_true (tarn_cuda_host_array_allocate (pool, 3, shape, 8, 'C', &array, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (array.size, ==, 480);
+  g_assert_cmpmem (array.strides, 3 * sizeof (gsize), ((gsize[]){ 160, 40, 8 }),
+                   3 * sizeof (gsize));
+  memset (array.data, 1, array.size);
+  tarn_cuda_host_array_clear (&array);
+  g_assert_null (array.block);
+  g_assert_true (tarn_cuda_host_array_allocate (pool, 3, shape, 8, 'F', &array, &error));
+  g_assert_cmpmem (array.strides, 3 * sizeof (gsize), ((gsize[]){ 8, 24, 96 }), 3 * sizeof (gsize));
+  tarn_cuda_host_array_clear (&array);
+  g_assert_true (tarn_cuda_host_array_allocate (pool, 0, NULL, 8, 'C', &array, &error));
+  g_assert_cmpuint (array.size, ==, 8);
+  tarn_cuda_host_array_clear (&array);
+  g_assert_true (tarn_cuda_host_array_allocate (pool, 3, none, 8, 'C', &array, &error));
+  g_assert_cmpuint (array.size, ==, 0);
+  tarn_cuda_host_array_clear (&array);
+  tarn_cuda_host_array_clear (&array);
+
+  g_assert_false (tarn_cuda_host_array_allocate (pool, 2, huge, 4, 'C', &array, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+  g_clear_error (&error);
+  g_assert_false (tarn_cuda_host_array_allocate (pool, 3, shape, 8, 'X', &array, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "'X'"));
+  g_clear_error (&error);
+  g_assert_false (tarn_cuda_host_array_allocate (pool, 3, shape, 0, 'C', &array, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_null (array.block);
+  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 0);
+}
+
+int
+main (int argc, char **argv)
+{
+  fake = cuda_get_fake ();
+  g_test_init (&argc, &argv, NULL);
+  add_backends ();
+  tarn_cuda_test_add ("contexts/current", test_current, NULL);
+  tarn_cuda_test_add ("contexts/none", test_no_context, NULL);
+  tarn_cuda_test_add ("contexts/primary", test_primary, NULL);
+  tarn_cuda_test_add ("contexts/lost", test_lost, NULL);
+  tarn_cuda_test_add ("contexts/lost-pool", test_lost_pool, NULL);
+  if (fake != NULL)
+    tarn_cuda_test_add ("failures", test_failures, NULL);
+  tarn_cuda_test_add ("memory/pointers", test_pointers, NULL);
+  tarn_cuda_test_add ("memory/window", test_window, NULL);
+  /* The fake one has as much memory as the host of a real one, which it is not. */
+  if (fake == NULL)
+    tarn_cuda_test_add ("memory/full", test_full, NULL);
+  tarn_cuda_test_add ("memory/host-array", test_host_array, NULL);
+  return g_test_run ();
+}

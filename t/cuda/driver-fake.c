@@ -1,0 +1,12 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * cuda.c on the fake driver. */
+
+#include "driver.h"
+
+const FakeCuda *
+cuda_get_fake (void)
+{
+  return tarn_fake_cuda ();
+}

@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * cuda.c on a fake driver of CUDA 11.3, which cannot tell a context from a later one at its address
+ * (CUDA 12.0 can), gives a part of a GPU the UUID of all (as before 11.4), and cannot mark what all
+ * streams have been given but by a wait (as before 12.5). */
+
+#include "cuda/driver-private.h"
+#include "driver.h"
+
+const FakeCuda *
+cuda_get_fake (void)
+{
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);
+  int version = 0;
+
+  g_assert_nonnull (driver);
+  g_assert_cmpuint (driver->cuDriverGetVersion (&version), ==, 0);
+  g_assert_cmpint (version, ==, 11030);
+  g_assert_null (driver->cuCtxGetId);
+  g_assert_null (driver->cuCtxRecordEvent);
+  g_assert_null (driver->cuDeviceGetUuid);
+  g_assert_nonnull (driver->cuDeviceGetUuid_v1);
+  return tarn_fake_cuda ();
+}

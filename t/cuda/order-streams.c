@@ -1,0 +1,351 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Streams that are destroyed, whose next one has the same handle; streams and threads that are of
+ * another context, or of none; contexts that go first.  Both drivers crash where a destroyed stream
+ * is asked anything. */
+
+#include "order-fixture.h"
+#include "order.h"
+
+static void
+forget (const Fixture *fixture, CUstream stream)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_true (tarn_cuda_pool_forget_stream (fixture->pool, stream, &error));
+  g_assert_no_error (error);
+}
+
+static void
+destroy (CUstream *stream)
+{
+  order_stream_free (g_steal_pointer (stream));
+}
+
+/* With the handle of one that was destroyed just now, if the driver gives it. */
+static CUstream
+make_heir (CUstream handle)
+{
+  CUstream heir = order_stream_new ();
+
+  g_test_message ("the next stream has %s handle", heir == handle ? "the same" : "another");
+  if (fake != NULL)
+    g_assert_true (heir == handle);
+  return heir;
+}
+
+/* A block that the destroyed stream still uses goes to its heir, and to nobody without a wait. */
+static void
+test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
+{
+  Fixture fixture;
+  CUstream handle;
+  TarnBlock *block;
+  guint64 address;
+
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  if (GPOINTER_TO_INT (is_second))
+    use_once (&fixture, OTHER_SIZE, fixture.b);
+  handle = fixture.a;
+  block = take (&fixture, SIZE, fixture.a);
+  address = get_address (block);
+  gate_close (&fixture.gate, fixture.a);
+  put_write (block, 1, fixture.a);
+  tarn_block_free (block);
+  forget (&fixture, fixture.a);
+  assert_valid (fixture.pool);
+  destroy (&fixture.a);
+
+  fixture.a = make_heir (handle);
+  block = take (&fixture, SIZE, fixture.a);
+  g_assert_cmphex (get_address (block), ==, address);
+  put_write (block, 2, fixture.a);
+  assert_waits (&fixture, fixture.a);
+  gate_open (&fixture.gate);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
+  g_assert_cmphex (read_word (&fixture, block), ==, 2);
+  tarn_block_free (block);
+  fixture_clear (&fixture);
+}
+
+/* A block in use may be freed after its stream is gone. */
+static void
+test_forgotten_in_use (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  CUstream handle;
+  TarnBlock *block, *next;
+  guint64 address;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  handle = fixture.a;
+  block = take (&fixture, SIZE, fixture.a);
+  address = get_address (block);
+  tarn_cuda_block_record_use (block, fixture.b, NULL);
+  gate_close (&fixture.gate, fixture.a);
+  put_write (block, 1, fixture.a);
+  forget (&fixture, fixture.a);
+  destroy (&fixture.a);
+  fixture.a = make_heir (handle);
+  g_assert_true (tarn_cuda_block_record_use (block, fixture.a, NULL));
+  tarn_block_free (block);
+
+  next = take (&fixture, SIZE, fixture.c);
+  g_assert_cmphex (get_address (next), ==, address);
+  put_write (next, 2, fixture.c);
+  assert_waits (&fixture, fixture.c);
+  gate_open (&fixture.gate);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.c));
+  g_assert_cmphex (read_word (&fixture, next), ==, 2);
+  tarn_block_free (next);
+  fixture_clear (&fixture);
+}
+
+/* Everything that a pool does with what an idle stream has left, which nobody had to announce. */
+static void
+test_idle_destroyed (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  TarnBlock *block;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  use_once (&fixture, SIZE, fixture.a);
+  use_once (&fixture, OTHER_SIZE, fixture.a);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
+  destroy (&fixture.a);
+  use_once (&fixture, SIZE, fixture.b); /* what is held gets its marks */
+  use_once (&fixture, OTHER_SIZE, fixture.c);
+  use_once (&fixture, SIZE, PER_THREAD);
+  block = take (&fixture, SIZE, fixture.b);
+  tarn_cuda_block_record_use (block, fixture.c, NULL);
+  tarn_block_free (block);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.b));
+  SUCCEED (cuda.cuStreamSynchronize (fixture.c));
+  destroy (&fixture.b);
+  destroy (&fixture.c);
+  tarn_block_free (tarn_pool_allocate (fixture.pool, SIZE, NULL));
+  tarn_pool_free_held (fixture.pool);
+  use_once (&fixture, SIZE, fixture.apart);
+  fixture_clear (&fixture);
+
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  use_once (&fixture, SIZE, fixture.a);
+  destroy (&fixture.a);
+  fixture_clear (&fixture); /* and gives back */
+}
+
+/* What the pool has never met it need not forget. */
+static void
+test_unknown (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  forget (&fixture, fixture.a);
+  forget (&fixture, NULL);
+  forget (&fixture, PER_THREAD);
+  use_once (&fixture, SIZE, fixture.a);
+  forget (&fixture, fixture.b);
+  g_assert_false (fixture.pool->is_ordered);
+  fixture_clear (&fixture);
+}
+
+static void
+assert_refused (Fixture *fixture, CUstream stream)
+{
+  TarnBlock *block = take (fixture, SIZE, fixture->a);
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GError) record_error = NULL;
+
+  g_assert_null (tarn_pool_allocate_ordered (fixture->pool, SIZE, stream, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_false (tarn_block_record_use (block, stream, &record_error));
+  g_assert_error (record_error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  tarn_block_free (block);
+  g_assert_false (fixture->pool->is_ordered);
+}
+
+static void
+test_refused (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  CUcontext other;
+  CUstream foreign;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
+  foreign = order_stream_new ();
+  assert_refused (&fixture, foreign); /* while its context is current, and while it is not */
+  SUCCEED (tarn->cuCtxPopCurrent (&other));
+  assert_refused (&fixture, foreign);
+  assert_refused (&fixture, PER_THREAD);
+  SUCCEED (tarn->cuCtxDestroy (other));
+  fixture_clear (&fixture);
+}
+
+/* Threads whose current context is none, or another one */
+
+static gpointer
+use_all_streams (gpointer data)
+{
+  Fixture *fixture = data;
+  const CUstream streams[] = { NULL, PER_THREAD, fixture->a, LEGACY, fixture->b, PER_THREAD };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      TarnBlock *block = take (fixture, SIZE, streams[i]);
+
+      tarn_cuda_block_record_use (block, NULL, &error);
+      g_assert_no_error (error);
+      tarn_cuda_block_record_use (block, PER_THREAD, &error);
+      g_assert_no_error (error);
+      tarn_block_free (block);
+      use_once (fixture, SIZE * 2, streams[i]);
+    }
+  tarn_cuda_pool_forget_stream (fixture->pool, PER_THREAD, NULL);
+  tarn_pool_free_held (fixture->pool);
+  return NULL;
+}
+
+static void
+test_no_context (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  CUcontext other;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  g_thread_join (g_thread_new ("no-context", use_all_streams, &fixture));
+  SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
+  use_all_streams (&fixture);
+  SUCCEED (tarn->cuCtxDestroy (other));
+  fixture_clear (&fixture);
+}
+
+/* A context that is destroyed first */
+
+typedef struct
+{
+  CUcontext context;
+  TarnAllocator *allocator;
+  TarnPool *pool;
+  CUstream a, b;
+  TarnBlock *blocks[3];
+} Doomed;
+
+/* What a program may have: blocks in use, and held, marked and not; waits; a stream forgotten. */
+static void
+doomed_init (Doomed *doomed, CUdevice device)
+{
+  g_autoptr (GError) error = NULL;
+  CUstream third;
+
+  SUCCEED (tarn->cuCtxCreate (&doomed->context, 0, device));
+  doomed->a = order_stream_new ();
+  doomed->b = order_stream_new ();
+  third = order_stream_new ();
+  doomed->allocator = tarn_cuda_device_allocator_new (NULL, &error);
+  doomed->pool = tarn_pool_new (doomed->allocator, NULL, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (doomed->blocks); i++)
+    doomed->blocks[i]
+        = tarn_cuda_pool_allocate (doomed->pool, SIZE, i == 0 ? doomed->a : doomed->b, &error);
+  g_assert_no_error (error);
+  tarn_cuda_block_record_use (doomed->blocks[1], third, &error);
+  tarn_cuda_block_record_use (doomed->blocks[2], NULL, &error);
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, OTHER_SIZE, third, &error));
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, OTHER_SIZE, doomed->a, &error));
+  tarn_block_free (tarn_cuda_pool_allocate (doomed->pool, 2 * SIZE, doomed->a, &error));
+  tarn_cuda_pool_forget_stream (doomed->pool, third, &error);
+  g_assert_no_error (error);
+  SUCCEED (tarn->cuCtxPopCurrent (&doomed->context));
+}
+
+/* Of @stream, which is the handle of one that died with the context, or a default one. */
+static void
+assert_lost (TarnPool *pool, CUstream stream)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_cuda_pool_allocate (pool, 100 * SIZE, stream, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  assert_valid (pool);
+}
+
+static void
+use_lost (Doomed *doomed)
+{
+  g_autoptr (GError) error = NULL;
+
+  tarn_block_free (doomed->blocks[0]);
+  g_assert_false (tarn_cuda_block_record_use (doomed->blocks[1], PER_THREAD, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  g_clear_error (&error);
+  tarn_cuda_pool_forget_stream (doomed->pool, NULL, &error);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+  tarn_block_free (doomed->blocks[1]);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*context was destroyed*once*");
+  assert_lost (doomed->pool, NULL); /* which stops holding */
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_held_blocks (doomed->pool), ==, 0);
+  assert_lost (doomed->pool, PER_THREAD);
+  assert_lost (doomed->pool, doomed->a);
+  g_assert_null (tarn_pool_allocate (doomed->pool, SIZE, NULL));
+}
+
+static void
+count_calls (const gchar *function, gpointer data)
+{
+  (void) function;
+  ++*(guint *) data;
+}
+
+static void
+test_lost (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  Doomed doomed;
+  guint n_calls = 0, n_asked;
+  gsize bytes;
+
+  (void) unused;
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  if (tarn->cuCtxGetId == NULL)
+    {
+      g_test_skip ("this driver cannot tell a context from a later one at its address");
+      fixture_clear (&fixture);
+      return;
+    }
+  doomed_init (&doomed, test->device);
+  bytes = tarn_pool_get_managed_bytes (doomed.pool);
+  SUCCEED (tarn->cuCtxDestroy (doomed.context));
+  if (fake != NULL)
+    fake->set_hook (count_calls, &n_calls);
+  n_asked = fake != NULL ? fake->get_calls ("cuCtxGetId") : 0;
+  use_lost (&doomed);
+  tarn_pool_unref (doomed.pool);
+  tarn_block_free (doomed.blocks[2]);
+  g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (doomed.allocator), ==, bytes);
+  tarn_allocator_unref (doomed.allocator);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_calls ("cuCtxGetId") - n_asked, ==, n_calls);
+  fixture_clear (&fixture);
+}
+
+void
+order_add_streams (void)
+{
+  tarn_cuda_test_add ("order/streams/forgotten", test_forgotten, GINT_TO_POINTER (FALSE));
+  tarn_cuda_test_add ("order/streams/forgotten-of-two", test_forgotten, GINT_TO_POINTER (TRUE));
+  tarn_cuda_test_add ("order/streams/forgotten-in-use", test_forgotten_in_use, NULL);
+  tarn_cuda_test_add ("order/streams/idle-destroyed", test_idle_destroyed, NULL);
+  tarn_cuda_test_add ("order/streams/unknown", test_unknown, NULL);
+  tarn_cuda_test_add ("order/streams/refused", test_refused, NULL);
+  tarn_cuda_test_add ("order/streams/no-context", test_no_context, NULL);
+  tarn_cuda_test_add ("order/streams/lost", test_lost, NULL);
+}

@@ -1,0 +1,80 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# A test program of a user, doc/examples/saxpy-test: once for each chosen device and platform.
+. "$(dirname "$0")/../lib/tap.sh"
+
+program=$top_builddir/doc/examples/saxpy-test
+if [ ! -x "$program" ]; then
+  skip "tests per device" "built without OpenCL"
+  done_testing
+  exit
+fi
+unset TARN_TEST PYOPENCL_TEST
+
+# The paths alone; what else -l prints differs between releases of GLib.
+list () {
+  "$program" -l >"$scratch/all" && sed -n '/^\//p' "$scratch/all" >"$scratch/list"
+}
+
+lists () { # EXPECTED-PATHS...
+  list || return
+  printf '%s\n' "$@" | diff - "$scratch/list"
+}
+
+# Whether it succeeds, and one line of the output.
+runs () { # yes|no REGEX
+  success=no
+  "$program" >"$scratch/run" 2>&1 && success=yes
+  cat "$scratch/run"
+  [ $success = "$1" ] && [ "$(grep -c -e "$2" "$scratch/run")" -eq 1 ]
+}
+
+on_each () {
+  list || return
+  cat "$scratch/list"
+  [ "$(grep -c '^/opencl/[0-9]*:[0-9]*/saxpy/two$' "$scratch/list")" -eq "$n_devices" ] \
+    && [ "$(grep -c '^/opencl/[0-9]*:[0-9]*/saxpy/three$' "$scratch/list")" -eq "$n_devices" ] \
+    && [ "$(grep -c '^/opencl/[0-9]*/context$' "$scratch/list")" -eq "$n_platforms" ] \
+    && [ "$(wc -l <"$scratch/list")" -eq $((2 * n_devices + n_platforms)) ]
+}
+
+no_device () {
+  lists /opencl/no-device && runs yes "^ok 1 /opencl/no-device # SKIP there is no OpenCL device$"
+}
+
+"$program" -l | grep -o '^/opencl/[0-9:]*/' | sort -u >"$scratch/targets"
+n_devices=$(grep -c : "$scratch/targets")
+n_platforms=$(grep -vc : "$scratch/targets")
+if [ "$n_devices" -gt 0 ]; then
+  one=$(sed -n 's|/opencl/\([0-9]*:[0-9]*\)/|\1|p' "$scratch/targets" | head -n 1)
+  two="/opencl/$one/saxpy/two"
+  three="/opencl/$one/saxpy/three"
+  context="/opencl/${one%:*}/context"
+
+  check "once for each of $n_devices devices and $n_platforms platforms" on_each
+  TARN_TEST=$one
+  export TARN_TEST
+  check "TARN_TEST=$one" lists "$two" "$three" "$context"
+  check "they pass" runs yes "^ok 1 $two"
+  TARN_TEST="$one;$one"
+  check "a device that is named twice is one test" lists "$two" "$three" "$context"
+  TARN_TEST=cuda:0
+  check "TARN_TEST=cuda:0 is one test" lists /opencl/no-device
+  check "... that says why" runs yes "# SKIP TARN_TEST='cuda:0' chooses no OpenCL device$"
+  TARN_TEST=nosuch
+  check "a wrong TARN_TEST is a test" lists /opencl/selection-error
+  check "... that fails and says why" runs no "^# TARN_TEST='nosuch': no platform matches 'nosuch'"
+  unset TARN_TEST
+  PYOPENCL_TEST=$one
+  export PYOPENCL_TEST
+  check "PYOPENCL_TEST=$one" lists "$two" "$three" "$context"
+  unset PYOPENCL_TEST
+else
+  skip "tests on each device" "no OpenCL device"
+fi
+OCL_ICD_VENDORS=/nonexistent
+export OCL_ICD_VENDORS
+check "no platform: one test, skipped, that says so" no_device
+done_testing

@@ -1,0 +1,117 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the parts of the layer share:
+ *
+ *     layer.c        settings, the ledger, most functions, what the loader and tests call
+ *     layer-order.c  how queues wait for each other; shared virtual memory */
+
+#ifndef TARN_OPENCL_LAYER_PRIVATE_H
+#define TARN_OPENCL_LAYER_PRIVATE_H
+
+/* Tests may be compiled for an older one, which has newer functions as void * in cl_icd_dispatch.
+ * Of the functions that are deprecated by now, nothing but that table's members is used. */
+#undef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+
+#include "layer.h"
+
+#include <CL/cl_layer.h>
+
+#define FUNCTIONS(F)                                                                               \
+  F (clBuildProgram)                                                                               \
+  F (clCreateBuffer)                                                                               \
+  F (clCreateCommandQueue)                                                                         \
+  F (clCreateCommandQueueWithProperties)                                                           \
+  F (clCreateContext)                                                                              \
+  F (clCreateContextFromType)                                                                      \
+  F (clCreateKernel)                                                                               \
+  F (clCreateProgramWithSource)                                                                    \
+  F (clEnqueueBarrierWithWaitList)                                                                 \
+  F (clEnqueueFillBuffer)                                                                          \
+  F (clEnqueueMarkerWithWaitList)                                                                  \
+  F (clEnqueueMigrateMemObjects)                                                                   \
+  F (clEnqueueNDRangeKernel)                                                                       \
+  F (clEnqueueSVMFree)                                                                             \
+  F (clEnqueueWriteBuffer)                                                                         \
+  F (clFinish)                                                                                     \
+  F (clFlush)                                                                                      \
+  F (clGetCommandQueueInfo)                                                                        \
+  F (clGetContextInfo)                                                                             \
+  F (clGetDeviceIDs)                                                                               \
+  F (clGetDeviceInfo)                                                                              \
+  F (clGetEventInfo)                                                                               \
+  F (clGetEventProfilingInfo)                                                                      \
+  F (clGetKernelInfo)                                                                              \
+  F (clGetKernelWorkGroupInfo)                                                                     \
+  F (clGetPlatformInfo)                                                                            \
+  F (clGetProgramBuildInfo)                                                                        \
+  F (clReleaseCommandQueue)                                                                        \
+  F (clReleaseContext)                                                                             \
+  F (clReleaseEvent)                                                                               \
+  F (clReleaseKernel)                                                                              \
+  F (clReleaseMemObject)                                                                           \
+  F (clReleaseProgram)                                                                             \
+  F (clRetainCommandQueue)                                                                         \
+  F (clRetainContext)                                                                              \
+  F (clRetainEvent)                                                                                \
+  F (clRetainKernel)                                                                               \
+  F (clRetainMemObject)                                                                            \
+  F (clRetainProgram)                                                                              \
+  F (clSVMAlloc)                                                                                   \
+  F (clSVMFree)                                                                                    \
+  F (clSetKernelArg)                                                                               \
+  F (clWaitForEvents)
+
+#define INDEX(name) FUNCTION_##name,
+
+typedef enum
+{
+  FUNCTIONS (INDEX) N_FUNCTIONS, /* also: any of them */
+} Function;
+
+typedef struct
+{
+  OpenclLayerKind kind;
+  gsize size;           /* 0 but for memory */
+  gboolean is_resident; /* counts against the budget */
+  guint references;     /* at least 1 in the ledger */
+} Object;
+
+extern const cl_icd_dispatch *_layer_driver; /* set before any call, and constant */
+
+/* Counts a call; returns what it is to fail with, or CL_SUCCESS. */
+cl_int _layer_enter (Function function);
+
+/* Counts a call that cannot fail. */
+void _layer_count (Function function);
+
+/* Around a call that creates an object: what it is to fail with; then what it has given, if
+ * anything, and with which status. */
+cl_int _layer_enter_create (Function function, Object *object);
+gpointer _layer_leave_create (gpointer handle, const Object *object, cl_int status,
+                              cl_int *errcode_ret);
+
+/* Comes before the driver's release: after it, another thread may create an object with the same
+ * handle.  Returns the object as it was, with no references if it is not known. */
+Object _layer_drop_reference (gpointer handle);
+
+/* layer-order.c */
+cl_int layer_clEnqueueBarrierWithWaitList (cl_command_queue queue, cl_uint n, const cl_event *waits,
+                                           cl_event *event);
+cl_int layer_clEnqueueMarkerWithWaitList (cl_command_queue queue, cl_uint n, const cl_event *waits,
+                                          cl_event *event);
+cl_int
+layer_clEnqueueSVMFree (cl_command_queue queue, cl_uint n, void *pointers[],
+                        void (CL_CALLBACK *notify) (cl_command_queue, cl_uint, void *[], void *),
+                        void *user_data, cl_uint n_waits, const cl_event *waits, cl_event *event);
+cl_int layer_clFinish (cl_command_queue queue);
+cl_int layer_clFlush (cl_command_queue queue);
+cl_int layer_clGetContextInfo (cl_context context, cl_context_info name, size_t size, void *value,
+                               size_t *size_ret);
+cl_int layer_clGetEventInfo (cl_event event, cl_event_info name, size_t size, void *value,
+                             size_t *size_ret);
+void *layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment);
+void layer_clSVMFree (cl_context context, void *pointer);
+
+#endif

@@ -1,0 +1,643 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The loader calls clInitLayer () once, before any other call, and from then on sends the functions
+ * of FUNCTIONS here first.  All is under one lock, never held across a call of the driver: a
+ * pthread mutex, because the layer has nothing of the library and ThreadSanitizer sees that one. */
+
+#include "layer-private.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#define STRING(name) #name,
+#define MEMBER(name) .name = layer_##name,
+#define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
+
+static const gchar *const function_names[] = { FUNCTIONS (STRING) };
+
+/* What clGet...Info () is pretended to say; the key is choose_key ()'s. */
+typedef struct
+{
+  gint64 key;
+  GBytes *bytes; /* owned; NULL: status is the answer */
+  cl_int status;
+} Answer;
+
+typedef struct
+{
+  guint64 budget;
+  OpenclLayerPoint budget_point;
+  cl_int budget_status;
+  Function fail_function;
+  guint fail_in; /* the call to fail, 1 being the next one; 0: none */
+  gboolean fail_for_ever;
+  cl_int fail_status;
+  const gchar *failed;
+  guint calls[N_FUNCTIONS];
+  GHashTable *answers; /* a set of Answer, owned; NULL: all the driver's */
+  OpenclLayerClock clock;
+  cl_uint arguments[OPENCL_LAYER_ARGUMENTS];
+} Settings;
+
+const cl_icd_dispatch *_layer_driver;
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+static Settings settings = { .budget = G_MAXUINT64 };
+static GHashTable *ledger; /* handle -> Object, owned */
+static guint64 live_bytes;
+static guint64 resident_bytes; /* of live buffers and of those being created */
+
+static pthread_mutex_t *
+lock (void)
+{
+  pthread_mutex_lock (&mutex);
+  return &mutex;
+}
+
+static void
+unlock (pthread_mutex_t **locked)
+{
+  pthread_mutex_unlock (*locked);
+}
+
+/* Until the end of the block that it stands in. */
+#define LOCKED __attribute__ ((cleanup (unlock), unused)) pthread_mutex_t *locked = lock ()
+
+#define GETTER(type, name, expression)                                                             \
+  static type name (void)                                                                          \
+  {                                                                                                \
+    LOCKED;                                                                                        \
+                                                                                                   \
+    return expression;                                                                             \
+  }
+
+GETTER (gboolean, is_loaded, _layer_driver != NULL)
+GETTER (const gchar *, get_failed, settings.failed)
+GETTER (guint64, get_live_bytes, live_bytes)
+
+/* So that nothing has to ask whether it is there. */
+static void __attribute__ ((constructor)) make_ledger (void)
+{
+  ledger = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+}
+
+/* The ledger and the budget; these two are called locked. */
+
+static void
+list_object (gpointer handle, const Object *object)
+{
+  Object *listed = g_new (Object, 1);
+
+  *listed = *object;
+  listed->references = 1;
+  live_bytes += object->size;
+  /* Two live objects with one handle: a release was not seen. */
+  if (!g_hash_table_insert (ledger, handle, listed))
+    g_error ("%p was created twice", handle);
+}
+
+static cl_int
+make_resident (Object *object)
+{
+  if (object->is_resident)
+    return CL_SUCCESS;
+  if (resident_bytes > settings.budget || object->size > settings.budget - resident_bytes)
+    return settings.budget_status;
+  resident_bytes += object->size;
+  object->is_resident = TRUE;
+  return CL_SUCCESS;
+}
+
+static cl_int
+make_buffers_resident (const cl_mem *buffers, cl_uint n)
+{
+  LOCKED;
+  cl_int status = CL_SUCCESS;
+
+  for (cl_uint i = 0; buffers != NULL && i < n && status == CL_SUCCESS; i++)
+    {
+      Object *object = g_hash_table_lookup (ledger, buffers[i]);
+
+      status = object == NULL ? CL_SUCCESS : make_resident (object);
+    }
+  return status;
+}
+
+/* @lost, or NULL, is what _layer_drop_reference () returned. */
+static void
+add_reference (gpointer handle, const Object *lost)
+{
+  LOCKED;
+  Object *object = g_hash_table_lookup (ledger, handle);
+
+  if (object != NULL)
+    object->references++;
+  else if (lost != NULL && lost->references > 0)
+    {
+      list_object (handle, lost);
+      resident_bytes += lost->is_resident ? lost->size : 0;
+    }
+}
+
+Object
+_layer_drop_reference (gpointer handle)
+{
+  LOCKED;
+  Object *object = g_hash_table_lookup (ledger, handle);
+  Object before = { .references = 0 };
+
+  if (object == NULL)
+    return before;
+  before = *object;
+  if (--object->references > 0)
+    return before;
+  live_bytes -= before.size;
+  resident_bytes -= before.is_resident ? before.size : 0;
+  g_hash_table_remove (ledger, handle);
+  return before;
+}
+
+void
+_layer_count (Function function)
+{
+  LOCKED;
+
+  settings.calls[function]++;
+}
+
+cl_int
+_layer_enter (Function function)
+{
+  LOCKED;
+
+  settings.calls[function]++;
+  if (settings.fail_in == 0
+      || (settings.fail_function != function && settings.fail_function != N_FUNCTIONS))
+    return CL_SUCCESS;
+  if (settings.fail_in > 1)
+    {
+      settings.fail_in--;
+      return CL_SUCCESS;
+    }
+  if (settings.failed == NULL)
+    settings.failed = function_names[function];
+  if (!settings.fail_for_ever)
+    settings.fail_in = 0;
+  return settings.fail_status;
+}
+
+cl_int
+_layer_enter_create (Function function, Object *object)
+{
+  cl_int status = _layer_enter (function);
+  LOCKED;
+
+  if (status != CL_SUCCESS
+      || (object->kind != OPENCL_LAYER_BUFFER && object->kind != OPENCL_LAYER_SVM)
+      || settings.budget_point != OPENCL_LAYER_AT_CREATION)
+    return status;
+  return make_resident (object);
+}
+
+gpointer
+_layer_leave_create (gpointer handle, const Object *object, cl_int status, cl_int *errcode_ret)
+{
+  LOCKED;
+
+  if (handle != NULL)
+    list_object (handle, object);
+  else if (object->is_resident)
+    resident_bytes -= object->size;
+  if (errcode_ret != NULL)
+    *errcode_ret = status;
+  return handle;
+}
+
+/* The intercepted functions */
+
+#define CREATE(name, type, kind, size, parameters, arguments)                                      \
+  static type layer_##name parameters                                                              \
+  {                                                                                                \
+    Object object = { kind, size, FALSE, 0 };                                                      \
+    cl_int status = _layer_enter_create (FUNCTION_##name, &object);                                \
+    type handle = status == CL_SUCCESS ? _layer_driver->name arguments : NULL;                     \
+                                                                                                   \
+    return _layer_leave_create (handle, &object, status, errcode_ret);                             \
+  }
+
+#define RETAIN_RELEASE(noun, type)                                                                 \
+  static cl_int layer_clRetain##noun (type handle)                                                 \
+  {                                                                                                \
+    cl_int status = _layer_enter (FUNCTION_clRetain##noun);                                        \
+                                                                                                   \
+    if (status == CL_SUCCESS && (status = _layer_driver->clRetain##noun (handle)) == CL_SUCCESS)   \
+      add_reference (handle, NULL);                                                                \
+    return status;                                                                                 \
+  }                                                                                                \
+                                                                                                   \
+  static cl_int layer_clRelease##noun (type handle)                                                \
+  {                                                                                                \
+    cl_int status = _layer_enter (FUNCTION_clRelease##noun);                                       \
+    Object before;                                                                                 \
+                                                                                                   \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    before = _layer_drop_reference (handle);                                                       \
+    if ((status = _layer_driver->clRelease##noun (handle)) != CL_SUCCESS)                          \
+      add_reference (handle, &before);                                                             \
+    return status;                                                                                 \
+  }
+
+#define USE(name, buffers, n_buffers, parameters, arguments)                                       \
+  static cl_int layer_##name parameters                                                            \
+  {                                                                                                \
+    cl_int status = _layer_enter (FUNCTION_##name);                                                \
+                                                                                                   \
+    if (status == CL_SUCCESS)                                                                      \
+      status = make_buffers_resident (buffers, n_buffers);                                         \
+    return status == CL_SUCCESS ? _layer_driver->name arguments : status;                          \
+  }
+
+typedef void (CL_CALLBACK *ContextNotify) (const char *, const void *, size_t, void *);
+typedef void (CL_CALLBACK *BuildNotify) (cl_program, void *);
+
+CREATE (clCreateBuffer, cl_mem, OPENCL_LAYER_BUFFER, size,
+        (cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *errcode_ret),
+        (context, flags, size, host, &status))
+CREATE (clCreateContext, cl_context, OPENCL_LAYER_CONTEXT, 0,
+        (const cl_context_properties *properties, cl_uint n, const cl_device_id *devices,
+         ContextNotify notify, void *user_data, cl_int *errcode_ret),
+        (properties, n, devices, notify, user_data, &status))
+CREATE (clCreateContextFromType, cl_context, OPENCL_LAYER_CONTEXT, 0,
+        (const cl_context_properties *properties, cl_device_type type, ContextNotify notify,
+         void *user_data, cl_int *errcode_ret),
+        (properties, type, notify, user_data, &status))
+CREATE (clCreateCommandQueue, cl_command_queue, OPENCL_LAYER_QUEUE, 0,
+        (cl_context context, cl_device_id device, cl_command_queue_properties properties,
+         cl_int *errcode_ret),
+        (context, device, properties, &status))
+CREATE (clCreateCommandQueueWithProperties, cl_command_queue, OPENCL_LAYER_QUEUE, 0,
+        (cl_context context, cl_device_id device, const cl_queue_properties *properties,
+         cl_int *errcode_ret),
+        (context, device, properties, &status))
+CREATE (clCreateProgramWithSource, cl_program, OPENCL_LAYER_PROGRAM, 0,
+        (cl_context context, cl_uint n, const char **sources, const size_t *lengths,
+         cl_int *errcode_ret),
+        (context, n, sources, lengths, &status))
+CREATE (clCreateKernel, cl_kernel, OPENCL_LAYER_KERNEL, 0,
+        (cl_program program, const char *name, cl_int *errcode_ret), (program, name, &status))
+
+RETAIN_RELEASE (Context, cl_context)
+RETAIN_RELEASE (CommandQueue, cl_command_queue)
+RETAIN_RELEASE (Event, cl_event)
+RETAIN_RELEASE (Kernel, cl_kernel)
+RETAIN_RELEASE (MemObject, cl_mem)
+RETAIN_RELEASE (Program, cl_program)
+
+USE (clBuildProgram, NULL, 0,
+     (cl_program program, cl_uint n, const cl_device_id *devices, const char *options,
+      BuildNotify notify, void *user_data),
+     (program, n, devices, options, notify, user_data))
+USE (clEnqueueFillBuffer, &buffer, 1,
+     (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size,
+      size_t offset, size_t size, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, buffer, pattern, pattern_size, offset, size, n_waits, waits, event))
+USE (clEnqueueMigrateMemObjects, buffers, n,
+     (cl_command_queue queue, cl_uint n, const cl_mem *buffers, cl_mem_migration_flags flags,
+      cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, n, buffers, flags, n_waits, waits, event))
+USE (clEnqueueWriteBuffer, &buffer, 1,
+     (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
+      const void *host, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, buffer, blocking, offset, size, host, n_waits, waits, event))
+USE (clGetCommandQueueInfo, NULL, 0,
+     (cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
+      size_t *size_ret),
+     (queue, name, size, value, size_ret))
+
+USE (clGetDeviceIDs, NULL, 0,
+     (cl_platform_id platform, cl_device_type type, cl_uint n, cl_device_id *devices,
+      cl_uint *n_ret),
+     (platform, type, n, devices, n_ret))
+USE (clWaitForEvents, NULL, 0, (cl_uint n, const cl_event *events), (n, events))
+
+static cl_int
+layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  const Object object = { .kind = OPENCL_LAYER_EVENT };
+  cl_int status = _layer_enter (FUNCTION_clEnqueueNDRangeKernel);
+
+  if (status == CL_SUCCESS)
+    status = _layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset, global,
+                                                    local, n_waits, waits, event);
+  if (status == CL_SUCCESS && event != NULL)
+    _layer_leave_create (*event, &object, status, NULL);
+  return status;
+}
+
+static cl_int
+layer_clSetKernelArg (cl_kernel kernel, cl_uint index, size_t size, const void *value)
+{
+  cl_int status = _layer_enter (FUNCTION_clSetKernelArg);
+
+  if (status == CL_SUCCESS)
+    status = _layer_driver->clSetKernelArg (kernel, index, size, value);
+  if (status == CL_SUCCESS && index < OPENCL_LAYER_ARGUMENTS && size == sizeof (cl_uint)
+      && value != NULL)
+    {
+      LOCKED;
+
+      memcpy (&settings.arguments[index], value, size);
+    }
+  return status;
+}
+
+/* What the clock says that a command with the latest arguments takes, if it is at its @end, else 0;
+ * FALSE if there is no clock. */
+static gboolean
+read_clock (gboolean end, guint64 *nanoseconds)
+{
+  LOCKED;
+
+  if (settings.clock == NULL)
+    return FALSE;
+  *nanoseconds = end ? settings.clock (settings.arguments) : 0;
+  return TRUE;
+}
+
+/* Answers a query as OpenCL's clGet...Info () do. */
+static cl_int
+answer (gconstpointer from, gsize from_size, gsize size, gpointer value, size_t *size_ret)
+{
+  if (value != NULL && size < from_size)
+    return CL_INVALID_VALUE;
+  if (value != NULL)
+    memcpy (value, from, from_size);
+  if (size_ret != NULL)
+    *size_ret = from_size;
+  return CL_SUCCESS;
+}
+
+static cl_int
+layer_clGetEventProfilingInfo (cl_event event, cl_profiling_info name, size_t size, void *value,
+                               size_t *size_ret)
+{
+  cl_int status = _layer_enter (FUNCTION_clGetEventProfilingInfo);
+  guint64 nanoseconds;
+
+  if (status == CL_SUCCESS)
+    status = _layer_driver->clGetEventProfilingInfo (event, name, size, value, size_ret);
+  if (status != CL_SUCCESS || !read_clock (name == CL_PROFILING_COMMAND_END, &nanoseconds))
+    return status;
+  return answer (&nanoseconds, sizeof nanoseconds, size, value, size_ret);
+}
+
+static gint64
+choose_key (Function function, cl_uint name)
+{
+  return (gint64) function << 32 | name;
+}
+
+/* What the test has pretended: a status, or bytes, (transfer full), or neither. */
+static cl_int
+look_up (Function function, cl_uint name, GBytes **bytes)
+{
+  LOCKED;
+  gint64 key = choose_key (function, name);
+  const Answer *pretended = NULL;
+
+  if (settings.answers != NULL)
+    pretended = g_hash_table_lookup (settings.answers, &key);
+  if (pretended == NULL)
+    return CL_SUCCESS;
+  *bytes = pretended->bytes != NULL ? g_bytes_ref (pretended->bytes) : NULL;
+  return pretended->status;
+}
+
+/* clGet...Info () of an object, or of two; whether there are such objects is for the driver to say,
+ * asked for what every driver knows. */
+#define SPLICE(...) __VA_ARGS__
+#define ASK(function, known, objects, ...)                                                         \
+  static cl_int layer_##function (__VA_ARGS__, cl_uint name, size_t size, void *value,             \
+                                  size_t *size_ret)                                                \
+  {                                                                                                \
+    g_autoptr (GBytes) bytes = NULL;                                                               \
+    cl_int status = _layer_enter (FUNCTION_##function);                                            \
+                                                                                                   \
+    if (status == CL_SUCCESS)                                                                      \
+      status = look_up (FUNCTION_##function, name, &bytes);                                        \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    if (bytes == NULL)                                                                             \
+      return _layer_driver->function (SPLICE objects, name, size, value, size_ret);                \
+    status = _layer_driver->function (SPLICE objects, known, 0, NULL, NULL);                       \
+    if (status != CL_SUCCESS)                                                                      \
+      return status;                                                                               \
+    return answer (g_bytes_get_data (bytes, NULL), g_bytes_get_size (bytes), size, value,          \
+                   size_ret);                                                                      \
+  }
+
+ASK (clGetDeviceInfo, CL_DEVICE_TYPE, (device), cl_device_id device)
+ASK (clGetKernelInfo, CL_KERNEL_NUM_ARGS, (kernel), cl_kernel kernel)
+ASK (clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, (kernel, device), cl_kernel kernel,
+     cl_device_id device)
+ASK (clGetPlatformInfo, CL_PLATFORM_NAME, (platform), cl_platform_id platform)
+ASK (clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, (program, device), cl_program program,
+     cl_device_id device)
+
+/* What tests call */
+
+static Function
+find_function (const gchar *name)
+{
+  Function function = 0;
+
+  if (name == NULL)
+    return N_FUNCTIONS;
+  while (function < N_FUNCTIONS && strcmp (function_names[function], name) != 0)
+    function++;
+  if (function == N_FUNCTIONS)
+    g_error ("%s is not intercepted", name);
+  return function;
+}
+
+static void
+reset (void)
+{
+  LOCKED;
+
+  g_clear_pointer (&settings.answers, g_hash_table_unref);
+  settings = (Settings){ .budget = G_MAXUINT64 };
+}
+
+static void
+set_budget (guint64 bytes, OpenclLayerPoint point, cl_int status)
+{
+  LOCKED;
+
+  settings.budget = bytes;
+  settings.budget_point = point;
+  settings.budget_status = status;
+}
+
+static void
+fail (const gchar *name, guint nth, gboolean for_ever, cl_int status)
+{
+  LOCKED;
+
+  settings.fail_function = find_function (name);
+  settings.fail_in = nth;
+  settings.fail_for_ever = for_ever;
+  settings.fail_status = status;
+  settings.failed = NULL;
+}
+
+static guint
+get_calls (const gchar *name)
+{
+  LOCKED;
+  Function function = find_function (name);
+  guint calls = 0;
+
+  for (guint i = 0; i < N_FUNCTIONS; i++)
+    calls += function == i || function == N_FUNCTIONS ? settings.calls[i] : 0;
+  return calls;
+}
+
+static void
+answer_free (gpointer item)
+{
+  Answer *pretended = item;
+
+  g_clear_pointer (&pretended->bytes, g_bytes_unref);
+  g_free (pretended);
+}
+
+/* Takes bytes. */
+static void
+pretend (Function function, cl_uint name, GBytes *bytes, cl_int status)
+{
+  LOCKED;
+  Answer *pretended = g_new (Answer, 1);
+
+  *pretended = (Answer){ choose_key (function, name), bytes, status };
+  if (settings.answers == NULL)
+    settings.answers = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, answer_free);
+  g_hash_table_replace (settings.answers, &pretended->key, pretended);
+}
+
+static void
+set_info (const gchar *function, cl_uint name, gconstpointer value, gsize size)
+{
+  pretend (find_function (function), name, g_bytes_new (value, size), CL_SUCCESS);
+}
+
+static void
+refuse_info (const gchar *function, cl_uint name, cl_int status)
+{
+  pretend (find_function (function), name, NULL, status);
+}
+
+static void
+set_device_info (cl_device_info name, gconstpointer value, gsize size)
+{
+  set_info ("clGetDeviceInfo", name, value, size);
+}
+
+static void
+set_platform_info (cl_platform_info name, gconstpointer value, gsize size)
+{
+  set_info ("clGetPlatformInfo", name, value, size);
+}
+
+static void
+set_clock (OpenclLayerClock clock)
+{
+  LOCKED;
+
+  settings.clock = clock;
+}
+
+static guint
+get_live (OpenclLayerKind kind, gpointer *objects, guint n)
+{
+  LOCKED;
+  GHashTableIter iter;
+  gpointer handle, object;
+  guint live = 0;
+
+  g_hash_table_iter_init (&iter, ledger);
+  while (g_hash_table_iter_next (&iter, &handle, &object))
+    if (((Object *) object)->kind == kind && live++ < n)
+      objects[live - 1] = handle;
+  return live;
+}
+
+static guint
+get_references (gconstpointer handle)
+{
+  LOCKED;
+  const Object *object = g_hash_table_lookup (ledger, handle);
+
+  return object == NULL ? 0 : object->references;
+}
+
+const OpenclLayer *
+tarn_opencl_layer (void)
+{
+  static const OpenclLayer layer = {
+    .is_loaded = is_loaded,
+    .reset = reset,
+    .set_budget = set_budget,
+    .fail = fail,
+    .get_failed = get_failed,
+    .get_calls = get_calls,
+    .set_device_info = set_device_info,
+    .set_platform_info = set_platform_info,
+    .set_info = set_info,
+    .refuse_info = refuse_info,
+    .set_clock = set_clock,
+    .get_live = get_live,
+    .get_live_bytes = get_live_bytes,
+    .get_references = get_references,
+  };
+
+  return &layer;
+}
+
+/* What the loader calls */
+
+cl_int
+clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
+{
+  static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+  static const gchar layer_name[] = "tarn-test";
+
+  if (name == CL_LAYER_API_VERSION)
+    return answer (&version, sizeof version, size, value, size_ret);
+  if (name == CL_LAYER_NAME)
+    return answer (layer_name, sizeof layer_name, size, value, size_ret);
+  return CL_INVALID_VALUE;
+}
+
+/* A loader has as many entries as its own version of the header, and takes its own for one that is
+ * NULL or beyond the end: the table need not be complete, nor longer than the functions here. */
+cl_int
+clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
+             const cl_icd_dispatch **dispatch)
+{
+  static const cl_icd_dispatch intercepted = { FUNCTIONS (MEMBER) };
+  LOCKED;
+  cl_uint entries = 0;
+
+  FUNCTIONS (REACH);
+  if (n < entries)
+    return CL_INVALID_VALUE;
+  _layer_driver = target;
+  *n_ret = entries;
+  *dispatch = &intercepted;
+  return CL_SUCCESS;
+}

@@ -1,0 +1,655 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The limit of a pool: what is given back and who is asked before a request is refused, and that
+ * no two threads pass it together.  Sizes such as 1023 are the largest of their bins, so that
+ * rounding adds nothing. */
+
+#include <string.h>
+
+#include "common/lock-private.h"
+#include "lib/conformance.h"
+#include "lib/fake-device.h"
+#include "pool/pool-private.h"
+
+#define LIMIT 4096
+
+typedef struct
+{
+  FakeDevice *device;
+  TarnPool *pool;
+  GString *log; /* a letter for each function that was asked */
+} Fixture;
+
+static TarnPool *
+pool_new (TarnAllocator *upstream, gsize limit_bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+
+  options.name = "small";
+  options.limit_bytes = limit_bytes;
+  pool = tarn_pool_new (upstream, &options, &error);
+  g_assert_no_error (error);
+  return pool;
+}
+
+/* The device has as many bytes as the pool may have: if it ever runs out, there were more. */
+static void
+set_up (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  (void) unused;
+  fixture->device = fake_device_new (LIMIT);
+  allocator = fake_device_allocator_new (fixture->device);
+  fixture->pool = pool_new (allocator, LIMIT);
+  fixture->log = g_string_new (NULL);
+}
+
+static TarnPoolStats
+get_stats (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  return stats;
+}
+
+static void
+tear_down (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  assert_valid (fixture->pool);
+  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
+  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
+  g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
+  tarn_pool_unref (fixture->pool);
+  fake_device_free (fixture->device);
+  g_string_free (fixture->log, TRUE);
+}
+
+static void
+hold (Fixture *fixture, const gsize *sizes, guint n)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (fixture->pool, sizes[i]);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, n);
+}
+
+/* Upstream is left alone, and the message says it all. */
+static void
+test_refused (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *blocks[3];
+  TarnPoolStats stats;
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    blocks[i] = allocate (fixture->pool, 1000);
+  tarn_block_free (allocate (fixture->pool, 100));
+  g_assert_null (tarn_pool_allocate (fixture->pool, 3333, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_assert_cmpstr (error->message, ==,
+                   "pool 'small': 3333 bytes asked for, 3000 active, 103 held: more than the limit "
+                   "of 4096 bytes allows");
+  stats = get_stats (fixture->pool);
+  g_assert_cmpuint (stats.failures, ==, 1);
+  g_assert_cmpuint (stats.upstream_failures, ==, 0);
+  g_assert_cmpuint (stats.held_blocks, ==, 1);
+  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 4);
+  for (guint i = 0; i < 3; i++)
+    tarn_block_free (blocks[i]);
+}
+
+static void
+test_to_the_last_byte (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[5];
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    blocks[i] = allocate (fixture->pool, 1023);
+  assert_fails (fixture->pool, 5, TARN_ERROR_LIMIT);
+  blocks[4] = allocate (fixture->pool, 4);
+  assert_fails (fixture->pool, 1, TARN_ERROR_LIMIT);
+  assert_fails (fixture->pool, G_MAXSIZE, TARN_ERROR_LIMIT);
+  g_assert_cmpuint (get_stats (fixture->pool).peak_managed_bytes, ==, LIMIT);
+  for (guint i = 0; i < 5; i++)
+    tarn_block_free (blocks[i]);
+}
+
+static void
+test_held_largest_first (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 127, 1023, 255, 2047, 511 };
+  TarnBlock *block;
+
+  (void) unused;
+  hold (fixture, sizes, 5); /* 3,963 */
+  block = allocate (fixture->pool, 1919);
+  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 127 + 1023 + 255 + 511 + 1919);
+  tarn_block_free (block);
+  block = allocate (fixture->pool, 3071); /* beside at most 1,025 */
+  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 3);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 127 + 255 + 511 + 3071);
+  g_assert_cmpuint (get_stats (fixture->pool).upstream_failures, ==, 0);
+  tarn_block_free (block);
+}
+
+/* Where all of it would not be enough, held blocks stay. */
+static void
+test_held_is_not_enough (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 127, 1023, 255 };
+  TarnBlock *block = allocate (fixture->pool, 1023);
+
+  (void) unused;
+  hold (fixture, sizes, 3);
+  assert_fails (fixture->pool, 3583, TARN_ERROR_LIMIT);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 3);
+  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 0);
+  tarn_block_free (block);
+}
+
+static void
+test_exact_size (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[2];
+
+  (void) unused;
+  tarn_block_free (allocate (fixture->pool, 127));
+  blocks[0] = allocate (fixture->pool, 3071);
+  blocks[1] = allocate (fixture->pool, 1000); /* 1,023 beside 3,071 and no byte more */
+  g_assert_cmpuint (tarn_block_get_alloc_size (blocks[1]), ==, 1023);
+  tarn_block_free (blocks[1]);
+  tarn_pool_free_held (fixture->pool);
+
+  blocks[1] = allocate (fixture->pool, 1025);
+  g_assert_cmpuint (tarn_block_get_alloc_size (blocks[1]), ==, 1025);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, LIMIT);
+  tarn_block_free (blocks[1]);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  assert_fails (fixture->pool, 1026, TARN_ERROR_LIMIT);
+  tarn_block_free (blocks[0]);
+}
+
+/* Other errors than the limit are what they are without one. */
+static void
+test_below_the_limit (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_block_free (allocate (fixture->pool, 511));
+  fake_device_set_budget (fixture->device, 1100);
+  assert_fails (fixture->pool, 2047, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  fake_device_set_max_size (fixture->device, 1024);
+  assert_fails (fixture->pool, 2047, TARN_ERROR_NOT_SUPPORTED);
+
+  /* Whatever upstream said, nothing is reserved any more. */
+  fake_device_set_max_size (fixture->device, LIMIT);
+  fake_device_set_budget (fixture->device, LIMIT);
+  block = allocate (fixture->pool, LIMIT - 1);
+  tarn_block_free (block);
+}
+
+/* Reclaim functions */
+
+typedef struct
+{
+  GString *log;
+  TarnBlock *block;
+} Cache;
+
+static gboolean
+empty_cache (TarnPool *pool, gsize wanted, gpointer data)
+{
+  Cache *cache = data;
+
+  (void) pool;
+  g_assert_cmpuint (wanted, >, 0);
+  g_string_append_c (cache->log, 'A');
+  if (cache->block == NULL)
+    return FALSE;
+  tarn_block_free (g_steal_pointer (&cache->block));
+  return TRUE;
+}
+
+static gboolean
+log_upstream (gpointer log)
+{
+  g_string_append_c (log, 'U');
+  return FALSE;
+}
+
+/* Asked once, before the exact size is tried; the allocator's own is not: it has not run out. */
+static void
+test_reclaim (Fixture *fixture, gconstpointer unused)
+{
+  Cache cache = { fixture->log, NULL };
+  TarnBlock *block, *other;
+
+  (void) unused;
+  fake_device_set_reclaim (fixture->device, log_upstream, fixture->log);
+  tarn_pool_add_reclaim_func (fixture->pool, empty_cache, &cache, NULL);
+  other = allocate (fixture->pool, 2047);
+  assert_fails (fixture->pool, 2050, TARN_ERROR_LIMIT);
+  g_assert_cmpstr (fixture->log->str, ==, "A");
+  g_assert_cmpuint (get_stats (fixture->pool).reclaims, ==, 1);
+
+  cache.block = allocate (fixture->pool, 1023);
+  block = allocate (fixture->pool, 2047);
+  g_assert_cmpstr (fixture->log->str, ==, "AA");
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  tarn_block_free (block);
+
+  /* A block of the very bin is not given back. */
+  cache.block = block = allocate (fixture->pool, 2047);
+  g_assert_true (allocate (fixture->pool, 2000) == block);
+  g_assert_cmpstr (fixture->log->str, ==, "AAA");
+  g_assert_cmpuint (get_stats (fixture->pool).upstream_allocations, ==, 3);
+  tarn_block_free (block);
+
+  /* The limit's are asked, and then, out of memory, all. */
+  tarn_pool_free_held (fixture->pool);
+  fake_device_set_budget (fixture->device, 2047);
+  assert_fails (fixture->pool, 2049, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpstr (fixture->log->str, ==, "AAAAUA");
+  tarn_block_free (other);
+}
+
+/* A pool over a pool with a limit: the exact size, then what upstream says. */
+static void
+test_limit_upstream (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 0);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_block_free (allocate (outer, 127));
+  block = allocate (outer, 3969); /* beside 127; 4,095, if rounded by either */
+  g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 3969);
+  g_assert_cmpuint (get_stats (outer).upstream_failures, ==, 1);
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1);
+  tarn_block_free (block);
+
+  g_assert_null (tarn_pool_allocate (outer, 3970, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_assert_nonnull (strstr (error->message, "'small'"));
+  g_assert_cmpuint (get_stats (outer).upstream_failures, ==, 3);
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1);
+}
+
+/* Callers that were compiled before there was a limit */
+static void
+test_older_options (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnPool) pool = NULL;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnBlock *block;
+
+  (void) unused;
+  g_assert_cmpuint (options.limit_bytes, ==, 0);
+  options.struct_size = G_STRUCT_OFFSET (TarnPoolOptions, limit_bytes);
+  options.limit_bytes = 1;
+  pool = tarn_pool_new (allocator, &options, NULL);
+  g_assert_nonnull (pool);
+  block = allocate (pool, 1000);
+  tarn_block_free (block);
+}
+
+static void
+test_check (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  TarnBlock *block = allocate (pool, 1023);
+  const struct
+  {
+    gsize *where;
+    gssize by;
+  } lies[] = {
+    { &pool->limit_bytes, -LIMIT + 1022 },
+    { &pool->reserved_bytes, LIMIT - 1022 },
+    { &pool->reserved_bytes, -1 },
+    { &pool->returning_bytes, 1 },
+  };
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
+    {
+      g_autofree gchar *violation = NULL;
+
+      *lies[i].where += (gsize) lies[i].by;
+      g_assert_false (_tarn_pool_check (pool, &violation));
+      g_assert_nonnull (violation);
+      *lies[i].where -= (gsize) lies[i].by;
+      assert_valid (pool);
+    }
+  tarn_block_free (block);
+}
+
+/* Reservations: an allocator that does something before it answers. */
+
+typedef struct
+{
+  TarnPool *pool;
+  TarnAllocator *allocator; /* that it is over */
+  gboolean succeed;
+  gint stage; /* atomic; see below */
+} Slow;
+
+static gboolean
+allocate_with_another (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  Slow *slow = data;
+
+  if (slow->stage++ == 0)
+    {
+      TarnBlock *block = allocate (slow->pool, LIMIT - 2047);
+
+      assert_fails (slow->pool, 1, TARN_ERROR_LIMIT);
+      tarn_block_free (block);
+    }
+  return tarn_allocator_allocate_memory (slow->allocator, size, memory, error);
+}
+
+static void
+free_slow (gpointer data, TarnMemory memory, gsize size)
+{
+  Slow *slow = data;
+
+  tarn_allocator_free_memory (slow->allocator, memory, size);
+}
+
+static void
+slow_init (Slow *slow, FakeDevice *device,
+           gboolean (*func) (gpointer, gsize, TarnMemory *, GError **))
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) upstream = NULL;
+
+  slow->allocator = fake_device_allocator_new (device);
+  ops.name = "slow";
+  ops.allocate = func;
+  ops.free = free_slow;
+  upstream = tarn_allocator_new (&ops, slow, NULL);
+  slow->pool = pool_new (upstream, LIMIT);
+}
+
+static void
+slow_clear (Slow *slow)
+{
+  assert_valid (slow->pool);
+  tarn_pool_unref (slow->pool);
+  tarn_allocator_unref (slow->allocator);
+}
+
+/* What is being asked for counts as if it were there already; who asks does not wait for itself. */
+static void
+test_reserved (Fixture *fixture, gconstpointer unused)
+{
+  Slow slow = { .stage = 0 };
+  TarnBlock *block;
+
+  (void) unused;
+  slow_init (&slow, fixture->device, allocate_with_another);
+  block = allocate (slow.pool, 2047);
+  tarn_block_free (block);
+  slow_clear (&slow);
+}
+
+/* The first call waits until another thread wants memory, too, goes on waiting for a while, and
+ * then gives none. */
+static gboolean
+fail_slowly (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  Slow *slow = data;
+
+  if (!g_atomic_int_compare_and_exchange (&slow->stage, 0, 1))
+    return tarn_allocator_allocate_memory (slow->allocator, size, memory, error);
+  while (g_atomic_int_get (&slow->stage) == 1)
+    g_thread_yield ();
+  for (guint i = 0; i < 1000; i++)
+    g_thread_yield ();
+  if (slow->succeed)
+    return tarn_allocator_allocate_memory (slow->allocator, size, memory, error);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "slow: no %" G_GSIZE_FORMAT " bytes", size);
+  return FALSE;
+}
+
+static gpointer
+allocate_first (gpointer data)
+{
+  Slow *slow = data;
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = tarn_pool_allocate (slow->pool, 3071, &error);
+
+  if (block == NULL)
+    g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  return block;
+}
+
+/* A request is refused for what another thread has, and not for what it only asked for.  Whether it
+ * does wait for the other thread depends on the scheduler; what becomes of it does not. */
+static void
+await_reservation (Fixture *fixture, gboolean succeed)
+{
+  Slow slow = { .succeed = succeed };
+  TarnBlock *first, *second;
+  g_autoptr (GError) error = NULL;
+  GThread *thread;
+
+  slow_init (&slow, fixture->device, fail_slowly);
+  thread = g_thread_new ("first", allocate_first, &slow);
+  while (g_atomic_int_get (&slow.stage) == 0)
+    g_thread_yield ();
+  g_atomic_int_set (&slow.stage, 2);
+  second = tarn_pool_allocate (slow.pool, 2047, &error);
+  first = g_thread_join (thread);
+  if (succeed)
+    g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  else
+    g_assert_no_error (error);
+  g_assert_true ((first != NULL) == succeed);
+  tarn_block_free (first);
+  tarn_block_free (second);
+  slow_clear (&slow);
+}
+
+static void
+test_await_reservation (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  await_reservation (fixture, FALSE);
+  await_reservation (fixture, TRUE);
+}
+
+/* Called where a thread gives back: it does not go on before another one counts on that. */
+static void
+await_claim (gpointer data)
+{
+  TarnPool *pool = data;
+  gsize reserved_bytes;
+
+  do
+    {
+      g_thread_yield ();
+      _tarn_mutex_lock (&pool->lock);
+      reserved_bytes = pool->reserved_bytes;
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  while (reserved_bytes == 0);
+}
+
+static gpointer
+free_held (gpointer pool)
+{
+  tarn_pool_free_held (pool);
+  return NULL;
+}
+
+/* What another thread is giving back counts until it has gone, and is waited for. */
+static void
+test_await_give_back (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+  GThread *thread;
+
+  (void) unused;
+  tarn_block_free (allocate (fixture->pool, 3071));
+  fake_device_set_free_hook (fixture->device, await_claim, fixture->pool);
+  thread = g_thread_new ("free-held", free_held, fixture->pool);
+  while (tarn_pool_get_held_blocks (fixture->pool) > 0)
+    g_thread_yield ();
+  block = allocate (fixture->pool, 2047);
+  g_thread_join (thread);
+  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  g_assert_cmpuint (get_stats (fixture->pool).upstream_failures, ==, 0);
+  tarn_block_free (block);
+}
+
+/* A free function that allocates does not wait for itself. */
+static void
+allocate_in_free (gpointer data)
+{
+  Fixture *fixture = data;
+
+  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  assert_fails (fixture->pool, 2047, TARN_ERROR_LIMIT);
+  tarn_block_free (allocate (fixture->pool, 1023));
+  g_string_append_c (fixture->log, 'F');
+}
+
+static void
+test_allocate_in_free (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  tarn_block_free (allocate (fixture->pool, 3071));
+  fake_device_set_free_hook (fixture->device, allocate_in_free, fixture);
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpstr (fixture->log->str, ==, "F");
+}
+
+/* Threads */
+
+#define N_THREADS 4
+#define LARGEST 65535 /* of its bin, too */
+
+typedef struct
+{
+  TarnPool *pool;
+  guint32 seed;
+  guint max_blocks; /* at a time */
+  guint refused;
+} Worker;
+
+static gpointer
+allocate_in_turn (gpointer data)
+{
+  Worker *worker = data;
+  g_autoptr (GRand) rand = g_rand_new_with_seed (worker->seed);
+  TarnBlock *blocks[2] = { NULL, NULL };
+
+  for (guint i = 0; i < 4000; i++)
+    {
+      TarnBlock **place = &blocks[i % worker->max_blocks];
+      gsize size = (gsize) g_rand_int_range (rand, 1024, LARGEST + 1);
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (g_steal_pointer (place));
+      *place = tarn_pool_allocate (worker->pool, size, &error);
+      worker->refused += *place == NULL;
+      if (*place == NULL)
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+    }
+  tarn_block_free (blocks[0]);
+  tarn_block_free (blocks[1]);
+  return NULL;
+}
+
+/* The device has no byte more than the limit, and is never asked for one.  Gives the requests that
+ * were refused. */
+static guint
+run_threads (guint max_blocks, gsize limit)
+{
+  FakeDevice *device = fake_device_new (limit);
+  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnPool *pool = pool_new (allocator, limit);
+  GThread *threads[N_THREADS];
+  Worker workers[N_THREADS];
+  TarnPoolStats stats;
+  guint refused = 0;
+
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      workers[i] = (Worker){ pool, g_test_rand_int (), max_blocks, 0 };
+      threads[i] = g_thread_new ("share", allocate_in_turn, &workers[i]);
+    }
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      g_thread_join (threads[i]);
+      refused += workers[i].refused;
+    }
+  assert_valid (pool);
+  stats = get_stats (pool);
+  g_test_message ("%" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT " misses, %u refused",
+                  stats.hits, stats.misses, refused);
+  g_assert_cmpuint (stats.upstream_failures, ==, 0);
+  g_assert_cmpuint (stats.failures, ==, refused);
+  g_assert_cmpuint (stats.peak_managed_bytes, <=, limit);
+  g_assert_cmpuint (stats.upstream_frees, >, 1000);
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (allocator);
+  fake_device_free (device);
+  return refused;
+}
+
+/* Each thread uses at most its share: whatever others hold and give back meanwhile, no request is
+ * refused. */
+static void
+test_shares (void)
+{
+  g_assert_cmpuint (run_threads (1, N_THREADS * LARGEST), ==, 0);
+}
+
+/* Too little for a thread alone, should they run one after the other. */
+static void
+test_more_than_shares (void)
+{
+  g_assert_cmpuint (run_threads (2, 3 * LARGEST / 2), >, 0);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD(path, func) g_test_add ("/core/limit/" path, Fixture, NULL, set_up, func, tear_down)
+  g_test_init (&argc, &argv, NULL);
+  ADD ("refused", test_refused);
+  ADD ("to-the-last-byte", test_to_the_last_byte);
+  ADD ("held-largest-first", test_held_largest_first);
+  ADD ("held-is-not-enough", test_held_is_not_enough);
+  ADD ("exact-size", test_exact_size);
+  ADD ("below-the-limit", test_below_the_limit);
+  ADD ("reclaim", test_reclaim);
+  ADD ("limit-upstream", test_limit_upstream);
+  ADD ("older-options", test_older_options);
+  ADD ("check", test_check);
+  ADD ("reserved", test_reserved);
+  ADD ("await-reservation", test_await_reservation);
+  ADD ("await-give-back", test_await_give_back);
+  ADD ("allocate-in-free", test_allocate_in_free);
+  g_test_add_func ("/core/limit/shares", test_shares);
+  g_test_add_func ("/core/limit/more-than-shares", test_more_than_shares);
+  return g_test_run ();
+}

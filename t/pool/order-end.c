@@ -1,0 +1,535 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Who waits for whom before memory is used again: memory that goes back to where it came from,
+ * queues that end, and queues that are being captured.  That memory is given back under commands,
+ * and that a queue which is gone is called, is for the fake to see. */
+
+#include "lib/order-fixture.h"
+
+#include "lib/conformance.h"
+#include "pool/pool-private.h"
+
+#define SIZE 1023
+#define OTHER_SIZE 4095
+
+static gboolean
+frees_in_order (gconstpointer flags)
+{
+  return (GPOINTER_TO_UINT (flags) & FAKE_FREES_IN_ORDER) != 0;
+}
+
+/* How often the host has waited and the backend was asked for a mark, where it must be at all. */
+static void
+assert_waited (Order *order, gconstpointer flags, guint n)
+{
+  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : n);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, frees_in_order (flags) ? 0 : n);
+}
+
+/* Memory goes back */
+
+static void
+test_free_held (Order *order, gconstpointer flags)
+{
+  order_hold (order, SIZE, order->a, 1);
+  order_hold (order, OTHER_SIZE, NULL, 1);
+  order_hold (order, SIZE, order->a, 2);
+  tarn_pool_free_held (order->pool);
+  assert_live (order, 0);
+  assert_waited (order, flags, 2);
+  assert_pending (order, order->a, frees_in_order (flags) ? 3 : 0);
+  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+}
+
+/* What is marked already is not marked again, and what came later is not waited for. */
+static void
+test_free_marked (Order *order, gconstpointer flags)
+{
+  TarnBlock *later;
+
+  order_hold (order, 15, order->b, 1);
+  order_hold (order, SIZE, order->a, 1);
+  assert_calls (order, FAKE_MARK, 2);
+  later = order_take (order, OTHER_SIZE, order->a);
+  tarn_pool_free_held (order->pool);
+  assert_live (order, 1);
+  assert_calls (order, FAKE_MARK, 2);
+  assert_waited (order, flags, 2);
+  assert_pending (order, order->a, frees_in_order (flags) ? 2 : 1);
+  tarn_block_free (later);
+}
+
+static void
+test_stop_holding (Order *order, gconstpointer flags)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  tarn_pool_stop_holding (order->pool);
+  assert_live (order, 1);
+  assert_waited (order, flags, 1);
+  order_record (order, block, order->loose);
+  tarn_block_free (block);
+  assert_live (order, 0);
+  assert_waited (order, flags, 3);
+}
+
+/* A block that is freed is marked by its own queue, which the caller says is alive, and so the host
+ * does not wait for other queues. */
+static void
+test_freed_for_good (Order *order, gconstpointer unused)
+{
+  TarnBlock *other = order_take (order, OTHER_SIZE, order->b);
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  tarn_pool_stop_holding (order->pool);
+  tarn_block_free (block);
+  assert_live (order, 1);
+  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_pending (order, order->b, 1);
+  tarn_block_free (other);
+}
+
+static void
+test_out_of_memory (Order *order, gconstpointer flags)
+{
+  TarnBlock *block;
+
+  fake_device_set_budget (fake_queues_get_device (order->queues), OTHER_SIZE);
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  block = order_take (order, SIZE, order->b);
+  assert_live (order, 1);
+  assert_waited (order, flags, 1);
+  assert_calls (order, FAKE_WAIT, 0);
+  tarn_block_free (block);
+}
+
+typedef struct
+{
+  Order *order;
+  TarnBlock *block;
+} Reclaimable;
+
+static gboolean
+use_and_free (TarnPool *pool, gsize wanted, gpointer data)
+{
+  Reclaimable *reclaimable = data;
+
+  (void) pool;
+  (void) wanted;
+  order_record (reclaimable->order, reclaimable->block, reclaimable->order->a);
+  tarn_block_free (reclaimable->block);
+  return FALSE;
+}
+
+/* What is found in the bin once others were asked may be in use, although the pool had not met a
+ * queue when the request began. */
+static void
+test_found_again (Order *order, gconstpointer unused)
+{
+  Reclaimable reclaimable = { order, NULL };
+  TarnBlock *block;
+
+  (void) unused;
+  fake_device_set_budget (fake_queues_get_device (order->queues), SIZE);
+  reclaimable.block = order_take (order, SIZE, NULL);
+  tarn_pool_add_reclaim_func (order->pool, use_and_free, &reclaimable, NULL);
+  block = order_take (order, SIZE, NULL);
+  g_assert_true (block == reclaimable.block);
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+  g_assert_true (order->pool->is_ordered);
+  tarn_block_free (block);
+}
+
+static void
+test_pool_dies (Order *order, gconstpointer flags)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+  TarnBlock *other = order_take (order, SIZE, order->b);
+
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  order_drop_pool (order);
+  assert_live (order, 2);
+  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : 1);
+  tarn_block_free (block);
+  assert_live (order, 1);
+  tarn_block_free (other);
+  assert_live (order, 0);
+  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : 3);
+}
+
+/* A block of an exact size is never held. */
+static void
+test_exact_size (Order *order, gconstpointer flags)
+{
+  TarnBlock *block;
+
+  fake_device_set_max_size (fake_queues_get_device (order->queues), 2048);
+  block = order_take (order, 2048, order->a);
+  tarn_block_free (block);
+  assert_live (order, 0);
+  assert_waited (order, flags, 1);
+
+  order_hold (order, SIZE, order->b, 1);
+  block = order_take (order, 2048, order->a);
+  tarn_block_free (block);
+  assert_live (order, 1);
+  assert_waited (order, flags, 2);
+}
+
+/* What a pool gets back it hands out to anybody. */
+static void
+test_pool_over_pool (Order *order, gconstpointer unused)
+{
+  g_autoptr (TarnPool) inner = g_steal_pointer (&order->pool);
+  TarnBlock *block;
+
+  (void) unused;
+  order->pool = tarn_pool_new (TARN_ALLOCATOR (inner), NULL, NULL);
+  order_hold (order, SIZE, order->a, 1);
+  order_hold (order, SIZE, order->b, 1);
+  tarn_pool_free_held (order->pool);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (inner), ==, 1);
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+
+  block = allocate (inner, SIZE);
+  order_own (order, block);
+  fake_queues_touch (order->queues, tarn_block_get_memory (block));
+  tarn_block_free (block);
+  order_hold (order, SIZE, order->c, 1);
+  assert_live (order, 1);
+  order_drop_pool (order);
+}
+
+/* If it cannot be waited for, memory goes back all the same, with a message. */
+static void
+test_wait_fails (Order *order, gconstpointer unused)
+{
+  static const FakeCall calls[] = { FAKE_MARK, FAKE_HOST_WAIT };
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
+    {
+      order_hold (order, SIZE, order->a, 1);
+      fake_queues_fail (order->queues, calls[i], 1, FALSE);
+      g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*memory goes back all the same*");
+      tarn_pool_free_held (order->pool);
+      g_test_assert_expected_messages ();
+      assert_live (order, 0);
+      assert_valid (order->pool);
+    }
+}
+
+/* What can be waited for is, although something else cannot. */
+static void
+test_one_wait_fails (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  order_record (order, block, order->loose);
+  order_record (order, block, order->b);
+  tarn_pool_stop_holding (order->pool);
+  fake_queues_fail (order->queues, FAKE_HOST_WAIT, 1, FALSE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*memory goes back all the same*");
+  tarn_block_free (block);
+  g_test_assert_expected_messages ();
+  assert_calls (order, FAKE_HOST_WAIT, 3);
+}
+
+/* Queues end */
+
+static void
+test_forget (Order *order, gconstpointer flags)
+{
+  TarnBlock *held = order_take (order, OTHER_SIZE, order->a);
+  TarnBlock *active = order_take (order, SIZE, order->a);
+  gpointer next;
+
+  tarn_block_free (held);
+  assert_calls (order, FAKE_ANY_CALL, 1);
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_valid (order->pool);
+  fake_queue_destroy (order->queues, order->a);
+  next = fake_queue_new (order->queues, TRUE);
+  g_assert_true ((next == order->a) == (GPOINTER_TO_UINT (flags) != 0));
+
+  tarn_block_free (active);
+  assert_calls (order, FAKE_MARK, 1);
+  g_assert_true (order_take (order, OTHER_SIZE, next) == held);
+  assert_calls (order, FAKE_WAIT, 1);
+  g_assert_true (order_take (order, SIZE, next) == active);
+  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_QUEUE_REF, 2);
+  assert_calls (order, FAKE_QUEUE_UNREF, 1);
+  tarn_block_free (held);
+  tarn_block_free (active);
+  assert_calls (order, FAKE_MARK, 3);
+}
+
+/* The block that is in use is recorded with the queue that has the same handle. */
+static void
+test_forget_and_record (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+  gpointer next;
+
+  (void) unused;
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  fake_queue_follow (order->queues, order->b, order->a);
+  fake_queue_destroy (order->queues, order->a);
+  next = fake_queue_new (order->queues, TRUE);
+  g_assert_true (next == order->a);
+  fake_queue_follow (order->queues, next, order->b);
+  g_assert_true (tarn_block_record_use (block, next, NULL));
+  order_put (order, block, next);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, 2);
+  g_assert_true (order_take (order, SIZE, order->c) == block);
+  assert_calls (order, FAKE_WAIT, 2);
+  tarn_block_free (block);
+}
+
+/* What was held when a queue was met, and is then forgotten. */
+static void
+test_forget_second (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  order_hold (order, OTHER_SIZE, order->b, 1);
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->b, NULL));
+  fake_queue_destroy (order->queues, order->a);
+  fake_queue_destroy (order->queues, order->b);
+  order_hold (order, SIZE, order->c, 1);
+  order_hold (order, OTHER_SIZE, order->c, 1);
+  assert_calls (order, FAKE_WAIT, 2);
+}
+
+static void
+test_forget_unknown (Order *order, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, &error));
+  order_hold (order, SIZE, order->a, 1);
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->b, &error));
+  g_assert_no_error (error);
+  g_assert_false (order->pool->is_ordered);
+  assert_calls (order, FAKE_ANY_CALL, 1);
+}
+
+static void
+test_forget_fails (Order *order, gconstpointer unused)
+{
+  TarnBlock *active = order_take (order, OTHER_SIZE, order->a);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  fake_queues_fail (order->queues, FAKE_MARK, 1, FALSE);
+  g_assert_false (tarn_pool_forget_queue (order->pool, order->a, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_false (order->pool->is_ordered);
+  assert_valid (order->pool);
+  order_hold (order, SIZE, order->a, 1);
+  assert_calls (order, FAKE_QUEUE_REF, 1);
+  order_put (order, active, order->a);
+  tarn_block_free (active);
+  order_hold (order, OTHER_SIZE, order->b, 1);
+  assert_calls (order, FAKE_WAIT, 1);
+}
+
+/* A queue that is retained may be destroyed without a word. */
+static void
+test_retained (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  fake_queue_destroy (order->queues, order->a);
+  order_hold (order, OTHER_SIZE, order->b, 1);
+  tarn_block_free (block);
+  order_hold (order, SIZE, order->b, 1);
+  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_QUEUE_UNREF, 1);
+}
+
+/* Queues that nobody vouches for are not called: what is marked late is marked by all queues. */
+static void
+test_destroyed (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  fake_queue_run (order->queues, order->a);
+  fake_queue_destroy (order->queues, order->a);
+  order_hold (order, OTHER_SIZE, order->b, 1);
+  assert_calls (order, FAKE_MARK_ALL, 1);
+  order_hold (order, SIZE, order->b, 1);
+}
+
+static void
+test_destroyed_at_the_end (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  fake_queue_destroy (order->queues, order->a);
+  order_drop_pool (order);
+  assert_calls (order, FAKE_MARK_ALL, 1);
+  assert_calls (order, FAKE_MARK, 0);
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+}
+
+/* Capture: no call for the queue can be made */
+
+static void
+assert_refused (Order *order, gsize size, gpointer queue)
+{
+  const TarnPoolStats before = order_get_stats (order);
+  guint n_calls = fake_device_get_allocate_calls (fake_queues_get_device (order->queues));
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_pool_allocate_ordered (order->pool, size, queue, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  g_assert_cmpuint (order_get_stats (order).failures, ==, before.failures + 1);
+  g_assert_cmpuint (order_get_stats (order).hits, ==, before.hits);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, before.misses);
+  g_assert_cmpuint (fake_device_get_allocate_calls (fake_queues_get_device (order->queues)), ==,
+                    n_calls);
+  assert_valid (order->pool);
+}
+
+static void
+test_capture (Order *order, gconstpointer unused)
+{
+  TarnBlock *captured = order_take (order, SIZE, order->a);
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (order, 15, order->b, 1);
+  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  tarn_block_free (captured);
+  g_assert_true (order_take (order, SIZE, order->a) == captured);
+  tarn_block_free (captured);
+  block = order_take (order, SIZE, order->b);
+  g_assert_true (block != captured);
+  assert_calls (order, FAKE_WAIT, 0);
+  assert_refused (order, OTHER_SIZE, order->a);
+  fake_queue_set_capturing (order->queues, order->a, FALSE);
+
+  /* It is marked when it is freed next. */
+  g_assert_true (order_take (order, SIZE, order->a) == captured);
+  tarn_block_free (captured);
+  g_assert_true (order_take (order, SIZE, order->b) == captured);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (captured);
+  tarn_block_free (block);
+}
+
+/* Where the second queue appears meanwhile, too. */
+static void
+test_capture_before (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 2);
+  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  block = order_take (order, SIZE, order->b);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
+  tarn_block_free (block);
+  order_hold (order, SIZE, order->a, 2);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
+  fake_queue_set_capturing (order->queues, order->a, FALSE);
+  order_hold (order, SIZE, order->a, 2);
+  order_hold (order, SIZE, order->b, 2);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
+}
+
+/* An out-of-order queue cannot have what it cannot wait for, nor can the host. */
+static void
+test_capture_out_of_order (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->loose);
+  TarnBlock *other;
+
+  (void) unused;
+  fake_queue_set_capturing (order->queues, order->loose, TRUE);
+  tarn_block_free (block);
+  assert_refused (order, SIZE, order->loose);
+  other = order_take (order, SIZE, NULL);
+  g_assert_true (other != block);
+  fake_queue_set_capturing (order->queues, order->loose, FALSE);
+  tarn_block_free (other);
+}
+
+/* What cannot be waited for is skipped, however much of it there is. */
+static void
+test_capture_many (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[10];
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (order, 15, order->b, 1);
+  block = order_take (order, SIZE, order->b);
+  for (guint i = 0; i < 10; i++)
+    blocks[i] = order_take (order, SIZE, order->a);
+  tarn_block_free (block);
+  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (blocks[i]);
+  g_assert_true (order_take (order, SIZE, order->c) == block);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+  fake_queue_set_capturing (order->queues, order->a, FALSE);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD_WITH(path, func, flags)                                                                \
+  g_test_add ("/core/order/" path, Order, GUINT_TO_POINTER (flags), order_set_up, func,            \
+              order_tear_down)
+#define ADD(path, func) ADD_WITH (path, func, 0)
+#define ADD_GIVE_BACK(path, func)                                                                  \
+  ADD (path, func);                                                                                \
+  ADD_WITH (path "/frees-in-order", func, FAKE_FREES_IN_ORDER)
+#define ADD_CAPTURE(path, func)                                                                    \
+  ADD_WITH (path, func, FAKE_CHECKS_QUEUES);                                                       \
+  ADD_WITH (path "/marks-all", func, FAKE_CHECKS_QUEUES | FAKE_MARKS_ALL)
+
+  g_test_init (&argc, &argv, NULL);
+  ADD_GIVE_BACK ("give-back/free-held", test_free_held);
+  ADD_GIVE_BACK ("give-back/marked", test_free_marked);
+  ADD_GIVE_BACK ("give-back/stop-holding", test_stop_holding);
+  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, FAKE_MARKS_ALL);
+  ADD_GIVE_BACK ("give-back/out-of-memory", test_out_of_memory);
+  ADD ("found-again", test_found_again);
+  ADD_GIVE_BACK ("give-back/pool-dies", test_pool_dies);
+  ADD_GIVE_BACK ("give-back/exact-size", test_exact_size);
+  ADD_GIVE_BACK ("give-back/pool-over-pool", test_pool_over_pool);
+  ADD ("give-back/wait-fails", test_wait_fails);
+  ADD ("give-back/one-wait-fails", test_one_wait_fails);
+  ADD ("forget", test_forget);
+  ADD_WITH ("forget/marks-all", test_forget, FAKE_MARKS_ALL);
+  ADD_WITH ("forget/and-record", test_forget_and_record, FAKE_MARKS_ALL);
+  ADD_WITH ("forget/second", test_forget_second, FAKE_MARKS_ALL);
+  ADD ("forget/unknown", test_forget_unknown);
+  ADD ("forget/fails", test_forget_fails);
+  ADD ("retained", test_retained);
+  ADD_WITH ("destroyed", test_destroyed, FAKE_MARKS_ALL);
+  ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, FAKE_MARKS_ALL);
+  ADD_CAPTURE ("capture", test_capture);
+  ADD_CAPTURE ("capture/before", test_capture_before);
+  ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);
+  ADD_CAPTURE ("capture/many", test_capture_many);
+  return g_test_run ();
+}

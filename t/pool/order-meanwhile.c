@@ -1,0 +1,287 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What other threads may do to a pool while it calls the backend, done by the backend: each window
+ * is hit each time, and a lock that is held would be seen. */
+
+#include "lib/order-fixture.h"
+
+#include "lib/conformance.h"
+#include "pool/pool-private.h"
+
+#define SIZE 1023
+#define OTHER_SIZE 4095
+
+typedef struct
+{
+  Order order;
+  TarnBlock *block; /* what the test is about */
+  TarnBlock *others[2];
+  gboolean is_done;
+} Meanwhile;
+
+static void
+set_up (Meanwhile *test, gconstpointer flags)
+{
+  order_set_up (&test->order, flags);
+}
+
+static void
+tear_down (Meanwhile *test, gconstpointer unused)
+{
+  g_assert_true (test->is_done);
+  for (guint i = 0; i < 2; i++)
+    tarn_block_free (test->others[i]);
+  order_tear_down (&test->order, unused);
+}
+
+static void
+at_next (Meanwhile *test, FakeCall call, void (*hook) (gpointer))
+{
+  fake_queues_set_hook (test->order.queues, call, hook, test);
+}
+
+/* Two threads meet the same queue. */
+static void
+take_for_b (gpointer data)
+{
+  Meanwhile *test = data;
+
+  test->others[0] = order_take (&test->order, OTHER_SIZE, test->order.b);
+  test->is_done = TRUE;
+}
+
+static void
+test_meet_twice (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, SIZE, test->order.a, 1);
+  at_next (test, FAKE_QUEUE_REF, take_for_b);
+  tarn_block_free (order_take (&test->order, SIZE, test->order.b));
+  assert_calls (&test->order, FAKE_QUEUE_REF, 3);
+  g_assert_cmpuint (fake_queues_get_refs (test->order.queues), <=, 2);
+}
+
+/* The second queue has appeared, and what is held is not marked yet: its own queue can have it, and
+ * others cannot. */
+static void
+take_what_is_not_marked (gpointer data)
+{
+  Meanwhile *test = data;
+
+  test->others[0] = order_take (&test->order, SIZE, test->order.c);
+  g_assert_true (test->others[0] != test->block);
+  test->others[1] = order_take (&test->order, SIZE, test->order.a);
+  g_assert_true (test->others[1] == test->block);
+  test->is_done = TRUE;
+}
+
+static void
+test_not_marked_yet (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  tarn_block_free (test->block);
+  at_next (test, FAKE_MARK, take_what_is_not_marked);
+  tarn_block_free (order_take (&test->order, OTHER_SIZE, test->order.b));
+  assert_calls (&test->order, FAKE_WAIT, 0);
+  g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 3);
+}
+
+/* ... or is given back. */
+static void
+free_held (gpointer data)
+{
+  Meanwhile *test = data;
+
+  tarn_pool_free_held (test->order.pool);
+  test->is_done = TRUE;
+}
+
+static void
+test_given_back_before (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, SIZE, test->order.a, 3);
+  at_next (test, FAKE_MARK, free_held);
+  tarn_block_free (order_take (&test->order, OTHER_SIZE, test->order.b));
+  assert_calls (&test->order, FAKE_HOST_WAIT, 3);
+  assert_live (&test->order, 1);
+}
+
+/* A block is freed again while it is being freed. */
+static void
+free_again (gpointer data)
+{
+  Meanwhile *test = data;
+
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*freed already*");
+  tarn_block_free (test->block);
+  g_test_assert_expected_messages ();
+  assert_valid (test->order.pool);
+  test->is_done = TRUE;
+}
+
+static void
+test_double_free (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  at_next (test, FAKE_MARK, free_again);
+  tarn_block_free (test->block);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (test->order.pool), ==, 2);
+}
+
+/* The pool holds nothing any more when the block has been marked. */
+static void
+stop_holding (gpointer data)
+{
+  Meanwhile *test = data;
+
+  tarn_pool_stop_holding (test->order.pool);
+  test->is_done = TRUE;
+}
+
+static void
+test_stop_holding (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  at_next (test, FAKE_MARK, stop_holding);
+  tarn_block_free (test->block);
+  assert_live (&test->order, 0);
+  assert_calls (&test->order, FAKE_HOST_WAIT, 2);
+}
+
+/* The queue that is being marked is forgotten, and marked for that. */
+static void
+forget (gpointer data)
+{
+  Meanwhile *test = data;
+
+  g_assert_true (tarn_pool_forget_queue (test->order.pool, test->order.a, NULL));
+  test->is_done = TRUE;
+}
+
+static void
+test_forget (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  at_next (test, FAKE_MARK, forget);
+  tarn_block_free (test->block);
+  assert_calls (&test->order, FAKE_MARK, 3);
+  g_assert_true (order_take (&test->order, SIZE, test->order.a) == test->block);
+  assert_calls (&test->order, FAKE_WAIT, 1);
+  tarn_block_free (test->block);
+}
+
+/* What a queue is made to wait for is nobody else's. */
+static void
+take_another (gpointer data)
+{
+  Meanwhile *test = data;
+
+  test->others[0] = order_take (&test->order, SIZE, test->order.a);
+  g_assert_true (test->others[0] != test->block);
+  test->is_done = TRUE;
+}
+
+static void
+test_wait (Meanwhile *test, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  tarn_block_free (test->block);
+  at_next (test, FAKE_WAIT, take_another);
+  block = order_take (&test->order, SIZE, test->order.b);
+  g_assert_true (block == test->block);
+  tarn_block_free (block);
+}
+
+/* What the backend is asked about is taken, or given back: its marks stay until it has answered. */
+static void
+take_what_is_asked_about (gpointer data)
+{
+  Meanwhile *test = data;
+
+  test->others[0] = order_take (&test->order, SIZE, test->order.a);
+  g_assert_true (test->others[0] == test->block);
+  test->is_done = TRUE;
+}
+
+static void
+test_reached (Meanwhile *test, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  tarn_block_free (test->block);
+  at_next (test, FAKE_REACHED, take_what_is_asked_about);
+  block = order_take (&test->order, SIZE, test->order.b);
+  g_assert_true (block != test->block);
+  assert_calls (&test->order, FAKE_WAIT, 0);
+  tarn_block_free (block);
+}
+
+static void
+test_reached_and_given_back (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
+  order_hold (&test->order, SIZE, test->order.a, 2);
+  at_next (test, FAKE_REACHED, free_held);
+  tarn_block_free (order_take (&test->order, SIZE, test->order.b));
+  g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 4);
+}
+
+/* A block that moves is in use as before, with its marks: another thread finds nothing wrong with
+ * it, and is the first to come with a second queue. */
+static void
+meet_b (gpointer data)
+{
+  Meanwhile *test = data;
+
+  assert_valid (test->order.pool);
+  g_assert_false (test->order.pool->is_ordered);
+  take_for_b (data);
+}
+
+static void
+test_move (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  test->block = order_take (&test->order, SIZE, test->order.a);
+  at_next (test, FAKE_HOST_WAIT, meet_b);
+  g_assert_true (tarn_block_move_to_queue (test->block, NULL, NULL));
+  order_own (&test->order, test->block);
+  fake_queues_touch (test->order.queues, tarn_block_get_memory (test->block));
+  tarn_block_free (test->block);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD(path, func)                                                                            \
+  g_test_add ("/core/order/meanwhile/" path, Meanwhile, NULL, set_up, func, tear_down)
+  g_test_init (&argc, &argv, NULL);
+  ADD ("meet-twice", test_meet_twice);
+  ADD ("not-marked-yet", test_not_marked_yet);
+  ADD ("given-back-before", test_given_back_before);
+  ADD ("double-free", test_double_free);
+  ADD ("stop-holding", test_stop_holding);
+  ADD ("forget", test_forget);
+  ADD ("wait", test_wait);
+  ADD ("reached", test_reached);
+  ADD ("reached/and-given-back", test_reached_and_given_back);
+  ADD ("move", test_move);
+  return g_test_run ();
+}

@@ -1,0 +1,624 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Who waits for whom before memory is used again: requests. */
+
+#include "lib/order-fixture.h"
+
+#include "lib/conformance.h"
+#include "lib/in-child.h"
+#include "pool/pool-private.h"
+
+/* One of each of two bins; every size is the largest of its bin. */
+#define SIZE 1023
+#define OTHER_SIZE 4095
+
+/* The pool knows two queues afterwards, and holds a block of neither size. */
+static void
+meet_second_queue (Order *order)
+{
+  tarn_block_free (order_take (order, 15, order->a));
+  tarn_block_free (order_take (order, 31, order->b));
+}
+
+/* One queue: nothing is called, whatever is done. */
+static void
+test_one_queue (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 100; i++)
+    {
+      TarnBlock *first = order_take (order, SIZE, order->a);
+      TarnBlock *second = order_take (order, SIZE + i, order->a);
+
+      order_record (order, first, order->a);
+      tarn_block_free (first);
+      order_record (order, second, order->a);
+      tarn_block_free (second);
+    }
+  g_assert_false (order->pool->is_ordered);
+  assert_calls (order, FAKE_QUEUE_REF, 1);
+  assert_calls (order, FAKE_QUEUE_UNREF, 0);
+  order_drop_pool (order);
+  assert_calls (order, FAKE_QUEUE_REF, 1);
+  assert_calls (order, FAKE_QUEUE_UNREF, 1);
+  assert_calls (order, FAKE_ANY_CALL, 1);
+  assert_calls (order, FAKE_REACHED, 0);
+  assert_calls (order, FAKE_UNMARK, 0);
+}
+
+/* Where nothing remembers the only queue, the next one is the only queue, too. */
+static void
+test_one_queue_after_another (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 3);
+  tarn_pool_free_held (order->pool);
+  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+  order_hold (order, SIZE, order->b, 3);
+  g_assert_false (order->pool->is_ordered);
+  assert_calls (order, FAKE_WAIT, 0);
+}
+
+/* What waits does so for what was on the queue at the free, and for nothing else. */
+static void
+test_waits_for_the_free (Order *order, gconstpointer unused)
+{
+  TarnBlock *first, *second, *later;
+
+  (void) unused;
+  meet_second_queue (order);
+  fake_queues_run_all (order->queues);
+  first = order_take (order, SIZE, order->a);
+  tarn_block_free (first);
+  assert_calls (order, FAKE_MARK, 3);
+  later = order_take (order, OTHER_SIZE, order->a);
+
+  second = order_take (order, SIZE, order->b);
+  g_assert_true (second == first);
+  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, FAKE_MARK, 3);
+  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 0);
+  g_assert_true (fake_queue_run_one (order->queues, order->a));
+  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 2);
+  assert_pending (order, order->a, 1);
+  tarn_block_free (second);
+  tarn_block_free (later);
+}
+
+/* What was put on the queue between the free and the request is not waited for, either, where the
+ * second queue appears only then: but it is marked then. */
+static void
+test_held_before (Order *order, gconstpointer flags)
+{
+  const gboolean marks_all = (GPOINTER_TO_UINT (flags) & FAKE_MARKS_ALL) != 0;
+  static const gsize sizes[] = { 15, 31, 63, 127, 255, 511 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    order_hold (order, sizes[i], order->a, 2);
+  assert_calls (order, FAKE_ANY_CALL, 1);
+  order_hold (order, SIZE, order->b, 1);
+  assert_calls (order, FAKE_MARK, marks_all ? 1 : 2);
+  assert_calls (order, FAKE_MARK_ALL, marks_all ? 1 : 0);
+  g_assert_cmpuint (fake_queues_get_marks (order->queues), ==, 2);
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      TarnBlock *first = order_take (order, sizes[i], order->b);
+      TarnBlock *second = order_take (order, sizes[i], order->a);
+
+      assert_calls (order, FAKE_WAIT, i + 1);
+      tarn_block_free (first);
+      tarn_block_free (second);
+    }
+  assert_calls (order, FAKE_MARK_ALL, marks_all ? 1 : 0);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (order->pool), ==, 2 * G_N_ELEMENTS (sizes) + 1);
+}
+
+/* What was active when the second queue appeared is marked when it is freed. */
+static void
+test_active_before (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  tarn_block_free (order_take (order, OTHER_SIZE, order->b));
+  assert_calls (order, FAKE_MARK, 1);
+  order_put (order, block, order->a);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, 2);
+  g_assert_true (order_take (order, SIZE, order->b) == block);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+}
+
+/* The block that was last used on the same queue, wherever in the bin it is. */
+static void
+test_prefers_same_queue (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[3];
+  TarnBlock *block;
+
+  (void) unused;
+  blocks[0] = order_take (order, SIZE, order->a);
+  blocks[1] = order_take (order, SIZE, order->b);
+  blocks[2] = order_take (order, SIZE, order->c);
+  for (guint i = 0; i < 3; i++)
+    tarn_block_free (blocks[i]);
+  block = order_take (order, SIZE, order->a);
+  g_assert_true (block == blocks[0]);
+  tarn_block_free (block);
+  block = order_take (order, SIZE, order->b);
+  g_assert_true (block == blocks[1]);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_REACHED, 0);
+}
+
+/* Also below more of others' than the driver would be asked about. */
+static void
+test_prefers_same_queue_below (Order *order, gconstpointer unused)
+{
+  TarnBlock *own = order_take (order, SIZE, order->a);
+  TarnBlock *others[8];
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    others[i] = order_take (order, SIZE, i % 2 == 0 ? order->b : order->c);
+  tarn_block_free (own);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    tarn_block_free (others[i]);
+  g_assert_true (order_take (order, SIZE, order->a) == own);
+  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_REACHED, 0);
+  tarn_block_free (own);
+}
+
+/* The block that nobody uses: one without a queue, one whose mark is reached. */
+static void
+test_prefers_idle (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[3];
+  TarnBlock *block;
+
+  (void) unused;
+  meet_second_queue (order);
+  blocks[0] = order_take (order, SIZE, NULL);
+  blocks[1] = order_take (order, SIZE, order->b);
+  blocks[2] = order_take (order, SIZE, order->a);
+  for (guint i = 0; i < 3; i++)
+    tarn_block_free (blocks[i]);
+  block = order_take (order, SIZE, order->c);
+  g_assert_true (block == blocks[0]);
+  assert_calls (order, FAKE_REACHED, 0);
+  tarn_block_free (block);
+
+  fake_queue_run (order->queues, order->b);
+  g_assert_true (order_take (order, SIZE, order->loose) == blocks[1]);
+  assert_calls (order, FAKE_REACHED, 3);
+  assert_calls (order, FAKE_WAIT, 0);
+  tarn_block_free (blocks[1]);
+}
+
+/* With more blocks in the bin than are asked about, the fifth of which is idle by now. */
+static void
+test_asks_at_most_four (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[8];
+  TarnBlock *block;
+
+  (void) unused;
+  meet_second_queue (order);
+  fake_queues_run_all (order->queues);
+  for (guint i = 0; i < 8; i++)
+    blocks[i] = order_take (order, SIZE, i < 4 ? order->b : order->a);
+  for (guint i = 0; i < 8; i++)
+    tarn_block_free (blocks[i]);
+  fake_queue_run (order->queues, order->b);
+  block = order_take (order, SIZE, order->c);
+  g_assert_true (block == blocks[7]);
+  assert_calls (order, FAKE_REACHED, 4);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+}
+
+/* Asking ends where the answer is yes, and is not done again. */
+static void
+test_reached (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  meet_second_queue (order);
+  order_hold (order, SIZE, order->a, 8);
+  fake_queues_run_all (order->queues);
+  block = order_take (order, SIZE, order->b);
+  assert_calls (order, FAKE_REACHED, 1);
+  assert_calls (order, FAKE_WAIT, 0);
+  tarn_block_free (block);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 0);
+}
+
+/* The use that was waited for is over for good. */
+static void
+test_next_free_marks_own_queue (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+  guint n_marks;
+
+  (void) unused;
+  meet_second_queue (order);
+  order_hold (order, SIZE, order->a, 1);
+  block = order_take (order, SIZE, order->b);
+  n_marks = fake_queues_get_calls (order->queues, FAKE_MARK);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, n_marks + 1);
+  g_assert_true (order_take (order, SIZE, order->c) == block);
+  assert_calls (order, FAKE_WAIT, 2);
+  tarn_block_free (block);
+}
+
+/* An out-of-order queue is another one to itself. */
+static void
+test_out_of_order (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->loose);
+
+  (void) unused;
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, 1);
+  g_assert_true (order_take (order, SIZE, order->loose) == block);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+  fake_queues_run_all (order->queues);
+  g_assert_true (order_take (order, SIZE, order->loose) == block);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+  g_assert_true (order_take (order, SIZE, order->a) == block);
+  assert_calls (order, FAKE_WAIT, 2);
+  tarn_block_free (block);
+}
+
+/* A block of the only queue so far, when that meets an out-of-order one. */
+static void
+test_out_of_order_second (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  tarn_block_free (order_take (order, SIZE, order->loose));
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (order_take (order, SIZE, order->a));
+  assert_calls (order, FAKE_WAIT, 2);
+}
+
+/* All recorded queues are marked once, and waited for by who is not one of them. */
+static void
+test_recorded (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  order_record (order, block, order->b);
+  order_record (order, block, order->c);
+  order_record (order, block, order->b);
+  order_record (order, block, order->a);
+  g_assert_true (tarn_block_get_queue (block) == order->a);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, 3);
+  g_assert_true (order_take (order, SIZE, order->b) == block);
+  assert_calls (order, FAKE_WAIT, 2);
+  order_record (order, block, order->loose);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_MARK, 5);
+  g_assert_true (order_take (order, SIZE, order->loose) == block);
+  assert_calls (order, FAKE_WAIT, 4);
+  tarn_block_free (block);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 4);
+}
+
+/* Some of what uses a block may be done. */
+static void
+test_recorded_and_reached (Order *order, gconstpointer unused)
+{
+  TarnBlock *block = order_take (order, SIZE, order->a);
+
+  (void) unused;
+  g_assert_true (tarn_block_record_use (block, order->b, NULL));
+  order_put (order, block, order->b);
+  tarn_block_free (block);
+  fake_queue_run (order->queues, order->b);
+  g_assert_true (order_take (order, SIZE, order->a) == block);
+  assert_calls (order, FAKE_WAIT, 0);
+  tarn_block_free (block);
+}
+
+/* A request that names no queue is the host's, which is one more. */
+static void
+test_host_waits (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  tarn_block_free (order_take (order, OTHER_SIZE, order->a));
+  block = order_take (order, SIZE, NULL);
+  g_assert_true (order->pool->is_ordered);
+  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, FAKE_WAIT, 0);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
+  tarn_block_free (block);
+
+  /* Nobody has used it since. */
+  g_assert_true (order_take (order, SIZE, order->b) == block);
+  assert_calls (order, FAKE_WAIT, 0);
+  tarn_block_free (block);
+}
+
+/* The host waits for what was on the queue at the free. */
+static void
+test_host_waits_for_the_free (Order *order, gconstpointer unused)
+{
+  TarnBlock *later;
+
+  (void) unused;
+  meet_second_queue (order);
+  order_hold (order, SIZE, order->a, 1);
+  later = order_take (order, OTHER_SIZE, order->a);
+  tarn_block_free (order_take (order, SIZE, NULL));
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_pending (order, order->a, 1);
+  tarn_block_free (later);
+}
+
+/* What was allocated for no queue is nobody's, until a queue is recorded. */
+static void
+test_without_queue (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_block_free (allocate (order->pool, SIZE));
+  meet_second_queue (order);
+  block = order_take (order, SIZE, order->a);
+  tarn_block_free (block);
+  fake_queues_run_all (order->queues);
+  block = order_take (order, SIZE, NULL);
+  tarn_block_free (block);
+  assert_calls (order, FAKE_HOST_WAIT, 0);
+
+  block = order_take (order, SIZE, NULL);
+  order_record (order, block, order->b);
+  g_assert_true (tarn_block_get_queue (block) == order->b);
+  tarn_block_free (block);
+  tarn_block_free (order_take (order, SIZE, order->a));
+  assert_calls (order, FAKE_WAIT, 1);
+}
+
+/* A pool that has met no queue does not care. */
+static void
+test_no_queue (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (allocate (order->pool, SIZE));
+  g_assert_false (order->pool->is_ordered);
+  order_drop_pool (order);
+  assert_calls (order, FAKE_ANY_CALL, 0);
+}
+
+/* Fresh memory is used already, where the allocator says so. */
+static void
+test_fresh (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  fake_queues_set_fresh (order->queues, order->a);
+  tarn_block_free (order_take (order, SIZE, order->a));
+  assert_calls (order, FAKE_ANY_CALL, 1);
+  block = order_take (order, OTHER_SIZE, order->b);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
+  g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
+}
+
+/* The allocator's queue may be the second one that the pool meets, or an out-of-order one. */
+static void
+test_fresh_first (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  fake_queues_set_fresh (order->queues, order->a);
+  block = order_take (order, SIZE, order->b);
+  assert_calls (order, FAKE_WAIT, 1);
+  tarn_block_free (block);
+  fake_queues_set_fresh (order->queues, order->loose);
+  block = order_take (order, OTHER_SIZE, order->loose);
+  assert_calls (order, FAKE_WAIT, 2);
+  tarn_block_free (block);
+}
+
+/* Where the allocator's queue cannot be had, nothing is left of the request, in no bin either. */
+static void
+test_fresh_fails (Order *order, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  fake_queues_set_fresh (order->queues, order->a);
+  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 2, FALSE);
+  g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  assert_valid (order->pool);
+  g_assert_cmpuint (order_get_stats (order).failures, ==, 1);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 0);
+  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_block_free (order_take (order, SIZE, order->b));
+  assert_calls (order, FAKE_WAIT, 1);
+}
+
+/* Every request is a hit, a miss or a failure. */
+static void
+test_stats (Order *order, gconstpointer unused)
+{
+  TarnPoolStats stats;
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 2);
+  order_hold (order, SIZE, order->b, 3);
+  order_hold (order, SIZE, order->loose, 1);
+  order_hold (order, SIZE, NULL, 2);
+  stats = order_get_stats (order);
+  g_assert_cmpuint (stats.misses, ==, 3);
+  g_assert_cmpuint (stats.hits, ==, 2 + 3 - 3 + 1 + 2);
+  g_assert_cmpuint (stats.failures, ==, 0);
+  g_assert_cmpuint (stats.queue_waits, ==,
+                    fake_queues_get_calls (order->queues, FAKE_WAIT)
+                        + fake_queues_get_calls (order->queues, FAKE_HOST_WAIT));
+  g_assert_cmpuint (stats.queue_waits, >=, 4);
+}
+
+/* An allocator without queues */
+
+static void
+test_not_supported (void)
+{
+  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (TarnBlock) block = allocate (pool, SIZE);
+  g_autoptr (TarnBlock) direct = tarn_allocator_allocate (allocator, SIZE, NULL);
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnBlock *const blocks[] = { block, direct };
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_pool_allocate_ordered (pool, SIZE, &stats, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.failures, ==, 1);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_clear_error (&error);
+      g_assert_false (tarn_block_record_use (blocks[i], &stats, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+      g_clear_error (&error);
+      g_assert_false (tarn_block_move_to_queue (blocks[i], &stats, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+      g_clear_error (&error);
+      g_assert_true (tarn_block_move_to_queue (blocks[i], NULL, &error));
+      g_assert_null (tarn_block_get_queue (blocks[i]));
+    }
+  g_assert_true (tarn_pool_forget_queue (pool, &stats, &error));
+  g_assert_no_error (error);
+  assert_valid (pool);
+}
+
+/* What the backend says of a queue is what the caller is told. */
+static void
+test_bad_queue (Order *order, gconstpointer unused)
+{
+  g_autoptr (TarnBlock) block = order_take (order, SIZE, order->a);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 1, TRUE);
+  g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_cmpuint (order_get_stats (order).failures, ==, 1);
+  g_clear_error (&error);
+  g_assert_false (tarn_block_record_use (block, order->b, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_clear_error (&error);
+  g_assert_false (tarn_block_move_to_queue (block, order->b, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_true (tarn_block_get_queue (block) == order->a);
+  g_assert_false (order->pool->is_ordered);
+  assert_valid (order->pool);
+  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 0, FALSE);
+}
+
+/* Children of fork () */
+
+static void
+use_in_child (gpointer data)
+{
+  Order *order = data;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnBlock *block = _tarn_slabs_next (&order->pool->slabs, NULL);
+  GError *error = NULL;
+
+  STEP (1, tarn_pool_allocate_ordered (order->pool, SIZE, order->a, &error) == NULL);
+  STEP (2, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
+  g_clear_error (&error);
+  STEP (3, !tarn_block_record_use (block, order->b, &error));
+  STEP (4, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
+  g_clear_error (&error);
+  STEP (5, !tarn_block_move_to_queue (block, order->b, &error));
+  STEP (6, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
+  g_clear_error (&error);
+  STEP (7, tarn_pool_forget_queue (order->pool, order->a, NULL));
+  STEP (8, tarn_block_get_queue (block) == order->a);
+  tarn_block_free (block);
+  tarn_pool_get_stats (order->pool, &stats);
+  STEP (9, stats.ignored_frees == 1 && stats.active_blocks == 1);
+  STEP (10, fake_queues_get_calls (order->queues, FAKE_ANY_CALL) == order->n_writes);
+}
+
+/* While the pool's lock is held, as if another thread had it at the moment of the fork. */
+static void
+test_fork (Order *order, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  meet_second_queue (order);
+  block = order_take (order, SIZE, order->a);
+  order->n_writes = fake_queues_get_calls (order->queues, FAKE_ANY_CALL);
+  _tarn_mutex_lock (&order->pool->lock);
+  in_child (use_in_child, order);
+  _tarn_mutex_unlock (&order->pool->lock);
+  tarn_block_free (block);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD_WITH(path, func, flags)                                                                \
+  g_test_add ("/core/order/" path, Order, GUINT_TO_POINTER (flags), order_set_up, func,            \
+              order_tear_down)
+#define ADD(path, func) ADD_WITH (path, func, 0)
+  g_test_init (&argc, &argv, NULL);
+  ADD_WITH ("one-queue", test_one_queue, FAKE_FREES_IN_ORDER);
+  ADD_WITH ("one-queue/marks-all", test_one_queue, FAKE_FREES_IN_ORDER | FAKE_MARKS_ALL);
+  ADD ("one-queue/after-another", test_one_queue_after_another);
+  ADD ("waits-for-the-free", test_waits_for_the_free);
+  ADD ("held-before", test_held_before);
+  ADD_WITH ("held-before/marks-all", test_held_before, FAKE_MARKS_ALL);
+  ADD ("active-before", test_active_before);
+  ADD ("prefers/same-queue", test_prefers_same_queue);
+  ADD ("prefers/same-queue-below", test_prefers_same_queue_below);
+  ADD ("prefers/idle", test_prefers_idle);
+  ADD ("asks-at-most-four", test_asks_at_most_four);
+  ADD ("reached", test_reached);
+  ADD ("next-free-marks-own-queue", test_next_free_marks_own_queue);
+  ADD ("out-of-order", test_out_of_order);
+  ADD ("out-of-order/second", test_out_of_order_second);
+  ADD ("recorded", test_recorded);
+  ADD ("recorded/and-reached", test_recorded_and_reached);
+  ADD ("host-waits", test_host_waits);
+  ADD ("host-waits/for-the-free", test_host_waits_for_the_free);
+  ADD ("without-queue", test_without_queue);
+  ADD ("no-queue", test_no_queue);
+  ADD ("fresh", test_fresh);
+  ADD ("fresh/first", test_fresh_first);
+  ADD ("fresh/fails", test_fresh_fails);
+  ADD ("stats", test_stats);
+  g_test_add_func ("/core/order/not-supported", test_not_supported);
+  ADD ("bad-queue", test_bad_queue);
+  ADD ("fork", test_fork);
+  return g_test_run ();
+}

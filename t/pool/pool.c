@@ -1,0 +1,544 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The core's own behaviour, on the callback fake. */
+
+#include <string.h>
+
+#include "lib/conformance.h"
+#include "lib/fake-device.h"
+#include "pool/pool-private.h"
+
+/* The fake as a backend of the conformance tests */
+
+static gpointer
+open_fake (gconstpointer unused, gchar **reason)
+{
+  (void) unused;
+  (void) reason;
+  return fake_device_new (G_MAXUINT64);
+}
+
+static void
+close_fake (gpointer state)
+{
+  fake_device_free (state);
+}
+
+static TarnAllocator *
+fake_allocator_new (gpointer state, GError **error)
+{
+  (void) error;
+  return fake_device_allocator_new (state);
+}
+
+static void
+set_budget (gpointer state, guint64 bytes)
+{
+  fake_device_set_budget (state, bytes);
+}
+
+static void
+fail (gpointer state, guint nth, gboolean for_ever)
+{
+  fake_device_fail (state, nth, for_ever);
+}
+
+static gboolean
+has_failed (gpointer state)
+{
+  gboolean failed = fake_device_has_failed (state);
+
+  fake_device_fail (state, 0, FALSE);
+  return failed;
+}
+
+static guint
+live (gpointer state)
+{
+  return fake_device_get_live (state);
+}
+
+static const Backend fake_backend = {
+  .open = open_fake,
+  .close = close_fake,
+  .allocator_new = fake_allocator_new,
+  .set_budget = set_budget,
+  .fail = fail,
+  .has_failed = has_failed,
+  .live = live,
+};
+
+/* A pool over a fake of so many bytes */
+
+typedef struct
+{
+  FakeDevice *device;
+  TarnPool *pool;
+} Fixture;
+
+static void
+set_up (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  (void) unused;
+  fixture->device = fake_device_new (G_MAXUINT64);
+  allocator = fake_device_allocator_new (fixture->device);
+  fixture->pool = tarn_pool_new (allocator, NULL, NULL);
+}
+
+static void
+tear_down (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (fixture->pool != NULL)
+    assert_valid (fixture->pool);
+  tarn_pool_unref (fixture->pool);
+  fake_device_free (fixture->device);
+}
+
+static void
+test_last_in_first_out (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[5];
+
+  (void) unused;
+  for (guint i = 0; i < 5; i++)
+    blocks[i] = allocate (fixture->pool, 1000 + i);
+  for (guint i = 0; i < 5; i++)
+    tarn_block_free (blocks[i]);
+  for (guint i = 0; i < 5; i++)
+    {
+      TarnBlock *block = allocate (fixture->pool, 1023 - i);
+
+      g_assert_true (block == blocks[4 - i]);
+      g_assert_cmpuint (tarn_block_get_size (block), ==, 1023 - i);
+    }
+  for (guint i = 0; i < 5; i++)
+    tarn_block_free (blocks[i]);
+}
+
+static void
+test_double_free (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block = allocate (fixture->pool, 1000);
+  TarnMemory memory = tarn_block_get_memory (block);
+
+  (void) unused;
+  tarn_block_free (block);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*freed already*");
+  tarn_block_free (block);
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+  assert_valid (fixture->pool);
+
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*not in use*");
+  tarn_allocator_free_memory (TARN_ALLOCATOR (fixture->pool), memory, 1000);
+  g_test_assert_expected_messages ();
+  assert_valid (fixture->pool);
+}
+
+/* A pool whose last reference is gone gives back what it holds, and lives on. */
+static void
+test_unref_in_use (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[3];
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    blocks[i] = allocate (fixture->pool, 1000);
+  tarn_block_free (blocks[0]);
+  tarn_pool_unref (g_steal_pointer (&fixture->pool));
+  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 2);
+  tarn_block_free (blocks[2]);
+  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_block_get_size (blocks[1]), ==, 1000);
+  tarn_block_free (blocks[1]);
+  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 0);
+}
+
+static void
+test_free_held (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block = allocate (fixture->pool, 10);
+
+  (void) unused;
+  for (gsize size = 1; size < 1 << 20; size *= 3)
+    tarn_block_free (allocate (fixture->pool, size));
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 13);
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 1);
+  tarn_block_free (block);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+  tarn_pool_stop_holding (fixture->pool);
+  tarn_block_free (allocate (fixture->pool, 10));
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+}
+
+/* The largest first, and no more than needed. */
+static void
+test_trim (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 1023, 255, 2047, 511 };
+  static const struct
+  {
+    gsize keep_bytes, held_bytes;
+  } steps[] = {
+    { G_MAXSIZE, 3836 }, { 3836, 3836 }, { 3835, 1789 }, { 767, 766 },
+    { 766, 766 },        { 256, 255 },   { 1, 0 },       { 0, 0 },
+  };
+  TarnBlock *blocks[4];
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    blocks[i] = allocate (fixture->pool, sizes[i]);
+  for (guint i = 0; i < 4; i++)
+    tarn_block_free (blocks[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    {
+      TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+      tarn_pool_trim (fixture->pool, steps[i].keep_bytes);
+      tarn_pool_get_stats (fixture->pool, &stats);
+      g_assert_cmpuint (stats.held_bytes, ==, steps[i].held_bytes);
+      assert_valid (fixture->pool);
+    }
+  blocks[0] = allocate (fixture->pool, 255); /* it goes on holding */
+  tarn_block_free (blocks[0]);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+}
+
+/* Sizes whose sum no counter can hold: nothing changes. */
+static void
+test_invalid_size (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *most = allocate (fixture->pool, G_MAXSIZE - 1000);
+  TarnPoolStats before = TARN_POOL_STATS_INIT, after = TARN_POOL_STATS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  g_assert_cmpuint (tarn_block_get_alloc_size (most), ==, G_MAXSIZE);
+  tarn_pool_get_stats (fixture->pool, &before);
+  block = tarn_pool_allocate (fixture->pool, 1, &error);
+  g_assert_null (block);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+  tarn_pool_get_stats (fixture->pool, &after);
+  g_assert_cmpuint (after.failures, ==, before.failures + 1);
+  after.failures = before.failures;
+  g_assert_cmpmem (&after, sizeof after, &before, sizeof before);
+  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 1);
+  tarn_block_free (most);
+}
+
+/* Where only rounding overflows, the exact size is what is left to try. */
+static void
+test_rounding_overflows (Fixture *fixture, gconstpointer unused)
+{
+  const gsize half = G_MAXSIZE / 2 + 1;
+  TarnBlock *first = allocate (fixture->pool, half - 1);
+  TarnBlock *second = allocate (fixture->pool, half);
+
+  (void) unused;
+  g_assert_cmpuint (tarn_block_get_alloc_size (second), ==, half);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, G_MAXSIZE);
+  tarn_block_free (first);
+  tarn_block_free (second);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+}
+
+/* Bytes that are only held do not stand in the way. */
+static void
+test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_block_free (allocate (fixture->pool, 100));
+  tarn_block_free (allocate (fixture->pool, G_MAXSIZE - 2000 - G_MAXSIZE / 32));
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
+  block = allocate (fixture->pool, G_MAXSIZE / 2);
+  g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, G_MAXSIZE / 2);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+  tarn_block_free (block);
+}
+
+static void
+test_stats_of_other_versions (Fixture *fixture, gconstpointer unused)
+{
+  struct
+  {
+    TarnPoolStats stats;
+    guint64 later;
+  } newer = { TARN_POOL_STATS_INIT, 77 };
+  TarnPoolStats older = TARN_POOL_STATS_INIT;
+  TarnBlock *block = allocate (fixture->pool, 1000);
+
+  (void) unused;
+  newer.stats.struct_size = sizeof newer;
+  tarn_pool_get_stats (fixture->pool, &newer.stats);
+  g_assert_cmpuint (newer.stats.struct_size, ==, sizeof newer);
+  g_assert_cmpuint (newer.stats.misses, ==, 1);
+  g_assert_cmpuint (newer.later, ==, 0);
+
+  older.struct_size = G_STRUCT_OFFSET (TarnPoolStats, managed_bytes);
+  older.managed_bytes = 4711;
+  tarn_pool_get_stats (fixture->pool, &older);
+  g_assert_cmpuint (older.active_blocks, ==, 1);
+  g_assert_cmpuint (older.managed_bytes, ==, 4711);
+  tarn_block_free (block);
+}
+
+/* The check itself: each lie is found. */
+static void
+test_check (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  g_autoptr (TarnBlock) active = allocate (pool, 1000);
+  TarnBlock *held = allocate (pool, 5000);
+  const struct
+  {
+    gsize *where;
+    gssize by;
+  } lies[] = {
+    { &pool->stats.managed_bytes, 1 },
+    { &pool->stats.active_bytes, -1 },
+    { &pool->stats.held_bytes, 1 },
+    { &pool->stats.held_blocks, 1 },
+    { &pool->n_blocks, 1 },
+    { &pool->stats.peak_managed_bytes, -1000 },
+    { &active->alloc_size, 1 },
+    { &held->alloc_size, 1000 },
+  };
+
+  (void) unused;
+  tarn_block_free (held);
+  assert_valid (pool);
+  for (guint i = 0; i < G_N_ELEMENTS (lies); i++)
+    {
+      g_autofree gchar *violation = NULL;
+
+      *lies[i].where += (gsize) lies[i].by;
+      g_assert_false (_tarn_pool_check (pool, &violation));
+      g_assert_nonnull (violation);
+      *lies[i].where -= (gsize) lies[i].by;
+      assert_valid (pool);
+    }
+
+  held->bin++;
+  g_assert_false (_tarn_pool_check (pool, NULL));
+  held->bin--;
+  held->state = TARN_BLOCK_ACTIVE;
+  g_assert_false (_tarn_pool_check (pool, NULL));
+  held->state = TARN_BLOCK_HELD;
+  held->exact = TRUE;
+  g_assert_false (_tarn_pool_check (pool, NULL));
+  held->exact = FALSE;
+  pool->stop_holding = TRUE;
+  g_assert_false (_tarn_pool_check (pool, NULL));
+  pool->stop_holding = FALSE;
+}
+
+/* An error that somebody forgot is told of by hits, too, and nothing is handed out. */
+static void
+test_error_left (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GError) error = g_error_new_literal (TARN_ERROR, TARN_ERROR_FAILED, "left");
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    tarn_block_free (allocate (fixture->pool, 1000));
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*error == NULL*");
+  g_assert_null (tarn_pool_allocate (fixture->pool, 1000, &error));
+  g_test_assert_expected_messages ();
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*error == NULL*");
+  g_assert_null (tarn_pool_allocate_ordered (fixture->pool, 1000, fixture, &error));
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_pool_get_active_blocks (fixture->pool), ==, 0);
+}
+
+/* Allocators that do not keep to the rules */
+
+static gboolean
+fail_silently (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) memory;
+  (void) error;
+  return FALSE;
+}
+
+static void
+forget_queue (gpointer unused, gpointer queue)
+{
+  (void) unused;
+  (void) queue;
+}
+
+/* An allocator that has the pool give out other memory before its own huge piece is taken in. */
+
+typedef struct
+{
+  TarnPool *pool;
+  TarnBlock *meanwhile;
+  guint n_live;
+} Slow;
+
+static gboolean
+allocate_slowly (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  Slow *slow = data;
+
+  memory->address = ++slow->n_live;
+  if (size > 1023)
+    slow->meanwhile = tarn_pool_allocate (slow->pool, 1000, error);
+  return TRUE;
+}
+
+static void
+free_slow (gpointer data, TarnMemory memory, gsize size)
+{
+  Slow *slow = data;
+
+  (void) memory;
+  (void) size;
+  slow->n_live--;
+}
+
+static void
+test_overflow_meanwhile (void)
+{
+  Slow slow = { NULL, NULL, 0 };
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+
+  ops.allocate = allocate_slowly;
+  ops.free = free_slow;
+  allocator = tarn_allocator_new (&ops, &slow, NULL);
+  slow.pool = tarn_pool_new (allocator, NULL, NULL);
+  g_assert_null (tarn_pool_allocate (slow.pool, G_MAXSIZE, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+  g_assert_nonnull (slow.meanwhile);
+  g_assert_cmpuint (slow.n_live, ==, 1);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, 1023);
+  g_assert_true (_tarn_pool_check (slow.pool, NULL));
+  tarn_block_free (slow.meanwhile);
+  tarn_pool_unref (slow.pool);
+  g_assert_cmpuint (slow.n_live, ==, 0);
+}
+
+static void
+test_no_error (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+
+  nothing_ops_init (&ops);
+  ops.name = "silent";
+  ops.allocate = fail_silently;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_nonnull (strstr (error->message, "silent"));
+  g_assert_null (tarn_pool_allocate (pool, 1000, NULL));
+}
+
+/* Memory whose value says nothing: a pool above tells the pieces apart by their size. */
+static void
+test_nameless_memory (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnMemory memory = { .address = 1 };
+
+  nothing_ops_init (&ops);
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  for (gsize size = 100; size <= 500; size += 100)
+    g_assert_true (tarn_allocator_allocate_memory (TARN_ALLOCATOR (pool), size, &memory, NULL));
+  for (guint i = 0; i < 5; i++)
+    {
+      static const gsize order[] = { 300, 500, 100, 200, 400 };
+
+      tarn_allocator_free_memory (TARN_ALLOCATOR (pool), memory, order[i]);
+      g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 4 - i);
+      assert_valid (pool);
+    }
+}
+
+static void
+test_ops (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*allocate != NULL*");
+  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
+  nothing_ops_init (&ops);
+  ops.queue_unref = forget_queue;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*ordering_is_all_or_none*");
+  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
+  ops.queue_unref = NULL;
+  ops.struct_size = 8;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
+  g_test_assert_expected_messages ();
+}
+
+static void
+test_deferred (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (TarnPool) outer = NULL;
+  g_autoptr (GError) error = NULL;
+
+  nothing_ops_init (&ops);
+  ops.name = "lazy";
+  ops.deferred = TRUE;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  g_assert_true (tarn_allocator_is_deferred (allocator));
+
+  options.name = "over";
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*'over'*'lazy'*");
+  pool = tarn_pool_new (allocator, &options, &error);
+  g_test_assert_expected_messages ();
+  g_assert_no_error (error);
+  g_assert_true (tarn_allocator_is_deferred (TARN_ALLOCATOR (pool)));
+  outer = tarn_pool_new (TARN_ALLOCATOR (pool), NULL, &error);
+  g_assert_no_error (error);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD(path, func) g_test_add ("/core/pool/" path, Fixture, NULL, set_up, func, tear_down)
+  g_test_init (&argc, &argv, NULL);
+  conformance_add ("/core/fake", &fake_backend);
+  ADD ("last-in-first-out", test_last_in_first_out);
+  ADD ("double-free", test_double_free);
+  ADD ("unref-in-use", test_unref_in_use);
+  ADD ("free-held", test_free_held);
+  ADD ("trim", test_trim);
+  ADD ("invalid-size", test_invalid_size);
+  ADD ("rounding-overflows", test_rounding_overflows);
+  ADD ("held-bytes-overflow", test_held_bytes_overflow);
+  ADD ("stats-of-other-versions", test_stats_of_other_versions);
+  ADD ("check", test_check);
+  ADD ("error-left", test_error_left);
+  g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
+  g_test_add_func ("/core/allocator/no-error", test_no_error);
+  g_test_add_func ("/core/allocator/nameless-memory", test_nameless_memory);
+  g_test_add_func ("/core/allocator/ops", test_ops);
+  g_test_add_func ("/core/allocator/deferred", test_deferred);
+  return g_test_run ();
+}

@@ -1,0 +1,350 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Choosing devices by a text: what PyOpenCL chose, and the strict syntax. */
+
+#include <string.h>
+#include <tarn/tarn.h>
+
+/* Platforms, as data/test-selection.tsv lists them */
+
+typedef struct
+{
+  GArray *platforms;  /* of TarnSelectionPlatform */
+  GPtrArray *devices; /* of GArray of TarnSelectionDevice, one for each platform */
+  GPtrArray *strings; /* that they point to */
+  GStrv lines;
+} Data;
+
+static const gchar *
+keep (Data *data, const gchar *text)
+{
+  g_ptr_array_add (data->strings, g_strdup (text));
+  return g_ptr_array_index (data->strings, data->strings->len - 1);
+}
+
+static void
+add_line (Data *data, const gchar *line)
+{
+  g_auto (GStrv) fields = g_strsplit (line, "\t", -1);
+
+  if (g_str_has_prefix (line, "#platform\t"))
+    {
+      TarnSelectionPlatform platform = { 0 };
+
+      platform.name = keep (data, fields[2]);
+      platform.vendor = keep (data, fields[3]);
+      g_array_append_val (data->platforms, platform);
+      g_ptr_array_add (data->devices, g_array_new (FALSE, TRUE, sizeof (TarnSelectionDevice)));
+    }
+  else if (g_str_has_prefix (line, "#device\t"))
+    {
+      GArray *devices = g_ptr_array_index (data->devices, data->devices->len - 1);
+      TarnSelectionDevice device = { 0 };
+
+      device.name = keep (data, fields[2]);
+      device.vendor = keep (data, fields[3]);
+      g_array_append_val (devices, device);
+    }
+}
+
+static void
+set_up (Data *data, gconstpointer unused)
+{
+  g_autofree gchar *path
+      = g_test_build_filename (G_TEST_DIST, "..", "data", "test-selection.tsv", NULL);
+  g_autofree gchar *text = NULL;
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  g_file_get_contents (path, &text, NULL, &error);
+  g_assert_no_error (error);
+  data->platforms = g_array_new (FALSE, TRUE, sizeof (TarnSelectionPlatform));
+  data->devices = g_ptr_array_new_with_free_func ((GDestroyNotify) g_array_unref);
+  data->strings = g_ptr_array_new_with_free_func (g_free);
+  data->lines = g_strsplit (text, "\n", -1);
+  for (gsize i = 0; data->lines[i] != NULL; i++)
+    add_line (data, data->lines[i]);
+  for (guint i = 0; i < data->platforms->len; i++)
+    {
+      TarnSelectionPlatform *platform = &g_array_index (data->platforms, TarnSelectionPlatform, i);
+      GArray *devices = g_ptr_array_index (data->devices, i);
+
+      platform->devices = (const TarnSelectionDevice *) (gpointer) devices->data;
+      platform->n_devices = devices->len;
+    }
+  g_assert_cmpuint (data->platforms->len, ==, 4);
+}
+
+static void
+tear_down (Data *data, gconstpointer unused)
+{
+  (void) unused;
+  g_array_unref (data->platforms);
+  g_ptr_array_unref (data->devices);
+  g_ptr_array_unref (data->strings);
+  g_strfreev (data->lines);
+}
+
+/* "0:0 0:1 1:0", or "error: " and the message */
+static gchar *
+resolve (const gchar *selection, TarnSelectionSyntax syntax, const TarnSelectionPlatform *platforms,
+         gsize n_platforms)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (GArray) items
+      = tarn_selection_resolve (selection, syntax, platforms, n_platforms, &error);
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  g_assert_true ((items == NULL) == (error != NULL));
+  if (items == NULL)
+    {
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION);
+      return g_strconcat ("error: ", error->message, NULL);
+    }
+  for (guint i = 0; i < items->len; i++)
+    {
+      TarnSelectionItem item = g_array_index (items, TarnSelectionItem, i);
+
+      g_string_append_printf (text, "%s%u:%u", i > 0 ? " " : "", item.platform, item.device);
+    }
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+/* "0:0,1 1:0" becomes "0:0 0:1 1:0". */
+static gchar *
+spell_out (const gchar *expected)
+{
+  g_auto (GStrv) groups = g_strsplit (expected, " ", -1);
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  for (gsize i = 0; groups[i] != NULL; i++)
+    {
+      g_auto (GStrv) sides = g_strsplit (groups[i], ":", 2);
+      g_auto (GStrv) devices = g_strsplit (sides[1], ",", -1);
+
+      for (gsize j = 0; devices[j] != NULL; j++)
+        g_string_append_printf (text, "%s%s:%s", text->len > 0 ? " " : "", sides[0], devices[j]);
+    }
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+static void
+test_pyopencl (Data *data, gconstpointer unused)
+{
+  guint rows = 0;
+
+  (void) unused;
+  for (gsize i = 0; data->lines[i] != NULL; i++)
+    {
+      g_auto (GStrv) fields = g_strsplit (data->lines[i], "\t", 2);
+      g_autofree gchar *selection = NULL;
+      g_autofree gchar *chosen = NULL;
+      g_autofree gchar *expected = NULL;
+
+      if (data->lines[i][0] != '"')
+        continue;
+      rows++;
+      selection = g_strndup (fields[0] + 1, strlen (fields[0]) - 2);
+      chosen = resolve (selection, TARN_SELECTION_PYOPENCL,
+                        (const TarnSelectionPlatform *) (gpointer) data->platforms->data,
+                        data->platforms->len);
+      if (g_str_has_prefix (fields[1], "error: "))
+        {
+          g_test_message ("%s: %s", fields[0], chosen);
+          g_assert_true (g_str_has_prefix (chosen, fields[1]));
+          continue;
+        }
+      expected = spell_out (fields[1]);
+      g_assert_cmpstr (chosen, ==, expected);
+    }
+  g_assert_cmpuint (rows, ==, 36);
+}
+
+/* Platforms for the strict syntax: two of OpenCL's, one with a name in need of marks, and CUDA's.
+ */
+
+static const TarnSelectionDevice opencl_0[] = {
+  { "cpu-skylake", "GenuineIntel", NULL, NULL, { NULL } },
+  { "cpu-basic", "GenuineIntel", NULL, NULL, { NULL } },
+};
+static const TarnSelectionDevice opencl_1[] = {
+  { "NVIDIA H200", "NVIDIA Corporation", "GPU-aaaa", "0000:65:00.0", { NULL } },
+  { "gfx90a:sramecc+;xnack-, *", "AMD", "bbbb", "0001:0a:1f.7", { NULL } },
+};
+static const TarnSelectionDevice cuda_0[] = {
+  { "NVIDIA H200", "NVIDIA Corporation", "GPU-aaaa", "0000:65:00.0", { NULL } },
+  { "NVIDIA H100", "NVIDIA Corporation", "GPU-cccc", "0000:66:00.0", { NULL } },
+};
+static const TarnSelectionPlatform platforms[] = {
+  { "Portable Computing Language", "The pocl project", opencl_0, 2, NULL, { NULL } },
+  { "CUDA", "NVIDIA Corporation", cuda_0, 2, "cuda", { NULL } },
+  { "NVIDIA CUDA", "NVIDIA Corporation", opencl_1, 2, "opencl", { NULL } },
+};
+
+static const struct
+{
+  const gchar *selection, *expected;
+} strict_rows[] = {
+  { NULL, "0:0 0:1 1:0 1:1 2:0 2:1" },
+  { "", "0:0 0:1 1:0 1:1 2:0 2:1" },
+  { "0", "0:0 0:1" },
+  { "1:0", "2:0" }, /* the second of OpenCL's */
+  { "-1:-1", "2:1" },
+  { "cuda", "1:0 1:1" },
+  { "CUDA:1,0", "1:1 1:0" },
+  { "cuda:h100", "1:1" },
+  { "nvidia cuda:0", "2:0" },
+  { "\"cuda\":0", "2:0" }, /* in marks it is a part of a name */
+  { "pocl=basic", "0:1" },
+  { " pocl : basic , 0 ; cuda:0", "0:1 0:0 1:0" },
+  { "0:*", "0:0 0:1" },
+  { "*", "0:0 0:1 1:0 1:1 2:0 2:1" },
+  { "*:1", "0:1 1:1 2:1" },
+  { "*:h200", "1:0 2:0" },
+  { "*:h200,basic", "1:0 2:0 0:1" },
+  { "*:uuid=gpu-AAAA", "1:0 2:0" },
+  { "1:uuid=bbbb", "2:1" },
+  { "cuda:uuid=cccc", "1:1" },
+  { "cuda:pci=0000:66:00.0", "1:1" },
+  { "cuda:pci=66:00", "1:1" },
+  { "*:pci=00000000:65:00.0", "1:0 2:0" },
+  { "1:pci=\"0001:0A:1F.7\",0", "2:1 2:0" },
+  { "1:\"gfx90a:sramecc+;xnack-, *\"", "2:1" },
+  { "1:\"*\"", "2:1" },
+  { "0:0;0:0", "0:0 0:0" },
+  { "\"0\":0", "error: no platform matches '0'; there are 0 'Portable Computing Language', 1 "
+               "'NVIDIA CUDA'" },
+  { "intle", "error: no platform matches 'intle'; there are 0 'Portable Computing Language', 1 "
+             "'NVIDIA CUDA'" },
+  { "0:h200", "error: no device of 'Portable Computing Language' matches 'h200'; there are 0 "
+              "'cpu-skylake', 1 'cpu-basic'" },
+  { "2", "error: there is no platform 2; there are 0 'Portable Computing Language', 1 'NVIDIA "
+         "CUDA'" },
+  { "cuda:99999999999999999999", "error: there is no device 99999999999999999999 of 'CUDA'; there "
+                                 "are 0 'NVIDIA H200', 1 'NVIDIA H100'" },
+  { "0:0;", "error: there is an empty name in '0:0;'" },
+  { "0:", "error: there is an empty name in '0:'" },
+  { ":", "error: there is an empty name in ':'" },
+  { "0:1,,0", "error: there is an empty name in '0:1,,0'" },
+  { "0:\"\"", "error: there is an empty name in '0:\"\"'" },
+  { "0:uuid=", "error: there is an empty name in '0:uuid='" },
+  { "0:\"a", "error: a '\"' is missing in '0:\"a'" },
+  { "0:a\"b\"", "error: misplaced '\"' in '0:a\"b\"'" },
+  { "0:1:2", "error: '0:1:2' has more than one ':'" },
+  { "cuda:pci=zz:00", "error: no device of 'CUDA' matches 'pci=zz:00'; there are 0 'NVIDIA H200', "
+                      "1 'NVIDIA H100'" },
+};
+
+static void
+test_strict (void)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (strict_rows); i++)
+    {
+      g_autofree gchar *chosen = resolve (strict_rows[i].selection, TARN_SELECTION_STRICT,
+                                          platforms, G_N_ELEMENTS (platforms));
+
+      g_test_message ("%s", strict_rows[i].selection);
+      g_assert_cmpstr (chosen, ==, strict_rows[i].expected);
+    }
+}
+
+/* Each library has platforms of its own kind, and is given the whole text. */
+static void
+test_other_kinds (void)
+{
+  g_autofree gchar *opencl = resolve ("cuda:0;0:1", TARN_SELECTION_STRICT, platforms, 1);
+  g_autofree gchar *cuda = resolve ("cuda:0;0:1", TARN_SELECTION_STRICT, platforms + 1, 1);
+  g_autofree gchar *none = resolve ("cuda:0", TARN_SELECTION_STRICT, NULL, 0);
+  g_autofree gchar *nothing = resolve ("*", TARN_SELECTION_STRICT, NULL, 0);
+  g_autofree gchar *missing = resolve ("0", TARN_SELECTION_STRICT, NULL, 0);
+  g_autofree gchar *upstream = resolve ("0;1", TARN_SELECTION_PYOPENCL, platforms, 3);
+  g_autofree gchar *everything = resolve (NULL, TARN_SELECTION_PYOPENCL, platforms, 3);
+
+  g_assert_cmpstr (opencl, ==, "0:1");
+  g_assert_cmpstr (cuda, ==, "0:0");
+  g_assert_cmpstr (none, ==, "");
+  g_assert_cmpstr (nothing, ==, "");
+  g_assert_cmpstr (missing, ==, "error: there is no platform 0; there are none");
+  g_assert_cmpstr (upstream, ==, "0:0 0:1 2:0 2:1");
+  g_assert_cmpstr (everything, ==, "0:0 0:1 2:0 2:1");
+}
+
+/* In an entry without ":", "=" stands for it: PyOpenCL's documentation writes it so. */
+static void
+test_equals_sign (void)
+{
+  g_autofree gchar *chosen
+      = resolve ("pocl=basic,skylake;nvidia=0", TARN_SELECTION_PYOPENCL, platforms, 3);
+  g_autofree gchar *name = resolve ("0:a=b", TARN_SELECTION_PYOPENCL, platforms, 3);
+
+  g_assert_cmpstr (chosen, ==, "0:1 0:0 2:0");
+  g_assert_true (g_str_has_prefix (name, "error: object 'a=b' not found"));
+}
+
+static void
+assert_selectors (const TarnSelectionPlatform *all, guint n, const gchar *const *expected)
+{
+  for (guint i = 0; i < n; i++)
+    for (guint j = 0; j < all[i].n_devices; j++, expected++)
+      {
+        TarnSelectionItem item = { i, j };
+        g_autofree gchar *selector = tarn_selection_make_selector (all, n, item);
+        g_autofree gchar *chosen = resolve (selector, TARN_SELECTION_STRICT, all, n);
+        g_autofree gchar *place = g_strdup_printf ("%u:%u", i, j);
+
+        g_assert_cmpstr (selector, ==, *expected);
+        g_assert_cmpstr (chosen, ==, place);
+      }
+  g_assert_null (*expected);
+}
+
+/* By what tells a device from the others; by places where nothing else does. */
+static void
+test_selectors (void)
+{
+  static const TarnSelectionDevice twins[] = {
+    { "GPU", "V", NULL, "0000:01:00.0", { NULL } }, { "GPU", "V", NULL, NULL, { NULL } },
+    { "GPU X", "V", NULL, NULL, { NULL } },         { "a\"b", "V", NULL, NULL, { NULL } },
+    { "part", "V", "u", "0000:02:00.0", { NULL } }, { "part", "V", "u", "0000:02:00.0", { NULL } },
+    { NULL, NULL, NULL, NULL, { NULL } },           { "cuda", "V", NULL, NULL, { NULL } },
+  };
+  static const TarnSelectionDevice one[] = { { "GPU", "V", NULL, NULL, { NULL } } };
+  static const TarnSelectionPlatform others[] = {
+    { "P", "W", one, 1, NULL, { NULL } },    { "P Q", "W", twins, 8, NULL, { NULL } },
+    { "none", "", NULL, 0, NULL, { NULL } }, { "cuda", "", one, 1, NULL, { NULL } },
+    { "\"", "", one, 1, NULL, { NULL } },
+  };
+  static const gchar *const expected[] = {
+    "\"Portable Computing Language\":\"cpu-skylake\"",
+    "\"Portable Computing Language\":\"cpu-basic\"",
+    "cuda:uuid=GPU-aaaa",
+    "cuda:uuid=GPU-cccc",
+    "\"NVIDIA CUDA\":uuid=GPU-aaaa",
+    "\"NVIDIA CUDA\":uuid=bbbb",
+    NULL,
+  };
+  static const gchar *const expected_others[] = {
+    "0:\"GPU\"",        "\"P Q\":pci=0000:01:00.0",
+    "\"P Q\":1",        "\"P Q\":\"GPU X\"",
+    "\"P Q\":3",        "\"P Q\":4",
+    "\"P Q\":5",        "\"P Q\":6",
+    "\"P Q\":\"cuda\"", "\"cuda\":\"GPU\"",
+    "4:\"GPU\"",        NULL,
+  };
+
+  assert_selectors (platforms, 3, expected);
+  assert_selectors (others, 5, expected_others);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add ("/core/selection/pyopencl", Data, NULL, set_up, test_pyopencl, tear_down);
+  g_test_add_func ("/core/selection/strict", test_strict);
+  g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
+  g_test_add_func ("/core/selection/equals-sign", test_equals_sign);
+  g_test_add_func ("/core/selection/selectors", test_selectors);
+  return g_test_run ();
+}

@@ -1,0 +1,181 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# The installed programs' --help, manual pages and completion: one as complete as the other.
+. "$(dirname "$0")/../lib/tap.sh"
+
+help_fits () { # PROGRAM
+  "$top_builddir/tools/$1" --help >"$scratch/help" && cat "$scratch/help"
+  [ "$(wc -l <"$scratch/help")" -le 24 ] \
+    && [ "$(awk '{ if (length > n) n = length } END { print n }' "$scratch/help")" -le 80 ]
+}
+
+says_version () { # PROGRAM
+  [ "$("$top_builddir/tools/$1" --version)" = "$1 $(sed -n 's/^AC_INIT(\[tarn\], \[\(.*\)\])$/\1/p' \
+    "$top_srcdir/configure.ac")" ]
+}
+
+options () { # PROGRAM
+  "$top_builddir/tools/$1" --help | grep -o -e '--[a-z-]*' | sort -u
+}
+
+manual_has_options () { # PROGRAM
+  for option in $(options "$1"); do
+    sed 's/\\-/-/g' "$top_srcdir/doc/man/$1.1" | grep -q "^\.B.*$option\b" || {
+      echo "$option is missing"
+      return 1
+    }
+  done
+}
+
+manual_names_version () { # PROGRAM
+  grep -q "\"Tarn $("$top_builddir/tools/$1" --version | cut -d ' ' -f 2)\"" \
+    "$top_srcdir/doc/man/$1.1"
+}
+
+manual_has_keys () { # [COMMAND...]
+  "$@" "$top_builddir/tools/tarn-info" --json --measure >"$scratch/json"
+  [ $? -le 1 ] && grep -q '"place"' "$scratch/json" && manual_has_keys_of tarn-info
+}
+
+manual_has_keys_of () { # PROGRAM: that has printed $scratch/json
+  for key in $(grep -o '^ *"[a-z_]*" :' "$scratch/json" | tr -d ' ":' | sort -u); do
+    grep -q "\b$key\b" "$top_srcdir/doc/man/$1.1" || {
+      echo "$key is missing"
+      return 1
+    }
+  done
+}
+
+manual_has_bench_keys () {
+  "$top_builddir/tools/tarn-bench" --json --kinds null --measure hits,overhead --seconds 0.001 \
+    >"$scratch/json" && grep -q '"ratio"' "$scratch/json" && manual_has_keys_of tarn-bench
+}
+
+# Completion and the manual know each name of a list that the program takes.
+names_are_known () { # OPTION BEFORE: what is completed in a list after BEFORE
+  names=$("$top_builddir/tools/tarn-bench" "$1" nothing 2>&1 | sed 's/.*there are //; s/,//g')
+  [ -n "$names" ] || return
+  complete_word tarn-bench "$1" "$2" >"$scratch/offered"
+  for name in $names; do
+    grep -qx -e "$2$name" "$scratch/offered" || { echo "$2$name is not offered"; return 1; }
+    sed 's/\\-/-/g' "$top_srcdir/doc/man/tarn-bench.1" | grep -q "^\.BR* .*\b$name\b" || {
+      echo "the manual does not have $name"
+      return 1
+    }
+  done
+}
+
+lint () {
+  mandoc -Tlint -W warning "$top_srcdir/doc/man/$1.1"
+}
+
+# What bash would offer: WORD is being typed, after --select if BEFORE is that.
+complete_word () { # PROGRAM BEFORE WORD
+  PATH=$top_builddir/tools:$PATH bash -c '
+    . "$0/tools/completion/tarn-test"
+    COMP_WORDS=("$1" "$2" "$3") COMP_CWORD=2
+    _tarn_tools "$1" "$3" "$2"
+    printf "%s\n" "${COMPREPLY[@]}"' "$top_srcdir" "$1" "$2" "$3"
+}
+
+offers_options () { # PROGRAM
+  complete_word "$1" "" -- | sort -u >"$scratch/offered"
+  options "$1" | diff - "$scratch/offered"
+}
+
+offers_devices () {
+  tools=$top_builddir/tools
+  env -u TARN_TEST -u PYOPENCL_TEST "$tools/tarn-test" --list 2>/dev/null | cut -f 1 >"$scratch/places"
+  complete_word tarn-test --select "" | grep . | diff "$scratch/places" -
+}
+
+# With the fake driver in the place of a real one.
+with_fake () {
+  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} FAKE_CUDA_DEVICES=3 \
+    env -u TARN_TEST -u PYOPENCL_TEST "$@"
+}
+
+lists_cuda () {
+  with_fake "$top_builddir/tools/tarn-test" --list | grep '^cuda:' >"$scratch/cuda"
+  printf 'cuda:%s\tcuda:uuid=GPU-%s\tFake GPU %s, CUDA\n' \
+    0 00112233-4455-6677-8899-aabbccddeeff A \
+    1 01122334-4556-6778-899a-abbccddeef00 B \
+    2 02132435-4657-6879-8a9b-acbdcedff001 C | diff - "$scratch/cuda"
+}
+
+# A program is told its device as TARN_TEST and CUDA_DEVICE; PYOPENCL_TEST is not about CUDA.
+narrows_cuda () {
+  printf '#!/bin/sh\necho "ok 1 - $TARN_TEST, $CUDA_DEVICE, ${PYOPENCL_TEST-unset}"\necho 1..1\n' \
+    >"$scratch/program"
+  chmod +x "$scratch/program"
+  with_fake "$top_builddir/tools/tarn-test" --flat --select 'cuda:-1,gpu a' "$scratch/program" \
+    | grep '^ok' | sed 's/.*: //' >"$scratch/told"
+  printf 'cuda:2, 2, unset\ncuda:0, 0, unset\n' | diff - "$scratch/told"
+}
+
+informs_on_cuda () {
+  with_fake "$top_builddir/tools/tarn-info" --json --select cuda:1 >"$scratch/json" \
+    && grep '"kind" : "cuda"' "$scratch/json" && grep '"pci" : "0000:fb:00.0"' "$scratch/json" \
+    && grep '"compute_capability" : "9.0"' "$scratch/json" \
+    && grep '"shared_bytes" : 233472' "$scratch/json" && grep '"errors" : {      }' "$scratch/json"
+}
+
+programs=tarn-test
+for program in tarn-info tarn-bench; do
+  [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
+done
+for program in $programs; do
+  check "$program: --help fits a screen" help_fits "$program"
+  check "$program: --version" says_version "$program"
+  check "$program: the manual has every option" manual_has_options "$program"
+  check "$program: the manual is of this version" manual_names_version "$program"
+  if command -v mandoc >/dev/null; then
+    check "$program: the manual has no fault" lint "$program"
+  else
+    skip "$program: the manual has no fault" "there is no mandoc"
+  fi
+  if command -v bash >/dev/null; then
+    check "$program: completion of options" offers_options "$program"
+  else
+    skip "$program: completion of options" "there is no bash"
+  fi
+done
+case $programs in
+  *tarn-bench*)
+    check "tarn-bench: the manual has every key" manual_has_bench_keys
+    if command -v bash >/dev/null; then
+      check "tarn-bench: kinds are completed, and in the manual" names_are_known --kinds ""
+      check "tarn-bench: measures are, too, also after a comma" names_are_known --measure driver,
+    else
+      skip "tarn-bench: completion of kinds and measures" "there is no bash"
+    fi
+    ;;
+  *) skip "tarn-bench: the manual has every key" "built without json-glib" ;;
+esac
+if ! "$top_builddir/tools/tarn-test" --list >"$scratch/list"; then
+  skip "what needs a device" "there is none"
+else
+  case $programs in
+    *tarn-info*) check "tarn-info: the manual has every key" manual_has_keys ;;
+    *) skip "tarn-info: the manual has every key" "built without json-glib" ;;
+  esac
+  if command -v bash >/dev/null; then
+    check "completion of devices" offers_devices
+  else
+    skip "completion of devices" "there is no bash"
+  fi
+fi
+fake=$top_builddir/t/fake-cuda/.libs
+if [ -e "$fake/libcuda.so.1" ]; then
+  check "tarn-test: lists CUDA's devices" lists_cuda
+  check "tarn-test: runs a program on a CUDA device" narrows_cuda
+  if [ -x "$top_builddir/tools/tarn-info" ]; then
+    check "tarn-info: a CUDA device" informs_on_cuda
+    check "tarn-info: the manual has every key of a CUDA device" manual_has_keys with_fake
+  fi
+else
+  skip "CUDA's devices" "built without the fake driver"
+fi
+done_testing

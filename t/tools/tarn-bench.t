@@ -1,0 +1,487 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# tarn-bench: what it refuses, traces of which the overhead is known, and its results as text, JSON,
+# CSV and SVG; without a device, on this machine's, and on the fake CUDA driver.  What it measures is
+# for people to read.
+. "$(dirname "$0")/../lib/tap.sh"
+
+program=$top_builddir/tools/tarn-bench
+if [ ! -x "$program" ]; then
+  skip "tarn-bench" "built without json-glib"
+  done_testing
+  exit
+fi
+case ${DEBUG_FLAGS-} in
+  *TARN_DEBUG_LEVEL=2*)
+    skip "tarn-bench" "each of its 100,000 blocks would be checked after each operation"
+    done_testing
+    exit
+    ;;
+esac
+HOME=$scratch # it may choose a device
+export HOME
+unset TARN_TEST PYOPENCL_TEST NO_COLOR CUDA_DEVICE
+# Other drivers leak where they only are asked for devices, which is for their own tests to find.
+if [ -z "${OCL_ICD_VENDORS:-}" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
+  OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
+  export OCL_ICD_VENDORS
+fi
+
+# As short as it can be.
+quick () {
+  "$program" --seconds 0.001 --repetitions 2 "$@"
+}
+
+quick_null () {
+  quick --kinds null "$@"
+}
+
+# One line on standard error that says so, nothing on standard output.
+fails () { # STATUS MESSAGE ARGUMENT...
+  expected_status=$1
+  message=$2
+  shift 2
+  status_is "$expected_status" quick "$@" && [ ! -s "$scratch/out" ] \
+    && [ "$(wc -l <"$scratch/err")" -eq 1 ] && grep -qF -e "$message" "$scratch/err"
+}
+
+# Nothing on standard error.
+runs () { # COMMAND...
+  status_is 0 "$@" && [ ! -s "$scratch/err" ]
+}
+
+# ---- bad usage ----
+
+check "--frobnicate" fails 2 --frobnicate --frobnicate
+check "a surplus argument" fails 2 "'surplus'" surplus
+check "--kinds that there is not" fails 2 "'nil'" --kinds null,nil
+check "... it says which there are" grep -q 'there are null' "$scratch/err"
+check "--kinds, empty" fails 2 "there is no ''" --kinds ''
+check "--kinds, empty after a comma" fails 2 "there is no ''" --kinds null,
+check "--kinds, the start of a name" fails 2 "'nul'" --kinds nul
+check "--measure that there is not" fails 2 "'speed'" --measure hits,speed
+check "--threads 0" fails 2 "'0'" --threads 0
+check "--threads 257" fails 2 "'257'" --threads 1,257
+check "--threads two" fails 2 "'two'" --threads two
+check "--threads, empty" fails 2 "''" --threads ''
+check "--threads that go down" fails 2 "1 comes after 2" --threads 2,1
+check "--threads twice the same" fails 2 "2 comes after 2" --threads 2,2
+check "--seconds 0" fails 2 "--seconds 0:" --seconds 0
+check "--seconds -1" fails 2 "--seconds -1:" --seconds=-1
+check "--seconds nan" fails 2 "nan" --seconds nan
+check "--repetitions 0" fails 2 "--repetitions 0:" --repetitions 0
+check "--repetitions 1001" fails 2 "--repetitions 1001:" --repetitions 1001
+check "--json and --csv" fails 2 "only one" --json --csv
+check "--select that is none" fails 2 "--select ':::'" --select :::
+check "... also where no device is needed" fails 2 "--select ':::'" --kinds null --select :::
+check "--plot onto a folder" fails 2 "--plot $scratch: is a folder" --plot "$scratch"
+check "--plot into a missing folder" fails 2 "there is no folder '$scratch/no'" \
+  --plot "$scratch/no/plot.svg"
+check "--trace that is not there" fails 2 "No such file" --trace "$scratch/no"
+
+# ---- bad traces ----
+
+header=time,thread,action,id,size,queue
+trace () { # LINE...: into $scratch/trace.csv, below the header
+  printf '%s\n' "$header" "$@" >"$scratch/trace.csv"
+}
+
+refuses () { # MESSAGE LINE...
+  expected_message="--trace $scratch/trace.csv: $1"
+  shift
+  trace "$@"
+  fails 2 "$expected_message" --kinds null --measure overhead --trace "$scratch/trace.csv"
+}
+
+check "a trace without lines" refuses "line 2: there is nothing in it"
+printf '0,0,allocate,1,100,0\n' >"$scratch/trace.csv"
+check "a trace without a header" fails 2 "line 1: '0,0,allocate,1,100,0' is not the header" \
+  --trace "$scratch/trace.csv"
+: >"$scratch/trace.csv"
+check "an empty trace" fails 2 "there is nothing in it" --trace "$scratch/trace.csv"
+check "a line with too few columns" refuses "line 3: 5 columns instead of 6" \
+  0,0,allocate,1,100,0 1,0,free,1,
+check "... and with too many" refuses "line 2: 7 columns instead of 6" 0,0,allocate,1,100,0,0
+check "no time" refuses "line 2: there is no time" ,0,allocate,1,100,0
+check "a time that is none" refuses "line 2: time '1.5' is no number" 1.5,0,allocate,1,100,0
+check "an action that is none" refuses "line 2: action 'alloc' is neither" 0,0,alloc,1,100,0
+check "no size" refuses "line 2: there is no size" 0,0,allocate,1,,0
+check "a size below 0" refuses "line 2: size '-1' is no number" 0,0,allocate,1,-1,0
+check "a size that no number holds" refuses "line 2: size '99999999999999999999' is no number" \
+  0,0,allocate,1,99999999999999999999,0
+check "a size that no memory holds" refuses "line 2: size 9223372036854775807 is too large" \
+  0,0,allocate,1,9223372036854775807,0
+check "a size of a free" refuses "line 3: size '100': a free has none" \
+  0,0,allocate,1,100,0 1,0,free,1,100,0
+check "a thread that is none" refuses "line 2: thread 'main' is no number" 0,main,allocate,1,100,0
+check "a queue that is none" refuses "line 2: queue 'x' is no number" 0,,allocate,1,100,x
+check "an id that is none" refuses "line 2: id '0x1' is no number" 0,,allocate,0x1,100,
+check "a block that is allocated twice" refuses "line 3: block 1 is allocated already" \
+  0,0,allocate,1,100,0 1,0,allocate,1,100,0
+check "a block that is freed twice" refuses "line 4: block 1 is not allocated" \
+  0,0,allocate,1,100,0 1,0,free,1,,0 2,0,free,1,,0
+check "a block that is freed before, by the times" refuses "line 3: block 1 is not allocated" \
+  5,0,allocate,1,100,0 4,0,free,1,,0
+check "a control character is not printed" refuses 'line 2: action '"'"'\x1b[31m' \
+  "$(printf '0,0,\033[31m,1,100,0')"
+printf '%s\n\0' "$header" >"$scratch/trace.csv"
+check "zero bytes" fails 2 "there are zero bytes in it" --trace "$scratch/trace.csv"
+
+# ---- traces of known overhead ----
+
+# A block of 1000 bytes is one of 1023, and one of 1024 is of 1087, with 4 leading bits.
+overhead_is () { # RATIO MANAGED ACTIVE
+  runs quick_null --measure overhead --json --trace "$scratch/trace.csv" || return
+  [ "$(jq -r '.results[] | select (.parameter == "trace.csv") | .median * 100000 | round' \
+    "$scratch/out")" = "$1" ] \
+    && [ "$(jq -r '.traces[] | select (.name == "trace.csv")
+      | "\(.peak_managed_bytes) \(.peak_active_bytes)"' "$scratch/out")" = "$2 $3" ]
+}
+
+if command -v jq >/dev/null; then
+  trace 0,0,allocate,1,1000,0 10,0,allocate,2,1024,0 20,0,free,1,,0 30,0,free,2,,0
+  check "two blocks: rounding is all the overhead" overhead_is 104249 2110 2024
+  trace 0,,allocate,1,1000, 10,,free,1,, 20,,allocate,1,1023, 30,,free,1,,
+  check "one after the other in the same memory" overhead_is 100000 1023 1023
+  trace 30,1,free,2,,1 10,1,allocate,2,1024,1 0,2,allocate,1,1000,2 30,1,free,1,,1
+  check "lines in any order" overhead_is 104249 2110 2024
+  trace 5,0,allocate,1,1000,0 5,0,free,1,,0 5,0,allocate,1,1000,0
+  check "the same time: the order of the lines; and a block that stays" overhead_is 102300 1023 1000
+  trace ' 0, , allocate, 1, 1000, ' '' '1,0,free,1,,0'
+  sed -i 's/$/\r/' "$scratch/trace.csv"
+  check "blanks, an empty line, ends of lines as on Windows" overhead_is 102300 1023 1000
+  trace 0,0,allocate,18446744073709551615,0,0
+  check "a block of 0 bytes: no overhead can be told" status_is 0 quick_null --measure overhead \
+    --trace "$scratch/trace.csv"
+  check "... which it says" grep -q 'trace.csv *(no byte of it was ever in use)' "$scratch/out"
+  trace 0,0,allocate,1,1000000000000000000,0 1,0,free,1,,0
+  check "on memory that is none, any size" status_is 0 quick_null --measure overhead,replay \
+    --trace "$scratch/trace.csv"
+else
+  skip "traces of known overhead" "there is no jq"
+fi
+
+# ---- the same results in every form ----
+
+measures="driver hits mixed window exchange miss recovery overhead replay memory"
+
+has_measures () {
+  for measure in $measures; do
+    grep -qE "^$measure +[0-9]+ .+ +[0-9.]+ +[0-9.]+ +[0-9.]+ (ns|us|ms|calls|ratio|bytes)" \
+      "$scratch/text" || { [ "$measure" = memory ] && grep -q '^memory .*(the C library' "$scratch/text"; } \
+      || { echo "no $measure"; return 1; }
+  done
+}
+
+has_ratios () {
+  for measure in driver hits mixed window exchange miss replay; do
+    grep -E "^$measure " "$scratch/text" | awk '{ if ($(NF - 2) !~ /^[0-9.]+$/) exit 1 }' || return
+  done
+}
+
+fits () {
+  [ "$(awk '{ if (length > n) n = length } END { print n }' "$scratch/text")" -le 80 ]
+}
+
+# MEASURE THREADS, sorted: of a table, of CSV, of JSON
+rows_of_text () {
+  awk '/^[a-z]+ +[0-9]+ / { print $1, $2 }' "$scratch/text" | sort
+}
+
+rows_of_csv () {
+  sed 1d "$scratch/csv" | awk -F , '{ print $3, $4 }' | sort
+}
+
+same_rows () { # FORM
+  rows_of_text >"$scratch/rows"
+  grep -q 'hits 2' "$scratch/rows" && "rows_of_$1" | diff "$scratch/rows" -
+}
+
+rows_of_json () {
+  jq -r '.results[] | "\(.measure) \(.threads)"' "$scratch/json" | sort
+}
+
+csv_header=device,kind,measure,threads,parameter,median,min,max,unit,ratio,malloc,gain,malloc_gain
+
+# As many columns everywhere; median between min and max; a ratio where there is malloc.
+csv_is_sound () {
+  [ "$(head -n 1 "$scratch/csv")" = "$csv_header" ] || return
+  sed 1d "$scratch/csv" | awk -F , '
+    NF != 13 || $1 != "none" || $2 != "null" { print; exit 1 }
+    $6 != "" && !($7 <= $6 && $6 <= $8) { print; exit 1 }
+    ($10 == "") != ($11 == "") { print; exit 1 }
+    ($3 == "hits" && $4 == 2) != ($12 != "" && $3 == "hits") { print; exit 1 }'
+}
+
+# A ratio is a repetition's, or lies between those of two.
+ratios_are_right () {
+  jq -e '[.results[] | select (.ratio != null)] | length > 0
+    and all (.ratio >= .min / .malloc_max and .ratio <= .max / .malloc_min)' "$scratch/json"
+}
+
+# With one repetition it is the quotient.
+ratio_is_a_quotient () {
+  quick_null --measure mixed --repetitions 1 --json >"$scratch/one.json" \
+    && jq -e '.results[0] | (.ratio * .malloc_median / .median - 1 | fabs) < 1e-6' "$scratch/one.json"
+}
+
+# The gain of two threads is what their costs say.
+gains_are_right () {
+  jq -e '[.results[] | select (.measure == "mixed")] as [$one, $two]
+    | ($two.gain * $two.median / (2 * $one.median) - 1 | fabs) < 1e-6
+      and ($two.malloc_gain * $two.malloc_median / (2 * $one.malloc_median) - 1 | fabs) < 1e-6
+      and $one.gain == null' "$scratch/json"
+}
+
+# What it has by itself is fixed: sizes are the same in every run.
+made_traces_are_sound () {
+  jq -e '[.results[] | select (.measure == "overhead")]
+    | map (.parameter) == ["step", "window-10", "window-100", "window-1000"]
+      and all (.median >= 1 and .min == .median and .max == .median)
+      and (.[0].median < 1.0625)' "$scratch/json"
+}
+
+hits_are_hits () {
+  jq -e '[.results[] | select (.measure == "hits" and .threads == 1)] | all (.hit_share == 1)' \
+    "$scratch/json"
+}
+
+misses_are_misses () {
+  jq -e '[.results[] | select (.measure == "miss")] | length == 1 and all (.hit_share == 0)' \
+    "$scratch/json"
+}
+
+# All that is held is not given back, but about what is wanted: 8 of 16 MiB.
+recovers_in_few_calls () {
+  jq -e '[.results[] | select (.measure == "recovery" and .unit == "calls")]
+    | length == 1 and all (.median > 120 and .median < 140)' "$scratch/json"
+}
+
+check "without a device" runs quick_null --threads 1,2
+cp "$scratch/out" "$scratch/text"
+check "... a row for each measure" has_measures
+check "... with a ratio" has_ratios
+check "... in 80 columns" fits
+check "... no escapes" test -z "$(tr -d '\n[:print:]' <"$scratch/text")"
+check "--csv" runs quick_null --threads 1,2 --csv
+cp "$scratch/out" "$scratch/csv"
+check "... the same rows" same_rows csv
+check "... is sound" csv_is_sound
+check "--json" runs quick_null --threads 1,2 --json
+cp "$scratch/out" "$scratch/json"
+if command -v jq >/dev/null; then
+  check "... parses" jq -e .tarn "$scratch/json"
+  check "... the same rows" same_rows json
+  check "... ratios" ratios_are_right
+  check "... one repetition" ratio_is_a_quotient
+  check "... gains" gains_are_right
+  check "... the traces that are made" made_traces_are_sound
+  check "... hits are hits" hits_are_hits
+  check "... misses are misses" misses_are_misses
+  check "... recovery calls the driver as often as it must" recovers_in_few_calls
+else
+  skip "what is in JSON" "there is no jq"
+fi
+
+# A trace's name is whatever a file's can be.
+quotes () {
+  trace 0,0,allocate,1,1000,0
+  mv "$scratch/trace.csv" "$scratch/a,\"b\".csv"
+  runs quick_null --measure overhead --csv --trace "$scratch/a,\"b\".csv" \
+    && grep -q '^none,null,overhead,1,"a,""b"".csv",1.023,1.023,1.023,ratio,,,,$' "$scratch/out"
+}
+check "--csv quotes what must be" quotes
+
+counts () { # N REGEX COMMAND...: lines
+  n=$1
+  regex=$2
+  shift 2
+  runs "$@" && [ "$(grep -cE "$regex" "$scratch/out")" -eq "$n" ]
+}
+check "--measure: these alone" counts 2 '^(hits|miss) ' quick_null --measure hits,miss --threads 1
+check "... and no others" counts 0 '^(driver|mixed|memory|overhead) ' \
+  quick_null --measure hits,miss --threads 1
+check "--threads 1,3: an odd one of a pair is left out" counts 1 '^exchange +2 ' \
+  quick_null --measure exchange --threads 1,3
+check "more threads than processors" counts 1 '^mixed +16 ' quick_null --measure mixed --threads 16
+
+# Far more than it takes on a busy machine, and far less than a call of a driver that allocates.
+is_no_time_of_a_driver () {
+  quick_null --measure driver --threads 1 --csv | awk -F , 'NR > 1 && $10 > 100 { exit 1 }'
+}
+[ "$SANITIZER" != no ] || check "memory that is a counter costs nothing" is_no_time_of_a_driver
+
+# ---- a plot ----
+
+plots () { # XPATH
+  xmllint --noout "$scratch/plot.svg" \
+    && [ "$(xmllint --xpath "$(echo "$1" | sed 's/@@\([a-z]*\)/*[local-name()="\1"]/g')" \
+      "$scratch/plot.svg")" = true ]
+}
+
+trace 0,0,allocate,1,1000,0 10,0,free,1,,0
+mv "$scratch/trace.csv" "$scratch/a<&>b.csv"
+check "--plot" runs quick_null --threads 1,2 --trace "$scratch/a<&>b.csv" --plot "$scratch/plot.svg"
+check "... beside the table" grep -q '^hits' "$scratch/out"
+check "... without what is no number" sh -c '! grep -iE "nan|inf[\", ]" "$1"' sh "$scratch/plot.svg"
+if command -v xmllint >/dev/null; then
+  check "... a chart of costs, and one for each trace" plots 'count(//@@text[@class="title"]) = 6'
+  check "... lines of all measures and of malloc" plots \
+    'count(//@@text[.="hits" or .="mixed" or .="window" or .="malloc (64) + free"]) = 4'
+  check "... managed and active bytes" plots \
+    'count(//@@text[.="managed"]) = 5 and count(//@@text[.="active"]) = 5'
+  check "... units" plots 'count(//@@text[contains(., "(ns)")]) > 1 and
+    count(//@@text[contains(., "(GiB)")]) > 1'
+  check "... a name with what XML takes for its own" plots \
+    'count(//@@text[contains(., "a<&>b.csv")]) = 1'
+  check "--plot of what is no cost" runs quick_null --measure memory --plot "$scratch/plot.svg"
+  check "... says so" plots 'count(//@@text[contains(., "Nothing that can be drawn")]) = 1'
+else
+  skip "what is in the plot" "there is no xmllint"
+fi
+check "a plot in another locale" runs env LC_ALL=C.UTF-8 "$program" --seconds 0.001 --kinds null \
+  --measure hits --plot "$scratch/plot.svg"
+if [ "$(id -u)" -ne 0 ]; then
+  mkdir "$scratch/closed"
+  chmod a-w "$scratch/closed"
+  check "--plot where nothing can be written" fails 2 "Permission denied" \
+    --plot "$scratch/closed/plot.svg"
+else
+  skip "--plot where nothing can be written" "root can write anywhere"
+fi
+
+# ---- where nothing can be printed ----
+
+into_full () {
+  quick_null --measure hits --plot "$scratch/kept.svg" "$@" >/dev/full 2>"$scratch/err"
+  [ $? -eq 1 ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] \
+    && grep -q 'cannot write to standard output' "$scratch/err" && [ -s "$scratch/kept.svg" ]
+}
+
+into_nothing () {
+  quick_null --measure hits >&- 2>"$scratch/err"
+  [ $? -eq 1 ] && grep -q 'cannot write to standard output' "$scratch/err"
+}
+
+plot_full () {
+  quick_null --measure hits --plot /dev/full >"$scratch/out" 2>"$scratch/err"
+  [ $? -eq 1 ] && grep -q -e '--plot: .*No space left' "$scratch/err" && grep -q '^hits' "$scratch/out"
+}
+
+if [ -c /dev/full ]; then
+  for form in "" --json --csv; do
+    check "standard output that is full${form:+, $form}" into_full $form
+  done
+  check "a plot that has no room" plot_full
+else
+  skip "where nothing can be printed" "no /dev/full"
+fi
+check "standard output that is closed" into_nothing
+
+# ---- on a terminal ----
+
+escape=$(printf '\033')
+# script (1) makes a terminal; all that it is sent is in out.
+on_terminal () { # PROGRESS COLOR ENVIRONMENT...: yes|no
+  progress=$1
+  color=$2
+  shift 2
+  env TERM=xterm SHELL=/bin/sh "$@" script -qec \
+    "'$program' --kinds null --measure hits --seconds 0.001" /dev/null </dev/null >"$scratch/out" 2>&1
+  sed -n l "$scratch/out"
+  case $progress in
+    yes) grep -q "\\[1/1\\] null: hits, 1 of 5" "$scratch/out" || return ;;
+    no) ! grep -q "$escape\\[K" "$scratch/out" || return ;;
+  esac
+  # What stays begins with the table.
+  sed "s/.*$escape\\[K//" "$scratch/out" >"$scratch/screen"
+  case $color in
+    yes) grep -q "^$escape\\[1mnull  no device$escape\\[0m" "$scratch/screen" ;;
+    no) ! grep -q "$escape" "$scratch/screen" && grep -q '^null  no device' "$scratch/screen" ;;
+  esac
+}
+
+if script --version 2>/dev/null | grep -q util-linux; then
+  check "on a terminal: progress, and headings are bold" on_terminal yes yes A=b
+  check "... not bold, by NO_COLOR" on_terminal yes no NO_COLOR=1
+  check "... bold, if that is empty" on_terminal yes yes NO_COLOR=
+  check "... neither, by TERM=dumb" on_terminal no no TERM=dumb
+else
+  skip "on a terminal" "no script of util-linux"
+fi
+
+# ---- devices ----
+
+without_device () {
+  env OCL_ICD_VENDORS=/nonexistent CUDA_VISIBLE_DEVICES=-1 FAKE_CUDA_DEVICES=0 "$@"
+}
+
+has_null_alone () {
+  [ "$(grep -cE '^(null|opencl-|cuda-)' "$scratch/out")" -eq 1 ] && grep -q '^null  no device' "$scratch/out"
+}
+
+check "no device: null is measured" runs without_device "$program" --measure hits --seconds 0.001
+check "... and nothing else" has_null_alone
+for backend in opencl cuda; do
+  if "$program" --kinds nothing 2>&1 | grep -q "$backend-"; then
+    check "no device: --kinds $backend" status_is 1 without_device "$program" --kinds $backend
+    check "... says so" grep -q 'there is no device with such memory' "$scratch/err"
+  fi
+done
+
+# Rows with numbers for each kind but those that the device is said not to have.
+measures_kinds () { # KIND...
+  for kind in "$@"; do
+    sed -n "/^$kind  /,/^\$/p" "$scratch/out" >"$scratch/kind"
+    grep -qE '^hits +1 .* [0-9.]+ [num]s ' "$scratch/kind" && grep -qE '^driver +1 ' "$scratch/kind" \
+      || grep -q '^(.*)$' "$scratch/kind" || { echo "no $kind"; return 1; }
+  done
+}
+
+if ! "$top_builddir/tools/tarn-test" --list >"$scratch/list" 2>/dev/null; then
+  skip "this machine's devices" "there is none"
+else
+  place=$(sed -n '1s/\t.*//p' "$scratch/list")
+  check "this machine's first device" status_is 0 quick --select "$place" --threads 1 \
+    --measure driver,hits,miss,recovery
+  case $place in
+    cuda:*) check "... its kinds" measures_kinds null cuda-device cuda-host cuda-managed ;;
+    *) check "... its kinds" measures_kinds null opencl-deferred opencl-immediate opencl-svm ;;
+  esac
+  check "a device that is not there" fails 2 "--select '97:0'" --select 97:0
+fi
+
+# What it costs is measured on the device that was meant, and that alone; the other gives no context.
+chooses () {
+  FAKE_CUDA_REFUSE_CONTEXTS=0 runs with_fake "$program" --select 'cuda:gpu b' --kinds cuda --measure hits --seconds 0.001 --csv \
+    && [ "$(sed 1d "$scratch/out" | cut -d , -f 1 | sort -u)" = cuda:1 ]
+}
+
+if [ -e "$fake/libcuda.so.1" ]; then
+  check "the fake CUDA driver" runs with_fake "$program" --kinds cuda --select cuda:0 \
+    --seconds 0.001 --threads 1,2
+  check "... every kind" measures_kinds cuda-device cuda-host cuda-managed
+  check "... it has no pool of its own, which is no fault" \
+    grep -q '^(the driver has no cuMem' "$scratch/out"
+  check "--select" chooses
+  FAKE_CUDA_REFUSE_CONTEXTS=1
+  export FAKE_CUDA_REFUSE_CONTEXTS
+  check "a device without a context" status_is 1 with_fake "$program" --kinds cuda-device \
+    --measure hits --seconds 0.001 --threads 1
+  unset FAKE_CUDA_REFUSE_CONTEXTS
+  check "... is said to have none" grep -q '^(.*CUDA_ERROR_DEVICE_UNAVAILABLE' "$scratch/out"
+  check "... and the other is measured" grep -qE '^hits +1 .* [num]s ' "$scratch/out"
+  FAKE_CUDA_FAIL=cuMemHostAlloc:2
+  export FAKE_CUDA_FAIL
+  check "a driver's call that fails" status_is 1 with_fake "$program" --kinds cuda-host,null \
+    --select cuda:0 --seconds 0.001 --measure driver
+  unset FAKE_CUDA_FAIL
+  check "... is in its row" grep -qE '^driver .*\(.*cuMemHostAlloc.*CUDA_ERROR_OUT_OF_MEMORY' \
+    "$scratch/out"
+  check "... and the rest is measured" grep -qE '^driver +1 .* [num]s ' "$scratch/out"
+else
+  skip "the fake CUDA driver" "built without it"
+fi
+done_testing

@@ -1,0 +1,91 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# The example program, as a user runs it: right results, and a clear message for bad input.
+. "$(dirname "$0")/../lib/tap.sh"
+
+demo=$top_builddir/doc/examples/vector-expression
+if [ ! -x "$demo" ]; then
+  skip "demo" "built without OpenCL and CUDA"
+  done_testing
+  exit
+fi
+
+# Status 2, one line on standard error that names the value, nothing on standard output.
+refuses () { # VALUE ARGUMENT...
+  value=$1
+  shift
+  status_is 2 "$demo" "$@" && [ ! -s "$scratch/out" ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] \
+    && grep -qF -e "$value" "$scratch/err"
+}
+
+help_fits () {
+  "$demo" --help && [ "$("$demo" --help | wc -l)" -le 24 ] \
+    && [ "$("$demo" --help | awk '{ if (length > n) n = length } END { print n }')" -le 80 ]
+}
+
+check "--help fits a screen" help_fits
+check "--frobnicate" refuses --frobnicate --frobnicate
+check "--size 0" refuses "'0'" --size 0
+check "--size -5" refuses "'-5'" --size=-5
+check "--size abc" refuses "'abc'" --size abc
+check "--size ''" refuses "''" --size=
+check "--size 99999999999999999999" refuses "'99999999999999999999'" --size 99999999999999999999
+check "--steps 0" refuses "'0'" --steps 0
+check "--backend vulkan" refuses "'vulkan'" --backend vulkan
+check "a surplus argument" refuses surplus surplus
+
+if "$demo" --list >"$scratch/list" 2>/dev/null; then
+  check "--select 0" refuses "'0'" --select 0
+  check "--select x:y" refuses "'x:y'" --select x:y
+  check "--select 99:0" refuses "'99:0'" --select 99:0
+  check "--size 1000G" refuses "1073741824000" --size 1000G
+  for device in $(grep -o -E '^ *(cuda|[0-9]+):[0-9]+' "$scratch/list"); do
+    check "$device: small" status_is 0 "$demo" --select "$device" --size 1000 --steps 3
+    check "$device: the last line is the ratio" sh -c \
+      "tail -n 1 '$scratch/out' | grep -q '^allocations were [0-9.]* times faster'"
+  done
+else
+  check "no device: status 2" status_is 2 "$demo"
+  skip "the demo runs" "no device"
+fi
+
+# The fake driver has memory, and runs no kernels.
+fails_without_kernels () { # ARGUMENT...
+  status_is 1 with_fake "$demo" "$@" && [ ! -s "$scratch/out" ] \
+    && [ "$(wc -l <"$scratch/err")" -eq 1 ] && grep -q 'no function cuLaunchKernel' "$scratch/err"
+}
+
+# Every device but CUDA's is there, and standard error says why.
+lists_without_cuda () {
+  "$demo" --backend opencl --list >"$scratch/expected" && with_fake status_is 0 "$demo" --list \
+    && diff "$scratch/expected" "$scratch/out" \
+    && grep -q 'left out: .* no function cuLaunchKernel' "$scratch/err"
+}
+
+# Nothing about CUDA.
+runs_on_opencl () {
+  with_fake status_is 0 "$demo" --backend opencl --size 1000 --steps 3 && [ ! -s "$scratch/err" ]
+}
+
+if [ -e "$fake/libcuda.so.1" ]; then
+  check "--backend cuda, a driver without kernels" fails_without_kernels --backend cuda
+  check "--select cuda:0, a driver without kernels" fails_without_kernels --select cuda:0
+  FAKE_CUDA_DEVICES=0
+  export FAKE_CUDA_DEVICES
+  check "--backend cuda, no device" with_fake refuses "no CUDA device" --backend cuda
+  check "--select cuda:0, no device" with_fake refuses "no CUDA device" --select cuda:0
+  unset FAKE_CUDA_DEVICES
+  if "$demo" --backend opencl --list >/dev/null 2>&1; then
+    check "a driver without kernels is left out" lists_without_cuda
+    check "... and another device taken" with_fake status_is 0 "$demo" --size 1000 --steps 3
+    check "--backend opencl beside it" runs_on_opencl
+    check "--backend opencl --select cuda:0" refuses "'cuda:0'" --backend opencl --select cuda:0
+  else
+    check "a driver without kernels, and no other" fails_without_kernels
+  fi
+else
+  skip "a driver without kernels" "built without the fake driver"
+fi
+done_testing

@@ -1,0 +1,314 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# Every block of code in doc/guide is compiled and run, and so is every line for the shell.  What a
+# block is, its first line says:
+#   ```c NAME.c         a program: compiled by itself, and saved under that name for the shell
+#   ```make NAME, ```cmake NAME
+#                       a file: saved under that name
+#   ```c                a fragment: the body of a function.  All of a page are one program, behind
+#                       what the page has in comments <!-- c ... -->, where begin () is defined,
+#                       which comes first when the program runs
+#   ```c functions      the same, outside functions
+#   ```c doc/examples/NAME.c
+#                       a quotation of that file, which make compiles, and the shell finds
+#   ```sh               run by a shell, in a folder with those files
+#   ```output           what that prints: these lines, among others; ... stands for anything
+#   ```console          for a shell, and not run; <!-- not run: WHY --> stands before it
+. "$(dirname "$0")/../lib/tap.sh"
+
+guide=$top_srcdir/doc/guide
+if [ ! -f "$top_builddir/pkgconfig/tarn-uninstalled.pc" ] || [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
+  skip "guide" "this tree is not configured, or pkg-config is for another one"
+  done_testing
+  exit
+fi
+
+# Programs are built with this tree, as t/tree/pkg-config.t is; those for CUDA run on the fake driver.
+PKG_CONFIG_PATH=$top_builddir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export PKG_CONFIG_PATH
+bin=$scratch/bin
+# By names that a user writes, whatever they are here.
+mkdir "$bin" "$scratch/include"
+cat >"$bin/cc" <<CODE
+#!/bin/sh
+PATH='$PATH' && export PATH
+exec $CC $T_CC_FLAGS -I'$scratch/include' "\$@" -L'$fake'
+CODE
+cat >"$bin/pkg-config" <<CODE
+#!/bin/sh
+PATH='$PATH' && export PATH
+exec $PKG_CONFIG "\$@"
+CODE
+chmod +x "$bin/cc" "$bin/pkg-config"
+PATH=$bin:$top_builddir/tools:$PATH
+
+# What a page wants of <cuda.h> is what the fake driver has.
+{
+  echo '#include "fake-cuda.h"'
+  echo 'typedef unsigned int CUresult;'
+  echo '#define CUDA_SUCCESS 0'
+  sed -n 's/^.*F (\(cu[A-Za-z0-9_]*\), \(cu[A-Za-z0-9_]*\),.*/#define \1 \2/p' \
+    "$top_srcdir/t/fake-cuda/fake-cuda.h"
+} >"$scratch/include/cuda.h"
+cp "$top_srcdir/t/fake-cuda/fake-cuda.h" "$scratch/include"
+
+has_opencl=no
+! "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1 \
+  || has_opencl=yes
+has_cuda=no
+[ ! -e "$fake/libcuda.so.1" ] || has_cuda=yes
+
+includes () { # HEADER FILE...
+  header=$1
+  shift
+  cat "$@" | grep -q "^#include <$header>"
+}
+
+# Why what includes these headers can be neither built nor run; nothing if it can.
+cannot_build () { # FILE...
+  if includes tarn/opencl.h "$@" && [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ]; then
+    echo "built without OpenCL"
+  elif includes tarn/cuda.h "$@" && [ ! -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
+    echo "built without CUDA"
+  elif includes cuda.h "$@" && [ $has_cuda = no ]; then
+    echo "built without the fake CUDA driver"
+  fi
+}
+cannot_run () { # FILE...
+  if includes tarn/opencl.h "$@" && [ $has_opencl = no ]; then
+    echo "no OpenCL device"
+  elif includes tarn/cuda.h "$@" && [ $has_cuda = no ]; then
+    echo "built without the fake CUDA driver"
+  fi
+}
+
+build () { # SOURCE PROGRAM
+  modules=tarn
+  ! includes tarn/opencl.h "$1" || modules="$modules tarn-opencl"
+  ! includes tarn/cuda.h "$1" || modules="$modules tarn-cuda"
+  libraries=
+  ! includes cuda.h "$1" || libraries=-lcuda
+  # Clang counts what only a cleanup uses as unused.
+  # shellcheck disable=SC2046,SC2086  # flags are words
+  cc -std=gnu11 -Wall -Wextra -Wno-unused-function -Wno-unused-variable -Werror \
+    -x c "$1" -x none -o "$2" $(pkg-config --cflags --libs $modules) $libraries
+}
+
+run () { # COMMAND...: in the page's folder
+  (
+    cd "$page/files" || exit
+    ! includes tarn/cuda.h "$page"/all || { HOME=$scratch && export HOME; }
+    unset CUDA_DEVICE
+    ! includes tarn/cuda.h "$page"/all || LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export LD_LIBRARY_PATH
+    # Fragments free nothing at the end of the page.
+    [ "${1##*/}" != fragments ] || ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
+    export ASAN_OPTIONS
+    unset MAKEFLAGS MFLAGS MAKELEVEL
+    CC=cc && export CC
+    timeout 300 "$@" </dev/null
+  )
+}
+
+build_and_run () { # DESCRIPTION SOURCE PROGRAM
+  why=$(cannot_build "$2")
+  if [ -n "$why" ]; then
+    skip "$1" "$why"
+    return
+  fi
+  check "$1 is compiled" build "$2" "$3"
+  # shellcheck disable=SC2046  # flags are words
+  if includes cuda.h "$2" && [ "${cuda_headers:-no}" != no ]; then
+    check "... with <cuda.h>, too" cc -std=gnu11 -fsyntax-only -I"$cuda_headers" -x c "$2" \
+      $(pkg-config --cflags tarn-cuda)
+  fi
+  why=$(cannot_run "$2")
+  if [ -n "$why" ]; then
+    skip "... and runs" "$why"
+  else
+    check "... and runs" run "$3"
+  fi
+}
+
+# All of a page's fragments, in its order.
+write_fragments () { # PAGE
+  calls=
+  while read -r number kind _; do
+    case $kind in
+      preamble | functions)
+        echo "#line $number \"$1\""
+        cat "$page/$number"
+        ;;
+      fragment)
+        printf 'static void\nblock_%s (void)\n{\n#line %s "%s"\n' "$number" "$number" "$1"
+        cat "$page/$number"
+        echo '}'
+        calls="$calls  block_$number ();
+"
+        ;;
+    esac
+  done <"$page/list"
+  printf 'int\nmain (void)\n{\n  begin ();\n%s  return 0;\n}\n' "$calls"
+}
+
+is_quoted () { # NUMBER FILE
+  awk 'NR == FNR { text = text $0 "\n"; next } { all = all $0 "\n" }
+       END { exit !(text != "" && index (all, text)) }' "$page/$1" "$top_srcdir/$2" \
+    || { echo "this is not in $2:"; cat "$page/$1"; return 1; }
+}
+
+# Each line of the first file is in the second, in that order.
+prints () { # EXPECTED PRINTED
+  awk 'NR == FNR {
+         gsub (/[][\\.^$*+?(){}|]/, "\\\\&")
+         gsub (/\\\.\\\.\\\./, ".*")
+         expected[++n] = "^" $0 "$"
+         next
+       }
+       i < n && $0 ~ expected[i + 1] { i++ }
+       END { if (i < n) { print "no line " expected[i + 1]; exit 1 } }' "$1" "$2" \
+    || { cat "$2"; return 1; }
+}
+
+why_no_shell () { # NUMBER
+  for tool in cmake tarn-info tarn-bench; do
+    if grep -q "^$tool\>" "$page/$1" && ! command -v "$tool" >/dev/null; then
+      echo "there is no $tool"
+      return
+    fi
+  done
+  cannot_build "$page/all"
+  cannot_run "$page/all"
+}
+
+is_run () { # NUMBER
+  run sh -e "$page/$1" >"$page/printed" 2>&1 || { cat "$page/printed"; return 1; }
+}
+
+# Splits the page, and tests each block.
+page () { # FILE
+  name=$(basename "$1")
+  page=$scratch/pages/$name
+  mkdir -p "$page/files"
+  awk -v dir="$page" -f "$top_srcdir/t/tree/guide.awk" "$1" >"$page/list"
+  sed -n '/ file /s/^\([0-9]*\) file \(.*\)/\1 \2/p' "$page/list" | while read -r number file; do
+    cp "$page/$number" "$page/files/$file"
+  done
+  sed -n 's/^[0-9]* quotation //p' "$page/list" | sort -u | while read -r file; do
+    cp "$top_srcdir/$file" "$page/files"
+  done
+  sed -n 's/^\([0-9]*\) \(preamble\|functions\|file\).*/\1/p' "$page/list" \
+    | (cd "$page" && xargs -r cat /dev/null) >"$page/all"
+  if grep -q '^[0-9]* fragment' "$page/list"; then
+    write_fragments "$name" >"$page/fragments.c"
+    build_and_run "$name: what is between the lines" "$page/fragments.c" "$page/fragments"
+  fi
+  while read -r number kind argument <&3; do
+    where=$name:$number
+    case $kind in
+      fault) check "$where: $argument" false ;;
+      file)
+        case $argument in
+          *.c) build_and_run "$where: $argument" "$page/$number" "$page/program" ;;
+        esac
+        ;;
+      quotation) check "$where: it is in $argument" is_quoted "$number" "$argument" ;;
+      sh)
+        why=$(why_no_shell "$number")
+        if [ -n "$why" ]; then
+          skip "$where: for the shell" "$why"
+        else
+          check "$where: for the shell" is_run "$number"
+        fi
+        ;;
+      output)
+        if [ -n "$why" ]; then
+          skip "$where: what that prints" "$why"
+        else
+          check "$where: what that prints" prints "$page/$number" "$page/printed"
+        fi
+        ;;
+      console) check "$where: for another shell" sh -n "$page/$number" ;;
+    esac
+  done 3<"$page/list"
+}
+
+for file in "$guide"/*.md; do
+  page "$file"
+done
+
+# The page about it runs it as it should be; and as it should not:
+fails_without_folder () {
+  status_is 1 "$top_builddir/doc/examples/mapped-files" "$scratch/no-such-folder" \
+    && [ ! -s "$scratch/out" ] && grep -q '^mapped-files: .*open: No such file' "$scratch/err"
+}
+check "doc/examples/mapped-files, no folder" fails_without_folder
+
+# The guide's own index has every page, and every link leads to something.
+is_listed () { # NAME
+  grep -qF "]($1)" "$guide/README.md"
+}
+# Whatever is called as our names are is in a public header.
+names_exist () { # FILE
+  grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+[A-Za-z0-9]|Tarn[A-Z][A-Za-z]+' "$1" | sort -u \
+    | grep -v -x -f "$scratch/public" >"$scratch/unknown"
+  cat "$scratch/unknown"
+  [ ! -s "$scratch/unknown" ]
+}
+cat "$top_srcdir"/include/tarn/*.h "$top_builddir/include/tarn/version.h" \
+  | grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+|Tarn[A-Z][A-Za-z]+' | sort -u >"$scratch/public"
+links_lead_somewhere () { # FILE
+  grep -o ']([^)#:]*' "$1" | sed 's/^..//' | sort -u | while read -r link; do
+    [ -e "$guide/$link" ] || [ -z "$link" ] || echo "$link"
+  done >"$scratch/dead"
+  cat "$scratch/dead"
+  [ ! -s "$scratch/dead" ]
+}
+for file in "$guide"/*.md; do
+  name=$(basename "$file")
+  [ "$name" = README.md ] || check "$name is in the index" is_listed "$name"
+  check "$name: links" links_lead_somewhere "$file"
+  check "$name: our names" names_exist "$file"
+done
+
+# Each fault is seen: of a page that has it, one block fails.
+try () { # LINE...: @ is three backquotes
+  printf '%s\n' "$@" | sed 's/^@/```/' >"$scratch/fault.md"
+  (page "$scratch/fault.md") >"$scratch/tap"
+  rm -rf "$scratch/pages/fault.md"
+}
+fault () { # DESCRIPTION LINE...
+  description=$1
+  shift
+  try "$@"
+  check "a fault is seen: $description" grep -q '^not ok' "$scratch/tap"
+}
+no_fault () {
+  cat "$scratch/tap"
+  [ "$(grep -c '^ok' "$scratch/tap")" -ge 6 ] && ! grep '^not ok' "$scratch/tap"
+}
+echo 'tarn_pool_allocate (), TarnPool, tarn_pool_alocate ()' >"$scratch/fault.md"
+names_exist "$scratch/fault.md" >"$scratch/names"
+check "a fault is seen: a name that does not exist" grep -q -x tarn_pool_alocate "$scratch/names"
+includes='#include <tarn/tarn.h>'
+start='static void begin (void) { }'
+fault "a fragment that is not compiled" '<!-- c' "$includes" "$start" '-->' \
+  '@c' 'tarn_no_such_function ();' '@'
+fault "a fragment that ends in an error" '<!-- c' "$includes" "$start" '-->' \
+  '@c' 'g_assert_cmpuint (1, ==, 2);' '@'
+fault "a program that is not compiled" '@c x.c' "$includes" 'int main (void) { return x; }' '@'
+fault "a program that fails" '@c x.c' "$includes" 'int main (void) { return 1; }' '@'
+fault "a quotation of something else" '@c doc/examples/saxpy-test.c' 'int x;' '@'
+fault "a line for the shell that fails" '@sh' 'false' 'true' '@'
+fault "what is printed is something else" '@sh' 'echo 1 2 3' '@' '@output' '1 ... 4' '@'
+fault "lines that are printed in another order" '@sh' 'echo 1; echo 2' '@' '@output' 2 1 '@'
+fault "a block that is not run without a reason" '@console' true '@'
+fault "a block of no kind" '@' true '@'
+fault "a block without an end" '@sh' true
+try '<!-- c' "$includes" "$start" '-->' '@c' 'g_print ("%s\n", tarn_get_version ());' '@' \
+  '@c x.c' "$includes" 'int main (void) { return 0; }' '@' '@sh' 'echo 1 2 3; echo 4' '@' \
+  '@output' '1 ... 3' '4' '@'
+check "... and nothing where there is none" no_fault
+done_testing

@@ -1,0 +1,214 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# What is installed is enough to build and run a program outside the tree: the one in README, and
+# others with the static libraries alone.
+. "$(dirname "$0")/../lib/tap.sh"
+
+if [ ! -f "$top_builddir/Makefile" ] || [ -z "$libdir" ]; then
+  skip "install" "run by make check only"
+  done_testing
+  exit
+fi
+
+stage=$scratch/stage
+check "make install" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
+  "$MAKE" -C "$top_builddir" install DESTDIR="$stage"
+
+# CUDA's driver is opened where it is needed, and nothing of CUDA's is linked.
+links_no_cuda () {
+  find "$stage" -type f \( -name '*.so*' -o -perm -u+x \) | while read -r file; do
+    ldd "$file" 2>/dev/null
+  done >"$scratch/ldd"
+  grep -q libglib "$scratch/ldd" && ! grep -i -e libcuda -e libcudart -e nvidia "$scratch/ldd"
+}
+if command -v ldd >/dev/null; then
+  check "nothing that is installed is linked with CUDA" links_no_cuda
+else
+  skip "nothing that is installed is linked with CUDA" "there is no ldd"
+fi
+
+# The guide's links lead to what is installed, too.
+guide_is_whole () {
+  guide=$(dirname "$(find "$stage" -path '*/guide/README.md')")
+  grep -h -o ']([^)#:]*' "$guide"/*.md | sed 's/^..//' | sort -u >"$scratch/links"
+  [ -s "$scratch/links" ] || return
+  while read -r link; do
+    [ -e "$guide/$link" ] || { echo "no $link"; return 1; }
+  done <"$scratch/links"
+}
+check "the guide and what it links to" guide_is_whole
+
+# As many as were made, where man(1) looks for them.
+reference_is_there () {
+  find "$stage" -path '*/man/man3/tarn_*.3' | wc -l >"$scratch/installed"
+  ls "$top_builddir/doc/reference/man3" | wc -l | diff "$scratch/installed" - \
+    && find "$stage" -path '*/reference/index.html' | grep . \
+    && find "$stage" -path '*/man/man7/tarn.7' | grep . \
+    && ! find "$stage" -maxdepth 1 -type f | grep .
+}
+if [ -e "$top_builddir/doc/reference/built" ]; then
+  check "the reference and its manual pages" reference_is_there
+else
+  skip "the reference and its manual pages" "built without it"
+fi
+
+if [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
+  skip "a program outside the tree" "pkg-config puts $PKG_CONFIG_SYSROOT_DIR before every path"
+  done_testing
+  exit
+fi
+
+# The paths in it are for after the stage was copied to /; here it is used where it is.
+pkgconfig=$stage$libdir/pkgconfig
+for pc in "$pkgconfig"/*.pc; do
+  sed -i "s|^\([a-z_]*\)=/|\1=$stage/|" "$pc"
+done
+PKG_CONFIG_PATH=$pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+LD_LIBRARY_PATH=$stage$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export PKG_CONFIG_PATH LD_LIBRARY_PATH
+
+check "pkg-config tarn" $PKG_CONFIG --cflags --libs tarn
+cat >"$scratch/core.c" <<'CODE'
+#include <tarn/tarn.h>
+
+static gboolean
+allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) user_data, (void) error;
+  memory->pointer = g_malloc (size);
+  return TRUE;
+}
+
+static void
+give_back (gpointer user_data, TarnMemory memory, gsize size)
+{
+  (void) user_data, (void) size;
+  g_free (memory.pointer);
+}
+
+int
+main (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.allocate = allocate;
+  ops.free = give_back;
+  g_autoptr (TarnAllocator) allocator = tarn_allocator_new (&ops, NULL, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  for (int i = 0; i < 10; i++)
+    tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+  g_print ("%s\n", tarn_get_version ());
+  return !TARN_CHECK_VERSION (0, 1, 0) || tarn_pool_get_managed_bytes (pool) != 1023;
+}
+CODE
+build () { # NAME MODULE [FLAG...]: flags are pkg-config's
+  name=$1
+  shift
+  $CC $T_CC_FLAGS -Wall -Wextra -Werror "$scratch/$name.c" -o "$scratch/$name" \
+    $($PKG_CONFIG --cflags --libs "$@")
+}
+check "a program with tarn alone" build core tarn
+check "... runs" "$scratch/core"
+
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$top_srcdir/README" >"$scratch/readme.c"
+check "README has a program" grep -q main "$scratch/readme.c"
+if ! $PKG_CONFIG --exists tarn-opencl; then
+  skip "the program in README" "no tarn-opencl, or no OpenCL.pc"
+else
+  check "the program in README" build readme tarn-opencl
+  if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
+    check "... runs" "$scratch/readme"
+  else
+    skip "... runs" "no OpenCL device"
+  fi
+fi
+
+# Static libraries, where no shared one of ours is: neither the linker nor the program finds any.
+if [ ! -e "$stage$libdir/libtarn.a" ]; then
+  skip "static libraries" "none were built"
+  done_testing
+  exit
+fi
+static=$scratch/static
+mkdir -p "$static/pkgconfig"
+cp "$stage$libdir"/*.a "$static"
+for pc in "$pkgconfig"/*.pc; do
+  sed "s|^libdir=.*|libdir=$static|" "$pc" >"$static/pkgconfig/${pc##*/}"
+done
+PKG_CONFIG_PATH=$static/pkgconfig${PKG_CONFIG_PATH#"$pkgconfig"}
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH#"$stage$libdir"}
+LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
+
+needs_no_tarn () { # PROGRAM
+  ldd "$scratch/$1" >"$scratch/needs" && ! grep libtarn "$scratch/needs"
+}
+build_statically () { # DESCRIPTION NAME MODULE
+  check "$1, static libraries" build "$2" --static "$3"
+  if command -v ldd >/dev/null; then
+    check "... needs no shared one of ours" needs_no_tarn "$2"
+  else
+    skip "... needs no shared one of ours" "there is no ldd"
+  fi
+}
+
+build_statically "a program with tarn alone" core tarn
+check "... runs" "$scratch/core"
+
+build_without_libraries () { # NAME MODULE
+  $CC $T_CC_FLAGS -static "$scratch/$1.c" -o "$scratch/$1" \
+    $($PKG_CONFIG --static --cflags --libs "$2")
+}
+printf '#include <glib.h>\nint main (void) { return g_strcmp0 ("", ""); }\n' >"$scratch/glib.c"
+if [ "$SANITIZER" != no ]; then
+  skip "a program that needs no library" "sanitizers need theirs"
+elif ! build_without_libraries glib glib-2.0 >/dev/null 2>&1; then
+  skip "a program that needs no library" "there is no static GLib or C library"
+else
+  check "a program that needs no library" build_without_libraries core tarn
+  check "... runs" "$scratch/core"
+fi
+
+if $PKG_CONFIG --exists tarn-opencl; then
+  build_statically "the program in README" readme tarn-opencl
+  if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
+    check "... runs" "$scratch/readme"
+  else
+    skip "... runs" "no OpenCL device"
+  fi
+else
+  skip "the program in README, static libraries" "no tarn-opencl, or no OpenCL.pc"
+fi
+
+cat >"$scratch/cuda.c" <<'CODE'
+#include <tarn/cuda.h>
+
+int
+main (void)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext context = tarn_cuda_make_default_context (NULL, &error);
+
+  if (context == NULL) {
+    g_printerr ("%s\n", error->message);
+    return 1;
+  }
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (NULL, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+  tarn_cuda_context_release (context);
+  return tarn_pool_get_managed_bytes (pool) != 1023;
+}
+CODE
+if $PKG_CONFIG --exists tarn-cuda; then
+  build_statically "a program with tarn-cuda" cuda tarn-cuda
+  if [ -e "$fake/libcuda.so.1" ]; then
+    check "... runs on the fake driver" with_fake env HOME="$scratch" "$scratch/cuda"
+  else
+    skip "... runs on the fake driver" "built without it"
+  fi
+else
+  skip "a program with tarn-cuda, static libraries" "built without CUDA"
+fi
+done_testing

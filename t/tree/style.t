@@ -1,0 +1,21 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# The layout that .clang-format says.  Other versions of clang-format lay things out differently.
+. "$(dirname "$0")/../lib/tap.sh"
+
+case $($CLANG_FORMAT --version 2>/dev/null) in
+  *"version 14."*) ;;
+  *)
+    skip "clang-format" "clang-format 14 is not installed"
+    done_testing
+    exit
+    ;;
+esac
+
+cd "$top_srcdir" || exit
+for file in $(find include lib t doc tools -name '*.[ch]' 2>/dev/null | sort); do
+  check "$file" $CLANG_FORMAT --dry-run -Werror "$file"
+done
+done_testing
