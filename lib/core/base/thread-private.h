@@ -19,7 +19,6 @@
 #define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
 
 typedef struct _TarnThread TarnThread;
-typedef struct _TarnCache TarnCache; /* pool-cache-private.h */
 
 /* Records are never freed: a thread that ends leaves its record, with its number, to a later one.
  * Thus numbers stay as small as the most threads that there were at a time. */
@@ -30,17 +29,17 @@ struct _TarnThread
   gboolean is_taken; /* behind the lock of the list */
   TarnThread *next;  /* constant */
 
-  /* The thread's own, by the slots of pools; behind the lock of the list, too, where it grows, and
-   * where another thread sets what a pool had to NULL at its end. */
-  TarnCache **caches;
-  guint n_caches;
+  /* The thread's own items, by the slots of those who keep some with each thread; behind the lock
+   * of the list, too, where it grows, and where another thread clears a slot. */
+  gpointer *items;
+  guint n_items;
 
   /* memo-compute.c */
   struct _TarnComputation *innermost;         /* the thread's own: what it is computing */
   const struct _TarnComputation *waiting_for; /* behind the lock of all computations */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* Never NULL: what is not registered is _tarn_no_thread, which has no caches. */
+/* Never NULL: what is not registered is _tarn_no_thread, which has no items. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 extern TarnThread _tarn_no_thread __attribute__ ((visibility ("hidden")));
@@ -56,11 +55,12 @@ typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
-/* A pool's place among what threads keep of pools, from 0 on, no larger than need be. */
-guint _tarn_threads_take_slot (void);
+/* Called with the item of a thread that has ended, inside the lock of the list. */
+typedef void (*TarnThreadEndFunc) (gpointer item);
+
+guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
 void _tarn_threads_give_slot (guint slot);
-void _tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache);
-void _tarn_cache_leave (TarnCache *cache); /* pool-cache.c; inside the lock of the list */
+void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
 static inline TarnThread *
 _tarn_thread_self (void)

@@ -27,6 +27,8 @@ TarnThread _tarn_no_thread;
 /* Of is_taken, of slots, and for adding to the list.  It is taken before the locks of pools. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static TarnThread *threads; /* atomic: the latest; nothing is ever taken out */
+static GArray *end_funcs;   /* of TarnThreadEndFunc, by slots; NULL: there never was one */
+static GArray *free_slots;  /* of guint; made with end_funcs */
 
 static void
 end_thread (gpointer data)
@@ -37,11 +39,11 @@ end_thread (gpointer data)
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
-  for (guint i = 0; i < thread->n_caches; i++)
-    if (thread->caches[i] != NULL)
+  for (guint i = 0; i < thread->n_items; i++)
+    if (thread->items[i] != NULL)
       {
-        _tarn_cache_leave (thread->caches[i]);
-        thread->caches[i] = NULL;
+        g_array_index (end_funcs, TarnThreadEndFunc, i) (thread->items[i]);
+        thread->items[i] = NULL;
       }
   thread->is_taken = FALSE;
   _tarn_mutex_unlock (&lock);
@@ -80,56 +82,61 @@ _tarn_thread_register (void)
   return thread;
 }
 
-/* What threads keep of pools */
+/* Slots of what threads keep */
 
-static GArray *free_slots; /* of guint */
-static guint n_slots;
-
+/* Takes a slot, from 0 on, no larger than need be. */
 guint
-_tarn_threads_take_slot (void)
+_tarn_threads_take_slot (TarnThreadEndFunc at_end)
 {
   guint slot;
 
   _tarn_mutex_lock (&lock);
-  if (free_slots != NULL && free_slots->len > 0)
+  if (end_funcs == NULL)
+    {
+      end_funcs = g_array_new (FALSE, FALSE, sizeof (TarnThreadEndFunc));
+      free_slots = g_array_new (FALSE, FALSE, sizeof (guint));
+    }
+  slot = end_funcs->len;
+  if (free_slots->len > 0)
     {
       slot = g_array_index (free_slots, guint, free_slots->len - 1);
       g_array_set_size (free_slots, free_slots->len - 1);
     }
   else
-    slot = n_slots++;
+    g_array_set_size (end_funcs, slot + 1);
+  g_array_index (end_funcs, TarnThreadEndFunc, slot) = at_end;
   _tarn_mutex_unlock (&lock);
   return slot;
 }
 
-/* No thread has anything there afterwards, nor is one about to leave it. */
+/* Gives a slot back.  No thread has anything there afterwards, nor is the end function of one that
+ * has ended still running. */
 void
 _tarn_threads_give_slot (guint slot)
 {
   _tarn_mutex_lock (&lock);
   for (TarnThread *thread = threads; thread != NULL; thread = thread->next)
-    if (slot < thread->n_caches)
-      thread->caches[slot] = NULL;
-  if (free_slots == NULL)
-    free_slots = g_array_new (FALSE, FALSE, sizeof (guint));
+    if (slot < thread->n_items)
+      thread->items[slot] = NULL;
   g_array_append_val (free_slots, slot);
   _tarn_mutex_unlock (&lock);
 }
 
-/* The thread itself calls it. */
+/* Has the calling thread keep an item. */
 void
-_tarn_thread_set_cache (TarnThread *thread, guint slot, TarnCache *cache)
+_tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 {
+  g_assert (thread == _tarn_current_thread);
   _tarn_mutex_lock (&lock);
-  if (slot >= thread->n_caches)
+  if (slot >= thread->n_items)
     {
-      guint n = MAX (slot + 1, 2 * thread->n_caches);
+      guint n = MAX (slot + 1, 2 * thread->n_items);
 
-      thread->caches = g_renew (TarnCache *, thread->caches, n);
-      memset (thread->caches + thread->n_caches, 0, (n - thread->n_caches) * sizeof (TarnCache *));
-      thread->n_caches = n;
+      thread->items = g_renew (gpointer, thread->items, n);
+      memset (thread->items + thread->n_items, 0, (n - thread->n_items) * sizeof (gpointer));
+      thread->n_items = n;
     }
-  thread->caches[slot] = cache;
+  thread->items[slot] = item;
   _tarn_mutex_unlock (&lock);
 }
 

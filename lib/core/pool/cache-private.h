@@ -99,7 +99,7 @@ _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 static inline TarnCache *
 _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
 {
-  return TARN_LIKELY (pool->slot < thread->n_caches) ? thread->caches[pool->slot] : NULL;
+  return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
 /* The block that was freed last of those in a bin, active. */

@@ -22,13 +22,26 @@
 
 /* Life */
 
+/* Leaves a cache, whose thread has ended, to whoever has the lock. */
+static void
+leave (gpointer item)
+{
+  TarnCache *cache = item;
+  TarnPool *pool = cache->pool;
+
+  _tarn_mutex_lock (&pool->lock);
+  cache->is_left = TRUE;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
 void
 _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
 {
   pool->door = TARN_DOOR_CLOSED;
   if (_tarn_forked ())
     return;
-  pool->slot = _tarn_threads_take_slot ();
+  pool->slot = _tarn_threads_take_slot (leave);
   pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
   if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
@@ -83,7 +96,7 @@ _tarn_pool_lock (TarnPool *pool)
   if (cache == NULL)
     cache = cache_new (pool);
   _tarn_mutex_unlock (&pool->lock);
-  _tarn_thread_set_cache (_tarn_thread_self (), pool->slot, cache);
+  _tarn_thread_set_item (_tarn_thread_self (), pool->slot, cache);
   _tarn_mutex_lock (&pool->lock);
   return cache;
 }
@@ -100,18 +113,6 @@ _tarn_pool_free_caches (TarnPool *pool)
       pool->caches = cache->next;
       free (cache);
     }
-}
-
-/* The thread has ended. */
-void
-_tarn_cache_leave (TarnCache *cache)
-{
-  TarnPool *pool = cache->pool;
-
-  _tarn_mutex_lock (&pool->lock);
-  cache->is_left = TRUE;
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* The door */

@@ -29,6 +29,8 @@
 #include "common/lock-private.h"
 #include "pool/slab-private.h"
 
+typedef struct _TarnCache TarnCache; /* cache-private.h */
+
 /* So many blocks of a bin that came from a thread's cache together.  Another thread that may keep
  * as many takes them as they came, and looks at them, in the caches of another processor, when it
  * has given up the lock. */
