@@ -14,9 +14,14 @@ typedef struct
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  void (*finalize) (TarnAllocator *allocator); /* the last reference is gone */
+  void (*dispose) (TarnAllocator *allocator);  /* the last reference is gone */
+  void (*finalize) (TarnAllocator *allocator); /* and the last block, and the last call */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
+
+  /* Pools only: gives the memory of a retired block back that commands may still use; @is_wanted:
+   * because there is no memory left. */
+  void (*give_back_used) (TarnBlock *block, gboolean is_wanted);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

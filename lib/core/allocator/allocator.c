@@ -168,6 +168,7 @@ static const TarnAllocatorClass direct_class = {
   .free_block = direct_free_block,
   .allocate_memory = direct_allocate_memory,
   .free_memory = direct_free_memory,
+  .dispose = direct_finalize, /* its blocks have a reference each */
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
@@ -241,7 +242,7 @@ tarn_allocator_unref (TarnAllocator *allocator)
     return;
   /* What would follow are calls of a driver that did not survive fork (). */
   if (!_tarn_forked ())
-    allocator->klass->finalize (allocator);
+    allocator->klass->dispose (allocator);
 }
 
 /**

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which queues use a block.  What a pool makes of that is in pool-order.c; a block without a pool
+ * Which queues use a block.  What a pool makes of that is in order/; a block without a pool
  * is of no other request, so it is only waited for at its end. */
 
 #include "allocator/allocator-private.h"

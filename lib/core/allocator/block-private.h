@@ -19,7 +19,7 @@ typedef enum
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnMark TarnMark; /* pool-order.c */
+typedef struct _TarnMark TarnMark; /* of a pool: order/ */
 
 /* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
  * a pool. */

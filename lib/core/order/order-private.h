@@ -13,12 +13,14 @@
  * The driver is never called under the pool's lock.  A call that looks at queues and marks without
  * it has references on them.
  *
- *     pool-mark.c   marks: making them, waiting for them, giving back what is still used
- *     pool-queue.c  the queues that a pool has met
- *     pool-order.c  requests */
+ *     allocate.c  requests: the public ones, and what serves nearly all of them
+ *     order.c     requests that may have to wait, and what the caller says of blocks in use
+ *     queue.c     the queues that a pool has met, and marks on them
+ *     free.c      the end of a block in use
+ *     life.c      a pool's beginning and end */
 
-#ifndef TARN_POOL_ORDER_PRIVATE_H
-#define TARN_POOL_ORDER_PRIVATE_H
+#ifndef TARN_ORDER_PRIVATE_H
+#define TARN_ORDER_PRIVATE_H
 
 #include "pool/pool-private.h"
 
@@ -30,31 +32,40 @@ struct _TarnMark
   gint is_reached; /* atomic: the backend said so once */
 };
 
-/* pool-mark.c.  The lock is held, where it is not said otherwise; what nobody has any more is left
- * to _tarn_pool_sweep (). */
-TarnMark *_tarn_mark_new (gpointer event);
-TarnMark *_tarn_mark_ref (TarnMark *mark);
-void _tarn_mark_unref (TarnPool *pool, TarnMark *mark);
+/* order.c.  The lock is held in the first, not in the others. */
+TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 number,
+                                    gpointer handle);
+TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
+                                       GError **error);
+TarnBlock *_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error);
+gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
+gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
+
+/* queue.c.  The lock is held in these; what nobody has any more is left to _tarn_pool_sweep (). */
+TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
+void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
+void _tarn_pool_begin_order (TarnPool *pool);
 void _tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks);
-gboolean _tarn_use_is_marked (const TarnUse *use);
 void _tarn_block_claim (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
-void _tarn_block_mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
-                               TarnMark *mark);
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
 void _tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue *queue);
+void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* and then it is not held */
 
-/* The lock is not held in these. */
-void _tarn_pool_report_unmarked (const TarnPool *pool, const GError *error);
+/* And not in these. */
+void _tarn_pool_sweep (TarnPool *pool);
+TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
+void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
+void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
 gboolean _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                                 GError **error);
 void _tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+void _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
 
-/* pool-queue.c.  The lock is held in the first three, not in the others. */
-void _tarn_queue_make_unknown (TarnPool *pool, TarnQueue *queue);
-void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
-void _tarn_pool_begin_order (TarnPool *pool);
-TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
-void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
+/* free.c */
+gboolean _tarn_pool_ignores_free (TarnPool *pool);
+void _tarn_pool_free_block (TarnBlock *block);
+void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 #endif

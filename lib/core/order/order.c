@@ -6,6 +6,7 @@
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
 
 /* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
  */
@@ -125,6 +126,35 @@ take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
 
   if (block != NULL)
     _tarn_block_claim (pool, block, queue);
+  return block;
+}
+
+/* Takes a block for a request without any call: what the thread's cache or the bins have, or where
+ * there is order what is ready for the queue.  NULL: there is none, or the pool has yet to meet the
+ * queue.  @cache is this thread's.  The lock is held. */
+TarnBlock *
+_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 number,
+                         gpointer handle)
+{
+  TarnQueue *queue = handle != NULL ? _tarn_pool_look_up_queue (pool, handle) : NULL;
+  TarnBlock *block;
+
+  if (handle != NULL && queue == NULL)
+    return NULL;
+  if (pool->is_ordered)
+    {
+      if (queue != NULL)
+        queue->n_refs++;
+      block = take_ready (pool, size, number, queue);
+      if (queue != NULL)
+        _tarn_queue_unref (pool, queue);
+      return block;
+    }
+  if (queue != pool->latest_queue)
+    return NULL;
+  block = _tarn_pool_take_shared (pool, cache, number, size);
+  if (block != NULL && block->n_uses == 0 && queue != NULL)
+    _tarn_block_add_use (block, queue);
   return block;
 }
 
@@ -253,72 +283,6 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
     }
   block = allocate_for (pool, size, bin, queue, error);
   _tarn_pool_leave_queue (pool, queue);
-  return block;
-}
-
-static __attribute__ ((noinline)) TarnBlock *
-allocate_with_lock (TarnPool *pool, gsize size, gpointer queue, GError **error)
-{
-  TarnBlock *block;
-  TarnCache *cache;
-  guint32 bin;
-
-  if (_tarn_forked () && !tarn_check_fork (error))
-    return NULL;
-  block = _tarn_pool_take_fenced (pool, size, queue);
-  if (block != NULL)
-    return block;
-
-  bin = _tarn_bin_number (size, pool->leading_bits);
-  cache = _tarn_pool_lock (pool);
-  if (!pool->is_ordered && pool->latest_queue != NULL && pool->latest_queue->handle == queue)
-    block = _tarn_pool_take_shared (pool, cache, bin, size);
-  if (block != NULL && block->n_uses == 0)
-    _tarn_block_add_use (block, pool->latest_queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, size, bin, queue, error);
-}
-
-/**
- * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
- * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
- * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
- * queues.
- *
- * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
- * queue only, and that runs its commands in order, no call of the driver is made for any of this.
- * What is held when the second one appears counts as used by all that the first was given until
- * then: where the first must not hold up the second, let the pool meet both before there is work.
- *
- * A request that names no queue waits on the host for what was put on queues before the memory was
- * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
- * freed.
- *
- * @param pool   a pool; any thread may call it
- * @param size   bytes; 0 is allowed
- * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
- *               function with its own type, such as tarn_opencl_pool_allocate().
- * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
- *               allocator has no queues, or what the backend says of the queue
- * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
- *         lives; or NULL with @p error set
- * @since 0.1
- */
-TarnBlock *
-tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
-{
-  TarnBlock *block;
-
-  if (queue == NULL)
-    return tarn_pool_allocate (pool, size, error);
-  g_return_val_if_fail (pool != NULL, NULL);
-  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
-
-  block = _tarn_pool_take_fast (pool, size, queue);
-  if (TARN_UNLIKELY (block == NULL))
-    return allocate_with_lock (pool, size, queue, error);
-  _tarn_pool_check_fast_if_full_debug (pool);
   return block;
 }
 

@@ -27,7 +27,7 @@ gboolean
 _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   TarnPool *pool = user_data;
-  TarnBlock *block = tarn_pool_allocate (pool, size, error);
+  TarnBlock *block = tarn_allocator_allocate (&pool->base, size, error);
 
   if (block == NULL)
     return FALSE;

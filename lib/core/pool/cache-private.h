@@ -6,7 +6,7 @@
  *
  * A thread uses its cache inside the pool's door (thread-private.h), or with the lock.  Whoever
  * needs what others keep, or exact counters, holds the lock and closes the door.  It stays closed
- * once blocks are marked when they are freed (pool-order-private.h), and once nothing is held any
+ * once blocks are marked when they are freed (order/order-private.h), and once nothing is held any
  * more.
  *
  * The cache of a thread that has ended is nobody's: whoever has the lock may empty it, and the next
@@ -61,7 +61,7 @@ struct _TarnCache
   guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* pool-cache.c.  The lock is held in all but the first four, and in the first, too, unless this is
+/* cache.c.  The lock is held in all but the first four, and in the first, too, unless this is
  * a child of fork (). */
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
@@ -146,7 +146,7 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begi
   return block;
 }
 
-static inline TarnBlock *
+static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
 {
   return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
@@ -197,7 +197,7 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   return is_held;
 }
 
-static inline gboolean
+static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put_fast (TarnPool *pool, TarnBlock *block)
 {
   return _tarn_pool_put (pool, block, _tarn_thread_begin_visit);

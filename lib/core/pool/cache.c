@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads' caches (pool-cache-private.h): making them, and moving blocks between them and the
+ * Threads' caches (cache-private.h): making them, and moving blocks between them and the
  * pool's bins.  A block in either is held, so no counter changes but for which of the two counts
  * it. */
 

@@ -1,21 +1,19 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What the parts of a pool share:
+ * What a pool is, and what its parts on this floor share:
  *
- *     pool.c          its life, hits, frees
- *     pool-bins.c     what it holds
- *     pool-stats.c    what it says of itself
- *     pool-cache.c    what a thread keeps for itself
- *     pool-bare.c     memory without a block, for allocators built on a pool
- *     pool-miss.c     the way to the upstream allocator, and what to do out of memory
- *     pool-give-back.c
- *                     the way back
- *     pool-order.c    who waits for whom before memory is used again: see pool-order-private.h
- *     pool-limit.c    not to manage more bytes than the program allows
- *     pool-reclaim.c  reclaim functions
- *     reclaim-group.c pools that give back for one another
- *     pool-check.c    the invariants, executed */
+ *     pool.c        blocks out of and into it, with the lock
+ *     bins.c        what it holds
+ *     bin.c         which sizes belong together
+ *     cache.c       what a thread keeps for itself
+ *     slab.c        where the structs of blocks are
+ *     bare.c        memory without a block, for allocators built on a pool
+ *     stats.c       what it says of itself
+ *     pool-check.c  the invariants, executed
+ *
+ * Above are the ways to the upstream allocator and back (upstream/), and requests and frees, which
+ * wait for queues where they have to (order/). */
 
 #ifndef TARN_POOL_PRIVATE_H
 #define TARN_POOL_PRIVATE_H
@@ -97,7 +95,7 @@ struct _TarnPool
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   guint leading_bits;
-  guint slot; /* of threads' caches: pool-cache-private.h */
+  guint slot; /* of threads' caches: cache-private.h */
   /* and these while the door is open. */
   TarnDoor door;
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */
@@ -126,7 +124,7 @@ struct _TarnPool
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 
-  /* pool-order.c */
+  /* order/ */
   GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
   TarnQueue *latest_queue; /* of them; NULL: none */
   GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
@@ -153,12 +151,11 @@ _tarn_pool_of (TarnAllocator *base)
   return pool;
 }
 
-/* pool.c; the caller of the first holds the lock */
+/* pool.c; the lock is held */
 TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
-void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
-void _tarn_pool_die (TarnPool *pool);
+gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
-/* pool-bins.c; the lock is held */
+/* bins.c; the lock is held */
 GHashTable *_tarn_bins_new (void);
 TarnBin *_tarn_pool_get_bin (const TarnPool *pool, guint32 number);
 gboolean _tarn_pool_is_empty (const TarnPool *pool, guint32 number);
@@ -173,40 +170,10 @@ void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
-/* pool-order.c */
-TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
-                                       GError **error);
-TarnBlock *_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error);
-void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
-void _tarn_pool_free_used (TarnPool *pool, TarnBlock *block, gboolean is_wanted);
-gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
-gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
-gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
-void _tarn_pool_sweep (TarnPool *pool);
-
-/* pool-bare.c */
+/* bare.c */
 GHashTable *_tarn_bare_table_new (void);
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
-
-/* pool-miss.c */
-TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
-
-/* pool-give-back.c; the caller of the first two holds the lock */
-guint64 _tarn_pool_get_ended (const TarnPool *pool);
-void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
-void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
-gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
-gboolean _tarn_is_giving_back (void);
-
-/* pool-limit.c */
-gboolean _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error);
-void _tarn_pool_end_reservation (TarnPool *pool, gsize size);
-gboolean _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error);
-
-/* pool-reclaim.c */
-GPtrArray *_tarn_reclaim_funcs_new (void);
-gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
 
 /* pool-check.c */
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);

@@ -5,8 +5,10 @@
  * stretch under the lock in which it takes them, and gives them back without it.  It waits for
  * nobody; a request that is out of memory waits for it, so that memory on its way is not missed. */
 
+#include "base/fork-private.h"
 #include "pool/cache-private.h"
 #include "upstream/reclaim-group-private.h"
+#include "upstream/upstream-private.h"
 
 /* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
  * that allocates meanwhile must not wait for others, who may wait for it. */
@@ -64,7 +66,7 @@ static void
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
 {
   if (block->n_uses > 0)
-    _tarn_pool_free_used (pool, block, is_wanted);
+    pool->base.klass->give_back_used (block, is_wanted);
   else
     tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
 }
@@ -87,7 +89,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   last = pool->orphaned && pool->n_blocks == 0 && pool->give_backs.oldest == NULL;
   _tarn_mutex_unlock (&pool->lock);
   if (last)
-    _tarn_pool_die (pool);
+    pool->base.klass->finalize (&pool->base);
   tarn_reclaim_group_unref (group);
 }
 
@@ -113,4 +115,71 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   if (blocks != NULL)
     _tarn_pool_give_back (pool, &give_back, TRUE);
   return bytes;
+}
+
+/* Gives back held blocks, the largest first, until at most so many bytes are held, and on request
+ * holds none from now on. */
+void
+_tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
+{
+  TarnBlock *blocks = NULL;
+  TarnGiveBack give_back;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stop_holding |= stop_holding;
+  _tarn_pool_gather (pool);
+  if (pool->stats.held_bytes > keep_bytes)
+    blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
+  _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/**
+ * Gives every held block back to the upstream allocator.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
+void
+tarn_pool_free_held (TarnPool *pool)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    _tarn_pool_trim (pool, 0, FALSE);
+}
+
+/**
+ * Gives held blocks back to the upstream allocator, the largest first, until at most so many bytes
+ * are held.
+ *
+ * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
+ * @since 0.1
+ */
+void
+tarn_pool_trim (TarnPool *pool, gsize keep_bytes)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    _tarn_pool_trim (pool, keep_bytes, FALSE);
+}
+
+/**
+ * Gives every held block back to the upstream allocator, and from now on each block when it is
+ * freed.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
+void
+tarn_pool_stop_holding (TarnPool *pool)
+{
+  g_return_if_fail (pool != NULL);
+
+  if (!_tarn_forked ())
+    _tarn_pool_trim (pool, 0, TRUE);
 }

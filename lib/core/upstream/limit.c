@@ -16,6 +16,7 @@
  * that waits for another's reservation has none itself. */
 
 #include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
 
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
 #define MAX_WAITS 100

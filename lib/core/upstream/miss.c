@@ -14,13 +14,14 @@
  * Any other error upstream, which rounding may have provoked, leads to the exact size at once; if
  * that is what memory has run out for, the steps above are for the exact size.
  *
- * A request that would exceed the pool's limit (pool-limit.c) leaves upstream alone: reclaim
+ * A request that would exceed the pool's limit (limit.c) leaves upstream alone: reclaim
  * functions are asked, once; the size's own bin and the limit are looked at again; then the exact
  * size is tried. */
 
 #include "pool/bin-private.h"
 #include "pool/cache-private.h"
 #include "upstream/reclaim-group-private.h"
+#include "upstream/upstream-private.h"
 
 /* How often a request goes on although all that it could give back has gone, because other threads
  * free and give back more.  Once is nearly always enough; the bound is for a request that can never
@@ -277,7 +278,7 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
                     " active, %" G_GSIZE_FORMAT " held: ",
                     pool->base.ops.name, size, stats.active_bytes, stats.held_bytes);
   else if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    tarn_pool_stop_holding (pool);
+    _tarn_pool_trim (pool, 0, TRUE);
   g_propagate_error (error, upstream_error);
 }
 

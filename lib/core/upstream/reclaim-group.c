@@ -9,6 +9,7 @@
  * reference waits for guests, and what the pool held is gone when that returns. */
 
 #include "upstream/reclaim-group-private.h"
+#include "upstream/upstream-private.h"
 
 #include "base/fork-private.h"
 #include "pool/cache-private.h"

@@ -6,7 +6,7 @@
  * pool that asks, and run in several threads at a time. */
 
 #include "base/fork-private.h"
-#include "pool/pool-private.h"
+#include "upstream/upstream-private.h"
 
 typedef struct
 {

@@ -1,0 +1,126 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Requests.  Most are served from the thread's cache (pool/cache-private.h), the others here. */
+
+#include "base/fork-private.h"
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
+
+/* Asks upstream in a pool that had met no queue when the request began. */
+static TarnBlock *
+allocate_without_queues (TarnPool *pool, gsize size, guint32 bin, GError **error)
+{
+  TarnBlock *block = _tarn_pool_allocate_miss (pool, size, bin, error);
+
+  return block != NULL ? _tarn_pool_settle_for_host (pool, block, error) : NULL;
+}
+
+/* Allocates what the thread's cache does not have.  Apart from what is there for every hit. */
+static __attribute__ ((noinline)) TarnBlock *
+allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+{
+  gboolean has_queues;
+  TarnCache *cache;
+  TarnBlock *block;
+  guint32 bin;
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  block = _tarn_pool_take_fenced (pool, size, handle);
+  if (block != NULL)
+    return block;
+
+  bin = _tarn_bin_number (size, pool->leading_bits);
+  cache = _tarn_pool_lock (pool);
+  block = _tarn_pool_take_at_once (pool, cache, size, bin, handle);
+  has_queues = handle != NULL || pool->is_ordered || pool->latest_queue != NULL;
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_pool_unlock_and_sweep (pool);
+  if (block != NULL)
+    return block;
+  return has_queues ? _tarn_pool_allocate_slowly (pool, size, bin, handle, error)
+                    : allocate_without_queues (pool, size, bin, error);
+}
+
+/**
+ * Allocates a block of at least @p size bytes: one that the pool holds, or else a fresh one from
+ * the upstream allocator, as large as every size of its bin needs.
+ *
+ * When upstream is out of memory, its own reclaim function and then the pool's are asked once; then
+ * held blocks are given back, the largest first, until there is room; last, the exact size is tried
+ * where rounding had added bytes. Any other error upstream leads to the exact size at once. A block
+ * of an exact size is given back when it is freed.
+ *
+ * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
+ * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are
+ * asked once, and the exact size is tried where rounding had added bytes. What other threads are
+ * giving back, or asking upstream for, is waited for.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
+ *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
+ *               exceeded; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted any
+ *               more; TARN_ERROR_FORKED in a child of fork (); or what the backend says, where
+ *               TARN_ERROR_CONTEXT_LOST makes the pool stop holding
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
+{
+  TarnBlock *block;
+
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  block = _tarn_pool_take_fast (pool, size, pool->default_queue);
+  if (TARN_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, pool->default_queue, error);
+  _tarn_pool_check_fast_if_full_debug (pool);
+  return block;
+}
+
+/**
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
+ * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
+ * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
+ * queues.
+ *
+ * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
+ * queue only, and that runs its commands in order, no call of the driver is made for any of this.
+ * What is held when the second one appears counts as used by all that the first was given until
+ * then: where the first must not hold up the second, let the pool meet both before there is work.
+ *
+ * A request that names no queue waits on the host for what was put on queues before the memory was
+ * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
+ * freed.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param size   bytes; 0 is allowed
+ * @param queue  the queue, alive during the call; NULL: as tarn_pool_allocate(). A backend has a
+ *               function with its own type, such as tarn_opencl_pool_allocate().
+ * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_NOT_SUPPORTED if the
+ *               allocator has no queues, or what the backend says of the queue
+ * @return (transfer full): the block, for tarn_block_free(), which the caller calls while the queue
+ *         lives; or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
+{
+  TarnBlock *block;
+
+  if (queue == NULL)
+    return tarn_pool_allocate (pool, size, error);
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  block = _tarn_pool_take_fast (pool, size, queue);
+  if (TARN_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, queue, error);
+  _tarn_pool_check_fast_if_full_debug (pool);
+  return block;
+}

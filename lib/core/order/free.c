@@ -1,0 +1,95 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The end of a block in use. */
+
+#include "base/fork-private.h"
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
+
+/* In a child of fork () a free is counted, and no more. */
+gboolean
+_tarn_pool_ignores_free (TarnPool *pool)
+{
+  if (!_tarn_forked ())
+    return FALSE;
+  g_atomic_int_inc (&pool->ignored_frees);
+  return TRUE;
+}
+
+/* Whether commands that may not be done are to be told from those that come after.  The lock is
+ * held. */
+static gboolean
+needs_marks (const TarnPool *pool, const TarnBlock *block)
+{
+  if (block->n_uses == 0)
+    return FALSE;
+  return pool->stop_holding || block->exact ? _tarn_pool_waits_before_free (pool)
+                                            : pool->is_ordered;
+}
+
+/* Apart from what is there for every hit. */
+static __attribute__ ((noinline)) void
+free_with_lock (TarnPool *pool, TarnBlock *block)
+{
+  gboolean goes_back = FALSE;
+  TarnGiveBack give_back;
+  TarnCache *cache;
+  gint state;
+
+  if (_tarn_pool_ignores_free (pool) || _tarn_pool_put_fenced (pool, block))
+    return;
+  cache = _tarn_pool_lock (pool);
+  state = block->state;
+  if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
+    {
+      block->state = TARN_BLOCK_ENDING;
+      _tarn_mutex_unlock (&pool->lock);
+      _tarn_pool_mark_block (pool, block);
+      _tarn_mutex_lock (&pool->lock);
+    }
+  if (state == TARN_BLOCK_ACTIVE)
+    goes_back = _tarn_pool_end_use (pool, cache, block);
+  if (goes_back)
+    _tarn_pool_begin_give_back (pool, &give_back, block);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  if (state != TARN_BLOCK_ACTIVE)
+    _tarn_block_report_double_free (block, state);
+  else if (goes_back)
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+void
+_tarn_pool_free_block (TarnBlock *block)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+
+  /* Not afterwards: what is held does not keep the pool alive. */
+  if (!_tarn_forked ())
+    _tarn_pool_check_fast_if_full_debug (pool);
+  if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
+    free_with_lock (pool, block);
+}
+
+/* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
+ * held. */
+void
+_tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
+{
+  gboolean goes_back;
+  TarnGiveBack give_back;
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
+  goes_back = _tarn_pool_end_use (pool, NULL, block);
+  if (goes_back)
+    _tarn_pool_begin_give_back (pool, &give_back, block);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (goes_back)
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+}

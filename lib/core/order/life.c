@@ -1,0 +1,192 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pools: an allocator over another one, which holds freed blocks in bins and hands them out again.
+ * Threads share a pool behind one lock, which is held for a few instructions at a time; what each
+ * keeps for itself stands in front of it (pool/cache-private.h), so that most hits take none. */
+
+#include <stdlib.h>
+#include <tarn/version.h>
+
+#include "base/fork-private.h"
+#include "common/struct-private.h"
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+#include "upstream/reclaim-group-private.h"
+#include "upstream/upstream-private.h"
+
+static TarnBlock *
+pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+{
+  return tarn_pool_allocate (_tarn_pool_of (allocator), size, error);
+}
+
+static gboolean
+pool_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+{
+  return _tarn_pool_allocate_bare (allocator, size, memory, error);
+}
+
+static void
+pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  TarnPool *pool = _tarn_pool_of (allocator);
+
+  if (!_tarn_pool_ignores_free (pool))
+    _tarn_pool_free_bare (pool, memory, size);
+}
+
+/* The last reference is gone, so nobody can allocate; blocks may still be in use.  What reclaim
+ * functions own may be among them, so they go first.  Guests have no reference, and what they took
+ * must be gone, too, when this returns; but one that calls from inside its own visit cannot wait
+ * for itself. */
+static void
+pool_dispose (TarnAllocator *allocator)
+{
+  TarnPool *pool = _tarn_pool_of (allocator);
+  TarnGiveBack give_back;
+
+  g_ptr_array_unref (pool->reclaim_funcs);
+  _tarn_pool_leave_group (pool, &give_back);
+
+  _tarn_mutex_lock (&pool->lock);
+  while (pool->n_guests > 0 && !_tarn_is_giving_back ())
+    _tarn_cond_wait (&pool->give_backs.changed, &pool->lock);
+  pool->orphaned = TRUE;
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/* The last reference, block and call are gone. */
+static void
+pool_finalize (TarnAllocator *allocator)
+{
+  TarnPool *pool = _tarn_pool_of (allocator);
+
+  g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
+  _tarn_pool_sweep (pool);
+  _tarn_pool_free_caches (pool);
+  _tarn_slabs_clear (&pool->slabs); /* which threads that were ending looked at in checked builds */
+  g_clear_pointer (&pool->queues, g_hash_table_unref);
+  g_hash_table_unref (pool->bins);
+  g_hash_table_unref (pool->bare);
+  _tarn_cond_clear (&pool->reservation_ended);
+  _tarn_cond_clear (&pool->give_backs.changed);
+  _tarn_mutex_clear (&pool->lock);
+  _tarn_allocator_clear (&pool->base);
+  tarn_allocator_unref (pool->upstream);
+  free (pool);
+}
+
+static const TarnAllocatorClass pool_class = {
+  .allocate_block = pool_allocate_block,
+  .free_block = _tarn_pool_free_block,
+  .allocate_memory = pool_allocate_memory,
+  .free_memory = pool_free_memory,
+  .dispose = pool_dispose,
+  .finalize = pool_finalize,
+  .record_use = _tarn_pool_record_use,
+  .move_to_queue = _tarn_pool_move_to_queue,
+  .give_back_used = _tarn_pool_give_back_used,
+};
+
+static void
+warn_if_deferred (TarnPool *pool)
+{
+  gboolean upstream_is_direct = pool->upstream->direct == pool->upstream;
+
+  /* A message, because g_test makes warnings fatal, and this is legal. */
+  if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
+    g_message ("pool '%s' is over the deferred allocator '%s': memory may run out in a later "
+               "command, where the pool cannot give back what it holds",
+               pool->base.ops.name, pool->upstream->ops.name);
+}
+
+/**
+ * Makes a pool over an allocator. Over a deferred allocator it says in one g_message() that it
+ * cannot see memory run out.
+ *
+ * @param upstream  where memory comes from; the pool keeps a reference. Another pool does all that
+ *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
+ * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
+ * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
+ *                  range, or one that this version of the library does not have
+ * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnPool *
+tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error)
+{
+  TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
+  gsize first_size = G_STRUCT_OFFSET (TarnPoolOptions, name) + sizeof known.name;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPool *pool;
+
+  g_return_val_if_fail (upstream != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (options != NULL && !_tarn_struct_read (&known, sizeof known, first_size, options))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "TarnPoolOptions of struct_size %" G_GSIZE_FORMAT
+                   " is not initialized, or sets options that Tarn %s does not have",
+                   options->struct_size, tarn_get_version ());
+      return NULL;
+    }
+  if (known.leading_bits_in_bin_id > TARN_MAX_LEADING_BITS)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "leading_bits_in_bin_id is %u, but must be from 0 to %d",
+                   known.leading_bits_in_bin_id, TARN_MAX_LEADING_BITS);
+      return NULL;
+    }
+
+  pool = _tarn_aligned_new0 (TarnPool);
+  ops.name = known.name != NULL ? known.name : "unnamed";
+  ops.deferred = upstream->ops.deferred;
+  ops.allocate = _tarn_pool_allocate_bare;
+  ops.free = _tarn_pool_free_bare;
+  _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
+  pool->upstream = tarn_allocator_ref (upstream);
+  pool->leading_bits = known.leading_bits_in_bin_id;
+  pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
+  pool->limit_bytes = known.limit_bytes;
+  _tarn_pool_init_caches (pool, &known);
+  _tarn_mutex_init (&pool->lock);
+  _tarn_cond_init (&pool->give_backs.changed);
+  _tarn_cond_init (&pool->reservation_ended);
+  pool->bins = _tarn_bins_new ();
+  pool->bare = _tarn_bare_table_new ();
+  pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
+  warn_if_deferred (pool);
+  return pool;
+}
+
+/**
+ * Takes a reference.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer full): @p pool
+ * @since 0.1
+ */
+TarnPool *
+tarn_pool_ref (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+  tarn_allocator_ref (&pool->base);
+  return pool;
+}
+
+/**
+ * Drops a reference. With the last one the pool gives back what it holds; blocks in use stay
+ * valid, and go straight back to the upstream allocator when they are freed.
+ *
+ * @param pool  a pool; NULL is allowed. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_pool_unref (TarnPool *pool)
+{
+  if (pool != NULL)
+    tarn_allocator_unref (&pool->base);
+}

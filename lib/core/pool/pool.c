@@ -1,0 +1,56 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks out of and into a pool's bins and threads' caches.  The lock is held in all of this. */
+
+#include "pool/cache-private.h"
+
+/* The cache is this thread's; NULL: it has none. */
+static void
+hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  block->state = TARN_BLOCK_HELD;
+  if (cache == NULL || !_tarn_cache_keep (cache, block))
+    _tarn_pool_put_block (pool, block);
+}
+
+/* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
+ * request, or could not be asked. */
+TarnBlock *
+_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
+{
+  TarnCacheBin *own;
+
+  if (_tarn_door_is_closed (&pool->door))
+    return _tarn_pool_take_held (pool, number, size);
+  _tarn_pool_count_own (pool);
+  own = _tarn_cache_get_bin (cache, number);
+  if (own->number == number && own->top != NULL)
+    return _tarn_cache_pop (cache, own, size);
+  if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_left (pool, number)
+      && !_tarn_pool_take_from_idle (pool, number))
+    return NULL;
+  if (_tarn_cache_fill (cache, number))
+    return _tarn_cache_pop (cache, own, size);
+  return _tarn_pool_take_held (pool, number, size);
+}
+
+/* Ends the use of a block that is being freed: it is held, or else retired, and then TRUE: the
+ * caller gives it back to upstream.  @cache is this thread's; NULL: the pool's bin is to have the
+ * block. */
+gboolean
+_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  if (_tarn_door_is_closed (&pool->door))
+    cache = NULL;
+  _tarn_pool_count_own (pool);
+  pool->stats.active_bytes -= block->size;
+  if (!pool->stop_holding && !block->exact)
+    {
+      hold (pool, cache, block);
+      return FALSE;
+    }
+  _tarn_pool_retire (pool, block);
+  block->below = NULL;
+  return TRUE;
+}

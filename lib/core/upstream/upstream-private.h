@@ -1,0 +1,37 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Between a pool and its upstream allocator:
+ *
+ *     miss.c           the way there, and what to do when there is no memory
+ *     give-back.c      the way back
+ *     limit.c          not to manage more bytes than the program allows
+ *     reclaim.c        reclaim functions
+ *     reclaim-group.c  pools that give back for one another */
+
+#ifndef TARN_UPSTREAM_PRIVATE_H
+#define TARN_UPSTREAM_PRIVATE_H
+
+#include "pool/pool-private.h"
+
+/* miss.c */
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
+
+/* give-back.c; the caller of the first two holds the lock */
+guint64 _tarn_pool_get_ended (const TarnPool *pool);
+void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
+void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
+gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
+void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
+gboolean _tarn_is_giving_back (void);
+
+/* limit.c */
+gboolean _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error);
+void _tarn_pool_end_reservation (TarnPool *pool, gsize size);
+gboolean _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error);
+
+/* reclaim.c */
+GPtrArray *_tarn_reclaim_funcs_new (void);
+gboolean _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream);
+
+#endif
