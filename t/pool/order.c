@@ -548,7 +548,7 @@ use_in_child (gpointer data)
 {
   Order *order = data;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
-  TarnBlock *block = _tarn_slabs_next (&order->pool->slabs, NULL);
+  TarnBlock *block = _tarn_block_chunks_next (&order->pool->chunks, NULL);
   GError *error = NULL;
 
   STEP (1, tarn_pool_allocate_ordered (order->pool, SIZE, order->a, &error) == NULL);

@@ -40,7 +40,7 @@ print_calls () {
     | while read -r object; do
       folder=${object%/*}
       [ -e "$top_builddir/lib/$object" ] || object=$folder/.libs/${object##*/} # no static ones
-      "$NM" "$top_builddir/lib/$object" | awk -v folder="$folder" -v file="$(basename "$object")" '
+      $NM "$top_builddir/lib/$object" | awk -v folder="$folder" -v file="$(basename "$object")" '
         $2 ~ /^[TDBR]$/ && NF == 3 { print "has", $3, folder }
         $1 == "U" { print "needs", $2, folder, file }'
     done | awk '

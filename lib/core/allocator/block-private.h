@@ -25,11 +25,11 @@ typedef struct _TarnMark TarnMark; /* of a pool: order/ */
  * a pool. */
 struct _TarnQueue
 {
-  gpointer handle;        /* a reference of the backend's */
-  gboolean in_order;      /* what is put on it runs one after the other */
-  guint n_refs;           /* behind the pool's lock: uses of blocks, and calls that name it */
-  gboolean is_known;      /* behind it, too: whether it is in the pool's table */
-  gboolean has_left_over; /* behind it, too: held blocks could not be marked when they were freed */
+  gpointer handle;       /* a reference of the backend's */
+  gboolean in_order;     /* what is put on it runs one after the other */
+  guint n_refs;          /* behind the pool's lock: uses of blocks, and calls that name it */
+  gboolean is_known;     /* behind it, too: whether it is in the pool's table */
+  gboolean has_unmarked; /* behind it, too: held blocks could not be marked when they were freed */
 };
 
 /* That commands on a queue use a block: all that come before the mark; without one, the queue's
@@ -60,7 +60,7 @@ struct _TarnBlock
   guint n_uses;     /* 0: no command that anybody knows of */
   guint8 exact;     /* alloc_size is not the bin's; never held */
   guint8 is_hit;    /* the request that it serves was counted as a hit */
-  guint16 number;   /* in its slab, constant */
+  guint16 number;   /* in its chunk, constant */
   TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
   TarnUse *uses;    /* room for one is kept */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));

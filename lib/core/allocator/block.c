@@ -8,8 +8,8 @@
 
 #include "allocator/allocator-private.h"
 
-/* A block without a pool; those of pools are in slabs (slab.c).  Takes over the caller's reference
- * on the allocator. */
+/* A block without a pool; those of pools are in chunks (block-chunk.c).  Takes over the caller's
+ * reference on the allocator. */
 TarnBlock *
 _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
 {

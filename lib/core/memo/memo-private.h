@@ -39,7 +39,7 @@ typedef struct _TarnComputation
   /* Written by the thread that computes, and constant once is_done, which the lock of all
    * computations guards. */
   gpointer value;
-  gboolean owns_value; /* a reference, or the only claim to it */
+  gboolean owns_value; /* a reference, or the only one that there is */
   GError *error;
   gboolean is_done;
   TarnCond done; /* is_done has changed */
@@ -56,7 +56,7 @@ typedef struct
 typedef struct
 {
   TarnMemoProbe probe; /* first: see TarnMemo.entries; the key is its own */
-  gpointer value;      /* a reference, or the only claim to it */
+  gpointer value;      /* a reference, or the only one that there is */
   gpointer *own;       /* references, by the thread's number; NULL: none yet */
   guint n_own;
   TarnMemoGroup *group;

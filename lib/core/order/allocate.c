@@ -14,7 +14,7 @@ allocate_without_queues (TarnPool *pool, gsize size, guint32 bin, GError **error
 {
   TarnBlock *block = _tarn_pool_allocate_miss (pool, size, bin, error);
 
-  return block != NULL ? _tarn_pool_settle_for_host (pool, block, error) : NULL;
+  return block != NULL ? _tarn_pool_move_to_host (pool, block, error) : NULL;
 }
 
 /* Allocates what the thread's cache does not have.  Apart from what is there for every hit. */

@@ -50,7 +50,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_leave_group (pool, &give_back);
 
   _tarn_mutex_lock (&pool->lock);
-  while (pool->n_guests > 0 && !_tarn_is_giving_back ())
+  while (pool->n_foreign > 0 && !_tarn_is_giving_back ())
     _tarn_cond_wait (&pool->give_backs.changed, &pool->lock);
   pool->orphaned = TRUE;
   _tarn_mutex_unlock (&pool->lock);
@@ -66,7 +66,8 @@ pool_finalize (TarnAllocator *allocator)
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
   _tarn_pool_free_caches (pool);
-  _tarn_slabs_clear (&pool->slabs); /* which threads that were ending looked at in checked builds */
+  _tarn_block_chunks_clear (
+      &pool->chunks); /* which threads that were ending looked at in checked builds */
   g_clear_pointer (&pool->queues, g_hash_table_unref);
   g_hash_table_unref (pool->bins);
   g_hash_table_unref (pool->bare);

@@ -37,7 +37,7 @@ TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size
                                     gpointer handle);
 TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                                        GError **error);
-TarnBlock *_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error);
+TarnBlock *_tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error);
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 
@@ -46,7 +46,7 @@ TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_begin_order (TarnPool *pool);
 void _tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks);
-void _tarn_block_claim (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
+void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
 void _tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue *queue);

@@ -80,14 +80,14 @@ ask_marks (TarnPool *pool, const GPtrArray *marks)
 
 /* Whether the block is the queue's now, without anybody being made to wait. */
 static gboolean
-claim_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
   gboolean is_ready;
 
   _tarn_mutex_lock (&pool->lock);
   is_ready = _tarn_block_is_ready_for (block, queue);
   if (is_ready)
-    _tarn_block_claim (pool, block, queue);
+    _tarn_block_set_queue (pool, block, queue);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return is_ready;
@@ -97,12 +97,12 @@ claim_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 static gboolean
 move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
-  if (claim_if_ready (pool, block, queue))
+  if (set_queue_if_ready (pool, block, queue))
     return TRUE;
   if (!_tarn_pool_await_uses (pool, block, queue, error))
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
-  _tarn_block_claim (pool, block, queue);
+  _tarn_block_set_queue (pool, block, queue);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
@@ -110,7 +110,7 @@ move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **erro
 
 /* NULL with an error, and the block back in its bin, if the queue cannot be made to wait. */
 static TarnBlock *
-settle (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
+move_or_put_back (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
   if (move_to_queue (pool, block, queue, error))
     return block;
@@ -125,7 +125,7 @@ take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
   TarnBlock *block = take_first (pool, number, size, queue, _tarn_block_is_ready_for);
 
   if (block != NULL)
-    _tarn_block_claim (pool, block, queue);
+    _tarn_block_set_queue (pool, block, queue);
   return block;
 }
 
@@ -175,7 +175,7 @@ take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError 
     busy = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
   _tarn_pool_unref_marks (pool, marks);
   _tarn_mutex_unlock (&pool->lock);
-  return busy != NULL ? settle (pool, busy, queue, error) : block;
+  return busy != NULL ? move_or_put_back (pool, busy, queue, error) : block;
 }
 
 /* Fresh memory may be in use already, on a queue of the allocator's own, which is entered before
@@ -222,13 +222,13 @@ allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GE
   if (block != NULL && fresh != NULL && !block->is_hit)
     add_use (pool, block, fresh);
   _tarn_pool_leave_queue (pool, fresh);
-  return block != NULL ? settle (pool, block, queue, error) : NULL;
+  return block != NULL ? move_or_put_back (pool, block, queue, error) : NULL;
 }
 
 /* A block for a request without a queue, in a pool that had met none when the request began: what
  * other threads, or reclaim functions, freed meanwhile may be in use. */
 TarnBlock *
-_tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error)
+_tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error)
 {
   if (block->n_uses == 0)
     return block;
@@ -236,7 +236,7 @@ _tarn_pool_settle_for_host (TarnPool *pool, TarnBlock *block, GError **error)
   if (!pool->is_ordered)
     _tarn_pool_begin_order (pool);
   _tarn_mutex_unlock (&pool->lock);
-  block = settle (pool, block, NULL, error);
+  block = move_or_put_back (pool, block, NULL, error);
   _tarn_pool_leave_queue (pool, NULL);
   return block;
 }

@@ -112,7 +112,7 @@ clear_uses (TarnPool *pool, TarnBlock *block)
 
 /* For a queue alone from now on, or for nobody.  The lock is held. */
 void
-_tarn_block_claim (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+_tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
   if (block->n_uses == 1 && block->uses[0].queue == queue && block->uses[0].mark == NULL)
     return;
@@ -202,19 +202,19 @@ mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnMark
  * held.
  */
 static void
-mark_left_over (TarnPool *pool, const TarnUse *use)
+mark_unmarked (TarnPool *pool, const TarnUse *use)
 {
   if (!pool->is_ordered)
     return;
   if (!is_marked (use))
     {
-      use->queue->has_left_over = TRUE;
+      use->queue->has_unmarked = TRUE;
       return;
     }
-  if (!use->queue->has_left_over)
+  if (!use->queue->has_unmarked)
     return;
-  use->queue->has_left_over = FALSE;
-  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  use->queue->has_unmarked = FALSE;
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (block->state == TARN_BLOCK_HELD)
       mark_uses_of (pool, block, use->queue, use->mark);
 }
@@ -232,7 +232,7 @@ _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block)
     }
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    mark_left_over (pool, &block->uses[i]);
+    mark_unmarked (pool, &block->uses[i]);
   _tarn_mutex_unlock (&pool->lock);
 }
 
@@ -404,7 +404,7 @@ share_mark (TarnPool *pool)
 {
   TarnMark *mark = mark_new (NULL);
 
-  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (block->state == TARN_BLOCK_HELD && block->n_uses > 0)
       block->uses[0].mark = mark_ref (mark);
   if (mark->n_refs > 1)
@@ -425,7 +425,7 @@ _tarn_pool_begin_order (TarnPool *pool)
   TarnMark *mark;
 
   pool->is_ordered = TRUE;
-  _tarn_pool_gather (pool);
+  _tarn_pool_flush (pool);
   if (queue == NULL || (mark = share_mark (pool)) == NULL)
     return;
   queue->n_refs++;
@@ -585,9 +585,9 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
     {
       _tarn_mutex_lock (&pool->lock);
       pool->is_ordered = TRUE;
-      _tarn_pool_gather (pool);
+      _tarn_pool_flush (pool);
       mark = mark_new (event);
-      TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+      TARN_FOR_EACH_BLOCK (block, &pool->chunks)
         mark_uses_of (pool, block, known, mark);
       mark_unref (pool, mark);
       make_unknown (pool, known);

@@ -187,7 +187,7 @@ _tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size)
 
 /* Takes in a fresh block from upstream, which is active from now on. */
 void
-_tarn_pool_adopt (TarnPool *pool, TarnBlock *block)
+_tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 {
   TarnPoolStats *stats = &pool->stats;
 

@@ -48,17 +48,17 @@ struct _TarnCache
   /* Behind the lock */
   guint64 seen_hits; /* and bytes, when somebody looked for blocks here, */
   gsize seen_bytes;
-  gint64 seen_at;   /* and first saw so many: as g_get_monotonic_time () */
-  gboolean is_left; /* its thread has ended */
+  gint64 seen_at;        /* and first saw so many: as g_get_monotonic_time () */
+  gboolean is_abandoned; /* its thread has ended */
   gsize reserved_bytes;
   gsize counted_bytes; /* active_bytes that the pool's counters have, ever */
 
   TarnPool *pool;
-  TarnCache *next; /* of the pool */
-  TarnSlab *slab;  /* for this thread's misses; NULL before the first */
+  TarnCache *next;       /* of the pool */
+  TarnBlockChunk *chunk; /* for this thread's misses; NULL before the first */
 
-  TarnCacheBin bins[TARN_CACHE_BINS];    /* near enough to the beginning for short instructions */
-  guint64 claimed[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
+  TarnCacheBin bins[TARN_CACHE_BINS];     /* near enough to the beginning for short instructions */
+  guint64 has_room[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* cache.c.  The lock is held in all but the first four, and in the first, too, unless this is
@@ -69,8 +69,8 @@ TarnCache *_tarn_pool_lock (TarnPool *pool);
 void _tarn_pool_free_caches (TarnPool *pool);
 gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
-void _tarn_pool_gather (TarnPool *pool);
-void _tarn_pool_gather_closed (TarnPool *pool);
+void _tarn_pool_flush (TarnPool *pool);
+void _tarn_pool_flush_closed (TarnPool *pool);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_pool_count_closed (TarnPool *pool);
@@ -79,7 +79,7 @@ void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
 gboolean _tarn_cache_fill (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
-gboolean _tarn_pool_take_from_left (TarnPool *pool, guint32 number);
+gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
 
 static inline TarnCacheBin *

@@ -30,7 +30,7 @@ leave (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  cache->is_left = TRUE;
+  cache->is_abandoned = TRUE;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 }
@@ -71,11 +71,11 @@ take_over (TarnPool *pool)
 {
   TarnCache *cache = pool->caches;
 
-  while (cache != NULL && !cache->is_left)
+  while (cache != NULL && !cache->is_abandoned)
     cache = cache->next;
   if (cache != NULL)
     {
-      cache->is_left = FALSE;
+      cache->is_abandoned = FALSE;
       cache->seen_hits = G_MAXUINT64;
     }
   return cache;
@@ -144,11 +144,11 @@ get_alloc_size (const TarnCache *cache, guint32 number)
 
 /* From @i on; TARN_CACHE_BINS: there is none. */
 static guint
-find_claimed (const TarnCache *cache, guint i)
+find_bin_with_room (const TarnCache *cache, guint i)
 {
   for (; i < TARN_CACHE_BINS; i = (i / 64 + 1) * 64)
     {
-      guint64 bits = cache->claimed[i / 64] >> i % 64;
+      guint64 bits = cache->has_room[i / 64] >> i % 64;
 
       if (bits != 0)
         return i + (guint) __builtin_ctzll (bits);
@@ -156,8 +156,9 @@ find_claimed (const TarnCache *cache, guint i)
   return TARN_CACHE_BINS;
 }
 
-#define FOR_EACH_CLAIMED(i, cache)                                                                 \
-  for (guint i = find_claimed (cache, 0); i < TARN_CACHE_BINS; i = find_claimed (cache, i + 1))
+#define FOR_EACH_BIN_WITH_ROOM(i, cache)                                                           \
+  for (guint i = find_bin_with_room (cache, 0); i < TARN_CACHE_BINS;                               \
+       i = find_bin_with_room (cache, i + 1))
 
 /* Counters */
 
@@ -195,13 +196,13 @@ add_active (const TarnCache *cache, TarnPoolStats *stats)
 static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
-  FOR_EACH_CLAIMED (i, cache)
-    {
-      const TarnCacheBin *bin = &cache->bins[i];
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+  {
+    const TarnCacheBin *bin = &cache->bins[i];
 
-      stats->held_blocks += bin->length;
-      stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
-    }
+    stats->held_blocks += bin->length;
+    stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
+  }
 }
 
 /* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
@@ -298,13 +299,13 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 static void
 empty (TarnCache *cache)
 {
-  FOR_EACH_CLAIMED (i, cache)
-    _tarn_cache_empty_bin (cache, &cache->bins[i]);
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+  _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* The door is closed. */
 void
-_tarn_pool_gather_closed (TarnPool *pool)
+_tarn_pool_flush_closed (TarnPool *pool)
 {
   _tarn_pool_count_closed (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
@@ -314,12 +315,12 @@ _tarn_pool_gather_closed (TarnPool *pool)
 /* Takes everything out of all caches; the counters are exact afterwards.  If the pool is not to
  * have caches any more, the door stays closed. */
 void
-_tarn_pool_gather (TarnPool *pool)
+_tarn_pool_flush (TarnPool *pool)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
   if (was_open)
-    _tarn_pool_gather_closed (pool);
+    _tarn_pool_flush_closed (pool);
   _tarn_pool_open (pool, was_open);
 }
 
@@ -333,7 +334,7 @@ _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
     return;
   was_open = _tarn_pool_close (pool);
   if (was_open)
-    _tarn_pool_gather_closed (pool);
+    _tarn_pool_flush_closed (pool);
   pool->fast_queue = handle;
   pool->n_fast_uses = handle != NULL;
   _tarn_pool_open (pool, was_open);
@@ -350,16 +351,16 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   guint64 bit = (guint64) 1 << i % 64;
 
   if (capacity > 0)
-    cache->claimed[i / 64] |= bit;
+    cache->has_room[i / 64] |= bit;
   else
-    cache->claimed[i / 64] &= ~bit;
+    cache->has_room[i / 64] &= ~bit;
   cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
   bin->capacity = (guint16) capacity;
 }
 
 /* The place of a bin, empty if it was another's. */
 static TarnCacheBin *
-claim_bin (TarnCache *cache, guint32 number)
+assign_place (TarnCache *cache, guint32 number)
 {
   TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
@@ -384,8 +385,8 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 static void
 give_up_unused_room (TarnCache *cache)
 {
-  FOR_EACH_CLAIMED (i, cache)
-    set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+  set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
 /* For one block more, and as many again as there are, so that it seldom happens.  If others have
@@ -418,7 +419,7 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 
   if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
     return FALSE;
-  bin = claim_bin (cache, block->bin);
+  bin = assign_place (cache, block->bin);
   if (bin->length == bin->capacity)
     make_room (cache, bin);
   _tarn_cache_push (bin, block);
@@ -443,7 +444,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
 
   if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes))
     return FALSE;
-  bin = claim_bin (cache, number);
+  bin = assign_place (cache, number);
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
@@ -473,7 +474,7 @@ is_idle (TarnCache *cache, gint64 now)
 
 /* What ended threads kept goes to the pool's bin. */
 gboolean
-_tarn_pool_take_from_left (TarnPool *pool, guint32 number)
+_tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
 {
   gboolean is_any = FALSE;
 
@@ -481,7 +482,7 @@ _tarn_pool_take_from_left (TarnPool *pool, guint32 number)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
-      if (!cache->is_left || bin->number != number || bin->top == NULL)
+      if (!cache->is_abandoned || bin->number != number || bin->top == NULL)
         continue;
       _tarn_cache_empty_bin (cache, bin);
       is_any = TRUE;
@@ -504,7 +505,7 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
-      if (cache->is_left || !is_idle (cache, now)
+      if (cache->is_abandoned || !is_idle (cache, now)
           || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0 || bin->number != number)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;

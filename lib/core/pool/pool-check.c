@@ -7,26 +7,26 @@
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* The sums that the counters claim, made anew from the blocks. */
+/* What the counters say, made anew from the blocks. */
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
 } Sums;
 
 static gboolean
-differs (const gchar *name, gsize counted, gsize claimed, gchar **violation)
+differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
-  if (counted == claimed)
+  if (counted == counter)
     return FALSE;
   *violation
-      = g_strdup_printf ("%s is %" FORMAT ", the blocks say %" FORMAT, name, claimed, counted);
+      = g_strdup_printf ("%s is %" FORMAT ", the blocks say %" FORMAT, name, counter, counted);
   return TRUE;
 }
 
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
-  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     {
       gboolean held = block->state == TARN_BLOCK_HELD;
 
@@ -136,7 +136,7 @@ check_order (const TarnPool *pool, gchar **violation)
 {
   if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
     *violation = g_strdup ("a pool without order has met two queues");
-  TARN_FOR_EACH_BLOCK (block, &pool->slabs)
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (*violation == NULL && !check_uses (pool, block))
       *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
   return *violation == NULL;
@@ -151,7 +151,7 @@ check_limit (TarnPool *pool, gchar **violation)
   gsize returning_bytes = 0;
 
   for (const TarnTicket *call = pool->give_backs.oldest; call != NULL; call = call->next)
-    returning_bytes += ((const TarnGiveBack *) call)->unclaimed_bytes;
+    returning_bytes += ((const TarnGiveBack *) call)->unreserved_bytes;
   if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
     return FALSE;
   for (guint i = 0; pool->limit_bytes != 0 && i < G_N_ELEMENTS (parts); left -= parts[i++])
@@ -184,7 +184,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
     return FALSE;
   if (length > bin->capacity || bin->capacity > pool->thread_cache_blocks)
     *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
-  else if (bin->capacity > 0 && (cache->claimed[i / 64] >> i % 64 & 1) == 0)
+  else if (bin->capacity > 0 && (cache->has_room[i / 64] >> i % 64 & 1) == 0)
     *violation = g_strdup_printf ("a thread's bin %u is not known to have blocks", bin->number);
   return *violation == NULL;
 }

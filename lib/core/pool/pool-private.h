@@ -7,7 +7,7 @@
  *     bins.c        what it holds
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
- *     slab.c        where the structs of blocks are
+ *     block-chunk.c        where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
  *     pool-check.c  the invariants, executed
@@ -25,7 +25,7 @@
 #include "base/thread-private.h"
 #include "base/ticket-private.h"
 #include "common/lock-private.h"
-#include "pool/slab-private.h"
+#include "pool/block-chunk-private.h"
 
 typedef struct _TarnCache TarnCache; /* cache-private.h */
 
@@ -59,8 +59,8 @@ typedef struct
   TarnTicket group_ticket; /* in the group's, if there is one */
   TarnReclaimGroup *group; /* a reference; NULL: none */
   TarnBlock *blocks;       /* retired; through TarnBlock.below */
-  gsize unclaimed_bytes;   /* of them; the others are reserved by a request that waits */
-  gboolean is_guest;       /* of a call that has no reference on the pool */
+  gsize unreserved_bytes;  /* of them; the others are reserved by a request that waits */
+  gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
 
 /* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
@@ -75,7 +75,7 @@ typedef struct
  *     an exact-size block is never held, and nothing is once stop_holding is set
  *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
- *     returning_bytes == sum of unclaimed_bytes over the calls that are giving back
+ *     returning_bytes == sum of unreserved_bytes over the calls that are giving back
  *     with a limit, managed_bytes + reserved_bytes + returning_bytes <= limit_bytes
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
@@ -117,10 +117,10 @@ struct _TarnPool
                           active_blocks is never set */
   gsize n_blocks;
 
-  GQueue slabs;     /* of TarnSlab: every held or active block is in one */
-  TarnSlab *slab;   /* of threads that have no cache */
-  GHashTable *bare; /* memory that tarn_allocator_allocate_memory () handed out -> its block,
-                       and others of the same value through TarnBlock.below; owned by users */
+  GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
+  TarnBlockChunk *chunk; /* of threads that have no cache */
+  GHashTable *bare;      /* memory that tarn_allocator_allocate_memory () handed out -> its block,
+                            and others of the same value through TarnBlock.below; owned by users */
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 
@@ -134,7 +134,7 @@ struct _TarnPool
 
   TarnTickets give_backs; /* of TarnGiveBack */
   gboolean was_open;      /* the door, before reclaim-group.c closed it */
-  guint n_guests;         /* of them: on behalf of another pool of the group */
+  guint n_foreign;        /* of them: on behalf of another pool of the group */
   gsize returning_bytes;
   gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
   guint64 ended_reservations;
@@ -166,7 +166,7 @@ guint _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, gu
                                  TarnBlock ***end);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
 TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size);
-void _tarn_pool_adopt (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 

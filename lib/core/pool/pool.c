@@ -27,7 +27,7 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
   own = _tarn_cache_get_bin (cache, number);
   if (own->number == number && own->top != NULL)
     return _tarn_cache_pop (cache, own, size);
-  if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_left (pool, number)
+  if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_abandoned (pool, number)
       && !_tarn_pool_take_from_idle (pool, number))
     return NULL;
   if (_tarn_cache_fill (cache, number))

@@ -33,11 +33,11 @@ void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {
   give_back->blocks = blocks;
-  give_back->is_guest = FALSE;
-  give_back->unclaimed_bytes = 0;
+  give_back->is_foreign = FALSE;
+  give_back->unreserved_bytes = 0;
   for (const TarnBlock *block = blocks; block != NULL; block = block->below)
-    give_back->unclaimed_bytes += block->alloc_size;
-  pool->returning_bytes += give_back->unclaimed_bytes;
+    give_back->unreserved_bytes += block->alloc_size;
+  pool->returning_bytes += give_back->unreserved_bytes;
   _tarn_tickets_begin (&pool->give_backs, &give_back->ticket);
   give_back->group = pool->group != NULL ? tarn_reclaim_group_ref (pool->group) : NULL;
   if (give_back->group != NULL)
@@ -53,10 +53,10 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
   while ((block = give_back->blocks) != NULL)
     {
       give_back->blocks = block->below;
-      _tarn_slabs_put (&pool->slabs, block);
+      _tarn_block_chunks_put (&pool->chunks, block);
     }
-  pool->returning_bytes -= give_back->unclaimed_bytes;
-  pool->n_guests -= give_back->is_guest;
+  pool->returning_bytes -= give_back->unreserved_bytes;
+  pool->n_foreign -= give_back->is_foreign;
   _tarn_tickets_end (&pool->give_backs, &give_back->ticket);
   if (give_back->group != NULL)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket);
@@ -103,7 +103,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   gsize bytes;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_gather (pool);
+  _tarn_pool_flush (pool);
   bytes = pool->stats.held_bytes;
   blocks = _tarn_pool_take_largest (pool, wanted);
   bytes -= pool->stats.held_bytes;
@@ -127,7 +127,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
-  _tarn_pool_gather (pool);
+  _tarn_pool_flush (pool);
   if (pool->stats.held_bytes > keep_bytes)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
   _tarn_pool_begin_give_back (pool, &give_back, blocks);

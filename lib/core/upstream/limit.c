@@ -30,7 +30,7 @@ typedef struct
   gboolean has_taken; /* held blocks, to give back */
   TarnGiveBack give_back;
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
-} Claim;
+} Reservation;
 
 static gsize
 bytes_left (const TarnPool *pool)
@@ -40,51 +40,51 @@ bytes_left (const TarnPool *pool)
 }
 
 static void
-claim_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
+reserve_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
-  give_back->unclaimed_bytes -= bytes;
+  give_back->unreserved_bytes -= bytes;
   pool->returning_bytes -= bytes;
 }
 
 /* Of the calls that are giving back, the oldest first. */
 static void
-claim_returning (TarnPool *pool, gsize bytes, Claim *claim)
+reserve_returning (TarnPool *pool, gsize bytes, Reservation *reservation)
 {
   for (TarnTicket *ticket = pool->give_backs.oldest; bytes > 0; ticket = ticket->next)
     {
       TarnGiveBack *give_back = (TarnGiveBack *) ticket;
-      gsize part = MIN (bytes, give_back->unclaimed_bytes);
+      gsize part = MIN (bytes, give_back->unreserved_bytes);
 
-      claim_from (pool, give_back, part);
+      reserve_from (pool, give_back, part);
       bytes -= part;
-      claim->last_awaited = ticket->serial;
+      reservation->last_awaited = ticket->serial;
     }
 }
 
 static void
-claim_held (TarnPool *pool, gsize bytes, Claim *claim)
+reserve_held (TarnPool *pool, gsize bytes, Reservation *reservation)
 {
-  claim->has_taken = TRUE;
-  _tarn_pool_begin_give_back (pool, &claim->give_back, _tarn_pool_take_largest (pool, bytes));
-  claim_from (pool, &claim->give_back, bytes);
+  reservation->has_taken = TRUE;
+  _tarn_pool_begin_give_back (pool, &reservation->give_back, _tarn_pool_take_largest (pool, bytes));
+  reserve_from (pool, &reservation->give_back, bytes);
 }
 
 /* Reserves so many bytes, and returns 0, or else how many more there would have to be.  The lock is
  * held. */
 static gsize
-try_reserve (TarnPool *pool, gsize size, Claim *claim)
+try_reserve (TarnPool *pool, gsize size, Reservation *reservation)
 {
   gsize wanted = size - MIN (size, bytes_left (pool));
   gsize returning = _tarn_is_giving_back () ? 0 : MIN (wanted, pool->returning_bytes);
   gsize held = wanted - returning;
 
   if (held > 0)
-    _tarn_pool_gather (pool);
+    _tarn_pool_flush (pool);
   if (held > pool->stats.held_bytes)
     return held - pool->stats.held_bytes;
-  claim_returning (pool, returning, claim);
+  reserve_returning (pool, returning, reservation);
   if (held > 0)
-    claim_held (pool, held, claim);
+    reserve_held (pool, held, reservation);
   pool->reserved_bytes += size;
   return 0;
 }
@@ -104,12 +104,12 @@ await_reservation (TarnPool *pool, gsize wanted)
 }
 
 static gboolean
-reserve_or_wait (TarnPool *pool, gsize size, Claim *claim)
+reserve_or_wait (TarnPool *pool, gsize size, Reservation *reservation)
 {
   guint waits = 0;
   gsize wanted;
 
-  while ((wanted = try_reserve (pool, size, claim)) > 0)
+  while ((wanted = try_reserve (pool, size, reservation)) > 0)
     if (waits++ == MAX_WAITS || !await_reservation (pool, wanted))
       return FALSE;
   return TRUE;
@@ -132,11 +132,11 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
 gboolean
 _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error)
 {
-  Claim claim = { .has_taken = FALSE };
+  Reservation reservation = { .has_taken = FALSE };
   gboolean reserved;
 
   _tarn_mutex_lock (&pool->lock);
-  reserved = reserve_or_wait (pool, size, &claim);
+  reserved = reserve_or_wait (pool, size, &reservation);
   if (!reserved)
     set_limit_error (pool, size, error);
   _tarn_pool_check_if_full_debug (pool);
@@ -144,11 +144,11 @@ _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GErro
 
   if (!reserved)
     return FALSE;
-  if (claim.has_taken)
-    _tarn_pool_give_back (pool, &claim.give_back, TRUE);
+  if (reservation.has_taken)
+    _tarn_pool_give_back (pool, &reservation.give_back, TRUE);
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_tickets_await (&pool->give_backs, claim.last_awaited, &pool->lock);
+  _tarn_tickets_await (&pool->give_backs, reservation.last_awaited, &pool->lock);
   *ended_give_backs = _tarn_pool_get_ended (pool);
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;

@@ -104,7 +104,7 @@ can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
       _tarn_mutex_lock (&pool->lock);
       managed_bytes = pool->stats.managed_bytes;
       if (alloc_size > G_MAXSIZE - managed_bytes)
-        _tarn_pool_gather (pool);
+        _tarn_pool_flush (pool);
       held_bytes = pool->stats.held_bytes;
       request->ended_give_backs = _tarn_pool_get_ended (pool);
       _tarn_mutex_unlock (&pool->lock);
@@ -125,7 +125,8 @@ static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnBlock *block = _tarn_slabs_take (&pool->slabs, cache != NULL ? &cache->slab : &pool->slab);
+  TarnBlock *block
+      = _tarn_block_chunks_take (&pool->chunks, cache != NULL ? &cache->chunk : &pool->chunk);
 
   block->memory = memory;
   block->size = request->size;
@@ -139,7 +140,8 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
 /* Takes a fresh piece of memory in as an active block.  Meanwhile other threads may have had more
  * than can be counted beside it: then it goes back. */
 static TarnBlock *
-adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size, GError **error)
+add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size,
+           GError **error)
 {
   TarnBlock *block = NULL;
   gsize managed_bytes;
@@ -150,7 +152,7 @@ adopt (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_si
   if (alloc_size <= G_MAXSIZE - managed_bytes)
     {
       block = block_new (pool, request, memory, alloc_size);
-      _tarn_pool_adopt (pool, block);
+      _tarn_pool_add_fresh (pool, block);
     }
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -182,7 +184,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   if (!may_ask_upstream (pool, request, alloc_size, error))
     return NULL;
   if (_tarn_pool_try_upstream (pool, alloc_size, &memory, error))
-    return adopt (pool, request, memory, alloc_size, error);
+    return add_fresh (pool, request, memory, alloc_size, error);
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, alloc_size);
@@ -205,7 +207,7 @@ look_again (TarnPool *pool, const Request *request)
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_gather (pool);
+  _tarn_pool_flush (pool);
   block = _tarn_pool_take_held (pool, request->bin, request->size);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

@@ -165,7 +165,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding = TRUE;
-  _tarn_pool_gather (pool);
+  _tarn_pool_flush (pool);
   _tarn_pool_begin_give_back (pool, give_back, _tarn_pool_take_largest (pool, G_MAXSIZE));
   pool->group = NULL;
   if (group != NULL)
@@ -231,7 +231,7 @@ lock_members (TarnReclaimGroup *group)
 
 /* No door opens before all are closed: that is the one moment. */
 static void
-gather_members (TarnReclaimGroup *group)
+flush_members (TarnReclaimGroup *group)
 {
   for (guint i = 0; i < group->members->len; i++)
     get_member (group, i)->was_open = _tarn_pool_close (get_member (group, i));
@@ -240,7 +240,7 @@ gather_members (TarnReclaimGroup *group)
       TarnPool *pool = get_member (group, i);
 
       if (pool->was_open)
-        _tarn_pool_gather_closed (pool);
+        _tarn_pool_flush_closed (pool);
       _tarn_pool_open (pool, pool->was_open);
     }
 }
@@ -292,15 +292,15 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
   gsize bytes = 0;
 
   lock_members (group);
-  gather_members (group);
+  flush_members (group);
   richest = find_richest (group);
   if (richest != NULL)
     {
       bytes = richest->stats.held_bytes;
       _tarn_pool_begin_give_back (richest, &give_back, _tarn_pool_take_largest (richest, wanted));
       bytes -= richest->stats.held_bytes;
-      give_back.is_guest = TRUE;
-      richest->n_guests++;
+      give_back.is_foreign = TRUE;
+      richest->n_foreign++;
       _tarn_pool_check_if_full_debug (richest);
     }
   unlock_members (group);

@@ -1,0 +1,38 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Where the structs of a pool's blocks are.  Threads write to theirs all the time, and malloc would
+ * put those of two threads into one cache line, or into two that processors fetch together.  So a
+ * block has a line of its own, beside others that the same thread was the first to ask for. */
+
+#ifndef TARN_BLOCK_CHUNK_PRIVATE_H
+#define TARN_BLOCK_CHUNK_PRIVATE_H
+
+#include "allocator/block-private.h"
+
+/* With the chunk's own line, a page. */
+#define TARN_CHUNK_BLOCKS 63
+
+/* Invariant: n_used of the blocks are in use or retired; the others make up the list of vacant
+ * ones.  Of a pool's chunks that no thread has, at most one has no block that is used. */
+typedef struct
+{
+  GList link; /* among the pool's chunks: what any thread may have comes first */
+  guint n_used;
+  gboolean is_taken; /* some thread's */
+  TarnBlock *vacant; /* through TarnBlock.below */
+  TarnBlock blocks[TARN_CHUNK_BLOCKS];
+} __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
+
+/* The pool's lock is held in all of these; @own is the thread's chunk, NULL before its first. */
+TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
+void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);
+TarnBlock *_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block);
+void _tarn_block_chunks_clear (GQueue *chunks);
+
+/* Each block that is neither vacant nor retired. */
+#define TARN_FOR_EACH_BLOCK(block, chunks)                                                         \
+  for (TarnBlock *block = _tarn_block_chunks_next (chunks, NULL); block != NULL;                   \
+       block = _tarn_block_chunks_next (chunks, block))
+
+#endif

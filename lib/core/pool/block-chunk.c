@@ -1,0 +1,127 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "pool/block-chunk-private.h"
+
+#include "base/aligned-private.h"
+
+static gboolean
+is_full (const TarnBlockChunk *chunk)
+{
+  return chunk->vacant == NULL;
+}
+
+static TarnBlockChunk *
+chunk_new (void)
+{
+  TarnBlockChunk *chunk = _tarn_aligned_new0 (TarnBlockChunk);
+
+  chunk->link.data = chunk;
+  for (guint i = TARN_CHUNK_BLOCKS; i-- > 0;)
+    {
+      chunk->blocks[i].number = (guint16) i;
+      chunk->blocks[i].below = chunk->vacant;
+      chunk->vacant = &chunk->blocks[i];
+    }
+  return chunk;
+}
+
+static TarnBlockChunk *
+chunk_of (const TarnBlock *block)
+{
+  const TarnBlock *first = block - block->number;
+  gpointer chunk = (gchar *) first - G_STRUCT_OFFSET (TarnBlockChunk, blocks);
+
+  return chunk;
+}
+
+/* Whether a thread that needs one may have it. */
+static gboolean
+is_open (const TarnBlockChunk *chunk)
+{
+  return chunk != NULL && !chunk->is_taken && !is_full (chunk);
+}
+
+/* In place of the one that is full.  Full ones are at the end, until a block of theirs is put
+ * back, and so are those that are taken. */
+static TarnBlockChunk *
+take_chunk (GQueue *chunks, TarnBlockChunk *full)
+{
+  TarnBlockChunk *chunk = g_queue_peek_head (chunks);
+
+  if (full != NULL)
+    full->is_taken = FALSE;
+  if (is_open (chunk))
+    g_queue_unlink (chunks, &chunk->link);
+  else
+    chunk = chunk_new ();
+  chunk->is_taken = TRUE;
+  g_queue_push_tail_link (chunks, &chunk->link);
+  return chunk;
+}
+
+/* A block that is zero but for its number. */
+TarnBlock *
+_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
+{
+  TarnBlock *block;
+  guint16 number;
+
+  if (*own == NULL || is_full (*own))
+    *own = take_chunk (chunks, *own);
+  block = (*own)->vacant;
+  number = block->number;
+  (*own)->vacant = block->below;
+  (*own)->n_used++;
+  *block = (TarnBlock){ .number = number };
+  return block;
+}
+
+/* A retired block's struct.  What the block was can still be told from its state, until it is taken
+ * again. */
+void
+_tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
+{
+  TarnBlockChunk *chunk = chunk_of (block);
+
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
+  g_clear_pointer (&block->uses, g_free);
+  block->below = chunk->vacant;
+  chunk->vacant = block;
+  chunk->n_used--;
+  if (chunk->is_taken)
+    return;
+  g_queue_unlink (chunks, &chunk->link);
+  if (chunk->n_used == 0 && is_open (g_queue_peek_head (chunks)))
+    free (chunk);
+  else
+    g_queue_push_head_link (chunks, &chunk->link);
+}
+
+TarnBlock *
+_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
+{
+  GList *link = block != NULL ? &chunk_of (block)->link : chunks->head;
+  guint number = block != NULL ? block->number + 1 : 0;
+
+  for (; link != NULL; link = link->next, number = 0)
+    for (TarnBlockChunk *chunk = link->data; number < TARN_CHUNK_BLOCKS; number++)
+      if (chunk->blocks[number].state != TARN_BLOCK_VACANT
+          && chunk->blocks[number].state != TARN_BLOCK_RETIRED)
+        return &chunk->blocks[number];
+  return NULL;
+}
+
+/* All are vacant. */
+void
+_tarn_block_chunks_clear (GQueue *chunks)
+{
+  TarnBlockChunk *chunk;
+
+  while ((chunk = g_queue_peek_head (chunks)) != NULL)
+    {
+      g_assert (chunk->n_used == 0);
+      g_queue_unlink (chunks, &chunk->link);
+      free (chunk);
+    }
+}
