@@ -17,45 +17,45 @@
 #endif
 #endif
 
-#ifdef TARN_THREAD_SANITIZER
-
 #include <pthread.h>
 
-typedef pthread_mutex_t TarnMutex;
+#ifdef TARN_THREAD_SANITIZER
+
+typedef pthread_mutex_t TarnPlainMutex;
 typedef pthread_cond_t TarnCond;
 typedef pthread_once_t TarnOnce;
 
-#define TARN_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+#define TARN_PLAIN_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 #define TARN_ONCE_INIT PTHREAD_ONCE_INIT
-#define _tarn_mutex_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
-#define _tarn_mutex_clear(mutex) ((void) pthread_mutex_destroy (mutex))
-#define _tarn_mutex_lock(mutex) ((void) pthread_mutex_lock (mutex))
-#define _tarn_mutex_trylock(mutex) (pthread_mutex_trylock (mutex) == 0)
-#define _tarn_mutex_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
+#define _tarn_plain_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
+#define _tarn_plain_clear(mutex) ((void) pthread_mutex_destroy (mutex))
+#define _tarn_plain_lock(mutex) ((void) pthread_mutex_lock (mutex))
+#define _tarn_plain_trylock(mutex) (pthread_mutex_trylock (mutex) == 0)
+#define _tarn_plain_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
+#define _tarn_plain_wait(cond, mutex) ((void) pthread_cond_wait ((cond), (mutex)))
 #define _tarn_cond_init(cond) ((void) pthread_cond_init ((cond), NULL))
 #define _tarn_cond_clear(cond) ((void) pthread_cond_destroy (cond))
-#define _tarn_cond_wait(cond, mutex) ((void) pthread_cond_wait ((cond), (mutex)))
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
 
 #else
 
-typedef GMutex TarnMutex;
+typedef GMutex TarnPlainMutex;
 typedef GCond TarnCond;
 typedef gsize TarnOnce;
 
 /* clang-format off */
-#define TARN_MUTEX_INIT { 0 }
+#define TARN_PLAIN_MUTEX_INIT { 0 }
 /* clang-format on */
 #define TARN_ONCE_INIT 0
-#define _tarn_mutex_init(mutex) g_mutex_init (mutex)
-#define _tarn_mutex_clear(mutex) g_mutex_clear (mutex)
-#define _tarn_mutex_lock(mutex) g_mutex_lock (mutex)
-#define _tarn_mutex_trylock(mutex) g_mutex_trylock (mutex)
-#define _tarn_mutex_unlock(mutex) g_mutex_unlock (mutex)
+#define _tarn_plain_init(mutex) g_mutex_init (mutex)
+#define _tarn_plain_clear(mutex) g_mutex_clear (mutex)
+#define _tarn_plain_lock(mutex) g_mutex_lock (mutex)
+#define _tarn_plain_trylock(mutex) g_mutex_trylock (mutex)
+#define _tarn_plain_unlock(mutex) g_mutex_unlock (mutex)
+#define _tarn_plain_wait(cond, mutex) g_cond_wait ((cond), (mutex))
 #define _tarn_cond_init(cond) g_cond_init (cond)
 #define _tarn_cond_clear(cond) g_cond_clear (cond)
-#define _tarn_cond_wait(cond, mutex) g_cond_wait ((cond), (mutex))
 #define _tarn_cond_broadcast(cond) g_cond_broadcast (cond)
 
 static inline void
@@ -69,6 +69,78 @@ _tarn_once (TarnOnce *once, void (*func) (void))
 }
 
 #endif
+
+/* A mutex that knows its owner in builds with assertions, so that a function which needs it held
+ * can say so, and be believed. */
+typedef struct
+{
+  TarnPlainMutex plain;
+  guintptr owner; /* atomic: the thread that holds it; 0: none, or there are no assertions */
+} TarnMutex;
+
+/* clang-format off */
+#define TARN_MUTEX_INIT { TARN_PLAIN_MUTEX_INIT, 0 }
+/* clang-format on */
+
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
+#define _tarn_mutex_set_owner(mutex, thread)                                                       \
+  __atomic_store_n (&(mutex)->owner, (guintptr) (thread), __ATOMIC_RELAXED)
+#define _tarn_mutex_is_mine(mutex)                                                                 \
+  (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
+#define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
+#define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
+#else
+#define _tarn_mutex_set_owner(mutex, thread) ((void) (mutex))
+#define _tarn_assert_locked(mutex) ((void) (mutex))
+#define _tarn_assert_not_locked(mutex) ((void) (mutex))
+#endif
+
+static inline void
+_tarn_mutex_init (TarnMutex *mutex)
+{
+  _tarn_plain_init (&mutex->plain);
+  _tarn_mutex_set_owner (mutex, 0);
+}
+
+static inline void
+_tarn_mutex_clear (TarnMutex *mutex)
+{
+  _tarn_plain_clear (&mutex->plain);
+}
+
+static inline void
+_tarn_mutex_lock (TarnMutex *mutex)
+{
+  _tarn_assert_not_locked (mutex);
+  _tarn_plain_lock (&mutex->plain);
+  _tarn_mutex_set_owner (mutex, pthread_self ());
+}
+
+static inline gboolean
+_tarn_mutex_trylock (TarnMutex *mutex)
+{
+  if (!_tarn_plain_trylock (&mutex->plain))
+    return FALSE;
+  _tarn_mutex_set_owner (mutex, pthread_self ());
+  return TRUE;
+}
+
+static inline void
+_tarn_mutex_unlock (TarnMutex *mutex)
+{
+  _tarn_assert_locked (mutex);
+  _tarn_mutex_set_owner (mutex, 0);
+  _tarn_plain_unlock (&mutex->plain);
+}
+
+static inline void
+_tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
+{
+  _tarn_assert_locked (mutex);
+  _tarn_mutex_set_owner (mutex, 0);
+  _tarn_plain_wait (cond, &mutex->plain);
+  _tarn_mutex_set_owner (mutex, pthread_self ());
+}
 
 /* The longest pause between two attempts.  All of them take a few microseconds, about as long as it
  * takes to fall asleep and be woken. */

@@ -181,7 +181,7 @@ test_peak_at_door (Fixture *fixture, gconstpointer unused)
   _tarn_mutex_lock (&pool->lock);
   g_assert_true (_tarn_pool_close (pool));
   player_start (&fixture->players[1], take_all, &turn);
-  while (__atomic_load_n (&pool->lock.i[0], __ATOMIC_RELAXED) != MUTEX_IS_AWAITED)
+  while (__atomic_load_n (&pool->lock.plain.i[0], __ATOMIC_RELAXED) != MUTEX_IS_AWAITED)
     g_thread_yield ();
   _tarn_pool_open (pool, TRUE);
   _tarn_mutex_unlock (&pool->lock);

@@ -65,6 +65,34 @@ struct _TarnBlock
   TarnUse *uses;    /* room for one is kept */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
+/* Whether a block of a pool may go from one state to another. */
+static inline gboolean
+_tarn_block_state_may_follow (gint before, TarnBlockState after)
+{
+  switch (after)
+    {
+    case TARN_BLOCK_ACTIVE: /* handed out; or fresh, in a struct that may have been another's */
+      return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT;
+    case TARN_BLOCK_ENDING:
+      return before == TARN_BLOCK_ACTIVE;
+    case TARN_BLOCK_HELD:
+      return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING;
+    case TARN_BLOCK_RETIRED:
+      return before != TARN_BLOCK_VACANT && before != TARN_BLOCK_RETIRED;
+    case TARN_BLOCK_VACANT:
+    default:
+      return FALSE;
+    }
+}
+
+/* Behind the pool's lock, or its door and then the block's or the cache's own thread. */
+static inline void
+_tarn_block_set_state (TarnBlock *block, TarnBlockState state)
+{
+  g_assert (_tarn_block_state_may_follow (block->state, state));
+  block->state = (gint) state;
+}
+
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);

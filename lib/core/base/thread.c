@@ -56,6 +56,7 @@ add_thread (void)
   TarnThread *first = threads;
   TarnThread *thread = _tarn_aligned_new0 (TarnThread);
 
+  _tarn_assert_locked (&lock);
   thread->number = first != NULL ? first->number + 1 : 0;
   thread->next = first;
   __atomic_store_n (&threads, thread, __ATOMIC_SEQ_CST);

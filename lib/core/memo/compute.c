@@ -64,6 +64,7 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 static gboolean
 depends_on (const TarnComputation *computation, const TarnThread *thread)
 {
+  _tarn_assert_locked (&lock);
   while (computation != NULL && !computation->is_done && computation->thread != thread)
     computation = computation->thread->waiting_for;
   return computation != NULL && !computation->is_done;
@@ -133,6 +134,7 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   TarnMemoGroup *fresh = entry->group;
   GSList *link = memo->groups;
 
+  _tarn_assert_locked (&memo->lock);
   while (link != NULL && !_tarn_memo_groups_equal (link->data, fresh))
     link = link->next;
   if (link != NULL)
@@ -150,6 +152,7 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
 {
   GList *last = group->entries.tail;
 
+  _tarn_assert_locked (&memo->lock);
   if (memo->ops.max_entries == 0 || group->entries.length <= memo->ops.max_entries)
     return NULL;
   g_queue_unlink (&group->entries, last);
@@ -164,6 +167,7 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
   gboolean is_wanted = g_hash_table_lookup (memo->computations, computation) == computation;
 
+  _tarn_assert_locked (&memo->lock);
   if (is_wanted)
     g_hash_table_remove (memo->computations, computation);
   if (computation->error != NULL)
@@ -201,6 +205,7 @@ keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   TarnMemoGroup *group;
   gboolean is_kept;
 
+  _tarn_assert_not_locked (&memo->lock);
   if (entry == NULL)
     {
       computation->owns_value = TRUE;
@@ -240,6 +245,7 @@ compute (TarnMemo *memo, TarnComputation *computation)
   TarnThread *thread = computation->thread;
   gint64 start = g_get_monotonic_time (), elapsed;
 
+  _tarn_assert_not_locked (&memo->lock);
   thread->innermost = computation;
   computation->value
       = memo->func (probe->first_arg, probe->key, memo->user_data, &computation->error);

@@ -32,6 +32,7 @@ matches (const Which *which, gpointer first_arg, guint64 id)
 void
 _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
 {
+  _tarn_assert_not_locked (&memo->lock);
   for (guint i = 0; i < entry->n_own; i++)
     _tarn_memo_unref_value (memo, entry->own[i], &entry->probe);
   g_free (entry->own);
@@ -69,6 +70,7 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   gboolean is_dead = _tarn_memo_is_dead (memo, group->first_arg, group->id);
   GList *link;
 
+  _tarn_assert_not_locked (&memo->lock);
   while ((link = g_queue_pop_head_link (&group->entries)) != NULL)
     _tarn_memo_entry_free (memo, link->data);
   if (memo->ops.unref_first_arg != NULL && group->first_arg != NULL && !is_dead)
@@ -82,6 +84,7 @@ take_groups (TarnMemo *memo, const Which *which)
 {
   GSList **link = &memo->groups, *taken = NULL;
 
+  _tarn_assert_locked (&memo->lock);
   while (*link != NULL)
     {
       GSList *node = *link;

@@ -78,6 +78,7 @@ _tarn_memo_assert_valid (TarnMemo *memo)
 {
   const gchar *violation = find_violation (memo);
 
+  _tarn_assert_locked (&memo->lock);
   if (violation != NULL)
     g_error ("memo %p: %s", (void *) memo, violation);
 }

@@ -42,6 +42,7 @@ _tarn_memo_close (TarnMemo *memo)
 void
 _tarn_memo_open (TarnMemo *memo)
 {
+  _tarn_assert_locked (&memo->lock);
   _tarn_memo_check_if_full_debug (memo);
   if (memo->ops.max_entries == 0)
     _tarn_door_open (&memo->door);
@@ -400,6 +401,7 @@ _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 static void
 memo_free (TarnMemo *memo)
 {
+  g_assert (g_atomic_int_get (&memo->ref_count) == 0);
   _tarn_memo_unregister (memo);
   /* What gives a value back may ask for another one. */
   while (memo->groups != NULL)

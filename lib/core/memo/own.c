@@ -14,6 +14,7 @@ keep (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer
   guint number = _tarn_thread_self ()->number;
   TarnMemoEntry *entry;
 
+  _tarn_assert_not_locked (&memo->lock);
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
   /* The reference on what is shared is why another entry has another address there. */

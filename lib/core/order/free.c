@@ -23,6 +23,7 @@ _tarn_pool_ignores_free (TarnPool *pool)
 static gboolean
 needs_marks (const TarnPool *pool, const TarnBlock *block)
 {
+  _tarn_assert_locked (&pool->lock);
   if (block->n_uses == 0)
     return FALSE;
   return pool->stop_holding || block->exact ? _tarn_pool_waits_before_free (pool)
@@ -44,7 +45,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   state = block->state;
   if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
     {
-      block->state = TARN_BLOCK_ENDING;
+      _tarn_block_set_state (block, TARN_BLOCK_ENDING);
       _tarn_mutex_unlock (&pool->lock);
       _tarn_pool_mark_block (pool, block);
       _tarn_mutex_lock (&pool->lock);
@@ -82,6 +83,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   gboolean goes_back;
   TarnGiveBack give_back;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;

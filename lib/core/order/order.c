@@ -25,6 +25,7 @@ take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, 
   TarnBin *bin = _tarn_pool_get_bin (pool, number);
   guint n_seen = 0;
 
+  _tarn_assert_locked (&pool->lock);
   if (bin == NULL)
     return NULL;
   for (TarnBlock **link = &bin->top; *link != NULL && n_seen < MAX_SEEN; link = &(*link)->below)
@@ -44,6 +45,7 @@ list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
   GPtrArray *marks = g_ptr_array_new ();
   guint n_asked = 0;
 
+  _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_asked < MAX_ASKED;
        block = block->below)
     {
@@ -63,6 +65,7 @@ ask_marks (TarnPool *pool, const GPtrArray *marks)
   TarnAllocator *direct = pool->upstream->direct;
   gboolean are_reached = TRUE;
 
+  _tarn_assert_not_locked (&pool->lock);
   for (guint i = 0; i < marks->len; i++)
     {
       TarnMark *mark = g_ptr_array_index (marks, i);
@@ -97,6 +100,8 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 static gboolean
 move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
+  _tarn_assert_not_locked (&pool->lock);
+  g_assert (queue == NULL || queue->n_refs > 0);
   if (set_queue_if_ready (pool, block, queue))
     return TRUE;
   if (!_tarn_pool_await_uses (pool, block, queue, error))
@@ -124,6 +129,8 @@ take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
 {
   TarnBlock *block = take_first (pool, number, size, queue, _tarn_block_is_ready_for);
 
+  _tarn_assert_locked (&pool->lock);
+  g_assert (queue == NULL || queue->n_refs > 0);
   if (block != NULL)
     _tarn_block_set_queue (pool, block, queue);
   return block;
@@ -139,6 +146,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 n
   TarnQueue *queue = handle != NULL ? _tarn_pool_look_up_queue (pool, handle) : NULL;
   TarnBlock *block;
 
+  _tarn_assert_locked (&pool->lock);
   if (handle != NULL && queue == NULL)
     return NULL;
   if (pool->is_ordered)
@@ -165,6 +173,7 @@ take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError 
   TarnBlock *block, *busy = NULL;
   GPtrArray *marks;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   marks = list_marks (pool, number, queue);
   _tarn_mutex_unlock (&pool->lock);
@@ -247,6 +256,7 @@ allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GErr
   GError *local = NULL;
   TarnBlock *block;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   if (queue == NULL && !pool->is_ordered)
     _tarn_pool_begin_order (pool);
@@ -276,6 +286,7 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
   TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
   TarnBlock *block;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (handle != NULL && queue == NULL)
     {
       count_failure (pool);

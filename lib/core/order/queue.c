@@ -23,6 +23,7 @@ mark_new (gpointer event)
 static TarnMark *
 mark_ref (TarnMark *mark)
 {
+  g_assert (mark->n_refs > 0);
   mark->n_refs++;
   return mark;
 }
@@ -30,6 +31,8 @@ mark_ref (TarnMark *mark)
 static void
 mark_unref (TarnPool *pool, TarnMark *mark)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (mark->n_refs > 0);
   if (--mark->n_refs == 0)
     pool->gone_marks = g_slist_prepend (pool->gone_marks, mark);
 }
@@ -41,6 +44,7 @@ _tarn_pool_sweep (TarnPool *pool)
   TarnAllocator *direct = pool->upstream->direct;
   GSList *queues, *marks;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   queues = g_steal_pointer (&pool->gone_queues);
   marks = g_steal_pointer (&pool->gone_marks);
@@ -69,6 +73,7 @@ _tarn_pool_sweep (TarnPool *pool)
 static void
 set_latest (TarnPool *pool, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
   pool->latest_queue = queue;
   if (!pool->is_ordered)
     _tarn_pool_set_fast_queue (pool, queue != NULL ? queue->handle : NULL);
@@ -78,6 +83,7 @@ set_latest (TarnPool *pool, TarnQueue *queue)
 static void
 make_unknown (TarnPool *pool, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
   if (!queue->is_known)
     return;
   queue->is_known = FALSE;
@@ -89,6 +95,8 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (queue->n_refs > 0);
   if (--queue->n_refs > 0)
     return;
   make_unknown (pool, queue);
@@ -101,6 +109,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 static void
 clear_uses (TarnPool *pool, TarnBlock *block)
 {
+  _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
     {
       if (block->uses[i].mark != NULL)
@@ -176,6 +185,7 @@ mark_use (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 {
   gpointer event;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (is_marked_already (pool, use))
     return TRUE;
   event = _tarn_allocator_mark (pool->upstream->direct, use->queue->handle, is_named, error);
@@ -188,6 +198,7 @@ mark_use (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 static void
 mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnMark *mark)
 {
+  _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
     if (block->uses[i].queue == queue && !is_marked (&block->uses[i]))
       {
@@ -204,6 +215,7 @@ mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnMark
 static void
 mark_unmarked (TarnPool *pool, const TarnUse *use)
 {
+  _tarn_assert_locked (&pool->lock);
   if (!pool->is_ordered)
     return;
   if (!is_marked (use))
@@ -223,6 +235,7 @@ mark_unmarked (TarnPool *pool, const TarnUse *use)
 void
 _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block)
 {
+  g_assert (block->state == TARN_BLOCK_ENDING || block->state == TARN_BLOCK_ACTIVE);
   for (guint i = 0; i < block->n_uses; i++)
     {
       g_autoptr (GError) error = NULL;
@@ -277,6 +290,7 @@ _tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue
 void
 _tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks)
 {
+  _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < marks->len; i++)
     if (g_ptr_array_index (marks, i) != NULL)
       mark_unref (pool, g_ptr_array_index (marks, i));
@@ -302,6 +316,7 @@ await_use (TarnPool *pool, TarnUse *use, const TarnQueue *queue, GError **error)
 {
   gpointer handle = queue != NULL ? queue->handle : NULL;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (is_done_already (pool, use, queue))
     return TRUE;
   if (!mark_use (pool, use, FALSE, error)
@@ -376,6 +391,7 @@ await_end (TarnPool *pool, TarnUse *use)
 static void
 free_after_wait (TarnPool *pool, TarnBlock *block)
 {
+  _tarn_assert_not_locked (&pool->lock);
   for (guint i = 0; i < block->n_uses && _tarn_pool_waits_before_free (pool); i++)
     await_end (pool, &block->uses[i]);
   tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
@@ -388,6 +404,7 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
 
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
   if (is_wanted || !_tarn_pool_waits_before_free (pool) || !free_on_queue (pool, block))
     free_after_wait (pool, block);
   _tarn_mutex_lock (&pool->lock);
@@ -404,6 +421,7 @@ share_mark (TarnPool *pool)
 {
   TarnMark *mark = mark_new (NULL);
 
+  _tarn_assert_locked (&pool->lock);
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (block->state == TARN_BLOCK_HELD && block->n_uses > 0)
       block->uses[0].mark = mark_ref (mark);
@@ -424,6 +442,8 @@ _tarn_pool_begin_order (TarnPool *pool)
   gpointer event;
   TarnMark *mark;
 
+  _tarn_assert_locked (&pool->lock);
+  g_assert (!pool->is_ordered);
   pool->is_ordered = TRUE;
   _tarn_pool_flush (pool);
   if (queue == NULL || (mark = share_mark (pool)) == NULL)
@@ -443,6 +463,7 @@ _tarn_pool_begin_order (TarnPool *pool)
 TarnQueue *
 _tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
 {
+  _tarn_assert_locked (&pool->lock);
   if (pool->latest_queue != NULL && pool->latest_queue->handle == handle)
     return pool->latest_queue;
   return pool->queues != NULL ? g_hash_table_lookup (pool->queues, handle) : NULL;
@@ -454,6 +475,7 @@ add_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
   TarnQueue *queue = g_new0 (TarnQueue, 1);
 
+  _tarn_assert_locked (&pool->lock);
   queue->handle = handle;
   queue->in_order = in_order;
   queue->is_known = TRUE;
@@ -471,6 +493,7 @@ meet (TarnPool *pool, gpointer handle, gboolean in_order)
   gboolean is_known;
   TarnQueue *queue;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   if (!pool->is_ordered
       && (!in_order
@@ -533,6 +556,7 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
   gboolean is_clean = pool->gone_queues == NULL && pool->gone_marks == NULL;
 
+  _tarn_assert_locked (&pool->lock);
   _tarn_mutex_unlock (&pool->lock);
   if (!is_clean)
     _tarn_pool_sweep (pool);

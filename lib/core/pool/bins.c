@@ -45,6 +45,7 @@ ensure_bin (TarnPool *pool, guint32 number)
 {
   TarnBin *bin = _tarn_pool_get_bin (pool, number);
 
+  _tarn_assert_locked (&pool->lock);
   if (bin == NULL)
     {
       bin = g_new0 (TarnBin, 1);
@@ -74,6 +75,8 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (n >= 0 || bin->length >= (gsize) -n);
   bin->length += (gsize) n;
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
@@ -92,6 +95,8 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 {
   TarnBin *bin = ensure_bin (pool, block->bin);
 
+  _tarn_assert_locked (&pool->lock);
+  g_assert (block->state == TARN_BLOCK_HELD && !block->exact && !pool->stop_holding);
   bin->n_batches = 0;
   push (pool, bin, block, block, 1);
 }
@@ -102,6 +107,7 @@ _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBloc
 {
   TarnBin *bin = ensure_bin (pool, number);
 
+  g_assert (n > 0 && first->bin == number && last->bin == number);
   add_batch (bin, last, n);
   push (pool, bin, first, last, n);
 }
@@ -112,6 +118,8 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   TarnBatch *batch = get_newest_batch (bin);
   TarnBlock *block = *link;
 
+  _tarn_assert_locked (&pool->lock);
+  g_assert (*link != NULL && bin->length > 0);
   if (link != &bin->top)
     bin->n_batches = 0;
   else if (batch != NULL && --batch->n == 0)
@@ -133,6 +141,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   TarnBlock *first, *last;
   guint n = 1;
 
+  _tarn_assert_locked (&pool->lock);
   if (bin->top == NULL || bin->top->n_uses != pool->n_fast_uses)
     return 0;
   if (batch != NULL && batch->n <= max)
@@ -158,7 +167,8 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
 static void
 activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
-  block->state = TARN_BLOCK_ACTIVE;
+  _tarn_assert_locked (&pool->lock);
+  _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
   block->size = size;
   pool->stats.active_bytes += size;
 }
@@ -181,6 +191,7 @@ _tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size)
 {
   TarnBin *bin = _tarn_pool_get_bin (pool, number);
 
+  _tarn_assert_locked (&pool->lock);
   return bin != NULL && bin->top != NULL ? _tarn_pool_take_block (pool, bin, &bin->top, size)
                                          : NULL;
 }
@@ -191,6 +202,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 {
   TarnPoolStats *stats = &pool->stats;
 
+  _tarn_assert_locked (&pool->lock);
   _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
@@ -204,7 +216,9 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
-  block->state = TARN_BLOCK_RETIRED;
+  _tarn_assert_locked (&pool->lock);
+  g_assert (pool->n_blocks > 0 && pool->stats.managed_bytes >= block->alloc_size);
+  _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
   pool->n_blocks--;
   pool->stats.managed_bytes -= block->alloc_size;
   pool->stats.upstream_frees++;
@@ -237,6 +251,7 @@ _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
   TarnBlock **end = &first;
   gsize taken = 0;
 
+  _tarn_assert_locked (&pool->lock);
   qsort (numbers, n_bins, sizeof *numbers, compare_descending);
   for (guint i = 0; i < n_bins; i++)
     {

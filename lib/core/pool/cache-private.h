@@ -110,7 +110,7 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
   gsize active;
 
   _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
-  block->state = TARN_BLOCK_ACTIVE;
+  _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
   block->size = size;
   active = cache->active_bytes + size;
   __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
@@ -165,7 +165,7 @@ static inline void
 _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
   block->below = bin->top;
-  block->state = TARN_BLOCK_HELD;
+  _tarn_block_set_state (block, TARN_BLOCK_HELD);
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 

@@ -55,6 +55,7 @@ cache_new (TarnPool *pool)
   TarnCache *cache = _tarn_aligned_new0 (TarnCache);
   TarnPoolStats stats;
 
+  _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
   /* The peak of a thread that had the pool for itself until now. */
@@ -71,6 +72,7 @@ take_over (TarnPool *pool)
 {
   TarnCache *cache = pool->caches;
 
+  _tarn_assert_locked (&pool->lock);
   while (cache != NULL && !cache->is_abandoned)
     cache = cache->next;
   if (cache != NULL)
@@ -121,6 +123,7 @@ _tarn_pool_free_caches (TarnPool *pool)
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
+  _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door))
     return FALSE;
   _tarn_door_close (&pool->door);
@@ -130,6 +133,7 @@ _tarn_pool_close (TarnPool *pool)
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
+  _tarn_assert_locked (&pool->lock);
   if (was_open && !pool->is_ordered && !pool->stop_holding)
     _tarn_door_open (&pool->door);
 }
@@ -177,6 +181,7 @@ _tarn_pool_note_peak (TarnPool *pool)
 {
   gsize active = pool->stats.active_bytes;
 
+  _tarn_assert_locked (&pool->lock);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
   pool->stats.peak_active_bytes = max_active (pool->stats.peak_active_bytes, active);
@@ -225,6 +230,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 static void
 count_active (TarnCache *cache)
 {
+  _tarn_assert_locked (&cache->pool->lock);
   add_active (cache, &cache->pool->stats);
   cache->counted_bytes += cache->active_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
@@ -238,6 +244,7 @@ _tarn_pool_count_own (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
+  _tarn_assert_locked (&pool->lock);
   if (cache != NULL)
     count_active (cache);
   if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
@@ -248,6 +255,8 @@ _tarn_pool_count_own (TarnPool *pool)
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     count_active (cache);
   _tarn_pool_note_peak (pool);
@@ -259,6 +268,7 @@ _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
+  _tarn_assert_locked (&pool->lock);
   if (was_open)
     _tarn_pool_count_closed (pool);
   _tarn_pool_sum (pool, stats);
@@ -274,6 +284,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   TarnBlock *top = bin->top, *first, *last;
   TarnBlock **link = &top;
 
+  _tarn_assert_locked (&cache->pool->lock);
+  g_assert (n_kept < bin->length);
   for (guint i = 0; i < n_kept; i++)
     link = &(*link)->below;
   first = last = *link;
@@ -290,6 +302,7 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
   guint most = MAX (1, cache->pool->thread_cache_blocks / 2);
 
+  _tarn_assert_locked (&cache->pool->lock);
   while (bin->length > most)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
@@ -307,6 +320,8 @@ empty (TarnCache *cache)
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_count_closed (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     empty (cache);
@@ -319,6 +334,7 @@ _tarn_pool_flush (TarnPool *pool)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
+  _tarn_assert_locked (&pool->lock);
   if (was_open)
     _tarn_pool_flush_closed (pool);
   _tarn_pool_open (pool, was_open);
@@ -330,6 +346,7 @@ _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
 {
   gboolean was_open;
 
+  _tarn_assert_locked (&pool->lock);
   if (pool->fast_queue == handle)
     return;
   was_open = _tarn_pool_close (pool);
@@ -350,6 +367,8 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   gsize i = (gsize) (bin - cache->bins);
   guint64 bit = (guint64) 1 << i % 64;
 
+  _tarn_assert_locked (&cache->pool->lock);
+  g_assert (capacity >= bin->length);
   if (capacity > 0)
     cache->has_room[i / 64] |= bit;
   else
@@ -364,6 +383,7 @@ assign_place (TarnCache *cache, guint32 number)
 {
   TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
 
+  _tarn_assert_locked (&cache->pool->lock);
   if (bin->number == number)
     return bin;
   _tarn_cache_empty_bin (cache, bin);
@@ -379,6 +399,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   gsize left = cache->pool->thread_cache_bytes - cache->reserved_bytes;
   gsize n = bin->capacity + left / get_alloc_size (cache, bin->number);
 
+  g_assert (cache->reserved_bytes <= cache->pool->thread_cache_bytes);
   return (guint) MIN (n, cache->pool->thread_cache_blocks);
 }
 
@@ -398,6 +419,8 @@ make_room (TarnCache *cache, TarnCacheBin *bin)
   guint most = cache->pool->thread_cache_blocks;
   guint wanted = MIN (MAX (1, 2U * bin->capacity), most);
 
+  _tarn_assert_locked (&cache->pool->lock);
+  g_assert (bin->length == bin->capacity);
   if (get_max_capacity (cache, bin) < wanted)
     give_up_unused_room (cache);
   if (bin->length < most && get_max_capacity (cache, bin) == bin->length)
@@ -417,6 +440,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   const TarnPool *pool = cache->pool;
   TarnCacheBin *bin;
 
+  _tarn_assert_locked (&cache->pool->lock);
+  g_assert (!block->exact && block->source == &pool->base);
   if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
     return FALSE;
   bin = assign_place (cache, block->bin);
@@ -442,6 +467,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
   TarnBlock **end = &top;
   guint max, taken, n = 0;
 
+  _tarn_assert_locked (&pool->lock);
   if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes))
     return FALSE;
   bin = assign_place (cache, number);
@@ -478,6 +504,7 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
 {
   gboolean is_any = FALSE;
 
+  _tarn_assert_locked (&pool->lock);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
@@ -497,6 +524,7 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
   gboolean is_any = FALSE, was_open = FALSE;
   gint64 now;
 
+  _tarn_assert_locked (&pool->lock);
   if (pool->caches->next == NULL)
     return FALSE; /* nobody but this thread */
   now = g_get_monotonic_time ();

@@ -228,6 +228,8 @@ check_closed (TarnPool *pool, gchar **violation)
   const TarnPoolStats *stats = &now;
   Sums sums = { 0 };
 
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_sum (pool, &now);
   if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
       || !check_caches (pool, &sums, violation)
@@ -254,6 +256,7 @@ check_locked (TarnPool *pool, gchar **violation)
   gboolean was_open = _tarn_pool_close (pool);
   gboolean is_valid;
 
+  _tarn_assert_locked (&pool->lock);
   if (was_open)
     _tarn_pool_count_closed (pool);
   is_valid = check_closed (pool, violation);
@@ -284,6 +287,7 @@ _tarn_pool_assert_valid (TarnPool *pool)
 {
   g_autofree gchar *found = NULL;
 
+  _tarn_assert_locked (&pool->lock);
   if (!check_locked (pool, &found))
     g_error ("pool '%s': %s", pool->base.ops.name, found);
 }

@@ -5,13 +5,16 @@
 
 #include "pool/cache-private.h"
 
-/* The cache is this thread's; NULL: it has none. */
+/* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
+ * is for it, or in the pool's bin. */
 static void
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
-  block->state = TARN_BLOCK_HELD;
-  if (cache == NULL || !_tarn_cache_keep (cache, block))
-    _tarn_pool_put_block (pool, block);
+  _tarn_assert_locked (&pool->lock);
+  if (cache != NULL && _tarn_cache_keep (cache, block))
+    return;
+  _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  _tarn_pool_put_block (pool, block);
 }
 
 /* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
@@ -21,6 +24,7 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
 {
   TarnCacheBin *own;
 
+  _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
   _tarn_pool_count_own (pool);
@@ -41,6 +45,8 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
 gboolean
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (block->source == &pool->base);
   if (_tarn_door_is_closed (&pool->door))
     cache = NULL;
   _tarn_pool_count_own (pool);

@@ -32,6 +32,7 @@ _tarn_pool_get_ended (const TarnPool *pool)
 void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {
+  _tarn_assert_locked (&pool->lock);
   give_back->blocks = blocks;
   give_back->is_foreign = FALSE;
   give_back->unreserved_bytes = 0;
@@ -50,6 +51,7 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
   TarnBlock *block;
 
+  _tarn_assert_locked (&pool->lock);
   while ((block = give_back->blocks) != NULL)
     {
       give_back->blocks = block->below;
@@ -79,6 +81,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   TarnReclaimGroup *group = give_back->group;
   gboolean last;
 
+  _tarn_assert_not_locked (&pool->lock);
   giving_back++;
   for (TarnBlock *block = give_back->blocks; block != NULL; block = block->below)
     give_back_block (pool, block, is_wanted);
@@ -102,6 +105,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   TarnBlock *blocks;
   gsize bytes;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_flush (pool);
   bytes = pool->stats.held_bytes;
@@ -125,6 +129,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   TarnBlock *blocks = NULL;
   TarnGiveBack give_back;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
   _tarn_pool_flush (pool);

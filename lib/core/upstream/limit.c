@@ -42,6 +42,8 @@ bytes_left (const TarnPool *pool)
 static void
 reserve_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (bytes <= give_back->unreserved_bytes);
   give_back->unreserved_bytes -= bytes;
   pool->returning_bytes -= bytes;
 }
@@ -50,6 +52,8 @@ reserve_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 static void
 reserve_returning (TarnPool *pool, gsize bytes, Reservation *reservation)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (bytes <= pool->returning_bytes);
   for (TarnTicket *ticket = pool->give_backs.oldest; bytes > 0; ticket = ticket->next)
     {
       TarnGiveBack *give_back = (TarnGiveBack *) ticket;
@@ -64,6 +68,8 @@ reserve_returning (TarnPool *pool, gsize bytes, Reservation *reservation)
 static void
 reserve_held (TarnPool *pool, gsize bytes, Reservation *reservation)
 {
+  _tarn_assert_locked (&pool->lock);
+  g_assert (bytes <= pool->stats.held_bytes);
   reservation->has_taken = TRUE;
   _tarn_pool_begin_give_back (pool, &reservation->give_back, _tarn_pool_take_largest (pool, bytes));
   reserve_from (pool, &reservation->give_back, bytes);
@@ -78,6 +84,7 @@ try_reserve (TarnPool *pool, gsize size, Reservation *reservation)
   gsize returning = _tarn_is_giving_back () ? 0 : MIN (wanted, pool->returning_bytes);
   gsize held = wanted - returning;
 
+  _tarn_assert_locked (&pool->lock);
   if (held > 0)
     _tarn_pool_flush (pool);
   if (held > pool->stats.held_bytes)
@@ -96,6 +103,7 @@ await_reservation (TarnPool *pool, gsize wanted)
 {
   guint64 ended = pool->ended_reservations;
 
+  _tarn_assert_locked (&pool->lock);
   if (wanted > pool->reserved_bytes || asking > 0 || _tarn_is_giving_back ())
     return FALSE;
   while (pool->ended_reservations == ended)
@@ -118,6 +126,7 @@ reserve_or_wait (TarnPool *pool, gsize size, Reservation *reservation)
 static void
 set_limit_error (TarnPool *pool, gsize size, GError **error)
 {
+  _tarn_assert_locked (&pool->lock);
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
                "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                " active, %" G_GSIZE_FORMAT " held: more than the limit of %" G_GSIZE_FORMAT
@@ -135,6 +144,7 @@ _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GErro
   Reservation reservation = { .has_taken = FALSE };
   gboolean reserved;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   reserved = reserve_or_wait (pool, size, &reservation);
   if (!reserved)
@@ -159,6 +169,7 @@ _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GErro
 void
 _tarn_pool_end_reservation (TarnPool *pool, gsize size)
 {
+  _tarn_assert_locked (&pool->lock);
   if (pool->limit_bytes == 0)
     return;
   pool->reserved_bytes -= size;
@@ -173,6 +184,7 @@ _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError 
   gboolean has_limit = pool->limit_bytes != 0;
   gboolean allocated;
 
+  _tarn_assert_not_locked (&pool->lock);
   asking += has_limit;
   allocated = _tarn_allocator_try (pool->upstream, size, memory, error);
   asking -= has_limit;

@@ -128,6 +128,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
   TarnBlock *block
       = _tarn_block_chunks_take (&pool->chunks, cache != NULL ? &cache->chunk : &pool->chunk);
 
+  _tarn_assert_locked (&pool->lock);
   block->memory = memory;
   block->size = request->size;
   block->alloc_size = alloc_size;
@@ -269,6 +270,7 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
   TarnPoolStats stats;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
   _tarn_pool_count (pool, &stats);
@@ -293,6 +295,7 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **erro
   GError *local = NULL;
   TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
 
+  _tarn_assert_not_locked (&pool->lock);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);
   if (block == NULL && !_tarn_is_out_of_memory (local) && size < alloc_size)

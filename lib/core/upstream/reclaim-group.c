@@ -161,6 +161,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
   TarnReclaimGroup *group = pool->group; /* of nobody else's doing any more */
 
+  _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)
     _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
@@ -233,6 +234,7 @@ lock_members (TarnReclaimGroup *group)
 static void
 flush_members (TarnReclaimGroup *group)
 {
+  _tarn_assert_locked (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
     get_member (group, i)->was_open = _tarn_pool_close (get_member (group, i));
   for (guint i = 0; i < group->members->len; i++)
@@ -291,6 +293,7 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
   TarnPool *richest;
   gsize bytes = 0;
 
+  _tarn_assert_not_locked (&group->lock);
   lock_members (group);
   flush_members (group);
   richest = find_richest (group);

@@ -135,6 +135,7 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
   g_autoptr (GPtrArray) funcs = NULL;
   gboolean given_back;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_reclaim_begin ())
     return FALSE;
 
