@@ -1,12 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The threads that call Tarn, and a lock that costs them no atomic read-modify-write.
+ * The threads that call Tarn, and read sections that cost them no atomic read-modify-write.
  *
- * Many threads read what seldom changes.  A reader says so in a word of its own, with a plain
- * store, and looks whether the door is closed.  Who changes something holds a mutex, closes the
- * door, makes every processor see that (membarrier), and waits until each thread that was inside
- * has left.  Readers that find the door closed take the mutex instead. */
+ * This is a readers-writer lock with an asymmetric fence.  A door stands before data that many
+ * threads use, and that seldom has to change under them: what each keeps of a pool, a memo's table.
+ *
+ *     reader   begins a visit: makes its own counter of visits odd, then looks at the door.  Open:
+ *              it is inside, and uses the data.  Closed: it ends the visit, and takes the mutex
+ *              that goes with the door instead.
+ *     writer   holds that mutex, closes the door, then waits until every thread's counter is even,
+ *              or has moved on: nobody is inside, and nobody comes in before the door is opened.
+ *
+ * Each side stores one word and then loads the other's, so at least one of them must see the other:
+ * that takes a full fence between the store and the load.  Readers are many and writers few, so the
+ * writer pays for both: membarrier(2) makes every running thread of the process execute a fence,
+ * and readers need a compiler barrier only.  Where the kernel has no membarrier, and under
+ * ThreadSanitizer, which knows no fences, readers execute one of their own: a fenced visit.
+ *
+ * A reader must not wait inside, nor enter by another door: a writer waits for it. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -14,23 +26,28 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* GLib's go through a variable, in which the compiler loses what is expected of each part. */
+/* GLib's go through a variable, in which the compiler loses what is expected of each part of the
+ * condition. */
 #define TARN_LIKELY(condition) __builtin_expect (!!(condition), 1)
 #define TARN_UNLIKELY(condition) __builtin_expect (!!(condition), 0)
 
 typedef struct _TarnThread TarnThread;
 
-/* Records are never freed: a thread that ends leaves its record, with its number, to a later one.
- * Thus numbers stay as small as the most threads that there were at a time. */
+/* The record of a thread that has called Tarn.
+ *
+ * Invariant: a record is never freed, nor taken out of the list.  A thread that ends leaves its
+ * own, with its number, to one that comes later.  Thus numbers stay as small as the most threads
+ * that there were at a time, and a writer walks the list without a lock. */
 struct _TarnThread
 {
-  guint visits;      /* atomic, written by the thread alone; odd: it is inside */
+  guint visits;      /* atomic, written by the thread alone; odd: it is inside some door */
   guint number;      /* constant, from 0 on */
-  gboolean is_taken; /* behind the lock of the list */
+  gboolean is_taken; /* by a thread that has not ended; behind the lock of the list */
   TarnThread *next;  /* constant */
 
-  /* The thread's own items, by the slots of those who keep some with each thread; behind the lock
-   * of the list, too, where it grows, and where another thread clears a slot. */
+  /* What pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The thread
+   * reads it without a lock.  The list's lock is held where the array grows, and where another
+   * thread clears the slot of a pool that nobody calls any more. */
   gpointer *items;
   guint n_items;
 
@@ -39,29 +56,32 @@ struct _TarnThread
   const struct _TarnComputation *waiting_for; /* behind the lock of all computations */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* Never NULL: what is not registered is _tarn_no_thread, which has no items. */
+/* The calling thread's record.  Never NULL: a thread that has not registered, or is ending, has
+ * _tarn_no_thread, which has no items, so that a hit has one thing less to ask. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
 extern TarnThread _tarn_no_thread __attribute__ ((visibility ("hidden")));
 
 typedef enum
 {
-  TARN_DOOR_OPEN,
-  TARN_DOOR_CLOSED,
-  TARN_DOOR_OPEN_WITH_FENCE /* where there is no membarrier: a plain store is not enough */
+  TARN_DOOR_OPEN,           /* to visits with a compiler barrier */
+  TARN_DOOR_CLOSED,         /* to all */
+  TARN_DOOR_OPEN_WITH_FENCE /* to fenced visits only: there is no membarrier */
 } TarnDoorState;
 
 typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
-/* Called with the item of a thread that has ended, inside the lock of the list. */
+/* Ends what was kept with a thread: called by that thread as it ends, with the lock of the list
+ * held. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
 guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
 void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
+/* Gets the calling thread's record, and registers the thread if it has none. */
 static inline TarnThread *
 _tarn_thread_self (void)
 {
@@ -70,8 +90,8 @@ _tarn_thread_self (void)
   return TARN_LIKELY (thread != &_tarn_no_thread) ? thread : _tarn_thread_register ();
 }
 
-/* Visits have numbers, the one after the last is thread->visits + 1: whoever keeps it spares the
- * processor a load of what it has just stored. */
+/* Ends the visit of a number, which is odd; the next visit's is thread->visits + 1.  The caller
+ * passes it, so that the processor need not load what it has just stored. */
 static inline void
 _tarn_thread_end_visit (TarnThread *thread, guint visit)
 {
@@ -80,9 +100,9 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
 
 gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Whether the door is open; then the thread is inside until _tarn_thread_end_visit (), and must not
- * wait, nor enter anything else, before.  FALSE, too, where there must be a fence: whoever calls
- * this one calls that one then, where it costs those nothing that need no fence. */
+/* Begins a visit.  TRUE: the thread is inside until _tarn_thread_end_visit ().  FALSE: the door is
+ * closed, or takes fenced visits only; the caller asks which, off the path of those who need no
+ * fence. */
 static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -98,6 +118,7 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
+/* Begins a visit of either kind.  TRUE: the thread is inside until _tarn_thread_leave (). */
 static inline gboolean
 _tarn_thread_enter (TarnThread *thread, const TarnDoor *door)
 {
@@ -113,8 +134,7 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* Nobody is inside after it is closed, until it is opened.  The mutex that goes with the door is
- * held. */
+/* The mutex that goes with the door is held. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 

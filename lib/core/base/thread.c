@@ -30,6 +30,7 @@ static TarnThread *threads; /* atomic: the latest; nothing is ever taken out */
 static GArray *end_funcs;   /* of TarnThreadEndFunc, by slots; NULL: there never was one */
 static GArray *free_slots;  /* of guint; made with end_funcs */
 
+/* Ends what others keep with a thread, as it ends, and leaves its record to a later one. */
 static void
 end_thread (gpointer data)
 {
@@ -49,7 +50,7 @@ end_thread (gpointer data)
   _tarn_mutex_unlock (&lock);
 }
 
-/* The lock is held. */
+/* Adds a record to the list.  The lock is held. */
 static TarnThread *
 add_thread (void)
 {
@@ -63,6 +64,7 @@ add_thread (void)
   return thread;
 }
 
+/* Gives the calling thread a record: one that an ended thread has left, or a fresh one. */
 TarnThread *
 _tarn_thread_register (void)
 {
@@ -143,7 +145,8 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
-/* Not with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
+/* Tells whether the kernel executes fences for readers; the first call asks it to be ready to.
+ * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
  * order. */
 static gboolean
 has_membarrier (void)
@@ -160,6 +163,7 @@ has_membarrier (void)
 #endif
 }
 
+/* Begins a visit with a fence of the reader's own.  TRUE: the thread is inside. */
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
@@ -170,6 +174,8 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
   return FALSE;
 }
 
+/* Waits until a thread has left whatever it is inside of now.  It may enter again meanwhile, but
+ * not by the door that was closed before. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -179,7 +185,8 @@ await_thread (const TarnThread *thread)
     g_thread_yield ();
 }
 
-/* Waits until no thread but this one is inside what it entered before. */
+/* Closes a door, and waits until no thread but this one is inside.  A thread whose record is added
+ * after the list was read comes in later than the store below, and sees the door closed. */
 void
 _tarn_door_close (TarnDoor *door)
 {
@@ -194,6 +201,7 @@ _tarn_door_close (TarnDoor *door)
       await_thread (thread);
 }
 
+/* Opens a door, and publishes what was written while it was closed. */
 void
 _tarn_door_open (TarnDoor *door)
 {

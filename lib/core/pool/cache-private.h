@@ -1,19 +1,24 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a thread keeps of a pool for itself, in front of the pool's bins, so that most hits and
- * frees take no lock and write nothing that another thread reads.
+ * Threads' caches: held blocks that a thread keeps for itself, in front of the pool's bins, so that
+ * most hits and frees take no lock and write nothing that another thread reads.
  *
- * A thread uses its cache inside the pool's door (thread-private.h), or with the lock.  Whoever
- * needs what others keep, or exact counters, holds the lock and closes the door.  It stays closed
- * once blocks are marked when they are freed (order/order-private.h), and once nothing is held any
- * more.
+ *     who                         may use a cache
+ *     its thread                  inside a visit by the pool's door (base/thread-private.h), or
+ * with the pool's lock any other thread            with the lock, once it has closed the door;
+ * without closing it if the cache is abandoned
  *
- * The cache of a thread that has ended is nobody's: whoever has the lock may empty it, and the next
- * thread that needs one takes it as it is.  In a child of fork () no thread has a cache.
+ * A cache is abandoned when its thread ends: it keeps its blocks, whoever has the lock may take
+ * them, and the next thread that needs a cache takes over one that is abandoned before it makes
+ * another. In a child of fork () no thread has a cache.
  *
- * A thread's cache has what it freed last, newest first; what does not fit goes to the pool's bin,
- * oldest first.  So a thread that has a pool for itself gets back last what it freed first. */
+ * The door stays closed, and caches stay empty, once the pool marks blocks when they are freed
+ * (order/order-private.h), and once it holds nothing any more.
+ *
+ * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
+ * fit goes to the pool's bin, oldest first.  So a thread that has a pool for itself gets back last
+ * what it freed first. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
 #define TARN_POOL_CACHE_PRIVATE_H
@@ -22,51 +27,59 @@
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
-/* A power of two.  With four leading bits each bin of sizes below 4 GiB has a place of its own. */
+/* How many places for bins a cache has; a power of two.  With four leading bits each bin of sizes
+ * below 4 GiB has a place of its own; others share one by turns. */
 #define TARN_CACHE_BINS 512
 
+/* The blocks of one bin that a thread keeps, in the place for that bin's number. */
 typedef struct
 {
-  TarnBlock *top;   /* through TarnBlock.below */
-  guint32 number;   /* behind the lock: of the pool's bin, if there is room for any block */
-  guint16 length;   /* atomic, as others look at it */
-  guint16 capacity; /* behind the lock: as much room as it has ever taken, and the bytes allowed */
+  TarnBlock *top;   /* the one freed last; others through TarnBlock.below */
+  guint32 number;   /* of the pool's bin; means nothing while capacity is 0; behind the lock */
+  guint16 length;   /* blocks; atomic, because others look without closing the door */
+  guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
-/* Invariants, whenever the lock is held and the door is closed:
+/* What one thread keeps of one pool.
+ *
+ * Invariants, whenever the lock is held and the door is closed; _tarn_pool_check () executes them:
  *
  *     reserved_bytes == sum of capacity * alloc_size over the bins
  *     reserved_bytes <= thread_cache_bytes of the pool
  *     length of each bin <= its capacity <= thread_cache_blocks
+ *     has_room has the bit of each bin whose capacity is not 0
  *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
 struct _TarnCache
 {
-  gsize active_bytes; /* atomic: since the pool's counters knew; modulo 2^64, it may be less */
-  gssize peak;        /* the most that it was since they knew; 0 if it was always less */
-  guint64 hits;       /* atomic: here, ever, without the lock */
+  /* What the pool's counters do not know of yet (count_active ()). */
+  gsize active_bytes; /* atomic: change of the pool's, modulo 2^64: less where it freed more */
+  gssize peak;        /* the highest change meanwhile; 0 if it never was above */
+
+  guint64 hits; /* atomic: ever, without the lock; the pool's counters leave them out */
 
   /* Behind the lock */
-  guint64 seen_hits; /* and bytes, when somebody looked for blocks here, */
-  gsize seen_bytes;
-  gint64 seen_at;        /* and first saw so many: as g_get_monotonic_time () */
+  guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
+  gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
+  gint64 seen_at;    /* when it first saw these: as g_get_monotonic_time () */
   gboolean is_abandoned; /* its thread has ended */
-  gsize reserved_bytes;
-  gsize counted_bytes; /* active_bytes that the pool's counters have, ever */
+  gsize reserved_bytes;  /* room for so many bytes of blocks */
+  gsize counted_bytes;   /* sum of all changes that the pool's counters know, modulo 2^64 */
 
   TarnPool *pool;
   TarnCache *next;       /* of the pool */
-  TarnBlockChunk *chunk; /* for this thread's misses; NULL before the first */
+  TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
 
   TarnCacheBin bins[TARN_CACHE_BINS];     /* near enough to the beginning for short instructions */
-  guint64 has_room[TARN_CACHE_BINS / 64]; /* behind the lock: bins that have a capacity */
+  guint64 has_room[TARN_CACHE_BINS / 64]; /* behind the lock: a bit for each of them */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* cache.c.  The lock is held in all but the first four, and in the first, too, unless this is
- * a child of fork (). */
-void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
+/* cache.c.  The lock is not held in the first three, */
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
-TarnCache *_tarn_pool_lock (TarnPool *pool);
+TarnCache *_tarn_pool_lock (TarnPool *pool); /* and then it is */
 void _tarn_pool_free_caches (TarnPool *pool);
+/* is held in this one unless this is a child of fork (), */
+void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
+/* and in all others. */
 gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_flush (TarnPool *pool);
@@ -82,12 +95,14 @@ gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
 
+/* Gets the place of a bin, which may be another bin's at the moment. */
 static inline TarnCacheBin *
 _tarn_cache_get_bin (TarnCache *cache, guint32 number)
 {
   return &cache->bins[number % TARN_CACHE_BINS];
 }
 
+/* Replaces the chain of blocks that a place has. */
 static inline void
 _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
 {
@@ -95,14 +110,15 @@ _tarn_cache_bin_set (TarnCacheBin *bin, TarnBlock *top, guint length)
   __atomic_store_n (&bin->length, (guint16) length, __ATOMIC_RELAXED);
 }
 
-/* The cache that a thread has; NULL if there is none. */
+/* Gets the cache that a thread has of a pool; NULL: none. */
 static inline TarnCache *
 _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
 {
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* The block that was freed last of those in a bin, active. */
+/* Takes the block of a bin that was freed last, and makes it active.  The bin has one; the thread
+ * is inside, or has the lock. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -122,8 +138,8 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* A block for a request of the queue, active; NULL: the lock has to be taken.  How a visit begins
- * is known when this is compiled. */
+/* Serves a request of a queue from the thread's cache.  NULL: the lock has to be taken.  How a
+ * visit begins is known when this is compiled. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begin)
 {
@@ -152,7 +168,7 @@ _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
   return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
 }
 
-/* When that was in vain: the same where there must be a fence. */
+/* Does the same, after it was in vain, where readers need a fence. */
 static inline TarnBlock *
 _tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
 {
@@ -161,6 +177,7 @@ _tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
              : NULL;
 }
 
+/* Holds a block in a bin that has room.  The thread is inside, or has the lock. */
 static inline void
 _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {
@@ -169,7 +186,8 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
-/* Whether the block is held now; FALSE: the lock has to be taken. */
+/* Holds a block that is being freed in the thread's cache.  FALSE: the lock has to be taken, and
+ * nothing was done. */
 static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
 {

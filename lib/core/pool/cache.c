@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads' caches (cache-private.h): making them, and moving blocks between them and the
- * pool's bins.  A block in either is held, so no counter changes but for which of the two counts
- * it. */
+ * Threads' caches (cache-private.h): their life, counting what they have not told the pool, and
+ * moving blocks between them and the pool's bins.  A block in either is held, so moving changes no
+ * counter but for which of the two counts it. */
 
 #include "pool/cache-private.h"
 
@@ -12,12 +12,12 @@
 
 #include "base/fork-private.h"
 
-/* A thread that has not used its cache for so long, in microseconds, is idle.  One that is busy
- * must not be taken for that because several others look at once: it would come for its blocks
- * again, and take them from the next. */
+/* For how long, in microseconds, a thread has not used its cache if it counts as idle.  A busy one
+ * must not count as idle because several others look at the same moment: it would come for its
+ * blocks again, and take them from the next. */
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* What a thread may bring from a pool's bin at a time. */
+/* The most bytes that a thread takes from a pool's bin at a time for its cache. */
 #define MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
 /* Life */
@@ -35,6 +35,7 @@ leave (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Opens the door of a new pool, unless its threads are to keep nothing. */
 void
 _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
 {
@@ -48,7 +49,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
     _tarn_door_open (&pool->door);
 }
 
-/* The lock is held. */
+/* Makes a cache of the pool for the calling thread.  The lock is held. */
 static TarnCache *
 cache_new (TarnPool *pool)
 {
@@ -58,7 +59,7 @@ cache_new (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
-  /* The peak of a thread that had the pool for itself until now. */
+  /* Only while there is one cache, its peak is the pool's: it is counted before that ends. */
   if (pool->caches != NULL && pool->caches->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches;
@@ -66,7 +67,8 @@ cache_new (TarnPool *pool)
   return cache;
 }
 
-/* One that an ended thread has left; NULL: there is none.  The lock is held. */
+/* Takes over a cache that is abandoned, with what is in it; NULL: there is none.  The lock is held.
+ */
 static TarnCache *
 take_over (TarnPool *pool)
 {
@@ -83,9 +85,8 @@ take_over (TarnPool *pool)
   return cache;
 }
 
-/* Takes the lock.  Returns this thread's cache, which it is given where the door is open: whoever
- * changes what is active counts what caches have counted first.  NULL: the door is closed for
- * good. */
+/* Takes the lock, and gets this thread's cache, which is made if there is none.  NULL: the door is
+ * closed for good, and the thread never had one. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -103,7 +104,7 @@ _tarn_pool_lock (TarnPool *pool)
   return cache;
 }
 
-/* At the pool's end. */
+/* Frees all caches, at the pool's end, when nobody calls it any more and all blocks are gone. */
 void
 _tarn_pool_free_caches (TarnPool *pool)
 {
@@ -119,7 +120,7 @@ _tarn_pool_free_caches (TarnPool *pool)
 
 /* The door */
 
-/* Whether it was open before; then _tarn_pool_open () must follow. */
+/* Closes the door.  TRUE: it was open, and _tarn_pool_open () must follow.  The lock is held. */
 gboolean
 _tarn_pool_close (TarnPool *pool)
 {
@@ -130,6 +131,7 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
+/* Opens the door again, if it was open and the pool still has caches.  The lock is held. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
@@ -146,7 +148,7 @@ get_alloc_size (const TarnCache *cache, guint32 number)
   return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
 }
 
-/* From @i on; TARN_CACHE_BINS: there is none. */
+/* Finds the first bin from @i on whose capacity is not 0; TARN_CACHE_BINS: there is none. */
 static guint
 find_bin_with_room (const TarnCache *cache, guint i)
 {
@@ -166,16 +168,17 @@ find_bin_with_room (const TarnCache *cache, guint i)
 
 /* Counters */
 
-/* Of two counts that may be less than nothing while what another thread has taken is not counted.
- */
+/* Gets the higher of two counts, which may be below 0 while frees are counted here, and the
+ * allocations of these blocks are not yet. */
 static gsize
 max_active (gsize a, gsize b)
 {
   return (gssize) a > (gssize) b ? a : b;
 }
 
-/* What is active at this moment; while other threads call, about so much.  To look at each of their
- * caches takes time: it is not done again before the pool's own count is higher than ever. */
+/* Raises the peak to what is active at this moment: with the door closed exactly, else about so
+ * much. Looking at each cache takes time, so _tarn_pool_count_own () asks for it only where the
+ * pool's own count is higher than ever: noted_bytes.  The lock is held. */
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
@@ -188,7 +191,8 @@ _tarn_pool_note_peak (TarnPool *pool)
   pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
 }
 
-/* Only a thread that has the pool for itself knows what was active at each moment. */
+/* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
+ * the pool's only one: else what others did at that moment is not known. */
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -198,6 +202,7 @@ add_active (const TarnCache *cache, TarnPoolStats *stats)
   stats->active_bytes += cache->active_bytes;
 }
 
+/* Adds the blocks that a cache holds to counters. */
 static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
@@ -210,8 +215,8 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
-/* The counters as they are: the door is closed, or this is a child of fork (), where no lock is to
- * be had. */
+/* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
+ * (), where no lock is to be had. */
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
@@ -226,7 +231,8 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
   stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
 }
 
-/* The door is closed, or the cache is this thread's. */
+/* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
+ * this thread's; the lock is held. */
 static void
 count_active (TarnCache *cache)
 {
@@ -237,8 +243,9 @@ count_active (TarnCache *cache)
   cache->peak = 0;
 }
 
-/* Before anything is counted behind the lock: what this thread has counted without it, and what was
- * active before it is less. */
+/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
+ * each change of the pool's own active_bytes, so that a peak is seen before they are less.  The
+ * lock is held. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
@@ -251,7 +258,7 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_pool_note_peak (pool);
 }
 
-/* The door is closed. */
+/* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
 {
@@ -262,7 +269,7 @@ _tarn_pool_count_closed (TarnPool *pool)
   _tarn_pool_note_peak (pool);
 }
 
-/* The counters at one moment. */
+/* Gets the counters as they are at one moment.  The lock is held. */
 void
 _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 {
@@ -277,7 +284,8 @@ _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
 
 /* Blocks, from a cache to the pool's bin; the door is closed, or the cache is this thread's */
 
-/* All but the first so many, which may be 0. */
+/* Moves the blocks of a bin but for the first so many, which may be 0, to the pool's, as a batch.
+ */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
@@ -296,7 +304,7 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   _tarn_cache_bin_set (bin, top, n_kept);
 }
 
-/* In batches that another thread may take. */
+/* Moves all blocks of a bin to the pool's, in batches of a size that another thread may take. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -309,6 +317,7 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, 0);
 }
 
+/* Moves all blocks of a cache to the pool's bins. */
 static void
 empty (TarnCache *cache)
 {
@@ -316,7 +325,7 @@ empty (TarnCache *cache)
   _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* The door is closed. */
+/* Moves the blocks of all caches to the pool's bins.  The lock is held, and the door is closed. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
@@ -327,8 +336,8 @@ _tarn_pool_flush_closed (TarnPool *pool)
     empty (cache);
 }
 
-/* Takes everything out of all caches; the counters are exact afterwards.  If the pool is not to
- * have caches any more, the door stays closed. */
+/* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  If the
+ * pool is not to have caches any more, the door stays closed.  The lock is held. */
 void
 _tarn_pool_flush (TarnPool *pool)
 {
@@ -340,7 +349,8 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Requests that are served without the lock are for this queue alone from now on. */
+/* Sets the queue whose requests caches serve from now on; NULL: those that name none.  Caches are
+ * empty afterwards.  The lock is held. */
 void
 _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
 {
@@ -357,9 +367,10 @@ _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Room in this thread's cache.  It is never given back but for room elsewhere: what a thread has
- * had it will have again. */
+/* Room in this thread's cache.  A bin's is never taken away but for another bin's: what a thread
+ * has had it will have again.  The lock is held. */
 
+/* Sets how many blocks a bin has room for; no fewer than it has. */
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
@@ -377,7 +388,7 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
-/* The place of a bin, empty if it was another's. */
+/* Gets the place of a bin; if it was another bin's, that one's blocks go to the pool's. */
 static TarnCacheBin *
 assign_place (TarnCache *cache, guint32 number)
 {
@@ -392,7 +403,7 @@ assign_place (TarnCache *cache, guint32 number)
   return bin;
 }
 
-/* What a bin may have room for, beside what the others have. */
+/* Counts the blocks that a bin may have room for, beside the room that the others have. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
@@ -403,6 +414,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   return (guint) MIN (n, cache->pool->thread_cache_blocks);
 }
 
+/* Takes from each bin the room that it does not use. */
 static void
 give_up_unused_room (TarnCache *cache)
 {
@@ -410,9 +422,10 @@ give_up_unused_room (TarnCache *cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
-/* For one block more, and as many again as there are, so that it seldom happens.  If others have
- * the room, they lose what they do not use, and if that is not enough, everything goes.  If this
- * has as many as there may be, its oldest half does. */
+/* Makes room for a block in a bin that is full: doubles its capacity, so that this seldom happens.
+ * Where other bins have the room, they lose what they do not use, and if that is not enough, all
+ * that they have.  Where the bin has as many blocks as there may be, its oldest half goes to the
+ * pool's. */
 static void
 make_room (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -433,7 +446,8 @@ make_room (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->capacity / 2);
 }
 
-/* Keeps a block that is being freed in this thread's cache; FALSE if it is too large. */
+/* Keeps a block that is being freed in this thread's cache.  FALSE, and nothing was done: the block
+ * is too large, or not used as the blocks in caches are.  The lock is held. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -453,9 +467,9 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 
 /* And to a cache */
 
-/* Brings what this thread will ask for next, if it goes on as it does: batches, or blocks, but no
- * more than half of what the pool's bin has left.  The thread has none of them, and the pool
- * some; whether the thread has some afterwards. */
+/* Moves blocks of a bin from the pool's to this thread's cache, which has none, for its next
+ * requests: batches, or single blocks, but no more than half of those that the pool has.  TRUE: the
+ * cache has some now.  The lock is held. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
@@ -484,6 +498,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
   return n > 0;
 }
 
+/* Tells whether a cache has not been used for IDLE_TIME, since others look at it. */
 static gboolean
 is_idle (TarnCache *cache, gint64 now)
 {
@@ -498,7 +513,8 @@ is_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* What ended threads kept goes to the pool's bin. */
+/* Moves what abandoned caches have of a bin to the pool's.  TRUE: there was some.  The lock is
+ * held. */
 gboolean
 _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
 {
@@ -517,7 +533,8 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
   return is_any;
 }
 
-/* Before upstream is asked: so does what idle threads keep. */
+/* Moves what the caches of idle threads have of a bin to the pool's, before upstream is asked.
+ * TRUE: there was some.  The lock is held. */
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
 {
