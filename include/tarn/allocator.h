@@ -45,9 +45,9 @@ typedef union
  * How a backend allocates: what tarn_allocator_new() makes an allocator from. All functions may
  * be called from any thread, several at a time, and never with a lock of Tarn held.
  *
- * From queue_ref() to unmark() is how to order the use of memory on several queues (a
- * cl_command_queue, a CUstream): all of these or none. A mark stands for everything put on a queue
- * so far (an event). They are called only once memory was allocated or recorded with a queue, and
+ * From queue_ref() to event_release() is how to order the use of memory on several queues (a
+ * cl_command_queue, a CUstream): all of these or none. An event stands for everything put on a
+ * queue so far. They are called only once memory was allocated or recorded with a queue, and
  * but for queue_ref() and queue_unref() only where that is more than one in-order queue. What
  * follows them is nullable, and goes with them.
  *
@@ -87,27 +87,28 @@ typedef struct
   void (*queue_unref) (gpointer user_data, gpointer queue);
 
   /**
-   * A mark for everything put on @p queue so far, until unmark(); NULL with an error:
+   * An event for everything put on @p queue so far, until event_release(); NULL with an error:
    * TARN_ERROR_NOT_SUPPORTED where no call can be made at the moment, and none was made.
    */
-  gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
+  gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Whether everything that @p mark stands for is done; it does not wait. */
-  gboolean (*reached) (gpointer user_data, gpointer mark);
+  /** Whether everything that @p event stands for is done; it does not wait. */
+  gboolean (*event_is_done) (gpointer user_data, gpointer event);
 
-  /** @p queue waits for @p mark; the host does where @p queue is NULL. */
-  gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
+  /** @p queue waits for @p event; the host does where @p queue is NULL. */
+  gboolean (*event_wait) (gpointer user_data, gpointer event, gpointer queue, GError **error);
 
-  /** Gives back what mark() or mark_all() gave. */
-  void (*unmark) (gpointer user_data, gpointer mark);
+  /** Gives back what event_record() or event_record_all() gave. */
+  void (*event_release) (gpointer user_data, gpointer event);
 
   /* Nullable, and of use only with those above. */
 
   /**
-   * Marks everything put on any queue so far, for a backend whose queues may be gone although
-   * queue_ref() was called: mark() is then called only for a queue that the caller has just named.
+   * An event for everything put on any queue so far, for a backend whose queues may be gone
+   * although queue_ref() was called: event_record() is then called only for a queue that the caller
+   * has just named.
    */
-  gpointer (*mark_all) (gpointer user_data, GError **error);
+  gpointer (*event_record_all) (gpointer user_data, GError **error);
 
   /**
    * The queue on which memory that allocate() has just given is made ready; NULL: none. Unless it
@@ -144,11 +145,11 @@ typedef struct
         NULL,                  /* reclaim */                                                       \
         NULL,                  /* queue_ref */                                                     \
         NULL,                  /* queue_unref */                                                   \
-        NULL,                  /* mark */                                                          \
-        NULL,                  /* reached */                                                       \
-        NULL,                  /* wait */                                                          \
-        NULL,                  /* unmark */                                                        \
-        NULL,                  /* mark_all */                                                      \
+        NULL,                  /* event_record */                                                  \
+        NULL,                  /* event_is_done */                                                 \
+        NULL,                  /* event_wait */                                                    \
+        NULL,                  /* event_release */                                                 \
+        NULL,                  /* event_record_all */                                              \
         NULL,                  /* fresh_queue */                                                   \
         NULL,                  /* check_queue */                                                   \
         FALSE,                 /* frees_in_order */                                                \

@@ -45,28 +45,28 @@ typedef gpointer (*TarnMemoFunc) (gpointer first_arg, gconstpointer key, gpointe
  */
 typedef enum
 {
-  TARN_KEY_INTEGER, /**< a number: tarn_key_integer() */
-  TARN_KEY_STRING,  /**< characters: tarn_key_string() */
-  TARN_KEY_BYTES,   /**< bytes: tarn_key_bytes() */
-  TARN_KEY_POINTER  /**< an address: tarn_key_pointer() */
-} TarnKeyPartType;
+  TARN_MEMO_KEY_PART_INTEGER, /**< a number: tarn_memo_key_integer() */
+  TARN_MEMO_KEY_PART_STRING,  /**< characters: tarn_memo_key_string() */
+  TARN_MEMO_KEY_PART_BYTES,   /**< bytes: tarn_memo_key_bytes() */
+  TARN_MEMO_KEY_PART_POINTER  /**< an address: tarn_memo_key_pointer() */
+} TarnMemoKeyPartType;
 
 /**
- * One value of a tuple: see tarn_key_integer() and its like. It owns nothing.
+ * One value of a tuple: see tarn_memo_key_integer() and its like. It owns nothing.
  *
  * @since 0.1
  */
 typedef struct
 {
-  TarnKeyPartType type; /**< which one of value's is set */
+  TarnMemoKeyPartType type; /**< which one of value's is set */
   union
   {
-    gint64 integer;        /**< of TARN_KEY_INTEGER */
-    const gchar *string;   /**< of TARN_KEY_STRING; nullable */
-    GBytes *bytes;         /**< of TARN_KEY_BYTES; nullable */
-    gconstpointer pointer; /**< of TARN_KEY_POINTER; nullable */
+    gint64 integer;        /**< of TARN_MEMO_KEY_PART_INTEGER */
+    const gchar *string;   /**< of TARN_MEMO_KEY_PART_STRING; nullable */
+    GBytes *bytes;         /**< of TARN_MEMO_KEY_PART_BYTES; nullable */
+    gconstpointer pointer; /**< of TARN_MEMO_KEY_PART_POINTER; nullable */
   } value;                 /**< the value itself */
-} TarnKeyPart;
+} TarnMemoKeyPart;
 
 /**
  * A key of several values. What is filled by hand owns nothing; a memo copies it.
@@ -75,9 +75,9 @@ typedef struct
  */
 typedef struct
 {
-  const TarnKeyPart *parts; /**< an array; nullable if there are none */
-  gsize n_parts;            /**< how many */
-} TarnTuple;
+  const TarnMemoKeyPart *parts; /**< an array; nullable if there are none */
+  gsize n_parts;                /**< how many */
+} TarnMemoKeyTuple;
 
 /**
  * A number as a value of a tuple.
@@ -86,12 +86,12 @@ typedef struct
  * @return the value, which owns nothing; any thread may call it
  * @since 0.1
  */
-static inline TarnKeyPart
-tarn_key_integer (gint64 integer)
+static inline TarnMemoKeyPart
+tarn_memo_key_integer (gint64 integer)
 {
-  TarnKeyPart part;
+  TarnMemoKeyPart part;
 
-  part.type = TARN_KEY_INTEGER;
+  part.type = TARN_MEMO_KEY_PART_INTEGER;
   part.value.integer = integer;
   return part;
 }
@@ -103,12 +103,12 @@ tarn_key_integer (gint64 integer)
  * @return the value, valid as long as @p string; any thread may call it
  * @since 0.1
  */
-static inline TarnKeyPart
-tarn_key_string (const gchar *string)
+static inline TarnMemoKeyPart
+tarn_memo_key_string (const gchar *string)
 {
-  TarnKeyPart part;
+  TarnMemoKeyPart part;
 
-  part.type = TARN_KEY_STRING;
+  part.type = TARN_MEMO_KEY_PART_STRING;
   part.value.string = string;
   return part;
 }
@@ -120,12 +120,12 @@ tarn_key_string (const gchar *string)
  * @return the value, valid as long as @p bytes; any thread may call it
  * @since 0.1
  */
-static inline TarnKeyPart
-tarn_key_bytes (GBytes *bytes)
+static inline TarnMemoKeyPart
+tarn_memo_key_bytes (GBytes *bytes)
 {
-  TarnKeyPart part;
+  TarnMemoKeyPart part;
 
-  part.type = TARN_KEY_BYTES;
+  part.type = TARN_MEMO_KEY_PART_BYTES;
   part.value.bytes = bytes;
   return part;
 }
@@ -137,20 +137,20 @@ tarn_key_bytes (GBytes *bytes)
  * @return the value, which owns nothing; any thread may call it
  * @since 0.1
  */
-static inline TarnKeyPart
-tarn_key_pointer (gconstpointer pointer)
+static inline TarnMemoKeyPart
+tarn_memo_key_pointer (gconstpointer pointer)
 {
-  TarnKeyPart part;
+  TarnMemoKeyPart part;
 
-  part.type = TARN_KEY_POINTER;
+  part.type = TARN_MEMO_KEY_PART_POINTER;
   part.value.pointer = pointer;
   return part;
 }
 
-guint tarn_tuple_hash (gconstpointer tuple);
-gboolean tarn_tuple_equal (gconstpointer a, gconstpointer b);
-gpointer tarn_tuple_copy (gconstpointer tuple);
-void tarn_tuple_free (gpointer tuple);
+guint tarn_memo_key_tuple_hash (gconstpointer tuple);
+gboolean tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b);
+gpointer tarn_memo_key_tuple_copy (gconstpointer tuple);
+void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
  * What the keys of a memo are. Those of a known type are copied when they are kept, bytes
@@ -164,7 +164,7 @@ typedef enum
   TARN_MEMO_KEY_STRING, /**< const gchar * */
   TARN_MEMO_KEY_INT64,  /**< const gint64 * */
   TARN_MEMO_KEY_BYTES,  /**< GBytes * */
-  TARN_MEMO_KEY_TUPLE   /**< const TarnTuple * */
+  TARN_MEMO_KEY_TUPLE   /**< const TarnMemoKeyTuple * */
 } TarnMemoKeyType;
 
 /**
@@ -178,7 +178,7 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoOps), as TARN_MEMO_OPS_INIT sets it */
 
-  /** What first arguments are, such as "cuda-context": for tarn_clear_first_arg_kind(). Copied. */
+  /** What first arguments are, such as "cuda-context": for tarn_memo_clear_kind(). Copied. */
   const gchar *first_arg_kind;
 
   /** The most entries of one first argument; the one not asked for the longest goes. 0: no limit.
@@ -301,9 +301,9 @@ void tarn_memo_forget (TarnMemo *memo, gpointer first_arg);
 void tarn_memo_clear (TarnMemo *memo);
 void tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats);
 
-void tarn_clear_first_arg (gpointer first_arg);
-void tarn_clear_first_arg_kind (const gchar *kind);
-void tarn_clear_first_arg_caches (void);
+void tarn_memo_forget_everywhere (gpointer first_arg);
+void tarn_memo_clear_kind (const gchar *kind);
+void tarn_memo_clear_all (void);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnMemo, tarn_memo_unref)
 

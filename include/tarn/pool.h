@@ -190,7 +190,7 @@ typedef struct _TarnReclaimGroup TarnReclaimGroup;
 TarnReclaimGroup *tarn_reclaim_group_new (void);
 TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
 void tarn_reclaim_group_unref (TarnReclaimGroup *group);
-void tarn_pool_join (TarnPool *pool, TarnReclaimGroup *group);
+void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnReclaimGroup, tarn_reclaim_group_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnPool, tarn_pool_unref)

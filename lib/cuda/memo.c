@@ -209,5 +209,5 @@ tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
 void
 tarn_cuda_clear_context_caches (void)
 {
-  tarn_clear_first_arg_kind (KIND);
+  tarn_memo_clear_kind (KIND);
 }

@@ -90,31 +90,31 @@ tarn_cuda_module_memo_new (void)
 /* Functions */
 
 static void
-get_parts (const TarnCudaFunctionKey *key, TarnKeyPart parts[2])
+get_parts (const TarnCudaFunctionKey *key, TarnMemoKeyPart parts[2])
 {
-  parts[0] = tarn_key_bytes (key->image);
-  parts[1] = tarn_key_string (key->name);
+  parts[0] = tarn_memo_key_bytes (key->image);
+  parts[1] = tarn_memo_key_string (key->name);
 }
 
 static guint
 key_hash (gconstpointer key)
 {
-  TarnKeyPart parts[2];
-  TarnTuple tuple = { parts, 2 };
+  TarnMemoKeyPart parts[2];
+  TarnMemoKeyTuple tuple = { parts, 2 };
 
   get_parts (key, parts);
-  return tarn_tuple_hash (&tuple);
+  return tarn_memo_key_tuple_hash (&tuple);
 }
 
 static gboolean
 key_equal (gconstpointer a, gconstpointer b)
 {
-  TarnKeyPart left[2], right[2];
-  TarnTuple tuple = { left, 2 }, other = { right, 2 };
+  TarnMemoKeyPart left[2], right[2];
+  TarnMemoKeyTuple tuple = { left, 2 }, other = { right, 2 };
 
   get_parts (a, left);
   get_parts (b, right);
-  return tarn_tuple_equal (&tuple, &other);
+  return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
 static gpointer

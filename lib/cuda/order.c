@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How streams wait for each other: a mark is an event that was recorded, and a stream waits for it.
+ * How streams wait for each other: an event is recorded on one, and another waits for it.
  *
  * Nothing keeps a stream alive, and to ask a destroyed one anything is a crash, so only streams
- * that a call has just named are asked.  What other streams were given is marked for the whole
- * context. While a stream captures a graph, most calls would end the capture: it is asked before.
+ * that a call has just named are asked.  For what other streams were given an event is recorded on
+ * the whole context.  While a stream captures a graph, most calls would end the capture: it is
+ * asked before.
  */
 
 #include "order-private.h"
@@ -16,7 +17,7 @@
 #define PER_THREAD GUINT_TO_POINTER (2)
 #define IS_PER_THREAD(handle) ((GPOINTER_TO_SIZE (handle) & 3) == 2)
 
-/* The mark of what is done already. */
+/* The event of what is done already. */
 #define DONE GUINT_TO_POINTER (1)
 
 /* Events that are kept. */
@@ -157,12 +158,12 @@ keep_event (TarnCudaHome *home, CUevent event)
 }
 
 static void
-unmark (gpointer user_data, gpointer mark)
+event_release (gpointer user_data, gpointer event)
 {
   TarnCudaHome *home = user_data;
 
-  if (mark != DONE && !keep_event (home, mark))
-    destroy_events (home, &mark, 1);
+  if (event != DONE && !keep_event (home, event))
+    destroy_events (home, &event, 1);
 }
 
 /* Streams */
@@ -281,7 +282,7 @@ record_all (TarnCudaHome *home, CUevent event, GError **error)
 
 /* The context is current; a handle of NULL is everything in it. */
 static gpointer
-mark_inside (TarnCudaHome *home, gpointer handle, GError **error)
+record_inside (TarnCudaHome *home, gpointer handle, GError **error)
 {
   CUevent event = take_event (home, error);
 
@@ -289,7 +290,7 @@ mark_inside (TarnCudaHome *home, gpointer handle, GError **error)
     return NULL;
   if (handle != NULL ? record (home, event, handle, error) : record_all (home, event, error))
     return event;
-  unmark (home, event);
+  event_release (home, event);
   return NULL;
 }
 
@@ -302,74 +303,74 @@ synchronize (TarnCudaHome *home, GError **error)
 }
 
 static gpointer
-mark_all (gpointer user_data, GError **error)
+event_record_all (gpointer user_data, GError **error)
 {
   TarnCudaHome *home = user_data;
   gboolean is_pushed;
-  gpointer mark;
+  gpointer event;
 
   if (!enter (home, &is_pushed, error))
     return NULL;
-  mark = home->context.driver->cuCtxRecordEvent != NULL ? mark_inside (home, NULL, error)
-                                                        : synchronize (home, error);
+  event = home->context.driver->cuCtxRecordEvent != NULL ? record_inside (home, NULL, error)
+                                                         : synchronize (home, error);
   leave (home, is_pushed);
-  return mark;
+  return event;
 }
 
 static gpointer
-mark_queue (gpointer user_data, gpointer handle, GError **error)
+event_record (gpointer user_data, gpointer handle, GError **error)
 {
   TarnCudaHome *home = user_data;
   gboolean is_pushed;
-  gpointer mark = NULL;
+  gpointer event = NULL;
 
   /* Another thread's default stream cannot be named here. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
-    return mark_all (user_data, error);
+    return event_record_all (user_data, error);
   if (!enter (home, &is_pushed, error))
     return NULL;
   if (check_capture (home, handle, error))
-    mark = mark_inside (home, handle, error);
+    event = record_inside (home, handle, error);
   leave (home, is_pushed);
-  return mark;
+  return event;
 }
 
 /* Also if the context is gone, where nothing runs any more.  Any other answer is no yes: while
  * another stream captures a graph the driver refuses to tell. */
 static gboolean
-reached (gpointer user_data, gpointer mark)
+event_is_done (gpointer user_data, gpointer event)
 {
   TarnCudaHome *home = user_data;
   g_autoptr (GError) error = NULL;
   gboolean is_pushed;
   unsigned int status;
 
-  if (mark == DONE)
+  if (event == DONE)
     return TRUE;
   if (!enter (home, &is_pushed, &error))
     return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
-  status = home->context.driver->cuEventQuery (mark);
+  status = home->context.driver->cuEventQuery (event);
   leave (home, is_pushed);
   return status == TARN_CUDA_SUCCESS;
 }
 
 static gboolean
-await (gpointer user_data, gpointer mark, gpointer handle, GError **error)
+event_wait (gpointer user_data, gpointer event, gpointer handle, GError **error)
 {
   TarnCudaHome *home = user_data;
   const TarnCudaDriver *driver = home->context.driver;
   gboolean is_pushed, is_fine;
 
-  if (mark == DONE)
+  if (event == DONE)
     return TRUE;
   if (!enter (home, &is_pushed, error))
     return FALSE;
   if (handle != NULL)
     is_fine = _tarn_cuda_check (driver, "cuStreamWaitEvent",
-                                driver->cuStreamWaitEvent (get_stream (handle), mark, 0), error);
+                                driver->cuStreamWaitEvent (get_stream (handle), event, 0), error);
   else
-    is_fine
-        = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (mark), error);
+    is_fine = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (event),
+                                error);
   leave (home, is_pushed);
   return is_fine;
 }
@@ -379,11 +380,11 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
 {
   ops->queue_ref = queue_ref;
   ops->queue_unref = queue_unref;
-  ops->mark = mark_queue;
-  ops->reached = reached;
-  ops->wait = await;
-  ops->unmark = unmark;
-  ops->mark_all = mark_all;
+  ops->event_record = event_record;
+  ops->event_is_done = event_is_done;
+  ops->event_wait = event_wait;
+  ops->event_release = event_release;
+  ops->event_record_all = event_record_all;
   ops->check_queue = check_queue;
 }
 
@@ -396,7 +397,8 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  * While the stream captures a graph, memory that it used last, or that is idle, is handed out, and
  * freed, without a call of the driver; whatever would need one is TARN_ERROR_NOT_SUPPORTED. So
  * allocate before the capture, and free after the last launch of the graph. The stream that comes
- * second to a pool, and requests that name none, mark the whole context, which would end a capture.
+ * second to a pool, and requests that name none, event the whole context, which would end a
+ * capture.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
@@ -432,8 +434,9 @@ gboolean
 tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 {
   g_return_val_if_fail (block != NULL, FALSE);
-  g_return_val_if_fail (
-      tarn_allocator_get_ops (tarn_block_get_allocator (block))->mark == mark_queue, FALSE);
+  g_return_val_if_fail (tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record
+                            == event_record,
+                        FALSE);
 
   return tarn_block_record_use (block, get_handle (stream), error);
 }

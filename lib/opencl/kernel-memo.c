@@ -20,33 +20,33 @@ get_options (const TarnOpenclKernelKey *key)
 }
 
 static void
-get_parts (const TarnOpenclKernelKey *key, TarnKeyPart *parts)
+get_parts (const TarnOpenclKernelKey *key, TarnMemoKeyPart *parts)
 {
-  parts[0] = tarn_key_string (key->source);
-  parts[1] = tarn_key_string (get_options (key));
-  parts[2] = tarn_key_string (key->kernel_name);
-  parts[3] = tarn_key_pointer (key->device);
+  parts[0] = tarn_memo_key_string (key->source);
+  parts[1] = tarn_memo_key_string (get_options (key));
+  parts[2] = tarn_memo_key_string (key->kernel_name);
+  parts[3] = tarn_memo_key_pointer (key->device);
 }
 
 static guint
 key_hash (gconstpointer key)
 {
-  TarnKeyPart parts[N_PARTS];
-  TarnTuple tuple = { parts, N_PARTS };
+  TarnMemoKeyPart parts[N_PARTS];
+  TarnMemoKeyTuple tuple = { parts, N_PARTS };
 
   get_parts (key, parts);
-  return tarn_tuple_hash (&tuple);
+  return tarn_memo_key_tuple_hash (&tuple);
 }
 
 static gboolean
 key_equal (gconstpointer a, gconstpointer b)
 {
-  TarnKeyPart left[N_PARTS], right[N_PARTS];
-  TarnTuple tuple = { left, N_PARTS }, other = { right, N_PARTS };
+  TarnMemoKeyPart left[N_PARTS], right[N_PARTS];
+  TarnMemoKeyTuple tuple = { left, N_PARTS }, other = { right, N_PARTS };
 
   get_parts (a, left);
   get_parts (b, right);
-  return tarn_tuple_equal (&tuple, &other);
+  return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
 /* A device that is a part of another one is an object that could go, and its address be another's.
@@ -230,7 +230,7 @@ make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gcon
  * the driver's status, and of what does not compile the build log, of which more than 64 KiB are
  * left out; TARN_ERROR_INVALID_ARGUMENT for a key without source, kernel_name or device. The kernel
  * of a thread that has ended is given to a later one. Programs and kernels retain their context:
- * tarn_clear_first_arg() lets go of it.
+ * tarn_memo_forget_everywhere() lets go of it.
  *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1

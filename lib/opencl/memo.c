@@ -64,8 +64,8 @@ has_own_first_arg (const TarnMemoOps *ops)
 
 /**
  * Makes a memoized function of a cl_context and a key: tarn_memo_new() with a first argument that
- * is retained as long as anything is kept for it. So it lives until tarn_clear_first_arg() or one
- * of its like is called for it: before it is released for the last time.
+ * is retained as long as anything is kept for it. So it lives until tarn_memo_forget_everywhere()
+ * or one of its like is called for it: before it is released for the last time.
  *
  * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
  * @param func       computes a value

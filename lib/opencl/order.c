@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How queues wait for each other: a mark is the event of a marker, and a barrier waits for it
+ * How queues wait for each other: an event is recorded by a marker, and a barrier waits for it
  * (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
  * retained, so they can be asked at any time. */
 
@@ -104,7 +104,7 @@ queue_unref (gpointer user_data, gpointer queue)
 }
 
 static void
-unmark (gpointer user_data, gpointer event)
+event_release (gpointer user_data, gpointer event)
 {
   (void) user_data;
   _tarn_opencl_report_release ("clReleaseEvent", clReleaseEvent (event));
@@ -113,7 +113,7 @@ unmark (gpointer user_data, gpointer event)
 /* Another queue may wait for it before anybody waits for this one, and commands that are not
  * flushed may never begin. */
 static gpointer
-mark (gpointer user_data, gpointer queue, GError **error)
+event_record (gpointer user_data, gpointer queue, GError **error)
 {
   cl_event event = NULL;
 
@@ -122,13 +122,13 @@ mark (gpointer user_data, gpointer queue, GError **error)
     return NULL;
   if (_tarn_opencl_check (clFlush (queue), "clFlush", error))
     return event;
-  unmark (user_data, event);
+  event_release (user_data, event);
   return NULL;
 }
 
 /* Also if a command has failed: it is over, too. */
 static gboolean
-reached (gpointer user_data, gpointer event)
+event_is_done (gpointer user_data, gpointer event)
 {
   cl_int state = CL_QUEUED;
 
@@ -139,9 +139,9 @@ reached (gpointer user_data, gpointer event)
 }
 
 static gboolean
-await (gpointer user_data, gpointer mark_event, gpointer queue, GError **error)
+event_wait (gpointer user_data, gpointer handle, gpointer queue, GError **error)
 {
-  cl_event event = mark_event;
+  cl_event event = handle;
   cl_int status;
 
   (void) user_data;
@@ -164,17 +164,17 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
 {
   ops->queue_ref = queue_ref;
   ops->queue_unref = queue_unref;
-  ops->mark = mark;
-  ops->reached = reached;
-  ops->wait = await;
-  ops->unmark = unmark;
+  ops->event_record = event_record;
+  ops->event_is_done = event_is_done;
+  ops->event_wait = event_wait;
+  ops->event_release = event_release;
   ops->fresh_queue = get_fresh_queue;
 }
 
 static gboolean
 is_ours (const TarnBlock *block)
 {
-  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->mark == mark;
+  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record == event_record;
 }
 
 /**

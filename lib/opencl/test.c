@@ -223,7 +223,7 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
 
 /**
  * A new context on all devices of a test. What earlier tests have left in memos is cleared before,
- * as tarn_clear_first_arg_caches() does: some drivers have few contexts.
+ * as tarn_memo_clear_all() does: some drivers have few contexts.
  *
  * @param test   what the test was given
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
@@ -244,7 +244,7 @@ tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error)
 
   if (!tarn_check_fork (error))
     return NULL;
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   properties[1] = (cl_context_properties) test->platform;
   context = clCreateContext (properties, test->n_devices, test->devices, NULL, NULL, &status);
   if (status == CL_SUCCESS)

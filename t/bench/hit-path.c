@@ -93,10 +93,10 @@ pool_new (guint64 *next)
   ops.free = free_nothing;
   ops.queue_ref = ref_queue;
   ops.queue_unref = unref_queue;
-  ops.mark = mark;
-  ops.reached = reached;
-  ops.wait = wait_for;
-  ops.unmark = unmark;
+  ops.event_record = mark;
+  ops.event_is_done = reached;
+  ops.event_wait = wait_for;
+  ops.event_release = unmark;
   ops.frees_in_order = TRUE; /* or it would be waited for at the end */
   allocator = tarn_allocator_new (&ops, next, NULL);
   return tarn_pool_new (allocator, NULL, NULL);

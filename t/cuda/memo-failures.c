@@ -320,7 +320,7 @@ use_memos_in_child (gpointer unused)
   STEP (6, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
   g_clear_error (&error);
   tarn_cuda_clear_context_caches ();
-  tarn_clear_first_arg (left.contexts[0]);
+  tarn_memo_forget_everywhere (left.contexts[0]);
   for (gsize i = 0; i < G_N_ELEMENTS (memos); i++)
     {
       tarn_memo_forget (memos[i], NULL);

@@ -377,7 +377,7 @@ test_many_contexts (const TarnCudaTest *test, gconstpointer unused)
       g_assert_cmpint (fail_to_get (memo, context, "bad"), ==, TARN_ERROR_FAILED);
       g_assert_cmpuint (count_entries (memo), ==, 1);
       if (fake == NULL)
-        tarn_clear_first_arg (context);
+        tarn_memo_forget_everywhere (context);
       context_destroy (context);
     }
   g_assert_cmpuint (counts.computed, ==, n);
@@ -465,7 +465,7 @@ test_clear (const TarnCudaTest *test, gconstpointer unused)
   g_autoptr (GBytes) image = image_new (ptx, FALSE);
   TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
   CUcontext other = context_new (test->device);
-  void (*const clear[]) (void) = { tarn_cuda_clear_context_caches, tarn_clear_first_arg_caches };
+  void (*const clear[]) (void) = { tarn_cuda_clear_context_caches, tarn_memo_clear_all };
 
   (void) unused;
   key.image = image;
@@ -481,7 +481,7 @@ test_clear (const TarnCudaTest *test, gconstpointer unused)
     }
   get (functions, other, &key);
   get (functions, NULL, &key);
-  tarn_clear_first_arg (other);
+  tarn_memo_forget_everywhere (other);
   assert_modules (1);
   context_destroy (other);
 }

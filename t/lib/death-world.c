@@ -130,8 +130,8 @@ make_upper (DeathWorld *world)
   g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new (); /* the pools keep it */
 
   world->upper = pool_new (TARN_ALLOCATOR (world->pool));
-  tarn_pool_join (world->upper, group);
-  tarn_pool_join (world->pool, group);
+  tarn_pool_set_reclaim_group (world->upper, group);
+  tarn_pool_set_reclaim_group (world->pool, group);
   if (!world->backend->forgets_queues)
     return;
   world->mourners[0] = tarn_pool_ref (world->pool);

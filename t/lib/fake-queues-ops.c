@@ -72,20 +72,20 @@ look_up (FakeQueues *queues, gpointer handle, const gchar *what, GError **error)
 }
 
 static gpointer
-mark_new (FakeQueues *queues, const FakeQueue *queue)
+event_new (FakeQueues *queues, const FakeQueue *queue)
 {
-  FakeClock *mark = _fake_queues_now (queues, queue);
+  FakeClock *event = _fake_queues_now (queues, queue);
 
-  g_hash_table_add (queues->marks, mark);
-  return mark;
+  g_hash_table_add (queues->events, event);
+  return event;
 }
 
 static const FakeClock *
-look_up_mark (FakeQueues *queues, gpointer mark, const gchar *what)
+look_up_event (FakeQueues *queues, gpointer event, const gchar *what)
 {
-  if (mark != NULL && g_hash_table_contains (queues->marks, mark))
-    return mark;
-  _fake_queues_fault (queues, "%s: mark %p is gone", what, mark);
+  if (event != NULL && g_hash_table_contains (queues->events, event))
+    return event;
+  _fake_queues_fault (queues, "%s: event %p is gone", what, event);
   return NULL;
 }
 
@@ -194,53 +194,54 @@ queue_unref (gpointer user_data, gpointer handle)
 }
 
 static gpointer
-mark (gpointer user_data, gpointer handle, GError **error)
+event (gpointer user_data, gpointer handle, GError **error)
 {
   FakeQueues *queues = user_data;
   gpointer event = NULL;
   FakeQueue *queue;
 
-  run_hook (queues, FAKE_MARK);
+  run_hook (queues, FAKE_EVENT_RECORD);
   _tarn_mutex_lock (&queues->lock);
-  if (count (queues, FAKE_MARK, error) && (queue = look_up (queues, handle, "mark", error)) != NULL
+  if (count (queues, FAKE_EVENT_RECORD, error)
+      && (queue = look_up (queues, handle, "event", error)) != NULL
       && check_capturing (queue, error))
-    event = mark_new (queues, queue);
+    event = event_new (queues, queue);
   _tarn_mutex_unlock (&queues->lock);
   return event;
 }
 
 static gpointer
-mark_all (gpointer user_data, GError **error)
+event_record_all (gpointer user_data, GError **error)
 {
   FakeQueues *queues = user_data;
   gpointer event = NULL;
 
-  run_hook (queues, FAKE_MARK_ALL);
+  run_hook (queues, FAKE_EVENT_RECORD_ALL);
   _tarn_mutex_lock (&queues->lock);
-  if (count (queues, FAKE_MARK_ALL, error) && check_none_capturing (queues, error))
-    event = mark_new (queues, NULL);
+  if (count (queues, FAKE_EVENT_RECORD_ALL, error) && check_none_capturing (queues, error))
+    event = event_new (queues, NULL);
   _tarn_mutex_unlock (&queues->lock);
   return event;
 }
 
 static gboolean
-reached (gpointer user_data, gpointer event)
+done (gpointer user_data, gpointer event)
 {
   FakeQueues *queues = user_data;
-  gboolean is_reached = FALSE;
+  gboolean is_done = FALSE;
   const FakeClock *clock;
 
-  run_hook (queues, FAKE_REACHED);
+  run_hook (queues, FAKE_EVENT_IS_DONE);
   _tarn_mutex_lock (&queues->lock);
-  count (queues, FAKE_REACHED, NULL);
-  clock = look_up_mark (queues, event, "reached");
-  if (clock != NULL && _fake_queues_is_reached (queues, clock))
+  count (queues, FAKE_EVENT_IS_DONE, NULL);
+  clock = look_up_event (queues, event, "done");
+  if (clock != NULL && _fake_queues_is_done (queues, clock))
     {
       _fake_clock_join (queues->host, clock);
-      is_reached = TRUE;
+      is_done = TRUE;
     }
   _tarn_mutex_unlock (&queues->lock);
-  return is_reached;
+  return is_done;
 }
 
 static gboolean
@@ -258,7 +259,8 @@ queue_wait (FakeQueues *queues, const FakeClock *clock, gpointer handle, GError 
 {
   FakeQueue *queue;
 
-  if (!count (queues, FAKE_WAIT, error) || (queue = look_up (queues, handle, "wait", error)) == NULL
+  if (!count (queues, FAKE_EVENT_WAIT, error)
+      || (queue = look_up (queues, handle, "wait", error)) == NULL
       || !check_capturing (queue, error))
     return FALSE;
   _fake_queues_put_wait (queue, clock);
@@ -272,9 +274,9 @@ wait_for (gpointer user_data, gpointer event, gpointer handle, GError **error)
   const FakeClock *clock;
   gboolean is_fine;
 
-  run_hook (queues, handle != NULL ? FAKE_WAIT : FAKE_HOST_WAIT);
+  run_hook (queues, handle != NULL ? FAKE_EVENT_WAIT : FAKE_HOST_WAIT);
   _tarn_mutex_lock (&queues->lock);
-  clock = look_up_mark (queues, event, "wait");
+  clock = look_up_event (queues, event, "wait");
   is_fine = clock == NULL
             || (handle != NULL ? queue_wait (queues, clock, handle, error)
                                : host_wait (queues, clock, error));
@@ -283,14 +285,14 @@ wait_for (gpointer user_data, gpointer event, gpointer handle, GError **error)
 }
 
 static void
-unmark (gpointer user_data, gpointer event)
+event_release (gpointer user_data, gpointer event)
 {
   FakeQueues *queues = user_data;
 
   _tarn_mutex_lock (&queues->lock);
-  count (queues, FAKE_UNMARK, NULL);
-  if (look_up_mark (queues, event, "unmark") != NULL)
-    g_hash_table_remove (queues->marks, event);
+  count (queues, FAKE_EVENT_RELEASE, NULL);
+  if (look_up_event (queues, event, "event_release") != NULL)
+    g_hash_table_remove (queues->events, event);
   _tarn_mutex_unlock (&queues->lock);
 }
 
@@ -342,11 +344,11 @@ fake_queues_allocator_new (FakeQueues *queues)
   ops.reclaim = reclaim;
   ops.queue_ref = queue_ref;
   ops.queue_unref = queue_unref;
-  ops.mark = mark;
-  ops.reached = reached;
-  ops.wait = wait_for;
-  ops.unmark = unmark;
-  ops.mark_all = (queues->flags & FAKE_MARKS_ALL) != 0 ? mark_all : NULL;
+  ops.event_record = event;
+  ops.event_is_done = done;
+  ops.event_wait = wait_for;
+  ops.event_release = event_release;
+  ops.event_record_all = (queues->flags & FAKE_RECORDS_ALL) != 0 ? event_record_all : NULL;
   ops.fresh_queue = fresh_queue;
   ops.check_queue = (queues->flags & FAKE_CHECKS_QUEUES) != 0 ? check_queue : NULL;
   ops.frees_in_order = (queues->flags & FAKE_FREES_IN_ORDER) != 0;
@@ -410,7 +412,7 @@ sum_refs (FakeQueues *queues)
     return value;                                                                                  \
   }
 
-GETTER (fake_queues_get_marks, g_hash_table_size (queues->marks))
+GETTER (fake_queues_get_events, g_hash_table_size (queues->events))
 GETTER (fake_queues_get_refs, sum_refs (queues))
 GETTER (fake_queues_get_failed, queues->n_failed)
 

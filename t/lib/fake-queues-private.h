@@ -60,7 +60,7 @@ struct _FakeQueues
   GPtrArray *slots;     /* of FakeSlot, by handle */
   GPtrArray *queues;    /* of FakeQueue, by number */
   GHashTable *memories; /* address -> FakeMemory, live or not, owned */
-  GHashTable *marks;    /* FakeClock, owned */
+  GHashTable *events;   /* FakeClock, owned */
   FakeClock *host;      /* what the host was told is done */
   gpointer fresh;
   guint n_allocators;
@@ -93,7 +93,7 @@ FakeClock *_fake_clock_new (void);
 void _fake_clock_join (FakeClock *clock, const FakeClock *other);
 gboolean _fake_clock_is_in (const FakeClock *clock, const FakeClock *other);
 FakeClock *_fake_queues_now (FakeQueues *queues, const FakeQueue *queue);
-gboolean _fake_queues_is_reached (FakeQueues *queues, const FakeClock *clock);
+gboolean _fake_queues_is_done (FakeQueues *queues, const FakeClock *clock);
 void _fake_queues_reach (FakeQueues *queues, const FakeClock *clock);
 
 #endif

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues.  A mark is the number of things on each queue that come before it, and so one is
+ * The queues.  A event is the number of things on each queue that come before it, and so one is
  * before another where no number is greater. */
 
 #include "fake-queues-private.h"
@@ -66,7 +66,7 @@ _fake_queues_now (FakeQueues *queues, const FakeQueue *queue)
 }
 
 gboolean
-_fake_queues_is_reached (FakeQueues *queues, const FakeClock *clock)
+_fake_queues_is_done (FakeQueues *queues, const FakeClock *clock)
 {
   for (guint i = 0; i < clock->len; i++)
     if (((FakeQueue *) g_ptr_array_index (queues->queues, i))->n_done < clock_get (clock, i))
@@ -122,11 +122,11 @@ _fake_queues_look_up (FakeQueues *queues, gpointer handle, const gchar *what)
   return NULL;
 }
 
-/* A queue that is referenced outlives its destruction, where there is no mark_all. */
+/* A queue that is referenced outlives its destruction, where there is no event_record_all. */
 void
 _fake_queues_end_if_unused (FakeQueues *queues, FakeSlot *slot)
 {
-  if (slot->is_destroyed && (slot->refs == 0 || (queues->flags & FAKE_MARKS_ALL) != 0))
+  if (slot->is_destroyed && (slot->refs == 0 || (queues->flags & FAKE_RECORDS_ALL) != 0))
     slot->queue->is_alive = FALSE;
 }
 
@@ -346,7 +346,7 @@ run_item (FakeQueues *queues, FakeQueue *queue, FakeItem *item)
 static gboolean
 can_run (FakeQueues *queues, const FakeItem *item)
 {
-  return !item->is_done && (item->memory != NULL || _fake_queues_is_reached (queues, item->clock));
+  return !item->is_done && (item->memory != NULL || _fake_queues_is_done (queues, item->clock));
 }
 
 /* Those that can run: on an out-of-order queue, all up to a wait that is to be run first.  What
@@ -451,7 +451,7 @@ run_until (FakeQueues *queues, FakeQueue *queue, guint end)
 void
 _fake_queues_reach (FakeQueues *queues, const FakeClock *clock)
 {
-  while (!_fake_queues_is_reached (queues, clock))
+  while (!_fake_queues_is_done (queues, clock))
     {
       gboolean has_run = FALSE;
 
@@ -475,7 +475,7 @@ fake_queues_new (guint64 bytes, guint flags)
   queues->slots = g_ptr_array_new_with_free_func (g_free);
   queues->queues = g_ptr_array_new_with_free_func (queue_free);
   queues->memories = g_hash_table_new_full (NULL, NULL, NULL, memory_free);
-  queues->marks
+  queues->events
       = g_hash_table_new_full (NULL, NULL, (GDestroyNotify) (void (*) (void)) g_array_unref, NULL);
   queues->host = _fake_clock_new ();
   queues->rand = g_rand_new_with_seed ((guint32) g_test_rand_int ());
@@ -486,7 +486,7 @@ void
 fake_queues_free (FakeQueues *queues)
 {
   g_assert_cmpstr (queues->fault, ==, NULL);
-  g_assert_cmpuint (fake_queues_get_marks (queues), ==, 0);
+  g_assert_cmpuint (fake_queues_get_events (queues), ==, 0);
   g_assert_cmpuint (fake_queues_get_refs (queues), ==, 0);
   g_assert_cmpuint (queues->n_allocators, ==, 0);
   tarn_allocator_unref (queues->upstream);
@@ -494,7 +494,7 @@ fake_queues_free (FakeQueues *queues)
   g_ptr_array_unref (queues->slots);
   g_ptr_array_unref (queues->queues);
   g_hash_table_unref (queues->memories);
-  g_hash_table_unref (queues->marks);
+  g_hash_table_unref (queues->events);
   g_array_unref (queues->host);
   g_rand_free (queues->rand);
   _tarn_mutex_clear (&queues->lock);

@@ -12,7 +12,7 @@
  *     memory that is freed before the host was told so, but for FAKE_FREES_IN_ORDER, and once for
  *     each call that was told to fail
  *     a command that finds other contents than the owner wrote
- *     a call for a queue or mark that is no more
+ *     a call for a queue or event that is no more
  *
  * That it would have gone well this time is no excuse. */
 
@@ -26,8 +26,8 @@ typedef struct _FakeQueues FakeQueues;
 /* What the allocator's functions do. */
 typedef enum
 {
-  FAKE_MARKS_ALL = 1 << 0, /* mark_all is there; a queue that is referenced can be destroyed, and
-                              the next one has its handle */
+  FAKE_RECORDS_ALL = 1 << 0, /* event_record_all is there; a queue that is referenced can be
+                              destroyed, and the next one has its handle */
   FAKE_FREES_IN_ORDER = 1 << 1,
   FAKE_CHECKS_QUEUES = 1 << 2, /* check_queue is there */
   FAKE_SAYS_NOTHING = 1 << 3   /* calls that are told to fail set no error */
@@ -36,15 +36,15 @@ typedef enum
 typedef enum
 {
   FAKE_QUEUE_REF,
-  FAKE_MARK,
-  FAKE_MARK_ALL,
-  FAKE_WAIT,      /* of a queue */
-  FAKE_HOST_WAIT, /* of the host, which has the device do what is needed, and no more */
+  FAKE_EVENT_RECORD,
+  FAKE_EVENT_RECORD_ALL,
+  FAKE_EVENT_WAIT, /* of a queue */
+  FAKE_HOST_WAIT,  /* of the host, which has the device do what is needed, and no more */
   FAKE_CHECK_QUEUE,
   FAKE_ANY_CALL, /* of those above, which can fail */
   FAKE_QUEUE_UNREF,
-  FAKE_REACHED,
-  FAKE_UNMARK,
+  FAKE_EVENT_IS_DONE,
+  FAKE_EVENT_RELEASE,
   FAKE_N_CALLS
 } FakeCall;
 
@@ -58,7 +58,7 @@ typedef enum
 /* @bytes as for fake_device_new (), @flags of FakeQueuesFlags. */
 FakeQueues *fake_queues_new (guint64 bytes, guint flags);
 
-/* Ends the test if there is a fault, a mark, a reference on a queue, memory, or an allocator. */
+/* Ends the test if there is a fault, an event, a reference on a queue, memory, or an allocator. */
 void fake_queues_free (FakeQueues *queues);
 
 /* The queues must outlive it. */
@@ -70,8 +70,8 @@ FakeDevice *fake_queues_get_device (FakeQueues *queues); /* under the allocator 
 gpointer fake_queue_new (FakeQueues *queues, gboolean in_order);
 void fake_queue_destroy (FakeQueues *queues, gpointer queue);
 
-/* A queue that can be neither marked nor made to wait, nor be allocated for: these calls say
- * TARN_ERROR_NOT_SUPPORTED meanwhile, and so does mark_all. */
+/* A queue that can be neither recorded nor made to wait, nor be allocated for: these calls say
+ * TARN_ERROR_NOT_SUPPORTED meanwhile, and so does event_record_all. */
 void fake_queue_set_capturing (FakeQueues *queues, gpointer queue, gboolean is_capturing);
 
 /* Memory is made ready by a command on this queue from now on; NULL: by none. */
@@ -98,7 +98,7 @@ gboolean fake_queues_run_one (FakeQueues *queues);         /* of any queue, gone
 void fake_queues_run_all (FakeQueues *queues);
 
 guint fake_queue_get_pending (FakeQueues *queues, gpointer queue); /* commands and waits */
-guint fake_queues_get_marks (FakeQueues *queues);                  /* not unmarked yet */
+guint fake_queues_get_events (FakeQueues *queues);                 /* not unmarked yet */
 guint fake_queues_get_refs (FakeQueues *queues);                   /* of queues, from queue_ref */
 guint fake_queues_get_calls (FakeQueues *queues, FakeCall call);   /* failing ones as well */
 

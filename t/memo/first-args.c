@@ -65,18 +65,18 @@ test_clear_first_arg (MemoFixture *fixture, gconstpointer unused)
   (void) unused;
   fill (memo, fixture);
   fill (other, fixture);
-  tarn_clear_first_arg (&args[2]);
+  tarn_memo_forget_everywhere (&args[2]);
   g_assert_cmpuint (args[2].n_refs, ==, 0);
   assert_entries (memo, 6);
   assert_entries (other, 6);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   assert_no_references (fixture);
   assert_entries (memo, 0);
   assert_entries (other, 0);
   g_assert_cmpuint (live (fixture), ==, 0);
   g_assert_cmpuint (fake_function_get_live (&fixture->other), ==, 0);
-  tarn_clear_first_arg (&args[2]);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_forget_everywhere (&args[2]);
+  tarn_memo_clear_all ();
 }
 
 static void
@@ -94,14 +94,14 @@ test_clear_kind (MemoFixture *fixture, gconstpointer unused)
   fill (memo, fixture);
   fill (other, fixture);
 
-  tarn_clear_first_arg_kind ("first");
-  tarn_clear_first_arg_kind ("");
-  tarn_clear_first_arg_kind (kind);
+  tarn_memo_clear_kind ("first");
+  tarn_memo_clear_kind ("");
+  tarn_memo_clear_kind (kind);
   assert_entries (memo, 9);
-  tarn_clear_first_arg_kind ("first-kind");
+  tarn_memo_clear_kind ("first-kind");
   assert_entries (memo, 0);
   assert_entries (other, 9);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   assert_entries (other, 0);
   assert_no_references (fixture);
 }
@@ -250,7 +250,7 @@ test_id (MemoFixture *fixture, gconstpointer unused)
   assert_calls (memo, 9, 9, 0);
   tarn_memo_forget (memo, &fixture->first_args[0]);
   assert_entries (memo, 6);
-  tarn_clear_first_arg (&fixture->first_args[1]);
+  tarn_memo_forget_everywhere (&fixture->first_args[1]);
   assert_entries (memo, 3);
   tarn_memo_clear (memo);
   g_assert_cmpuint (live (fixture), ==, 0);

@@ -88,9 +88,9 @@ use_memo_in_child (gpointer data)
   tarn_memo_get_stats (state->memo, &stats);
   tarn_memo_forget (state->memo, &state->first_arg);
   tarn_memo_clear (state->memo);
-  tarn_clear_first_arg (&state->first_arg);
-  tarn_clear_first_arg_kind (state->ops.first_arg_kind);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_forget_everywhere (&state->first_arg);
+  tarn_memo_clear_kind (state->ops.first_arg_kind);
+  tarn_memo_clear_all ();
   tarn_memo_unref (state->memo);
   STEP (3, !state->function.is_destroyed);
   STEP (4, state->function.n_gone == n_gone);
@@ -151,7 +151,7 @@ hammer (gpointer data)
       if (i % 5 == 0)
         tarn_memo_forget (state->memo, &state->first_arg);
       if (i % 7 == 0)
-        tarn_clear_first_arg_caches ();
+        tarn_memo_clear_all ();
     }
   return NULL;
 }

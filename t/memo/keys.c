@@ -210,13 +210,13 @@ test_bytes_freed (void)
 /* Tuples */
 
 #define TUPLE(name, ...)                                                                           \
-  const TarnKeyPart name##_parts[] = { __VA_ARGS__ };                                              \
-  const TarnTuple name = { name##_parts, G_N_ELEMENTS (name##_parts) }
+  const TarnMemoKeyPart name##_parts[] = { __VA_ARGS__ };                                          \
+  const TarnMemoKeyTuple name = { name##_parts, G_N_ELEMENTS (name##_parts) }
 
 static guint
 number_of_strings (TarnMemo *memo, const gchar *first, const gchar *second)
 {
-  TUPLE (key, tarn_key_string (first), tarn_key_string (second));
+  TUPLE (key, tarn_memo_key_string (first), tarn_memo_key_string (second));
 
   return number_of (memo, &key);
 }
@@ -249,20 +249,29 @@ test_tuple_types (void)
   g_autoptr (TarnMemo) memo = memo_new (TARN_MEMO_KEY_TUPLE);
   g_autoptr (GBytes) one = g_bytes_new ("1", 1);
   g_autoptr (GBytes) none = g_bytes_new (NULL, 0);
-  const TarnKeyPart parts[] = {
-    tarn_key_integer (1),          tarn_key_string ("1"),  tarn_key_pointer (GINT_TO_POINTER (1)),
-    tarn_key_bytes (one),          tarn_key_integer (0),   tarn_key_string (NULL),
-    tarn_key_pointer (NULL),       tarn_key_bytes (NULL),  tarn_key_string (""),
-    tarn_key_bytes (none),         tarn_key_integer (-1),  tarn_key_integer ((gint64) 1 << 32),
-    tarn_key_integer (G_MININT64), tarn_key_pointer (one),
+  const TarnMemoKeyPart parts[] = {
+    tarn_memo_key_integer (1),
+    tarn_memo_key_string ("1"),
+    tarn_memo_key_pointer (GINT_TO_POINTER (1)),
+    tarn_memo_key_bytes (one),
+    tarn_memo_key_integer (0),
+    tarn_memo_key_string (NULL),
+    tarn_memo_key_pointer (NULL),
+    tarn_memo_key_bytes (NULL),
+    tarn_memo_key_string (""),
+    tarn_memo_key_bytes (none),
+    tarn_memo_key_integer (-1),
+    tarn_memo_key_integer ((gint64) 1 << 32),
+    tarn_memo_key_integer (G_MININT64),
+    tarn_memo_key_pointer (one),
   };
-  const TarnTuple empty = { NULL, 0 };
+  const TarnMemoKeyTuple empty = { NULL, 0 };
 
   for (guint round = 0; round < 2; round++)
     {
       for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
         {
-          TarnTuple key = { &parts[i], 1 };
+          TarnMemoKeyTuple key = { &parts[i], 1 };
 
           g_assert_cmpuint (number_of (memo, &key), ==, i + 1);
         }
@@ -274,19 +283,20 @@ static void
 test_tuple_lengths (void)
 {
   g_autoptr (TarnMemo) memo = memo_new (TARN_MEMO_KEY_TUPLE);
-  const TarnKeyPart parts[] = { tarn_key_integer (0), tarn_key_integer (0), tarn_key_integer (0) };
-  TarnKeyPart one_more[G_N_ELEMENTS (parts)];
+  const TarnMemoKeyPart parts[]
+      = { tarn_memo_key_integer (0), tarn_memo_key_integer (0), tarn_memo_key_integer (0) };
+  TarnMemoKeyPart one_more[G_N_ELEMENTS (parts)];
 
   for (guint n_parts = 0; n_parts <= G_N_ELEMENTS (parts); n_parts++)
     {
-      TarnTuple key = { parts, n_parts };
+      TarnMemoKeyTuple key = { parts, n_parts };
 
       g_assert_cmpuint (number_of (memo, &key), ==, n_parts + 1);
     }
   memcpy (one_more, parts, sizeof parts);
   for (guint n_parts = 0; n_parts <= G_N_ELEMENTS (parts); n_parts++)
     {
-      TarnTuple key = { one_more, n_parts };
+      TarnMemoKeyTuple key = { one_more, n_parts };
 
       g_assert_cmpuint (number_of (memo, &key), ==, n_parts + 1);
     }
@@ -303,17 +313,17 @@ test_tuple_kept (void)
       {
         g_autofree gchar *string = g_strdup_printf ("number %d", i / 2);
         g_autoptr (GBytes) bytes = g_bytes_new (string, strlen (string));
-        TarnKeyPart *parts = g_new (TarnKeyPart, 3);
-        TarnTuple *key = g_new (TarnTuple, 1);
+        TarnMemoKeyPart *parts = g_new (TarnMemoKeyPart, 3);
+        TarnMemoKeyTuple *key = g_new (TarnMemoKeyTuple, 1);
 
-        parts[0] = tarn_key_string (string);
-        parts[1] = tarn_key_bytes (bytes);
-        parts[2] = tarn_key_integer (i % 2);
-        *key = (TarnTuple){ parts, 3 };
+        parts[0] = tarn_memo_key_string (string);
+        parts[1] = tarn_memo_key_bytes (bytes);
+        parts[2] = tarn_memo_key_integer (i % 2);
+        *key = (TarnMemoKeyTuple){ parts, 3 };
         g_assert_cmpint ((gint) number_of (memo, key), ==, i + 1);
         memset (string, 'x', strlen (string));
         memset (parts, 0, 3 * sizeof *parts);
-        *key = (TarnTuple){ NULL, 0 };
+        *key = (TarnMemoKeyTuple){ NULL, 0 };
         g_free (parts);
         g_free (key);
       }
@@ -333,8 +343,8 @@ test_long_tuple (void)
       text[place (i)] = 'y';
       bytes = g_bytes_new (text, LENGTH);
       {
-        TUPLE (with_string, tarn_key_integer (1), tarn_key_string (text));
-        TUPLE (with_bytes, tarn_key_integer (1), tarn_key_bytes (bytes));
+        TUPLE (with_string, tarn_memo_key_integer (1), tarn_memo_key_string (text));
+        TUPLE (with_bytes, tarn_memo_key_integer (1), tarn_memo_key_bytes (bytes));
 
         g_assert_cmpuint (number_of (memo, &with_string), ==, ++expected);
         g_assert_cmpuint (number_of (memo, &with_bytes), ==, ++expected);
@@ -347,11 +357,11 @@ test_long_tuple (void)
 /* A tuple's own functions */
 
 static void
-assert_equal (const TarnTuple *a, const TarnTuple *b)
+assert_equal (const TarnMemoKeyTuple *a, const TarnMemoKeyTuple *b)
 {
-  g_assert_true (tarn_tuple_equal (a, b));
-  g_assert_true (tarn_tuple_equal (b, a));
-  g_assert_cmpuint (tarn_tuple_hash (a), ==, tarn_tuple_hash (b));
+  g_assert_true (tarn_memo_key_tuple_equal (a, b));
+  g_assert_true (tarn_memo_key_tuple_equal (b, a));
+  g_assert_cmpuint (tarn_memo_key_tuple_hash (a), ==, tarn_memo_key_tuple_hash (b));
 }
 
 static void
@@ -360,20 +370,23 @@ test_tuple_equal (void)
   g_autofree gchar *copy = g_strdup ("string");
   g_autoptr (GBytes) bytes = g_bytes_new ("bytes", 5);
   g_autoptr (GBytes) same_bytes = g_bytes_new ("bytes", 5);
-  TUPLE (a, tarn_key_string ("string"), tarn_key_bytes (bytes), tarn_key_pointer (copy));
-  TUPLE (b, tarn_key_string (copy), tarn_key_bytes (same_bytes), tarn_key_pointer (copy));
-  TUPLE (c, tarn_key_string (copy), tarn_key_bytes (same_bytes), tarn_key_pointer (bytes));
-  TUPLE (d, tarn_key_string (copy), tarn_key_bytes (NULL), tarn_key_pointer (copy));
-  const TarnTuple empty = { NULL, 0 }, also_empty = { a_parts, 0 };
+  TUPLE (a, tarn_memo_key_string ("string"), tarn_memo_key_bytes (bytes),
+         tarn_memo_key_pointer (copy));
+  TUPLE (b, tarn_memo_key_string (copy), tarn_memo_key_bytes (same_bytes),
+         tarn_memo_key_pointer (copy));
+  TUPLE (c, tarn_memo_key_string (copy), tarn_memo_key_bytes (same_bytes),
+         tarn_memo_key_pointer (bytes));
+  TUPLE (d, tarn_memo_key_string (copy), tarn_memo_key_bytes (NULL), tarn_memo_key_pointer (copy));
+  const TarnMemoKeyTuple empty = { NULL, 0 }, also_empty = { a_parts, 0 };
 
   assert_equal (&a, &a);
   assert_equal (&a, &b);
   assert_equal (&empty, &also_empty);
-  g_assert_false (tarn_tuple_equal (&a, &c));
-  g_assert_false (tarn_tuple_equal (&a, &d));
-  g_assert_false (tarn_tuple_equal (&d, &a));
-  g_assert_false (tarn_tuple_equal (&a, &empty));
-  g_assert_false (tarn_tuple_equal (&empty, &a));
+  g_assert_false (tarn_memo_key_tuple_equal (&a, &c));
+  g_assert_false (tarn_memo_key_tuple_equal (&a, &d));
+  g_assert_false (tarn_memo_key_tuple_equal (&d, &a));
+  g_assert_false (tarn_memo_key_tuple_equal (&a, &empty));
+  g_assert_false (tarn_memo_key_tuple_equal (&empty, &a));
 }
 
 static void
@@ -382,40 +395,41 @@ test_tuple_copy (void)
   gchar string[] = "string";
   guint n_freed = 0;
   GBytes *bytes = g_bytes_new_with_free_func (string, 0, count_free, &n_freed);
-  TUPLE (tuple, tarn_key_integer (-5), tarn_key_string (string), tarn_key_bytes (bytes),
-         tarn_key_pointer (string), tarn_key_string (NULL), tarn_key_bytes (NULL));
-  TarnTuple *copy = tarn_tuple_copy (&tuple), *copy_of_copy;
+  TUPLE (tuple, tarn_memo_key_integer (-5), tarn_memo_key_string (string),
+         tarn_memo_key_bytes (bytes), tarn_memo_key_pointer (string), tarn_memo_key_string (NULL),
+         tarn_memo_key_bytes (NULL));
+  TarnMemoKeyTuple *copy = tarn_memo_key_tuple_copy (&tuple), *copy_of_copy;
 
   assert_equal (&tuple, copy);
   g_assert_true (copy->parts != tuple.parts);
   g_assert_cmpuint (copy->n_parts, ==, 6);
   g_assert_true (copy->parts[1].value.string != string);
   g_assert_true (copy->parts[3].value.pointer == string);
-  copy_of_copy = tarn_tuple_copy (copy);
+  copy_of_copy = tarn_memo_key_tuple_copy (copy);
   assert_equal (copy, copy_of_copy);
-  tarn_tuple_free (copy);
+  tarn_memo_key_tuple_free (copy);
   assert_equal (&tuple, copy_of_copy);
   string[0] = 'S';
-  g_assert_false (tarn_tuple_equal (&tuple, copy_of_copy));
+  g_assert_false (tarn_memo_key_tuple_equal (&tuple, copy_of_copy));
   g_assert_cmpstr (copy_of_copy->parts[1].value.string, ==, "string");
 
   g_bytes_unref (bytes);
   g_assert_cmpuint (n_freed, ==, 0);
   g_assert_true (copy_of_copy->parts[2].value.bytes == bytes);
-  tarn_tuple_free (copy_of_copy);
+  tarn_memo_key_tuple_free (copy_of_copy);
   g_assert_cmpuint (n_freed, ==, 1);
 }
 
 static void
 test_tuple_copy_empty (void)
 {
-  const TarnTuple empty = { NULL, 0 };
-  TarnTuple *copy = tarn_tuple_copy (&empty);
+  const TarnMemoKeyTuple empty = { NULL, 0 };
+  TarnMemoKeyTuple *copy = tarn_memo_key_tuple_copy (&empty);
 
   g_assert_cmpuint (copy->n_parts, ==, 0);
   assert_equal (&empty, copy);
-  tarn_tuple_free (copy);
-  tarn_tuple_free (NULL);
+  tarn_memo_key_tuple_free (copy);
+  tarn_memo_key_tuple_free (NULL);
 }
 
 /* That order matters, and every part does: small numbers are what keys are made of. */
@@ -427,9 +441,9 @@ test_tuple_hash (void)
   for (gint64 i = 0; i < 100; i++)
     for (gint64 j = 0; j < 100; j++)
       {
-        TUPLE (tuple, tarn_key_integer (i), tarn_key_integer (j));
+        TUPLE (tuple, tarn_memo_key_integer (i), tarn_memo_key_integer (j));
 
-        g_hash_table_add (hashes, GUINT_TO_POINTER (tarn_tuple_hash (&tuple)));
+        g_hash_table_add (hashes, GUINT_TO_POINTER (tarn_memo_key_tuple_hash (&tuple)));
       }
   g_assert_cmpuint (g_hash_table_size (hashes), >, 5000);
 }

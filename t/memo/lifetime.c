@@ -122,8 +122,8 @@ clear_everything_of (FakeFunction *function)
 {
   MemoFixture *fixture = function->data;
 
-  tarn_clear_first_arg_caches ();
-  tarn_clear_first_arg (&fixture->first_args[0]);
+  tarn_memo_clear_all ();
+  tarn_memo_forget_everywhere (&fixture->first_args[0]);
   ask_and_unref (fixture->other_memo, &fixture->first_args[1], 5);
   tarn_memo_unref (g_steal_pointer (&fixture->other_memo));
 }
@@ -153,9 +153,9 @@ look_and_clear (FakeFunction *function, FakeValue *value)
   MemoFixture *fixture = function->data;
 
   tarn_memo_get_stats (fixture->memo, &stats);
-  tarn_clear_first_arg (value->first_arg);
-  tarn_clear_first_arg_caches ();
-  tarn_clear_first_arg_kind (fixture->ops.first_arg_kind);
+  tarn_memo_forget_everywhere (value->first_arg);
+  tarn_memo_clear_all ();
+  tarn_memo_clear_kind (fixture->ops.first_arg_kind);
   tarn_memo_forget (fixture->memo, value->first_arg);
   tarn_memo_clear (fixture->other_memo);
 }
@@ -223,7 +223,7 @@ compute_and_forget (gpointer first_arg, gconstpointer key, gpointer user_data, G
 
   (void) error;
   tarn_memo_forget (fixture->memo, first_arg);
-  tarn_clear_first_arg (first_arg);
+  tarn_memo_forget_everywhere (first_arg);
   return fake_value_new (user_data, first_arg, GPOINTER_TO_INT (key));
 }
 
@@ -260,7 +260,7 @@ compute_and_clear (gpointer first_arg, gconstpointer key, gpointer user_data, GE
   ask_and_unref (fixture->other_memo, first_arg, 1);
   tarn_memo_clear (fixture->memo);
   ask_and_unref (fixture->other_memo, first_arg, 1);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   ask_and_unref (fixture->other_memo, first_arg, 1);
   return value;
 }
@@ -295,7 +295,7 @@ compute_with_memo (gpointer first_arg, gconstpointer key, gpointer user_data, GE
   fake_function_init (&inner);
   memo = fake_function_memo_new (&inner, &ops);
   ask_and_unref (memo, first_arg, 1);
-  tarn_clear_first_arg (first_arg);
+  tarn_memo_forget_everywhere (first_arg);
   ask_and_unref (memo, first_arg, 1);
   tarn_memo_unref (memo);
   fake_function_clear (&inner);

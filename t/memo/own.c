@@ -261,7 +261,7 @@ clear_on_thread (gpointer first_arg, gconstpointer key, gpointer user_data, GErr
 
   (void) error;
   tarn_memo_clear (function->data);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
 }
 

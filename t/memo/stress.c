@@ -210,13 +210,13 @@ disturb (Stress *stress)
   switch (any (stress, 12))
     {
     case 0:
-      tarn_clear_first_arg_caches ();
+      tarn_memo_clear_all ();
       break;
     case 1:
-      tarn_clear_first_arg_kind ("fake-first-arg");
+      tarn_memo_clear_kind ("fake-first-arg");
       break;
     case 2:
-      tarn_clear_first_arg (first_arg);
+      tarn_memo_forget_everywhere (first_arg);
       break;
     case 3:
       tarn_memo_clear (memo);
@@ -340,7 +340,7 @@ test_random (gconstpointer has_cycles)
   stress_init (stress);
   for (guint i = 0; i < N_GENERATIONS; i++)
     run_generation (stress, end_after (350 / N_GENERATIONS));
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   assert_balanced (stress);
   for (guint i = 0; i < N_MEMOS; i++)
     tarn_memo_unref (stress->memos[i]);
@@ -399,13 +399,13 @@ clear_everything (gpointer data)
     switch (any (stress, 3))
       {
       case 0:
-        tarn_clear_first_arg_caches ();
+        tarn_memo_clear_all ();
         break;
       case 1:
-        tarn_clear_first_arg_kind ("fake-first-arg");
+        tarn_memo_clear_kind ("fake-first-arg");
         break;
       default:
-        tarn_clear_first_arg (&stress->first_args[any (stress, N_FIRST_ARGS)]);
+        tarn_memo_forget_everywhere (&stress->first_args[any (stress, N_FIRST_ARGS)]);
       }
   return NULL;
 }

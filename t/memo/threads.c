@@ -291,20 +291,20 @@ clear (MemoFixture *fixture)
 static void
 clear_first_arg (MemoFixture *fixture)
 {
-  tarn_clear_first_arg (&fixture->first_args[0]);
+  tarn_memo_forget_everywhere (&fixture->first_args[0]);
 }
 
 static void
 clear_kind (MemoFixture *fixture)
 {
-  tarn_clear_first_arg_kind (fixture->ops.first_arg_kind);
+  tarn_memo_clear_kind (fixture->ops.first_arg_kind);
 }
 
 static void
 clear_all (MemoFixture *fixture)
 {
   (void) fixture;
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
 }
 
 static const Way ways[] = {
@@ -485,7 +485,7 @@ ring_finish (Ring *ring)
   fixture->function.compute = fixture->other.compute = NULL;
   for (gint number = 1; number <= ring->shape->n_entries; number++)
     ask_and_unref (memo_of (ring, number), &fixture->first_args[0], number);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   assert_no_references (fixture);
   gate_clear (&ring->gate);
 }

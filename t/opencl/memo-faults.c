@@ -55,7 +55,7 @@ test_bad_source (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (stats.failures, ==, 20);
   key.source = "kernel void f () { }";
   opencl_touch_kernel (kernels, context, &key);
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   opencl_context_release (context);
 }
 
@@ -145,7 +145,7 @@ test_no_kernel (const TarnOpenclDevice *device, OpenclState *state)
   key.kernel_name = "first";
   opencl_touch_kernel (kernels, context, &key);
   g_assert_cmpuint (opencl_calls_get_builds (), ==, 1);
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   opencl_context_release (context);
 }
 
@@ -203,7 +203,7 @@ use_and_clear (const Place *place, GError **error)
                 && use_kernel (kernels, place, good, "first", error)
                 && use_kernel (kernels, place, good, "second", error);
 
-  tarn_clear_first_arg (place->context);
+  tarn_memo_forget_everywhere (place->context);
   return ok;
 }
 

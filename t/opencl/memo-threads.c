@@ -53,7 +53,7 @@ common_init (Common *common, const TarnOpenclDevice *device)
 static void
 common_clear (Common *common)
 {
-  tarn_clear_first_arg (common->context);
+  tarn_memo_forget_everywhere (common->context);
   opencl_context_release (common->context);
   tarn_memo_unref (common->kernels);
   pthread_barrier_destroy (&common->barrier);
@@ -291,7 +291,7 @@ test_cleared_meanwhile (const TarnOpenclDevice *device, OpenclState *state)
   for (guint i = 0; i < N_CLEARS; i++)
     {
       n_builds = opencl_calls_get_builds ();
-      tarn_clear_first_arg (common.context);
+      tarn_memo_forget_everywhere (common.context);
       while (opencl_calls_get_builds () == n_builds) /* so that there is something to clear */
         g_thread_yield ();
     }

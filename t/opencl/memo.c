@@ -90,7 +90,7 @@ test_context_dep_memoize (const TarnOpenclDevice *device, OpenclState *state)
     get_counts (memo, other, &counts);
   g_assert_cmpuint (counts.computed, ==, 2);
   g_assert_cmpuint (counts.released, ==, 0);
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   g_assert_cmpuint (counts.released, ==, 2);
   opencl_context_release (other);
   get_counts (memo, state->context, &counts);
@@ -164,9 +164,9 @@ test_queue_memo (const TarnOpenclDevice *device, OpenclState *state)
   get_counts (memo, state->queue, &counts);
   g_assert_cmpuint (counts.computed, ==, 1);
   g_assert_cmpuint (queue_references (state->queue), ==, 2);
-  tarn_clear_first_arg_kind ("opencl-context");
+  tarn_memo_clear_kind ("opencl-context");
   g_assert_cmpuint (counts.released, ==, 0);
-  tarn_clear_first_arg_kind ("opencl-queue");
+  tarn_memo_clear_kind ("opencl-queue");
   g_assert_cmpuint (counts.released, ==, 1);
   g_assert_cmpuint (queue_references (state->queue), ==, 1);
 }
@@ -231,7 +231,7 @@ test_device_memo (const TarnOpenclDevice *device, OpenclState *state)
     return;
   get_counts (memo, part, &counts);
   g_assert_cmpuint (device_references (part), ==, 2);
-  tarn_clear_first_arg (part);
+  tarn_memo_forget_everywhere (part);
   g_assert_cmpuint (counts.released, ==, 2);
   g_assert_cmpuint (device_references (part), ==, 1);
   g_assert_cmpint (clReleaseDevice (part), ==, CL_SUCCESS);
@@ -300,7 +300,7 @@ static void
 clear_context (TarnMemo *kernels, cl_context context)
 {
   (void) kernels;
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
 }
 
 static void
@@ -308,7 +308,7 @@ clear_kind (TarnMemo *kernels, cl_context context)
 {
   (void) kernels;
   (void) context;
-  tarn_clear_first_arg_kind ("opencl-context");
+  tarn_memo_clear_kind ("opencl-context");
 }
 
 static void
@@ -316,7 +316,7 @@ clear_all (TarnMemo *kernels, cl_context context)
 {
   (void) kernels;
   (void) context;
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
 }
 
 static void
@@ -379,7 +379,7 @@ test_kernel_outlives (const TarnOpenclDevice *device, OpenclState *state)
   cl_uint n_arguments = 0;
 
   (void) state;
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   tarn_memo_unref (kernels);
   g_assert_cmpint (
       clGetKernelInfo (kernel, CL_KERNEL_NUM_ARGS, sizeof n_arguments, &n_arguments, NULL), ==,
@@ -408,7 +408,7 @@ test_sub_device_key (const TarnOpenclDevice *device, OpenclState *state)
   before = device_references (key.device);
   opencl_touch_kernel (kernels, context, &key);
   g_assert_cmpuint (device_references (key.device), >=, before + 2); /* kernel's, program's key */
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   g_assert_cmpuint (device_references (key.device), ==, before);
   opencl_context_release (context);
   g_assert_cmpint (clReleaseDevice (key.device), ==, CL_SUCCESS);
@@ -488,7 +488,7 @@ test_destruction (const TarnOpenclDevice *device, OpenclState *state)
       return;
     }
   use_kernels (kernels, context, device);
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   g_assert_false (await_destruction (&watch, 0));
   g_assert_cmpint (clReleaseContext (context), ==, CL_SUCCESS);
   g_assert_true (await_destruction (&watch, 20));
@@ -521,7 +521,7 @@ test_builds (const TarnOpenclDevice *device, OpenclState *state)
   fill.source = "kernel void fill (global int *out, int a) { out[0] = a; }";
   opencl_touch_kernel (kernels, state->context, &fill);
   g_assert_cmpuint (opencl_calls_get_builds (), ==, 3);
-  tarn_clear_first_arg (state->context);
+  tarn_memo_forget_everywhere (state->context);
   opencl_touch_kernel (kernels, state->context, &fill);
   g_assert_cmpuint (opencl_calls_get_builds (), ==, 4);
 }
@@ -565,7 +565,7 @@ test_two_devices (const TarnOpenclDevice *device, OpenclState *state)
       opencl_touch_kernel (kernels, context, &key);
     }
   g_assert_cmpuint (opencl_calls_get_builds (), ==, 2);
-  tarn_clear_first_arg (context);
+  tarn_memo_forget_everywhere (context);
   opencl_context_release (context);
 }
 

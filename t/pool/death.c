@@ -83,7 +83,7 @@ static const DeathBackend backends[] = {
   { .name = "queues", BACKEND },
   { .name = "in-order-frees", .kind = GUINT_TO_POINTER (FAKE_FREES_IN_ORDER), BACKEND },
   { .name = "streams",
-    .kind = GUINT_TO_POINTER (FAKE_MARKS_ALL | FAKE_CHECKS_QUEUES),
+    .kind = GUINT_TO_POINTER (FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES),
     .forgets_queues = TRUE,
     BACKEND },
 };

@@ -74,14 +74,14 @@ test_move (Order *order, gconstpointer flags)
   TarnBlock *block = take (order, flags, order->a);
 
   move (order, block, order->b);
-  assert_calls (order, FAKE_MARK, 1);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   move (order, block, order->loose);
   move (order, block, order->loose);
-  assert_calls (order, FAKE_MARK, 3);
-  assert_calls (order, FAKE_WAIT, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, FAKE_EVENT_WAIT, 3);
   move (order, block, order->a);
-  assert_calls (order, FAKE_WAIT, 4);
+  assert_calls (order, FAKE_EVENT_WAIT, 4);
   assert_calls (order, FAKE_HOST_WAIT, 0);
   tarn_block_free (block);
 }
@@ -92,8 +92,8 @@ test_move_to_same (Order *order, gconstpointer flags)
   TarnBlock *block = take (order, flags, order->a);
 
   move (order, block, order->a);
-  assert_calls (order, FAKE_MARK, 0);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_RECORD, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -108,7 +108,7 @@ test_move_to_host (Order *order, gconstpointer flags)
   move (order, block, NULL);
   assert_calls (order, FAKE_HOST_WAIT, 2);
   move (order, block, order->c);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -121,8 +121,8 @@ test_move_recorded (Order *order, gconstpointer flags)
   order_record (order, block, order->b);
   order_record (order, block, order->c);
   move (order, block, order->b);
-  assert_calls (order, FAKE_WAIT, 2);
-  assert_calls (order, FAKE_MARK, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
   tarn_block_free (block);
 }
 
@@ -141,7 +141,7 @@ test_move_to_host_alone (Order *order, gconstpointer flags)
 static void
 test_move_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_QUEUE_REF, FAKE_MARK, FAKE_WAIT };
+  static const FakeCall calls[] = { FAKE_QUEUE_REF, FAKE_EVENT_RECORD, FAKE_EVENT_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     for (guint nth = 1; nth <= 2; nth++)
@@ -172,7 +172,7 @@ test_move_fails (Order *order, gconstpointer flags)
 static void
 test_move_to_host_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_MARK, FAKE_HOST_WAIT };
+  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     {
@@ -188,7 +188,7 @@ test_move_to_host_fails (Order *order, gconstpointer flags)
     }
 }
 
-/* What a queue that was forgotten has used stays marked when a move fails. */
+/* What a queue that was forgotten has used stays recorded when a move fails. */
 static void
 test_move_of_forgotten_fails (Order *order, gconstpointer unused)
 {
@@ -199,12 +199,12 @@ test_move_of_forgotten_fails (Order *order, gconstpointer unused)
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
   fake_queue_destroy (order->queues, order->a);
   next = fake_queue_new (order->queues, TRUE);
-  fake_queues_fail (order->queues, FAKE_WAIT, 1, FALSE);
+  fake_queues_fail (order->queues, FAKE_EVENT_WAIT, 1, FALSE);
   assert_not_moved (order, block, order->b);
-  fake_queues_fail (order->queues, FAKE_WAIT, 0, FALSE);
+  fake_queues_fail (order->queues, FAKE_EVENT_WAIT, 0, FALSE);
   move (order, block, next);
-  assert_calls (order, FAKE_MARK, 1);
-  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
   tarn_block_free (block);
 }
 
@@ -220,7 +220,7 @@ test_direct_free (Order *order, gconstpointer flags)
   order_record (order, block, order->a);
   assert_calls (order, FAKE_QUEUE_REF, 2);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, in_order ? 0 : 2);
+  assert_calls (order, FAKE_EVENT_RECORD, in_order ? 0 : 2);
   assert_calls (order, FAKE_HOST_WAIT, in_order ? 0 : 2);
   assert_calls (order, FAKE_QUEUE_UNREF, 2);
   assert_live (order, 0);
@@ -240,7 +240,7 @@ test_direct_without_queue (Order *order, gconstpointer unused)
 static void
 test_direct_free_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_MARK, FAKE_HOST_WAIT };
+  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     {
@@ -262,7 +262,7 @@ main (int argc, char **argv)
               order_tear_down)
 #define ADD_BOTH(path, func)                                                                       \
   ADD (path "/pool", func, 0);                                                                     \
-  ADD (path "/pool/marks-all", func, FAKE_MARKS_ALL);                                              \
+  ADD (path "/pool/events-all", func, FAKE_RECORDS_ALL);                                           \
   ADD (path "/direct", func, IS_DIRECT)
   g_test_init (&argc, &argv, NULL);
   ADD ("move/pool", test_move, 0);
@@ -275,7 +275,7 @@ main (int argc, char **argv)
   ADD_BOTH ("move-fails", test_move_fails);
   ADD ("move-to-host-fails/pool", test_move_to_host_fails, 0);
   ADD ("move-to-host-fails/direct", test_move_to_host_fails, IS_DIRECT);
-  ADD ("move-of-forgotten-fails", test_move_of_forgotten_fails, FAKE_MARKS_ALL);
+  ADD ("move-of-forgotten-fails", test_move_of_forgotten_fails, FAKE_RECORDS_ALL);
   ADD ("direct-free", test_direct_free, IS_DIRECT);
   ADD ("direct-free/frees-in-order", test_direct_free, IS_DIRECT | FAKE_FREES_IN_ORDER);
   ADD ("direct-free/without-queue", test_direct_without_queue, IS_DIRECT);

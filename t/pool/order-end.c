@@ -19,7 +19,7 @@ frees_in_order (gconstpointer flags)
   return (GPOINTER_TO_UINT (flags) & FAKE_FREES_IN_ORDER) != 0;
 }
 
-/* How often the host has waited and the backend was asked for a mark, where it must be at all. */
+/* How often the host has waited and the backend was asked for an event, where it must be at all. */
 static void
 assert_waited (Order *order, gconstpointer flags, guint n)
 {
@@ -42,19 +42,19 @@ test_free_held (Order *order, gconstpointer flags)
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
 }
 
-/* What is marked already is not marked again, and what came later is not waited for. */
+/* What is recorded already is not recorded again, and what came later is not waited for. */
 static void
-test_free_marked (Order *order, gconstpointer flags)
+test_free_recorded (Order *order, gconstpointer flags)
 {
   TarnBlock *later;
 
   order_hold (order, 15, order->b, 1);
   order_hold (order, SIZE, order->a, 1);
-  assert_calls (order, FAKE_MARK, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
   later = order_take (order, OTHER_SIZE, order->a);
   tarn_pool_free_held (order->pool);
   assert_live (order, 1);
-  assert_calls (order, FAKE_MARK, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
   assert_waited (order, flags, 2);
   assert_pending (order, order->a, frees_in_order (flags) ? 2 : 1);
   tarn_block_free (later);
@@ -75,8 +75,8 @@ test_stop_holding (Order *order, gconstpointer flags)
   assert_waited (order, flags, 3);
 }
 
-/* A block that is freed is marked by its own queue, which the caller says is alive, and so the host
- * does not wait for other queues. */
+/* A block that is freed is recorded by its own queue, which the caller says is alive, and so the
+ * host does not wait for other queues. */
 static void
 test_freed_for_good (Order *order, gconstpointer unused)
 {
@@ -87,8 +87,8 @@ test_freed_for_good (Order *order, gconstpointer unused)
   tarn_pool_stop_holding (order->pool);
   tarn_block_free (block);
   assert_live (order, 1);
-  assert_calls (order, FAKE_MARK, 1);
-  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
   assert_pending (order, order->b, 1);
   tarn_block_free (other);
 }
@@ -103,7 +103,7 @@ test_out_of_memory (Order *order, gconstpointer flags)
   block = order_take (order, SIZE, order->b);
   assert_live (order, 1);
   assert_waited (order, flags, 1);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -208,7 +208,7 @@ test_pool_over_pool (Order *order, gconstpointer unused)
 static void
 test_wait_fails (Order *order, gconstpointer unused)
 {
-  static const FakeCall calls[] = { FAKE_MARK, FAKE_HOST_WAIT };
+  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
 
   (void) unused;
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
@@ -252,24 +252,24 @@ test_forget (Order *order, gconstpointer flags)
   tarn_block_free (held);
   assert_calls (order, FAKE_ANY_CALL, 1);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  assert_calls (order, FAKE_MARK, 1);
-  assert_calls (order, FAKE_MARK_ALL, 0);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
   assert_valid (order->pool);
   fake_queue_destroy (order->queues, order->a);
   next = fake_queue_new (order->queues, TRUE);
   g_assert_true ((next == order->a) == (GPOINTER_TO_UINT (flags) != 0));
 
   tarn_block_free (active);
-  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   g_assert_true (order_take (order, OTHER_SIZE, next) == held);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   g_assert_true (order_take (order, SIZE, next) == active);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   assert_calls (order, FAKE_QUEUE_REF, 2);
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
   tarn_block_free (held);
   tarn_block_free (active);
-  assert_calls (order, FAKE_MARK, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
 }
 
 /* The block that is in use is recorded with the queue that has the same handle. */
@@ -289,9 +289,9 @@ test_forget_and_record (Order *order, gconstpointer unused)
   g_assert_true (tarn_block_record_use (block, next, NULL));
   order_put (order, block, next);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
   g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -308,7 +308,7 @@ test_forget_second (Order *order, gconstpointer unused)
   fake_queue_destroy (order->queues, order->b);
   order_hold (order, SIZE, order->c, 1);
   order_hold (order, OTHER_SIZE, order->c, 1);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
 }
 
 static void
@@ -333,7 +333,7 @@ test_forget_fails (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
-  fake_queues_fail (order->queues, FAKE_MARK, 1, FALSE);
+  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, FALSE);
   g_assert_false (tarn_pool_forget_queue (order->pool, order->a, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   g_assert_false (order->pool->is_ordered);
@@ -343,7 +343,7 @@ test_forget_fails (Order *order, gconstpointer unused)
   order_put (order, active, order->a);
   tarn_block_free (active);
   order_hold (order, OTHER_SIZE, order->b, 1);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
 }
 
 /* A queue that is retained may be destroyed without a word. */
@@ -358,11 +358,12 @@ test_retained (Order *order, gconstpointer unused)
   order_hold (order, OTHER_SIZE, order->b, 1);
   tarn_block_free (block);
   order_hold (order, SIZE, order->b, 1);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
 }
 
-/* Queues that nobody vouches for are not called: what is marked late is marked by all queues. */
+/* Queues that nobody vouches for are not called: what is recorded late is recorded by all queues.
+ */
 static void
 test_destroyed (Order *order, gconstpointer unused)
 {
@@ -371,7 +372,7 @@ test_destroyed (Order *order, gconstpointer unused)
   fake_queue_run (order->queues, order->a);
   fake_queue_destroy (order->queues, order->a);
   order_hold (order, OTHER_SIZE, order->b, 1);
-  assert_calls (order, FAKE_MARK_ALL, 1);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
   order_hold (order, SIZE, order->b, 1);
 }
 
@@ -382,8 +383,8 @@ test_destroyed_at_the_end (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   fake_queue_destroy (order->queues, order->a);
   order_drop_pool (order);
-  assert_calls (order, FAKE_MARK_ALL, 1);
-  assert_calls (order, FAKE_MARK, 0);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 0);
   assert_calls (order, FAKE_HOST_WAIT, 1);
 }
 
@@ -420,15 +421,15 @@ test_capture (Order *order, gconstpointer unused)
   tarn_block_free (captured);
   block = order_take (order, SIZE, order->b);
   g_assert_true (block != captured);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   assert_refused (order, OTHER_SIZE, order->a);
   fake_queue_set_capturing (order->queues, order->a, FALSE);
 
-  /* It is marked when it is freed next. */
+  /* It is recorded when it is freed next. */
   g_assert_true (order_take (order, SIZE, order->a) == captured);
   tarn_block_free (captured);
   g_assert_true (order_take (order, SIZE, order->b) == captured);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (captured);
   tarn_block_free (block);
 }
@@ -487,7 +488,7 @@ test_capture_many (Order *order, gconstpointer unused)
   for (guint i = 0; i < 10; i++)
     tarn_block_free (blocks[i]);
   g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
   fake_queue_set_capturing (order->queues, order->a, FALSE);
 }
@@ -504,13 +505,13 @@ main (int argc, char **argv)
   ADD_WITH (path "/frees-in-order", func, FAKE_FREES_IN_ORDER)
 #define ADD_CAPTURE(path, func)                                                                    \
   ADD_WITH (path, func, FAKE_CHECKS_QUEUES);                                                       \
-  ADD_WITH (path "/marks-all", func, FAKE_CHECKS_QUEUES | FAKE_MARKS_ALL)
+  ADD_WITH (path "/events-all", func, FAKE_CHECKS_QUEUES | FAKE_RECORDS_ALL)
 
   g_test_init (&argc, &argv, NULL);
   ADD_GIVE_BACK ("give-back/free-held", test_free_held);
-  ADD_GIVE_BACK ("give-back/marked", test_free_marked);
+  ADD_GIVE_BACK ("give-back/recorded", test_free_recorded);
   ADD_GIVE_BACK ("give-back/stop-holding", test_stop_holding);
-  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, FAKE_MARKS_ALL);
+  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, FAKE_RECORDS_ALL);
   ADD_GIVE_BACK ("give-back/out-of-memory", test_out_of_memory);
   ADD ("found-again", test_found_again);
   ADD_GIVE_BACK ("give-back/pool-dies", test_pool_dies);
@@ -519,14 +520,14 @@ main (int argc, char **argv)
   ADD ("give-back/wait-fails", test_wait_fails);
   ADD ("give-back/one-wait-fails", test_one_wait_fails);
   ADD ("forget", test_forget);
-  ADD_WITH ("forget/marks-all", test_forget, FAKE_MARKS_ALL);
-  ADD_WITH ("forget/and-record", test_forget_and_record, FAKE_MARKS_ALL);
-  ADD_WITH ("forget/second", test_forget_second, FAKE_MARKS_ALL);
+  ADD_WITH ("forget/events-all", test_forget, FAKE_RECORDS_ALL);
+  ADD_WITH ("forget/and-record", test_forget_and_record, FAKE_RECORDS_ALL);
+  ADD_WITH ("forget/second", test_forget_second, FAKE_RECORDS_ALL);
   ADD ("forget/unknown", test_forget_unknown);
   ADD ("forget/fails", test_forget_fails);
   ADD ("retained", test_retained);
-  ADD_WITH ("destroyed", test_destroyed, FAKE_MARKS_ALL);
-  ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, FAKE_MARKS_ALL);
+  ADD_WITH ("destroyed", test_destroyed, FAKE_RECORDS_ALL);
+  ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, FAKE_RECORDS_ALL);
   ADD_CAPTURE ("capture", test_capture);
   ADD_CAPTURE ("capture/before", test_capture_before);
   ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);

@@ -233,8 +233,8 @@ run_with_failure (guint flags, gboolean fresh, FakeCall call, guint nth, gboolea
 static void
 fail_each (FakeCall call, guint min)
 {
-  static const guint flags[] = { 0, FAKE_MARKS_ALL, FAKE_CHECKS_QUEUES, FAKE_FREES_IN_ORDER,
-                                 FAKE_SAYS_NOTHING | FAKE_MARKS_ALL | FAKE_CHECKS_QUEUES };
+  static const guint flags[] = { 0, FAKE_RECORDS_ALL, FAKE_CHECKS_QUEUES, FAKE_FREES_IN_ORDER,
+                                 FAKE_SAYS_NOTHING | FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES };
   guint n = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
@@ -257,21 +257,21 @@ test_queue_ref (void)
 }
 
 static void
-test_mark (void)
+test_record (void)
 {
-  fail_each (FAKE_MARK, 10);
+  fail_each (FAKE_EVENT_RECORD, 10);
 }
 
 static void
-test_mark_all (void)
+test_record_all (void)
 {
-  fail_each (FAKE_MARK_ALL, 3);
+  fail_each (FAKE_EVENT_RECORD_ALL, 3);
 }
 
 static void
 test_wait (void)
 {
-  fail_each (FAKE_WAIT, 5);
+  fail_each (FAKE_EVENT_WAIT, 5);
 }
 
 static void
@@ -292,8 +292,8 @@ test_any (void)
   fail_each (FAKE_ANY_CALL, 30);
 }
 
-/* A pool with one queue marks what goes back, and not what it holds, also after a mark has failed:
- * or else what is held would seem to be done with what comes after that mark. */
+/* A pool with one queue records events for what goes back, not for what it holds, also after one
+ * has failed: or else what is held would seem to be done with what comes after that event. */
 static void
 test_exact_size (Order *order, gconstpointer unused)
 {
@@ -309,7 +309,7 @@ test_exact_size (Order *order, gconstpointer unused)
     {
       block = order_take (order, OTHER_SIZE + 1, order->a);
       g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, OTHER_SIZE + 1);
-      fake_queues_fail (order->queues, FAKE_MARK, i == 0, FALSE);
+      fake_queues_fail (order->queues, FAKE_EVENT_RECORD, i == 0, FALSE);
       tarn_block_free (block);
       fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
       assert_valid (order->pool);
@@ -321,7 +321,7 @@ test_exact_size (Order *order, gconstpointer unused)
   block = order_take (order, OTHER_SIZE, order->b);
   tarn_block_free (held);
   g_assert_true (order_take (order, SIZE, order->b) == held);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (held);
   tarn_block_free (block);
 }
@@ -332,8 +332,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
 #define ADD(path, func) g_test_add_func ("/core/order/failures/" path, func)
   ADD ("queue-ref", test_queue_ref);
-  ADD ("mark", test_mark);
-  ADD ("mark-all", test_mark_all);
+  ADD ("event", test_record);
+  ADD ("event-all", test_record_all);
   ADD ("wait", test_wait);
   ADD ("host-wait", test_host_wait);
   ADD ("check-queue", test_check_queue);

@@ -62,10 +62,10 @@ test_meet_twice (Meanwhile *test, gconstpointer unused)
   g_assert_cmpuint (fake_queues_get_refs (test->order.queues), <=, 2);
 }
 
-/* The second queue has appeared, and what is held is not marked yet: its own queue can have it, and
- * others cannot. */
+/* The second queue has appeared, and what is held is not recorded yet: its own queue can have it,
+ * and others cannot. */
 static void
-take_what_is_not_marked (gpointer data)
+take_what_is_not_recorded (gpointer data)
 {
   Meanwhile *test = data;
 
@@ -77,14 +77,14 @@ take_what_is_not_marked (gpointer data)
 }
 
 static void
-test_not_marked_yet (Meanwhile *test, gconstpointer unused)
+test_not_recorded_yet (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_MARK, take_what_is_not_marked);
+  at_next (test, FAKE_EVENT_RECORD, take_what_is_not_recorded);
   tarn_block_free (order_take (&test->order, OTHER_SIZE, test->order.b));
-  assert_calls (&test->order, FAKE_WAIT, 0);
+  assert_calls (&test->order, FAKE_EVENT_WAIT, 0);
   g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 3);
 }
 
@@ -103,7 +103,7 @@ test_given_back_before (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   order_hold (&test->order, SIZE, test->order.a, 3);
-  at_next (test, FAKE_MARK, free_held);
+  at_next (test, FAKE_EVENT_RECORD, free_held);
   tarn_block_free (order_take (&test->order, OTHER_SIZE, test->order.b));
   assert_calls (&test->order, FAKE_HOST_WAIT, 3);
   assert_live (&test->order, 1);
@@ -128,12 +128,12 @@ test_double_free (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_MARK, free_again);
+  at_next (test, FAKE_EVENT_RECORD, free_again);
   tarn_block_free (test->block);
   g_assert_cmpuint (tarn_pool_get_held_blocks (test->order.pool), ==, 2);
 }
 
-/* The pool holds nothing any more when the block has been marked. */
+/* The pool holds nothing any more when the block has been recorded. */
 static void
 stop_holding (gpointer data)
 {
@@ -149,13 +149,13 @@ test_stop_holding (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_MARK, stop_holding);
+  at_next (test, FAKE_EVENT_RECORD, stop_holding);
   tarn_block_free (test->block);
   assert_live (&test->order, 0);
   assert_calls (&test->order, FAKE_HOST_WAIT, 2);
 }
 
-/* The queue that is being marked is forgotten, and marked for that. */
+/* The queue that is being recorded is forgotten, and recorded for that. */
 static void
 forget (gpointer data)
 {
@@ -171,11 +171,11 @@ test_forget (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_MARK, forget);
+  at_next (test, FAKE_EVENT_RECORD, forget);
   tarn_block_free (test->block);
-  assert_calls (&test->order, FAKE_MARK, 3);
+  assert_calls (&test->order, FAKE_EVENT_RECORD, 3);
   g_assert_true (order_take (&test->order, SIZE, test->order.a) == test->block);
-  assert_calls (&test->order, FAKE_WAIT, 1);
+  assert_calls (&test->order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (test->block);
 }
 
@@ -199,13 +199,14 @@ test_wait (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_WAIT, take_another);
+  at_next (test, FAKE_EVENT_WAIT, take_another);
   block = order_take (&test->order, SIZE, test->order.b);
   g_assert_true (block == test->block);
   tarn_block_free (block);
 }
 
-/* What the backend is asked about is taken, or given back: its marks stay until it has answered. */
+/* What the backend is asked about is taken, or given back: its events stay until it has answered.
+ */
 static void
 take_what_is_asked_about (gpointer data)
 {
@@ -217,7 +218,7 @@ take_what_is_asked_about (gpointer data)
 }
 
 static void
-test_reached (Meanwhile *test, gconstpointer unused)
+test_is_done (Meanwhile *test, gconstpointer unused)
 {
   TarnBlock *block;
 
@@ -225,25 +226,25 @@ test_reached (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_REACHED, take_what_is_asked_about);
+  at_next (test, FAKE_EVENT_IS_DONE, take_what_is_asked_about);
   block = order_take (&test->order, SIZE, test->order.b);
   g_assert_true (block != test->block);
-  assert_calls (&test->order, FAKE_WAIT, 0);
+  assert_calls (&test->order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
 static void
-test_reached_and_given_back (Meanwhile *test, gconstpointer unused)
+test_done_and_given_back (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   order_hold (&test->order, SIZE, test->order.a, 2);
-  at_next (test, FAKE_REACHED, free_held);
+  at_next (test, FAKE_EVENT_IS_DONE, free_held);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
   g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 4);
 }
 
-/* A block that moves is in use as before, with its marks: another thread finds nothing wrong with
+/* A block that moves is in use as before, with its events: another thread finds nothing wrong with
  * it, and is the first to come with a second queue. */
 static void
 meet_b (gpointer data)
@@ -274,14 +275,14 @@ main (int argc, char **argv)
   g_test_add ("/core/order/meanwhile/" path, Meanwhile, NULL, set_up, func, tear_down)
   g_test_init (&argc, &argv, NULL);
   ADD ("meet-twice", test_meet_twice);
-  ADD ("not-marked-yet", test_not_marked_yet);
+  ADD ("not-recorded-yet", test_not_recorded_yet);
   ADD ("given-back-before", test_given_back_before);
   ADD ("double-free", test_double_free);
   ADD ("stop-holding", test_stop_holding);
   ADD ("forget", test_forget);
   ADD ("wait", test_wait);
-  ADD ("reached", test_reached);
-  ADD ("reached/and-given-back", test_reached_and_given_back);
+  ADD ("done", test_is_done);
+  ADD ("done/and-given-back", test_done_and_given_back);
   ADD ("move", test_move);
   return g_test_run ();
 }

@@ -160,7 +160,7 @@ replace_queue (Trace *trace, Queue *queue)
 {
   g_autoptr (GError) error = NULL;
 
-  if ((trace->flags & FAKE_MARKS_ALL) != 0 || below (trace, 2) == 0)
+  if ((trace->flags & FAKE_RECORDS_ALL) != 0 || below (trace, 2) == 0)
     g_assert_true (tarn_pool_forget_queue (trace->pool, queue->handle, &error));
   for (guint i = 0; i < N_BLOCKS; i++)
     if (trace->live[i].queue == queue->handle)
@@ -493,10 +493,10 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/order/trace/" path, GUINT_TO_POINTER (flags), func)
   g_test_init (&argc, &argv, NULL);
   ADD ("retained", test_trace, 0);
-  ADD ("marks-all", test_trace, FAKE_MARKS_ALL);
+  ADD ("events-all", test_trace, FAKE_RECORDS_ALL);
   ADD ("frees-in-order", test_trace, FAKE_FREES_IN_ORDER | FAKE_CHECKS_QUEUES);
   ADD ("fresh", test_trace_fresh, 0);
-  ADD ("fresh/marks-all", test_trace_fresh, FAKE_MARKS_ALL);
+  ADD ("fresh/events-all", test_trace_fresh, FAKE_RECORDS_ALL);
   ADD ("threads", test_threads, 0);
   ADD ("threads/frees-in-order", test_threads, FAKE_FREES_IN_ORDER | FAKE_CHECKS_QUEUES);
   return g_test_run ();

@@ -43,8 +43,8 @@ test_one_queue (Order *order, gconstpointer unused)
   assert_calls (order, FAKE_QUEUE_REF, 1);
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
   assert_calls (order, FAKE_ANY_CALL, 1);
-  assert_calls (order, FAKE_REACHED, 0);
-  assert_calls (order, FAKE_UNMARK, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
+  assert_calls (order, FAKE_EVENT_RELEASE, 0);
 }
 
 /* Where nothing remembers the only queue, the next one is the only queue, too. */
@@ -57,7 +57,7 @@ test_one_queue_after_another (Order *order, gconstpointer unused)
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
   order_hold (order, SIZE, order->b, 3);
   g_assert_false (order->pool->is_ordered);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
 }
 
 /* What waits does so for what was on the queue at the free, and for nothing else. */
@@ -71,14 +71,14 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
   fake_queues_run_all (order->queues);
   first = order_take (order, SIZE, order->a);
   tarn_block_free (first);
-  assert_calls (order, FAKE_MARK, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
   later = order_take (order, OTHER_SIZE, order->a);
 
   second = order_take (order, SIZE, order->b);
   g_assert_true (second == first);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   assert_calls (order, FAKE_HOST_WAIT, 0);
-  assert_calls (order, FAKE_MARK, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
   g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 0);
   g_assert_true (fake_queue_run_one (order->queues, order->a));
   g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 2);
@@ -88,35 +88,35 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
 }
 
 /* What was put on the queue between the free and the request is not waited for, either, where the
- * second queue appears only then: but it is marked then. */
+ * second queue appears only then: but it is recorded then. */
 static void
 test_held_before (Order *order, gconstpointer flags)
 {
-  const gboolean marks_all = (GPOINTER_TO_UINT (flags) & FAKE_MARKS_ALL) != 0;
+  const gboolean marks_all = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
   static const gsize sizes[] = { 15, 31, 63, 127, 255, 511 };
 
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     order_hold (order, sizes[i], order->a, 2);
   assert_calls (order, FAKE_ANY_CALL, 1);
   order_hold (order, SIZE, order->b, 1);
-  assert_calls (order, FAKE_MARK, marks_all ? 1 : 2);
-  assert_calls (order, FAKE_MARK_ALL, marks_all ? 1 : 0);
-  g_assert_cmpuint (fake_queues_get_marks (order->queues), ==, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, marks_all ? 1 : 2);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, marks_all ? 1 : 0);
+  g_assert_cmpuint (fake_queues_get_events (order->queues), ==, 2);
 
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
       TarnBlock *first = order_take (order, sizes[i], order->b);
       TarnBlock *second = order_take (order, sizes[i], order->a);
 
-      assert_calls (order, FAKE_WAIT, i + 1);
+      assert_calls (order, FAKE_EVENT_WAIT, i + 1);
       tarn_block_free (first);
       tarn_block_free (second);
     }
-  assert_calls (order, FAKE_MARK_ALL, marks_all ? 1 : 0);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, marks_all ? 1 : 0);
   g_assert_cmpuint (tarn_pool_get_held_blocks (order->pool), ==, 2 * G_N_ELEMENTS (sizes) + 1);
 }
 
-/* What was active when the second queue appeared is marked when it is freed. */
+/* What was active when the second queue appeared is recorded when it is freed. */
 static void
 test_active_before (Order *order, gconstpointer unused)
 {
@@ -124,12 +124,12 @@ test_active_before (Order *order, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (order_take (order, OTHER_SIZE, order->b));
-  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   order_put (order, block, order->a);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, 2);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
   g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
 }
 
@@ -152,8 +152,8 @@ test_prefers_same_queue (Order *order, gconstpointer unused)
   block = order_take (order, SIZE, order->b);
   g_assert_true (block == blocks[1]);
   tarn_block_free (block);
-  assert_calls (order, FAKE_WAIT, 0);
-  assert_calls (order, FAKE_REACHED, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
 }
 
 /* Also below more of others' than the driver would be asked about. */
@@ -170,12 +170,12 @@ test_prefers_same_queue_below (Order *order, gconstpointer unused)
   for (guint i = 0; i < G_N_ELEMENTS (others); i++)
     tarn_block_free (others[i]);
   g_assert_true (order_take (order, SIZE, order->a) == own);
-  assert_calls (order, FAKE_WAIT, 0);
-  assert_calls (order, FAKE_REACHED, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
   tarn_block_free (own);
 }
 
-/* The block that nobody uses: one without a queue, one whose mark is reached. */
+/* The block that nobody uses: one without a queue, one whose event is done. */
 static void
 test_prefers_idle (Order *order, gconstpointer unused)
 {
@@ -191,13 +191,13 @@ test_prefers_idle (Order *order, gconstpointer unused)
     tarn_block_free (blocks[i]);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[0]);
-  assert_calls (order, FAKE_REACHED, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
   tarn_block_free (block);
 
   fake_queue_run (order->queues, order->b);
   g_assert_true (order_take (order, SIZE, order->loose) == blocks[1]);
-  assert_calls (order, FAKE_REACHED, 3);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 3);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (blocks[1]);
 }
 
@@ -218,14 +218,14 @@ test_asks_at_most_four (Order *order, gconstpointer unused)
   fake_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
-  assert_calls (order, FAKE_REACHED, 4);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 4);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
 }
 
 /* Asking ends where the answer is yes, and is not done again. */
 static void
-test_reached (Order *order, gconstpointer unused)
+test_is_done (Order *order, gconstpointer unused)
 {
   TarnBlock *block;
 
@@ -234,28 +234,28 @@ test_reached (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 8);
   fake_queues_run_all (order->queues);
   block = order_take (order, SIZE, order->b);
-  assert_calls (order, FAKE_REACHED, 1);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 0);
 }
 
 /* The use that was waited for is over for good. */
 static void
-test_next_free_marks_own_queue (Order *order, gconstpointer unused)
+test_next_free_records_own_queue (Order *order, gconstpointer unused)
 {
   TarnBlock *block;
-  guint n_marks;
+  guint n_events;
 
   (void) unused;
   meet_second_queue (order);
   order_hold (order, SIZE, order->a, 1);
   block = order_take (order, SIZE, order->b);
-  n_marks = fake_queues_get_calls (order->queues, FAKE_MARK);
+  n_events = fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, n_marks + 1);
+  assert_calls (order, FAKE_EVENT_RECORD, n_events + 1);
   g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -267,16 +267,16 @@ test_out_of_order (Order *order, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
   fake_queues_run_all (order->queues);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
   g_assert_true (order_take (order, SIZE, order->a) == block);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -287,12 +287,12 @@ test_out_of_order_second (Order *order, gconstpointer unused)
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, SIZE, order->loose));
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
 }
 
-/* All recorded queues are marked once, and waited for by who is not one of them. */
+/* All recorded queues are recorded once, and waited for by who is not one of them. */
 static void
 test_recorded (Order *order, gconstpointer unused)
 {
@@ -305,21 +305,21 @@ test_recorded (Order *order, gconstpointer unused)
   order_record (order, block, order->a);
   g_assert_true (tarn_block_get_queue (block) == order->a);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
   g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   order_record (order, block, order->loose);
   tarn_block_free (block);
-  assert_calls (order, FAKE_MARK, 5);
+  assert_calls (order, FAKE_EVENT_RECORD, 5);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_WAIT, 4);
+  assert_calls (order, FAKE_EVENT_WAIT, 4);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 4);
 }
 
 /* Some of what uses a block may be done. */
 static void
-test_recorded_and_reached (Order *order, gconstpointer unused)
+test_recorded_and_done (Order *order, gconstpointer unused)
 {
   TarnBlock *block = order_take (order, SIZE, order->a);
 
@@ -329,7 +329,7 @@ test_recorded_and_reached (Order *order, gconstpointer unused)
   tarn_block_free (block);
   fake_queue_run (order->queues, order->b);
   g_assert_true (order_take (order, SIZE, order->a) == block);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -344,15 +344,15 @@ test_host_waits (Order *order, gconstpointer unused)
   tarn_block_free (order_take (order, OTHER_SIZE, order->a));
   block = order_take (order, SIZE, NULL);
   g_assert_true (order->pool->is_ordered);
-  assert_calls (order, FAKE_MARK, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   assert_calls (order, FAKE_HOST_WAIT, 1);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
   tarn_block_free (block);
 
   /* Nobody has used it since. */
   g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_WAIT, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -393,7 +393,7 @@ test_without_queue (Order *order, gconstpointer unused)
   g_assert_true (tarn_block_get_queue (block) == order->b);
   tarn_block_free (block);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
 }
 
 /* A pool that has met no queue does not care. */
@@ -419,7 +419,7 @@ test_fresh (Order *order, gconstpointer unused)
   tarn_block_free (order_take (order, SIZE, order->a));
   assert_calls (order, FAKE_ANY_CALL, 1);
   block = order_take (order, OTHER_SIZE, order->b);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
@@ -434,11 +434,11 @@ test_fresh_first (Order *order, gconstpointer unused)
   (void) unused;
   fake_queues_set_fresh (order->queues, order->a);
   block = order_take (order, SIZE, order->b);
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
   tarn_block_free (block);
   fake_queues_set_fresh (order->queues, order->loose);
   block = order_take (order, OTHER_SIZE, order->loose);
-  assert_calls (order, FAKE_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -458,7 +458,7 @@ test_fresh_fails (Order *order, gconstpointer unused)
   g_assert_cmpuint (order_get_stats (order).misses, ==, 0);
   fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
 }
 
 /* Every request is a hit, a miss or a failure. */
@@ -477,7 +477,7 @@ test_stats (Order *order, gconstpointer unused)
   g_assert_cmpuint (stats.hits, ==, 2 + 3 - 3 + 1 + 2);
   g_assert_cmpuint (stats.failures, ==, 0);
   g_assert_cmpuint (stats.queue_waits, ==,
-                    fake_queues_get_calls (order->queues, FAKE_WAIT)
+                    fake_queues_get_calls (order->queues, FAKE_EVENT_WAIT)
                         + fake_queues_get_calls (order->queues, FAKE_HOST_WAIT));
   g_assert_cmpuint (stats.queue_waits, >=, 4);
 }
@@ -593,22 +593,22 @@ main (int argc, char **argv)
 #define ADD(path, func) ADD_WITH (path, func, 0)
   g_test_init (&argc, &argv, NULL);
   ADD_WITH ("one-queue", test_one_queue, FAKE_FREES_IN_ORDER);
-  ADD_WITH ("one-queue/marks-all", test_one_queue, FAKE_FREES_IN_ORDER | FAKE_MARKS_ALL);
+  ADD_WITH ("one-queue/events-all", test_one_queue, FAKE_FREES_IN_ORDER | FAKE_RECORDS_ALL);
   ADD ("one-queue/after-another", test_one_queue_after_another);
   ADD ("waits-for-the-free", test_waits_for_the_free);
   ADD ("held-before", test_held_before);
-  ADD_WITH ("held-before/marks-all", test_held_before, FAKE_MARKS_ALL);
+  ADD_WITH ("held-before/events-all", test_held_before, FAKE_RECORDS_ALL);
   ADD ("active-before", test_active_before);
   ADD ("prefers/same-queue", test_prefers_same_queue);
   ADD ("prefers/same-queue-below", test_prefers_same_queue_below);
   ADD ("prefers/idle", test_prefers_idle);
   ADD ("asks-at-most-four", test_asks_at_most_four);
-  ADD ("reached", test_reached);
-  ADD ("next-free-marks-own-queue", test_next_free_marks_own_queue);
+  ADD ("done", test_is_done);
+  ADD ("next-free-events-own-queue", test_next_free_records_own_queue);
   ADD ("out-of-order", test_out_of_order);
   ADD ("out-of-order/second", test_out_of_order_second);
   ADD ("recorded", test_recorded);
-  ADD ("recorded/and-reached", test_recorded_and_reached);
+  ADD ("recorded/and-done", test_recorded_and_done);
   ADD ("host-waits", test_host_waits);
   ADD ("host-waits/for-the-free", test_host_waits_for_the_free);
   ADD ("without-queue", test_without_queue);

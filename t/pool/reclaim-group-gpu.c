@@ -165,7 +165,7 @@ run (const TarnCudaTest *test, cl_context context, cl_device_id device)
   part_init (&parts[0], opencl_allocator_new (context, device), 0, max_size);
   part_init (&parts[1], tarn_cuda_device_allocator_new (test->context, NULL), 0, test->info->bytes);
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
-    tarn_pool_join (parts[i].pool, group);
+    tarn_pool_set_reclaim_group (parts[i].pool, group);
 
   there = count_granules (test);
   for (guint i = 0; i < N_STATES; i++)

@@ -28,7 +28,7 @@ new_pool (Fixture *fixture)
   g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
   TarnPool *pool = tarn_pool_new (allocator, NULL, NULL);
 
-  tarn_pool_join (pool, fixture->group);
+  tarn_pool_set_reclaim_group (pool, fixture->group);
   return pool;
 }
 
@@ -218,10 +218,10 @@ leave_and_join (gpointer data)
     {
       TarnPool *pool = new_pool (fixture);
 
-      tarn_pool_join (pool, other);
-      tarn_pool_join (pool, fixture->group);
+      tarn_pool_set_reclaim_group (pool, other);
+      tarn_pool_set_reclaim_group (pool, fixture->group);
       tarn_block_free (allocate (pool, LARGEST));
-      tarn_pool_join (pool, NULL);
+      tarn_pool_set_reclaim_group (pool, NULL);
       tarn_pool_unref (pool);
     }
   return NULL;

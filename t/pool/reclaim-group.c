@@ -37,7 +37,7 @@ set_up (Fixture *fixture, gconstpointer unused)
   for (guint i = 0; i < N_POOLS; i++)
     {
       fixture->pools[i] = new_pool (fixture->device, 0);
-      tarn_pool_join (fixture->pools[i], fixture->group);
+      tarn_pool_set_reclaim_group (fixture->pools[i], fixture->group);
     }
   tarn_reclaim_group_unref (fixture->group);
 }
@@ -175,10 +175,10 @@ test_strangers (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  tarn_pool_join (fixture->pools[1], NULL);
-  tarn_pool_join (fixture->pools[1], NULL);
-  tarn_pool_join (fixture->pools[2], other);
-  tarn_pool_join (fixture->pools[2], other);
+  tarn_pool_set_reclaim_group (fixture->pools[1], NULL);
+  tarn_pool_set_reclaim_group (fixture->pools[1], NULL);
+  tarn_pool_set_reclaim_group (fixture->pools[2], other);
+  tarn_pool_set_reclaim_group (fixture->pools[2], other);
   hold (fixture->pools[1], 1023, 1);
   hold (fixture->pools[2], 1023, 1);
   fill (fixture);
@@ -187,7 +187,7 @@ test_strangers (Fixture *fixture, gconstpointer unused)
   assert_held (fixture, 0, 0, 1, 0);
   fill (fixture);
 
-  tarn_pool_join (fixture->pools[0], other);
+  tarn_pool_set_reclaim_group (fixture->pools[0], other);
   block = allocate (fixture->pools[0], 1023);
   assert_held (fixture, 0, 0, 0, 0);
   tarn_block_free (block);
@@ -202,8 +202,8 @@ test_limit (Fixture *fixture, gconstpointer unused)
   TarnBlock *first, *second;
 
   (void) unused;
-  tarn_pool_join (pool, group);
-  tarn_pool_join (fixture->pools[0], group);
+  tarn_pool_set_reclaim_group (pool, group);
+  tarn_pool_set_reclaim_group (fixture->pools[0], group);
   hold (fixture->pools[0], 1023, 4);
   fill (fixture);
   assert_fails (pool, 4095, TARN_ERROR_LIMIT);
@@ -225,7 +225,7 @@ test_pool_over_pool (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  tarn_pool_join (pool, fixture->group);
+  tarn_pool_set_reclaim_group (pool, fixture->group);
   hold (pool, 1023, 2); /* active in the first pool */
   hold (fixture->pools[1], 1023, 2);
   fill (fixture);
@@ -361,7 +361,7 @@ check_child (gpointer data)
 {
   Fixture *fixture = data;
 
-  tarn_pool_join (fixture->pools[0], NULL);
+  tarn_pool_set_reclaim_group (fixture->pools[0], NULL);
   STEP (1, fixture->pools[0]->group == fixture->group);
   tarn_reclaim_group_unref (tarn_reclaim_group_new ());
   STEP (2, tarn_pool_allocate (fixture->pools[0], 1, NULL) == NULL);

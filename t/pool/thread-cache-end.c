@@ -603,13 +603,13 @@ main (int argc, char **argv)
   ADD_QUEUED ("one-queue", 0, test_one_queue);
   ADD_QUEUED ("host-blocks", 0, test_host_blocks);
   ADD_QUEUED ("second-queue", 0, test_second_queue);
-  ADD_QUEUED ("second-queue/marks-all", FAKE_MARKS_ALL, test_second_queue);
+  ADD_QUEUED ("second-queue/events-all", FAKE_RECORDS_ALL, test_second_queue);
   ADD_QUEUED ("second-queue/meanwhile", 0, test_second_queue_meanwhile);
   ADD_QUEUED ("second-queue/host", 0, test_host);
   ADD_QUEUED ("host-first", 0, test_host_first);
   ADD_QUEUED ("host-first-elsewhere", 0, test_host_first_elsewhere);
   ADD_QUEUED ("below-batch", 0, test_below_batch);
-  ADD_QUEUED ("forget-queue", FAKE_MARKS_ALL, test_forget_queue);
+  ADD_QUEUED ("forget-queue", FAKE_RECORDS_ALL, test_forget_queue);
   ADD ("random", test_random);
   return g_test_run ();
 }

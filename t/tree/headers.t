@@ -38,7 +38,7 @@ main (void)
   {
     TarnMemoOps ops = TARN_MEMO_OPS_INIT;
     TarnMemoStats memo_stats = TARN_MEMO_STATS_INIT;
-    TarnKeyPart parts[] = { tarn_key_integer (1), tarn_key_string ("a") };
+    TarnMemoKeyPart parts[] = { tarn_memo_key_integer (1), tarn_memo_key_string ("a") };
     if (ops.struct_size == memo_stats.struct_size || parts[0].type == parts[1].type)
       return 1;
   }

@@ -57,7 +57,7 @@ cat >"$scratch/tarn.c" <<'CODE'
 int
 main (void)
 {
-  tarn_clear_first_arg_caches ();
+  tarn_memo_clear_all ();
   return !TARN_CHECK_VERSION (0, 1, 0);
 }
 CODE

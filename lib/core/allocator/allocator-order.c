@@ -46,19 +46,20 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
 
 /* Not every backend can keep a queue alive, and then only one that the caller names is asked. */
 gpointer
-_tarn_allocator_mark (const TarnAllocator *direct, gpointer queue, gboolean is_named,
-                      GError **error)
+_tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
+                              GError **error)
 {
-  gboolean marks_all = !is_named && direct->ops.mark_all != NULL;
-  gpointer mark = marks_all ? direct->ops.mark_all (direct->user_data, error)
-                            : direct->ops.mark (direct->user_data, queue, error);
+  gboolean records_all = !is_named && direct->ops.event_record_all != NULL;
+  gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
+                               : direct->ops.event_record (direct->user_data, queue, error);
 
-  explain (direct, marks_all ? "mark_all" : "mark", mark != NULL, error);
-  return mark;
+  explain (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
+  return event;
 }
 
 gboolean
-_tarn_allocator_wait (const TarnAllocator *direct, gpointer mark, gpointer queue, GError **error)
+_tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
-  return explain (direct, "wait", direct->ops.wait (direct->user_data, mark, queue, error), error);
+  return explain (direct, "event_wait",
+                  direct->ops.event_wait (direct->user_data, event, queue, error), error);
 }

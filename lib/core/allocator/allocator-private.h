@@ -51,9 +51,9 @@ gboolean _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue,
                                     GError **error);
 void _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue);
 gboolean _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error);
-gpointer _tarn_allocator_mark (const TarnAllocator *direct, gpointer queue, gboolean is_named,
-                               GError **error);
-gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer mark, gpointer queue,
+gpointer _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue,
+                                       gboolean is_named, GError **error);
+gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue,
                                GError **error);
 
 gboolean _tarn_reclaim_begin (void);

@@ -177,10 +177,12 @@ static const TarnAllocatorClass direct_class = {
 static gboolean
 ordering_is_all_or_none (const TarnAllocatorOps *ops)
 {
-  gboolean all = ops->queue_ref != NULL && ops->queue_unref != NULL && ops->mark != NULL
-                 && ops->reached != NULL && ops->wait != NULL && ops->unmark != NULL;
-  gboolean none = ops->queue_ref == NULL && ops->queue_unref == NULL && ops->mark == NULL
-                  && ops->reached == NULL && ops->wait == NULL && ops->unmark == NULL;
+  gboolean all = ops->queue_ref != NULL && ops->queue_unref != NULL && ops->event_record != NULL
+                 && ops->event_is_done != NULL && ops->event_wait != NULL
+                 && ops->event_release != NULL;
+  gboolean none = ops->queue_ref == NULL && ops->queue_unref == NULL && ops->event_record == NULL
+                  && ops->event_is_done == NULL && ops->event_wait == NULL
+                  && ops->event_release == NULL;
 
   return all || none;
 }
@@ -201,7 +203,7 @@ TarnAllocator *
 tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy)
 {
   TarnAllocatorOps known = TARN_ALLOCATOR_OPS_INIT;
-  gsize first_size = G_STRUCT_OFFSET (TarnAllocatorOps, unmark) + sizeof known.unmark;
+  gsize first_size = G_STRUCT_OFFSET (TarnAllocatorOps, event_release) + sizeof known.event_release;
   TarnAllocator *allocator;
 
   g_return_val_if_fail (ops != NULL, NULL);

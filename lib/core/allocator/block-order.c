@@ -73,11 +73,11 @@ await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GEr
 
   if (used->handle == handle && used->in_order)
     return TRUE;
-  event = _tarn_allocator_mark (direct, used->handle, TRUE, error);
+  event = _tarn_allocator_record_event (direct, used->handle, TRUE, error);
   if (event == NULL)
     return FALSE;
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
-  direct->ops.unmark (direct->user_data, event);
+  direct->ops.event_release (direct->user_data, event);
   return is_fine;
 }
 

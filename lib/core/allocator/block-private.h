@@ -19,25 +19,26 @@ typedef enum
 } TarnBlockState;
 
 typedef struct _TarnQueue TarnQueue;
-typedef struct _TarnMark TarnMark; /* of a pool: order/ */
+typedef struct _TarnEvent TarnEvent; /* of a pool: order/ */
 
 /* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
  * a pool. */
 struct _TarnQueue
 {
-  gpointer handle;       /* a reference of the backend's */
-  gboolean in_order;     /* what is put on it runs one after the other */
-  guint n_refs;          /* behind the pool's lock: uses of blocks, and calls that name it */
-  gboolean is_known;     /* behind it, too: whether it is in the pool's table */
-  gboolean has_unmarked; /* behind it, too: held blocks could not be marked when they were freed */
+  gpointer handle;   /* a reference of the backend's */
+  gboolean in_order; /* what is put on it runs one after the other */
+  guint n_refs;      /* behind the pool's lock: uses of blocks, and calls that name it */
+  gboolean is_known; /* behind it, too: whether it is in the pool's table */
+  gboolean
+      has_unrecorded; /* behind it, too: held blocks could not be recorded when they were freed */
 };
 
-/* That commands on a queue use a block: all that come before the mark; without one, the queue's
+/* That commands on a queue use a block: all that come before the event; without one, the queue's
  * latest may be among them. */
 typedef struct
 {
   TarnQueue *queue; /* a reference */
-  TarnMark *mark;   /* a reference; NULL: none yet */
+  TarnEvent *event; /* a reference; NULL: none yet */
 } TarnUse;
 
 /* A block lives as long as its memory: a pool holds the very structs that it handed out, so that

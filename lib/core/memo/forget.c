@@ -284,7 +284,7 @@ clear_kind (const gchar *kind)
  * @since 0.1
  */
 void
-tarn_clear_first_arg (gpointer first_arg)
+tarn_memo_forget_everywhere (gpointer first_arg)
 {
   g_autoptr (GPtrArray) list = NULL;
 
@@ -304,7 +304,7 @@ tarn_clear_first_arg (gpointer first_arg)
  * @since 0.1
  */
 void
-tarn_clear_first_arg_kind (const gchar *kind)
+tarn_memo_clear_kind (const gchar *kind)
 {
   g_return_if_fail (kind != NULL);
 
@@ -318,7 +318,7 @@ tarn_clear_first_arg_kind (const gchar *kind)
  * @since 0.1
  */
 void
-tarn_clear_first_arg_caches (void)
+tarn_memo_clear_all (void)
 {
   clear_kind (NULL);
 }

@@ -281,7 +281,8 @@ choose_key_functions (TarnMemoOps *ops)
     [TARN_MEMO_KEY_INT64] = { g_int64_hash, g_int64_equal, _tarn_copy_int64, g_free },
     [TARN_MEMO_KEY_BYTES]
     = { _tarn_hash_bytes, _tarn_bytes_equal, _tarn_copy_bytes, _tarn_free_bytes },
-    [TARN_MEMO_KEY_TUPLE] = { tarn_tuple_hash, tarn_tuple_equal, tarn_tuple_copy, tarn_tuple_free },
+    [TARN_MEMO_KEY_TUPLE] = { tarn_memo_key_tuple_hash, tarn_memo_key_tuple_equal,
+                              tarn_memo_key_tuple_copy, tarn_memo_key_tuple_free },
   };
 
   if (ops->key_type != TARN_MEMO_KEY_CUSTOM)

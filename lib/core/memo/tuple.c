@@ -137,19 +137,19 @@ _tarn_free_bytes (gpointer bytes)
 }
 
 static guint64
-hash_part (const TarnKeyPart *part)
+hash_part (const TarnMemoKeyPart *part)
 {
   switch (part->type)
     {
-    case TARN_KEY_INTEGER:
+    case TARN_MEMO_KEY_PART_INTEGER:
       return (guint64) part->value.integer;
-    case TARN_KEY_STRING:
+    case TARN_MEMO_KEY_PART_STRING:
       return part->value.string != NULL
                  ? _tarn_hash_data (part->value.string, strlen (part->value.string))
                  : 0;
-    case TARN_KEY_BYTES:
+    case TARN_MEMO_KEY_PART_BYTES:
       return part->value.bytes != NULL ? _tarn_hash_bytes (part->value.bytes) : 0;
-    case TARN_KEY_POINTER:
+    case TARN_MEMO_KEY_PART_POINTER:
       return (guintptr) part->value.pointer;
     default:
       g_return_val_if_reached (0);
@@ -157,37 +157,37 @@ hash_part (const TarnKeyPart *part)
 }
 
 static gboolean
-parts_equal (const TarnKeyPart *a, const TarnKeyPart *b)
+parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
 {
   if (a->type != b->type)
     return FALSE;
   switch (a->type)
     {
-    case TARN_KEY_INTEGER:
+    case TARN_MEMO_KEY_PART_INTEGER:
       return a->value.integer == b->value.integer;
-    case TARN_KEY_STRING:
+    case TARN_MEMO_KEY_PART_STRING:
       return g_strcmp0 (a->value.string, b->value.string) == 0;
-    case TARN_KEY_BYTES:
+    case TARN_MEMO_KEY_PART_BYTES:
       return a->value.bytes == b->value.bytes
              || (a->value.bytes != NULL && b->value.bytes != NULL
                  && _tarn_bytes_equal (a->value.bytes, b->value.bytes));
-    case TARN_KEY_POINTER:
+    case TARN_MEMO_KEY_PART_POINTER:
     default:
       return a->value.pointer == b->value.pointer;
     }
 }
 
 /**
- * A hash of a TarnTuple: a GHashFunc.
+ * A hash of a TarnMemoKeyTuple: a GHashFunc.
  *
- * @param tuple  a TarnTuple
+ * @param tuple  a TarnMemoKeyTuple
  * @return the same for equal tuples; any thread may call it
  * @since 0.1
  */
 guint
-tarn_tuple_hash (gconstpointer tuple)
+tarn_memo_key_tuple_hash (gconstpointer tuple)
 {
-  const TarnTuple *self = tuple;
+  const TarnMemoKeyTuple *self = tuple;
   guint64 hash;
 
   g_return_val_if_fail (self != NULL, 0);
@@ -201,15 +201,15 @@ tarn_tuple_hash (gconstpointer tuple)
 /**
  * Whether two tuples have equal values of equal types in the same order: a GEqualFunc.
  *
- * @param a  a TarnTuple
- * @param b  a TarnTuple
+ * @param a  a TarnMemoKeyTuple
+ * @param b  a TarnMemoKeyTuple
  * @return whether they are equal; any thread may call it
  * @since 0.1
  */
 gboolean
-tarn_tuple_equal (gconstpointer a, gconstpointer b)
+tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b)
 {
-  const TarnTuple *left = a, *right = b;
+  const TarnMemoKeyTuple *left = a, *right = b;
 
   g_return_val_if_fail (left != NULL && right != NULL, FALSE);
 
@@ -224,51 +224,52 @@ tarn_tuple_equal (gconstpointer a, gconstpointer b)
 /**
  * Copies a tuple, the strings with it; bytes are referenced.
  *
- * @param tuple  a TarnTuple
- * @return (transfer full): a TarnTuple, for tarn_tuple_free(); any thread may call it
+ * @param tuple  a TarnMemoKeyTuple
+ * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
+ * it
  * @since 0.1
  */
 gpointer
-tarn_tuple_copy (gconstpointer tuple)
+tarn_memo_key_tuple_copy (gconstpointer tuple)
 {
-  const TarnTuple *self = tuple;
-  TarnTuple *copy;
-  TarnKeyPart *parts;
+  const TarnMemoKeyTuple *self = tuple;
+  TarnMemoKeyTuple *copy;
+  TarnMemoKeyPart *parts;
 
   g_return_val_if_fail (self != NULL, NULL);
 
-  parts = g_new (TarnKeyPart, self->n_parts);
+  parts = g_new (TarnMemoKeyPart, self->n_parts);
   for (gsize i = 0; i < self->n_parts; i++)
     {
       parts[i] = self->parts[i];
-      if (parts[i].type == TARN_KEY_STRING)
+      if (parts[i].type == TARN_MEMO_KEY_PART_STRING)
         parts[i].value.string = g_strdup (parts[i].value.string);
-      else if (parts[i].type == TARN_KEY_BYTES && parts[i].value.bytes != NULL)
+      else if (parts[i].type == TARN_MEMO_KEY_PART_BYTES && parts[i].value.bytes != NULL)
         g_bytes_ref (parts[i].value.bytes);
     }
-  copy = g_new (TarnTuple, 1);
-  *copy = (TarnTuple){ parts, self->n_parts };
+  copy = g_new (TarnMemoKeyTuple, 1);
+  *copy = (TarnMemoKeyTuple){ parts, self->n_parts };
   return copy;
 }
 
 /**
  * Frees a copy.
  *
- * @param tuple  from tarn_tuple_copy(); NULL is allowed. Any thread may call it.
+ * @param tuple  from tarn_memo_key_tuple_copy(); NULL is allowed. Any thread may call it.
  * @since 0.1
  */
 void
-tarn_tuple_free (gpointer tuple)
+tarn_memo_key_tuple_free (gpointer tuple)
 {
-  TarnTuple *self = tuple;
+  TarnMemoKeyTuple *self = tuple;
 
   if (self == NULL)
     return;
   for (gsize i = 0; i < self->n_parts; i++)
-    if (self->parts[i].type == TARN_KEY_STRING)
+    if (self->parts[i].type == TARN_MEMO_KEY_PART_STRING)
       g_free ((gchar *) self->parts[i].value.string);
-    else if (self->parts[i].type == TARN_KEY_BYTES)
+    else if (self->parts[i].type == TARN_MEMO_KEY_PART_BYTES)
       g_bytes_unref (self->parts[i].value.bytes);
-  g_free ((TarnKeyPart *) self->parts);
+  g_free ((TarnMemoKeyPart *) self->parts);
   g_free (self);
 }

@@ -21,7 +21,7 @@ _tarn_pool_ignores_free (TarnPool *pool)
 /* Whether commands that may not be done are to be told from those that come after.  The lock is
  * held. */
 static gboolean
-needs_marks (const TarnPool *pool, const TarnBlock *block)
+needs_events (const TarnPool *pool, const TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
   if (block->n_uses == 0)
@@ -43,11 +43,11 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;
-  if (state == TARN_BLOCK_ACTIVE && needs_marks (pool, block))
+  if (state == TARN_BLOCK_ACTIVE && needs_events (pool, block))
     {
       _tarn_block_set_state (block, TARN_BLOCK_ENDING);
       _tarn_mutex_unlock (&pool->lock);
-      _tarn_pool_mark_block (pool, block);
+      _tarn_pool_record_events (pool, block);
       _tarn_mutex_lock (&pool->lock);
     }
   if (state == TARN_BLOCK_ACTIVE)

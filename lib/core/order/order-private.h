@@ -1,21 +1,27 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that commands on a queue still use is not handed to another queue before they are done.
+ * Order: memory that commands on a queue still use is not handed to another queue before they are
+ * done.
  *
- * A block knows which queues use it.  While its pool has met one queue only, and that runs what is
- * put on it in order, nothing else is to be done: what uses the memory next comes after what used
- * it before.  From the second queue on (an out-of-order one is a second one to itself, and so is
- * the host, where a request names no queue), a free marks every queue that used the block, there
- * and then; a later request of another queue makes that wait for the marks, and for nothing that
- * was put there after the free.  What was held when the second queue appeared is marked then.
+ * A block knows which queues use it (TarnUse).  A pool meets a queue when a request, or a use that
+ * is recorded, first names it.  While it has met one only, and that runs its commands in order,
+ * nothing is to be done: what uses the memory next comes after what used it before.
  *
- * The driver is never called under the pool's lock.  A call that looks at queues and marks without
- * it has references on them.
+ * From the second queue on the pool is ordered.  Two more count as a second one: an out-of-order
+ * queue, which is one to itself, and the host, where a request names no queue.  Then each free
+ * records an event on every queue that used the block, there and then.  A later request of another
+ * queue makes that queue wait for these events, and for nothing that was put on the first one after
+ * the free. What was held when the second queue appeared shares an event that is recorded at that
+ * moment.
+ *
+ * The driver is never called with the pool's lock held.  So a call that uses queues and events
+ * without the lock has references on them; what nobody has any more waits in the pool's lists of
+ * what has gone, until somebody who does not hold the lock sweeps it away.
  *
  *     allocate.c  requests: the public ones, and what serves nearly all of them
  *     order.c     requests that may have to wait, and what the caller says of blocks in use
- *     queue.c     the queues that a pool has met, and marks on them
+ *     queue.c     the queues that a pool has met, and the events recorded on them
  *     free.c      the end of a block in use
  *     life.c      a pool's beginning and end */
 
@@ -24,12 +30,12 @@
 
 #include "pool/pool-private.h"
 
-/* What a backend calls an event.  Blocks that were marked together share one. */
-struct _TarnMark
+/* A backend's event, with what is known of it.  Blocks may share one. */
+struct _TarnEvent
 {
-  gpointer event;  /* atomic; NULL: not made yet, which is as good as no mark */
+  gpointer handle; /* atomic: the backend's; NULL: not recorded yet, which is as good as no event */
   guint n_refs;    /* behind the pool's lock */
-  gint is_reached; /* atomic: the backend said so once */
+  gint is_done;    /* atomic: the backend said so once */
 };
 
 /* order.c.  The lock is held in the first, not in the others. */
@@ -45,21 +51,21 @@ gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **e
 TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_begin_order (TarnPool *pool);
-void _tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks);
+void _tarn_pool_unref_events (TarnPool *pool, GPtrArray *events);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
-void _tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue *queue);
+void _tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue);
 void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* and then it is not held */
 
 /* And not in these. */
 void _tarn_pool_sweep (TarnPool *pool);
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
-void _tarn_pool_mark_block (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_record_events (TarnPool *pool, TarnBlock *block);
 gboolean _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                                 GError **error);
-void _tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_drop_events (TarnPool *pool, TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 void _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
 

@@ -8,17 +8,18 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* How many blocks of a bin the driver is asked about before one is taken that has to be waited for.
+/* About how many blocks of a bin the driver is asked before one is taken that has to be waited for.
  */
 #define MAX_ASKED 4
 
-/* How many are looked at without a call of the driver, for one that is the queue's own. */
+/* How many blocks of a bin are looked at, without a call, for one that the request can have. */
 #define MAX_SEEN 64
 
+/* Tells whether a request of a queue can have a block.  The lock is held. */
 typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 
-/* The first block of the bin that suits, active for a request of the queue; NULL if there is none
- * among those that are worth a look.  The lock is held. */
+/* Takes the first block of a bin that suits for a request of a queue; NULL: none of the first
+ * MAX_SEEN does.  The lock is held. */
 static TarnBlock *
 take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, Suits suits)
 {
@@ -36,13 +37,13 @@ take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, 
   return NULL;
 }
 
-/* References on the marks that stand between the queue and blocks of the bin; NULL after those of
- * one block.  The lock is held. */
+/* Lists references on the events that stand between a queue and the first blocks of a bin, with a
+ * NULL after those of each block.  The lock is held. */
 static GPtrArray *
-list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
+list_events (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
   TarnBin *bin = _tarn_pool_get_bin (pool, number);
-  GPtrArray *marks = g_ptr_array_new ();
+  GPtrArray *events = g_ptr_array_new ();
   guint n_asked = 0;
 
   _tarn_assert_locked (&pool->lock);
@@ -52,36 +53,37 @@ list_marks (TarnPool *pool, guint32 number, const TarnQueue *queue)
       if (!_tarn_block_can_be_awaited (block, queue))
         continue;
       n_asked++;
-      _tarn_block_add_marks (marks, block, queue);
-      g_ptr_array_add (marks, NULL);
+      _tarn_block_add_events (events, block, queue);
+      g_ptr_array_add (events, NULL);
     }
-  return marks;
+  return events;
 }
 
-/* Asks the driver until one block is found whose marks are all reached. */
+/* Asks the driver about listed events until the events of one block are all done. */
 static void
-ask_marks (TarnPool *pool, const GPtrArray *marks)
+query_events (TarnPool *pool, const GPtrArray *events)
 {
   TarnAllocator *direct = pool->upstream->direct;
-  gboolean are_reached = TRUE;
+  gboolean are_done = TRUE;
 
   _tarn_assert_not_locked (&pool->lock);
-  for (guint i = 0; i < marks->len; i++)
+  for (guint i = 0; i < events->len; i++)
     {
-      TarnMark *mark = g_ptr_array_index (marks, i);
+      TarnEvent *event = g_ptr_array_index (events, i);
 
-      if (mark == NULL && are_reached)
+      if (event == NULL && are_done)
         return;
-      if (mark == NULL)
-        are_reached = TRUE;
-      else if (are_reached && direct->ops.reached (direct->user_data, mark->event))
-        g_atomic_int_set (&mark->is_reached, TRUE);
+      if (event == NULL)
+        are_done = TRUE;
+      else if (are_done && direct->ops.event_is_done (direct->user_data, event->handle))
+        g_atomic_int_set (&event->is_done, TRUE);
       else
-        are_reached = FALSE;
+        are_done = FALSE;
     }
 }
 
-/* Whether the block is the queue's now, without anybody being made to wait. */
+/* Gives a block in use to a queue alone (NULL: to nobody), if nobody has to wait for that.  The
+ * lock is not held from here on, where it is not said otherwise. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -96,7 +98,8 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   return is_ready;
 }
 
-/* Makes a block that no other request has the queue's, which waits where it has to. */
+/* Gives a block in use to a queue alone, which waits where it has to; NULL: the host waits, and the
+ * block is nobody's.  No other call has the block; the caller has a reference on the queue. */
 static gboolean
 move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
@@ -113,7 +116,8 @@ move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **erro
   return TRUE;
 }
 
-/* NULL with an error, and the block back in its bin, if the queue cannot be made to wait. */
+/* Gives a block that was just taken to a queue; if the queue cannot be made to wait, the block is
+ * held again, and NULL comes back with an error. */
 static TarnBlock *
 move_or_put_back (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
@@ -123,7 +127,8 @@ move_or_put_back (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **e
   return NULL;
 }
 
-/* One that no driver has to be asked about.  The lock is held. */
+/* Takes a block that a queue can have without any call of the driver.  The lock is held, and the
+ * caller has a reference on the queue. */
 static TarnBlock *
 take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
 {
@@ -166,29 +171,31 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 n
   return block;
 }
 
-/* For what the backend has to be asked; NULL without an error: nothing is held for the queue. */
+/* Takes a block about which the driver has to be asked, or for which the queue has to wait.  NULL
+ * without an error: the pool holds nothing of the kind. */
 static TarnBlock *
 take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
   TarnBlock *block, *busy = NULL;
-  GPtrArray *marks;
+  GPtrArray *events;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
-  marks = list_marks (pool, number, queue);
+  events = list_events (pool, number, queue);
   _tarn_mutex_unlock (&pool->lock);
-  ask_marks (pool, marks);
+  query_events (pool, events);
   _tarn_mutex_lock (&pool->lock);
   block = take_ready (pool, size, number, queue);
   if (block == NULL)
     busy = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
-  _tarn_pool_unref_marks (pool, marks);
+  _tarn_pool_unref_events (pool, events);
   _tarn_mutex_unlock (&pool->lock);
   return busy != NULL ? move_or_put_back (pool, busy, queue, error) : block;
 }
 
-/* Fresh memory may be in use already, on a queue of the allocator's own, which is entered before
- * there is any: memory must not be held as idle because that failed.  NULL in @fresh: none. */
+/* Gets the queue on which the allocator makes memory ready, with a reference; *fresh is NULL if
+ * there is no such queue.  That comes before there is any memory: memory must not be held as idle
+ * because this failed. */
 static gboolean
 enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
@@ -200,6 +207,7 @@ enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
   return handle == NULL || *fresh != NULL;
 }
 
+/* Adds a queue to those that use a block. */
 static void
 add_use (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -216,6 +224,7 @@ count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Allocates memory from upstream for a queue, which waits for what makes it ready. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
@@ -234,8 +243,8 @@ allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GE
   return block != NULL ? move_or_put_back (pool, block, queue, error) : NULL;
 }
 
-/* A block for a request without a queue, in a pool that had met none when the request began: what
- * other threads, or reclaim functions, freed meanwhile may be in use. */
+/* Has the host wait for what uses a block, for a request without a queue in a pool that had met
+ * none when the request began: other threads, or reclaim functions, may have freed it meanwhile. */
 TarnBlock *
 _tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error)
 {
@@ -250,6 +259,7 @@ _tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error)
   return block;
 }
 
+/* Allocates a block for a queue that the caller has a reference on; NULL: for the host. */
 static TarnBlock *
 allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
@@ -278,7 +288,7 @@ allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GErr
   return block;
 }
 
-/* A request with a queue, or without one in a pool that has met some. */
+/* Allocates a block for a queue; NULL: for the host, in a pool that has met queues. */
 TarnBlock *
 _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
                             GError **error)
@@ -299,7 +309,7 @@ _tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer ha
 
 /* What the caller says of a block in use */
 
-/* The lock is held. */
+/* Tells whether a block's uses have a queue.  The lock is held. */
 static gboolean
 is_used_by (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -309,6 +319,7 @@ is_used_by (const TarnBlock *block, const TarnQueue *queue)
   return FALSE;
 }
 
+/* Adds a queue to those that use a block of a pool. */
 gboolean
 _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -326,6 +337,7 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
+/* Gives a block of a pool to a queue alone; NULL: the host waits, and the block is nobody's. */
 gboolean
 _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -337,7 +349,7 @@ _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
     return FALSE;
   is_moved = move_to_queue (pool, block, queue, error);
   if (!is_moved)
-    _tarn_pool_unmark_uses (pool, block);
+    _tarn_pool_drop_events (pool, block);
   _tarn_pool_leave_queue (pool, queue);
   return is_moved;
 }

@@ -1,61 +1,62 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues that a pool has met, each as long as anything remembers it; and marks on them: making
- * them, waiting for them, giving back memory that is still used. */
+ * The queues that a pool has met, each as long as anything remembers it; and the events recorded on
+ * them: recording them, waiting for them, giving back memory that is still used. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* References.  The lock is held; what nobody has any more is left to _tarn_pool_sweep (). */
+/* References on events and queues.  The lock is held; _tarn_pool_sweep () frees what nobody has any
+ * more, without it. */
 
-static TarnMark *
-mark_new (gpointer event)
+static TarnEvent *
+event_new (gpointer handle)
 {
-  TarnMark *mark = g_new0 (TarnMark, 1);
+  TarnEvent *event = g_new0 (TarnEvent, 1);
 
-  mark->event = event;
-  mark->n_refs = 1;
-  return mark;
+  event->handle = handle;
+  event->n_refs = 1;
+  return event;
 }
 
-static TarnMark *
-mark_ref (TarnMark *mark)
+static TarnEvent *
+event_ref (TarnEvent *event)
 {
-  g_assert (mark->n_refs > 0);
-  mark->n_refs++;
-  return mark;
+  g_assert (event->n_refs > 0);
+  event->n_refs++;
+  return event;
 }
 
 static void
-mark_unref (TarnPool *pool, TarnMark *mark)
+event_unref (TarnPool *pool, TarnEvent *event)
 {
   _tarn_assert_locked (&pool->lock);
-  g_assert (mark->n_refs > 0);
-  if (--mark->n_refs == 0)
-    pool->gone_marks = g_slist_prepend (pool->gone_marks, mark);
+  g_assert (event->n_refs > 0);
+  if (--event->n_refs == 0)
+    pool->gone_events = g_slist_prepend (pool->gone_events, event);
 }
 
-/* Gives back what nobody has any more; the lock is not held. */
+/* Gives back to the driver what nobody has any more.  The lock is not held. */
 void
 _tarn_pool_sweep (TarnPool *pool)
 {
   TarnAllocator *direct = pool->upstream->direct;
-  GSList *queues, *marks;
+  GSList *queues, *events;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   queues = g_steal_pointer (&pool->gone_queues);
-  marks = g_steal_pointer (&pool->gone_marks);
+  events = g_steal_pointer (&pool->gone_events);
   _tarn_mutex_unlock (&pool->lock);
 
-  for (GSList *link = marks; link != NULL; link = link->next)
+  for (GSList *link = events; link != NULL; link = link->next)
     {
-      gpointer event = ((TarnMark *) link->data)->event;
+      gpointer handle = ((TarnEvent *) link->data)->handle;
 
-      if (event != NULL)
-        direct->ops.unmark (direct->user_data, event);
+      if (handle != NULL)
+        direct->ops.event_release (direct->user_data, handle);
       g_free (link->data);
     }
   for (GSList *link = queues; link != NULL; link = link->next)
@@ -63,13 +64,14 @@ _tarn_pool_sweep (TarnPool *pool)
       _tarn_allocator_unref_queue (direct, ((TarnQueue *) link->data)->handle);
       g_free (link->data);
     }
-  g_slist_free (marks);
+  g_slist_free (events);
   g_slist_free (queues);
 }
 
 /* Queues */
 
-/* While there is one queue only, it is the one that threads' caches are for. */
+/* Notes the queue that was named last.  While the pool has met one only, threads' caches are for
+ * it. */
 static void
 set_latest (TarnPool *pool, TarnQueue *queue)
 {
@@ -79,7 +81,8 @@ set_latest (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_set_fast_queue (pool, queue != NULL ? queue->handle : NULL);
 }
 
-/* In no table any more: a queue with the same handle is another one from now on. */
+/* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
+ */
 static void
 make_unknown (TarnPool *pool, TarnQueue *queue)
 {
@@ -105,42 +108,45 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 
 /* Uses */
 
-/* The lock is held. */
+/* Drops all that a block knows of queues.  The lock is held. */
 static void
 clear_uses (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
     {
-      if (block->uses[i].mark != NULL)
-        mark_unref (pool, block->uses[i].mark);
+      if (block->uses[i].event != NULL)
+        event_unref (pool, block->uses[i].event);
       _tarn_queue_unref (pool, block->uses[i].queue);
     }
   block->n_uses = 0;
 }
 
-/* For a queue alone from now on, or for nobody.  The lock is held. */
+/* Makes a block used by a queue alone; NULL: by nobody.  The lock is held.  The caller has a
+ * reference on the queue, because the block's may be the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
-  if (block->n_uses == 1 && block->uses[0].queue == queue && block->uses[0].mark == NULL)
+  if (block->n_uses == 1 && block->uses[0].queue == queue && block->uses[0].event == NULL)
     return;
   clear_uses (pool, block);
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
 
-/* Marking */
+/* Recording */
 
+/* Tells whether an event was recorded for a use. */
 static gboolean
-is_marked (const TarnUse *use)
+has_event (const TarnUse *use)
 {
-  return use->mark != NULL && g_atomic_pointer_get (&use->mark->event) != NULL;
+  return use->event != NULL && g_atomic_pointer_get (&use->event->handle) != NULL;
 }
 
-/* Where memory cannot be marked it stays with its queue. */
+/* Says that no event could be recorded, unless that is to be expected: the memory stays with its
+ * queue. */
 static void
-report_unmarked (const TarnPool *pool, const GError *error)
+report_unrecorded (const TarnPool *pool, const GError *error)
 {
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED)
       && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
@@ -148,116 +154,120 @@ report_unmarked (const TarnPool *pool, const GError *error)
                error->message);
 }
 
-/* Another thread may have marked it meanwhile, because its queue is to be forgotten: then the event
- * is one too many. */
+/* Sets the event of a use.  Another thread may have set one meanwhile, because the queue is to be
+ * forgotten: then this one is one too many. */
 static void
-set_mark (TarnPool *pool, TarnUse *use, gpointer event)
+set_event (TarnPool *pool, TarnUse *use, gpointer handle)
 {
-  TarnMark *mark = mark_new (event);
+  TarnEvent *event = event_new (handle);
 
   _tarn_mutex_lock (&pool->lock);
-  if (!is_marked (use))
+  if (!has_event (use))
     {
-      TarnMark *before = use->mark;
+      TarnEvent *before = use->event;
 
-      use->mark = mark;
-      mark = before;
+      use->event = event;
+      event = before;
     }
-  if (mark != NULL)
-    mark_unref (pool, mark);
+  if (event != NULL)
+    event_unref (pool, event);
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Tells the same as has_event () where the lock is not held. */
 static gboolean
-is_marked_already (TarnPool *pool, const TarnUse *use)
+has_event_already (TarnPool *pool, const TarnUse *use)
 {
   gboolean is_so;
 
   _tarn_mutex_lock (&pool->lock);
-  is_so = is_marked (use);
+  is_so = has_event (use);
   _tarn_mutex_unlock (&pool->lock);
   return is_so;
 }
 
-/* Of a block that no other request has. */
+/* Records an event for a use that has none, of a block that no other call has.  @is_named: the
+ * caller vouches that the queue lives.  The lock is not held. */
 static gboolean
-mark_use (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
+record_event (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 {
-  gpointer event;
+  gpointer handle;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (is_marked_already (pool, use))
+  if (has_event_already (pool, use))
     return TRUE;
-  event = _tarn_allocator_mark (pool->upstream->direct, use->queue->handle, is_named, error);
-  if (event != NULL)
-    set_mark (pool, use, event);
-  return event != NULL;
+  handle
+      = _tarn_allocator_record_event (pool->upstream->direct, use->queue->handle, is_named, error);
+  if (handle != NULL)
+    set_event (pool, use, handle);
+  return handle != NULL;
 }
 
-/* The lock is held. */
+/* Has a block share an event for its uses of a queue that have none.  The lock is held. */
 static void
-mark_uses_of (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnMark *mark)
+share_event_with (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
 {
   _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    if (block->uses[i].queue == queue && !is_marked (&block->uses[i]))
+    if (block->uses[i].queue == queue && !has_event (&block->uses[i]))
       {
-        if (block->uses[i].mark != NULL)
-          mark_unref (pool, block->uses[i].mark);
-        block->uses[i].mark = mark_ref (mark);
+        if (block->uses[i].event != NULL)
+          event_unref (pool, block->uses[i].event);
+        block->uses[i].event = event_ref (event);
       }
 }
 
-/* What could not be marked when it was freed comes before a later mark of the same queue, too.
- * Where there is no order only what goes back is marked, and what is held must not be.  The lock is
- * held.
- */
+/* Has held blocks, whose events could not be recorded when they were freed, share a later event of
+ * the same queue, which comes after what they were used for, too.  In a pool without order only
+ * what goes back has events, and what is held must have none.  The lock is held. */
 static void
-mark_unmarked (TarnPool *pool, const TarnUse *use)
+share_with_unrecorded (TarnPool *pool, const TarnUse *use)
 {
   _tarn_assert_locked (&pool->lock);
   if (!pool->is_ordered)
     return;
-  if (!is_marked (use))
+  if (!has_event (use))
     {
-      use->queue->has_unmarked = TRUE;
+      use->queue->has_unrecorded = TRUE;
       return;
     }
-  if (!use->queue->has_unmarked)
+  if (!use->queue->has_unrecorded)
     return;
-  use->queue->has_unmarked = FALSE;
+  use->queue->has_unrecorded = FALSE;
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (block->state == TARN_BLOCK_HELD)
-      mark_uses_of (pool, block, use->queue, use->mark);
+      share_event_with (pool, block, use->queue, use->event);
 }
 
-/* For a block that is being freed: its queues are alive, the caller says. */
+/* Records events for all uses of a block that is being freed: the caller vouches that its queues
+ * live. The lock is not held. */
 void
-_tarn_pool_mark_block (TarnPool *pool, TarnBlock *block)
+_tarn_pool_record_events (TarnPool *pool, TarnBlock *block)
 {
   g_assert (block->state == TARN_BLOCK_ENDING || block->state == TARN_BLOCK_ACTIVE);
   for (guint i = 0; i < block->n_uses; i++)
     {
       g_autoptr (GError) error = NULL;
 
-      if (!mark_use (pool, &block->uses[i], TRUE, &error))
-        report_unmarked (pool, error);
+      if (!record_event (pool, &block->uses[i], TRUE, &error))
+        report_unrecorded (pool, error);
     }
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    mark_unmarked (pool, &block->uses[i]);
+    share_with_unrecorded (pool, &block->uses[i]);
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Whether what uses the block is done, or comes before whatever is put on the queue from now on.
- * The lock is held here and in what follows. */
+/* Tells whether a use is done, or comes before whatever is put on a queue from now on.  The lock is
+ * held here and in what follows. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
   return (queue != NULL && queue->in_order && use->queue == queue)
-         || (is_marked (use) && g_atomic_int_get (&use->mark->is_reached));
+         || (has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
+/* Tells whether a queue (NULL: the host) can use a block without a wait. */
 gboolean
 _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
 {
@@ -267,36 +277,37 @@ _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Whether the queue can be made to wait for it. */
+/* Tells whether a queue can use a block, if it is made to wait. */
 gboolean
 _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
 {
   for (guint i = 0; i < block->n_uses; i++)
-    if (!is_marked (&block->uses[i]) && !is_done_for (&block->uses[i], queue))
+    if (!has_event (&block->uses[i]) && !is_done_for (&block->uses[i], queue))
       return FALSE;
   return TRUE;
 }
 
-/* References on the marks that stand between the queue and the block. */
+/* Adds references on the events that stand between a queue and a block to a list. */
 void
-_tarn_block_add_marks (GPtrArray *marks, const TarnBlock *block, const TarnQueue *queue)
+_tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue)
 {
   for (guint i = 0; i < block->n_uses; i++)
     if (!is_done_for (&block->uses[i], queue))
-      g_ptr_array_add (marks, mark_ref (block->uses[i].mark));
+      g_ptr_array_add (events, event_ref (block->uses[i].event));
 }
 
-/* Takes the references; those that are NULL are none. */
+/* Drops a list of references, among which may be NULLs. */
 void
-_tarn_pool_unref_marks (TarnPool *pool, GPtrArray *marks)
+_tarn_pool_unref_events (TarnPool *pool, GPtrArray *events)
 {
   _tarn_assert_locked (&pool->lock);
-  for (guint i = 0; i < marks->len; i++)
-    if (g_ptr_array_index (marks, i) != NULL)
-      mark_unref (pool, g_ptr_array_index (marks, i));
-  g_ptr_array_unref (marks);
+  for (guint i = 0; i < events->len; i++)
+    if (g_ptr_array_index (events, i) != NULL)
+      event_unref (pool, g_ptr_array_index (events, i));
+  g_ptr_array_unref (events);
 }
 
+/* Tells the same as is_done_for () where the lock is not held. */
 static gboolean
 is_done_already (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
 {
@@ -308,9 +319,9 @@ is_done_already (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
   return is_so;
 }
 
-/* Makes a queue, or the host, wait for what uses a block that no other request has.  A mark that is
- * made stays what it is as long as the block is nobody else's.  The lock is not held from here on.
- */
+/* Makes a queue, or the host, wait for a use of a block that no other call has.  An event that is
+ * recorded stays the use's as long as the block is nobody else's.  The lock is not held from here
+ * on. */
 static gboolean
 await_use (TarnPool *pool, TarnUse *use, const TarnQueue *queue, GError **error)
 {
@@ -319,17 +330,18 @@ await_use (TarnPool *pool, TarnUse *use, const TarnQueue *queue, GError **error)
   _tarn_assert_not_locked (&pool->lock);
   if (is_done_already (pool, use, queue))
     return TRUE;
-  if (!mark_use (pool, use, FALSE, error)
-      || !_tarn_allocator_wait (pool->upstream->direct, use->mark->event, handle, error))
+  if (!record_event (pool, use, FALSE, error)
+      || !_tarn_allocator_wait (pool->upstream->direct, use->event->handle, handle, error))
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
   if (queue == NULL)
-    g_atomic_int_set (&use->mark->is_reached, TRUE);
+    g_atomic_int_set (&use->event->is_done, TRUE);
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
 
+/* Makes a queue, or the host, wait for all uses of a block. */
 gboolean
 _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, GError **error)
 {
@@ -339,26 +351,27 @@ _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
   return TRUE;
 }
 
-/* A block in use stays on its queues because a move has failed: what comes after the move's marks
- * uses it, too.  A queue that was forgotten is not used any more. */
+/* Drops the events that a move has recorded, because it failed and the block stays on its queues:
+ * what comes after these events uses it, too.  A queue that was forgotten is not used any more, so
+ * its event stays. */
 void
-_tarn_pool_unmark_uses (TarnPool *pool, TarnBlock *block)
+_tarn_pool_drop_events (TarnPool *pool, TarnBlock *block)
 {
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    if (block->uses[i].mark != NULL && block->uses[i].queue->is_known)
-      mark_unref (pool, g_steal_pointer (&block->uses[i].mark));
+    if (block->uses[i].event != NULL && block->uses[i].queue->is_known)
+      event_unref (pool, g_steal_pointer (&block->uses[i].event));
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Whether memory must not go back to where it came from while commands use it. */
+/* Tells whether memory must not go back to upstream while commands use it. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* As the last thing on one of its queues, if the backend can; else the host waits. */
+/* Frees a block's memory as the last thing on one of its queues.  FALSE: the backend cannot. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -376,6 +389,7 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
+/* Has the host wait for a use of a block whose memory goes back in any case. */
 static void
 await_end (TarnPool *pool, TarnUse *use)
 {
@@ -386,8 +400,8 @@ await_end (TarnPool *pool, TarnUse *use)
     g_message ("pool '%s': %s: memory goes back all the same", pool->base.ops.name, error->message);
 }
 
-/* The host waits.  What cannot be waited for, because the context is gone or a command has failed,
- * does not use the memory any more. */
+/* Frees a block's memory after the host has waited for its uses.  What cannot be waited for,
+ * because the context is gone or a command has failed, does not use the memory any more. */
 static void
 free_after_wait (TarnPool *pool, TarnBlock *block)
 {
@@ -397,8 +411,8 @@ free_after_wait (TarnPool *pool, TarnBlock *block)
   tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
 }
 
-/* Gives the memory of a retired block back; at once, so that there is room for other memory, or as
- * soon as what uses it is done. */
+/* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
+ * be room when this returns; else it may go as soon as they are done. */
 void
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
 {
@@ -415,47 +429,49 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
 
 /* Meeting queues */
 
-/* The mark that everything held shares from now on; NULL if nothing is.  The lock is held. */
-static TarnMark *
-share_mark (TarnPool *pool)
+/* Makes the event that every held block shares, which is yet to be recorded; NULL: none is held.
+ * The lock is held. */
+static TarnEvent *
+share_event (TarnPool *pool)
 {
-  TarnMark *mark = mark_new (NULL);
+  TarnEvent *event = event_new (NULL);
 
   _tarn_assert_locked (&pool->lock);
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     if (block->state == TARN_BLOCK_HELD && block->n_uses > 0)
-      block->uses[0].mark = mark_ref (mark);
-  if (mark->n_refs > 1)
-    return mark;
-  g_free (mark);
+      block->uses[0].event = event_ref (event);
+  if (event->n_refs > 1)
+    return event;
+  g_free (event);
   return NULL;
 }
 
-/* From now on what is freed is marked.  What is held was all used on one queue: one mark is enough
- * for it, which is made when the lock is given up.  Until then it can be used on its own queue, and
- * if it cannot be made, after that, too.  The lock is held, and is so again afterwards. */
+/* Makes a pool ordered: events are recorded when blocks are freed from now on.  All that is held
+ * was used on one queue, so one event is enough for it, which is recorded while the lock is given
+ * up. Until then these blocks can be used on their own queue only, and after that, too, if it
+ * cannot be recorded.  The lock is held, and is so again afterwards. */
 void
 _tarn_pool_begin_order (TarnPool *pool)
 {
   TarnQueue *queue = pool->latest_queue;
   g_autoptr (GError) error = NULL;
-  gpointer event;
-  TarnMark *mark;
+  gpointer handle;
+  TarnEvent *event;
 
   _tarn_assert_locked (&pool->lock);
   g_assert (!pool->is_ordered);
   pool->is_ordered = TRUE;
   _tarn_pool_flush (pool);
-  if (queue == NULL || (mark = share_mark (pool)) == NULL)
+  if (queue == NULL || (event = share_event (pool)) == NULL)
     return;
   queue->n_refs++;
   _tarn_mutex_unlock (&pool->lock);
-  event = _tarn_allocator_mark (pool->upstream->direct, queue->handle, FALSE, &error);
-  if (event == NULL)
-    report_unmarked (pool, error);
+  handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, FALSE, &error);
+  if (handle == NULL)
+    report_unrecorded (pool, error);
   _tarn_mutex_lock (&pool->lock);
-  g_atomic_pointer_set (&mark->event, event);
-  mark_unref (pool, mark);
+  g_atomic_pointer_set (&event->handle, handle);
+  event_unref (pool, event);
   _tarn_queue_unref (pool, queue);
 }
 
@@ -469,7 +485,7 @@ _tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
   return pool->queues != NULL ? g_hash_table_lookup (pool->queues, handle) : NULL;
 }
 
-/* Takes the backend's reference.  The lock is held. */
+/* Adds a queue to the pool's table, with the backend's reference.  The lock is held. */
 static TarnQueue *
 add_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -485,8 +501,8 @@ add_queue (TarnPool *pool, gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* Takes in a queue that the backend has just given a reference on; another thread may have been
- * faster, and then that is one too many. */
+/* Meets a queue that the backend has just given a reference on, and gets it with a reference of the
+ * caller's.  Another thread may have been faster: then the backend's is one too many. */
 static TarnQueue *
 meet (TarnPool *pool, gpointer handle, gboolean in_order)
 {
@@ -512,7 +528,8 @@ meet (TarnPool *pool, gpointer handle, gboolean in_order)
   return queue;
 }
 
-/* To meet a second queue is to mark what is held. */
+/* Tells whether a queue can be met now: to meet a second one is to record an event for what is
+ * held, which a capture forbids. */
 static gboolean
 can_meet (TarnPool *pool, gpointer handle, gboolean in_order, GError **error)
 {
@@ -524,7 +541,7 @@ can_meet (TarnPool *pool, gpointer handle, gboolean in_order, GError **error)
   return !is_second || _tarn_allocator_check_queue (pool->upstream->direct, handle, error);
 }
 
-/* With a reference of the caller's. */
+/* Gets a queue, with a reference of the caller's; the pool meets it if it does not know it yet. */
 TarnQueue *
 _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -554,7 +571,7 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 void
 _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
-  gboolean is_clean = pool->gone_queues == NULL && pool->gone_marks == NULL;
+  gboolean is_clean = pool->gone_queues == NULL && pool->gone_events == NULL;
 
   _tarn_assert_locked (&pool->lock);
   _tarn_mutex_unlock (&pool->lock);
@@ -579,7 +596,7 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive
- * @param error  return location, or NULL: what the backend says when the queue cannot be marked
+ * @param error  return location, or NULL: what the backend says when the queue cannot be recorded
  * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set and
  * nothing changed
  * @since 0.1
@@ -588,8 +605,8 @@ gboolean
 tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 {
   TarnQueue *known;
-  gpointer event;
-  TarnMark *mark;
+  gpointer handle;
+  TarnEvent *event;
 
   g_return_val_if_fail (pool != NULL, FALSE);
   g_return_val_if_fail (queue != NULL, FALSE);
@@ -604,19 +621,19 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
   _tarn_mutex_unlock (&pool->lock);
   if (known == NULL)
     return TRUE;
-  event = _tarn_allocator_mark (pool->upstream->direct, queue, TRUE, error);
-  if (event != NULL)
+  handle = _tarn_allocator_record_event (pool->upstream->direct, queue, TRUE, error);
+  if (handle != NULL)
     {
       _tarn_mutex_lock (&pool->lock);
       pool->is_ordered = TRUE;
       _tarn_pool_flush (pool);
-      mark = mark_new (event);
+      event = event_new (handle);
       TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-        mark_uses_of (pool, block, known, mark);
-      mark_unref (pool, mark);
+        share_event_with (pool, block, known, event);
+      event_unref (pool, event);
       make_unknown (pool, known);
       _tarn_mutex_unlock (&pool->lock);
     }
   _tarn_pool_leave_queue (pool, known);
-  return event != NULL;
+  return handle != NULL;
 }

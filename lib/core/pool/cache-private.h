@@ -13,7 +13,7 @@
  * them, and the next thread that needs a cache takes over one that is abandoned before it makes
  * another. In a child of fork () no thread has a cache.
  *
- * The door stays closed, and caches stay empty, once the pool marks blocks when they are freed
+ * The door stays closed, and caches stay empty, once the pool events blocks when they are freed
  * (order/order-private.h), and once it holds nothing any more.
  *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not

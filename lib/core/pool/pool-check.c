@@ -126,7 +126,7 @@ check_uses (const TarnPool *pool, const TarnBlock *block)
     if (block->uses[i].queue->n_refs == 0
         || (!pool->is_ordered
             && (block->n_uses > 1 || block->uses[i].queue != pool->latest_queue
-                || (block->state == TARN_BLOCK_HELD && block->uses[i].mark != NULL))))
+                || (block->state == TARN_BLOCK_HELD && block->uses[i].event != NULL))))
       return FALSE;
   return TRUE;
 }

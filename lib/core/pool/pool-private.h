@@ -73,7 +73,7 @@ typedef struct
  *     held_bytes    == sum of alloc_size over the blocks in them
  *     every block in bin b satisfies bin_number (alloc_size) == b
  *     an exact-size block is never held, and nothing is once stop_holding is set
- *     unless is_ordered is set, there is at most one queue, and held blocks have no marks
+ *     unless is_ordered is set, there is at most one queue, and held blocks have no events
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *     returning_bytes == sum of unreserved_bytes over the calls that are giving back
  *     with a limit, managed_bytes + reserved_bytes + returning_bytes <= limit_bytes
@@ -104,7 +104,7 @@ struct _TarnPool
   /* Behind the lock, and seldom written */
   GHashTable *bins; /* bin number -> TarnBin, owned */
   TarnCache *caches;
-  gboolean is_ordered; /* more than one in-order queue was met: what is freed is marked */
+  gboolean is_ordered; /* more than one in-order queue was met: what is freed is recorded */
   gboolean stop_holding;
   gboolean orphaned;
 
@@ -128,7 +128,7 @@ struct _TarnPool
   GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
   TarnQueue *latest_queue; /* of them; NULL: none */
   GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
-  GSList *gone_marks;
+  GSList *gone_events;
 
   TarnReclaimGroup *group; /* a reference; NULL: none */
 

@@ -16,7 +16,7 @@
 
 /**
  * Makes a group for pools whose memory is one device's, whatever allocators they are over: see
- * tarn_pool_join().
+ * tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1
@@ -136,7 +136,7 @@ leave (TarnPool *pool, TarnReclaimGroup *group)
  * @since 0.1
  */
 void
-tarn_pool_join (TarnPool *pool, TarnReclaimGroup *group)
+tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
 {
   gboolean is_done = FALSE;
 
