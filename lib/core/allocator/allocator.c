@@ -188,7 +188,7 @@ ordering_is_all_or_none (const TarnAllocatorOps *ops)
 }
 
 /**
- * Makes an allocator from a backend's functions; this is all that a backend outside this library
+ * Makes an allocator from a backend's functions. This is all that a backend outside this library
  * needs.
  *
  * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
@@ -217,7 +217,7 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
 }
 
 /**
- * Takes a reference.
+ * Takes a reference on an allocator.
  *
  * @param allocator  an allocator, or a pool seen as one
  * @return (transfer full): @p allocator; any thread may call it
@@ -232,7 +232,7 @@ tarn_allocator_ref (TarnAllocator *allocator)
 }
 
 /**
- * Drops a reference. Blocks still in use keep what they need alive.
+ * Drops a reference on an allocator. Blocks still in use keep what they need alive.
  *
  * @param allocator  an allocator, or a pool seen as one; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -248,9 +248,9 @@ tarn_allocator_unref (TarnAllocator *allocator)
 }
 
 /**
- * Whether an allocation may turn out not to exist long after it was promised, as with
- * clCreateBuffer alone: then out-of-memory comes from a later command, where nothing can be given
- * back any more. A pool is as deferred as its upstream allocator.
+ * Tells whether an allocation may succeed without memory behind it. With clCreateBuffer alone it
+ * does: out-of-memory then comes from a later command, where nothing can be given back any more. A
+ * pool is as deferred as its upstream allocator.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return whether it is deferred
@@ -264,7 +264,7 @@ tarn_allocator_is_deferred (TarnAllocator *allocator)
 }
 
 /**
- * The functions that an allocator was made from. A backend knows its own blocks by them: it
+ * Gets the functions that an allocator was made from. A backend knows its own blocks by them: it
  * compares a function of `tarn_allocator_get_ops (tarn_block_get_allocator (block))` with its own.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
@@ -279,7 +279,7 @@ tarn_allocator_get_ops (TarnAllocator *allocator)
 }
 
 /**
- * What tarn_allocator_new() was given for the functions of a backend.
+ * Gets the user_data that tarn_allocator_new() was given.
  *
  * @param allocator  an allocator that the caller made; any thread may call it
  * @return (transfer none): the user_data
@@ -315,8 +315,8 @@ tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
 }
 
 /**
- * Allocates bare memory: for an allocator that is built on another one. Everybody else works with
- * blocks.
+ * Allocates bare memory, without a block. It is for an allocator that is built on another one;
+ * everybody else works with blocks.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed

@@ -145,8 +145,9 @@ _tarn_direct_free_used (TarnBlock *block)
 }
 
 /**
- * Tells that commands on a queue use a block, too, beside those of the queue that it was allocated
- * for: its memory is not used again before what is on the queue when the block is freed.
+ * Records that commands on a queue use a block. The queue is another one than the block was
+ * allocated for: when the block is freed, its memory is not used again before everything that is on
+ * the queue by then is done.
  *
  * @param block  a block in use
  * @param queue  a cl_command_queue or CUstream, alive until the block is freed; a backend has a
@@ -170,8 +171,9 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 }
 
 /**
- * Makes a block a queue's alone: the queue waits for what other queues that used the block have
- * been given so far. With no queue the host waits, and the block is nobody's.
+ * Moves a block to one queue, which waits for the others that used it. It waits for everything that
+ * they have been given so far; the block is that queue's alone afterwards. With no queue the host
+ * waits, and the block is nobody's.
  *
  * @param block  a block in use
  * @param queue  nullable: as for tarn_block_record_use()
@@ -191,7 +193,7 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 }
 
 /**
- * The queue that a block is used on.
+ * Gets the queue that a block is used on.
  *
  * @param block  a block in use; any thread may call it, while none moves the block or records a use
  * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none

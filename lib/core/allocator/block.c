@@ -53,8 +53,8 @@ _tarn_block_retire (TarnBlock *block)
 }
 
 /**
- * The memory of a block, in its backend's terms; a backend has an accessor with its own type, such
- * as tarn_opencl_block_get_buffer().
+ * Gets the memory of a block, in its backend's terms. A backend has an accessor with its own type,
+ * such as tarn_opencl_block_get_buffer().
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free()
@@ -70,7 +70,7 @@ tarn_block_get_memory (const TarnBlock *block)
 }
 
 /**
- * The size that was asked for.
+ * Gets the size that was asked for when a block was allocated.
  *
  * @param block  a block in use; any thread may call it
  * @return bytes
@@ -84,7 +84,8 @@ tarn_block_get_size (const TarnBlock *block)
 }
 
 /**
- * The size of the memory behind a block: at least what was asked for, all of it may be used.
+ * Gets the size of the memory behind a block. It is at least what was asked for, and all of it may
+ * be used.
  *
  * @param block  a block in use; any thread may call it
  * @return bytes
@@ -98,7 +99,7 @@ tarn_block_get_alloc_size (const TarnBlock *block)
 }
 
 /**
- * The direct allocator that a block's memory comes from, whatever pools are in between.
+ * Gets the direct allocator that a block's memory comes from. Pools in between are passed over.
  *
  * @param block  a block in use; any thread may call it
  * @return (transfer none): valid until tarn_block_free(), and longer with tarn_allocator_ref()

@@ -4,7 +4,7 @@
 #include <tarn/error.h>
 
 /**
- * The domain of TarnError codes; write TARN_ERROR.
+ * Gets the domain of TarnError codes: write TARN_ERROR.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1

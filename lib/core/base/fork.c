@@ -39,9 +39,10 @@ _tarn_watch_fork (void)
 }
 
 /**
- * Whether this process may call the driver: for a backend to ask before it does, outside of what
- * TarnAllocatorOps has, where Tarn has asked already. Drivers do not survive fork (): their calls
- * hang in a child. A process that forks before it first asks is not concerned.
+ * Tells whether this process may call the driver. A backend asks before it calls it from anywhere
+ * but the functions of TarnAllocatorOps, before which Tarn has asked already. Drivers do not
+ * survive fork (): their calls hang in a child. A process that forks before it first asks is not
+ * concerned.
  *
  * @param error  return location, or NULL: TARN_ERROR_FORKED
  * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;

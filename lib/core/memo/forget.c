@@ -162,7 +162,7 @@ _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 }
 
 /**
- * Forgets what is kept for a first argument, and then does the same for the memo's upstream, of
+ * Forgets what a memo keeps for a first argument. Then it does the same for the memo's upstream, of
  * which nothing is kept here either then. What is being computed goes to whoever waits for it, and
  * is not kept. Afterwards no reference on the first argument is the memo's, nor on a value, but for
  * those of calls that are under way. In a child of fork () nothing is done.
@@ -196,7 +196,7 @@ tarn_memo_forget (TarnMemo *memo, gpointer first_arg)
 }
 
 /**
- * As tarn_memo_forget(), for all first arguments.
+ * Forgets everything that a memo keeps: tarn_memo_forget() for all first arguments.
  *
  * @param memo  a memo; any thread may call it
  * @since 0.1
@@ -277,8 +277,9 @@ clear_kind (const gchar *kind)
 }
 
 /**
- * As tarn_memo_forget(), for every memo of the process: before the last reference on a context is
- * given back, or before it is destroyed.
+ * Forgets what every memo of the process keeps for a first argument. Call it before the last
+ * reference on a context is given back, or before the context is destroyed. Each memo does as in
+ * tarn_memo_forget().
  *
  * @param first_arg  the first argument; any thread may call it
  * @since 0.1
@@ -298,7 +299,8 @@ tarn_memo_forget_everywhere (gpointer first_arg)
 }
 
 /**
- * As tarn_memo_clear(), for every memo of the process whose first arguments are of a kind.
+ * Clears every memo of the process with first arguments of one kind. Each does as in
+ * tarn_memo_clear().
  *
  * @param kind  as TarnMemoOps.first_arg_kind; any thread may call it
  * @since 0.1
@@ -312,8 +314,9 @@ tarn_memo_clear_kind (const gchar *kind)
 }
 
 /**
- * As tarn_memo_clear(), for every memo of the process. PyOpenCL's clear_first_arg_caches(). Call it
- * before the end of a program whose driver is to be left with nothing; any thread may call it.
+ * Clears every memo of the process, as tarn_memo_clear() does. PyOpenCL calls this
+ * clear_first_arg_caches(). Call it before the end of a program whose driver is to be left with
+ * nothing; any thread may call it.
  *
  * @since 0.1
  */

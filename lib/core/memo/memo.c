@@ -207,9 +207,9 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
 }
 
 /**
- * The value of the function for a first argument and a key: the one that is kept, or else what the
- * function computes now. Threads that ask for the same entry meanwhile wait for it and get the same
- * value, or the same error; others do not wait. An error is not kept; a value of NULL is.
+ * Gets the value of a memo for a first argument and a key. It is the one that is kept, or else the
+ * function computes it now. Threads that ask for the same entry meanwhile wait for it and get the
+ * same value, or the same error; others do not wait. An error is not kept; a value of NULL is.
  *
  * A computation that asks for its own entry, also by way of others and of other threads, is
  * refused there with TARN_ERROR_RECURSION.
@@ -362,7 +362,7 @@ tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
 }
 
 /**
- * Takes a reference.
+ * Takes a reference on a memo.
  *
  * @param memo  a memo; any thread may call it
  * @return (transfer full): @p memo
@@ -421,8 +421,8 @@ memo_free (TarnMemo *memo)
 }
 
 /**
- * Drops a reference. With the last one everything that is kept is given back; calls that compute or
- * wait meanwhile count as references. In a child of fork () nothing is done.
+ * Drops a reference on a memo. With the last one everything that is kept is given back; calls that
+ * compute or wait meanwhile count as references. In a child of fork () nothing is done.
  *
  * @param memo  a memo; NULL is allowed. Any thread may call it.
  * @since 0.1
@@ -449,8 +449,8 @@ read_stats (TarnMemo *memo, TarnMemoStats *stats)
 }
 
 /**
- * How often a memo was asked, and what it keeps: exact while no call is under way. In a child of
- * fork () all of it is 0.
+ * Stores how often a memo was asked, and how much it keeps. The numbers are exact while no call is
+ * under way. In a child of fork () all of them are 0.
  *
  * @param memo   a memo; any thread may call it
  * @param stats  out: start from TARN_MEMO_STATS_INIT, whose struct_size says how much is to be

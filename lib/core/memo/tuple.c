@@ -178,7 +178,7 @@ parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
 }
 
 /**
- * A hash of a TarnMemoKeyTuple: a GHashFunc.
+ * Hashes a TarnMemoKeyTuple: a GHashFunc.
  *
  * @param tuple  a TarnMemoKeyTuple
  * @return the same for equal tuples; any thread may call it
@@ -199,7 +199,8 @@ tarn_memo_key_tuple_hash (gconstpointer tuple)
 }
 
 /**
- * Whether two tuples have equal values of equal types in the same order: a GEqualFunc.
+ * Tells whether two tuples are equal: a GEqualFunc. They are if they have equal values of equal
+ * types in the same order.
  *
  * @param a  a TarnMemoKeyTuple
  * @param b  a TarnMemoKeyTuple
@@ -222,7 +223,7 @@ tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b)
 }
 
 /**
- * Copies a tuple, the strings with it; bytes are referenced.
+ * Copies a tuple. The strings are copied with it; bytes are referenced.
  *
  * @param tuple  a TarnMemoKeyTuple
  * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
@@ -253,7 +254,7 @@ tarn_memo_key_tuple_copy (gconstpointer tuple)
 }
 
 /**
- * Frees a copy.
+ * Frees a copy of a tuple.
  *
  * @param tuple  from tarn_memo_key_tuple_copy(); NULL is allowed. Any thread may call it.
  * @since 0.1

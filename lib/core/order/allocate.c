@@ -45,8 +45,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 }
 
 /**
- * Allocates a block of at least @p size bytes: one that the pool holds, or else a fresh one from
- * the upstream allocator, as large as every size of its bin needs.
+ * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
+ * else a fresh one from the upstream allocator, as large as every size of its bin needs.
  *
  * When upstream is out of memory, its own reclaim function and then the pool's are asked once; then
  * held blocks are given back, the largest first, until there is room; last, the exact size is tried
@@ -84,10 +84,10 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 }
 
 /**
- * Allocates a block as tarn_pool_allocate() does, for use on a queue: a cl_command_queue, a
- * CUstream. If the memory was used on other queues before, until it was freed, then the queue waits
- * for what was put there by then, and the host does not. tarn_block_record_use() tells of further
- * queues.
+ * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
+ * cl_command_queue or a CUstream. If the memory was used on other queues before, until it was
+ * freed, then the queue waits for what was put there by then, and the host does not.
+ * tarn_block_record_use() tells of further queues.
  *
  * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
  * queue only, and that runs its commands in order, no call of the driver is made for any of this.

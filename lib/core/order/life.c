@@ -164,7 +164,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 }
 
 /**
- * Takes a reference.
+ * Takes a reference on a pool.
  *
  * @param pool  a pool; any thread may call it
  * @return (transfer full): @p pool
@@ -179,8 +179,8 @@ tarn_pool_ref (TarnPool *pool)
 }
 
 /**
- * Drops a reference. With the last one the pool gives back what it holds; blocks in use stay
- * valid, and go straight back to the upstream allocator when they are freed.
+ * Drops a reference on a pool. With the last one the pool gives back what it holds; blocks in use
+ * stay valid, and go straight back to the upstream allocator when they are freed.
  *
  * @param pool  a pool; NULL is allowed. Any thread may call it.
  * @since 0.1

@@ -590,13 +590,13 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 }
 
 /**
- * Tells the pool that a queue will be destroyed while commands on it may still use memory of the
- * pool, held or not, and that a later queue may have the same handle. Needed only where a backend
- * cannot keep queues alive: OpenCL retains them.
+ * Tells a pool that a queue will be destroyed before its commands are done. They may still use
+ * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
+ * only where a backend cannot keep queues alive: OpenCL retains them.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive
- * @param error  return location, or NULL: what the backend says when the queue cannot be recorded
+ * @param error  return location, or NULL: what the backend says when the queue cannot be marked
  * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set and
  * nothing changed
  * @since 0.1

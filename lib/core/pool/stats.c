@@ -8,8 +8,8 @@
 #include "pool/cache-private.h"
 
 /**
- * Stores all counters as they were at one moment. In a child of fork () they are those of the
- * fork, as far as no other thread was changing them, and ignored_frees.
+ * Stores all counters of a pool as they were at one moment. In a child of fork () they are those of
+ * the fork, as far as no other thread was changing them, and ignored_frees.
  *
  * @param pool   a pool; any thread may call it
  * @param stats  out: start from TARN_POOL_STATS_INIT, whose struct_size says how much is filled
@@ -45,7 +45,7 @@ get_stats (TarnPool *pool)
 }
 
 /**
- * The number of blocks that were freed and are kept to be handed out again.
+ * Gets the number of blocks that were freed and are kept for later.
  *
  * @param pool  a pool; any thread may call it
  * @return a number of blocks, exact when no call is in flight
@@ -58,7 +58,7 @@ tarn_pool_get_held_blocks (TarnPool *pool)
 }
 
 /**
- * The number of blocks in use.
+ * Gets the number of blocks in use.
  *
  * @param pool  a pool; any thread may call it
  * @return a number of blocks, exact when no call is in flight
@@ -71,7 +71,7 @@ tarn_pool_get_active_blocks (TarnPool *pool)
 }
 
 /**
- * The bytes that the pool has allocated, for held blocks and blocks in use.
+ * Gets the bytes that a pool has allocated. They are those of held blocks and of blocks in use.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes, exact when no call is in flight
@@ -84,7 +84,7 @@ tarn_pool_get_managed_bytes (TarnPool *pool)
 }
 
 /**
- * The bytes that were asked for by the blocks in use.
+ * Gets the bytes that were asked for by the blocks in use.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes, exact when no call is in flight
@@ -97,7 +97,7 @@ tarn_pool_get_active_bytes (TarnPool *pool)
 }
 
 /**
- * The bin that a size belongs to. Sizes of one bin are served by the same blocks.
+ * Gets the bin that a size belongs to. Sizes of one bin are served by the same blocks.
  *
  * @param pool  a pool; any thread may call it
  * @param size  bytes
@@ -112,7 +112,7 @@ tarn_pool_bin_number (TarnPool *pool, gsize size)
 }
 
 /**
- * The size that is allocated for every size of a bin: the largest of them.
+ * Gets the size that is allocated for every size of a bin. It is the largest of them.
  *
  * @param pool  a pool; any thread may call it
  * @param bin   a bin's number

@@ -133,9 +133,9 @@ check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, 
 }
 
 /**
- * How often accesses to an array in local memory have to take turns, at worst, when neighbouring
- * work items access neighbouring elements along one of its axes. What PyOpenCL calls
- * why_not_local_access_conflict_free.
+ * Computes how often accesses to local memory have to take turns. They are those of neighbouring
+ * work items to neighbouring elements of an array, along the axis where it is worst. PyOpenCL calls
+ * this why_not_local_access_conflict_free.
  *
  * @param memory        how the memory is accessed; start from TARN_LOCAL_MEMORY_INIT
  * @param item_size     bytes of an element; the answer is exact for memory->bank_bytes

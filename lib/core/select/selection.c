@@ -569,11 +569,11 @@ resolve_text (Resolver *resolver, GError **error)
 }
 
 /**
- * Chooses devices by a text: entries with `;` between them, each a platform, `:`, and devices with
- * `,` between them; a platform alone means all its devices, and no text everything. A name that is
- * a whole number is a place, -1 being the last; else the first whose "name vendor" contains it,
- * without regard to case. In an entry without `:`, `=` stands for it. Order and duplicates are
- * kept.
+ * Chooses devices by a text. It has entries with `;` between them, each a platform, `:`, and
+ * devices with `,` between them; a platform alone means all its devices, and no text everything. A
+ * name that is a whole number is a place, -1 being the last; else the first whose "name vendor"
+ * contains it, without regard to case. In an entry without `:`, `=` stands for it. Order and
+ * duplicates are kept.
  *
  * TARN_SELECTION_PYOPENCL is what PyOpenCL makes of PYOPENCL_TEST, traps included: an empty name is
  * contained in every name, so it chooses the first, also after a `;` at the end. Platforms of kind

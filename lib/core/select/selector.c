@@ -89,7 +89,8 @@ name_device (const TarnSelectionPlatform *platform, gsize index)
 }
 
 /**
- * A UUID as `uuid=` takes it, such as "00112233-4455-6677-8899-aabbccddeeff".
+ * Formats a UUID as `uuid=` takes it in a selection. It looks like
+ * "00112233-4455-6677-8899-aabbccddeeff".
  *
  * @param bytes  16 of them, as a driver gives them
  * @return (transfer full): a string for g_free(). Any thread may call it.
@@ -110,8 +111,9 @@ tarn_selection_format_uuid (const guint8 *bytes)
 }
 
 /**
- * A text that chooses one device, and goes on to where devices come and go: by names, by UUID or
- * PCI address where there is one; by places only where nothing else tells it from the others.
+ * Makes a text that chooses one device. It goes on to do so where devices come and go: it is by
+ * names, by UUID or PCI address where there is one; by places only where nothing else tells it from
+ * the others.
  *
  * @param platforms    what there is; not kept
  * @param n_platforms  how many

@@ -157,8 +157,8 @@ tarn_pool_free_held (TarnPool *pool)
 }
 
 /**
- * Gives held blocks back to the upstream allocator, the largest first, until at most so many bytes
- * are held.
+ * Gives held blocks back until at most @p keep_bytes are held. They go to the upstream allocator,
+ * the largest first.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param keep_bytes  bytes that may stay held; 0: as tarn_pool_free_held()
@@ -174,8 +174,8 @@ tarn_pool_trim (TarnPool *pool, gsize keep_bytes)
 }
 
 /**
- * Gives every held block back to the upstream allocator, and from now on each block when it is
- * freed.
+ * Gives held blocks back, and from now on each block when it is freed. They go to the upstream
+ * allocator.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1

@@ -15,8 +15,8 @@
 #include "pool/cache-private.h"
 
 /**
- * Makes a group for pools whose memory is one device's, whatever allocators they are over: see
- * tarn_pool_set_reclaim_group().
+ * Makes a group of pools that give back for one another. It is for pools whose memory is one
+ * device's, whatever allocators they are over: see tarn_pool_set_reclaim_group().
  *
  * @return (transfer full): a group without pools, which any thread may use
  * @since 0.1
@@ -36,7 +36,7 @@ tarn_reclaim_group_new (void)
 }
 
 /**
- * Takes a reference.
+ * Takes a reference on a reclaim group.
  *
  * @param group  a group; any thread may call it
  * @return (transfer full): @p group
@@ -51,7 +51,7 @@ tarn_reclaim_group_ref (TarnReclaimGroup *group)
 }
 
 /**
- * Drops a reference. The pools of a group keep it alive.
+ * Drops a reference on a reclaim group. The pools of a group keep it alive.
  *
  * @param group  a group; NULL is allowed; any thread may call it
  * @since 0.1
@@ -122,10 +122,10 @@ leave (TarnPool *pool, TarnReclaimGroup *group)
 }
 
 /**
- * Puts a pool in a group, in place of the one it was in. When a pool runs out of memory and holds
- * nothing any more, the other pools of its group give back what they hold, the one that holds most
- * first and of that the largest blocks first, until the request succeeds or nobody holds anything.
- * Reclaim functions of other pools are not asked, and limits are each pool's own.
+ * Puts a pool in a reclaim group, in place of the one it was in. When a pool runs out of memory and
+ * holds nothing any more, the other pools of its group give back what they hold, the one that holds
+ * most first and of that the largest blocks first, until the request succeeds or nobody holds
+ * anything. Reclaim functions of other pools are not asked, and limits are each pool's own.
  *
  * Pools are to be in one group if what one gives back is room for another, as on one device:
  * OpenCL buffers, shared virtual memory and CUDA's device memory of one GPU, say. A pool leaves its

@@ -47,9 +47,9 @@ _tarn_reclaim_funcs_new (void)
 }
 
 /**
- * Adds a function that is asked when the upstream allocator is out of memory, after the allocator's
- * own reclaim function and the functions added before; and where a request would exceed the pool's
- * limit, after the functions added before.
+ * Adds a function that is asked to give back when memory has run out. It is asked when the upstream
+ * allocator is out of memory, after the allocator's own reclaim function and the functions added
+ * before; and where a request would exceed the pool's limit, after the functions added before.
  *
  * @param pool       a pool; any thread may call it
  * @param func       what to ask; it may be called by any thread that allocates
@@ -100,8 +100,8 @@ steal_by_id (GPtrArray *funcs, guint id)
 }
 
 /**
- * Removes a reclaim function. A call of it that another thread is in may still be running
- * afterwards; none begins.
+ * Removes a reclaim function from a pool. A call of it that another thread is in may still be
+ * running afterwards; none begins.
  *
  * @param pool  a pool; any thread may call it, also from inside a reclaim function
  * @param id    what tarn_pool_add_reclaim_func() gave
