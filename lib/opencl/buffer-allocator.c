@@ -195,11 +195,11 @@ choose_command (cl_device_id device, Command *command, GError **error)
 }
 
 /**
- * Makes an allocator of buffers that are put on a queue's device at once, so that out-of-memory is
- * found when a block is allocated: clCreateBuffer, then clEnqueueMigrateMemObjects with
- * CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices, where that is not safe in threads,
- * a fill of up to 4 bytes; on a device older than OpenCL 1.2, a write of up to 4 bytes. It waits
- * for none of them. A block of 0 bytes has no buffer.
+ * Makes an allocator of buffers that are on the device at once. They are put on the queue's device,
+ * so that out-of-memory is found when a block is allocated: clCreateBuffer, then
+ * clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices,
+ * where that is not safe in threads, a fill of up to 4 bytes; on a device older than OpenCL 1.2, a
+ * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer.
  *
  * @param queue  where that is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one, as a pool does where
@@ -229,7 +229,7 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
 }
 
 /**
- * The buffer of a block from an allocator of buffers, or from a pool over one.
+ * Gets the buffer of a block. The block is from an allocator of buffers, or from a pool over one.
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.

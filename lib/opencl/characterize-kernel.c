@@ -80,7 +80,7 @@ get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple
 }
 
 /**
- * What the size of a work-group should be a multiple of: the size of a warp, if the device says it
+ * Gets the best multiple for a work-group's size. It is the size of a warp, if the device says it
  * (cl_nv_device_attribute_query), else CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE of a small
  * kernel that is built for it.
  *
@@ -174,10 +174,10 @@ find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **e
 }
 
 /**
- * Whether the driver miscounts the arguments of a kernel that takes a structure by value, so that
- * those after it have other numbers than they should. Apple's for CPUs does, PoCL's up to 0.13, and
- * 0.14 if a kernel that is built for the device shows it; so does a PoCL whose version cannot be
- * read.
+ * Tells whether a driver miscounts a kernel's arguments. If a structure is passed by value, the
+ * arguments after it have other numbers than they should then. Apple's driver for CPUs does so,
+ * PoCL's up to 0.13, and 0.14 if a kernel that is built for the device shows it; so does a PoCL
+ * whose version cannot be read.
  *
  * @param device   the device
  * @param context  nullable: one is made, and released; where the kernel is built, if one is

@@ -67,9 +67,9 @@ give_text (gchar **out, gchar *text)
 }
 
 /**
- * How many work items access local memory at the same time. Known of NVIDIA's devices: 16 before
- * compute capability 2.0, 32 from there on; it is a guess from 3.0 on. One on CPUs; elsewhere 16,
- * which is a guess.
+ * Gets the work items in one local memory access. So they are served at the same time. Known of
+ * NVIDIA's devices: 16 before compute capability 2.0, 32 from there on; it is a guess from 3.0 on.
+ * One on CPUs; elsewhere 16, which is a guess.
  *
  * @param device  the device
  * @param count   out, nullable: work items
@@ -97,7 +97,8 @@ tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint 
 }
 
 /**
- * How many bytes in a row are in the same bank of local memory: 4, whatever the device.
+ * Gets the width of a bank of local memory, in bytes. It is 4, whatever the device: 4 bytes in a
+ * row are in the same bank.
  *
  * @param device  the device
  * @param bytes   out, nullable
@@ -135,8 +136,8 @@ check_banks (cl_device_id device, GError **error)
 }
 
 /**
- * How many banks local memory has. Known of NVIDIA's devices: 16 before compute capability 2.0, 32
- * from there on; it is a guess from 3.0 on. Elsewhere 16, which is a guess.
+ * Gets the number of banks of local memory. Known of NVIDIA's devices: 16 before compute capability
+ * 2.0, 32 from there on; it is a guess from 3.0 on. Elsewhere 16, which is a guess.
  *
  * @param device  the device
  * @param count   out, nullable: banks
@@ -166,8 +167,9 @@ tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **
 }
 
 /**
- * How much local memory a kernel can use for itself. NVIDIA's devices before compute capability 2.0
- * pass arguments in it: 4 bytes are taken off for each, and 256 if their number is not known.
+ * Gets the bytes of local memory that a kernel can use for itself. NVIDIA's devices before compute
+ * capability 2.0 pass arguments in it: 4 bytes are taken off for each, and 256 if their number is
+ * not known.
  *
  * @param device  the device
  * @param n_args  how many arguments the kernel has; negative: not known
@@ -234,10 +236,9 @@ get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory,
 }
 
 /**
- * How often accesses to an array in a device's local memory have to take turns, at worst, when
- * neighbouring work items access neighbouring elements along one of its axes:
- * tarn_local_memory_conflict() with what tarn_opencl_simultaneous_work_items_on_local_access() and
- * tarn_opencl_local_memory_bank_count() say of the device.
+ * Computes how often local memory accesses take turns. It is tarn_local_memory_conflict() with what
+ * tarn_opencl_simultaneous_work_items_on_local_access() and tarn_opencl_local_memory_bank_count()
+ * say of the device.
  *
  * @param device        the device
  * @param item_size     bytes of an element

@@ -45,8 +45,9 @@ has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **erro
 }
 
 /**
- * Whether a device has SVM in buffers that host and device take turns with, by mapping them:
- * CL_DEVICE_SVM_COARSE_GRAIN_BUFFER. A device older than OpenCL 2.0 has no SVM of any kind.
+ * Tells whether a device has coarse-grain SVM in buffers. Host and device take turns with such a
+ * buffer, by mapping it: CL_DEVICE_SVM_COARSE_GRAIN_BUFFER. A device older than OpenCL 2.0 has no
+ * SVM of any kind.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -65,8 +66,9 @@ tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supporte
 }
 
 /**
- * Whether a device has SVM in buffers that host and device may access at the same time, without
- * mapping them: CL_DEVICE_SVM_FINE_GRAIN_BUFFER. A device older than OpenCL 2.0 has not.
+ * Tells whether a device has fine-grain SVM in buffers. Host and device may access such a buffer at
+ * the same time, without mapping it: CL_DEVICE_SVM_FINE_GRAIN_BUFFER. A device older than OpenCL
+ * 2.0 has not.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -85,8 +87,8 @@ tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported,
 }
 
 /**
- * Whether a device can access all of the host's memory, such as that from malloc():
- * CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0 cannot.
+ * Tells whether a device can access all of the host's memory. It need not be allocated as SVM, but
+ * may come from malloc(): CL_DEVICE_SVM_FINE_GRAIN_SYSTEM. A device older than OpenCL 2.0 cannot.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -105,8 +107,9 @@ tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported,
 }
 
 /**
- * Whether a device has SVM as tarn_opencl_has_fine_grain_buffer_svm() asks for, and atomics on it
- * that host and device see: CL_DEVICE_SVM_ATOMICS beside CL_DEVICE_SVM_FINE_GRAIN_BUFFER.
+ * Tells whether fine-grain SVM in buffers has atomics. Host and device both see them, on SVM as
+ * tarn_opencl_has_fine_grain_buffer_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
+ * CL_DEVICE_SVM_FINE_GRAIN_BUFFER.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -126,8 +129,9 @@ tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *su
 }
 
 /**
- * Whether a device has SVM as tarn_opencl_has_fine_grain_system_svm() asks for, and atomics on it
- * that host and device see: CL_DEVICE_SVM_ATOMICS beside CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.
+ * Tells whether a device has atomics on host memory. Host and device both see them, on SVM as
+ * tarn_opencl_has_fine_grain_system_svm() asks for: CL_DEVICE_SVM_ATOMICS beside
+ * CL_DEVICE_SVM_FINE_GRAIN_SYSTEM.
  *
  * @param device     the device
  * @param supported  out, nullable

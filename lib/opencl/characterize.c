@@ -46,7 +46,8 @@ has_extension (cl_device_id device, const gchar *name, gboolean *supported, GErr
 }
 
 /**
- * Whether kernels for a device can have doubles: the extension cl_khr_fp64.
+ * Tells whether kernels for a device can have doubles. They can if it has the extension
+ * cl_khr_fp64.
  *
  * @param device     the device
  * @param supported  out, nullable
@@ -65,7 +66,7 @@ tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError
 }
 
 /**
- * Whether kernels for a device can have doubles as AMD's first drivers had them: the extension
+ * Tells whether a device has doubles as AMD's first drivers did. They had them as the extension
  * cl_amd_fp64.
  *
  * @param device     the device
@@ -85,7 +86,8 @@ tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GE
 }
 
 /**
- * The compute capability of NVIDIA's devices, such as 9.0 (cl_nv_device_attribute_query).
+ * Gets the compute capability of an NVIDIA device. It is asked for by cl_nv_device_attribute_query,
+ * and has two parts, as in 9.0 for an H100.
  *
  * @param device  the device
  * @param major   out, nullable: its first part
@@ -142,8 +144,9 @@ find_simd_group_size (cl_device_id device, gsize *size, GError **error)
 }
 
 /**
- * How many work items run in step: the size of a warp, if the device says it; 32 on NVIDIA's; what
- * tarn_opencl_reasonable_work_group_size_multiple() says on AMD's GPUs; 1 on CPUs.
+ * Gets the number of work items that run in step. It is the size of a warp, if the device says it;
+ * 32 on NVIDIA's; what tarn_opencl_reasonable_work_group_size_multiple() says on AMD's GPUs; 1 on
+ * CPUs.
  *
  * @param device  the device
  * @param size    out, nullable: work items; 0 if it is not known
@@ -173,8 +176,9 @@ tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **erro
 }
 
 /**
- * Options for clBuildProgram() that make kernels faster and their floating-point results less
- * accurate (OpenCL 3.0 specification, section 5.8.6.3, "Options Controlling Math Intrinsics").
+ * Gets build options that trade accuracy for speed. They are for clBuildProgram(), and make kernels
+ * faster and their floating-point results less accurate (OpenCL 3.0 specification, section 5.8.6.3,
+ * "Options Controlling Math Intrinsics").
  *
  * @param device  the device
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
@@ -210,7 +214,7 @@ parse_pocl_version (const gchar *version, guint *major, guint *minor)
 }
 
 /**
- * The version of PoCL, if a platform is PoCL.
+ * Gets the version of PoCL, if a platform is PoCL.
  *
  * @param platform        the platform
  * @param fallback_major  what to store if its version cannot be read
@@ -263,8 +267,9 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
 }
 
 /**
- * Whether the driver keeps what clBuildProgram() makes of a source, so that a program need not keep
- * it itself: PoCL and NVIDIA's do, AMD's "Accelerated Parallel Processing" does not.
+ * Tells whether a driver keeps the programs that it builds. It has what clBuildProgram() makes of a
+ * source then, and a program need not keep it itself: PoCL and NVIDIA's do, AMD's "Accelerated
+ * Parallel Processing" does not.
  *
  * @param device  the device
  * @param answer  out, nullable: TARN_OPENCL_UNKNOWN for others

@@ -209,10 +209,10 @@ make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gcon
 }
 
 /**
- * Makes a memo of kernels: its first argument is a cl_context, its key a TarnOpenclKernelKey, its
- * value a cl_kernel of the calling thread alone, which is free to set its arguments. A program is
- * built once for each context, device, source and options, whatever kernels of it are asked for,
- * and however many threads ask.
+ * Makes a memo of kernels, which builds each program once. Its first argument is a cl_context, its
+ * key a TarnOpenclKernelKey, its value a cl_kernel of the calling thread alone, which is free to
+ * set its arguments. A program is built once for each context, device, source and options, whatever
+ * kernels of it are asked for, and however many threads ask.
  *
  *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
  *     gpointer kernel;

@@ -344,11 +344,11 @@ store (TarnOpenclLocalMemory *result, TarnOpenclLocalMemory measured)
 }
 
 /**
- * Measures whether a device's local memory has banks, how many, and how wide they are, which no
- * OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose conflicts
- * explain best how long they took are the answer. It makes a context and a queue of its own, and
- * takes up to about two seconds beside compiling; what else the device does meanwhile makes the
- * answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
+ * Measures the banks of a device's local memory. Whether it has any, how many, and how wide they
+ * are, no OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose
+ * conflicts explain best how long they took are the answer. It makes a context and a queue of its
+ * own, and takes up to about two seconds beside compiling; what else the device does meanwhile
+ * makes the answer worse. With G_MESSAGES_DEBUG=Tarn-OpenCL it says the times.
  *
  * Known are 8 to 128 banks, in powers of two, of 4, 8 or 16 bytes, together at most 1024 bytes,
  * that all work items of a warp (sub-group, wave; at most 64) access at a time, or half of them.

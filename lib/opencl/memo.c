@@ -63,9 +63,10 @@ has_own_first_arg (const TarnMemoOps *ops)
 }
 
 /**
- * Makes a memoized function of a cl_context and a key: tarn_memo_new() with a first argument that
- * is retained as long as anything is kept for it. So it lives until tarn_memo_forget_everywhere()
- * or one of its like is called for it: before it is released for the last time.
+ * Makes a memoized function of a cl_context and a key. It is tarn_memo_new() with a first argument
+ * that is retained as long as anything is kept for it. So it lives until
+ * tarn_memo_forget_everywhere() or one of its like is called for it: before it is released for the
+ * last time.
  *
  * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
  * @param func       computes a value
@@ -84,7 +85,8 @@ tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointe
 }
 
 /**
- * As tarn_opencl_context_memo_new(), for a cl_command_queue.
+ * Makes a memoized function of a cl_command_queue and a key. Otherwise as
+ * tarn_opencl_context_memo_new().
  *
  * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
  * @param func       computes a value
@@ -103,7 +105,8 @@ tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
 }
 
 /**
- * As tarn_opencl_context_memo_new(), for a cl_device_id.
+ * Makes a memoized function of a cl_device_id and a key. Otherwise as
+ * tarn_opencl_context_memo_new().
  *
  * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
  * @param func       computes a value

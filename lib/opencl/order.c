@@ -178,8 +178,9 @@ is_ours (const TarnBlock *block)
 }
 
 /**
- * tarn_pool_allocate_ordered() for a cl_command_queue. The pool retains the queue as long as it
- * remembers it: the caller may release it at any time.
+ * Allocates a block from a pool, for use on a queue. It is tarn_pool_allocate_ordered() for a
+ * cl_command_queue. The pool retains the queue as long as it remembers it: the caller may release
+ * it at any time.
  *
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param size   bytes; 0 is allowed
@@ -198,7 +199,8 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
 }
 
 /**
- * tarn_block_record_use() for a cl_command_queue.
+ * Records that commands on a queue use a block. It is tarn_block_record_use() for a
+ * cl_command_queue.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param queue  of the allocator's context; retained
@@ -218,8 +220,9 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
 }
 
 /**
- * Makes a block a queue's alone: the queue waits for what other queues that used the block have
- * been given so far. PyOpenCL's SVMAllocation.bind_to_queue().
+ * Binds a block to one queue, which waits for others that used it. It waits for everything that
+ * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
+ * SVMAllocation.bind_to_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param queue  of the allocator's context; retained
@@ -237,8 +240,8 @@ tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GErro
 }
 
 /**
- * Waits on the host for what uses a block, which is no queue's afterwards. PyOpenCL's
- * SVMAllocation.unbind_from_queue().
+ * Unbinds a block from its queue, after a wait on the host. The host waits for all that uses the
+ * block, which is no queue's afterwards. PyOpenCL calls this SVMAllocation.unbind_from_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
@@ -256,7 +259,7 @@ tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error)
 }
 
 /**
- * The queue that a block was allocated for, or bound to.
+ * Gets the queue that a block was allocated for, or bound to.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
  *               thread may call it, while none binds the block or records a use

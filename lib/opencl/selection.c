@@ -238,9 +238,9 @@ to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 }
 
 /**
- * The OpenCL devices that tests are to run on: those that a text chooses, in the strict syntax of
- * tarn_selection_resolve(); without one, what the environment says: TARN_TEST in the strict syntax,
- * else PYOPENCL_TEST as PyOpenCL reads it, else every device.
+ * Chooses the OpenCL devices that tests are to run on. They are those that a text chooses, in the
+ * strict syntax of tarn_selection_resolve(); without one, what the environment says: TARN_TEST in
+ * the strict syntax, else PYOPENCL_TEST as PyOpenCL reads it, else every device.
  *
  * A platform without a device is passed over. A driver that answers with an error is reported in a
  * g_message() by name, and a device that it says nothing of is left out.

@@ -6,7 +6,8 @@
 #include "status-private.h"
 
 /**
- * The domain of errors whose code is OpenCL's status; write TARN_OPENCL_ERROR.
+ * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
+ * cl_int.
  *
  * @return the quark, the same for the life of the process; any thread may call it
  * @since 0.1
@@ -95,7 +96,7 @@ static const struct
 };
 
 /**
- * The name of an OpenCL status, such as "CL_INVALID_VALUE".
+ * Gets the name of an OpenCL status, such as "CL_INVALID_VALUE".
  *
  * @param status  what an OpenCL function returned
  * @return (transfer none): a constant string, "unknown status" for what has no name; any thread may

@@ -227,8 +227,8 @@ check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 }
 
 /**
- * Makes an allocator of shared virtual memory (clSVMAlloc), for which every device of the context
- * must be of OpenCL 2.0 or later and have it coarse-grain.
+ * Makes an allocator of shared virtual memory (clSVMAlloc). Every device of the context must be of
+ * OpenCL 2.0 or later and have it coarse-grain.
  *
  * With a queue, blocks are bound to it from the start: freed without a pool, they go as the last
  * command on it (clEnqueueSVMFree), and a pool hands them out for it where a request names no
@@ -279,7 +279,7 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
 }
 
 /**
- * The address of a block of shared virtual memory, on host and devices.
+ * Gets the address of a block of shared virtual memory. It is the same on host and devices.
  *
  * @param block  a block in use; a block of another kind of memory is a programming error. Any
  *               thread may call it.

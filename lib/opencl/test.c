@@ -134,8 +134,8 @@ add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnO
 }
 
 /**
- * Adds a test to g_test's once for each OpenCL device that is chosen by TARN_TEST, else by
- * PYOPENCL_TEST, else for every device: see tarn_opencl_select_test_devices(). The path says which
+ * Adds a test to g_test's once for each chosen OpenCL device. Devices are chosen by TARN_TEST, else
+ * by PYOPENCL_TEST, else they are all: see tarn_opencl_select_test_devices(). The path says which
  * one it is: test "pool/reuse" is "/opencl/0:1/pool/reuse" on device 1 of platform 0. A device that
  * is named twice is one test.
  *
@@ -189,8 +189,9 @@ devices_of (const GPtrArray *chosen, guint platform)
 }
 
 /**
- * Like tarn_opencl_test_add(), but once for each platform with a chosen device. The path has the
- * platform alone, as in "/opencl/0/pool/reuse"; the test is given all chosen devices of it.
+ * Adds a test once for each platform with a chosen device. Otherwise it is as
+ * tarn_opencl_test_add(). The path has the platform alone, as in "/opencl/0/pool/reuse"; the test
+ * is given all chosen devices of it.
  *
  * Call it in the thread that calls g_test_run (), after g_test_init ().
  *
@@ -222,8 +223,8 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
 }
 
 /**
- * A new context on all devices of a test. What earlier tests have left in memos is cleared before,
- * as tarn_memo_clear_all() does: some drivers have few contexts.
+ * Makes a context on all devices of a test. What earlier tests have left in memos is cleared
+ * before, as tarn_memo_clear_all() does: some drivers have few contexts.
  *
  * @param test   what the test was given
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
