@@ -219,10 +219,11 @@ take_back (CUcontext handle, TarnCudaContext *context)
 }
 
 /**
- * Retains the primary context of the device that the user means, and makes it current in this
- * thread: the device whose number CUDA_DEVICE has, else the file .cuda_device or .cuda-device in
- * the home folder; else the first that gives a context. Under mpirun or srun the search starts at
- * the process's place among those of its node, so that these spread over its devices:
+ * Makes the default device's primary context current in this thread. The context is retained. The
+ * device is the one that the user means: the one whose number CUDA_DEVICE has, else the file
+ * .cuda_device or .cuda-device in the home folder; else the first that gives a context. Under
+ * mpirun or srun the search starts at the process's place among those of its node, so that these
+ * spread over its devices:
  *
  *     mpirun -n 4 ./program
  *     srun --ntasks-per-node=4 ./program
@@ -282,7 +283,7 @@ leave_if_current (const TarnCudaContext *context)
 }
 
 /**
- * Undoes tarn_cuda_make_default_context(): the context is current no more, if it is the current one
+ * Undoes tarn_cuda_make_default_context(). The context is current no more, if it is the current one
  * of this thread, and its reference is given back. A failure of the driver's is a g_message(). In a
  * child of fork () nothing is done.
  *
@@ -337,9 +338,10 @@ make_current (const TarnCudaContext *context, GError **error)
 }
 
 /**
- * As tarn_cuda_make_default_context(), but once for the whole process: the same device and context,
- * or the same error, each time. The context is current in this thread afterwards. Nothing is
- * released, also not at exit, when the driver may be gone.
+ * Makes the default context current, once for the whole process. It is
+ * tarn_cuda_make_default_context() with the same device and context, or the same error, each time.
+ * The context is current in this thread afterwards. Nothing is released, also not at exit, when the
+ * driver may be gone.
  *
  * @param device   out, nullable
  * @param context  out, nullable: (transfer none)
@@ -374,8 +376,9 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
 }
 
 /**
- * The device that the user means: by CUDA_DEVICE, else by the file .cuda_device or .cuda-device in
- * the home folder, else by the caller. No context is made. PyCUDA's get_default_device().
+ * Gets the device that the user means. CUDA_DEVICE has its number, else the file .cuda_device or
+ * .cuda-device in the home folder, else the caller. No context is made. PyCUDA calls this
+ * get_default_device().
  *
  * @param fallback  the number of the device to take where neither is there
  * @param device    out

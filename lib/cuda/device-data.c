@@ -144,9 +144,9 @@ _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnC
 }
 
 /**
- * What a device has for the blocks of a kernel, as its driver says. What no driver can be asked is
- * from a table: registers_per_thread and the last three fields; they are 0 if the compute
- * capability is not in it. What a driver is too old to be asked is as the device has it.
+ * Stores the numbers of a device, as its driver says. What no driver can be asked is from a table:
+ * registers_per_thread and the last three fields; they are 0 if the compute capability is not in
+ * it. What a driver is too old to be asked is as the device has it.
  *
  * @param data    out: start from TARN_CUDA_DEVICE_DATA_INIT, whose struct_size says how much is to
  *                be filled
@@ -208,8 +208,9 @@ round_up (gsize value, gsize unit, gsize most, gsize *rounded, GError **error)
 }
 
 /**
- * The bytes whose multiples rows are best aligned at, by the size of the words that a kernel reads:
- * 64 for words of 4 bytes, 128 for those of 8 and 16. What PyCUDA calls DeviceData.align_bytes.
+ * Gets the bytes that the address of a row is best a multiple of. They go by the size of the words
+ * that a kernel reads: 64 for words of 4 bytes, 128 for those of 8 and 16. PyCUDA calls this
+ * DeviceData.align_bytes.
  *
  * @param data       the device
  * @param word_size  bytes of a word
@@ -233,8 +234,8 @@ tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_si
 }
 
 /**
- * A number of bytes, rounded up to what tarn_cuda_device_data_align_bytes() says. What PyCUDA calls
- * DeviceData.align.
+ * Rounds the bytes of a row up to its best alignment. That is a multiple of the bytes that
+ * tarn_cuda_device_data_align_bytes() gives. PyCUDA calls this DeviceData.align.
  *
  * @param data       the device
  * @param bytes      bytes
@@ -258,8 +259,9 @@ tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint 
 }
 
 /**
- * What tarn_cuda_device_data_align_bytes() says, in words: 16 of 4 bytes or of 8, 8 of 16. What
- * PyCUDA calls DeviceData.align_words.
+ * Gets the words that a row best has a multiple of. They are the bytes of
+ * tarn_cuda_device_data_align_bytes(): 16 words of 4 bytes or of 8, 8 of 16. PyCUDA calls this
+ * DeviceData.align_words.
  *
  * @param data       the device
  * @param word_size  bytes of a word
@@ -284,8 +286,8 @@ tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_si
 }
 
 /**
- * A number of elements, rounded up to what tarn_cuda_device_data_align_words() says: how long a row
- * is best made. What PyCUDA calls DeviceData.align_dtype.
+ * Rounds the elements of a row up to its best length. That is a multiple of the words that
+ * tarn_cuda_device_data_align_words() gives. PyCUDA calls this DeviceData.align_dtype.
  *
  * @param data       the device
  * @param elements   elements
@@ -310,8 +312,8 @@ tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize element
 }
 
 /**
- * A number of threads, rounded up to those whose accesses to memory were one on the first devices:
- * 16. What PyCUDA calls DeviceData.coalesce.
+ * Rounds a number of threads up to a multiple of 16. On the first devices the accesses of 16
+ * threads to memory were one. PyCUDA calls this DeviceData.coalesce.
  *
  * @param data       the device
  * @param threads    threads
@@ -338,8 +340,8 @@ tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads, g
 }
 
 /**
- * The fewest channels that an element of a texture can have so that there are enough: 1, 2 or 4.
- * What PyCUDA calls DeviceData.make_valid_tex_channel_count.
+ * Rounds a texture's channels up to 1, 2 or 4. Its elements can have no other number of them.
+ * PyCUDA calls this DeviceData.make_valid_tex_channel_count.
  *
  * @param data      the device
  * @param channels  how many are needed
@@ -367,8 +369,8 @@ tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *da
 }
 
 /**
- * The threads whose accesses to shared memory are one: 32, or 16 below compute capability 2.0. What
- * PyCUDA calls DeviceData.smem_granularity.
+ * Gets the threads whose accesses to shared memory are one. They are 32, or 16 below compute
+ * capability 2.0. PyCUDA calls this DeviceData.smem_granularity.
  *
  * @param data  the device
  * @return threads; any thread may call it
@@ -383,9 +385,9 @@ tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
 }
 
 /**
- * The bytes in whose multiples blocks have shared memory, as PyCUDA's rules of 2012 say: 128, or
- * 512 below compute capability 2.0. What PyCUDA calls DeviceData.smem_alloc_granularity. What the
- * device really has is shared_allocation_unit.
+ * Gets the unit of a block's shared memory for PyCUDA. By PyCUDA's rules of 2012 it is 128 bytes,
+ * or 512 below compute capability 2.0. PyCUDA calls this DeviceData.smem_alloc_granularity. The
+ * device's own unit is shared_allocation_unit.
  *
  * @param data  the device
  * @return bytes; any thread may call it

@@ -10,8 +10,8 @@
 #include <pthread.h>
 
 /**
- * The domain of errors whose code is CUDA's status, a CUresult; write TARN_CUDA_ERROR. Two statuses
- * are errors of Tarn's own, wherever a function says that it gives TARN_CUDA_ERROR:
+ * Gets the domain of CUDA's errors: write TARN_CUDA_ERROR. Their code is CUDA's status, a CUresult.
+ * Two statuses are errors of Tarn's own, wherever a function says that it gives TARN_CUDA_ERROR:
  * CUDA_ERROR_OUT_OF_MEMORY is TARN_ERROR_OUT_OF_MEMORY, and CUDA_ERROR_CONTEXT_IS_DESTROYED is
  * TARN_ERROR_CONTEXT_LOST.
  *

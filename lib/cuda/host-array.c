@@ -100,7 +100,7 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
 }
 
 /**
- * Frees what an array has: its memory goes back to the pool.
+ * Frees the memory of an array, which goes back to its pool.
  *
  * @param array  may be empty, and is afterwards. Any thread may call it.
  * @since 0.1

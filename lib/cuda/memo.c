@@ -148,10 +148,10 @@ has_own_first_arg (const TarnMemoOps *ops)
 }
 
 /**
- * Makes a memoized function of a CUDA context and a key: PyCUDA's context_dependent_memoize. The
- * first argument of tarn_memo_get() is a CUcontext, or NULL for the one that is current in the
- * thread; without one it is TARN_ERROR_NO_CONTEXT. The function is called with the context current,
- * and so are unref_value and value_for_thread.
+ * Makes a memoized function of a CUDA context and a key. PyCUDA calls this
+ * context_dependent_memoize. The first argument of tarn_memo_get() is a CUcontext, or NULL for the
+ * one that is current in the thread; without one it is TARN_ERROR_NO_CONTEXT. The function is
+ * called with the context current, and so are unref_value and value_for_thread.
  *
  * What is kept for a context that was destroyed is never taken for a later one's, and goes when the
  * memo computes next; its driver is not called then (is_dead). A driver before CUDA 12.0 cannot
@@ -201,8 +201,8 @@ tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
 }
 
 /**
- * Forgets everything that memos of the process keep for CUDA contexts: PyCUDA's
- * clear_context_caches. Any thread may call it.
+ * Forgets everything that memos keep for CUDA contexts. They are all memos of the process. PyCUDA
+ * calls this clear_context_caches. Any thread may call it.
  *
  * @since 0.1
  */

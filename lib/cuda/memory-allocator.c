@@ -188,7 +188,7 @@ tarn_cuda_device_allocator_new (CUcontext context, GError **error)
 }
 
 /**
- * Makes an allocator of page-locked host memory (cuMemHostAlloc), which a device copies from and to
+ * Makes an allocator of page-locked host memory (cuMemHostAlloc). A device copies from and to it
  * without the host's help. Otherwise as tarn_cuda_device_allocator_new().
  *
  * @param context  nullable: the one that is current in this thread
@@ -206,7 +206,7 @@ tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error)
 }
 
 /**
- * Makes an allocator of managed memory (cuMemAllocManaged), which host and devices use by the same
+ * Makes an allocator of managed memory (cuMemAllocManaged). Host and devices use it by the same
  * address. Otherwise as tarn_cuda_device_allocator_new().
  *
  * @param context  nullable: the one that is current in this thread
@@ -246,7 +246,7 @@ get_memory_allocator (TarnAllocator *allocator)
 }
 
 /**
- * How much memory went with its context before it was freed.
+ * Gets the bytes that went with a context before they were freed.
  *
  * @param allocator  one of libtarn-cuda's; another kind is a programming error
  * @return bytes, of blocks that were freed after the context was destroyed; any thread may call it
@@ -265,7 +265,7 @@ tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 }
 
 /**
- * The address on the device of a block of device or managed memory.
+ * Gets the address on the device of a block. It is one of device or managed memory.
  *
  * @param block  a block in use; one of another kind of memory is a programming error. Any thread
  *               may call it.
@@ -286,7 +286,7 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 }
 
 /**
- * The address on the host of a block of page-locked or managed memory.
+ * Gets the address on the host of a block. It is one of page-locked or managed memory.
  *
  * @param block  a block in use; one of another kind of memory is a programming error. Any thread
  *               may call it.

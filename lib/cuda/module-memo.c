@@ -67,9 +67,9 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
 }
 
 /**
- * Makes a memo of modules: its first argument is a CUcontext, or NULL for the current one, its key
- * a GBytes with PTX or a cubin, its value a CUmodule. A module is unloaded when it is forgotten:
- * until then it is valid, and so are its functions.
+ * Makes a memo of modules, which loads each once for a context. Its first argument is a CUcontext,
+ * or NULL for the current one, its key a GBytes with PTX or a cubin, its value a CUmodule. A module
+ * is unloaded when it is forgotten: until then it is valid, and so are its functions.
  *
  * The errors of tarn_memo_get() are those of tarn_cuda_context_memo_new(), and TARN_CUDA_ERROR with
  * the driver's status and what its compiler says, up to 64 KiB.
@@ -166,10 +166,10 @@ find_function (gpointer context, gconstpointer data, gpointer modules, GError **
 }
 
 /**
- * Makes a memo of functions: its first argument is a CUcontext, or NULL for the current one, its
- * key a TarnCudaFunctionKey, its value a CUfunction, valid as long as its module. A module is
- * loaded once for each context, whatever functions of it are asked for, and however many threads
- * ask.
+ * Makes a memo of functions, by their module and name. Its first argument is a CUcontext, or NULL
+ * for the current one, its key a TarnCudaFunctionKey, its value a CUfunction, valid as long as its
+ * module. A module is loaded once for each context, whatever functions of it are asked for, and
+ * however many threads ask.
  *
  * What is forgotten here is forgotten in the memo of modules, too.
  *

@@ -157,11 +157,12 @@ _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, gui
 }
 
 /**
- * How many blocks of a function a multiprocessor of the current context's device can have at a
- * time, as the driver says; 0 if such a block cannot be launched. Why there are no more is what
- * tarn_cuda_occupancy() says in mode TARN_CUDA_OCCUPANCY_EXACT; where that comes to another number,
- * or does not know the device, limited_by is TARN_CUDA_LIMIT_DEVICE for more threads than the
- * function takes, TARN_CUDA_LIMIT_SHARED for more dynamic shared memory than it opted in to, else
+ * Asks the driver how many blocks a multiprocessor can have. It is a multiprocessor of the current
+ * context's device, and the blocks are those of a function that it can have at a time: 0 if such a
+ * block cannot be launched. The reason why there are no more is the one of tarn_cuda_occupancy() in
+ * mode TARN_CUDA_OCCUPANCY_EXACT; where that comes to another number, or does not know the device,
+ * limited_by is TARN_CUDA_LIMIT_DEVICE for more threads than the function takes,
+ * TARN_CUDA_LIMIT_SHARED for more dynamic shared memory than it opted in to, else
  * TARN_CUDA_LIMIT_UNKNOWN.
  *
  * @param function              the function, of the current context
@@ -220,8 +221,8 @@ _tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
 }
 
 /**
- * The size of blocks with which a function fills the current context's device most, as the driver
- * says, if each block has the same dynamic shared memory.
+ * Suggests the size of blocks with which a function fills a device most. It is what the driver says
+ * of the current context's device, if each block has the same dynamic shared memory.
  *
  * @param function              the function, of the current context
  * @param dynamic_shared_bytes  bytes of shared memory that the launch adds to what the function

@@ -268,8 +268,8 @@ find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint
 }
 
 /**
- * How many blocks of a kernel a multiprocessor can have at a time, and why no more; from numbers
- * alone, no driver is asked.
+ * Computes how many blocks of a kernel a multiprocessor can have. It says how many there can be at
+ * a time, and why no more, from numbers alone: no driver is asked.
  *
  * TARN_CUDA_OCCUPANCY_EXACT says what the driver says of such a kernel on such a device: by
  * registers for a warp at a time, from the part of the multiprocessor that it is in; by shared

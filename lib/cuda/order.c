@@ -389,7 +389,8 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
 }
 
 /**
- * tarn_pool_allocate_ordered() for a CUDA stream.
+ * Allocates a block from a pool, for use on a stream. It is tarn_pool_allocate_ordered() for a CUDA
+ * stream.
  *
  * Nothing keeps a stream alive. One that is not idle is given to tarn_cuda_pool_forget_stream()
  * before it is destroyed: the next stream may have its handle, and cannot be told from it.
@@ -418,7 +419,7 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
 }
 
 /**
- * tarn_block_record_use() for a CUDA stream.
+ * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
  * @param stream  of the allocator's context, alive until the block is freed; as for
@@ -442,8 +443,9 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 }
 
 /**
- * Tells a pool that a stream will be destroyed although commands on it may still use memory of the
- * pool. Without it, a later stream with the same handle would be taken for it, and would not wait.
+ * Tells a pool that a stream will be destroyed before it is idle. Commands on it may still use
+ * memory of the pool. Without this call, a later stream with the same handle would be taken for it,
+ * and would not wait.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, alive and not capturing

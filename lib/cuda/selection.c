@@ -180,9 +180,9 @@ choose (const GPtrArray *all, const gchar *selection, GError **error)
 }
 
 /**
- * The CUDA devices that tests are to run on: those that a text chooses, in the strict syntax of
- * tarn_selection_resolve(), whose platform `cuda` they are; without one, what TARN_TEST says; else
- * every device, unless PYOPENCL_TEST is set, which is about OpenCL alone.
+ * Chooses the CUDA devices that tests are to run on. They are those that a text chooses, in the
+ * strict syntax of tarn_selection_resolve(), whose platform `cuda` they are; without one, what
+ * TARN_TEST says; else every device, unless PYOPENCL_TEST is set, which is about OpenCL alone.
  *
  * Where there is no driver, or it has no device, nothing is chosen, which is no error, whatever the
  * text. A driver that answers with an error is reported in a g_message().

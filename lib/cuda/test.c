@@ -130,8 +130,8 @@ run_case (gconstpointer data)
 }
 
 /**
- * Adds a test to g_test's once for each CUDA device that TARN_TEST chooses, or for every one: see
- * tarn_cuda_select_test_devices(). The path says which one it is: test "pool/reuse" is
+ * Adds a test to g_test's once for each chosen CUDA device. TARN_TEST chooses them, else they are
+ * all: see tarn_cuda_select_test_devices(). The path says which one it is: test "pool/reuse" is
  * "/cuda/1/pool/reuse" on device 1. Each runs in a context of its own, which is current, and is
  * destroyed afterwards, once tarn_cuda_clear_context_caches() was called. A device that is named
  * twice is one test.
