@@ -14,36 +14,37 @@
 G_BEGIN_DECLS
 
 /**
- * Whatever hands out memory: a driver's allocation call, or a pool over one. Reference-counted.
- * Any function of an allocator may be called from any thread at any time.
+ * An object that hands out memory: a driver's own allocation, or a pool over one. It is
+ * reference-counted. Any function of an allocator may be called from any thread at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnAllocator TarnAllocator;
 
 /**
- * One allocation in use. It belongs to whoever allocated it until tarn_block_free(), and may be
- * freed by another thread than the one that allocated it. Its other functions may be called by any
- * thread, too, those that change it by one at a time.
+ * A piece of memory in use, as an allocator or a pool gave it. It belongs to whoever allocated it
+ * until tarn_block_free(), and may be freed by another thread than the one that allocated it. Any
+ * thread may call its other functions, too, but only one at a time those that change it.
  *
  * @since 0.1
  */
 typedef struct _TarnBlock TarnBlock;
 
 /**
- * What a driver calls a piece of memory. What it names is its allocator's or its block's.
+ * A piece of memory, as its driver names it. It is no more than the name: the memory belongs to the
+ * allocator or the block that it is from.
  *
  * @since 0.1
  */
 typedef union
 {
-  gpointer pointer; /**< cl_mem, shared virtual memory, host memory */
-  guint64 address;  /**< CUdeviceptr */
+  gpointer pointer; /**< a cl_mem, shared virtual memory or host memory */
+  guint64 address;  /**< a CUdeviceptr */
 } TarnMemory;
 
 /**
- * How a backend allocates: what tarn_allocator_new() makes an allocator from. All functions may
- * be called from any thread, several at a time, and never with a lock of Tarn held.
+ * The functions that a backend is made of. tarn_allocator_new() makes an allocator from them. They
+ * may be called from any thread, several at a time, and never with a lock of Tarn held.
  *
  * From queue_ref() to event_release() is how to order the use of memory on several queues (a
  * cl_command_queue, a CUstream): all of these or none. An event stands for everything put on a
@@ -59,7 +60,7 @@ typedef struct
 
   const gchar *name; /**< for messages, such as "opencl-immediate"; copied */
 
-  /** Whether an allocation may turn out not to exist long after it was promised. */
+  /** Whether allocate() may succeed without memory behind it, as clCreateBuffer () does. */
   gboolean deferred;
 
   /**
@@ -69,13 +70,13 @@ typedef struct
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 
   /**
-   * Gives back what allocate() stored; @p size is the one asked for then. Requests of other threads
-   * that are out of memory wait for it, and so may the end of a pool's last reference, so it must
-   * not wait for a thread in either.
+   * Gives back what allocate() stored; @p size is the one asked for then. It must not wait for
+   * another thread that allocates from a pool or drops the pool's last reference: that thread may
+   * be waiting for this call.
    */
   void (*free) (gpointer user_data, TarnMemory memory, gsize size);
 
-  /** Nullable. Asked once when memory has run out; TRUE if something was given back. */
+  /** Nullable. Gives memory back when it has run out; TRUE if it did. Asked once for a request. */
   gboolean (*reclaim) (gpointer user_data);
 
   /* Order: all of these or none. */

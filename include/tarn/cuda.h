@@ -40,7 +40,7 @@ typedef struct CUfunc_st *CUfunction;
 GQuark tarn_cuda_error_quark (void);
 
 /**
- * A device that was chosen; the strings are its own, and nothing in it changes.
+ * A device that was chosen. The strings are its own, and nothing in it changes.
  *
  * @since 0.1
  */
@@ -51,7 +51,7 @@ typedef struct
   gchar *name;          /**< as the driver has it */
   gchar *uuid;          /**< nullable; as nvidia-smi writes it: "GPU-9f2c5c3a-..." */
   gchar *pci;           /**< nullable; "0000:65:00.0" */
-  gchar *selector;      /**< chooses it, and goes on to: tarn_selection_make_selector() */
+  gchar *selector;      /**< a text that chooses it: see tarn_selection_make_selector() */
   gsize bytes;          /**< all of its memory; 0: the driver does not say */
   gpointer reserved[4]; /**< for later */
 } TarnCudaDevice;
@@ -59,20 +59,20 @@ typedef struct
 GPtrArray *tarn_cuda_select_test_devices (const gchar *selection, GError **error);
 
 /**
- * What a test is to run on. All of it is valid during the test.
+ * The device and the context that a test is to run on. All of it is valid during the test.
  *
  * @since 0.1
  */
 typedef struct
 {
-  CUdevice device;            /**< that it is to run on */
-  CUcontext context;          /**< of the test alone; current in its thread */
-  const TarnCudaDevice *info; /**< of device */
+  CUdevice device;            /**< the device */
+  CUcontext context;          /**< a context of the test alone; current in its thread */
+  const TarnCudaDevice *info; /**< about the device */
   gpointer reserved[4];       /**< for later */
 } TarnCudaTest;
 
 /**
- * A test. It runs in the thread that calls g_test_run ().
+ * The function of a test. It runs in the thread that calls g_test_run ().
  *
  * @param test  what it is to run on
  * @param data  as given to tarn_cuda_test_add()
@@ -111,15 +111,16 @@ TarnMemo *tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
 void tarn_cuda_clear_context_caches (void);
 
 /**
- * The key of a tarn_cuda_function_memo_new(), which copies it.
+ * The key of a function, for a memo of functions. tarn_cuda_function_memo_new() makes the memo,
+ * which copies the key.
  *
  * @since 0.1
  */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaFunctionKey), as TARN_CUDA_FUNCTION_KEY_INIT sets it */
-  GBytes *image;     /**< of the module: PTX, with or without its 0 at the end, or a cubin */
-  const gchar *name; /**< of the function in it */
+  GBytes *image;     /**< the module: PTX, with or without its 0 at the end, or a cubin */
+  const gchar *name; /**< the function's name in the module */
 } TarnCudaFunctionKey;
 
 /**
@@ -138,17 +139,17 @@ TarnMemo *tarn_cuda_module_memo_new (void);
 TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules);
 
 /**
- * An array in host memory, from tarn_cuda_host_array_allocate() to tarn_cuda_host_array_clear().
- * Any thread may use it, one at a time.
+ * An array in page-locked or managed memory. It is one from tarn_cuda_host_array_allocate() to
+ * tarn_cuda_host_array_clear(). Any thread may use it, one at a time.
  *
  * @since 0.1
  */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnCudaHostArray), as TARN_CUDA_HOST_ARRAY_INIT sets it */
-  TarnBlock *block;  /**< whose memory it is: its own */
+  TarnBlock *block;  /**< the block with its memory; its own */
   gpointer data;     /**< the element at [0, 0, ...]; may be NULL if there is none */
-  guint rank;        /**< axes */
+  guint rank;        /**< how many axes it has */
   gsize *shape;      /**< elements along each axis; its own */
   gsize *strides;    /**< bytes from one element to the next along each axis; its own */
   gsize item_size;   /**< bytes of an element */
@@ -178,9 +179,9 @@ gboolean tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize 
 void tarn_cuda_host_array_clear (TarnCudaHostArray *array);
 
 /**
- * What a device has for the blocks of a kernel. Public, so that a table or a test can fill it. The
- * last fields have no attribute that a driver could be asked for; there 0 stands for what is known
- * of the compute capability, as it does in registers_per_thread.
+ * The resources of a device for blocks of kernels. tarn_cuda_device_data_init() fills it, and so
+ * may a table or a test. No driver can be asked for the last three fields: 0 there, and in
+ * registers_per_thread, stands for the value that the compute capability is known to have.
  *
  * @since 0.1
  */
@@ -192,21 +193,21 @@ typedef struct
   gint minor;                  /**< compute capability: 0 of 9.0 */
   guint max_threads_per_block; /**< threads */
   guint warp_size;             /**< threads */
-  guint warps_per_mp;          /**< mp: multiprocessor */
-  guint blocks_per_mp;         /**< the most that there can be at a time */
+  guint warps_per_mp;          /**< warps on a multiprocessor (mp), at most at a time */
+  guint blocks_per_mp;         /**< blocks on a multiprocessor, at most at a time */
   guint registers_per_block;   /**< registers of 32 bits */
   guint registers_per_mp;      /**< registers of 32 bits */
   guint registers_per_thread;  /**< the most that a thread can have; or 0 */
 
   gsize shared_per_block;          /**< bytes, unless a kernel opts in to more */
-  gsize shared_per_block_optin;    /**< bytes, if it does; 0: none can */
+  gsize shared_per_block_optin;    /**< bytes, for a kernel that opts in; 0: none can */
   gsize shared_per_mp;             /**< bytes */
   gsize shared_reserved_per_block; /**< bytes that the driver takes for each block */
 
-  guint register_allocation_unit;    /**< a warp has a multiple of so many registers; or 0 */
+  guint register_allocation_unit;    /**< a warp's registers are a multiple of this; or 0 */
   guint warp_allocation_granularity; /**< a multiprocessor's parts, each with warps and registers of
                                           its own; or 0 */
-  gsize shared_allocation_unit;      /**< a block has a multiple of so many bytes; or 0 */
+  gsize shared_allocation_unit;      /**< a block's bytes are a multiple of this; or 0 */
 } TarnCudaDeviceData;
 
 /**
@@ -253,7 +254,7 @@ guint tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data);
 gsize tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data);
 
 /**
- * Whose rules tarn_cuda_occupancy() goes by.
+ * The rules that tarn_cuda_occupancy() goes by.
  *
  * @since 0.1
  */
@@ -264,7 +265,7 @@ typedef enum
 } TarnCudaOccupancyMode;
 
 /**
- * Why there are no more blocks: of several reasons, the first one here.
+ * The reason why there are no more blocks: of several, the first one here.
  *
  * @since 0.1
  */
@@ -288,7 +289,7 @@ typedef struct
 
   guint blocks_per_mp;      /**< blocks at a time; 0: such a kernel cannot be launched */
   guint warps_per_mp;       /**< the warps of those blocks */
-  gdouble occupancy;        /**< their part of the warps that there can be, 0 to 1 */
+  gdouble occupancy;        /**< the same as a part of the warps that fit, 0 to 1 */
   TarnCudaLimit limited_by; /**< why there are no more */
 } TarnCudaOccupancy;
 

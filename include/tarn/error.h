@@ -14,8 +14,8 @@
 G_BEGIN_DECLS
 
 /**
- * The domain of errors that are the same whatever the driver; a backend has a domain of its own
- * for the driver's other statuses.
+ * The domain of errors that are the same whatever the driver. Its codes are those of TarnError; a
+ * backend has a domain of its own for the driver's other statuses.
  *
  * @since 0.1
  */
@@ -29,7 +29,7 @@ G_BEGIN_DECLS
 typedef enum
 {
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */
-  TARN_ERROR_INVALID_SIZE,  /**< a size that no counter of bytes can hold */
+  TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
   TARN_ERROR_INVALID_ARGUMENT,  /**< an argument or option outside its range */
   TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */
   TARN_ERROR_NO_DEVICE,         /**< no such device */
@@ -38,7 +38,7 @@ typedef enum
   TARN_ERROR_NOT_SUPPORTED,     /**< the device or the driver cannot do it */
   TARN_ERROR_LIMIT,             /**< a limit that the program set for itself */
   TARN_ERROR_CONTEXT_LOST,      /**< the context was destroyed */
-  TARN_ERROR_FORKED,            /**< the process is a fork of one that used the driver */
+  TARN_ERROR_FORKED,            /**< a child of fork (), where no driver may be called */
   TARN_ERROR_RECURSION,         /**< a computation asked for its own result */
   TARN_ERROR_FAILED             /**< anything else */
 } TarnError;

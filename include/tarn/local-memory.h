@@ -14,16 +14,17 @@
 G_BEGIN_DECLS
 
 /**
- * How a device's local memory (CUDA: shared memory) is accessed.
+ * The banks of a device's local memory. CUDA calls it shared memory. Work items that access
+ * different places in one bank at the same time have to take turns.
  *
  * @since 0.1
  */
 typedef struct
 {
   gsize struct_size; /**< sizeof (TarnLocalMemory), as TARN_LOCAL_MEMORY_INIT sets it */
-  guint bank_count;  /**< banks, at least 1 */
-  guint bank_bytes;  /**< bytes in a row that are in the same bank, at least 1 */
-  guint work_items;  /**< how many of them access it at a time */
+  guint bank_count;  /**< how many banks there are, at least 1 */
+  guint bank_bytes;  /**< how many bytes in a row are in the same bank, at least 1 */
+  guint work_items;  /**< how many work items access the memory at the same time */
 } TarnLocalMemory;
 
 /**

@@ -14,20 +14,21 @@
 G_BEGIN_DECLS
 
 /**
- * A memoized function: of a first argument, such as a context, and a key. What it gave is kept, and
- * given again, until the first argument is forgotten. Reference-counted. Any function of a memo may
- * be called from any thread at any time.
+ * A function whose results are kept, for a first argument and a key. The first argument is a
+ * context, say. A result is kept, and given again, until its first argument is forgotten. A memo is
+ * reference-counted. Any function of a memo may be called from any thread at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnMemo TarnMemo;
 
 /**
- * Computes the value of an entry. It is called with no lock held, by the thread that asks first,
- * while others that ask for the same entry wait. It may ask any memo for another entry.
+ * The function of a memo, which computes a value. It is called with no lock held, by the thread
+ * that asks first, while others that ask for the same entry wait. It may ask any memo for another
+ * entry.
  *
- * @param first_arg  what tarn_memo_get() was given, or what stood for NULL
- * @param key        the caller's
+ * @param first_arg  as given to tarn_memo_get(), or the current one where that was NULL
+ * @param key        as given to tarn_memo_get(), whose caller it belongs to
  * @param user_data  as given to tarn_memo_new()
  * @param error      set it, and return NULL, if there is no value: nothing is kept then
  * @return (transfer full): the value; NULL is one, if no error is set
@@ -39,7 +40,7 @@ typedef gpointer (*TarnMemoFunc) (gpointer first_arg, gconstpointer key, gpointe
 /* Keys */
 
 /**
- * What a value of a tuple is.
+ * The types of a value of a tuple.
  *
  * @since 0.1
  */
@@ -80,7 +81,7 @@ typedef struct
 } TarnMemoKeyTuple;
 
 /**
- * A number as a value of a tuple.
+ * Makes a value of a tuple from a number.
  *
  * @param integer  the number
  * @return the value, which owns nothing; any thread may call it
@@ -97,7 +98,7 @@ tarn_memo_key_integer (gint64 integer)
 }
 
 /**
- * A string as a value of a tuple: its characters are compared.
+ * Makes a value of a tuple from a string. Its characters are compared.
  *
  * @param string  nullable; not copied here, but with the tuple
  * @return the value, valid as long as @p string; any thread may call it
@@ -114,7 +115,7 @@ tarn_memo_key_string (const gchar *string)
 }
 
 /**
- * Bytes as a value of a tuple: their content is compared.
+ * Makes a value of a tuple from bytes. Their content is compared.
  *
  * @param bytes  nullable; not referenced here, but with the tuple
  * @return the value, valid as long as @p bytes; any thread may call it
@@ -131,7 +132,7 @@ tarn_memo_key_bytes (GBytes *bytes)
 }
 
 /**
- * A pointer as a value of a tuple: the address is compared, not what is there.
+ * Makes a value of a tuple from a pointer. The address is compared, not what is there.
  *
  * @param pointer  nullable; nothing there is looked at or kept alive
  * @return the value, which owns nothing; any thread may call it
@@ -153,24 +154,24 @@ gpointer tarn_memo_key_tuple_copy (gconstpointer tuple);
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
- * What the keys of a memo are. Those of a known type are copied when they are kept, bytes
+ * The types of a memo's keys. Keys of a known type are copied when they are kept; bytes are
  * referenced.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_MEMO_KEY_CUSTOM, /**< what the functions say; without them, the pointer itself */
-  TARN_MEMO_KEY_STRING, /**< const gchar * */
-  TARN_MEMO_KEY_INT64,  /**< const gint64 * */
-  TARN_MEMO_KEY_BYTES,  /**< GBytes * */
-  TARN_MEMO_KEY_TUPLE   /**< const TarnMemoKeyTuple * */
+  TARN_MEMO_KEY_CUSTOM, /**< as TarnMemoOps has functions for them; else pointers */
+  TARN_MEMO_KEY_STRING, /**< strings, const gchar *: their characters are compared */
+  TARN_MEMO_KEY_INT64,  /**< numbers, const gint64 * */
+  TARN_MEMO_KEY_BYTES,  /**< bytes, GBytes *: their content is compared */
+  TARN_MEMO_KEY_TUPLE   /**< several values, const TarnMemoKeyTuple * */
 } TarnMemoKeyType;
 
 /**
- * What a memo's first arguments, keys and values are. Every function is nullable, and may be called
+ * How a memo treats first arguments, keys and values. Every function may be NULL, and may be called
  * by several threads at once; user_data is what tarn_memo_new() was given. hash, equal and
- * ref_value are called in the midst of a lookup: they must not call Tarn, nor wait. All others may.
+ * ref_value are called during a lookup, and must neither call Tarn nor wait. All others may.
  *
  * @since 0.1
  */
@@ -178,52 +179,59 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoOps), as TARN_MEMO_OPS_INIT sets it */
 
-  /** What first arguments are, such as "cuda-context": for tarn_memo_clear_kind(). Copied. */
+  /** The kind of first arguments, such as "cuda-context": see tarn_memo_clear_kind().
+   * Nullable; copied. */
   const gchar *first_arg_kind;
 
-  /** The most entries of one first argument; the one not asked for the longest goes. 0: no limit.
-   */
+  /** The most entries that are kept for one first argument; 0: no limit. Where there would be more,
+   * the entry that nobody has asked for the longest goes. */
   guint max_entries;
 
-  /** A memo that the computation asks: what is forgotten here is then forgotten there. */
+  /** Nullable. Another memo, which the function of this one asks: what is forgotten here is then
+   * forgotten there, too. */
   TarnMemo *upstream;
 
-  TarnMemoKeyType key_type; /**< what keys are; the next four are of TARN_MEMO_KEY_CUSTOM only */
+  TarnMemoKeyType key_type; /**< the type of keys; the next four are for TARN_MEMO_KEY_CUSTOM */
 
-  GHashFunc hash;   /**< of keys, the same for equal ones; NULL: of the pointer */
-  GEqualFunc equal; /**< of keys; NULL: the pointers are compared */
+  GHashFunc hash;   /**< hashes a key; NULL: the pointer is hashed */
+  GEqualFunc equal; /**< compares two keys; NULL: the pointers are compared */
 
-  /** A copy to be kept; NULL: the pointer is kept. */
+  /** Copies a key that is to be kept; NULL: the pointer is kept. */
   gpointer (*copy_key) (gconstpointer key);
 
-  /** Frees what copy_key gave. */
+  /** Frees a copy that copy_key made. */
   void (*free_key) (gpointer key);
 
-  /** With it, tarn_memo_get() gives a reference that is the caller's; without, a value is valid
-   * until it is forgotten. NULL: it cannot be referenced, which is TARN_ERROR_FAILED. */
+  /** Takes a reference on a value and returns it, or NULL if there can be none: tarn_memo_get() is
+   * TARN_ERROR_FAILED then. With this function tarn_memo_get() gives a reference that is the
+   * caller's; without it, a value that is valid until it is forgotten. */
   gpointer (*ref_value) (gpointer user_data, gpointer value);
 
-  /** Gives back what the computation, ref_value or value_for_thread gave; never called with NULL.
-   * Where the first argument @p is_dead (see first_arg_id) its driver must not be called. */
+  /** Gives back a value, or a reference on it, that the memo's function, ref_value or
+   * value_for_thread gave; never NULL. Where the first argument @p is_dead (see first_arg_id) its
+   * driver must not be called. */
   void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
 
-  /** The first argument; NULL: it cannot be referenced, and nothing is kept for it. */
+  /** Takes a reference on a first argument, which is kept as long as anything is kept for it.
+   * Returns the first argument, or NULL if there can be none: nothing is kept for it then. */
   gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
 
-  /** Gives back what ref_first_arg gave. */
+  /** Drops a reference that ref_first_arg took. */
   void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
 
-  /** What tells a first argument from a later one at its address, where it cannot be referenced: a
-   * number that is never given twice; 0 for one that is dead. What is kept for one that is dead
-   * goes when something is computed for a later one at its address. */
+  /** Gets a number that is a first argument's alone and never given twice, or 0 if it is dead. It
+   * is for first arguments that cannot be referenced, and may be followed by others at their
+   * address: the number tells them apart. Whatever is kept for a dead one goes when something is
+   * computed for a later one at its address. */
   guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
 
-  /** What a first argument of NULL stands for, such as the current context; NULL with an error. */
+  /** Gets the first argument that NULL stands for, such as the current context; NULL with an error.
+   */
   gpointer (*current_first_arg) (gpointer user_data, GError **error);
 
-  /** What a thread gets in place of @p value, where each needs its own of: NULL with an error.
-   * Needs ref_value and unref_value. One whose thread has ended is given to a thread that comes
-   * later. */
+  /** Makes a value that the calling thread gets in place of @p value, where each thread needs one
+   * of its own; NULL with an error. It needs ref_value and unref_value. The value of a thread that
+   * has ended is given to a later thread. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;
@@ -255,7 +263,8 @@ typedef struct
   }
 
 /**
- * Counters of a memo. Every call of tarn_memo_get() is counted once: as a hit, a miss or a wait.
+ * The counters of a memo. Every call of tarn_memo_get() is counted once: as a hit, a miss or a
+ * wait.
  *
  * @since 0.1
  */
@@ -263,7 +272,7 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnMemoStats), as TARN_MEMO_STATS_INIT sets it */
 
-  gsize entries;           /**< that are kept */
+  gsize entries;           /**< entries that are kept */
   guint64 hits;            /**< calls that a kept entry served */
   guint64 misses;          /**< calls that computed */
   guint64 waits;           /**< calls that waited for another one's computation, or were refused

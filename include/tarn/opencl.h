@@ -54,17 +54,18 @@ TarnMemo *tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func
                                        gpointer user_data, GDestroyNotify destroy);
 
 /**
- * The key of a tarn_opencl_kernel_memo_new(), which copies it.
+ * The key of a kernel, for a memo of kernels. tarn_opencl_kernel_memo_new() makes the memo, which
+ * copies the key.
  *
  * @since 0.1
  */
 typedef struct
 {
   gsize struct_size;    /**< sizeof (TarnOpenclKernelKey), as TARN_OPENCL_KERNEL_KEY_INIT sets it */
-  const gchar *source;  /**< of the program, in OpenCL C */
+  const gchar *source;  /**< the program's source, in OpenCL C */
   const gchar *options; /**< for clBuildProgram (); nullable */
-  const gchar *kernel_name; /**< in the program */
-  cl_device_id device;      /**< that it is to run on */
+  const gchar *kernel_name; /**< the kernel's name in the program */
+  cl_device_id device;      /**< the device that it is to run on */
 } TarnOpenclKernelKey;
 
 /**
@@ -84,7 +85,7 @@ typedef struct
 TarnMemo *tarn_opencl_kernel_memo_new (void);
 
 /**
- * A device that was chosen; the strings are its own, and nothing in it changes.
+ * A device that was chosen. The strings are its own, and nothing in it changes.
  *
  * @since 0.1
  */
@@ -99,29 +100,29 @@ typedef struct
   gchar *vendor;           /**< CL_DEVICE_VENDOR */
   gchar *uuid;             /**< nullable; as cl_khr_device_uuid gives it */
   gchar *pci;              /**< nullable; as cl_khr_pci_bus_info gives it: "0000:65:00.0" */
-  gchar *selector;         /**< chooses it, and goes on to: tarn_selection_make_selector() */
+  gchar *selector;         /**< a text that chooses it: see tarn_selection_make_selector() */
   gpointer reserved[4];    /**< for later */
 } TarnOpenclDevice;
 
 GPtrArray *tarn_opencl_select_test_devices (const gchar *selection, GError **error);
 
 /**
- * What a test is to run on. All of it is valid during the test.
+ * The devices that a test is to run on. All of it is valid during the test.
  *
  * @since 0.1
  */
 typedef struct
 {
-  cl_platform_id platform;      /**< of the devices */
-  cl_device_id device;          /**< in a test per platform: the first of devices */
-  const cl_device_id *devices;  /**< this one; in a test per platform: all chosen ones of it */
-  guint n_devices;              /**< how many */
-  const TarnOpenclDevice *info; /**< of device */
+  cl_platform_id platform;      /**< the platform of the devices */
+  cl_device_id device;          /**< the device; in a test per platform: the first one */
+  const cl_device_id *devices;  /**< the device; in a test per platform: all chosen ones */
+  guint n_devices;              /**< how many devices there are */
+  const TarnOpenclDevice *info; /**< about the device */
   gpointer reserved[4];         /**< for later */
 } TarnOpenclTest;
 
 /**
- * A test. It runs in the thread that calls g_test_run ().
+ * The function of a test. It runs in the thread that calls g_test_run ().
  *
  * @param test  what it is to run on
  * @param data  as given to tarn_opencl_test_add() or tarn_opencl_test_add_per_platform()
@@ -137,7 +138,7 @@ cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test, GError *
 /* What devices can do and how they are best used: what PyOpenCL has in pyopencl.characterize. */
 
 /**
- * What may be unknown.
+ * An answer that may be unknown.
  *
  * @since 0.1
  */
@@ -192,8 +193,8 @@ gboolean tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gbo
                                                         GError **error);
 
 /**
- * What was measured of a device's local memory: with has_banks, the next three are what a
- * TarnLocalMemory is to be given.
+ * Banks of local memory, as they were measured. With has_banks, the next three fields are those
+ * that a TarnLocalMemory needs.
  *
  * @since 0.1
  */
@@ -202,9 +203,9 @@ typedef struct
   gsize
       struct_size; /**< sizeof (TarnOpenclLocalMemory), as TARN_OPENCL_LOCAL_MEMORY_INIT sets it */
   gboolean has_banks; /**< FALSE: banks do not explain the times; the next three are 0 */
-  guint bank_count;   /**< banks */
-  guint bank_bytes;   /**< bytes in a row that are in the same bank */
-  guint work_items;   /**< how many of them access it at a time */
+  guint bank_count;   /**< how many banks there are */
+  guint bank_bytes;   /**< how many bytes in a row are in the same bank */
+  guint work_items;   /**< how many work items access the memory at the same time */
   gdouble confidence; /**< 0 to 1: see tarn_opencl_measure_local_memory() */
 } TarnOpenclLocalMemory;
 

@@ -15,24 +15,24 @@
 G_BEGIN_DECLS
 
 /**
- * An allocator over another one, its upstream: freed blocks are held in bins by size, and handed
- * out again without a call of the driver. Any function of a pool may be called from any thread at
- * any time.
+ * An allocator that holds freed blocks and hands them out again. It is over another one, its
+ * upstream: freed blocks are held in bins by size, and handed out again without a call of the
+ * driver. Any function of a pool may be called from any thread at any time.
  *
  * @since 0.1
  */
 typedef struct _TarnPool TarnPool;
 
 /**
- * A pool seen as an allocator, for code that works with a pool or without one. No reference is
- * taken.
+ * Casts a pool to the allocator that it is. This is for code that works with a pool or without one.
+ * No reference is taken.
  *
  * @since 0.1
  */
 #define TARN_ALLOCATOR(pool) ((TarnAllocator *) (1 ? (pool) : (TarnPool *) NULL))
 
 /**
- * How a pool is to be: for tarn_pool_new(), which copies it.
+ * The options of a pool, for tarn_pool_new(). They are copied.
  *
  * @since 0.1
  */
@@ -41,31 +41,43 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnPoolOptions), as TARN_POOL_OPTIONS_INIT sets it */
 
   /**
-   * How finely sizes are binned, 0 to 26: bins share their leading bit and so many bits after it.
-   * A block is larger than what was asked for by less than 1 / 2^leading_bits_in_bin_id.
+   * How finely sizes are told apart, 0 to 26 bits; 4 by default. A request is rounded up, by less
+   * than 1 / 2^leading_bits_in_bin_id of its size, to the largest size of its bin: the sizes whose
+   * first 1 bit is followed by the same bits, as many as this says. More bits waste less memory,
+   * and find a held block that fits less often.
    */
   guint leading_bits_in_bin_id;
 
-  const gchar *name; /**< for messages; nullable; copied */
+  const gchar *name; /**< how messages call the pool; nullable; copied */
 
   /**
-   * The most bytes that the pool ever manages, for held blocks and blocks in use; 0: as many as
-   * there are. Requests that would exceed it wait for others that are asking the upstream
-   * allocator, which must not wait for them.
+   * The most bytes that the pool has of its upstream allocator at a time, for held blocks and
+   * blocks in use; 0, the default: no limit. A request that would exceed it gives held blocks back,
+   * then asks reclaim functions, and is TARN_ERROR_LIMIT if that is not enough. It may wait for
+   * requests of other threads that are in a call of the upstream allocator, which must not wait for
+   * it in turn.
    */
   gsize limit_bytes;
 
   /**
-   * What each thread may keep for itself of what it frees, so that its next requests take no lock:
-   * the most blocks of a bin, of which more than 65535 are as many; 0: nothing. When memory has run
-   * out, and before a limit is exceeded, it is taken back; so is, once somebody has looked for it,
-   * what a thread that has not called for 10 ms since keeps of a bin that another one needs. What
-   * a thread kept that has ended is there for any other at once. Threads of a pool that has met a
-   * second queue keep nothing.
+   * How many freed blocks of one size each thread may keep for itself: 32 by default, 65535 at
+   * most. A thread allocates and frees without a lock as long as its own blocks suffice, so that
+   * threads do not hold each other up. Take more for threads that free many blocks of a size (of a
+   * bin, to be exact) before they ask for them again. With 0, threads keep nothing: each request
+   * takes the pool's lock, and each freed block is there for every thread at once.
+   *
+   * Blocks that threads keep count as held. They are taken back when memory runs out, before
+   * limit_bytes would be exceeded, and by tarn_pool_free_held() and its like. A thread that needs a
+   * block may be given one that another thread keeps, if that thread has ended or has not used the
+   * pool for 10 ms. Once a pool has met a second queue, its threads keep nothing.
    */
   guint thread_cache_blocks;
 
-  gsize thread_cache_bytes; /**< the same for all bins together: the most bytes; 0: nothing */
+  /**
+   * The most bytes that each thread may keep for itself, in blocks of all sizes; 16 GiB by default,
+   * where pointers have 64 bits. With 0, threads keep nothing, as with thread_cache_blocks.
+   */
+  gsize thread_cache_bytes;
 } TarnPoolOptions;
 
 /**
@@ -84,8 +96,8 @@ typedef struct
   }
 
 /**
- * One consistent picture of a pool. Every request of a block is counted once: as a hit, a miss or
- * a failure.
+ * The counters of a pool, all at one moment. Every request of a block is counted once: as a hit, a
+ * miss or a failure.
  *
  * @since 0.1
  */
@@ -100,8 +112,8 @@ typedef struct
   gsize held_bytes;         /**< allocated for held blocks */
   gsize peak_managed_bytes; /**< the most that managed_bytes ever was */
   /**
-   * The most that active_bytes ever was; where several threads use the pool, it may be less by what
-   * they keep for themselves.
+   * The most that active_bytes ever was. Where several threads use the pool, this may be too small,
+   * by up to the bytes of the blocks that they keep for themselves.
    */
   gsize peak_active_bytes;
 
@@ -163,9 +175,9 @@ guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 
 /**
- * Asked when memory has run out: gives back what it can, for instance by freeing blocks of @p pool
- * or of another pool. It is called with no lock held, possibly by several threads at once. What it
- * allocates itself never asks reclaim functions again.
+ * A function that gives memory back when a pool has run out of it. It does so by freeing blocks of
+ * @p pool or of another pool, for instance. It is called with no lock held, possibly by several
+ * threads at once. What it allocates itself never asks reclaim functions again.
  *
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated

@@ -38,7 +38,7 @@ typedef struct
   const gchar *name;                  /**< as the driver has it */
   const gchar *vendor;                /**< as the driver has it */
   const TarnSelectionDevice *devices; /**< an array; nullable if there are none */
-  gsize n_devices;                    /**< how many */
+  gsize n_devices;                    /**< how many devices there are */
   const gchar *kind;                  /**< "opencl", which NULL stands for, too, or "cuda" */
   gpointer reserved[4];               /**< for later: NULL */
 } TarnSelectionPlatform;
@@ -55,14 +55,14 @@ typedef struct
 } TarnSelectionItem;
 
 /**
- * How a selection is read: see tarn_selection_resolve().
+ * The syntax of a selection: see tarn_selection_resolve().
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_SELECTION_PYOPENCL, /**< what PyOpenCL makes of PYOPENCL_TEST */
-  TARN_SELECTION_STRICT    /**< TARN_TEST, and programs' --select */
+  TARN_SELECTION_PYOPENCL, /**< as PyOpenCL reads PYOPENCL_TEST */
+  TARN_SELECTION_STRICT    /**< as TARN_TEST and the programs' --select are read */
 } TarnSelectionSyntax;
 
 GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
