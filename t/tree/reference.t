@@ -2,9 +2,10 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# The API reference has everything that is public: what the maps list is what has a manual page, and
-# Doxygen, which reads the headers, has nothing to complain of.  symbols.t compares maps, libraries
-# and headers.
+# The API reference has everything that is public: what the maps list, and each type and macro of the
+# headers, has a manual page that whatis finds, and Doxygen, which reads the headers, has nothing to
+# complain of.  Every link of the HTML leads somewhere.  symbols.t compares maps, libraries and
+# headers.
 . "$(dirname "$0")/../lib/tap.sh"
 
 reference=$top_builddir/doc/reference
@@ -64,27 +65,112 @@ inline () {
   sed -n '/^static inline /{n;s/^\(tarn_[a-z0-9_]*\) (.*/\1/p;}' "$top_srcdir"/include/tarn/*.h
 }
 
-pages_are_what_is_public () {
-  { mapped; inline; } | sort >"$scratch/public"
-  pages >"$scratch/pages"
-  [ -s "$scratch/public" ] && diff "$scratch/public" "$scratch/pages"
+headers () {
+  cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*.h.in
 }
-check "each public function has a manual page, and nothing else has" pages_are_what_is_public
+
+types () {
+  headers | sed -n 's/^} \(Tarn[A-Za-z]*\);.*/\1/p
+                    s/^typedef struct _Tarn.* \(Tarn[A-Za-z]*\);$/\1/p
+                    s/^typedef .*(\*\(Tarn[A-Za-z]*\)) (.*/\1/p'
+}
+
+macros () {
+  headers | sed -n 's/^#define \(TARN_[A-Z_]*\).*/\1/p' | grep -v '_H$'
+}
+
+pages_are_what_is_public () {
+  { mapped; inline; types; macros; } | sort -u >"$scratch/public"
+  pages >"$scratch/pages"
+  for name in tarn_pool_new tarn_memo_key_integer TarnPool TarnPoolOptions TarnReclaimFunc TarnError \
+    TARN_ALLOCATOR; do
+    grep -qx "$name" "$scratch/public" || { echo "$name was not seen"; return 1; }
+  done
+  diff "$scratch/public" "$scratch/pages"
+}
+check "each public function, type and macro has a manual page, and nothing else has" \
+  pages_are_what_is_public
+
+# Those that are another name of a page are in that one's.
+whole_pages () {
+  grep -L '^\.so ' "$reference"/man3/*.3
+}
 
 pages_are_whole () {
-  for page in "$reference"/man3/*.3; do
+  for page in $(whole_pages); do
     name=$(basename "$page" .3)
     sections="NAME SYNOPSIS DESCRIPTION HISTORY"
-    grep -q "^\.BI \"void $name " "$page" || sections="$sections RETURN.VALUE"
-    grep -q "^\.BI .*$name (void);" "$page" || sections="$sections PARAMETERS"
+    case $name in
+      tarn_*)
+        grep -q "^\.BI \"void $name " "$page" || sections="$sections RETURN.VALUE"
+        grep -q "^\.BI .*$name (void);" "$page" || sections="$sections PARAMETERS"
+        ;;
+    esac
+    ! grep -qx "} $name;" "$page" || sections="$sections (FIELDS|VALUES)"
     for section in $sections; do
-      grep -A 1 "^\.SH $section\$" "$page" | grep -q "^[^.]\|^\.[^S]" \
+      grep -E -A 1 "^\.SH $section\$" "$page" | grep -q "^[^.]\|^\.[^S]" \
         || { echo "$name: nothing in $section"; return 1; }
     done
     grep -q "^Since Tarn [0-9]*\.[0-9]*\.\$" "$page" || { echo "$name: since when?"; return 1; }
   done
 }
 check "... with all sections, and since when it is there" pages_are_whole
+
+# As lexgrog, which whatis goes by, would have it: names, a hyphen, a line that is read at a glance.
+name_lines () {
+  for page in $(whole_pages); do
+    sed -n '/^\.SH NAME$/,/^\.SH SYNOPSIS$/p' "$page" | sed '1d; $d' >"$scratch/name"
+    [ "$(wc -l <"$scratch/name")" = 1 ] || { echo "$page: not one line"; return 1; }
+    sed 's/\\-/-/g' "$scratch/name"
+  done
+}
+
+names_are_short () {
+  name_lines >"$scratch/lines" || { cat "$scratch/lines"; return 1; }
+  grep -qx 'tarn_pool_new - makes a pool over an allocator' "$scratch/lines" || return
+  grep -qx 'TarnPoolOptions, TARN_POOL_OPTIONS_INIT - .*' "$scratch/lines" || return
+  ! grep -Evx '(Tarn|TARN_|tarn_)[A-Za-z0-9_]*(, TARN_[A-Z_]*)? - [^\]*[^\.]' "$scratch/lines" \
+    && ! awk 'length > 100 { print length ": " $0 }' "$scratch/lines" | grep .
+}
+check "... a NAME of at most 100 characters" names_are_short
+
+# A function does something: "Gets ...", not "The number of ...".
+functions_do_something () {
+  name_lines | sed -n 's/^tarn_.* - //p' >"$scratch/briefs"
+  [ -s "$scratch/briefs" ] && ! grep -Ev '^[a-z]+s ' "$scratch/briefs" \
+    && ! grep -E '^(as|is|this|bytes) |so (much|many)|as there (is|are)' "$scratch/briefs"
+}
+check "... whose functions begin with a verb" functions_do_something
+
+names_are_found () {
+  lexgrog $(whole_pages) | sed 's/^[^"]*"//; s/ - .*//' | sort >"$scratch/found"
+  pages | diff - "$scratch/found" || return
+  pages | while read -r name; do
+    man -M "$reference" -w 3 "$name" | grep . || return
+  done
+}
+if command -v lexgrog >/dev/null && command -v man >/dev/null; then
+  check "... which whatis reads, and man finds" names_are_found
+else
+  skip "... which whatis reads, and man finds" "there is no man"
+fi
+
+# What a type's declaration has is described below it.
+fields_are_described () {
+  for page in $(whole_pages); do
+    sed -n '/^typedef \(struct\|union\|enum\)$/,/^}/p' "$page" \
+      | sed -n 's/^ .*(\*\([a-z_]*\)) (.*/\1/p; s/^ [^(]*[ *]\([a-z_]*\)\(\[4\]\)*;$/\1/p
+                s/^  *} \([a-z]*\);$/\1/p; s/^  \(TARN_[A-Z0-9_]*\)\( = .*\)*,*$/\1/p' >"$scratch/fields"
+    while read -r field; do
+      grep -qx "\.I $field" "$page" || { echo "$page: $field"; return 1; }
+      echo "$field" >>"$scratch/all-fields"
+    done <"$scratch/fields"
+  done
+  for field in thread_cache_bytes first_arg_id reserved TARN_ERROR_FAILED value; do
+    grep -qx "$field" "$scratch/all-fields" || { echo "$field was not seen"; return 1; }
+  done
+}
+check "... with each field and value of a type" fields_are_described
 
 # What a manual page sends its reader to is there.
 links_lead_somewhere () {
@@ -96,9 +182,21 @@ links_lead_somewhere () {
 check "... and links to pages that there are" links_lead_somewhere
 
 if command -v mandoc >/dev/null; then
-  check "... and no fault" mandoc -Tlint -W warning "$reference"/man3/*.3
+  check "... and no fault" mandoc -Tlint -W warning $(whole_pages)
 else
   skip "... and no fault" "there is no mandoc"
+fi
+
+# As lintian asks it.
+groff_is_silent () {
+  MANROFFSEQ='' MANWIDTH=80 man --warnings -E UTF-8 -l -Tutf8 -Z $(whole_pages) 2>"$scratch/said" \
+    >"$scratch/printed"
+  ! grep . "$scratch/said" && [ -s "$scratch/printed" ]
+}
+if command -v man >/dev/null && command -v groff >/dev/null; then
+  check "... and no warning of groff's" groff_is_silent
+else
+  skip "... and no warning of groff's" "there is no man or no groff"
 fi
 
 html_is_whole () {
