@@ -271,11 +271,11 @@ typedef enum
  */
 typedef enum
 {
-  TARN_CUDA_LIMIT_UNKNOWN = -1, /**< only tarn_cuda_occupancy_for_function() may say so */
-  TARN_CUDA_LIMIT_DEVICE = 0,   /**< blocks per multiprocessor, or threads per block */
-  TARN_CUDA_LIMIT_REGISTERS = 1,
-  TARN_CUDA_LIMIT_SHARED = 2, /**< shared memory */
-  TARN_CUDA_LIMIT_WARPS = 3   /**< warps per multiprocessor */
+  TARN_CUDA_LIMIT_UNKNOWN = -1,  /**< only tarn_cuda_occupancy_for_function() may say so */
+  TARN_CUDA_LIMIT_DEVICE = 0,    /**< blocks per multiprocessor, or threads per block */
+  TARN_CUDA_LIMIT_REGISTERS = 1, /**< registers */
+  TARN_CUDA_LIMIT_SHARED = 2,    /**< shared memory */
+  TARN_CUDA_LIMIT_WARPS = 3      /**< warps per multiprocessor */
 } TarnCudaLimit;
 
 /**

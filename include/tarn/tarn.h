@@ -4,6 +4,15 @@
 /**
  * @file
  * Everything of libtarn: the headers of the core.
+ *
+ * - tarn/pool.h: pools, their options and counters, groups of pools
+ * - tarn/allocator.h: allocators, and the functions of a backend
+ * - tarn/block.h: memory in use
+ * - tarn/memo.h: results that are kept for a context, a queue, a device
+ * - tarn/selection.h: devices that are chosen by a text
+ * - tarn/local-memory.h: bank conflicts
+ * - tarn/error.h: errors
+ * - tarn/version.h: versions
  */
 
 #ifndef TARN_H

@@ -35,7 +35,8 @@ guide_is_whole () {
   grep -h -o ']([^)#:]*' "$guide"/*.md | sed 's/^..//' | sort -u >"$scratch/links"
   [ -s "$scratch/links" ] || return
   while read -r link; do
-    [ -e "$guide/$link" ] || { echo "no $link"; return 1; }
+    [ -e "$guide/$link" ] || [ "$link" = ../reference ] && [ ! -e "$top_builddir/doc/reference/built" ] \
+      || { echo "no $link"; return 1; }
   done <"$scratch/links"
 }
 check "the guide and what it links to" guide_is_whole

@@ -207,10 +207,70 @@ html_is_whole () {
 }
 check "each public function is in the HTML" html_is_whole
 
+# But for the search, which is the list of all there is without it.
 needs_no_script () {
-  ! ls "$reference"/html/*.js 2>/dev/null && ! grep -l '<script' "$reference"/html/*.html
+  ! ls "$reference"/html/*.js 2>/dev/null \
+    && [ "$(grep -l '<script' "$reference"/html/*.html)" = "$reference/html/search.html" ]
 }
 check "the HTML needs no script" needs_no_script
+
+search_has_all_names () {
+  { mapped; inline; types; macros; } | sort -u >"$scratch/public"
+  sed -n 's/^<li><a href="[^"]*">\([A-Za-z_]*\)\( ()\)*<.*/\1/p' "$reference/html/search.html" \
+    | sort -u >"$scratch/listed"
+  [ -s "$scratch/listed" ] && ! comm -23 "$scratch/public" "$scratch/listed" | grep . || return
+  for name in TarnPoolOptions.limit_bytes 'Staying within memory' 'What threads keep'; do
+    grep -q "^<li.*<a href=\"[^\"]*\">$name</a>" "$reference/html/search.html" \
+      || { echo "no $name"; return 1; }
+  done
+  for page in "$reference"/html/*.html; do
+    grep -q '<form action="search.html">' "$page" || { echo "$page: no search"; return 1; }
+  done
+}
+check "the search has all names, and sections of the guide" search_has_all_names
+
+# What the first page does not lead to, nobody finds.
+headers_are_on_the_first_page () {
+  for header in "$top_srcdir"/include/tarn/*.h; do
+    name=$(basename "$header" .h)
+    grep -q "href=\"${name}_8h.html\"[^>]*>tarn/$name\.h<" "$reference/html/index.html" \
+      || { echo "$name.h"; return 1; }
+    grep -q "<tarn/$name.h>" "$top_srcdir/include/tarn/tarn.h" || continue
+    grep -q "href=\"${name}_8h.html\"" "$reference/html/tarn_8h.html" \
+      || { echo "$name.h is not on tarn.h's page"; return 1; }
+  done
+  for page in "$top_srcdir"/doc/guide/*.md; do
+    name=$(basename "$page" .md | tr - _)
+    grep -q "href=\"md_doc_guide_$name.html\"" "$reference/html/index.html" \
+      || { echo "$page"; return 1; }
+  done
+}
+check "the first page leads to each header and each page of the guide" headers_are_on_the_first_page
+
+# Each link to a file or to a place in one, as installed: beside the guide and the rest of doc.
+html_links_lead_somewhere () (
+  stage=$scratch/doc
+  mkdir "$stage" && cp -r "$reference/html" "$stage/reference" || return
+  for beside in "$top_srcdir"/doc/*; do
+    [ -e "$stage/${beside##*/}" ] || ln -s "$(cd "${beside%/*}" && pwd)/${beside##*/}" "$stage"
+  done
+  cd "$stage/reference" || return
+  grep -o ' \(id\|name\)="[^"]*"' ./*.html | sed 's/^\(.*\): [a-z]*="\(.*\)"$/\1#\2/' \
+    | sort -u >"$scratch/places"
+  grep -o ' \(href\|src\|action\)="[^"]*"' ./*.html \
+    | sed 's/^\([^:]*\): [a-z]*="\(.*\)"$/\1 \2/; s/ \(\.\/\)*/ .\//; s/^\(.*\) \.\/#/\1 \1#/' \
+    | grep -v ' \./\(https\{0,1\}\|mailto\):' | sort -u >"$scratch/all-links"
+  sed -n 's/^.* \(.*#.*\)$/\1/p' "$scratch/all-links" | sort -u >"$scratch/to-places"
+  sed 's/^.* //; s/#.*//' "$scratch/all-links" | sort -u >"$scratch/to-files"
+  [ "$(wc -l <"$scratch/to-places")" -gt 400 ] && [ "$(wc -l <"$scratch/to-files")" -gt 60 ] || return
+  while read -r file; do
+    [ -e "$file" ] || { echo "$file is missing, from:"; grep " $file" "$scratch/all-links"; }
+  done <"$scratch/to-files" >"$scratch/dead"
+  comm -23 "$scratch/to-places" "$scratch/places" >>"$scratch/dead"
+  cat "$scratch/dead"
+  [ ! -s "$scratch/dead" ]
+)
+check "every link of the HTML leads somewhere" html_links_lead_somewhere
 
 # As make does it, but in a folder elsewhere.
 run_doxygen () {
@@ -226,6 +286,10 @@ check "Doxygen has no warning: nothing public is without its documentation" run_
 
 is_reproduced () {
   rm -f "$scratch"/again/html/*.js
+  "${XSLTPROC:-xsltproc}" --nonet --output "$scratch/names" "$top_srcdir/doc/reference/names.xsl" \
+    "$scratch/again/xml/index.xml" || return
+  sed "/^<!-- names -->\$/r $scratch/names" "$scratch/again/html/search.html" >"$scratch/search" \
+    && cp "$scratch/search" "$scratch/again/html/search.html"
   diff -r "$reference/html" "$scratch/again/html"
 }
 check "the HTML is the same elsewhere" is_reproduced
