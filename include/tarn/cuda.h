@@ -136,7 +136,12 @@ typedef struct
   }
 
 TarnMemo *tarn_cuda_module_memo_new (void);
+gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image,
+                                    CUmodule *module, GError **error);
 TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules);
+gboolean tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context,
+                                      const TarnCudaFunctionKey *key, CUfunction *function,
+                                      GError **error);
 
 /**
  * An array in page-locked or managed memory. It is one from tarn_cuda_host_array_allocate() to

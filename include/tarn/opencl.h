@@ -83,6 +83,9 @@ typedef struct
   }
 
 TarnMemo *tarn_opencl_kernel_memo_new (void);
+gboolean tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context,
+                                      const TarnOpenclKernelKey *key, cl_kernel *kernel,
+                                      GError **error);
 
 /**
  * A device that was chosen. The strings are its own, and nothing in it changes.

@@ -3,6 +3,7 @@
  *
  * What a device has, from the driver's attributes, and how PyCUDA's DeviceData aligns. */
 
+#include "common/struct-private.h"
 #include "occupancy-private.h"
 
 typedef enum
@@ -139,7 +140,7 @@ _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnC
       return FALSE;
     }
   fill (&found, values);
-  _tarn_cuda_write_struct (data, &found, sizeof found);
+  _tarn_struct_write (data, &found, sizeof found);
   return TRUE;
 }
 
@@ -163,12 +164,20 @@ tarn_cuda_device_data_init (TarnCudaDeviceData *data, CUdevice device, GError **
 {
   const TarnCudaDriver *driver;
 
-  g_return_val_if_fail (data != NULL, FALSE);
-  g_return_val_if_fail (data->struct_size >= sizeof data->struct_size, FALSE);
+  g_return_val_if_fail (_tarn_struct_has_size (data), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   driver = _tarn_cuda_get_driver (error);
   return driver != NULL && _tarn_cuda_ask_device_data (driver, device, data, error);
+}
+
+/* Today no answer depends on it: fields that are not known here might say otherwise. */
+static gboolean
+check_data (const TarnCudaDeviceData *data, GError **error)
+{
+  TarnCudaDeviceData known;
+
+  return _tarn_cuda_read_device_data (&known, data, error);
 }
 
 /* 0 for a size that words do not have. */
@@ -227,7 +236,7 @@ tarn_cuda_device_data_align_bytes (const TarnCudaDeviceData *data, guint word_si
   g_return_val_if_fail (bytes != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  if (!check_word_size (word_size, error))
+  if (!check_data (data, error) || !check_word_size (word_size, error))
     return FALSE;
   *bytes = find_align_bytes (word_size);
   return TRUE;
@@ -254,7 +263,7 @@ tarn_cuda_device_data_align (const TarnCudaDeviceData *data, gsize bytes, guint 
   g_return_val_if_fail (aligned != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  return check_word_size (word_size, error)
+  return check_data (data, error) && check_word_size (word_size, error)
          && round_up (bytes, find_align_bytes (word_size), G_MAXSIZE, aligned, error);
 }
 
@@ -279,7 +288,7 @@ tarn_cuda_device_data_align_words (const TarnCudaDeviceData *data, guint word_si
   g_return_val_if_fail (words != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  if (!check_word_size (word_size, error))
+  if (!check_data (data, error) || !check_word_size (word_size, error))
     return FALSE;
   *words = find_align_bytes (word_size) / word_size;
   return TRUE;
@@ -306,7 +315,7 @@ tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize element
   g_return_val_if_fail (aligned != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  return check_word_size (word_size, error)
+  return check_data (data, error) && check_word_size (word_size, error)
          && round_up (elements, find_align_bytes (word_size) / word_size, G_MAXSIZE, aligned,
                       error);
 }
@@ -333,7 +342,7 @@ tarn_cuda_device_data_coalesce (const TarnCudaDeviceData *data, guint threads, g
   g_return_val_if_fail (coalesced != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  if (!round_up (threads, 16, G_MAXUINT, &rounded, error))
+  if (!check_data (data, error) || !round_up (threads, 16, G_MAXUINT, &rounded, error))
     return FALSE;
   *coalesced = (guint) rounded;
   return TRUE;
@@ -358,6 +367,8 @@ tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *da
   g_return_val_if_fail (valid != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
+  if (!check_data (data, error))
+    return FALSE;
   if (channels > 4)
     {
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
@@ -379,9 +390,12 @@ tarn_cuda_device_data_make_valid_tex_channel_count (const TarnCudaDeviceData *da
 guint
 tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
 {
-  g_return_val_if_fail (data != NULL, 0);
+  TarnCudaDeviceData known = TARN_CUDA_DEVICE_DATA_INIT;
+  gboolean is_read = data != NULL && _tarn_struct_read (&known, sizeof known, data);
 
-  return data->major >= 2 ? 32 : 16;
+  g_return_val_if_fail (is_read, 0);
+
+  return known.major >= 2 ? 32 : 16;
 }
 
 /**
@@ -396,7 +410,10 @@ tarn_cuda_device_data_smem_granularity (const TarnCudaDeviceData *data)
 gsize
 tarn_cuda_device_data_smem_alloc_granularity (const TarnCudaDeviceData *data)
 {
-  g_return_val_if_fail (data != NULL, 0);
+  TarnCudaDeviceData known = TARN_CUDA_DEVICE_DATA_INIT;
+  gboolean is_read = data != NULL && _tarn_struct_read (&known, sizeof known, data);
 
-  return data->major >= 2 ? 128 : 512;
+  g_return_val_if_fail (is_read, 0);
+
+  return known.major >= 2 ? 128 : 512;
 }

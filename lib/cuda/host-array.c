@@ -7,6 +7,8 @@
 #include <string.h>
 #include <tarn/cuda.h>
 
+#include "common/struct-private.h"
+
 static gboolean
 check_arguments (gsize item_size, gchar order, GError **error)
 {
@@ -48,6 +50,14 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
   return TRUE;
 }
 
+/* Whether a caller's version of the struct has what owns something: a later field must not, because
+ * older callers could not give it back. */
+static gboolean
+has_owners (const TarnCudaHostArray *array)
+{
+  return array->struct_size >= G_STRUCT_OFFSET (TarnCudaHostArray, strides) + sizeof array->strides;
+}
+
 /**
  * Allocates an array in page-locked or managed memory.
  *
@@ -56,7 +66,8 @@ find_strides (guint rank, const gsize *shape, gsize item_size, gchar order, gsiz
  * @param shape      elements along each axis; copied
  * @param item_size  bytes of an element, at least 1
  * @param order      'C': the last axis is the one whose elements are neighbours; 'F': the first
- * @param array      out: start from TARN_CUDA_HOST_ARRAY_INIT; for tarn_cuda_host_array_clear()
+ * @param array      out: start from TARN_CUDA_HOST_ARRAY_INIT, whose struct_size says how much is
+ * to be filled; for tarn_cuda_host_array_clear()
  * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_INVALID_SIZE
  *                   if the bytes of all are more than a gsize holds, or as tarn_pool_allocate()
  * @return TRUE, or FALSE with @p error set and @p array as it was. Any thread may call it.
@@ -67,35 +78,31 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
                                gchar order, TarnCudaHostArray *array, GError **error)
 {
   g_autofree gsize *strides = g_new (gsize, (gsize) rank + 1);
-  gsize size;
-  gpointer data;
-  TarnBlock *block;
+  TarnCudaHostArray made = TARN_CUDA_HOST_ARRAY_INIT;
 
   g_return_val_if_fail (rank < G_MAXUINT, FALSE);
   g_return_val_if_fail (pool != NULL && array != NULL, FALSE);
   g_return_val_if_fail (rank == 0 || shape != NULL, FALSE);
-  g_return_val_if_fail (array->struct_size >= sizeof *array, FALSE);
+  g_return_val_if_fail (has_owners (array), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   if (!check_arguments (item_size, order, error)
-      || !find_strides (rank, shape, item_size, order, strides, &size, error)
-      || (block = tarn_pool_allocate (pool, size, error)) == NULL)
+      || !find_strides (rank, shape, item_size, order, strides, &made.size, error)
+      || (made.block = tarn_pool_allocate (pool, made.size, error)) == NULL)
     return FALSE;
-  data = tarn_cuda_block_get_host_pointer (block);
-  if (data == NULL && tarn_block_get_alloc_size (block) > 0)
+  made.data = tarn_cuda_block_get_host_pointer (made.block);
+  if (made.data == NULL && tarn_block_get_alloc_size (made.block) > 0)
     {
-      tarn_block_free (block); /* of another kind: the caller has been told */
+      tarn_block_free (made.block); /* of another kind: the caller has been told */
       return FALSE;
     }
-  array->block = block;
-  array->data = data;
-  array->rank = rank;
-  array->shape = g_new (gsize, (gsize) rank + 1);
+  made.rank = rank;
+  made.shape = g_new (gsize, (gsize) rank + 1);
   if (rank > 0)
-    memcpy (array->shape, shape, rank * sizeof *shape);
-  array->strides = g_steal_pointer (&strides);
-  array->item_size = item_size;
-  array->size = size;
+    memcpy (made.shape, shape, rank * sizeof *shape);
+  made.strides = g_steal_pointer (&strides);
+  made.item_size = item_size;
+  _tarn_struct_write (array, &made, sizeof made);
   return TRUE;
 }
 
@@ -108,14 +115,16 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
 void
 tarn_cuda_host_array_clear (TarnCudaHostArray *array)
 {
-  gsize struct_size;
+  const TarnCudaHostArray none = TARN_CUDA_HOST_ARRAY_INIT;
+  TarnCudaHostArray known = none;
+  gboolean is_read;
 
-  g_return_if_fail (array != NULL);
+  g_return_if_fail (array != NULL && has_owners (array));
+  is_read = _tarn_struct_read (&known, sizeof known, array);
+  g_return_if_fail (is_read);
 
-  struct_size = array->struct_size;
-  tarn_block_free (array->block);
-  g_free (array->shape);
-  g_free (array->strides);
-  *array = (TarnCudaHostArray) TARN_CUDA_HOST_ARRAY_INIT;
-  array->struct_size = struct_size;
+  tarn_block_free (known.block);
+  g_free (known.shape);
+  g_free (known.strides);
+  _tarn_struct_write (array, &none, sizeof none);
 }

@@ -7,8 +7,7 @@
  * something is computed next.  Whatever computes or gives back a value runs with its context
  * current. */
 
-#include <string.h>
-
+#include "common/memo-ops-private.h"
 #include "context-private.h"
 
 #define KIND "cuda-context"
@@ -136,17 +135,6 @@ make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpoi
   return own;
 }
 
-/* Whether the caller's version of the struct is one that can be read, and leaves first arguments to
- * us. */
-static gboolean
-has_own_first_arg (const TarnMemoOps *ops)
-{
-  return ops == NULL
-         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer)
-             && ops->ref_first_arg == NULL && ops->unref_first_arg == NULL
-             && ops->first_arg_id == NULL && ops->current_first_arg == NULL);
-}
-
 /**
  * Makes a memoized function of a CUDA context and a key. PyCUDA calls this
  * context_dependent_memoize. The first argument of tarn_memo_get() is a CUcontext, or NULL for the
@@ -172,32 +160,30 @@ TarnMemo *
 tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                             GDestroyNotify destroy)
 {
-  const TarnMemoOps none = TARN_MEMO_OPS_INIT;
-  const TarnMemoOps *theirs = ops != NULL ? ops : &none;
-  g_autofree TarnMemoOps *ours = NULL;
+  TarnMemoOps theirs, ours;
+  gboolean has_only_keys_and_values = _tarn_memo_ops_read (&theirs, ops);
   ContextMemo *self;
 
-  g_return_val_if_fail (has_own_first_arg (ops), NULL);
+  g_return_val_if_fail (has_only_keys_and_values, NULL);
   g_return_val_if_fail (func != NULL, NULL);
-  g_return_val_if_fail (theirs->value_for_thread == NULL
-                            || (theirs->ref_value != NULL && theirs->unref_value != NULL),
+  g_return_val_if_fail (theirs.value_for_thread == NULL
+                            || (theirs.ref_value != NULL && theirs.unref_value != NULL),
                         NULL);
 
   self = g_new0 (ContextMemo, 1);
-  memcpy (&self->ops, theirs, MIN (theirs->struct_size, sizeof self->ops));
+  self->ops = theirs;
   self->func = func;
   self->user_data = user_data;
   self->destroy = destroy;
 
-  ours = g_malloc (theirs->struct_size);
-  memcpy (ours, theirs, theirs->struct_size);
-  ours->first_arg_kind = KIND;
-  ours->first_arg_id = get_id;
-  ours->current_first_arg = get_current;
-  ours->ref_value = theirs->ref_value != NULL ? ref_value : NULL;
-  ours->unref_value = theirs->unref_value != NULL ? unref_value : NULL;
-  ours->value_for_thread = theirs->value_for_thread != NULL ? make_value_for_thread : NULL;
-  return tarn_memo_new (ours, compute, self, context_memo_free);
+  ours = theirs;
+  ours.first_arg_kind = KIND;
+  ours.first_arg_id = get_id;
+  ours.current_first_arg = get_current;
+  ours.ref_value = theirs.ref_value != NULL ? ref_value : NULL;
+  ours.unref_value = theirs.unref_value != NULL ? unref_value : NULL;
+  ours.value_for_thread = theirs.value_for_thread != NULL ? make_value_for_thread : NULL;
+  return tarn_memo_new (&ours, compute, self, context_memo_free);
 }
 
 /**

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "common/struct-private.h"
 #include "driver-private.h"
 
 /* A compiler that goes astray writes a lot; what it was about stands at the beginning. */
@@ -71,9 +72,6 @@ unload_module (gpointer unused, gpointer module, gpointer context, gboolean is_d
  * or NULL for the current one, its key a GBytes with PTX or a cubin, its value a CUmodule. A module
  * is unloaded when it is forgotten: until then it is valid, and so are its functions.
  *
- * The errors of tarn_memo_get() are those of tarn_cuda_context_memo_new(), and TARN_CUDA_ERROR with
- * the driver's status and what its compiler says, up to 64 KiB.
- *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
  */
@@ -87,13 +85,56 @@ tarn_cuda_module_memo_new (void)
   return tarn_cuda_context_memo_new (&ops, load_module, NULL, NULL);
 }
 
+/**
+ * The module of an image: tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
+ *
+ * @param memo     the memo
+ * @param context  nullable: the current one
+ * @param image    PTX, with or without its 0 at the end, or a cubin
+ * @param module   out: the module, valid until it is forgotten
+ * @param error    return location, or NULL: as tarn_memo_get() for a memo of
+ *                 tarn_cuda_context_memo_new(); TARN_CUDA_ERROR with the driver's status and what
+ *                 its compiler says, up to 64 KiB
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image, CUmodule *module,
+                           GError **error)
+{
+  gpointer value;
+
+  g_return_val_if_fail (memo != NULL, FALSE);
+  g_return_val_if_fail (image != NULL, FALSE);
+  g_return_val_if_fail (module != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_memo_get (memo, context, image, &value, error))
+    return FALSE;
+  *module = value;
+  return TRUE;
+}
+
 /* Functions */
 
-static void
-get_parts (const TarnCudaFunctionKey *key, TarnMemoKeyPart parts[2])
+static gboolean
+read_key (TarnCudaFunctionKey *key, gconstpointer theirs, GError **error)
 {
-  parts[0] = tarn_memo_key_bytes (key->image);
-  parts[1] = tarn_memo_key_string (key->name);
+  *key = (TarnCudaFunctionKey) TARN_CUDA_FUNCTION_KEY_INIT;
+  return _tarn_struct_read_or_set_error (key, sizeof *key, theirs, "TarnCudaFunctionKey", error);
+}
+
+/* FALSE for a key that cannot be read: it is like no other, for nothing is kept for it. */
+static gboolean
+get_parts (gconstpointer theirs, TarnMemoKeyPart parts[2])
+{
+  TarnCudaFunctionKey key;
+
+  if (!read_key (&key, theirs, NULL))
+    return FALSE;
+  parts[0] = tarn_memo_key_bytes (key.image);
+  parts[1] = tarn_memo_key_string (key.name);
+  return TRUE;
 }
 
 static guint
@@ -102,8 +143,7 @@ key_hash (gconstpointer key)
   TarnMemoKeyPart parts[2];
   TarnMemoKeyTuple tuple = { parts, 2 };
 
-  get_parts (key, parts);
-  return tarn_memo_key_tuple_hash (&tuple);
+  return get_parts (key, parts) ? tarn_memo_key_tuple_hash (&tuple) : 0;
 }
 
 static gboolean
@@ -112,20 +152,20 @@ key_equal (gconstpointer a, gconstpointer b)
   TarnMemoKeyPart left[2], right[2];
   TarnMemoKeyTuple tuple = { left, 2 }, other = { right, 2 };
 
-  get_parts (a, left);
-  get_parts (b, right);
+  if (!get_parts (a, left) || !get_parts (b, right))
+    return a == b;
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
+/* Something was computed for the key, so it can be read. */
 static gpointer
 key_copy (gconstpointer key)
 {
-  const TarnCudaFunctionKey *theirs = key;
   TarnCudaFunctionKey *copy = g_new (TarnCudaFunctionKey, 1);
 
-  *copy = (TarnCudaFunctionKey){ .struct_size = sizeof *copy,
-                                 .image = g_bytes_ref (theirs->image),
-                                 .name = g_strdup (theirs->name) };
+  read_key (copy, key, NULL);
+  copy->image = g_bytes_ref (copy->image);
+  copy->name = g_strdup (copy->name);
   return copy;
 }
 
@@ -142,26 +182,26 @@ key_free (gpointer key)
 static gpointer
 find_function (gpointer context, gconstpointer data, gpointer modules, GError **error)
 {
-  const TarnCudaFunctionKey *key = data;
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (error);
+  TarnCudaFunctionKey key;
   CUfunction function = NULL;
   unsigned int status;
-  gpointer module;
+  CUmodule module;
 
-  if (driver == NULL)
+  if (driver == NULL || !read_key (&key, data, error))
     return NULL;
-  if (key->image == NULL || key->name == NULL)
+  if (key.image == NULL || key.name == NULL)
     {
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "the key of a function has no %s", key->image == NULL ? "image" : "name");
+                   "the key of a function has no %s", key.image == NULL ? "image" : "name");
       return NULL;
     }
-  if (!tarn_memo_get (modules, context, key->image, &module, error))
+  if (!tarn_cuda_module_memo_get (modules, context, key.image, &module, error))
     return NULL;
-  status = driver->cuModuleGetFunction (&function, module, key->name);
+  status = driver->cuModuleGetFunction (&function, module, key.name);
   if (status == TARN_CUDA_SUCCESS)
     return function;
-  _tarn_cuda_set_error_with_text (error, driver, "cuModuleGetFunction", status, key->name);
+  _tarn_cuda_set_error_with_text (error, driver, "cuModuleGetFunction", status, key.name);
   return NULL;
 }
 
@@ -190,4 +230,39 @@ tarn_cuda_function_memo_new (TarnMemo *modules)
   ops.copy_key = key_copy;
   ops.free_key = key_free;
   return tarn_cuda_context_memo_new (&ops, find_function, ops.upstream, NULL);
+}
+
+/**
+ * The function of an image and a name: tarn_memo_get() for a memo of tarn_cuda_function_memo_new().
+ *
+ * @param memo      the memo
+ * @param context   nullable: the current one
+ * @param key       which function; image and name must be set
+ * @param function  out: the function, valid until its module is forgotten
+ * @param error     return location, or NULL: as tarn_cuda_module_memo_get(), and
+ *                  TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this version of the
+ *                  library does not have
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context, const TarnCudaFunctionKey *key,
+                             CUfunction *function, GError **error)
+{
+  TarnCudaFunctionKey known;
+  gpointer value;
+
+  g_return_val_if_fail (memo != NULL, FALSE);
+  g_return_val_if_fail (key != NULL, FALSE);
+  g_return_val_if_fail (function != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!read_key (&known, key, error))
+    return FALSE;
+  g_return_val_if_fail (known.image != NULL, FALSE);
+  g_return_val_if_fail (known.name != NULL, FALSE);
+  if (!tarn_memo_get (memo, context, &known, &value, error))
+    return FALSE;
+  *function = value;
+  return TRUE;
 }

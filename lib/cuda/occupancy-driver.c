@@ -5,6 +5,7 @@
  * not say why there are no more: the reason is from the rules of occupancy.c, if they come to the
  * same number. */
 
+#include "common/struct-private.h"
 #include "occupancy-private.h"
 
 /* CUfunction_attribute */
@@ -152,7 +153,7 @@ _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, gui
   found.warps_per_mp = found.blocks_per_mp * warps;
   found.occupancy = (gdouble) found.warps_per_mp / launch.device.warps_per_mp;
   found.limited_by = find_limit (&launch);
-  _tarn_cuda_write_struct (occupancy, &found, sizeof found);
+  _tarn_struct_write (occupancy, &found, sizeof found);
   return TRUE;
 }
 
@@ -186,8 +187,7 @@ tarn_cuda_occupancy_for_function (CUfunction function, guint threads, gsize dyna
   const TarnCudaDriver *driver;
 
   g_return_val_if_fail (function != NULL, FALSE);
-  g_return_val_if_fail (occupancy != NULL, FALSE);
-  g_return_val_if_fail (occupancy->struct_size >= sizeof occupancy->struct_size, FALSE);
+  g_return_val_if_fail (_tarn_struct_has_size (occupancy), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   driver = _tarn_cuda_get_driver (error);

@@ -26,12 +26,9 @@ const TarnCudaArchitecture *_tarn_cuda_find_architecture (gint major, gint minor
 /* Sets what is 0 and no attribute tells; leaves it where the architecture is not known. */
 void _tarn_cuda_complete_device_data (TarnCudaDeviceData *data);
 
-/* Copies a struct of the caller's, which may be of an older version, or of a newer one if it uses
- * nothing of that.  FALSE if it cannot be read. */
-gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs);
-
-/* Fills a struct of the caller's as far as both sides know it; what only the caller knows is 0. */
-void _tarn_cuda_write_struct (gpointer theirs, gconstpointer ours, gsize size);
+/* Reads what a caller has, whose version of the struct may be another one. */
+gboolean _tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs,
+                                      GError **error);
 
 /* tarn_cuda_device_data_init() */
 gboolean _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device,

@@ -6,7 +6,7 @@
 
 #include "occupancy-private.h"
 
-#include <string.h>
+#include "common/struct-private.h"
 
 /* As of November 2026, from what NVIDIA publishes: the occupancy calculator, and the technical
  * specifications of each compute capability in the programming guide.  Those below 3.0, which have
@@ -51,31 +51,11 @@ _tarn_cuda_complete_device_data (TarnCudaDeviceData *data)
 }
 
 gboolean
-_tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs)
+_tarn_cuda_read_device_data (TarnCudaDeviceData *ours, const TarnCudaDeviceData *theirs,
+                             GError **error)
 {
-  const guint8 *bytes = (const guint8 *) theirs;
-  gsize first_size = G_STRUCT_OFFSET (TarnCudaDeviceData, shared_allocation_unit) + sizeof (gsize);
-
-  if (theirs->struct_size < first_size)
-    return FALSE;
-  for (gsize i = sizeof *ours; i < theirs->struct_size; i++)
-    if (bytes[i] != 0)
-      return FALSE;
-  memcpy (ours, theirs, MIN (sizeof *ours, theirs->struct_size));
-  ours->struct_size = sizeof *ours;
-  return TRUE;
-}
-
-void
-_tarn_cuda_write_struct (gpointer theirs, gconstpointer ours, gsize size)
-{
-  guint8 *bytes = theirs;
-  gsize their_size = *(gsize *) theirs;
-
-  memcpy (bytes, ours, MIN (size, their_size));
-  if (their_size > size)
-    memset (bytes + size, 0, their_size - size);
-  *(gsize *) theirs = their_size;
+  *ours = (TarnCudaDeviceData) TARN_CUDA_DEVICE_DATA_INIT;
+  return _tarn_struct_read_or_set_error (ours, sizeof *ours, theirs, "TarnCudaDeviceData", error);
 }
 
 /* How many blocks there can be, and why no more. */
@@ -110,7 +90,7 @@ fill (TarnCudaOccupancy *occupancy, const Least *least, guint64 warps_per_block,
   found.warps_per_mp = (guint) (least->blocks * warps_per_block);
   found.occupancy = (gdouble) found.warps_per_mp / warps_per_mp;
   found.limited_by = least->by;
-  _tarn_cuda_write_struct (occupancy, &found, sizeof found);
+  _tarn_struct_write (occupancy, &found, sizeof found);
 }
 
 static gboolean
@@ -290,7 +270,8 @@ find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint
  * @param occupancy     out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how much is
  *                      to be filled
  * @param error         return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no threads, for a
- *                      field of @p data that is 0 and may not be, and as PyCUDA's rules say ("too
+ *                      field of @p data that is 0 and may not be, or that this version of the
+ *                      library does not have, and as PyCUDA's rules say ("too
  *                      many threads", "too many registers", "too much smem");
  *                      TARN_ERROR_NOT_SUPPORTED for a compute capability that is not known, if
  *                      @p data leaves open what only that could tell
@@ -302,18 +283,16 @@ tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared
                      guint registers, TarnCudaOccupancyMode mode, TarnCudaOccupancy *occupancy,
                      GError **error)
 {
-  TarnCudaDeviceData known = TARN_CUDA_DEVICE_DATA_INIT;
-  gboolean is_read;
+  TarnCudaDeviceData known;
 
   g_return_val_if_fail (data != NULL, FALSE);
-  is_read = _tarn_cuda_read_device_data (&known, data);
-  g_return_val_if_fail (is_read, FALSE);
   g_return_val_if_fail (mode == TARN_CUDA_OCCUPANCY_EXACT || mode == TARN_CUDA_OCCUPANCY_PYCUDA,
                         FALSE);
-  g_return_val_if_fail (occupancy != NULL, FALSE);
-  g_return_val_if_fail (occupancy->struct_size >= sizeof occupancy->struct_size, FALSE);
+  g_return_val_if_fail (_tarn_struct_has_size (occupancy), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
+  if (!_tarn_cuda_read_device_data (&known, data, error))
+    return FALSE;
   if (threads == 0)
     {
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "a block of 0 threads");

@@ -6,6 +6,7 @@
  * arguments are set before it is enqueued, which two threads must not do with the same one
  * (clSetKernelArg, OpenCL 3.0, section 5.9.2): each thread has its own. */
 
+#include "common/struct-private.h"
 #include "program-private.h"
 #include "status-private.h"
 
@@ -13,19 +14,32 @@
 
 #define N_PARTS 4
 
+static gboolean
+read_key (TarnOpenclKernelKey *key, gconstpointer theirs, GError **error)
+{
+  *key = (TarnOpenclKernelKey) TARN_OPENCL_KERNEL_KEY_INIT;
+  return _tarn_struct_read_or_set_error (key, sizeof *key, theirs, "TarnOpenclKernelKey", error);
+}
+
 static const gchar *
 get_options (const TarnOpenclKernelKey *key)
 {
   return key->options != NULL ? key->options : "";
 }
 
-static void
-get_parts (const TarnOpenclKernelKey *key, TarnMemoKeyPart *parts)
+/* FALSE for a key that cannot be read: it is like no other, for nothing is kept for it. */
+static gboolean
+get_parts (gconstpointer theirs, TarnMemoKeyPart *parts)
 {
-  parts[0] = tarn_memo_key_string (key->source);
-  parts[1] = tarn_memo_key_string (get_options (key));
-  parts[2] = tarn_memo_key_string (key->kernel_name);
-  parts[3] = tarn_memo_key_pointer (key->device);
+  TarnOpenclKernelKey key;
+
+  if (!read_key (&key, theirs, NULL))
+    return FALSE;
+  parts[0] = tarn_memo_key_string (key.source);
+  parts[1] = tarn_memo_key_string (get_options (&key));
+  parts[2] = tarn_memo_key_string (key.kernel_name);
+  parts[3] = tarn_memo_key_pointer (key.device);
+  return TRUE;
 }
 
 static guint
@@ -34,8 +48,7 @@ key_hash (gconstpointer key)
   TarnMemoKeyPart parts[N_PARTS];
   TarnMemoKeyTuple tuple = { parts, N_PARTS };
 
-  get_parts (key, parts);
-  return tarn_memo_key_tuple_hash (&tuple);
+  return get_parts (key, parts) ? tarn_memo_key_tuple_hash (&tuple) : 0;
 }
 
 static gboolean
@@ -44,8 +57,8 @@ key_equal (gconstpointer a, gconstpointer b)
   TarnMemoKeyPart left[N_PARTS], right[N_PARTS];
   TarnMemoKeyTuple tuple = { left, N_PARTS }, other = { right, N_PARTS };
 
-  get_parts (a, left);
-  get_parts (b, right);
+  if (!get_parts (a, left) || !get_parts (b, right))
+    return a == b;
   return tarn_memo_key_tuple_equal (&tuple, &other);
 }
 
@@ -57,18 +70,17 @@ typedef struct
   gboolean has_device;     /* a reference on it */
 } OwnKey;
 
+/* Something was computed for the key, so it can be read. */
 static gpointer
 key_copy (gconstpointer key)
 {
-  const TarnOpenclKernelKey *theirs = key;
   OwnKey *own = g_new (OwnKey, 1);
 
-  own->key = (TarnOpenclKernelKey){ .struct_size = sizeof own->key,
-                                    .source = g_strdup (theirs->source),
-                                    .options = g_strdup (theirs->options),
-                                    .kernel_name = g_strdup (theirs->kernel_name),
-                                    .device = theirs->device };
-  own->has_device = clRetainDevice (theirs->device) == CL_SUCCESS;
+  read_key (&own->key, key, NULL);
+  own->key.source = g_strdup (own->key.source);
+  own->key.options = g_strdup (own->key.options);
+  own->key.kernel_name = g_strdup (own->key.kernel_name);
+  own->has_device = clRetainDevice (own->key.device) == CL_SUCCESS;
   return own;
 }
 
@@ -95,13 +107,16 @@ set_key_functions (TarnMemoOps *ops)
 }
 
 static gboolean
-check_key (const TarnOpenclKernelKey *key, GError **error)
+read_complete_key (TarnOpenclKernelKey *key, gconstpointer theirs, GError **error)
 {
-  const gchar *missing = key->source == NULL        ? "source"
-                         : key->kernel_name == NULL ? "kernel_name"
-                         : key->device == NULL      ? "device"
-                                                    : NULL;
+  const gchar *missing;
 
+  if (!read_key (key, theirs, error))
+    return FALSE;
+  missing = key->source == NULL        ? "source"
+            : key->kernel_name == NULL ? "kernel_name"
+            : key->device == NULL      ? "device"
+                                       : NULL;
   if (missing == NULL)
     return TRUE;
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "the key of a kernel has no %s",
@@ -181,31 +196,34 @@ create_kernel (cl_program program, const gchar *name, GError **error)
 static gpointer
 make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **error)
 {
-  const TarnOpenclKernelKey *key = data;
-  TarnOpenclKernelKey program_key = *key;
+  TarnOpenclKernelKey key, program_key;
   gpointer program;
   cl_kernel kernel;
 
-  program_key.kernel_name = NULL;
-  if (!check_key (key, error) || !tarn_memo_get (programs, context, &program_key, &program, error))
+  if (!read_complete_key (&key, data, error))
     return NULL;
-  kernel = create_kernel (program, key->kernel_name, error);
+  program_key = key;
+  program_key.kernel_name = NULL;
+  if (!tarn_memo_get (programs, context, &program_key, &program, error))
+    return NULL;
+  kernel = create_kernel (program, key.kernel_name, error);
   program_unref (NULL, program, context, FALSE);
   return kernel;
 }
 
 static gpointer
-make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gconstpointer key,
+make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gconstpointer data,
                         GError **error)
 {
+  TarnOpenclKernelKey key;
   cl_program program;
   cl_int status = clGetKernelInfo (kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
 
   (void) unused;
   (void) context;
-  if (!_tarn_opencl_check (status, "clGetKernelInfo", error))
+  if (!_tarn_opencl_check (status, "clGetKernelInfo", error) || !read_key (&key, data, error))
     return NULL;
-  return create_kernel (program, ((const TarnOpenclKernelKey *) key)->kernel_name, error);
+  return create_kernel (program, key.kernel_name, error);
 }
 
 /**
@@ -215,22 +233,20 @@ make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gcon
  * kernels of it are asked for, and however many threads ask.
  *
  *     TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
- *     gpointer kernel;
+ *     cl_kernel kernel;
  *
  *     key.source = source;
  *     key.kernel_name = "scale";
  *     key.device = device;
- *     if (!tarn_memo_get (kernels, context, &key, &kernel, &error))
+ *     if (!tarn_opencl_kernel_memo_get (kernels, context, &key, &kernel, &error))
  *       ...
  *     clSetKernelArg (kernel, 0, sizeof x, &x);
  *     ...
  *     clReleaseKernel (kernel);
  *
- * tarn_memo_get() gives a reference for clReleaseKernel (). Its errors are TARN_OPENCL_ERROR with
- * the driver's status, and of what does not compile the build log, of which more than 64 KiB are
- * left out; TARN_ERROR_INVALID_ARGUMENT for a key without source, kernel_name or device. The kernel
- * of a thread that has ended is given to a later one. Programs and kernels retain their context:
- * tarn_memo_forget_everywhere() lets go of it.
+ * The kernel of a thread that has ended is given to a later one. Programs and kernels retain their
+ * context: tarn_memo_forget_everywhere() lets go of it. tarn_memo_get() gives kernels, too, as a
+ * gpointer; a key without source, kernel_name or device is TARN_ERROR_INVALID_ARGUMENT there.
  *
  * @return (transfer full): the memo, for tarn_memo_unref(); any thread may use it
  * @since 0.1
@@ -247,4 +263,42 @@ tarn_opencl_kernel_memo_new (void)
   ops.unref_value = kernel_unref;
   ops.value_for_thread = make_kernel_for_thread;
   return tarn_opencl_context_memo_new (&ops, make_kernel, programs, NULL);
+}
+
+/**
+ * The kernel of the calling thread: tarn_memo_get() for a memo of tarn_opencl_kernel_memo_new().
+ *
+ * @param memo     the memo
+ * @param context  what the kernel is built for
+ * @param key      which kernel; source, kernel_name and device must be set
+ * @param kernel   out: a reference of the caller's, for clReleaseKernel ()
+ * @param error    return location, or NULL: as tarn_memo_get(); TARN_OPENCL_ERROR with the driver's
+ *                 status, and of what does not compile the build log, of which more than 64 KiB are
+ *                 left out; TARN_ERROR_INVALID_ARGUMENT for a key that sets fields that this
+ *                 version of the library does not have
+ * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context, const TarnOpenclKernelKey *key,
+                             cl_kernel *kernel, GError **error)
+{
+  TarnOpenclKernelKey known;
+  gpointer value;
+
+  g_return_val_if_fail (memo != NULL, FALSE);
+  g_return_val_if_fail (context != NULL, FALSE);
+  g_return_val_if_fail (key != NULL, FALSE);
+  g_return_val_if_fail (kernel != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!read_key (&known, key, error))
+    return FALSE;
+  g_return_val_if_fail (known.source != NULL, FALSE);
+  g_return_val_if_fail (known.kernel_name != NULL, FALSE);
+  g_return_val_if_fail (known.device != NULL, FALSE);
+  if (!tarn_memo_get (memo, context, &known, &value, error))
+    return FALSE;
+  *kernel = value;
+  return TRUE;
 }

@@ -6,9 +6,8 @@
  * As many loads as can be are in flight, so that a pattern's time is what its accesses cost one
  * after the other, and not how long one load takes. */
 
-#include <string.h>
-
 #include "bank-analysis-private.h"
+#include "common/struct-private.h"
 #include "device-private.h"
 #include "program-private.h"
 #include "status-private.h"
@@ -331,18 +330,6 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
   return TRUE;
 }
 
-/* As much as the caller knows, which may be more than there is. */
-static void
-store (TarnOpenclLocalMemory *result, TarnOpenclLocalMemory measured)
-{
-  gsize size = result->struct_size;
-
-  measured.struct_size = size;
-  memcpy (result, &measured, MIN (size, sizeof measured));
-  if (size > sizeof measured)
-    memset ((guint8 *) result + sizeof measured, 0, size - sizeof measured);
-}
-
 /**
  * Measures the banks of a device's local memory. Whether it has any, how many, and how wide they
  * are, no OpenCL device says: a kernel accesses it in some thirty patterns, and the banks whose
@@ -381,12 +368,11 @@ tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *re
   TarnOpenclLocalMemory measured;
 
   g_return_val_if_fail (device != NULL, FALSE);
-  g_return_val_if_fail (result != NULL, FALSE);
-  g_return_val_if_fail (result->struct_size >= sizeof result->struct_size, FALSE);
+  g_return_val_if_fail (_tarn_struct_has_size (result), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   if (!tarn_check_fork (error) || !measure (&bench, &measured, error))
     return FALSE;
-  store (result, measured);
+  _tarn_struct_write (result, &measured, sizeof measured);
   return TRUE;
 }

@@ -4,8 +4,7 @@
  * Memos whose first argument is an object of OpenCL's: it is retained as long as anything is kept
  * for it. */
 
-#include <string.h>
-
+#include "common/memo-ops-private.h"
 #include "status-private.h"
 
 #define REFERENCES(name, Noun)                                                                     \
@@ -36,30 +35,20 @@ static const struct
   { "opencl-device", ref_device, unref_device },
 };
 
-/* With the caller's functions for keys and values, whatever version those are of: the core sees all
- * that it does not know. */
+/* With the caller's functions for keys and values. */
 static TarnMemo *
 memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer user_data,
           GDestroyNotify destroy)
 {
-  const TarnMemoOps none = TARN_MEMO_OPS_INIT;
-  gsize size = theirs != NULL ? theirs->struct_size : sizeof none;
-  g_autofree TarnMemoOps *ops = g_malloc0 (MAX (size, sizeof none));
+  TarnMemoOps ops;
+  gboolean has_only_keys_and_values = _tarn_memo_ops_read (&ops, theirs);
 
-  memcpy (ops, theirs != NULL ? theirs : &none, size);
-  ops->first_arg_kind = kinds[kind].name;
-  ops->ref_first_arg = kinds[kind].ref;
-  ops->unref_first_arg = kinds[kind].unref;
-  return tarn_memo_new (ops, func, user_data, destroy);
-}
+  g_return_val_if_fail (has_only_keys_and_values, NULL);
 
-static gboolean
-has_own_first_arg (const TarnMemoOps *ops)
-{
-  return ops == NULL
-         || (ops->struct_size >= G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer)
-             && ops->ref_first_arg == NULL && ops->unref_first_arg == NULL
-             && ops->first_arg_id == NULL && ops->current_first_arg == NULL);
+  ops.first_arg_kind = kinds[kind].name;
+  ops.ref_first_arg = kinds[kind].ref;
+  ops.unref_first_arg = kinds[kind].unref;
+  return tarn_memo_new (&ops, func, user_data, destroy);
 }
 
 /**
@@ -79,8 +68,6 @@ TarnMemo *
 tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                               GDestroyNotify destroy)
 {
-  g_return_val_if_fail (has_own_first_arg (ops), NULL);
-
   return memo_new (0, ops, func, user_data, destroy);
 }
 
@@ -99,8 +86,6 @@ TarnMemo *
 tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                             GDestroyNotify destroy)
 {
-  g_return_val_if_fail (has_own_first_arg (ops), NULL);
-
   return memo_new (1, ops, func, user_data, destroy);
 }
 
@@ -119,7 +104,5 @@ TarnMemo *
 tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                              GDestroyNotify destroy)
 {
-  g_return_val_if_fail (has_own_first_arg (ops), NULL);
-
   return memo_new (2, ops, func, user_data, destroy);
 }

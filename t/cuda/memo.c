@@ -617,6 +617,41 @@ test_bad_keys (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (count_entries (functions), ==, 0);
 }
 
+/* What a caller of tarn_cuda_module_memo_get () and its like must not leave out */
+static void
+test_incomplete_keys (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnMemo) modules = tarn_cuda_module_memo_new ();
+  g_autoptr (TarnMemo) functions = tarn_cuda_function_memo_new (modules);
+  g_autoptr (GBytes) image = image_new (ptx, FALSE);
+  TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
+  const gchar *missing[]
+      = { "*key != NULL*", "*image != NULL*", "*name != NULL*", "*function != NULL*" };
+  CUfunction function = NULL;
+  CUmodule module = NULL;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (missing); i++)
+    {
+      key.image = i > 1 ? image : NULL;
+      key.name = i > 2 ? "one" : NULL;
+      g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, missing[i]);
+      g_assert_false (tarn_cuda_function_memo_get (functions, NULL, i > 0 ? &key : NULL,
+                                                   i < 3 ? &function : NULL, NULL));
+      g_test_assert_expected_messages ();
+    }
+  g_assert_null (function);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*image != NULL*");
+  g_assert_false (tarn_cuda_module_memo_get (modules, NULL, NULL, &module, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_null (module);
+
+  g_assert_true (tarn_cuda_module_memo_get (modules, test->context, image, &module, NULL));
+  g_assert_true (module == get (modules, NULL, image));
+  g_assert_true (tarn_cuda_function_memo_get (functions, NULL, &key, &function, NULL));
+  g_assert_true (function == get (functions, test->context, &key));
+}
+
 /* What tarn_cuda_test_add () clears after a test, before its context goes */
 
 static Counts left_counts;
@@ -670,6 +705,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("memo/functions", test_functions, NULL);
   tarn_cuda_test_add ("memo/bad-image", test_bad_image, NULL);
   tarn_cuda_test_add ("memo/bad-keys", test_bad_keys, NULL);
+  tarn_cuda_test_add ("memo/incomplete-keys", test_incomplete_keys, NULL);
   tarn_cuda_test_add ("memo/leave", test_leave, NULL);
   tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
   status = g_test_run ();

@@ -379,7 +379,6 @@ test_versions (void)
   LaterData later = { cuda_make_data (cuda_find_device (9, 0)), 0 };
   LaterOccupancy found = { TARN_CUDA_OCCUPANCY_INIT, 1 };
   TarnCudaOccupancy old = TARN_CUDA_OCCUPANCY_INIT;
-  TarnCudaDeviceData read = TARN_CUDA_DEVICE_DATA_INIT;
   g_autoptr (GError) error = NULL;
 
   later.data.struct_size = sizeof later;
@@ -389,13 +388,6 @@ test_versions (void)
   g_assert_cmpuint (found.occupancy.blocks_per_mp, ==, 32);
   g_assert_cmpuint (found.more, ==, 0);
   g_assert_cmpuint (found.occupancy.struct_size, ==, sizeof found);
-  later.more = 1;
-  g_assert_false (_tarn_cuda_read_device_data (&read, &later.data));
-  later.more = 0;
-  g_assert_true (_tarn_cuda_read_device_data (&read, &later.data));
-  later.data.struct_size = G_STRUCT_OFFSET (TarnCudaDeviceData, shared_allocation_unit);
-  g_assert_false (_tarn_cuda_read_device_data (&read, &later.data));
-  later.data.struct_size = sizeof later;
   old.struct_size = G_STRUCT_OFFSET (TarnCudaOccupancy, occupancy);
   tarn_cuda_occupancy (&later.data, 32, 0, 16, TARN_CUDA_OCCUPANCY_EXACT, &old, &error);
   g_assert_no_error (error);

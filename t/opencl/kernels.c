@@ -23,9 +23,9 @@ cl_kernel
 opencl_get_kernel (TarnMemo *kernels, cl_context context, const TarnOpenclKernelKey *key)
 {
   g_autoptr (GError) error = NULL;
-  gpointer kernel = NULL;
+  cl_kernel kernel = NULL;
 
-  g_assert_true (tarn_memo_get (kernels, context, key, &kernel, &error));
+  g_assert_true (tarn_opencl_kernel_memo_get (kernels, context, key, &kernel, &error));
   g_assert_no_error (error);
   g_assert_nonnull (kernel);
   return kernel;

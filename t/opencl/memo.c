@@ -134,7 +134,7 @@ test_foreign_ops (const TarnOpenclDevice *device, OpenclState *state)
       TarnMemoOps ops = TARN_MEMO_OPS_INIT;
 
       ops.ref_first_arg = ref_anything;
-      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*has_own_first_arg*");
+      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*has_only_keys_and_values*");
       g_assert_null (constructors[i](&ops, count_computation, NULL, NULL));
       g_test_assert_expected_messages ();
     }
@@ -593,6 +593,30 @@ test_max_entries (const TarnOpenclDevice *device, OpenclState *state)
   opencl_context_release (context);
 }
 
+/* What a caller of tarn_opencl_kernel_memo_get () must not leave out */
+static void
+test_incomplete_keys (const TarnOpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnMemo) kernels = tarn_opencl_kernel_memo_new ();
+  TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
+  cl_kernel kernel = NULL;
+  const gchar *missing[] = { "*key != NULL*",    "*source != NULL*", "*kernel_name != NULL*",
+                             "*device != NULL*", "*kernel != NULL*", "*context != NULL*" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (missing); i++)
+    {
+      key.source = i > 1 ? source : NULL;
+      key.kernel_name = i > 2 ? "fill" : NULL;
+      key.device = i > 3 ? device->device : NULL;
+      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, missing[i]);
+      g_assert_false (tarn_opencl_kernel_memo_get (kernels, i != 5 ? state->context : NULL,
+                                                   i > 0 ? &key : NULL, i != 4 ? &kernel : NULL,
+                                                   NULL));
+      g_test_assert_expected_messages ();
+    }
+  g_assert_null (kernel);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -610,6 +634,7 @@ main (int argc, char **argv)
     { "memo/kernels/destruction", test_destruction },
     { "memo/kernels/builds", test_builds },
     { "memo/kernels/two-devices", test_two_devices },
+    { "memo/kernels/incomplete-keys", test_incomplete_keys },
   };
 
   g_test_init (&argc, &argv, NULL);

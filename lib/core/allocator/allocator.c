@@ -203,11 +203,10 @@ TarnAllocator *
 tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy)
 {
   TarnAllocatorOps known = TARN_ALLOCATOR_OPS_INIT;
-  gsize first_size = G_STRUCT_OFFSET (TarnAllocatorOps, event_release) + sizeof known.event_release;
   TarnAllocator *allocator;
 
   g_return_val_if_fail (ops != NULL, NULL);
-  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, first_size, ops), NULL);
+  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, ops), NULL);
   g_return_val_if_fail (known.allocate != NULL && known.free != NULL, NULL);
   g_return_val_if_fail (ordering_is_all_or_none (&known), NULL);
 

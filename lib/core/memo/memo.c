@@ -342,9 +342,8 @@ TarnMemo *
 tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                GDestroyNotify destroy)
 {
-  const gsize first_size = G_STRUCT_OFFSET (TarnMemoOps, value_for_thread) + sizeof (gpointer);
   TarnMemoOps known = TARN_MEMO_OPS_INIT;
-  gboolean is_read = ops == NULL || _tarn_struct_read (&known, sizeof known, first_size, ops);
+  gboolean is_read = ops == NULL || _tarn_struct_read (&known, sizeof known, ops);
   TarnMemo *memo;
 
   g_return_val_if_fail (is_read, NULL);
@@ -463,7 +462,7 @@ tarn_memo_get_stats (TarnMemo *memo, TarnMemoStats *stats)
   TarnMemoStats known = TARN_MEMO_STATS_INIT;
 
   g_return_if_fail (memo != NULL);
-  g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
+  g_return_if_fail (_tarn_struct_has_size (stats));
 
   if (!_tarn_forked ())
     read_stats (memo, &known);

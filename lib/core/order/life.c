@@ -6,7 +6,6 @@
  * keeps for itself stands in front of it (pool/cache-private.h), so that most hits take none. */
 
 #include <stdlib.h>
-#include <tarn/version.h>
 
 #include "base/fork-private.h"
 #include "common/struct-private.h"
@@ -119,21 +118,15 @@ TarnPool *
 tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error)
 {
   TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
-  gsize first_size = G_STRUCT_OFFSET (TarnPoolOptions, name) + sizeof known.name;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnPool *pool;
 
   g_return_val_if_fail (upstream != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (options != NULL && !_tarn_struct_read (&known, sizeof known, first_size, options))
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "TarnPoolOptions of struct_size %" G_GSIZE_FORMAT
-                   " is not initialized, or sets options that Tarn %s does not have",
-                   options->struct_size, tarn_get_version ());
-      return NULL;
-    }
+  if (options != NULL
+      && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnPoolOptions", error))
+    return NULL;
   if (known.leading_bits_in_bin_id > TARN_MAX_LEADING_BITS)
     {
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,

@@ -21,7 +21,7 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   TarnPoolStats now;
 
   g_return_if_fail (pool != NULL);
-  g_return_if_fail (stats != NULL && stats->struct_size >= sizeof stats->struct_size);
+  g_return_if_fail (_tarn_struct_has_size (stats));
 
   if (_tarn_forked ())
     _tarn_pool_sum (pool, &now);

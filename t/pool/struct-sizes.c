@@ -1,0 +1,402 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Callers of the core that were compiled with other versions of its structs. */
+
+#include "lib/struct-sizes.h"
+
+#include "lib/fake-device.h"
+#include "pool-private.h"
+
+/* All but the last field of each */
+
+typedef struct
+{
+  gsize struct_size;
+  const gchar *name;
+  gboolean deferred;
+  gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
+  void (*free) (gpointer user_data, TarnMemory memory, gsize size);
+  gboolean (*reclaim) (gpointer user_data);
+  gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
+  void (*queue_unref) (gpointer user_data, gpointer queue);
+  gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
+  gboolean (*reached) (gpointer user_data, gpointer mark);
+  gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
+  void (*unmark) (gpointer user_data, gpointer mark);
+  gpointer (*mark_all) (gpointer user_data, GError **error);
+  gpointer (*fresh_queue) (gpointer user_data);
+  gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
+  gboolean frees_in_order;
+} OldTarnAllocatorOps;
+
+STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
+                       gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size,
+                                                  gpointer queue));
+
+typedef struct
+{
+  gsize struct_size;
+  guint leading_bits_in_bin_id;
+  const gchar *name;
+  gsize limit_bytes;
+  guint thread_cache_blocks;
+} OldTarnPoolOptions;
+
+STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize thread_cache_bytes);
+
+typedef struct
+{
+  gsize struct_size;
+  gsize held_blocks;
+  gsize active_blocks;
+  gsize managed_bytes;
+  gsize active_bytes;
+  gsize held_bytes;
+  gsize peak_managed_bytes;
+  gsize peak_active_bytes;
+  guint64 hits;
+  guint64 misses;
+  guint64 failures;
+  guint64 upstream_allocations;
+  guint64 upstream_failures;
+  guint64 upstream_frees;
+  guint64 reclaims;
+  guint64 ignored_frees;
+} OldTarnPoolStats;
+
+STRUCT_SIZES_VERSIONS (TarnPoolStats, guint64 queue_waits);
+
+typedef struct
+{
+  gsize struct_size;
+  const gchar *first_arg_kind;
+  guint max_entries;
+  TarnMemo *upstream;
+  TarnMemoKeyType key_type;
+  GHashFunc hash;
+  GEqualFunc equal;
+  gpointer (*copy_key) (gconstpointer key);
+  void (*free_key) (gpointer key);
+  gpointer (*ref_value) (gpointer user_data, gpointer value);
+  void (*unref_value) (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead);
+  gpointer (*ref_first_arg) (gpointer user_data, gpointer first_arg);
+  void (*unref_first_arg) (gpointer user_data, gpointer first_arg);
+  guint64 (*first_arg_id) (gpointer user_data, gpointer first_arg);
+  gpointer (*current_first_arg) (gpointer user_data, GError **error);
+} OldTarnMemoOps;
+
+STRUCT_SIZES_VERSIONS (TarnMemoOps,
+                       gpointer (*value_for_thread) (gpointer user_data, gpointer value,
+                                                     gpointer first_arg, gconstpointer key,
+                                                     GError **error));
+
+typedef struct
+{
+  gsize struct_size;
+  gsize entries;
+  guint64 hits;
+  guint64 misses;
+  guint64 waits;
+  guint64 failures;
+  guint64 evictions;
+} OldTarnMemoStats;
+
+STRUCT_SIZES_VERSIONS (TarnMemoStats, gdouble compute_seconds);
+
+typedef struct
+{
+  gsize struct_size;
+  guint bank_count;
+  guint bank_bytes;
+} OldTarnLocalMemory;
+
+STRUCT_SIZES_VERSIONS (TarnLocalMemory, guint work_items);
+
+static void
+test_defaults (void)
+{
+  struct_sizes_check_defaults (TarnAllocatorOps, TARN_ALLOCATOR_OPS_INIT);
+  struct_sizes_check_defaults (TarnPoolOptions, TARN_POOL_OPTIONS_INIT);
+  struct_sizes_check_defaults (TarnPoolStats, TARN_POOL_STATS_INIT);
+  struct_sizes_check_defaults (TarnMemoOps, TARN_MEMO_OPS_INIT);
+  struct_sizes_check_defaults (TarnMemoStats, TARN_MEMO_STATS_INIT);
+  struct_sizes_check_defaults (TarnLocalMemory, TARN_LOCAL_MEMORY_INIT);
+}
+
+/* Allocators, with queues on which everything is done already */
+
+static gint queue;
+
+static gboolean
+ref_queue (gpointer user_data, gpointer handle, gboolean *in_order, GError **error)
+{
+  (void) user_data;
+  (void) handle;
+  (void) error;
+  *in_order = TRUE;
+  return TRUE;
+}
+
+static void
+forget (gpointer user_data, gpointer handle)
+{
+  (void) user_data;
+  (void) handle;
+}
+
+static gpointer
+mark (gpointer user_data, gpointer handle, GError **error)
+{
+  (void) user_data;
+  (void) error;
+  return handle;
+}
+
+static gboolean
+is_reached (gpointer user_data, gpointer handle)
+{
+  (void) user_data;
+  (void) handle;
+  return TRUE;
+}
+
+static gboolean
+await (gpointer user_data, gpointer handle, gpointer waiting, GError **error)
+{
+  (void) user_data;
+  (void) handle;
+  (void) waiting;
+  (void) error;
+  return TRUE;
+}
+
+/* Of a block that a queue uses: free_on_queue is called, if there is one. */
+static void
+check_allocator (const void *ops)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_allocator_new (ops, NULL, NULL);
+  TarnBlock *block = tarn_allocator_allocate (allocator, 1, NULL);
+
+  g_assert_nonnull (block);
+  g_assert_true (tarn_block_record_use (block, &queue, NULL));
+  tarn_block_free (block);
+}
+
+static void
+test_allocator_ops (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  OlderTarnAllocatorOps older;
+  NewerTarnAllocatorOps newer;
+
+  nothing_ops_init (&ops);
+  ops.queue_ref = ref_queue;
+  ops.queue_unref = forget;
+  ops.event_record = mark;
+  ops.event_is_done = is_reached;
+  ops.event_wait = await;
+  ops.event_release = forget;
+  struct_sizes_begin_from (&older, &ops);
+  check_allocator (&older);
+  struct_sizes_begin_from (&newer, &ops);
+  check_allocator (&newer);
+  newer.as.later = &newer;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_assert_null (tarn_allocator_new (&newer.as.known, NULL, NULL));
+  g_test_assert_expected_messages ();
+}
+
+/* Pools */
+
+static TarnPool *
+pool_new (const void *options, GError **error)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  nothing_ops_init (&ops);
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  return tarn_pool_new (allocator, options, error);
+}
+
+static void
+test_pool_options (void)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (TarnPool) other = NULL;
+  g_autoptr (GError) error = NULL;
+  OlderTarnPoolOptions older;
+  NewerTarnPoolOptions newer;
+
+  options.leading_bits_in_bin_id = 7;
+  struct_sizes_begin_from (&older, &options);
+  pool = pool_new (&older, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (pool->leading_bits, ==, 7);
+  g_assert_cmpuint (pool->thread_cache_bytes, ==, options.thread_cache_bytes);
+  struct_sizes_begin_from (&newer, &options);
+  other = pool_new (&newer, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (other->leading_bits, ==, 7);
+  newer.as.later = &newer;
+  g_assert_null (pool_new (&newer, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "TarnPoolOptions"));
+}
+
+static void
+test_pool_stats (void)
+{
+  g_autoptr (TarnPool) pool = pool_new (NULL, NULL);
+  TarnBlock *block = tarn_pool_allocate (pool, 5, NULL);
+  OlderTarnPoolStats older;
+  NewerTarnPoolStats newer;
+
+  struct_sizes_begin (&older);
+  tarn_pool_get_stats (pool, (gpointer) &older);
+  struct_sizes_check (&older);
+  g_assert_cmpuint (older.as.active_bytes, ==, 5);
+  g_assert_cmpuint (older.as.ignored_frees, ==, 0);
+  struct_sizes_begin (&newer);
+  tarn_pool_get_stats (pool, &newer.as.known);
+  struct_sizes_check (&newer);
+  g_assert_cmpuint (newer.as.known.active_bytes, ==, 5);
+  g_assert_cmpuint (newer.as.known.queue_waits, ==, 0);
+  g_assert_null (newer.as.later);
+  tarn_block_free (block);
+}
+
+/* Memos */
+
+static gpointer
+compute (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
+{
+  (void) first_arg;
+  (void) user_data;
+  (void) error;
+  return g_strdup (key);
+}
+
+static gpointer
+ref_string (gpointer user_data, gpointer value)
+{
+  (void) user_data;
+  return g_strdup (value);
+}
+
+static void
+unref_string (gpointer user_data, gpointer value, gpointer first_arg, gboolean is_dead)
+{
+  (void) user_data;
+  (void) first_arg;
+  (void) is_dead;
+  g_free (value);
+}
+
+static void
+check_memo (TarnMemo *memo)
+{
+  g_autofree gchar *answer = NULL;
+  gpointer value;
+
+  g_assert_nonnull (memo);
+  g_assert_true (tarn_memo_get (memo, memo, "key", &value, NULL));
+  answer = value;
+  g_assert_cmpstr (answer, ==, "key");
+}
+
+static void
+test_memo_ops (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) memo = NULL;
+  g_autoptr (TarnMemo) other = NULL;
+  OlderTarnMemoOps older;
+  NewerTarnMemoOps newer;
+
+  ops.key_type = TARN_MEMO_KEY_STRING;
+  ops.ref_value = ref_string;
+  ops.unref_value = unref_string;
+  struct_sizes_begin_from (&older, &ops);
+  memo = tarn_memo_new ((gpointer) &older, compute, NULL, NULL);
+  check_memo (memo);
+  struct_sizes_begin_from (&newer, &ops);
+  other = tarn_memo_new (&newer.as.known, compute, NULL, NULL);
+  check_memo (other);
+  newer.as.later = &newer;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*is_read*");
+  g_assert_null (tarn_memo_new (&newer.as.known, compute, NULL, NULL));
+  g_test_assert_expected_messages ();
+}
+
+static void
+test_memo_stats (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) memo = NULL;
+  OlderTarnMemoStats older;
+  NewerTarnMemoStats newer;
+
+  ops.key_type = TARN_MEMO_KEY_STRING;
+  ops.ref_value = ref_string;
+  ops.unref_value = unref_string;
+  memo = tarn_memo_new (&ops, compute, NULL, NULL);
+  check_memo (memo);
+  struct_sizes_begin (&older);
+  tarn_memo_get_stats (memo, (gpointer) &older);
+  struct_sizes_check (&older);
+  g_assert_cmpuint (older.as.misses, ==, 1);
+  g_assert_cmpuint (older.as.evictions, ==, 0);
+  struct_sizes_begin (&newer);
+  tarn_memo_get_stats (memo, &newer.as.known);
+  struct_sizes_check (&newer);
+  g_assert_cmpuint (newer.as.known.misses, ==, 1);
+  g_assert_cmpfloat (newer.as.known.compute_seconds, <, 10);
+  g_assert_null (newer.as.later);
+}
+
+/* Local memory */
+
+static guint
+find_conflict (const void *memory)
+{
+  const gsize shape[] = { 32, 32 };
+
+  return tarn_local_memory_conflict (memory, 4, 2, shape, NULL, NULL, NULL, NULL);
+}
+
+static void
+test_local_memory (void)
+{
+  TarnLocalMemory memory = TARN_LOCAL_MEMORY_INIT;
+  OlderTarnLocalMemory older;
+  NewerTarnLocalMemory newer;
+
+  memory.bank_count = 32;
+  memory.bank_bytes = 4;
+  memory.work_items = 32;
+  struct_sizes_begin_from (&newer, &memory);
+  g_assert_cmpuint (find_conflict (&newer), ==, 32);
+  struct_sizes_begin_from (&older, &memory);
+  g_assert_cmpuint (find_conflict (&older), ==, 1); /* of nobody who accesses it */
+  newer.as.later = &newer;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_assert_cmpuint (find_conflict (&newer), ==, 0);
+  g_test_assert_expected_messages ();
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/core/struct-sizes/defaults", test_defaults);
+  g_test_add_func ("/core/struct-sizes/allocator-ops", test_allocator_ops);
+  g_test_add_func ("/core/struct-sizes/pool-options", test_pool_options);
+  g_test_add_func ("/core/struct-sizes/pool-stats", test_pool_stats);
+  g_test_add_func ("/core/struct-sizes/memo-ops", test_memo_ops);
+  g_test_add_func ("/core/struct-sizes/memo-stats", test_memo_stats);
+  g_test_add_func ("/core/struct-sizes/local-memory", test_local_memory);
+  return g_test_run ();
+}
