@@ -19,6 +19,7 @@ gsize tarn_block_get_alloc_size (const TarnBlock *block);
 TarnAllocator *tarn_block_get_allocator (const TarnBlock *block);
 gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error);
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
+gboolean tarn_block_wait (TarnBlock *block, GError **error);
 gpointer tarn_block_get_queue (const TarnBlock *block);
 void tarn_block_free (TarnBlock *block);
 

@@ -102,6 +102,8 @@ gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);
 
 TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error);
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
+gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error);
+gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
 gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error);
 
 /* What is computed once for each context */

@@ -418,6 +418,12 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
   return tarn_pool_allocate_ordered (pool, size, get_handle (stream), error);
 }
 
+static gboolean
+is_ours (const TarnBlock *block)
+{
+  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record == event_record;
+}
+
 /**
  * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
  *
@@ -434,12 +440,57 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
 gboolean
 tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
-  g_return_val_if_fail (tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record
-                            == event_record,
-                        FALSE);
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
 
   return tarn_block_record_use (block, get_handle (stream), error);
+}
+
+/**
+ * Moves a block to one stream, which waits for the others that used it. It waits for everything
+ * that they have been given so far; the block is that stream's alone afterwards. For the host there
+ * is tarn_block_wait().
+ *
+ * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one
+ * @param stream  of the allocator's context, alive until the block is freed; as for
+ *                tarn_cuda_pool_allocate(), so that NULL is a stream
+ * @param error   return location, or NULL: as tarn_cuda_block_record_use(), and
+ *                TARN_ERROR_NOT_SUPPORTED in a capture
+ * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error)
+{
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+
+  return tarn_block_move_to_queue (block, get_handle (stream), error);
+}
+
+/**
+ * Gets the stream that a block was allocated for, moved to or first recorded with.
+ *
+ * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one; any
+ *                thread may call it, while none moves the block or records a use
+ * @param stream  out: the stream. The default one that all threads share is CU_STREAM_LEGACY, also
+ *                if NULL was given: what NULL is depends on how a program is compiled. The calling
+ *                thread's own is CU_STREAM_PER_THREAD.
+ * @return FALSE, with nothing stored, if the block is no stream's, or the default stream's of
+ *         another thread, which has no name in this one
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
+{
+  gpointer handle;
+
+  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (stream != NULL, FALSE);
+
+  handle = tarn_block_get_queue (block);
+  if (handle == NULL || (IS_PER_THREAD (handle) && handle != get_own_per_thread ()))
+    return FALSE;
+  *stream = get_stream (handle);
+  return TRUE;
 }
 
 /**

@@ -255,7 +255,7 @@ tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error)
 {
   g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
 
-  return tarn_block_move_to_queue (block, NULL, error);
+  return tarn_block_wait (block, error);
 }
 
 /**

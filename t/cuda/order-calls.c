@@ -434,17 +434,19 @@ use_in_child (gpointer data)
   STEP (4, take_forked (&error));
   STEP (5, !tarn_cuda_block_record_use (block_to_free, fixture->c, &error));
   STEP (6, take_forked (&error));
-  STEP (7, !tarn_block_move_to_queue (block_to_free, fixture->c, &error));
+  STEP (7, !tarn_cuda_block_move_to_stream (block_to_free, fixture->c, &error));
   STEP (8, take_forked (&error));
-  STEP (9, tarn_cuda_pool_forget_stream (fixture->pool, fixture->a, &error));
+  STEP (9, !tarn_block_wait (block_to_free, &error));
+  STEP (10, take_forked (&error));
+  STEP (11, tarn_cuda_pool_forget_stream (fixture->pool, fixture->a, &error));
   tarn_block_free (block_to_free);
   tarn_pool_free_held (fixture->pool);
   tarn_pool_stop_holding (fixture->pool);
   tarn_pool_unref (fixture->pool);
   tarn_pool_get_stats (fixture->pool, &stats);
-  STEP (10, stats.ignored_frees == 1);
+  STEP (12, stats.ignored_frees == 1);
   tarn_allocator_unref (fixture->allocator);
-  STEP (11, fake->get_calls_after_fork () == 0);
+  STEP (13, fake->get_calls_after_fork () == 0);
 }
 
 static void

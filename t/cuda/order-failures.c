@@ -114,7 +114,7 @@ move (State *state, GError **error)
 
   if (block == NULL)
     return FALSE;
-  is_moved = tarn_block_move_to_queue (block, state->fixture->b, error);
+  is_moved = tarn_cuda_block_move_to_stream (block, state->fixture->b, error);
   tarn_block_free (block);
   assert_valid (state->pool);
   return is_moved;
@@ -176,7 +176,7 @@ use_direct (State *state, GError **error)
   g_autoptr (TarnBlock) block = tarn_allocator_allocate (state->allocator, SIZE, error);
 
   return block != NULL && tarn_cuda_block_record_use (block, fixture->a, error)
-         && tarn_block_move_to_queue (block, fixture->b, error)
+         && tarn_cuda_block_move_to_stream (block, fixture->b, error)
          && tarn_cuda_block_record_use (block, fixture->c, error);
 }
 

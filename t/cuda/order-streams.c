@@ -228,6 +228,83 @@ test_no_context (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* Blocks that are handed over, or waited for: NULL is a stream, and none is the host */
+
+static void
+assert_stream (const TarnBlock *block, CUstream expected)
+{
+  CUstream stream = NULL;
+
+  g_assert_true (tarn_cuda_block_get_stream (block, &stream));
+  g_assert_true (stream == expected);
+}
+
+static void
+assert_no_stream (const TarnBlock *block)
+{
+  CUstream stream = PER_THREAD;
+
+  g_assert_false (tarn_cuda_block_get_stream (block, &stream));
+  g_assert_true (stream == PER_THREAD);
+}
+
+/* Its own per-thread stream is another one. */
+static gpointer
+look_from_elsewhere (gpointer block)
+{
+  assert_no_stream (block);
+  return NULL;
+}
+
+static void
+check_move (Fixture *fixture, TarnBlock *block, CUstream stream)
+{
+  /* An old driver can only wait for all that there is, on the host. */
+  gboolean can_hold_up = tarn->cuCtxRecordEvent != NULL;
+  g_autoptr (GError) error = NULL;
+
+  if (can_hold_up)
+    gate_close (&fixture->gate, fixture->a);
+  put_write (block, 0x01d, fixture->a);
+  g_assert_true (tarn_cuda_block_move_to_stream (block, stream, &error));
+  g_assert_no_error (error);
+  assert_stream (block, stream != NULL ? stream : LEGACY);
+  if (stream == PER_THREAD)
+    g_thread_join (g_thread_new ("elsewhere", look_from_elsewhere, block));
+  put_write (block, 0x4e3, stream);
+  if (can_hold_up)
+    {
+      assert_waits (fixture, stream);
+      gate_open (&fixture->gate);
+    }
+  g_assert_true (tarn_block_wait (block, &error));
+  g_assert_no_error (error);
+  assert_no_stream (block);
+  g_assert_cmphex (read_word (fixture, block), ==, 0x4e3);
+}
+
+static void
+test_move (const TarnCudaTest *test, gconstpointer is_direct)
+{
+  Fixture fixture;
+  CUstream streams[] = { NULL, LEGACY, PER_THREAD, NULL };
+
+  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  streams[3] = fixture.b;
+  for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
+    {
+      g_autoptr (TarnBlock) block = is_direct != NULL
+                                        ? tarn_allocator_allocate (fixture.allocator, SIZE, NULL)
+                                        : tarn_pool_allocate (fixture.pool, SIZE, NULL);
+
+      assert_no_stream (block);
+      g_assert_true (tarn_cuda_block_record_use (block, fixture.a, NULL));
+      assert_stream (block, fixture.a);
+      check_move (&fixture, block, streams[i]);
+    }
+  fixture_clear (&fixture);
+}
+
 /* A context that is destroyed first */
 
 typedef struct
@@ -348,4 +425,6 @@ order_add_streams (void)
   tarn_cuda_test_add ("order/streams/refused", test_refused, NULL);
   tarn_cuda_test_add ("order/streams/no-context", test_no_context, NULL);
   tarn_cuda_test_add ("order/streams/lost", test_lost, NULL);
+  tarn_cuda_test_add ("order/streams/move", test_move, GINT_TO_POINTER (FALSE));
+  tarn_cuda_test_add ("order/streams/move-without-pool", test_move, GINT_TO_POINTER (TRUE));
 }

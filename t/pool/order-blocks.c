@@ -41,13 +41,21 @@ take (Order *order, gconstpointer flags, gpointer queue)
   return block;
 }
 
+/* With no queue the host waits. */
+static gboolean
+try_move (TarnBlock *block, gpointer queue, GError **error)
+{
+  return queue != NULL ? tarn_block_move_to_queue (block, queue, error)
+                       : tarn_block_wait (block, error);
+}
+
 /* To be another owner is what makes the fake look whether the move waits for all there was. */
 static void
 move (Order *order, TarnBlock *block, gpointer queue)
 {
   g_autoptr (GError) error = NULL;
 
-  g_assert_true (tarn_block_move_to_queue (block, queue, &error));
+  g_assert_true (try_move (block, queue, &error));
   g_assert_no_error (error);
   assert_valid (order->pool);
   g_assert_true (tarn_block_get_queue (block) == queue);
@@ -63,7 +71,7 @@ assert_not_moved (Order *order, TarnBlock *block, gpointer queue)
 {
   g_autoptr (GError) error = NULL;
 
-  g_assert_false (tarn_block_move_to_queue (block, queue, &error));
+  g_assert_false (try_move (block, queue, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   assert_valid (order->pool);
 }
@@ -254,6 +262,20 @@ test_direct_free_fails (Order *order, gconstpointer flags)
     }
 }
 
+/* The host is no queue. */
+static void
+test_move_nowhere (Order *order, gconstpointer flags)
+{
+  TarnBlock *block = take (order, flags, order->a);
+
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*queue != NULL*");
+  g_assert_false (tarn_block_move_to_queue (block, NULL, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_true (tarn_block_get_queue (block) == order->a);
+  assert_calls (order, FAKE_HOST_WAIT, 0);
+  tarn_block_free (block);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -275,6 +297,7 @@ main (int argc, char **argv)
   ADD_BOTH ("move-fails", test_move_fails);
   ADD ("move-to-host-fails/pool", test_move_to_host_fails, 0);
   ADD ("move-to-host-fails/direct", test_move_to_host_fails, IS_DIRECT);
+  ADD_BOTH ("move-nowhere", test_move_nowhere);
   ADD ("move-of-forgotten-fails", test_move_of_forgotten_fails, FAKE_RECORDS_ALL);
   ADD ("direct-free", test_direct_free, IS_DIRECT);
   ADD ("direct-free/frees-in-order", test_direct_free, IS_DIRECT | FAKE_FREES_IN_ORDER);

@@ -85,7 +85,10 @@ move (Run *run, TarnBlock *block, gpointer queue)
 
   if (block == NULL)
     return;
-  if (check (run, tarn_block_move_to_queue (block, queue, &error), &error))
+  if (check (run,
+             queue != NULL ? tarn_block_move_to_queue (block, queue, &error)
+                           : tarn_block_wait (block, &error),
+             &error))
     {
       order_own (&run->order, block);
       before = queue;

@@ -262,7 +262,7 @@ test_move (Meanwhile *test, gconstpointer unused)
   (void) unused;
   test->block = order_take (&test->order, SIZE, test->order.a);
   at_next (test, FAKE_HOST_WAIT, meet_b);
-  g_assert_true (tarn_block_move_to_queue (test->block, NULL, NULL));
+  g_assert_true (tarn_block_wait (test->block, NULL));
   order_own (&test->order, test->block);
   fake_queues_touch (test->order.queues, tarn_block_get_memory (test->block));
   tarn_block_free (test->block);

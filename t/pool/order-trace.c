@@ -125,8 +125,8 @@ move (Trace *trace, Live *live, const Queue *queue)
 {
   g_autoptr (GError) error = NULL;
 
-  g_assert_true (
-      tarn_block_move_to_queue (live->block, queue != NULL ? queue->handle : NULL, &error));
+  g_assert_true (queue != NULL ? tarn_block_move_to_queue (live->block, queue->handle, &error)
+                               : tarn_block_wait (live->block, &error));
   g_assert_no_error (error);
   begin_use (trace, live, queue);
 }

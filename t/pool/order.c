@@ -509,7 +509,7 @@ test_not_supported (void)
       g_assert_false (tarn_block_move_to_queue (blocks[i], &stats, &error));
       g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
       g_clear_error (&error);
-      g_assert_true (tarn_block_move_to_queue (blocks[i], NULL, &error));
+      g_assert_true (tarn_block_wait (blocks[i], &error));
       g_assert_null (tarn_block_get_queue (blocks[i]));
     }
   g_assert_true (tarn_pool_forget_queue (pool, &stats, &error));
@@ -560,12 +560,15 @@ use_in_child (gpointer data)
   STEP (5, !tarn_block_move_to_queue (block, order->b, &error));
   STEP (6, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
   g_clear_error (&error);
-  STEP (7, tarn_pool_forget_queue (order->pool, order->a, NULL));
-  STEP (8, tarn_block_get_queue (block) == order->a);
+  STEP (7, !tarn_block_wait (block, &error));
+  STEP (8, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
+  g_clear_error (&error);
+  STEP (9, tarn_pool_forget_queue (order->pool, order->a, NULL));
+  STEP (10, tarn_block_get_queue (block) == order->a);
   tarn_block_free (block);
   tarn_pool_get_stats (order->pool, &stats);
-  STEP (9, stats.ignored_frees == 1 && stats.active_blocks == 1);
-  STEP (10, fake_queues_get_calls (order->queues, FAKE_ANY_CALL) == order->n_writes);
+  STEP (11, stats.ignored_frees == 1 && stats.active_blocks == 1);
+  STEP (12, fake_queues_get_calls (order->queues, FAKE_ANY_CALL) == order->n_writes);
 }
 
 /* While the pool's lock is held, as if another thread had it at the moment of the fork. */

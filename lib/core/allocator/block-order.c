@@ -172,11 +172,12 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 
 /**
  * Moves a block to one queue, which waits for the others that used it. It waits for everything that
- * they have been given so far; the block is that queue's alone afterwards. With no queue the host
- * waits, and the block is nobody's.
+ * they have been given so far; the block is that queue's alone afterwards. For the host there is
+ * tarn_block_wait().
  *
  * @param block  a block in use
- * @param queue  nullable: as for tarn_block_record_use()
+ * @param queue  as for tarn_block_record_use(); a backend has a function with its own type, such as
+ *               tarn_cuda_block_move_to_stream()
  * @param error  return location, or NULL: as tarn_block_record_use()
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
  * @since 0.1
@@ -185,6 +186,7 @@ gboolean
 tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 {
   g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (queue != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
@@ -193,10 +195,33 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 }
 
 /**
+ * Has the host wait for the queues that use a block. It waits for everything that they were given
+ * so far; the block is no queue's afterwards.
+ *
+ * @param block  a block in use
+ * @param error  return location, or NULL: what the backend says; TARN_ERROR_FORKED in a child of
+ *               fork ()
+ * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
+ *         call it, one at a time for a block
+ * @since 0.1
+ */
+gboolean
+tarn_block_wait (TarnBlock *block, GError **error)
+{
+  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  return block->source->klass->move_to_queue (block, NULL, error);
+}
+
+/**
  * Gets the queue that a block is used on.
  *
  * @param block  a block in use; any thread may call it, while none moves the block or records a use
- * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none
+ * @return (transfer none): what it was allocated for, moved to or first recorded with; NULL: none.
+ *         What it is of CUDA's default streams only tarn_cuda_block_get_stream() can tell.
  * @since 0.1
  */
 gpointer
