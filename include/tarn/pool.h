@@ -55,7 +55,7 @@ typedef struct
    * blocks in use; 0, the default: no limit. A request that would exceed it gives held blocks back,
    * then asks reclaim functions, and is TARN_ERROR_LIMIT if that is not enough. It may wait for
    * requests of other threads that are in a call of the upstream allocator, which must not wait for
-   * it in turn.
+   * it in turn. tarn_pool_set_limit_bytes() changes it.
    */
   gsize limit_bytes;
 
@@ -110,9 +110,9 @@ typedef struct
   gsize managed_bytes;      /**< allocated for held and active blocks */
   gsize active_bytes;       /**< asked for by active blocks */
   gsize held_bytes;         /**< allocated for held blocks */
-  gsize peak_managed_bytes; /**< the most that managed_bytes ever was */
+  gsize peak_managed_bytes; /**< the most that managed_bytes was: see tarn_pool_reset_peaks() */
   /**
-   * The most that active_bytes ever was. Where several threads use the pool, this may be too small,
+   * The most that active_bytes was. Where several threads use the pool, this may be too small,
    * by up to the bytes of the blocks that they keep for themselves.
    */
   gsize peak_active_bytes;
@@ -170,6 +170,10 @@ gsize tarn_pool_get_active_blocks (TarnPool *pool);
 gsize tarn_pool_get_managed_bytes (TarnPool *pool);
 gsize tarn_pool_get_active_bytes (TarnPool *pool);
 void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
+void tarn_pool_reset_peaks (TarnPool *pool);
+const gchar *tarn_pool_get_name (TarnPool *pool);
+gsize tarn_pool_get_limit_bytes (TarnPool *pool);
+void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);

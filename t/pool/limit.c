@@ -319,7 +319,9 @@ test_check (Fixture *fixture, gconstpointer unused)
     gsize *where;
     gssize by;
   } lies[] = {
-    { &pool->limit_bytes, -LIMIT + 1022 },
+    { &pool->limit_bytes, 1 },
+    { &pool->limit_bytes, -LIMIT }, /* none */
+    { &pool->ceiling_bytes, -LIMIT + 1022 },
     { &pool->reserved_bytes, LIMIT - 1022 },
     { &pool->reserved_bytes, -1 },
     { &pool->returning_bytes, 1 },
@@ -541,6 +543,155 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
   g_assert_cmpstr (fixture->log->str, ==, "F");
 }
 
+/* Limits that change */
+
+static void
+test_lowered (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 127, 1023, 255, 2047, 511 };
+  TarnPool *pool = fixture->pool;
+  TarnBlock *block;
+
+  (void) unused;
+  hold (fixture, sizes, 5); /* 3,963 */
+  g_assert_cmpuint (tarn_pool_get_limit_bytes (pool), ==, LIMIT);
+  tarn_pool_set_limit_bytes (pool, 3963);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 3963);
+  tarn_pool_set_limit_bytes (pool, 3962);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 3963 - 2047);
+  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 1);
+  assert_valid (pool);
+  tarn_pool_set_limit_bytes (pool, 1);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
+  assert_fails (pool, 2, TARN_ERROR_LIMIT);
+
+  tarn_pool_set_limit_bytes (pool, 0);
+  g_assert_cmpuint (tarn_pool_get_limit_bytes (pool), ==, 0);
+  block = allocate (pool, LIMIT - 1);
+  tarn_pool_set_limit_bytes (pool, 2 * LIMIT);
+  assert_fails (pool, 2, TARN_ERROR_OUT_OF_MEMORY);
+  tarn_block_free (block);
+}
+
+/* What is in use stays, and nothing is added to it. */
+static void
+test_lowered_in_use (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  TarnBlock *blocks[2] = { allocate (pool, 1023), allocate (pool, 1023) };
+  guint n_calls;
+
+  (void) unused;
+  tarn_block_free (allocate (pool, 511));
+  tarn_pool_set_limit_bytes (pool, 1200);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 2 * 1023);
+  assert_valid (pool);
+  n_calls = fake_device_get_allocate_calls (fixture->device);
+  assert_fails (pool, 127, TARN_ERROR_LIMIT);
+  assert_fails (pool, G_MAXSIZE, TARN_ERROR_LIMIT);
+
+  /* One that is freed is held, and a hit adds nothing. */
+  tarn_block_free (blocks[1]);
+  g_assert_true (allocate (pool, 1000) == blocks[1]);
+  tarn_block_free (blocks[1]);
+  assert_fails (pool, 200, TARN_ERROR_LIMIT); /* 1,223 with all that is held given back */
+  g_assert_cmpuint (tarn_pool_get_held_blocks (pool), ==, 1);
+  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, n_calls);
+  blocks[1] = allocate (pool, 127);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 1023 + 127);
+  g_assert_cmpuint (pool->ceiling_bytes, ==, 1200);
+  tarn_block_free (blocks[0]);
+  tarn_block_free (blocks[1]);
+}
+
+/* Calls of the upstream allocator wait until they are let go. */
+static gboolean
+allocate_when_let_go (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  Slow *slow = data;
+
+  if (g_atomic_int_compare_and_exchange (&slow->stage, 0, 1))
+    while (g_atomic_int_get (&slow->stage) == 1)
+      g_thread_yield ();
+  return tarn_allocator_allocate_memory (slow->allocator, size, memory, error);
+}
+
+static gpointer
+allocate_second (gpointer data)
+{
+  return allocate (((Slow *) data)->pool, 2047);
+}
+
+static guint
+count_awaiting (TarnPool *pool)
+{
+  guint n;
+
+  _tarn_mutex_lock (&pool->lock);
+  n = pool->n_awaiting;
+  _tarn_mutex_unlock (&pool->lock);
+  return n;
+}
+
+/* Who waits for another request, because both do not fit in, learns that now they do. */
+static void
+test_raised_meanwhile (Fixture *fixture, gconstpointer limit)
+{
+  Slow slow = { .stage = 0 };
+  TarnBlock *blocks[2];
+  GThread *first, *second;
+
+  fake_device_set_budget (fixture->device, 2 * LIMIT);
+  slow_init (&slow, fixture->device, allocate_when_let_go);
+  first = g_thread_new ("first", allocate_first, &slow);
+  while (g_atomic_int_get (&slow.stage) == 0)
+    g_thread_yield ();
+  second = g_thread_new ("second", allocate_second, &slow);
+  while (count_awaiting (slow.pool) == 0)
+    g_thread_yield ();
+  tarn_pool_set_limit_bytes (slow.pool, GPOINTER_TO_SIZE (limit));
+  blocks[1] = g_thread_join (second);
+  g_assert_cmpint (g_atomic_int_get (&slow.stage), ==, 1);
+  g_atomic_int_set (&slow.stage, 2);
+  blocks[0] = g_thread_join (first);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_assert_nonnull (blocks[i]);
+      tarn_block_free (blocks[i]);
+    }
+  slow_clear (&slow);
+}
+
+/* A request that asks upstream already goes by the limit that there was, or by none; others find
+ * its bytes taken. */
+static void
+test_lowered_meanwhile (Fixture *fixture, gconstpointer had_limit)
+{
+  Slow slow = { .stage = 0 };
+  TarnBlock *block;
+  GThread *first;
+
+  slow_init (&slow, fixture->device, allocate_when_let_go);
+  if (!GPOINTER_TO_INT (had_limit))
+    tarn_pool_set_limit_bytes (slow.pool, 0);
+  first = g_thread_new ("first", allocate_first, &slow);
+  while (g_atomic_int_get (&slow.stage) == 0)
+    g_thread_yield ();
+  tarn_pool_set_limit_bytes (slow.pool, 1000);
+  assert_valid (slow.pool);
+  g_atomic_int_set (&slow.stage, 2);
+  block = g_thread_join (first);
+  g_assert_nonnull (block);
+  assert_valid (slow.pool);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, 3071);
+  assert_fails (slow.pool, 1, TARN_ERROR_LIMIT);
+  tarn_block_free (block);
+  block = allocate (slow.pool, 511);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, 511);
+  tarn_block_free (block);
+  slow_clear (&slow);
+}
+
 /* Threads */
 
 #define N_THREADS 4
@@ -630,6 +781,42 @@ test_more_than_shares (void)
   g_assert_cmpuint (run_threads (2, 3 * LARGEST / 2), >, 0);
 }
 
+/* Limits that one thread sets while others allocate: what is refused is refused for the limit, and
+ * in the end the last one holds. */
+static void
+test_changing (void)
+{
+  static const gsize limits[] = { 0, LARGEST / 2, 2 * LARGEST, 20 * LARGEST };
+  FakeDevice *device = fake_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnPool *pool = pool_new (allocator, 0);
+  GThread *threads[N_THREADS];
+  Worker workers[N_THREADS];
+
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      workers[i] = (Worker){ pool, g_test_rand_int (), 2, 0 };
+      threads[i] = g_thread_new ("share", allocate_in_turn, &workers[i]);
+    }
+  for (guint i = 0; i < 2000; i++)
+    {
+      tarn_pool_set_limit_bytes (pool, limits[g_test_rand_int_range (0, G_N_ELEMENTS (limits))]);
+      if (i % 10 == 0)
+        assert_valid (pool);
+    }
+  tarn_pool_set_limit_bytes (pool, 2 * LARGEST);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+  assert_valid (pool);
+  g_assert_cmpuint (pool->reserved_bytes, ==, 0);
+  g_assert_cmpuint (get_stats (pool).upstream_failures, ==, 0);
+  tarn_pool_set_limit_bytes (pool, LARGEST);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), <=, LARGEST);
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (allocator);
+  fake_device_free (device);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -649,6 +836,15 @@ main (int argc, char **argv)
   ADD ("await-reservation", test_await_reservation);
   ADD ("await-give-back", test_await_give_back);
   ADD ("allocate-in-free", test_allocate_in_free);
+  ADD ("lowered", test_lowered);
+  ADD ("lowered-in-use", test_lowered_in_use);
+#define ADD_WITH(path, func, data)                                                                 \
+  g_test_add ("/core/limit/" path, Fixture, data, set_up, func, tear_down)
+  ADD_WITH ("raised-meanwhile", test_raised_meanwhile, GSIZE_TO_POINTER (2 * LIMIT));
+  ADD_WITH ("removed-meanwhile", test_raised_meanwhile, NULL);
+  ADD_WITH ("lowered-meanwhile", test_lowered_meanwhile, GINT_TO_POINTER (TRUE));
+  ADD_WITH ("set-meanwhile", test_lowered_meanwhile, GINT_TO_POINTER (FALSE));
+  g_test_add_func ("/core/limit/changing", test_changing);
   g_test_add_func ("/core/limit/shares", test_shares);
   g_test_add_func ("/core/limit/more-than-shares", test_more_than_shares);
   return g_test_run ();

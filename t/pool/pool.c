@@ -378,12 +378,11 @@ forget_queue (gpointer unused, gpointer queue)
   (void) queue;
 }
 
-/* An allocator that has the pool give out other memory before its own huge piece is taken in. */
+/* An allocator that asks the pool for other memory before its own huge piece is taken in. */
 
 typedef struct
 {
   TarnPool *pool;
-  TarnBlock *meanwhile;
   guint n_live;
 } Slow;
 
@@ -393,8 +392,9 @@ allocate_slowly (gpointer data, gsize size, TarnMemory *memory, GError **error)
   Slow *slow = data;
 
   memory->address = ++slow->n_live;
+  (void) error;
   if (size > 1023)
-    slow->meanwhile = tarn_pool_allocate (slow->pool, 1000, error);
+    assert_fails (slow->pool, 1000, TARN_ERROR_INVALID_SIZE);
   return TRUE;
 }
 
@@ -408,10 +408,12 @@ free_slow (gpointer data, TarnMemory memory, gsize size)
   slow->n_live--;
 }
 
+/* What is being asked for counts already, also without a limit. */
 static void
 test_overflow_meanwhile (void)
 {
-  Slow slow = { NULL, NULL, 0 };
+  Slow slow = { NULL, 0 };
+  TarnBlock *block;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (GError) error = NULL;
@@ -420,15 +422,119 @@ test_overflow_meanwhile (void)
   ops.free = free_slow;
   allocator = tarn_allocator_new (&ops, &slow, NULL);
   slow.pool = tarn_pool_new (allocator, NULL, NULL);
-  g_assert_null (tarn_pool_allocate (slow.pool, G_MAXSIZE, &error));
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
-  g_assert_nonnull (slow.meanwhile);
+  block = tarn_pool_allocate (slow.pool, G_MAXSIZE, &error);
+  g_assert_no_error (error);
   g_assert_cmpuint (slow.n_live, ==, 1);
-  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, 1023);
-  g_assert_true (_tarn_pool_check (slow.pool, NULL));
-  tarn_block_free (slow.meanwhile);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, G_MAXSIZE);
+  assert_valid (slow.pool);
+  tarn_block_free (block);
   tarn_pool_unref (slow.pool);
   g_assert_cmpuint (slow.n_live, ==, 0);
+}
+
+/* What a pool says of itself */
+
+static void
+test_name (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  gchar name[] = "scratch";
+  g_autoptr (TarnPool) named = NULL;
+  g_autoptr (TarnPool) unnamed = tarn_pool_new (allocator, &options, NULL);
+
+  (void) unused;
+  options.name = name;
+  named = tarn_pool_new (allocator, &options, NULL);
+  name[0] = 'S';
+  g_assert_cmpstr (tarn_pool_get_name (named), ==, "scratch");
+  g_assert_null (tarn_pool_get_name (unnamed));
+}
+
+static void
+assert_peaks (TarnPool *pool, gsize managed_bytes, gsize active_bytes)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  g_assert_cmpuint (stats.peak_managed_bytes, ==, managed_bytes);
+  g_assert_cmpuint (stats.peak_active_bytes, ==, active_bytes);
+  assert_valid (pool);
+}
+
+static void
+test_reset_peaks (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  TarnBlock *block;
+
+  (void) unused;
+  tarn_pool_reset_peaks (pool);
+  assert_peaks (pool, 0, 0);
+  tarn_block_free (allocate (pool, 1000));
+  block = allocate (pool, 100);
+  assert_peaks (pool, 1023 + 103, 1000);
+  tarn_pool_reset_peaks (pool);
+  assert_peaks (pool, 1023 + 103, 100);
+  tarn_pool_free_held (pool);
+  tarn_pool_reset_peaks (pool);
+  assert_peaks (pool, 103, 100);
+
+  /* Hits, which count what is active for themselves, and misses. */
+  tarn_block_free (block);
+  tarn_pool_reset_peaks (pool);
+  assert_peaks (pool, 103, 0);
+  tarn_block_free (allocate (pool, 101));
+  assert_peaks (pool, 103, 101);
+  tarn_block_free (allocate (pool, 103));
+  tarn_pool_reset_peaks (pool);
+  tarn_block_free (allocate (pool, 102));
+  assert_peaks (pool, 103, 102);
+  tarn_block_free (allocate (pool, 2000));
+  assert_peaks (pool, 103 + 2047, 2000);
+}
+
+static gpointer
+use_often (gpointer pool)
+{
+  for (guint i = 0; i < 3000; i++)
+    {
+      TarnBlock *block = allocate (pool, 1000);
+
+      tarn_block_free (allocate (pool, 1 + i % 4000));
+      tarn_block_free (block);
+    }
+  return NULL;
+}
+
+/* Peaks that begin anew while threads have what they keep are never less than what there is, and
+ * those of before are gone. */
+static void
+test_reset_peaks_meanwhile (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *huge = allocate (fixture->pool, 1 << 20);
+  TarnBlock *block = allocate (fixture->pool, 500);
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  GThread *threads[4];
+
+  (void) unused;
+  tarn_block_free (huge);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("use", use_often, fixture->pool);
+  for (guint i = 0; i < 1000; i++)
+    {
+      tarn_pool_reset_peaks (fixture->pool);
+      tarn_pool_get_stats (fixture->pool, &stats);
+      g_assert_cmpuint (stats.peak_active_bytes, >=, stats.active_bytes);
+      g_assert_cmpuint (stats.peak_managed_bytes, >=, stats.managed_bytes);
+      g_assert_cmpuint (stats.peak_active_bytes, <, 1 << 20);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+  tarn_pool_free_held (fixture->pool);
+  tarn_pool_reset_peaks (fixture->pool);
+  assert_peaks (fixture->pool, 511, 500);
+  tarn_block_free (block);
 }
 
 static void
@@ -529,6 +635,9 @@ main (int argc, char **argv)
   ADD ("unref-in-use", test_unref_in_use);
   ADD ("free-held", test_free_held);
   ADD ("trim", test_trim);
+  ADD ("name", test_name);
+  ADD ("reset-peaks", test_reset_peaks);
+  ADD ("reset-peaks-meanwhile", test_reset_peaks_meanwhile);
   ADD ("invalid-size", test_invalid_size);
   ADD ("rounding-overflows", test_rounding_overflows);
   ADD ("held-bytes-overflow", test_held_bytes_overflow);

@@ -144,7 +144,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = known.leading_bits_in_bin_id;
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
+  pool->name = known.name != NULL ? pool->base.ops.name : NULL;
   pool->limit_bytes = known.limit_bytes;
+  pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
   _tarn_pool_init_caches (pool, &known);
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);

@@ -142,11 +142,12 @@ check_order (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* What goes back, and the limit, if there is one; written so that no sum overflows. */
+/* What goes back, and the limit; written so that no sum overflows. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
-  gsize left = pool->limit_bytes;
+  gsize limit = pool->limit_bytes != 0 ? pool->limit_bytes : G_MAXSIZE;
+  gsize left = pool->ceiling_bytes;
   gsize parts[] = { pool->stats.managed_bytes, pool->reserved_bytes, pool->returning_bytes };
   gsize returning_bytes = 0;
 
@@ -154,15 +155,15 @@ check_limit (TarnPool *pool, gchar **violation)
     returning_bytes += ((const TarnGiveBack *) call)->unreserved_bytes;
   if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
     return FALSE;
-  for (guint i = 0; pool->limit_bytes != 0 && i < G_N_ELEMENTS (parts); left -= parts[i++])
+  if (pool->ceiling_bytes < limit)
+    *violation = g_strdup_printf ("the limit, %" FORMAT ", is above the ceiling, %" FORMAT, limit,
+                                  pool->ceiling_bytes);
+  for (guint i = 0; *violation == NULL && i < G_N_ELEMENTS (parts); left -= parts[i++])
     if (parts[i] > left)
-      {
-        *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
-                                      " returning bytes are above the limit, %" FORMAT,
-                                      parts[0], parts[1], parts[2], pool->limit_bytes);
-        return FALSE;
-      }
-  return TRUE;
+      *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
+                                    " returning bytes are above the ceiling, %" FORMAT,
+                                    parts[0], parts[1], parts[2], pool->ceiling_bytes);
+  return *violation == NULL;
 }
 
 /* Of a thread's cache. */

@@ -76,7 +76,8 @@ typedef struct
  *     unless is_ordered is set, there is at most one queue, and held blocks have no events
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *     returning_bytes == sum of unreserved_bytes over the calls that are giving back
- *     with a limit, managed_bytes + reserved_bytes + returning_bytes <= limit_bytes
+ *     managed_bytes + reserved_bytes + returning_bytes <= ceiling_bytes
+ *     ceiling_bytes >= the limit, or G_MAXSIZE if there is none
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
@@ -91,11 +92,11 @@ struct _TarnPool
   /* What every hit reads, apart from what is written, such as references.  These are constant, */
   TarnAllocator *upstream __attribute__ ((aligned (TARN_CACHE_LINES))); /* a reference */
   gpointer default_queue; /* of requests that name none; NULL: none */
-  gsize limit_bytes;      /* 0: none */
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   guint leading_bits;
-  guint slot; /* of threads' caches: cache-private.h */
+  guint slot;        /* of threads' caches: cache-private.h */
+  const gchar *name; /* the base's; NULL: none was given */
   /* and these while the door is open. */
   TarnDoor door;
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */
@@ -135,9 +136,14 @@ struct _TarnPool
   TarnTickets give_backs; /* of TarnGiveBack */
   gboolean was_open;      /* the door, before reclaim-group.c closed it */
   guint n_foreign;        /* of them: on behalf of another pool of the group */
+
+  gsize limit_bytes;   /* 0: none */
+  gsize ceiling_bytes; /* the limit; or what there was when that was lowered, as long as no request
+                          has fitted in again */
   gsize returning_bytes;
-  gsize reserved_bytes; /* being asked for upstream; always 0 without a limit */
+  gsize reserved_bytes; /* being asked for upstream */
   guint64 ended_reservations;
+  guint n_awaiting; /* calls that wait for one to end, or for another limit */
   TarnCond reservation_ended;
 
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */

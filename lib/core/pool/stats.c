@@ -35,6 +35,48 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   _tarn_struct_write (stats, &now, sizeof now);
 }
 
+/**
+ * Lets peaks begin anew: peak_managed_bytes and peak_active_bytes are what there is now.
+ *
+ * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
+ * @since 0.1
+ */
+void
+tarn_pool_reset_peaks (TarnPool *pool)
+{
+  TarnPoolStats *stats;
+  gboolean was_open;
+
+  g_return_if_fail (pool != NULL);
+
+  if (_tarn_forked ())
+    return;
+  stats = &pool->stats;
+  _tarn_mutex_lock (&pool->lock);
+  was_open = _tarn_pool_close (pool);
+  _tarn_pool_count_closed (pool);
+  stats->peak_managed_bytes = stats->managed_bytes;
+  stats->peak_active_bytes = pool->noted_bytes = stats->active_bytes;
+  _tarn_pool_open (pool, was_open);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/**
+ * The name that a pool was given for messages.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer none): valid as long as @p pool; NULL: it was given none
+ * @since 0.1
+ */
+const gchar *
+tarn_pool_get_name (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+
+  return pool->name;
+}
+
 static TarnPoolStats
 get_stats (TarnPool *pool)
 {

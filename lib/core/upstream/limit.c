@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * The limit of a pool, kept as if the upstream allocator had so many bytes and no more: what is
- * being asked for there is reserved, and what goes back counts until it has gone.  Whether a
- * request may ask upstream is decided in one stretch under the lock, which takes
+ * being asked for there is reserved, and what goes back counts until it has gone.  A pool without
+ * one has as many bytes as can be counted.  Whether a request may ask upstream is decided in one
+ * stretch under the lock, which takes
  *
  *     1. bytes that are left
  *     2. bytes that other threads are giving back, for which the request then waits
@@ -13,8 +14,12 @@
  * are asking for, so the request waits for them before it gives up.
  *
  * Who waits for whom, so that it always ends: a call that gives back waits for nobody; a thread
- * that waits for another's reservation has none itself. */
+ * that waits for another's reservation has none itself, but in pools that had no limit then.
+ *
+ * A limit that is lowered makes held blocks go back at that moment, as far as they have to.  What
+ * is in use stays above it; a request that needs upstream has to fit in beside all of it. */
 
+#include "base/fork-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
@@ -30,17 +35,28 @@ typedef struct
   gboolean has_taken; /* held blocks, to give back */
   TarnGiveBack give_back;
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
-} Reservation;
+} Taken;
 
 static gsize
-bytes_left (const TarnPool *pool)
+get_limit (const TarnPool *pool)
 {
-  return pool->limit_bytes - pool->stats.managed_bytes - pool->reserved_bytes
-         - pool->returning_bytes;
+  return pool->limit_bytes != 0 ? pool->limit_bytes : G_MAXSIZE;
+}
+
+/* What has to go before so many bytes fit in; G_MAXSIZE, if that is more than there can be. */
+static gsize
+bytes_above (const TarnPool *pool, gsize size)
+{
+  gsize limit = get_limit (pool);
+  gsize total = pool->stats.managed_bytes + pool->reserved_bytes + pool->returning_bytes;
+
+  if (total <= limit)
+    return size - MIN (size, limit - total);
+  return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
 static void
-reserve_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
+take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (bytes <= give_back->unreserved_bytes);
@@ -50,7 +66,7 @@ reserve_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 
 /* Of the calls that are giving back, the oldest first. */
 static void
-reserve_returning (TarnPool *pool, gsize bytes, Reservation *reservation)
+take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (bytes <= pool->returning_bytes);
@@ -59,28 +75,28 @@ reserve_returning (TarnPool *pool, gsize bytes, Reservation *reservation)
       TarnGiveBack *give_back = (TarnGiveBack *) ticket;
       gsize part = MIN (bytes, give_back->unreserved_bytes);
 
-      reserve_from (pool, give_back, part);
+      take_from (pool, give_back, part);
       bytes -= part;
-      reservation->last_awaited = ticket->serial;
+      taken->last_awaited = ticket->serial;
     }
 }
 
 static void
-reserve_held (TarnPool *pool, gsize bytes, Reservation *reservation)
+take_held (TarnPool *pool, gsize bytes, Taken *taken)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (bytes <= pool->stats.held_bytes);
-  reservation->has_taken = TRUE;
-  _tarn_pool_begin_give_back (pool, &reservation->give_back, _tarn_pool_take_largest (pool, bytes));
-  reserve_from (pool, &reservation->give_back, bytes);
+  taken->has_taken = TRUE;
+  _tarn_pool_begin_give_back (pool, &taken->give_back, _tarn_pool_take_largest (pool, bytes));
+  take_from (pool, &taken->give_back, bytes);
 }
 
 /* Reserves so many bytes, and returns 0, or else how many more there would have to be.  The lock is
  * held. */
 static gsize
-try_reserve (TarnPool *pool, gsize size, Reservation *reservation)
+try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
-  gsize wanted = size - MIN (size, bytes_left (pool));
+  gsize wanted = bytes_above (pool, size);
   gsize returning = _tarn_is_giving_back () ? 0 : MIN (wanted, pool->returning_bytes);
   gsize held = wanted - returning;
 
@@ -89,35 +105,40 @@ try_reserve (TarnPool *pool, gsize size, Reservation *reservation)
     _tarn_pool_flush (pool);
   if (held > pool->stats.held_bytes)
     return held - pool->stats.held_bytes;
-  reserve_returning (pool, returning, reservation);
+  take_returning (pool, returning, taken);
   if (held > 0)
-    reserve_held (pool, held, reservation);
+    take_held (pool, held, taken);
   pool->reserved_bytes += size;
+  pool->ceiling_bytes = get_limit (pool);
   return 0;
 }
 
-/* Waits until a reservation has come to its end.  FALSE at once where all of them would not make up
- * the bytes wanted, or where a thread must not wait.  The lock is held. */
+/* Waits until a reservation has come to its end, or the limit is another one.  FALSE at once where
+ * all of them would not make up the bytes wanted, or where a thread must not wait.  The lock is
+ * held. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
   guint64 ended = pool->ended_reservations;
 
   _tarn_assert_locked (&pool->lock);
-  if (wanted > pool->reserved_bytes || asking > 0 || _tarn_is_giving_back ())
+  if (pool->limit_bytes == 0 || wanted > pool->reserved_bytes || asking > 0
+      || _tarn_is_giving_back ())
     return FALSE;
+  pool->n_awaiting++;
   while (pool->ended_reservations == ended)
     _tarn_cond_wait (&pool->reservation_ended, &pool->lock);
+  pool->n_awaiting--;
   return TRUE;
 }
 
 static gboolean
-reserve_or_wait (TarnPool *pool, gsize size, Reservation *reservation)
+reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
   guint waits = 0;
   gsize wanted;
 
-  while ((wanted = try_reserve (pool, size, reservation)) > 0)
+  while ((wanted = try_reserve (pool, size, taken)) > 0)
     if (waits++ == MAX_WAITS || !await_reservation (pool, wanted))
       return FALSE;
   return TRUE;
@@ -135,58 +156,142 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
                pool->limit_bytes);
 }
 
-/* Before the upstream allocator of a pool with a limit is asked for so many bytes, which are the
- * caller's until _tarn_pool_end_reservation ().  FALSE with TARN_ERROR_LIMIT, and nothing given
- * back, if there cannot be so many.  Stores _tarn_pool_get_ended () as it is then. */
-gboolean
-_tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error)
+static void
+set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
-  Reservation reservation = { .has_taken = FALSE };
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
+               " that the pool manages are more than a size can count",
+               size, pool->stats.managed_bytes);
+}
+
+/* Before the upstream allocator is asked for so many bytes, which are the caller's until
+ * _tarn_pool_end_reservation ().  FALSE with TARN_ERROR_LIMIT, or without a limit
+ * TARN_ERROR_INVALID_SIZE, and nothing given back, if there cannot be so many. */
+gboolean
+_tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
+{
+  Taken taken = { .has_taken = FALSE };
   gboolean reserved;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
-  reserved = reserve_or_wait (pool, size, &reservation);
-  if (!reserved)
-    set_limit_error (pool, size, error);
+  reserved = reserve_or_wait (pool, reservation->size, &taken);
+  reservation->is_limited = pool->limit_bytes != 0;
+  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
+  if (!reserved && reservation->is_limited)
+    set_limit_error (pool, reservation->size, error);
+  else if (!reserved)
+    set_size_error (pool, reservation->size, error);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (!reserved)
-    return FALSE;
-  if (reservation.has_taken)
-    _tarn_pool_give_back (pool, &reservation.give_back, TRUE);
+  if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
+    return reserved;
+  if (taken.has_taken)
+    _tarn_pool_give_back (pool, &taken.give_back, TRUE);
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_tickets_await (&pool->give_backs, reservation.last_awaited, &pool->lock);
-  *ended_give_backs = _tarn_pool_get_ended (pool);
+  _tarn_tickets_await (&pool->give_backs, taken.last_awaited, &pool->lock);
+  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
+}
+
+/* Those that wait look again.  The lock is held. */
+static void
+tell_awaiting (TarnPool *pool)
+{
+  pool->ended_reservations++;
+  if (pool->n_awaiting > 0)
+    _tarn_cond_broadcast (&pool->reservation_ended);
 }
 
 /* The bytes are allocated, and counted as managed in the same stretch under the lock, which is
  * held; or they are not to be had. */
 void
-_tarn_pool_end_reservation (TarnPool *pool, gsize size)
+_tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
   _tarn_assert_locked (&pool->lock);
-  if (pool->limit_bytes == 0)
-    return;
-  pool->reserved_bytes -= size;
-  pool->ended_reservations++;
-  _tarn_cond_broadcast (&pool->reservation_ended);
+  pool->reserved_bytes -= reservation->size;
+  tell_awaiting (pool);
 }
 
-/* Asks upstream for what is reserved, where there is a limit. */
+/* Asks upstream for what is reserved. */
 gboolean
-_tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error)
+_tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, TarnMemory *memory,
+                         GError **error)
 {
-  gboolean has_limit = pool->limit_bytes != 0;
   gboolean allocated;
 
   _tarn_assert_not_locked (&pool->lock);
-  asking += has_limit;
-  allocated = _tarn_allocator_try (pool->upstream, size, memory, error);
-  asking -= has_limit;
+  asking += reservation->is_limited;
+  allocated = _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
+  asking -= reservation->is_limited;
   return allocated;
+}
+
+/**
+ * The most bytes that a pool is to manage: what tarn_pool_set_limit_bytes(), or before it
+ * TarnPoolOptions, said.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes; 0: as many as there are
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_limit_bytes (TarnPool *pool)
+{
+  gsize limit_bytes;
+
+  g_return_val_if_fail (pool != NULL, 0);
+
+  if (_tarn_forked ())
+    return pool->limit_bytes;
+  _tarn_mutex_lock (&pool->lock);
+  limit_bytes = pool->limit_bytes;
+  _tarn_mutex_unlock (&pool->lock);
+  return limit_bytes;
+}
+
+/* Takes held blocks that are above the limit, the largest first.  The lock is held. */
+static TarnBlock *
+take_above_limit (TarnPool *pool)
+{
+  gsize above = bytes_above (pool, 0);
+
+  if (above <= pool->returning_bytes)
+    return NULL;
+  _tarn_pool_flush (pool);
+  return pool->stats.held_bytes > 0 ? _tarn_pool_take_largest (pool, above - pool->returning_bytes)
+                                    : NULL;
+}
+
+/**
+ * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
+ * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
+ * block serves are TARN_ERROR_LIMIT until there is room for them. Requests that are asking the
+ * upstream allocator meanwhile go by the limit that there was.
+ *
+ * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param limit_bytes  bytes; 0: as many as there are
+ * @since 0.1
+ */
+void
+tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
+{
+  TarnGiveBack give_back;
+
+  g_return_if_fail (pool != NULL);
+
+  if (_tarn_forked ())
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  pool->limit_bytes = limit_bytes;
+  pool->ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
+  tell_awaiting (pool);
+  _tarn_pool_begin_give_back (pool, &give_back, take_above_limit (pool));
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
 }

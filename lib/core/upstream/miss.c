@@ -33,8 +33,8 @@ typedef struct
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
   guint32 bin;
-  guint64 ended_give_backs; /* _tarn_pool_get_ended () when upstream was asked last */
-  gboolean exceeds_limit;   /* the last attempt did, so that upstream was not asked */
+  TarnReservation reservation; /* of the last attempt */
+  gboolean exceeds_limit;      /* that did, so that upstream was not asked */
 } Request;
 
 /* Gives back what the pool holds, or else what another one of its group does: about as much as is
@@ -78,46 +78,9 @@ await_give_backs (TarnPool *pool, const Request *request)
   _tarn_mutex_lock (&pool->lock);
   if (may_wait)
     _tarn_tickets_await (&pool->give_backs, pool->give_backs.last, &pool->lock);
-  given_back = _tarn_pool_get_ended (pool) != request->ended_give_backs;
+  given_back = _tarn_pool_get_ended (pool) != request->reservation.ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);
   return given_back;
-}
-
-static void
-set_size_error (gsize alloc_size, gsize managed_bytes, GError **error)
-{
-  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
-               "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
-               " that the pool manages are more than a size can count",
-               alloc_size, managed_bytes);
-}
-
-/* Before upstream is asked: whether the pool could count so many bytes more.  Held blocks are given
- * back where that is what it takes, and only if it is enough. */
-static gboolean
-can_count (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
-{
-  gsize managed_bytes, held_bytes, left;
-
-  do
-    {
-      _tarn_mutex_lock (&pool->lock);
-      managed_bytes = pool->stats.managed_bytes;
-      if (alloc_size > G_MAXSIZE - managed_bytes)
-        _tarn_pool_flush (pool);
-      held_bytes = pool->stats.held_bytes;
-      request->ended_give_backs = _tarn_pool_get_ended (pool);
-      _tarn_mutex_unlock (&pool->lock);
-
-      left = G_MAXSIZE - managed_bytes;
-      if (alloc_size <= left)
-        return TRUE;
-    }
-  while (alloc_size - left <= held_bytes
-         && _tarn_pool_give_back_held (pool, alloc_size - left) > 0);
-
-  set_size_error (alloc_size, managed_bytes, error);
-  return FALSE;
 }
 
 /* The lock is held. */
@@ -138,57 +101,39 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
   return block;
 }
 
-/* Takes a fresh piece of memory in as an active block.  Meanwhile other threads may have had more
- * than can be counted beside it: then it goes back. */
+/* Takes a fresh piece of memory in as an active block. */
 static TarnBlock *
-add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size,
-           GError **error)
+add_fresh (TarnPool *pool, const Request *request, TarnMemory memory)
 {
-  TarnBlock *block = NULL;
-  gsize managed_bytes;
+  TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_end_reservation (pool, alloc_size);
-  managed_bytes = pool->stats.managed_bytes;
-  if (alloc_size <= G_MAXSIZE - managed_bytes)
-    {
-      block = block_new (pool, request, memory, alloc_size);
-      _tarn_pool_add_fresh (pool, block);
-    }
+  _tarn_pool_end_reservation (pool, &request->reservation);
+  block = block_new (pool, request, memory, request->reservation.size);
+  _tarn_pool_add_fresh (pool, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-
-  if (block != NULL)
-    return block;
-  tarn_allocator_free_memory (pool->upstream, memory, alloc_size);
-  set_size_error (alloc_size, managed_bytes, error);
-  return NULL;
-}
-
-/* Whether upstream may be asked; then the bytes are reserved, where there is a limit. */
-static gboolean
-may_ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
-{
-  if (pool->limit_bytes == 0)
-    return can_count (pool, request, alloc_size, error);
-  request->exceeds_limit
-      = !_tarn_pool_reserve (pool, alloc_size, &request->ended_give_backs, error);
-  return !request->exceeds_limit;
+  return block;
 }
 
 /* Asks upstream once for alloc_size bytes on behalf of a request. */
 static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
+  TarnReservation *reservation = &request->reservation;
   TarnMemory memory;
+  gboolean is_reserved;
 
-  if (!may_ask_upstream (pool, request, alloc_size, error))
+  reservation->size = alloc_size;
+  is_reserved = _tarn_pool_reserve (pool, reservation, error);
+  request->exceeds_limit = !is_reserved && reservation->is_limited;
+  if (!is_reserved)
     return NULL;
-  if (_tarn_pool_try_upstream (pool, alloc_size, &memory, error))
-    return add_fresh (pool, request, memory, alloc_size, error);
+  if (_tarn_pool_try_upstream (pool, reservation, &memory, error))
+    return add_fresh (pool, request, memory);
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_end_reservation (pool, alloc_size);
+  _tarn_pool_end_reservation (pool, reservation);
   pool->stats.upstream_failures++;
   _tarn_mutex_unlock (&pool->lock);
   return NULL;

@@ -14,6 +14,14 @@
 
 #include "pool/pool-private.h"
 
+/* What a request takes of the limit before it asks the upstream allocator. */
+typedef struct
+{
+  gsize size;               /* bytes: set it before */
+  gboolean is_limited;      /* whether there was a limit when it was made, or refused */
+  guint64 ended_give_backs; /* _tarn_pool_get_ended () as it was then */
+} TarnReservation;
+
 /* miss.c */
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
 
@@ -26,9 +34,10 @@ void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_is_giving_back (void);
 
 /* limit.c */
-gboolean _tarn_pool_reserve (TarnPool *pool, gsize size, guint64 *ended_give_backs, GError **error);
-void _tarn_pool_end_reservation (TarnPool *pool, gsize size);
-gboolean _tarn_pool_try_upstream (TarnPool *pool, gsize size, TarnMemory *memory, GError **error);
+gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
+void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
+gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
+                                  TarnMemory *memory, GError **error);
 
 /* reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);
