@@ -158,7 +158,7 @@ typedef struct
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,
-                                   GDestroyNotify destroy);
+                                   GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_allocator_ref (TarnAllocator *allocator);
 void tarn_allocator_unref (TarnAllocator *allocator);
 
@@ -166,7 +166,8 @@ gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 const TarnAllocatorOps *tarn_allocator_get_ops (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 
-TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error);
+TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,
+                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                          GError **error);
 void tarn_allocator_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);

@@ -56,7 +56,8 @@ typedef struct
   gpointer reserved[4]; /**< for later */
 } TarnCudaDevice;
 
-GPtrArray *tarn_cuda_select_test_devices (const gchar *selection, GError **error);
+GPtrArray *tarn_cuda_select_test_devices (const gchar *selection,
+                                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
  * The device and the context that a test is to run on. All of it is valid during the test.
@@ -84,23 +85,28 @@ void tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer
 
 /* Contexts */
 
-CUcontext tarn_cuda_make_default_context (CUdevice *device, GError **error);
+CUcontext tarn_cuda_make_default_context (CUdevice *device,
+                                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void tarn_cuda_context_release (CUcontext context);
 gboolean tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error);
 gboolean tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError **error);
 
 /* Memory */
 
-TarnAllocator *tarn_cuda_device_allocator_new (CUcontext context, GError **error);
-TarnAllocator *tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error);
-TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error);
+TarnAllocator *tarn_cuda_device_allocator_new (CUcontext context,
+                                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnAllocator *tarn_cuda_host_allocator_new (CUcontext context, guint flags,
+                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,
+                                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
 guint64 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator);
 CUdeviceptr tarn_cuda_block_get_device_pointer (const TarnBlock *block);
 gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);
 
 /* Memory that several streams use */
 
-TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error);
+TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
+                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
 gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error);
 gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
@@ -109,7 +115,7 @@ gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError *
 /* What is computed once for each context */
 
 TarnMemo *tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
-                                      GDestroyNotify destroy);
+                                      GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 void tarn_cuda_clear_context_caches (void);
 
 /**
@@ -137,10 +143,10 @@ typedef struct
         NULL                      /* name */                                                       \
   }
 
-TarnMemo *tarn_cuda_module_memo_new (void);
+TarnMemo *tarn_cuda_module_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image,
                                     CUmodule *module, GError **error);
-TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules);
+TarnMemo *tarn_cuda_function_memo_new (TarnMemo *modules) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context,
                                       const TarnCudaFunctionKey *key, CUfunction *function,
                                       GError **error);
@@ -184,6 +190,8 @@ gboolean tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize 
                                         gsize item_size, gchar order, TarnCudaHostArray *array,
                                         GError **error);
 void tarn_cuda_host_array_clear (TarnCudaHostArray *array);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (TarnCudaHostArray, tarn_cuda_host_array_clear)
 
 /**
  * The resources of a device for blocks of kernels. tarn_cuda_device_data_init() fills it, and so

@@ -150,7 +150,7 @@ tarn_memo_key_pointer (gconstpointer pointer)
 
 guint tarn_memo_key_tuple_hash (gconstpointer tuple);
 gboolean tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b);
-gpointer tarn_memo_key_tuple_copy (gconstpointer tuple);
+gpointer tarn_memo_key_tuple_copy (gconstpointer tuple) G_GNUC_WARN_UNUSED_RESULT;
 void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
@@ -300,7 +300,7 @@ typedef struct
   }
 
 TarnMemo *tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
-                         GDestroyNotify destroy);
+                         GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 TarnMemo *tarn_memo_ref (TarnMemo *memo);
 void tarn_memo_unref (TarnMemo *memo);
 
@@ -315,6 +315,7 @@ void tarn_memo_clear_kind (const gchar *kind);
 void tarn_memo_clear_all (void);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnMemo, tarn_memo_unref)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnMemoKeyTuple, tarn_memo_key_tuple_free)
 
 G_END_DECLS
 

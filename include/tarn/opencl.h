@@ -26,19 +26,19 @@ GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
 
 TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags,
-                                                   GError **error);
+                                                   GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
-                                                    GError **error);
+                                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment,
                                               cl_bitfield flags, cl_command_queue queue,
-                                              GError **error);
+                                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 
 /* Memory that several queues use */
 
 TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue,
-                                      GError **error);
+                                      GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
 gboolean tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 gboolean tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error);
@@ -47,11 +47,13 @@ cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 /* What is computed once for each context, queue or device */
 
 TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
-                                        gpointer user_data, GDestroyNotify destroy);
+                                        gpointer user_data,
+                                        GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 TarnMemo *tarn_opencl_queue_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
-                                      GDestroyNotify destroy);
+                                      GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 TarnMemo *tarn_opencl_device_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
-                                       gpointer user_data, GDestroyNotify destroy);
+                                       gpointer user_data,
+                                       GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
  * The key of a kernel, for a memo of kernels. tarn_opencl_kernel_memo_new() makes the memo, which
@@ -82,7 +84,7 @@ typedef struct
         NULL                      /* device */                                                     \
   }
 
-TarnMemo *tarn_opencl_kernel_memo_new (void);
+TarnMemo *tarn_opencl_kernel_memo_new (void) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context,
                                       const TarnOpenclKernelKey *key, cl_kernel *kernel,
                                       GError **error);
@@ -107,7 +109,8 @@ typedef struct
   gpointer reserved[4];    /**< for later */
 } TarnOpenclDevice;
 
-GPtrArray *tarn_opencl_select_test_devices (const gchar *selection, GError **error);
+GPtrArray *tarn_opencl_select_test_devices (const gchar *selection,
+                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
  * The devices that a test is to run on. All of it is valid during the test.
@@ -136,7 +139,8 @@ typedef void (*TarnOpenclTestFunc) (const TarnOpenclTest *test, gconstpointer da
 void tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer data);
 void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func,
                                         gconstpointer data);
-cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error);
+cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test,
+                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* What devices can do and how they are best used: what PyOpenCL has in pyopencl.characterize. */
 
@@ -175,7 +179,8 @@ gboolean tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gs
                                                          guint *multiplicity, gchar **explanation,
                                                          gchar **guess, GError **error);
 
-gchar *tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **error);
+gchar *tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device,
+                                                      GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major,
                                        guint fallback_minor, guint *major, guint *minor,
                                        gchar **guess, GError **error);

@@ -154,12 +154,15 @@ typedef struct
         0                   /* queue_waits */                                                      \
   }
 
-TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError **error);
+TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options,
+                         GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnPool *tarn_pool_ref (TarnPool *pool);
 void tarn_pool_unref (TarnPool *pool);
 
-TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size, GError **error);
-TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error);
+TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
+                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue,
+                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);
@@ -203,7 +206,7 @@ gboolean tarn_pool_remove_reclaim_func (TarnPool *pool, guint id);
  */
 typedef struct _TarnReclaimGroup TarnReclaimGroup;
 
-TarnReclaimGroup *tarn_reclaim_group_new (void);
+TarnReclaimGroup *tarn_reclaim_group_new (void) G_GNUC_WARN_UNUSED_RESULT;
 TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
 void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);

@@ -67,10 +67,10 @@ typedef enum
 
 GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
                                 const TarnSelectionPlatform *platforms, gsize n_platforms,
-                                GError **error);
-gchar *tarn_selection_format_uuid (const guint8 *bytes);
+                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
+gchar *tarn_selection_format_uuid (const guint8 *bytes) G_GNUC_WARN_UNUSED_RESULT;
 gchar *tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
-                                     TarnSelectionItem item);
+                                     TarnSelectionItem item) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS
 

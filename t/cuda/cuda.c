@@ -587,6 +587,13 @@ test_host_array (const TarnCudaTest *test, gconstpointer unused)
   TarnCudaHostArray array = TARN_CUDA_HOST_ARRAY_INIT;
 
   (void) unused;
+  {
+    g_auto (TarnCudaHostArray) own = TARN_CUDA_HOST_ARRAY_INIT;
+
+    g_assert_true (tarn_cuda_host_array_allocate (pool, 0, NULL, 8, 'C', &own, NULL));
+    g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 1);
+  }
+  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 0);
   g_assert_true (tarn_cuda_host_array_allocate (pool, 3, shape, 8, 'C', &array, &error));
   g_assert_no_error (error);
   g_assert_cmpuint (array.size, ==, 480);

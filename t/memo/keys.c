@@ -424,11 +424,10 @@ static void
 test_tuple_copy_empty (void)
 {
   const TarnMemoKeyTuple empty = { NULL, 0 };
-  TarnMemoKeyTuple *copy = tarn_memo_key_tuple_copy (&empty);
+  g_autoptr (TarnMemoKeyTuple) copy = tarn_memo_key_tuple_copy (&empty);
 
   g_assert_cmpuint (copy->n_parts, ==, 0);
   assert_equal (&empty, copy);
-  tarn_memo_key_tuple_free (copy);
   tarn_memo_key_tuple_free (NULL);
 }
 

@@ -34,6 +34,23 @@ documented () { # FOLDER
        /^tarn_[a-z0-9_]* \(/ { if (end && FNR - end <= 3) print $1; end = 0 }' $(find "$1" -name '*.c') | sort -u
 }
 
+# Functions whose documentation says that what they return is the caller's; but a reference that is
+# taken need not be used.
+owning () { # FOLDER
+  find "$1" -name '*.c' -exec awk '
+    FNR == 1 { open = owns = 0 }
+    /^\/\*\*$/ { open = 1; owns = 0 }
+    open && /@return \(transfer full\)/ { owns = 1 }
+    /^ \*\/$/ { open = 0 }
+    /^tarn_[a-z0-9_]* \(/ { if (owns && $1 !~ /_ref$/) print $1; owns = 0 }' {} + | sort -u
+}
+
+# Declarations that have the compiler warn where the result is not used.
+warning () { # HEADER...
+  cat "$@" | tr '\n' ' ' | tr ';' '\n' \
+    | sed -n 's/.*[ *]\(tarn_[a-z0-9_]*\) (.*) G_GNUC_WARN_UNUSED_RESULT$/\1/p' | sort -u
+}
+
 same () { # LIST LIST
   diff "$scratch/$1" "$scratch/$2"
 }
@@ -78,4 +95,10 @@ if [ -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
 else
   skip libtarn-cuda "not built"
 fi
+for folder in core opencl cuda; do
+  owning "$top_srcdir/lib/$folder"
+done | sort -u >"$scratch/owning"
+warning "$top_srcdir"/include/tarn/*.h >"$scratch/warning"
+check "there are functions that give ownership" test -s "$scratch/owning"
+check "what gives ownership warns where it is not used" same owning warning
 done_testing
