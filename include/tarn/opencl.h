@@ -40,8 +40,7 @@ gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue,
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
-gboolean tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
-gboolean tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error);
+gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 
 /* What is computed once for each context, queue or device */

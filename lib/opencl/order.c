@@ -220,9 +220,9 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
 }
 
 /**
- * Binds a block to one queue, which waits for others that used it. It waits for everything that
+ * Moves a block to one queue, which waits for the others that used it. It waits for everything that
  * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
- * SVMAllocation.bind_to_queue().
+ * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
  * @param queue  of the allocator's context; retained
@@ -231,7 +231,7 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
  * @since 0.1
  */
 gboolean
-tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
+tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
 {
   g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
   g_return_val_if_fail (queue != NULL, FALSE);
@@ -240,29 +240,10 @@ tarn_opencl_block_bind_to_queue (TarnBlock *block, cl_command_queue queue, GErro
 }
 
 /**
- * Unbinds a block from its queue, after a wait on the host. The host waits for all that uses the
- * block, which is no queue's afterwards. PyOpenCL calls this SVMAllocation.unbind_from_queue().
- *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
- * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
- *               TARN_ERROR_FORKED
- * @return TRUE, also for a block that was no queue's, or FALSE with @p error set; any thread may
- *         call it, one at a time for a block
- * @since 0.1
- */
-gboolean
-tarn_opencl_block_unbind_from_queue (TarnBlock *block, GError **error)
-{
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
-
-  return tarn_block_wait (block, error);
-}
-
-/**
- * Gets the queue that a block was allocated for, or bound to.
+ * Gets the queue that a block was allocated for, moved to or first recorded with.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
- *               thread may call it, while none binds the block or records a use
+ *               thread may call it, while none moves the block or records a use
  * @return (transfer none): valid as long as the block is its own; NULL: none
  * @since 0.1
  */

@@ -259,7 +259,7 @@ allocate_for (OpenclState *state, const OpenclMemory *memory, TarnPool *pool, Ac
   direct = memory->allocator_new (state, NULL);
   block = tarn_allocator_allocate (direct, SIZE, &error);
   g_assert_no_error (error);
-  g_assert_true (tarn_opencl_block_bind_to_queue (block, queue, &error));
+  g_assert_true (tarn_opencl_block_move_to_queue (block, queue, &error));
   return block;
 }
 
@@ -270,7 +270,7 @@ act (TarnPool *pool, Action action, TarnBlock *block)
 
   if (action == UNBIND || action == UNBIND_DIRECT)
     {
-      tarn_opencl_block_unbind_from_queue (block, &error);
+      tarn_block_wait (block, &error);
       g_assert_no_error (error);
       return block;
     }

@@ -52,8 +52,7 @@ share (TarnPool *pool, cl_command_queue a, cl_command_queue b, guint64 budget, G
     return FALSE;
   tarn_block_free (g_steal_pointer (&first));
   if ((first = tarn_opencl_pool_allocate (pool, SIZE, b, error)) == NULL
-      || !tarn_opencl_block_bind_to_queue (second, a, error)
-      || !tarn_opencl_block_unbind_from_queue (second, error)
+      || !tarn_opencl_block_move_to_queue (second, a, error) || !tarn_block_wait (second, error)
       || !tarn_opencl_block_record_use (second, b, error))
     return FALSE;
   tarn_block_free (g_steal_pointer (&first));
@@ -82,12 +81,11 @@ share_direct (TarnAllocator *allocator, cl_command_queue a, cl_command_queue b, 
   g_autoptr (TarnBlock) bound = tarn_allocator_allocate (allocator, SIZE, error);
   g_autoptr (TarnBlock) unbound = NULL;
 
-  return bound != NULL && tarn_opencl_block_bind_to_queue (bound, a, error)
+  return bound != NULL && tarn_opencl_block_move_to_queue (bound, a, error)
          && tarn_opencl_block_record_use (bound, b, error)
          && (unbound = tarn_allocator_allocate (allocator, SIZE, error)) != NULL
-         && tarn_opencl_block_bind_to_queue (unbound, a, error)
-         && tarn_opencl_block_bind_to_queue (unbound, b, error)
-         && tarn_opencl_block_unbind_from_queue (unbound, error);
+         && tarn_opencl_block_move_to_queue (unbound, a, error)
+         && tarn_opencl_block_move_to_queue (unbound, b, error) && tarn_block_wait (unbound, error);
 }
 
 typedef struct

@@ -94,7 +94,7 @@ take_over (const Worker *worker, const Item *item, gboolean is_moved)
   g_autoptr (GError) error = NULL;
 
   if (is_moved)
-    tarn_opencl_block_bind_to_queue (item->block, worker->queue, &error);
+    tarn_opencl_block_move_to_queue (item->block, worker->queue, &error);
   else
     {
       g_assert_cmpint (clEnqueueBarrierWithWaitList (worker->queue, 1, &item->written, NULL), ==,

@@ -97,10 +97,10 @@ race_bound (OpenclState *state, TarnBlock *block, cl_command_queue from, cl_comm
   g_autoptr (GError) error = NULL;
   cl_event old, gate;
 
-  tarn_opencl_block_bind_to_queue (block, from, &error);
+  tarn_opencl_block_move_to_queue (block, from, &error);
   g_assert_no_error (error);
   gate = use_behind_gate (state, from, block, &old);
-  tarn_opencl_block_bind_to_queue (block, to, &error);
+  tarn_opencl_block_move_to_queue (block, to, &error);
   g_assert_no_error (error);
   g_assert_true (tarn_opencl_block_get_queue (block) == to);
   use_after_gate (state, from, to, block, gate);
@@ -253,7 +253,7 @@ test_other_context (OpenclState *state, const OpenclMemory *memory, gconstpointe
       g_assert_false (tarn_opencl_block_record_use (blocks[i], other.queue, &error));
       g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
       g_clear_error (&error);
-      g_assert_false (tarn_opencl_block_bind_to_queue (blocks[i], other.queue, &error));
+      g_assert_false (tarn_opencl_block_move_to_queue (blocks[i], other.queue, &error));
       g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
       g_clear_error (&error);
       g_assert_true (tarn_opencl_block_get_queue (blocks[i]) == before);

@@ -312,7 +312,7 @@ check_busy_free (OpenclState *state, TarnBlock *block, cl_command_queue first,
   guint n_waits = layer->get_calls ("clWaitForEvents");
   cl_event gate = opencl_gate_new (state), event;
 
-  tarn_opencl_block_bind_to_queue (block, first, &error);
+  tarn_opencl_block_move_to_queue (block, first, &error);
   g_assert_no_error (error);
   if (second != NULL)
     tarn_opencl_block_record_use (block, second, &error);
@@ -353,7 +353,7 @@ allocate_for (TarnAllocator *allocator, cl_command_queue queue, GError **error)
   TarnBlock *block = tarn_allocator_allocate (allocator, SIZE, error);
 
   if (block != NULL)
-    g_assert_true (tarn_opencl_block_bind_to_queue (block, queue, NULL));
+    g_assert_true (tarn_opencl_block_move_to_queue (block, queue, NULL));
   return block;
 }
 
@@ -523,13 +523,13 @@ test_bind (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
       g_autoptr (GError) error = NULL;
 
       layer->reset ();
-      tarn_opencl_block_bind_to_queue (blocks[i], other, &error);
+      tarn_opencl_block_move_to_queue (blocks[i], other, &error);
       g_assert_cmpuint (layer->get_calls ("clEnqueueMarkerWithWaitList"), ==, 1);
       g_assert_cmpuint (layer->get_calls ("clEnqueueBarrierWithWaitList"), ==, 1);
-      tarn_opencl_block_bind_to_queue (blocks[i], other, &error);
+      tarn_opencl_block_move_to_queue (blocks[i], other, &error);
       g_assert_cmpuint (layer->get_calls ("clEnqueueMarkerWithWaitList"), ==, 1);
       g_assert_cmpuint (layer->get_calls ("clWaitForEvents"), ==, 0);
-      tarn_opencl_block_unbind_from_queue (blocks[i], &error);
+      tarn_block_wait (blocks[i], &error);
       g_assert_cmpuint (layer->get_calls ("clWaitForEvents"), ==, 1);
       g_assert_no_error (error);
       g_assert_cmpuint (layer->get_live (OPENCL_LAYER_EVENT, NULL, 0), ==, 0);

@@ -59,7 +59,7 @@ test_empty (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 
       g_assert_nonnull (none);
       g_assert_null (tarn_opencl_block_get_svm (none));
-      g_assert_true (tarn_opencl_block_bind_to_queue (none, state->queue, NULL));
+      g_assert_true (tarn_opencl_block_move_to_queue (none, state->queue, NULL));
       g_assert_nonnull (tarn_opencl_block_get_svm (one_byte));
       g_assert_cmpuint (tarn_block_get_size (one_byte), ==, 0);
       g_assert_false (tarn_allocator_is_deferred (allocator));
@@ -257,13 +257,13 @@ check_binding (TarnBlock *block, cl_command_queue first, cl_command_queue queue)
   g_autoptr (GError) error = NULL;
 
   g_assert_true (tarn_opencl_block_get_queue (block) == first);
-  g_assert_true (tarn_opencl_block_bind_to_queue (block, queue, &error));
+  g_assert_true (tarn_opencl_block_move_to_queue (block, queue, &error));
   g_assert_true (tarn_opencl_block_get_queue (block) == queue);
-  g_assert_true (tarn_opencl_block_bind_to_queue (block, queue, &error));
+  g_assert_true (tarn_opencl_block_move_to_queue (block, queue, &error));
   g_assert_true (tarn_opencl_block_get_queue (block) == queue);
-  g_assert_true (tarn_opencl_block_unbind_from_queue (block, &error));
+  g_assert_true (tarn_block_wait (block, &error));
   g_assert_null (tarn_opencl_block_get_queue (block));
-  g_assert_true (tarn_opencl_block_unbind_from_queue (block, &error));
+  g_assert_true (tarn_block_wait (block, &error));
   g_assert_null (tarn_opencl_block_get_queue (block));
   g_assert_no_error (error);
   tarn_block_free (block);
