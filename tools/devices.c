@@ -246,16 +246,16 @@ GPtrArray *
 devices_select (const gchar *selection, GError **error)
 {
   TarnSelectionSyntax syntax = TARN_SELECTION_STRICT;
-  const gchar *source = "--select ";
+  const gchar *source = "--select";
   g_auto (Everything) everything = { NULL, NULL, NULL, NULL };
   g_autoptr (GArray) items = NULL;
 
   everything_init (&everything);
   if (selection == NULL && (selection = g_getenv ("TARN_TEST")) != NULL)
-    source = "TARN_TEST=";
+    source = "TARN_TEST";
   else if (selection == NULL && (selection = g_getenv ("PYOPENCL_TEST")) != NULL)
     {
-      source = "PYOPENCL_TEST=";
+      source = "PYOPENCL_TEST";
       syntax = TARN_SELECTION_PYOPENCL;
     }
   if (!find_everything (&everything, error))
@@ -266,7 +266,7 @@ devices_select (const gchar *selection, GError **error)
   if (items != NULL)
     return take (&everything, items);
   if (selection != NULL)
-    g_prefix_error (error, "%s'%s': ", source, selection);
+    g_prefix_error (error, "%s: ", source);
   return NULL;
 }
 

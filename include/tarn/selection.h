@@ -39,8 +39,10 @@ typedef struct
   const gchar *vendor;                /**< as the driver has it */
   const TarnSelectionDevice *devices; /**< an array; nullable if there are none */
   gsize n_devices;                    /**< how many devices there are */
-  const gchar *kind;                  /**< "opencl", which NULL stands for, too, or "cuda" */
-  gpointer reserved[4];               /**< for later: NULL */
+  /** "opencl", which NULL stands for, too, "cuda", or a backend's own: a letter, then letters,
+   * digits and hyphens. */
+  const gchar *kind;
+  gpointer reserved[4]; /**< for later: NULL */
 } TarnSelectionPlatform;
 
 /**

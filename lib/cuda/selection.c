@@ -216,7 +216,7 @@ tarn_cuda_select_test_devices (const gchar *selection, GError **error)
     return NULL;
   chosen = choose (all, selection, error);
   if (chosen == NULL && is_from_environment)
-    g_prefix_error (error, "TARN_TEST='%s': ", selection);
+    g_prefix_error (error, "TARN_TEST: ");
   for (guint i = 0; i < all->len; i++)
     if (g_ptr_array_index (all, i) != NULL)
       device_free (g_ptr_array_index (all, i));

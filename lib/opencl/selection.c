@@ -282,6 +282,6 @@ tarn_opencl_select_test_devices (const gchar *selection, GError **error)
   if (items != NULL)
     return collect (platforms, choices, items);
   if (variable != NULL)
-    g_prefix_error (error, "%s='%s': ", variable, selection);
+    g_prefix_error (error, "%s: ", variable);
   return NULL;
 }

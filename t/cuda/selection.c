@@ -66,8 +66,8 @@ test_selection (void)
     { "0:0;cuda:2;pocl", "2" },
     { "cuda:uuid=GPU-01122334-4556-6778-899a-abbccddeef00", "1" },
     { "cuda:pci=0000:fb:00.0", "1" },
-    { "cuda:3", "there is no device 3 of 'CUDA'; there are 0 'Fake GPU A', 1 'Fake GPU B', 2 'Fake "
-                "GPU C'" },
+    { "cuda:3", "there is no device 3; devices of 'CUDA': 0 = 'Fake GPU A', 1 = 'Fake GPU B', 2 = "
+                "'Fake GPU C'" },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (rows); i++)
@@ -85,8 +85,8 @@ test_environment (void)
   set_environment ("cuda:1", "0:0");
   assert_chosen (NULL, "1");
   set_environment ("cuda:x", NULL);
-  assert_chosen (NULL, "TARN_TEST='cuda:x': no device of 'CUDA' matches 'x'; there are 0 'Fake GPU "
-                       "A', 1 'Fake GPU B', 2 'Fake GPU C'");
+  assert_chosen (NULL, "TARN_TEST: no device matches 'x'; devices of 'CUDA': 0 = 'Fake GPU A', 1 = "
+                       "'Fake GPU B', 2 = 'Fake GPU C'");
   set_environment (NULL, NULL);
 }
 

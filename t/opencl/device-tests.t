@@ -65,7 +65,7 @@ if [ "$n_devices" -gt 0 ]; then
   check "... that says why" runs yes "# SKIP TARN_TEST='cuda:0' chooses no OpenCL device$"
   TARN_TEST=nosuch
   check "a wrong TARN_TEST is a test" lists /opencl/selection-error
-  check "... that fails and says why" runs no "^# TARN_TEST='nosuch': no platform matches 'nosuch'"
+  check "... that fails and says why" runs no "^# TARN_TEST: no platform matches 'nosuch'; platforms: 0 = '"
   unset TARN_TEST
   PYOPENCL_TEST=$one
   export PYOPENCL_TEST

@@ -213,16 +213,22 @@ static const struct
   { "1:\"gfx90a:sramecc+;xnack-, *\"", "2:1" },
   { "1:\"*\"", "2:1" },
   { "0:0;0:0", "0:0 0:0" },
-  { "\"0\":0", "error: no platform matches '0'; there are 0 'Portable Computing Language', 1 "
+  { "\v\t0 \v:\f\v1\n", "0:1" },
+  { "\vpocl\v:\vbasic\v", "0:1" },
+  { "\"0\":0", "error: no platform matches '0'; platforms: 0 = 'Portable Computing Language', 1 = "
                "'NVIDIA CUDA'" },
-  { "intle", "error: no platform matches 'intle'; there are 0 'Portable Computing Language', 1 "
-             "'NVIDIA CUDA'" },
-  { "0:h200", "error: no device of 'Portable Computing Language' matches 'h200'; there are 0 "
-              "'cpu-skylake', 1 'cpu-basic'" },
-  { "2", "error: there is no platform 2; there are 0 'Portable Computing Language', 1 'NVIDIA "
+  { "intle",
+    "error: no platform matches 'intle'; platforms: 0 = 'Portable Computing Language', 1 = "
+    "'NVIDIA CUDA'" },
+  { "0:h200", "error: no device matches 'h200'; devices of 'Portable Computing Language': 0 = "
+              "'cpu-skylake', 1 = 'cpu-basic'" },
+  { "2", "error: there is no platform 2; platforms: 0 = 'Portable Computing Language', 1 = 'NVIDIA "
          "CUDA'" },
-  { "cuda:99999999999999999999", "error: there is no device 99999999999999999999 of 'CUDA'; there "
-                                 "are 0 'NVIDIA H200', 1 'NVIDIA H100'" },
+  { "cuda:99999999999999999999", "error: there is no device 99999999999999999999; devices of "
+                                 "'CUDA': 0 = 'NVIDIA H200', 1 = 'NVIDIA H100'" },
+  { "*:b200", "error: no device matches 'b200'; devices of all platforms: 'cpu-skylake', "
+              "'cpu-basic', 'NVIDIA H200', 'NVIDIA H100', 'NVIDIA H200', 'gfx90a:sramecc+;xnack-, "
+              "*'" },
   { "0:0;", "error: there is an empty name in '0:0;'" },
   { "0:", "error: there is an empty name in '0:'" },
   { ":", "error: there is an empty name in ':'" },
@@ -231,9 +237,9 @@ static const struct
   { "0:uuid=", "error: there is an empty name in '0:uuid='" },
   { "0:\"a", "error: a '\"' is missing in '0:\"a'" },
   { "0:a\"b\"", "error: misplaced '\"' in '0:a\"b\"'" },
-  { "0:1:2", "error: '0:1:2' has more than one ':'" },
-  { "cuda:pci=zz:00", "error: no device of 'CUDA' matches 'pci=zz:00'; there are 0 'NVIDIA H200', "
-                      "1 'NVIDIA H100'" },
+  { "0:1:2", "error: more than one ':' in '0:1:2'" },
+  { "cuda:pci=zz:00", "error: no device matches 'pci=zz:00'; devices of 'CUDA': 0 = 'NVIDIA H200', "
+                      "1 = 'NVIDIA H100'" },
 };
 
 static void
@@ -265,9 +271,126 @@ test_other_kinds (void)
   g_assert_cmpstr (cuda, ==, "0:0");
   g_assert_cmpstr (none, ==, "");
   g_assert_cmpstr (nothing, ==, "");
-  g_assert_cmpstr (missing, ==, "error: there is no platform 0; there are none");
+  g_assert_cmpstr (missing, ==, "error: there is no platform 0; platforms: none");
   g_assert_cmpstr (upstream, ==, "0:0 0:1 2:0 2:1");
   g_assert_cmpstr (everything, ==, "0:0 0:1 2:0 2:1");
+}
+
+/* Kinds of other backends': their names are no parts of others', and all their platforms are one.
+ */
+
+static const TarnSelectionDevice hip_0[] = { { "MI300X", "AMD", NULL, NULL, { NULL } } };
+static const TarnSelectionDevice hip_1[] = {
+  { "MI300X", "AMD", NULL, NULL, { NULL } },
+  { "MI210", "AMD", "GPU-dddd", NULL, { NULL } },
+};
+static const TarnSelectionPlatform many_kinds[] = {
+  { "Hip OpenCL", "CUDA, Inc.", opencl_0, 2, NULL, { NULL } },
+  { "ROCm", "AMD", hip_0, 1, "hip", { NULL } },
+  { "CUDA", "NVIDIA Corporation", cuda_0, 2, "cuda", { NULL } },
+  { "ROCm on the other side", "AMD", hip_1, 2, "HIP", { NULL } },
+  { "Level Zero", "Intel", NULL, 0, "level-zero", { NULL } },
+};
+
+static void
+test_any_kind (void)
+{
+  static const struct
+  {
+    const gchar *selection, *expected;
+  } rows[] = {
+    { "hip", "1:0 3:0 3:1" },
+    { "hip:0", "1:0" },
+    { "Hip:-1,1", "3:1 3:0" },
+    { "hip:mi300x,mi2", "1:0 3:1" },
+    { "hip:uuid=dddd;cuda:1", "3:1 2:1" },
+    { "\"hip\":0", "0:0" },
+    { "hip opencl:0", "0:0" },
+    { "opencl:1", "0:1" }, /* a part of a name */
+    { "\"opencl\":1", "0:1" },
+    { "level-zero", "" },
+    { "0:1", "0:1" },
+    { "*:0", "0:0 1:0 2:0 3:0" },
+    { "amd", "error: no platform matches 'amd'; platforms: 0 = 'Hip OpenCL'" },
+    { "1", "error: there is no platform 1; platforms: 0 = 'Hip OpenCL'" },
+    { "hip:3", "error: there is no device 3; devices of 'ROCm': 0 = 'MI300X', 1 = 'MI300X', 2 = "
+               "'MI210'" },
+    { "level-zero:0", "error: there is no device 0; devices of 'Level Zero': none" },
+  };
+  g_autofree gchar *own = resolve ("cuda:0;hip:0;0:0", TARN_SELECTION_STRICT, many_kinds + 1, 1);
+  g_autofree gchar *upstream = resolve (NULL, TARN_SELECTION_PYOPENCL, many_kinds, 5);
+  g_autofree gchar *part = resolve ("hip;cuda", TARN_SELECTION_PYOPENCL, many_kinds, 5);
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autofree gchar *chosen = resolve (rows[i].selection, TARN_SELECTION_STRICT, many_kinds,
+                                          G_N_ELEMENTS (many_kinds));
+
+      g_test_message ("%s", rows[i].selection);
+      g_assert_cmpstr (chosen, ==, rows[i].expected);
+    }
+  g_assert_cmpstr (own, ==, "0:0");
+  g_assert_cmpstr (upstream, ==, "0:0 0:1");
+  g_assert_cmpstr (part, ==, "0:0 0:1 0:0 0:1");
+}
+
+/* What is long is cut between characters, and what there is many of is not listed to the end. */
+
+static void
+assert_quotes (const gchar *before, const gchar *part, guint times, TarnSelectionSyntax syntax,
+               const gchar *expected)
+{
+  g_autoptr (GString) text = g_string_new (before);
+  g_autofree gchar *chosen = NULL;
+
+  for (guint i = 0; i < times; i++)
+    g_string_append (text, part);
+  chosen = resolve (text->str, syntax, platforms, 1);
+  g_assert_cmpstr (chosen, ==, expected);
+}
+
+static void
+test_long_text (void)
+{
+#define X10 "xxxxxxxxxx"
+#define E10 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+#define LIST "; platforms: 0 = 'Portable Computing Language'"
+  assert_quotes ("", "x", 60, TARN_SELECTION_STRICT,
+                 "error: no platform matches '" X10 X10 X10 X10 X10 X10 "'" LIST);
+  assert_quotes ("", "x", 20000, TARN_SELECTION_STRICT,
+                 "error: no platform matches '" X10 X10 X10 X10 X10 X10 "...'" LIST);
+  assert_quotes ("", "\xc3\xa9", 61, TARN_SELECTION_STRICT,
+                 "error: no platform matches '" E10 E10 E10 E10 E10 E10 "...'" LIST);
+  assert_quotes ("", "x", 20000, TARN_SELECTION_PYOPENCL,
+                 "error: object '" X10 X10 X10 X10 X10 X10 "...' not found" LIST);
+  assert_quotes (";", "x", 20000, TARN_SELECTION_STRICT,
+                 "error: there is an empty name in ';" X10 X10 X10 X10 X10 "xxxxxxxxx...'");
+  assert_quotes (
+      "::", "x", 20000, TARN_SELECTION_PYOPENCL,
+      "error: invalid syntax of PYOPENCL_TEST: more than one ':' in '::" X10 X10 X10 X10 X10
+      "xxxxxxxx...'");
+  assert_quotes ("\xff", "", 0, TARN_SELECTION_STRICT,
+                 "error: no platform matches '\xef\xbf\xbd'" LIST);
+#undef X10
+#undef E10
+#undef LIST
+}
+
+static void
+test_many_choices (void)
+{
+  TarnSelectionDevice devices[12] = { { "GPU", "V", NULL, NULL, { NULL } } };
+  const TarnSelectionPlatform platform = { "P", "V", devices, 12, NULL, { NULL } };
+  g_autofree gchar *name = g_strnfill (100, 'n');
+  g_autofree gchar *short_name = g_strconcat ("'", name + 40, "...'", NULL);
+  g_autofree gchar *chosen = NULL;
+
+  devices[1].name = name;
+  chosen = resolve ("0:12", TARN_SELECTION_STRICT, &platform, 1);
+  g_assert_true (g_str_has_prefix (
+      chosen, "error: there is no device 12; devices of 'P': 0 = 'GPU', 1 = 'nnn"));
+  g_assert_nonnull (strstr (chosen, short_name));
+  g_assert_true (g_str_has_suffix (chosen, ", 8 = '', 9 = '' and 2 more"));
 }
 
 /* In an entry without ":", "=" stands for it: PyOpenCL's documentation writes it so. */
@@ -280,6 +403,20 @@ test_equals_sign (void)
 
   g_assert_cmpstr (chosen, ==, "0:1 0:0 2:0");
   g_assert_true (g_str_has_prefix (name, "error: object 'a=b' not found"));
+}
+
+/* Around a number, as Python's int () has them; other digits than ASCII's are letters. */
+static void
+test_blanks (void)
+{
+  g_autofree gchar *chosen
+      = resolve ("\v1\v: 0\v\t\f\n\r;1\v", TARN_SELECTION_PYOPENCL, platforms, 3);
+  g_autofree gchar *underscore = resolve ("1_0", TARN_SELECTION_PYOPENCL, platforms, 3);
+  g_autofree gchar *other_digit = resolve ("\xd9\xa0", TARN_SELECTION_PYOPENCL, platforms, 3);
+
+  g_assert_cmpstr (chosen, ==, "2:0 2:0 2:1");
+  g_assert_true (g_str_has_prefix (underscore, "error: object '1_0' not found; "));
+  g_assert_true (g_str_has_prefix (other_digit, "error: object '\xd9\xa0' not found; "));
 }
 
 static void
@@ -332,9 +469,20 @@ test_selectors (void)
     "\"P Q\":\"cuda\"", "\"cuda\":\"GPU\"",
     "4:\"GPU\"",        NULL,
   };
+  static const gchar *const expected_kinds[] = {
+    "\"Hip OpenCL\":\"cpu-skylake\"",
+    "\"Hip OpenCL\":\"cpu-basic\"",
+    "hip:0", /* another one has its name */
+    "cuda:uuid=GPU-aaaa",
+    "cuda:uuid=GPU-cccc",
+    "HIP:1",
+    "HIP:uuid=GPU-dddd",
+    NULL,
+  };
 
   assert_selectors (platforms, 3, expected);
   assert_selectors (others, 5, expected_others);
+  assert_selectors (many_kinds, 5, expected_kinds);
 }
 
 int
@@ -344,6 +492,10 @@ main (int argc, char **argv)
   g_test_add ("/core/selection/pyopencl", Data, NULL, set_up, test_pyopencl, tear_down);
   g_test_add_func ("/core/selection/strict", test_strict);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
+  g_test_add_func ("/core/selection/any-kind", test_any_kind);
+  g_test_add_func ("/core/selection/long-text", test_long_text);
+  g_test_add_func ("/core/selection/many-choices", test_many_choices);
+  g_test_add_func ("/core/selection/blanks", test_blanks);
   g_test_add_func ("/core/selection/equals-sign", test_equals_sign);
   g_test_add_func ("/core/selection/selectors", test_selectors);
   return g_test_run ();

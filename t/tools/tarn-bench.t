@@ -74,8 +74,8 @@ check "--seconds nan" fails 2 "nan" --seconds nan
 check "--repetitions 0" fails 2 "--repetitions 0:" --repetitions 0
 check "--repetitions 1001" fails 2 "--repetitions 1001:" --repetitions 1001
 check "--json and --csv" fails 2 "only one" --json --csv
-check "--select that is none" fails 2 "--select ':::'" --select :::
-check "... also where no device is needed" fails 2 "--select ':::'" --kinds null --select :::
+check "--select that is none" fails 2 "--select: there is an empty name in ':::'" --select :::
+check "... also where no device is needed" fails 2 "--select: there is an empty name" --kinds null --select :::
 check "--plot onto a folder" fails 2 "--plot $scratch: is a folder" --plot "$scratch"
 check "--plot into a missing folder" fails 2 "there is no folder '$scratch/no'" \
   --plot "$scratch/no/plot.svg"
@@ -450,7 +450,7 @@ else
     cuda:*) check "... its kinds" measures_kinds null cuda-device cuda-host cuda-managed ;;
     *) check "... its kinds" measures_kinds null opencl-deferred opencl-immediate opencl-svm ;;
   esac
-  check "a device that is not there" fails 2 "--select '97:0'" --select 97:0
+  check "a device that is not there" fails 2 "--select: there is no platform 97; platforms:" --select 97:0
 fi
 
 # What it costs is measured on the device that was meant, and that alone; the other gives no context.

@@ -5,8 +5,9 @@
  * entries of names; what a name finds among platforms or devices is the same for both.  Pure: no
  * driver, nothing shared. */
 
+#include "select/selection-private.h"
+
 #include <string.h>
-#include <tarn/selection.h>
 
 typedef struct
 {
@@ -24,7 +25,7 @@ typedef struct
 /* A platform or device that a name may find: its number is its place in the array of choices. */
 typedef struct
 {
-  guint index; /* in the caller's array */
+  TarnSelectionItem item; /* in the caller's arrays; a platform's device is 0 */
   const gchar *name, *vendor, *uuid, *pci;
 } Choice;
 
@@ -65,41 +66,77 @@ names_new (void)
 
 /* Errors.  Those of the PyOpenCL syntax begin with PyOpenCL's own words. */
 
-static void G_GNUC_PRINTF (4, 5) set_error (const Resolver *resolver, GError **error,
-                                            const gchar *upstream, const gchar *format, ...)
-{
-  g_autofree gchar *text = NULL;
-  va_list args;
+#define MAX_QUOTED 60 /* characters of a text */
+#define MAX_LISTED 10 /* of the choices */
 
-  va_start (args, format);
-  text = g_strdup_vprintf (format, args);
-  va_end (args);
-  if (resolver->syntax == TARN_SELECTION_PYOPENCL && upstream != NULL)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "%s: %s", upstream, text);
-  else
-    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, text);
+/* A text as messages quote it: valid, and only its beginning if it is long. */
+static gchar *
+shorten (const gchar *text)
+{
+  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+
+  if (g_utf8_strlen (valid, -1) <= MAX_QUOTED)
+    return g_steal_pointer (&valid);
+  *g_utf8_offset_to_pointer (valid, MAX_QUOTED) = '\0';
+  return g_strconcat (valid, "...", NULL);
 }
 
-/* "there are 0 'Portable Computing Language', 1 'rusticl'" */
-static gchar *
-describe (const GArray *choices)
+static gboolean
+refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text, GError **error)
 {
-  g_autoptr (GString) text = g_string_new (choices->len > 0 ? "there are" : "there are none");
+  g_autofree gchar *quoted = shorten (text);
 
-  for (guint i = 0; i < choices->len; i++)
-    g_string_append_printf (text, "%s %u '%s'", i > 0 ? "," : "", i,
-                            g_array_index (choices, Choice, i).name);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "%s%s in '%s'",
+               resolver->syntax == TARN_SELECTION_PYOPENCL ? "invalid syntax of PYOPENCL_TEST: "
+                                                           : "",
+               problem, quoted);
+  return FALSE;
+}
+
+/* "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without places for what a place
+ * does not find. */
+static gchar *
+describe (const gchar *title, const GArray *choices, gboolean has_places)
+{
+  g_autoptr (GString) text = g_string_new (title);
+
+  g_string_append (text, choices->len > 0 ? ":" : ": none");
+  for (guint i = 0; i < MIN (choices->len, MAX_LISTED); i++)
+    {
+      g_autofree gchar *name = shorten (g_array_index (choices, Choice, i).name);
+
+      g_string_append (text, i > 0 ? ", " : " ");
+      if (has_places)
+        g_string_append_printf (text, "%u = ", i);
+      g_string_append_printf (text, "'%s'", name);
+    }
+  if (choices->len > MAX_LISTED)
+    g_string_append_printf (text, " and %u more", choices->len - MAX_LISTED);
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
 /* What a name means */
+
+/* What Python's int () skips around a number; GLib's blanks lack the vertical tab. */
+#define BLANKS " \t\n\v\f\r"
+
+static gchar *
+strip (const gchar *text)
+{
+  const gchar *start = text + strspn (text, BLANKS);
+  gsize length = strlen (start);
+
+  while (length > 0 && strchr (BLANKS, start[length - 1]) != NULL)
+    length--;
+  return g_strndup (start, length);
+}
 
 /* A whole decimal number, with a sign and blanks around it if it likes.  Numbers beyond any place
  * are as good as G_MAXINT. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
-  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
+  g_autofree gchar *stripped = strip (text);
   gboolean is_negative = stripped[0] == '-';
   const gchar *digits = stripped + (is_negative || stripped[0] == '+');
   gint64 value = 0;
@@ -192,55 +229,95 @@ is_star (const Resolver *resolver, const Name *name)
          && strcmp (name->text, "*") == 0;
 }
 
-/* Appends the places of what a name finds among the choices: one, the first; all of them if @every,
- * and for a star.  FALSE with an error if there is none. */
+/* Appends the place of a number, -1 being the last; FALSE if it is out of range. */
 static gboolean
-find (const Resolver *resolver, const gchar *noun, const gchar *where, const Name *name,
-      const GArray *choices, gboolean every, GArray *found, GError **error)
+find_place (const GArray *choices, gint number, GArray *found)
 {
-  g_autofree gchar *upstream = g_strdup_printf ("object '%s' not found", name->text);
-  g_autofree gchar *there_are = NULL;
+  gint64 place = number < 0 ? (gint64) choices->len + number : number;
+  guint at = (guint) place;
+
+  if (place < 0 || place >= choices->len)
+    return FALSE;
+  g_array_append_val (found, at);
+  return TRUE;
+}
+
+/* Appends the places of what a name finds among the choices: one, the first; all of them if @every,
+ * and for a star.  FALSE if there is none. */
+static gboolean
+find (const Resolver *resolver, const Name *name, const GArray *choices, gboolean every,
+      GArray *found)
+{
+  gboolean star = is_star (resolver, name);
   guint n_before = found->len;
   gint number;
 
   if (!name->is_quoted && parse_number (name->text, &number))
-    {
-      gint64 place = number < 0 ? (gint64) choices->len + number : number;
+    return find_place (choices, number, found);
+  for (guint i = 0; i < choices->len && (every || star || found->len == n_before); i++)
+    if (star || choice_matches (resolver, &g_array_index (choices, Choice, i), name))
+      g_array_append_val (found, i);
+  return found->len > n_before;
+}
 
-      if (place >= 0 && place < choices->len)
-        {
-          guint at = (guint) place;
+/* Says what was looked for in vain, once, and what @list there was instead. */
+static gboolean
+refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, const gchar *list,
+             GError **error)
+{
+  gboolean is_upstream = resolver->syntax == TARN_SELECTION_PYOPENCL;
+  g_autofree gchar *text = shorten (name->text);
+  gint number;
 
-          g_array_append_val (found, at);
-          return TRUE;
-        }
-      there_are = describe (choices);
-      set_error (resolver, error, "index out of range", "there is no %s %s%s; %s", noun, name->text,
-                 where, there_are);
-      return FALSE;
-    }
-  for (guint i = 0; i < choices->len && (every || found->len == n_before); i++)
-    if (is_star (resolver, name)
-        || choice_matches (resolver, &g_array_index (choices, Choice, i), name))
-      {
-        g_array_append_val (found, i);
-        every |= is_star (resolver, name);
-      }
-  if (found->len > n_before)
-    return TRUE;
-  there_are = describe (choices);
-  set_error (resolver, error, upstream, "no %s%s matches '%s'; %s", noun, where, name->text,
-             there_are);
+  if (!name->is_quoted && parse_number (name->text, &number))
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "%s %s %s; %s",
+                 is_upstream ? "index out of range:" : "there is no", noun, text, list);
+  else if (is_upstream)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "object '%s' not found; %s", text,
+                 list);
+  else
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "no %s matches '%s'; %s", noun,
+                 text, list);
   return FALSE;
 }
 
-/* Platforms and devices as choices */
+/* Kinds.  A platform of OpenCL's is chosen by its place among OpenCL's, or by a part of its name.
+ * Those of any other kind are chosen by the name of the kind, as if they were one. */
 
-static gboolean
-is_cuda (const gchar *kind)
+#define OPENCL "opencl"
+
+gboolean
+_tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
 {
-  return g_strcmp0 (kind, "cuda") == 0;
+  return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
 }
+
+gboolean
+_tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
+{
+  return _tarn_selection_is_of_kind (platform, OPENCL);
+}
+
+/* What another library has platforms of is a kind also where there are none. */
+static const gchar *const kinds_elsewhere[] = { "cuda" };
+
+/* The kind whose name it is, if it is one's other than OpenCL's; else NULL. */
+static const gchar *
+named_kind (const Resolver *resolver, const Name *name)
+{
+  if (resolver->syntax != TARN_SELECTION_STRICT || name->is_quoted)
+    return NULL;
+  for (gsize i = 0; i < resolver->n_platforms; i++)
+    if (!_tarn_selection_is_opencl (&resolver->platforms[i])
+        && _tarn_selection_is_of_kind (&resolver->platforms[i], name->text))
+      return resolver->platforms[i].kind;
+  for (gsize i = 0; i < G_N_ELEMENTS (kinds_elsewhere); i++)
+    if (g_ascii_strcasecmp (kinds_elsewhere[i], name->text) == 0)
+      return kinds_elsewhere[i];
+  return NULL;
+}
+
+/* Platforms and devices as choices */
 
 static const gchar *
 or_empty (const gchar *text)
@@ -248,149 +325,153 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Platforms of one kind, or of both. */
+/* Platforms of a kind; of all of them if it is NULL. */
 static GArray *
-platform_choices (const Resolver *resolver, gboolean with_opencl, gboolean with_cuda)
+platform_choices (const Resolver *resolver, const gchar *kind)
 {
   GArray *choices = g_array_new (FALSE, TRUE, sizeof (Choice));
 
   for (guint i = 0; i < resolver->n_platforms; i++)
     {
       const TarnSelectionPlatform *platform = &resolver->platforms[i];
-      Choice choice = { i, or_empty (platform->name), or_empty (platform->vendor), NULL, NULL };
+      Choice choice
+          = { { i, 0 }, or_empty (platform->name), or_empty (platform->vendor), NULL, NULL };
 
-      if (is_cuda (platform->kind) ? with_cuda : with_opencl)
+      if (kind == NULL || _tarn_selection_is_of_kind (platform, kind))
         g_array_append_val (choices, choice);
     }
   return choices;
 }
 
-static GArray *
-device_choices (const TarnSelectionPlatform *platform)
-{
-  GArray *choices = g_array_new (FALSE, TRUE, sizeof (Choice));
-
-  for (guint i = 0; i < platform->n_devices; i++)
-    {
-      const TarnSelectionDevice *device = &platform->devices[i];
-      Choice choice
-          = { i, or_empty (device->name), or_empty (device->vendor), device->uuid, device->pci };
-
-      g_array_append_val (choices, choice);
-    }
-  return choices;
-}
-
 static void
-add_devices (Resolver *resolver, guint platform, const GArray *devices)
-{
-  for (guint i = 0; i < devices->len; i++)
-    {
-      TarnSelectionItem item = { platform, g_array_index (devices, guint, i) };
-
-      g_array_append_val (resolver->items, item);
-    }
-}
-
-static void
-add_all_devices (Resolver *resolver, guint platform)
+append_devices (const Resolver *resolver, guint platform, GArray *choices)
 {
   for (guint i = 0; i < resolver->platforms[platform].n_devices; i++)
     {
-      TarnSelectionItem item = { platform, i };
+      const TarnSelectionDevice *device = &resolver->platforms[platform].devices[i];
+      Choice choice = { { platform, i },
+                        or_empty (device->name),
+                        or_empty (device->vendor),
+                        device->uuid,
+                        device->pci };
 
-      g_array_append_val (resolver->items, item);
+      g_array_append_val (choices, choice);
     }
 }
 
-/* One platform's devices that the names find. */
-static gboolean
-resolve_devices (Resolver *resolver, guint platform, const GArray *names, GError **error)
+/* The devices of platforms that were found, one after the other. */
+static GArray *
+device_choices (const Resolver *resolver, const GArray *platforms)
 {
-  g_autoptr (GArray) choices = device_choices (&resolver->platforms[platform]);
-  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (guint));
-  g_autofree gchar *where
-      = g_strdup_printf (" of '%s'", or_empty (resolver->platforms[platform].name));
+  GArray *choices = g_array_new (FALSE, TRUE, sizeof (Choice));
 
-  for (guint i = 0; i < names->len; i++)
-    if (!find (resolver, "device", where, &g_array_index (names, Name, i), choices, FALSE, found,
-               error))
-      return FALSE;
-  add_devices (resolver, platform, found);
+  for (guint i = 0; i < platforms->len; i++)
+    append_devices (resolver, g_array_index (platforms, Choice, i).item.platform, choices);
+  return choices;
+}
+
+/* Adds what was found among devices to the result. */
+static void
+add_found (Resolver *resolver, const GArray *choices, const GArray *found)
+{
+  for (guint i = 0; i < found->len; i++)
+    g_array_append_val (resolver->items,
+                        g_array_index (choices, Choice, g_array_index (found, guint, i)).item);
+}
+
+static void
+add_all (Resolver *resolver, const GArray *choices)
+{
+  for (guint i = 0; i < choices->len; i++)
+    g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
+}
+
+/* The devices of some platforms that the names find; all of them if there are no names. */
+static gboolean
+resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
+{
+  g_autoptr (GArray) choices = device_choices (resolver, platforms);
+  g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (guint));
+
+  if (names == NULL)
+    add_all (resolver, choices);
+  for (guint i = 0; names != NULL && i < names->len; i++)
+    if (!find (resolver, &g_array_index (names, Name, i), choices, FALSE, found))
+      {
+        g_autofree gchar *owner = shorten (g_array_index (platforms, Choice, 0).name);
+        g_autofree gchar *title = g_strdup_printf ("devices of '%s'", owner);
+        g_autofree gchar *list = describe (title, choices, TRUE);
+
+        return refuse_name (resolver, "device", &g_array_index (names, Name, i), list, error);
+      }
+  add_found (resolver, choices, found);
   return TRUE;
 }
 
 /* What each name finds on any platform; it need not be on all of them. */
 static gboolean
-resolve_on_every_platform (Resolver *resolver, const Entry *entry, const GArray *platforms,
+resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
 {
-  for (guint i = 0; i < entry->devices->len; i++)
+  g_autoptr (GArray) all = device_choices (resolver, platforms);
+  g_autofree gchar *list = describe ("devices of all platforms", all, FALSE);
+
+  for (guint i = 0; i < names->len; i++)
     {
-      const Name *name = &g_array_index (entry->devices, Name, i);
-      g_autoptr (GArray) all = g_array_new (FALSE, TRUE, sizeof (Choice));
+      const Name *name = &g_array_index (names, Name, i);
       guint n_before = resolver->items->len;
-      g_autofree gchar *there_are = NULL;
 
       for (guint j = 0; j < platforms->len; j++)
         {
-          guint platform = g_array_index (platforms, Choice, j).index;
-          g_autoptr (GArray) choices = device_choices (&resolver->platforms[platform]);
+          g_autoptr (GArray) choices = g_array_new (FALSE, TRUE, sizeof (Choice));
           g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (guint));
 
-          if (find (resolver, "device", "", name, choices, TRUE, found, NULL))
-            add_devices (resolver, platform, found);
-          if (choices->len > 0)
-            g_array_append_vals (all, choices->data, choices->len);
+          append_devices (resolver, g_array_index (platforms, Choice, j).item.platform, choices);
+          find (resolver, name, choices, TRUE, found);
+          add_found (resolver, choices, found);
         }
-      if (resolver->items->len > n_before)
-        continue;
-      there_are = describe (all);
-      set_error (resolver, error, NULL, "no device of any platform matches '%s'; %s", name->text,
-                 there_are);
-      return FALSE;
+      if (resolver->items->len == n_before)
+        return refuse_name (resolver, "device", name, list, error);
     }
   return TRUE;
 }
 
+/* Leaves one of OpenCL's platforms: the one that a name finds. */
 static gboolean
-names_cuda (const Resolver *resolver, const Name *name)
+resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, GError **error)
 {
-  return resolver->syntax == TARN_SELECTION_STRICT && !name->is_quoted
-         && g_ascii_strcasecmp (name->text, "cuda") == 0;
+  g_autoptr (GArray) found = g_array_new (FALSE, TRUE, sizeof (guint));
+  g_autofree gchar *list = NULL;
+  Choice choice;
+
+  if (!find (resolver, name, *choices, FALSE, found))
+    {
+      list = describe ("platforms", *choices, TRUE);
+      return refuse_name (resolver, "platform", name, list, error);
+    }
+  choice = g_array_index (*choices, Choice, g_array_index (found, guint, 0));
+  g_array_set_size (*choices, 0);
+  g_array_append_val (*choices, choice);
+  return TRUE;
 }
 
 static gboolean
 resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
 {
   gboolean star = is_star (resolver, &entry->platform);
-  gboolean cuda = names_cuda (resolver, &entry->platform);
-  g_autoptr (GArray) choices = platform_choices (resolver, star || !cuda, star || cuda);
-  g_autoptr (GArray) found = g_array_new (FALSE, TRUE, sizeof (guint));
+  const gchar *kind = named_kind (resolver, &entry->platform);
+  g_autoptr (GArray) platforms
+      = platform_choices (resolver, star ? NULL : (kind != NULL ? kind : OPENCL));
 
   /* What names platforms of a kind that this caller has nothing to do with is for another one. */
-  if (choices->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
-      && (cuda || resolver->n_platforms > 0))
+  if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
+      && (kind != NULL || resolver->n_platforms > 0))
     return TRUE;
   if (star && entry->devices != NULL)
-    return resolve_on_every_platform (resolver, entry, choices, error);
-  if (cuda)
-    g_array_set_size (found, 1); /* number 0, the first of its kind, whatever it is called */
-  else if (star && choices->len == 0)
-    return TRUE; /* everything, which is nothing */
-  else if (!find (resolver, "platform", "", &entry->platform, choices, FALSE, found, error))
+    return resolve_on_every_platform (resolver, platforms, entry->devices, error);
+  if (!star && kind == NULL && !resolve_platform (resolver, &entry->platform, &platforms, error))
     return FALSE;
-
-  for (guint i = 0; i < found->len; i++)
-    {
-      guint platform = g_array_index (choices, Choice, g_array_index (found, guint, i)).index;
-
-      if (entry->devices == NULL)
-        add_all_devices (resolver, platform);
-      else if (!resolve_devices (resolver, platform, entry->devices, error))
-        return FALSE;
-    }
-  return TRUE;
+  return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
 /* The syntaxes */
@@ -421,11 +502,8 @@ parse_pyopencl (const Resolver *resolver, const gchar *text, Entry *entry, GErro
   g_auto (GStrv) devices = NULL;
 
   if (g_strv_length (sides) > 2)
-    {
-      set_error (resolver, error, "invalid syntax of PYOPENCL_TEST", "'%s' has more than one '%s'",
-                 text, separator);
-      return FALSE;
-    }
+    return refuse_syntax (resolver, separator[0] == ':' ? "more than one ':'" : "more than one '='",
+                          text, error);
   entry->platform.text = g_strdup (sides[0]);
   if (sides[1] == NULL)
     return TRUE;
@@ -473,7 +551,7 @@ is_property (const gchar *text)
 static gboolean
 parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **error)
 {
-  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
+  g_autofree gchar *stripped = strip (text);
   gchar *start = is_property (stripped) ? strchr (stripped, '=') + 1 : stripped;
   gsize length = strlen (start);
   gboolean is_quoted = start[0] == '"';
@@ -484,16 +562,12 @@ parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **er
       start[length - 2] = '\0';
     }
   if (start[0] == '\0')
-    set_error (resolver, error, NULL, "there is an empty name in '%s'", resolver->selection);
-  else if (strchr (start, '"') != NULL)
-    set_error (resolver, error, NULL, "misplaced '\"' in '%s'", resolver->selection);
-  else
-    {
-      name->is_quoted = is_quoted && start == stripped;
-      name->text = g_steal_pointer (&stripped);
-      return TRUE;
-    }
-  return FALSE;
+    return refuse_syntax (resolver, "there is an empty name", resolver->selection, error);
+  if (strchr (start, '"') != NULL)
+    return refuse_syntax (resolver, "misplaced '\"'", resolver->selection, error);
+  name->is_quoted = is_quoted && start == stripped;
+  name->text = g_steal_pointer (&stripped);
+  return TRUE;
 }
 
 static gboolean
@@ -511,8 +585,7 @@ parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry,
       g_array_append_val (entry->devices, name);
       if (find_unquoted (g_ptr_array_index (parts, i), ':') == NULL || is_property (name.text))
         continue;
-      set_error (resolver, error, NULL, "'%s' has more than one ':'", entry->text);
-      return FALSE;
+      return refuse_syntax (resolver, "more than one ':'", entry->text, error);
     }
   return TRUE;
 }
@@ -541,10 +614,7 @@ resolve_text (Resolver *resolver, GError **error)
   for (const gchar *c = selection; *c != '\0'; c++)
     n_marks += *c == '"';
   if (is_strict && n_marks % 2 != 0)
-    {
-      set_error (resolver, error, NULL, "a '\"' is missing in '%s'", selection);
-      return FALSE;
-    }
+    return refuse_syntax (resolver, "a '\"' is missing", selection, error);
   /* What is between marks is no separator; to PyOpenCL a mark is a letter. */
   if (is_strict)
     entries = split_unquoted (selection, ';');
@@ -576,20 +646,23 @@ resolve_text (Resolver *resolver, GError **error)
  * duplicates are kept.
  *
  * TARN_SELECTION_PYOPENCL is what PyOpenCL makes of PYOPENCL_TEST, traps included: an empty name is
- * contained in every name, so it chooses the first, also after a `;` at the end. Platforms of kind
- * "cuda" are not chosen.
+ * contained in every name, so it chooses the first, also after a `;` at the end. Whole numbers are
+ * those with ASCII digits only, and ASCII blanks around them: there are no others here, such as
+ * `1_0`, which Python reads as 10. Platforms of other kinds than "opencl" are not chosen.
  *
  * In TARN_SELECTION_STRICT an empty name is an error; `P:*` and `*:D` choose every match; `"..."`
- * stands around a name with special characters; `uuid=...` and `pci=...` are devices; and `cuda` is
- * the platform of that kind, and no part of another's name. Entries for a kind that is not among
- * the platforms are passed over, so that each library can be given the same text.
+ * stands around a name with special characters; `uuid=...` and `pci=...` are devices. The name of a
+ * kind of platforms other than "opencl", such as `cuda`, is all platforms of that kind, whose
+ * devices are counted through, and no part of another's name; names and places of platforms are
+ * OpenCL's. Entries for a kind that is not among the platforms are passed over, so that each
+ * library can be given the same text.
  *
  * @param selection    the text; nullable
  * @param syntax       how to read it
  * @param platforms    what there is to choose from; not kept
  * @param n_platforms  how many
- * @param error        return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying what there was
- *                     to choose from
+ * @param error        return location, or NULL:     TARN_ERROR_INVALID_SELECTION, saying what there
+ * was to choose from, at most ten of it
  * @return (transfer full): an array of TarnSelectionItem, which may be empty, for g_array_unref(),
  * or NULL with @p error set. Any thread may call it.
  * @since 0.1
@@ -599,6 +672,7 @@ tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
                         const TarnSelectionPlatform *platforms, gsize n_platforms, GError **error)
 {
   g_autoptr (GArray) items = g_array_new (FALSE, FALSE, sizeof (TarnSelectionItem));
+  g_autoptr (GArray) all = NULL;
   Resolver resolver = { selection, syntax, platforms, n_platforms, items };
 
   g_return_val_if_fail (platforms != NULL || n_platforms == 0, NULL);
@@ -606,8 +680,7 @@ tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
 
   if (selection != NULL && selection[0] != '\0')
     return resolve_text (&resolver, error) ? g_steal_pointer (&items) : NULL;
-  for (guint i = 0; i < n_platforms; i++)
-    if (syntax == TARN_SELECTION_STRICT || !is_cuda (platforms[i].kind))
-      add_all_devices (&resolver, i);
+  all = platform_choices (&resolver, syntax == TARN_SELECTION_STRICT ? NULL : OPENCL);
+  resolve_devices (&resolver, all, NULL, NULL);
   return g_steal_pointer (&items);
 }

@@ -4,8 +4,9 @@
  * Texts that go on choosing a device: what tells it from all others is found by choosing with it.
  * Pure: no driver, nothing shared. */
 
+#include "select/selection-private.h"
+
 #include <string.h>
-#include <tarn/selection.h>
 
 /* What needs no quotation marks, and UUIDs and PCI addresses consist of. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
@@ -32,25 +33,17 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-static gboolean
-is_cuda (const TarnSelectionPlatform *platform)
-{
-  return g_strcmp0 (platform->kind, "cuda") == 0;
-}
-
-/* By name, or by place among OpenCL's; names are found among platforms as among devices. */
+/* OpenCL's, by name, or by place among them; names are found among platforms as among devices. */
 static gchar *
-name_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
+name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
   g_autofree TarnSelectionDevice *others = g_new0 (TarnSelectionDevice, n_platforms);
   g_autofree gchar *name = quote (platforms[index].name);
   gsize n = 0, place = 0;
 
-  if (is_cuda (&platforms[index]))
-    return g_strdup ("cuda");
   for (gsize i = 0; i < n_platforms; i++)
     {
-      if (is_cuda (&platforms[i]))
+      if (!_tarn_selection_is_opencl (&platforms[i]))
         continue;
       if (i == index)
         place = n;
@@ -71,21 +64,45 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* By what is its own and no other's of the platform; by place where nothing is: the parts of one
+/* By what is its own and no other's of the devices; by place where nothing is: the parts of one
  * device may share its UUID and address. */
 static gchar *
-name_device (const TarnSelectionPlatform *platform, gsize index)
+name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
 {
-  const TarnSelectionDevice *device = &platform->devices[index];
+  const TarnSelectionDevice *device = &devices[index];
   g_autofree gchar *uuid = name_property ("uuid", device->uuid);
   g_autofree gchar *pci = name_property ("pci", device->pci);
   g_autofree gchar *name = quote (device->name);
   const gchar *const names[] = { uuid, pci, name };
 
   for (gsize i = 0; i < G_N_ELEMENTS (names); i++)
-    if (names[i] != NULL && finds_only (platform->devices, platform->n_devices, index, names[i]))
+    if (names[i] != NULL && finds_only (devices, n_devices, index, names[i]))
       return g_strdup (names[i]);
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
+}
+
+/* By its kind, and what is its own among all devices of that kind, on whatever platform. */
+static gchar *
+name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
+                     TarnSelectionItem item)
+{
+  const gchar *kind = platforms[item.platform].kind;
+  g_autoptr (GArray) devices = g_array_new (FALSE, TRUE, sizeof (TarnSelectionDevice));
+  g_autofree gchar *device = NULL;
+  gsize index = 0;
+
+  for (gsize i = 0; i < n_platforms; i++)
+    {
+      if (!_tarn_selection_is_of_kind (&platforms[i], kind))
+        continue;
+      if (i == item.platform)
+        index = devices->len + item.device;
+      if (platforms[i].n_devices > 0)
+        g_array_append_vals (devices, platforms[i].devices, (guint) platforms[i].n_devices);
+    }
+  device = name_device ((const TarnSelectionDevice *) (gconstpointer) devices->data, devices->len,
+                        index);
+  return g_strconcat (kind, ":", device, NULL);
 }
 
 /**
@@ -132,7 +149,10 @@ tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_pl
   g_return_val_if_fail (item.platform < n_platforms, NULL);
   g_return_val_if_fail (item.device < platforms[item.platform].n_devices, NULL);
 
-  platform = name_platform (platforms, n_platforms, item.platform);
-  device = name_device (&platforms[item.platform], item.device);
+  if (!_tarn_selection_is_opencl (&platforms[item.platform]))
+    return name_device_of_kind (platforms, n_platforms, item);
+  platform = name_opencl_platform (platforms, n_platforms, item.platform);
+  device = name_device (platforms[item.platform].devices, platforms[item.platform].n_devices,
+                        item.device);
   return g_strconcat (platform, ":", device, NULL);
 }
