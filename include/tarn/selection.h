@@ -39,8 +39,8 @@ typedef struct
   const gchar *vendor;                /**< as the driver has it */
   const TarnSelectionDevice *devices; /**< an array; nullable if there are none */
   gsize n_devices;                    /**< how many devices there are */
-  /** "opencl", which NULL stands for, too, "cuda", or a backend's own: a letter, then letters,
-   * digits and hyphens. */
+  /** "opencl", which NULL stands for, too, "cuda", or a backend's own: see
+   * tarn_selection_add_kind(). */
   const gchar *kind;
   gpointer reserved[4]; /**< for later: NULL */
 } TarnSelectionPlatform;
@@ -69,8 +69,9 @@ typedef enum
 
 GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
                                 const TarnSelectionPlatform *platforms, gsize n_platforms,
-                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
-gchar *tarn_selection_format_uuid (const guint8 *bytes) G_GNUC_WARN_UNUSED_RESULT;
+                                GError **error);
+void tarn_selection_add_kind (const gchar *kind);
+gchar *tarn_selection_format_uuid (const guint8 *bytes);
 gchar *tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
                                      TarnSelectionItem item) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -334,6 +334,45 @@ test_any_kind (void)
   g_assert_cmpstr (part, ==, "0:0 0:1 0:0 0:1");
 }
 
+/* Where there are none of a kind, it has to be known that it is one. */
+static void
+test_add_kind (void)
+{
+  g_autofree gchar *unknown = resolve ("sycl:0;0:1", TARN_SELECTION_STRICT, platforms, 1);
+  g_autofree gchar *known = NULL;
+  g_autofree gchar *none = NULL;
+  g_autofree gchar *opencl = NULL;
+
+  tarn_selection_add_kind ("sycl");
+  tarn_selection_add_kind ("cuda");
+  tarn_selection_add_kind ("Sycl");
+  tarn_selection_add_kind ("OpenCL");
+  known = resolve ("SYCL:0;0:1;cuda:9", TARN_SELECTION_STRICT, platforms, 1);
+  none = resolve ("sycl:0", TARN_SELECTION_STRICT, NULL, 0);
+  opencl = resolve ("opencl:1", TARN_SELECTION_STRICT, many_kinds, 5);
+
+  g_assert_cmpstr (unknown, ==,
+                   "error: no platform matches 'sycl'; platforms: 0 = 'Portable "
+                   "Computing Language'");
+  g_assert_cmpstr (known, ==, "0:1");
+  g_assert_cmpstr (none, ==, "");
+  g_assert_cmpstr (opencl, ==, "0:1");
+}
+
+/* What is no name of a kind, since a selection could not name it. */
+static void
+test_bad_kinds (void)
+{
+  static const gchar *const bad[] = { NULL, "", "0", "a:b", "a b", "a\"", "*", "-1", "h\xc3\xa9" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
+    {
+      g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*kind*failed");
+      tarn_selection_add_kind (bad[i]);
+      g_test_assert_expected_messages ();
+    }
+}
+
 /* What is long is cut between characters, and what there is many of is not listed to the end. */
 
 static void
@@ -493,6 +532,8 @@ main (int argc, char **argv)
   g_test_add_func ("/core/selection/strict", test_strict);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
   g_test_add_func ("/core/selection/any-kind", test_any_kind);
+  g_test_add_func ("/core/selection/add-kind", test_add_kind);
+  g_test_add_func ("/core/selection/bad-kinds", test_bad_kinds);
   g_test_add_func ("/core/selection/long-text", test_long_text);
   g_test_add_func ("/core/selection/many-choices", test_many_choices);
   g_test_add_func ("/core/selection/blanks", test_blanks);

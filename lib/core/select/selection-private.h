@@ -10,4 +10,7 @@
 gboolean _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind);
 gboolean _tarn_selection_is_opencl (const TarnSelectionPlatform *platform);
 
+/* Whether a kind other than OpenCL's has that name. */
+gboolean _tarn_selection_is_kind (const gchar *name);
+
 #endif

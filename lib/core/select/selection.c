@@ -281,43 +281,22 @@ refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, cons
   return FALSE;
 }
 
-/* Kinds.  A platform of OpenCL's is chosen by its place among OpenCL's, or by a part of its name.
- * Those of any other kind are chosen by the name of the kind, as if they were one. */
+/* Platforms and devices as choices.  A platform of OpenCL's is chosen by its place among OpenCL's,
+ * or by a part of its name.  Those of any other kind are chosen by the name of the kind, as if they
+ * were one. */
 
-#define OPENCL "opencl"
-
-gboolean
-_tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
-{
-  return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
-}
-
-gboolean
-_tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
-{
-  return _tarn_selection_is_of_kind (platform, OPENCL);
-}
-
-/* What another library has platforms of is a kind also where there are none. */
-static const gchar *const kinds_elsewhere[] = { "cuda" };
-
-/* The kind whose name it is, if it is one's other than OpenCL's; else NULL. */
-static const gchar *
-named_kind (const Resolver *resolver, const Name *name)
+/* Whether it is the name of a kind other than OpenCL's. */
+static gboolean
+names_kind (const Resolver *resolver, const Name *name)
 {
   if (resolver->syntax != TARN_SELECTION_STRICT || name->is_quoted)
-    return NULL;
+    return FALSE;
   for (gsize i = 0; i < resolver->n_platforms; i++)
     if (!_tarn_selection_is_opencl (&resolver->platforms[i])
         && _tarn_selection_is_of_kind (&resolver->platforms[i], name->text))
-      return resolver->platforms[i].kind;
-  for (gsize i = 0; i < G_N_ELEMENTS (kinds_elsewhere); i++)
-    if (g_ascii_strcasecmp (kinds_elsewhere[i], name->text) == 0)
-      return kinds_elsewhere[i];
-  return NULL;
+      return TRUE;
+  return _tarn_selection_is_kind (name->text);
 }
-
-/* Platforms and devices as choices */
 
 static const gchar *
 or_empty (const gchar *text)
@@ -459,17 +438,17 @@ static gboolean
 resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
 {
   gboolean star = is_star (resolver, &entry->platform);
-  const gchar *kind = named_kind (resolver, &entry->platform);
-  g_autoptr (GArray) platforms
-      = platform_choices (resolver, star ? NULL : (kind != NULL ? kind : OPENCL));
+  gboolean is_kind = names_kind (resolver, &entry->platform);
+  const gchar *kind = is_kind ? entry->platform.text : "opencl";
+  g_autoptr (GArray) platforms = platform_choices (resolver, star ? NULL : kind);
 
   /* What names platforms of a kind that this caller has nothing to do with is for another one. */
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
-      && (kind != NULL || resolver->n_platforms > 0))
+      && (is_kind || resolver->n_platforms > 0))
     return TRUE;
   if (star && entry->devices != NULL)
     return resolve_on_every_platform (resolver, platforms, entry->devices, error);
-  if (!star && kind == NULL && !resolve_platform (resolver, &entry->platform, &platforms, error))
+  if (!star && !is_kind && !resolve_platform (resolver, &entry->platform, &platforms, error))
     return FALSE;
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
@@ -655,7 +634,7 @@ resolve_text (Resolver *resolver, GError **error)
  * kind of platforms other than "opencl", such as `cuda`, is all platforms of that kind, whose
  * devices are counted through, and no part of another's name; names and places of platforms are
  * OpenCL's. Entries for a kind that is not among the platforms are passed over, so that each
- * library can be given the same text.
+ * library can be given the same text: CUDA's, and those of tarn_selection_add_kind().
  *
  * @param selection    the text; nullable
  * @param syntax       how to read it
@@ -680,7 +659,7 @@ tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
 
   if (selection != NULL && selection[0] != '\0')
     return resolve_text (&resolver, error) ? g_steal_pointer (&items) : NULL;
-  all = platform_choices (&resolver, syntax == TARN_SELECTION_STRICT ? NULL : OPENCL);
+  all = platform_choices (&resolver, syntax == TARN_SELECTION_STRICT ? NULL : "opencl");
   resolve_devices (&resolver, all, NULL, NULL);
   return g_steal_pointer (&items);
 }

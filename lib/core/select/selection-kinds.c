@@ -1,0 +1,60 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Kinds of platforms.  Each library chooses among platforms of its own kind, and is given entries
+ * for others', which it can tell from a name that finds nothing only if it knows the kinds: so they
+ * are known in the process. */
+
+#include "select/selection-private.h"
+
+#include <string.h>
+
+#define OPENCL "opencl"
+
+static GSList cuda = { (gpointer) "cuda", NULL };
+static GSList *kinds = &cuda; /* atomic; of strings; it only grows, at its head */
+
+gboolean
+_tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
+{
+  return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
+}
+
+gboolean
+_tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
+{
+  return _tarn_selection_is_of_kind (platform, OPENCL);
+}
+
+gboolean
+_tarn_selection_is_kind (const gchar *name)
+{
+  for (const GSList *link = g_atomic_pointer_get (&kinds); link != NULL; link = link->next)
+    if (g_ascii_strcasecmp (link->data, name) == 0)
+      return TRUE;
+  return FALSE;
+}
+
+/**
+ * Says that there is a kind of platforms, so that tarn_selection_resolve() passes over entries for
+ * it where it is given none of them. A backend of a kind of its own calls it before anybody chooses
+ * devices: at best in a constructor. "opencl" and "cuda" are known.
+ *
+ * @param kind  a letter, then letters, digits and hyphens; copied. Any thread may call it.
+ * @since 0.1
+ */
+void
+tarn_selection_add_kind (const gchar *kind)
+{
+  GSList *link;
+
+  g_return_if_fail (kind != NULL && g_ascii_isalpha (kind[0]));
+  g_return_if_fail (kind[strspn (kind, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-")] == '\0');
+
+  if (_tarn_selection_is_kind (kind) || g_ascii_strcasecmp (kind, OPENCL) == 0)
+    return;
+  link = g_slist_prepend (NULL, g_strdup (kind));
+  do
+    link->next = g_atomic_pointer_get (&kinds);
+  while (!g_atomic_pointer_compare_and_exchange (&kinds, link->next, link));
+}
