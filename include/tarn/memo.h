@@ -155,7 +155,7 @@ void tarn_memo_key_tuple_free (gpointer tuple);
 
 /**
  * The types of a memo's keys. Keys of a known type are copied when they are kept; bytes are
- * referenced.
+ * referenced. Only a TARN_MEMO_KEY_CUSTOM may be NULL.
  *
  * @since 0.1
  */
@@ -165,7 +165,8 @@ typedef enum
   TARN_MEMO_KEY_STRING, /**< strings, const gchar *: their characters are compared */
   TARN_MEMO_KEY_INT64,  /**< numbers, const gint64 * */
   TARN_MEMO_KEY_BYTES,  /**< bytes, GBytes *: their content is compared */
-  TARN_MEMO_KEY_TUPLE   /**< several values, const TarnMemoKeyTuple * */
+  TARN_MEMO_KEY_TUPLE,  /**< several values, const TarnMemoKeyTuple * */
+  TARN_MEMO_KEY_STRUCT  /**< as TarnMemoOps has functions for them; never NULL */
 } TarnMemoKeyType;
 
 /**
@@ -191,7 +192,8 @@ typedef struct
    * forgotten there, too. */
   TarnMemo *upstream;
 
-  TarnMemoKeyType key_type; /**< the type of keys; the next four are for TARN_MEMO_KEY_CUSTOM */
+  /** The type of keys; the next four are for TARN_MEMO_KEY_CUSTOM and TARN_MEMO_KEY_STRUCT only. */
+  TarnMemoKeyType key_type;
 
   GHashFunc hash;   /**< hashes a key; NULL: the pointer is hashed */
   GEqualFunc equal; /**< compares two keys; NULL: the pointers are compared */

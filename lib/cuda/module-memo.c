@@ -225,6 +225,7 @@ tarn_cuda_function_memo_new (TarnMemo *modules)
   g_autoptr (TarnMemo) own = modules == NULL ? tarn_cuda_module_memo_new () : NULL;
 
   ops.upstream = modules != NULL ? modules : own;
+  ops.key_type = TARN_MEMO_KEY_STRUCT;
   ops.hash = key_hash;
   ops.equal = key_equal;
   ops.copy_key = key_copy;

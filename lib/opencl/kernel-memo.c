@@ -100,6 +100,7 @@ key_free (gpointer key)
 static void
 set_key_functions (TarnMemoOps *ops)
 {
+  ops->key_type = TARN_MEMO_KEY_STRUCT;
   ops->hash = key_hash;
   ops->equal = key_equal;
   ops->copy_key = key_copy;

@@ -24,6 +24,16 @@ REFERENCES (context, Context)
 REFERENCES (queue, CommandQueue)
 REFERENCES (device, Device)
 
+/* There is no current object in OpenCL. */
+static gpointer
+refuse_null (gpointer unused, GError **error)
+{
+  (void) unused;
+  (void) error;
+  g_critical ("NULL is no first argument of a memo of OpenCL's: it has no current one");
+  return NULL;
+}
+
 static const struct
 {
   const gchar *name;
@@ -48,6 +58,7 @@ memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer use
   ops.first_arg_kind = kinds[kind].name;
   ops.ref_first_arg = kinds[kind].ref;
   ops.unref_first_arg = kinds[kind].unref;
+  ops.current_first_arg = refuse_null;
   return tarn_memo_new (&ops, func, user_data, destroy);
 }
 
@@ -55,7 +66,8 @@ memo_new (guint kind, const TarnMemoOps *theirs, TarnMemoFunc func, gpointer use
  * Makes a memoized function of a cl_context and a key. It is tarn_memo_new() with a first argument
  * that is retained as long as anything is kept for it. So it lives until
  * tarn_memo_forget_everywhere() or one of its like is called for it: before it is released for the
- * last time.
+ * last time. NULL is none: there is no current context in OpenCL, and to ask for it is a
+ * programming error.
  *
  * @param ops        nullable: for keys and values; what it has for first arguments must be NULL
  * @param func       computes a value

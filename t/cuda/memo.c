@@ -652,6 +652,24 @@ test_incomplete_keys (const TarnCudaTest *test, gconstpointer unused)
   g_assert_true (function == get (functions, test->context, &key));
 }
 
+static void
+test_null_keys (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnMemo) modules = tarn_cuda_module_memo_new ();
+  g_autoptr (TarnMemo) functions = tarn_cuda_function_memo_new (NULL);
+  TarnMemo *const memos[] = { modules, functions };
+
+  (void) test;
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (memos); i++)
+    {
+      g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*key != NULL*");
+      g_assert_false (tarn_memo_get (memos[i], NULL, NULL, NULL, NULL));
+      g_test_assert_expected_messages ();
+      g_assert_cmpuint (count_entries (memos[i]), ==, 0);
+    }
+}
+
 /* What tarn_cuda_test_add () clears after a test, before its context goes */
 
 static Counts left_counts;
@@ -706,9 +724,12 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("memo/bad-image", test_bad_image, NULL);
   tarn_cuda_test_add ("memo/bad-keys", test_bad_keys, NULL);
   tarn_cuda_test_add ("memo/incomplete-keys", test_incomplete_keys, NULL);
-  tarn_cuda_test_add ("memo/leave", test_leave, NULL);
-  tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
-  status = g_test_run ();
-  tarn_memo_unref (left_memo);
-  return status;
+}
+
+tarn_cuda_test_add ("memo/null-keys", test_null_keys, NULL);
+tarn_cuda_test_add ("memo/leave", test_leave, NULL);
+tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
+status = g_test_run ();
+tarn_memo_unref (left_memo);
+return status;
 }

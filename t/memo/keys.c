@@ -575,6 +575,71 @@ test_given_key (void)
   g_assert_true (value == key);
 }
 
+/* Keys that are none */
+
+static void
+assert_refused (TarnMemo *memo, gconstpointer key, const gchar *pattern)
+{
+  gpointer value = &value;
+
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, pattern);
+  g_assert_false (tarn_memo_get (memo, NULL, key, &value, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_true (value == &value);
+  assert_entries (memo, 0);
+  assert_calls (memo, 0, 0, 0);
+}
+
+static void
+test_null_key (void)
+{
+  for (guint type = TARN_MEMO_KEY_STRING; type <= TARN_MEMO_KEY_STRUCT; type++)
+    {
+      g_autoptr (TarnMemo) memo = memo_new (type);
+
+      assert_refused (memo, NULL, "*key != NULL*");
+    }
+}
+
+static void
+test_tuple_unfit (void)
+{
+  g_autoptr (TarnMemo) memo = memo_new (TARN_MEMO_KEY_TUPLE);
+  TarnMemoKeyPart parts[] = { tarn_memo_key_integer (1), tarn_memo_key_integer (2) };
+  const TarnMemoKeyTuple key = { parts, 2 }, nothing = { NULL, 2 };
+
+  parts[1].type = (TarnMemoKeyPartType) (TARN_MEMO_KEY_PART_POINTER + 1);
+  assert_refused (memo, &key, "a part of a tuple is of type 4, which there is not");
+  parts[1].type = (TarnMemoKeyPartType) -1;
+  assert_refused (memo, &key, "a part of a tuple is of type -1, which there is not");
+  assert_refused (memo, &nothing, "*parts != NULL*");
+  parts[1].type = TARN_MEMO_KEY_PART_POINTER;
+  g_assert_cmpuint (number_of (memo, &key), ==, 1);
+}
+
+/* As custom ones but for NULL. */
+static void
+test_struct (void)
+{
+  TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  g_autoptr (TarnMemo) memo = NULL;
+
+  n_copies = n_key_frees = 0;
+  ops.key_type = TARN_MEMO_KEY_STRUCT;
+  ops.hash = key_hash;
+  ops.equal = key_equal;
+  ops.copy_key = key_copy;
+  ops.free_key = key_free;
+  memo = tarn_memo_new (&ops, compute_number, g_new0 (guint, 1), g_free);
+  assert_refused (memo, NULL, "*key != NULL*");
+  g_assert_cmpuint (number_of (memo, &(Key){ 7, 1 }), ==, 1);
+  g_assert_cmpuint (number_of (memo, &(Key){ 8, 1 }), ==, 2);
+  g_assert_cmpuint (number_of (memo, &(Key){ 7, 2 }), ==, 1);
+  tarn_memo_clear (memo);
+  g_assert_cmpuint (n_copies, >=, 2);
+  g_assert_cmpuint (n_copies, ==, n_key_frees);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -597,6 +662,9 @@ main (int argc, char **argv)
   ADD ("tuple-copy", test_tuple_copy);
   ADD ("tuple-copy-empty", test_tuple_copy_empty);
   ADD ("tuple-hash", test_tuple_hash);
+  ADD ("tuple-unfit", test_tuple_unfit);
+  ADD ("null-key", test_null_key);
+  ADD ("struct", test_struct);
   ADD ("custom", test_custom);
   ADD ("custom-not-copied", test_custom_not_copied);
   ADD ("pointer", test_pointer);

@@ -140,6 +140,41 @@ test_foreign_ops (const TarnOpenclDevice *device, OpenclState *state)
     }
 }
 
+/* There is no current object, so NULL stands for none. */
+static void
+test_null_first_arg (const TarnOpenclDevice *device, OpenclState *state)
+{
+  static const Constructor constructors[]
+      = { tarn_opencl_context_memo_new, tarn_opencl_queue_memo_new, tarn_opencl_device_memo_new };
+
+  (void) device;
+  (void) state;
+  for (gsize i = 0; i < G_N_ELEMENTS (constructors); i++)
+    {
+      Counts counts = { 0 };
+      g_autoptr (TarnMemo) memo = counting_memo_new (constructors[i], &counts);
+      gpointer value = &counts;
+
+      g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "NULL is no first argument *");
+      g_assert_false (tarn_memo_get (memo, NULL, NULL, &value, NULL));
+      g_test_assert_expected_messages ();
+      g_assert_true (value == &counts);
+      g_assert_cmpuint (counts.computed, ==, 0);
+    }
+}
+
+static void
+test_null_kernel_key (const TarnOpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnMemo) kernels = tarn_opencl_kernel_memo_new ();
+
+  (void) device;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*key != NULL*");
+  g_assert_false (tarn_memo_get (kernels, state->context, NULL, NULL, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (opencl_count_entries (kernels), ==, 0);
+}
+
 /* References */
 
 static cl_uint
@@ -624,9 +659,11 @@ main (int argc, char **argv)
     { "memo/context-dep-memoize", test_context_dep_memoize },
     { "memo/no-ops", test_no_ops },
     { "memo/foreign-ops", test_foreign_ops },
+    { "memo/null-first-arg", test_null_first_arg },
     { "memo/max-entries", test_max_entries },
     { "memo/queue", test_queue_memo },
     { "memo/device", test_device_memo },
+    { "memo/kernels/null-key", test_null_kernel_key },
     { "memo/kernels/references", test_references },
     { "memo/kernels/last-unref", test_last_unref },
     { "memo/kernels/outlives", test_kernel_outlives },

@@ -206,6 +206,13 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   return find_locked (memo, thread, probe, value);
 }
 
+/* Whether a key may be kept.  One that may not is equal to none that is, so hits need not ask. */
+static gboolean
+is_fit (const TarnMemo *memo, gconstpointer key)
+{
+  return memo->ops.key_type != TARN_MEMO_KEY_TUPLE || _tarn_tuple_is_valid (key);
+}
+
 /**
  * Gets the value of a memo for a first argument and a key. It is the one that is kept, or else the
  * function computes it now. Threads that ask for the same entry meanwhile wait for it and get the
@@ -216,8 +223,11 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
  *
  * @param memo       a memo, which the caller has a reference on, or a call that is under way keeps
  * @param first_arg  the first argument, alive during the call; NULL stands for the current one if
- *                   the memo has such a thing
- * @param key        the key
+ *                   the memo has such a thing, is refused by OpenCL's memos, and is one like others
+ *                   elsewhere
+ * @param key        the key; not NULL, and of a tuple every part of a known type, or it is a
+ *                   programming error and FALSE; NULL is one like others if keys are
+ *                   TARN_MEMO_KEY_CUSTOM
  * @param value      out, nullable: the value; a reference of the caller's if the memo's values can
  *                   be referenced, else valid until it is forgotten
  * @param error      return location, or NULL: what the function says; TARN_ERROR_RECURSION;
@@ -235,6 +245,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
   TarnMemoProbe probe;
 
   g_return_val_if_fail (memo != NULL, FALSE);
+  g_return_val_if_fail (key != NULL || memo->ops.key_type == TARN_MEMO_KEY_CUSTOM, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
@@ -259,7 +270,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
     case TARN_MEMO_ABSENT:
     case TARN_MEMO_NEWCOMER:
     default:
-      return _tarn_memo_get_slowly (memo, &probe, value, error);
+      return is_fit (memo, key) && _tarn_memo_get_slowly (memo, &probe, value, error);
     }
 }
 
@@ -283,9 +294,10 @@ choose_key_functions (TarnMemoOps *ops)
     = { _tarn_hash_bytes, _tarn_bytes_equal, _tarn_copy_bytes, _tarn_free_bytes },
     [TARN_MEMO_KEY_TUPLE] = { tarn_memo_key_tuple_hash, tarn_memo_key_tuple_equal,
                               tarn_memo_key_tuple_copy, tarn_memo_key_tuple_free },
+    [TARN_MEMO_KEY_STRUCT] = { NULL, NULL, NULL, NULL },
   };
 
-  if (ops->key_type != TARN_MEMO_KEY_CUSTOM)
+  if (types[ops->key_type].hash != NULL)
     {
       ops->hash = types[ops->key_type].hash;
       ops->equal = types[ops->key_type].equal;
@@ -347,7 +359,7 @@ tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
   TarnMemo *memo;
 
   g_return_val_if_fail (is_read, NULL);
-  g_return_val_if_fail (known.key_type <= TARN_MEMO_KEY_TUPLE, NULL);
+  g_return_val_if_fail (known.key_type <= TARN_MEMO_KEY_STRUCT, NULL);
   g_return_val_if_fail (known.value_for_thread == NULL
                             || (known.ref_value != NULL && known.unref_value != NULL),
                         NULL);

@@ -14,6 +14,9 @@ guint _tarn_hash_string (gconstpointer string);
 guint _tarn_hash_bytes (gconstpointer bytes);
 gboolean _tarn_bytes_equal (gconstpointer a, gconstpointer b);
 
+/* Whether all its parts are of types that there are. */
+gboolean _tarn_tuple_is_valid (const TarnMemoKeyTuple *tuple);
+
 /* To copy and free keys. */
 gpointer _tarn_copy_string (gconstpointer string);
 gpointer _tarn_copy_int64 (gconstpointer integer);

@@ -152,7 +152,8 @@ hash_part (const TarnMemoKeyPart *part)
     case TARN_MEMO_KEY_PART_POINTER:
       return (guintptr) part->value.pointer;
     default:
-      g_return_val_if_reached (0);
+      g_critical ("a part of a tuple is of type %d, which there is not", (gint) part->type);
+      return 0;
     }
 }
 
@@ -190,12 +191,23 @@ tarn_memo_key_tuple_hash (gconstpointer tuple)
   const TarnMemoKeyTuple *self = tuple;
   guint64 hash;
 
-  g_return_val_if_fail (self != NULL, 0);
+  g_return_val_if_fail (self != NULL && (self->parts != NULL || self->n_parts == 0), 0);
 
   hash = self->n_parts;
   for (gsize i = 0; i < self->n_parts; i++)
     hash = mix (hash, mix (self->parts[i].type, hash_part (&self->parts[i])));
   return (guint) (hash >> 32);
+}
+
+gboolean
+_tarn_tuple_is_valid (const TarnMemoKeyTuple *tuple)
+{
+  if (tuple->parts == NULL && tuple->n_parts > 0)
+    return FALSE;
+  for (gsize i = 0; i < tuple->n_parts; i++)
+    if ((guint) tuple->parts[i].type > TARN_MEMO_KEY_PART_POINTER)
+      return FALSE;
+  return TRUE;
 }
 
 /**
