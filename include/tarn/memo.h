@@ -25,7 +25,9 @@ typedef struct _TarnMemo TarnMemo;
 /**
  * The function of a memo, which computes a value. It is called with no lock held, by the thread
  * that asks first, while others that ask for the same entry wait. It may ask any memo for another
- * entry.
+ * entry. It must return: a thread that leaves it by pthread_exit (), longjmp () or cancellation
+ * leaves the entry being computed, so that others wait for ever. The same holds for the functions
+ * of TarnMemoOps.
  *
  * @param first_arg  as given to tarn_memo_get(), or the current one where that was NULL
  * @param key        as given to tarn_memo_get(), whose caller it belongs to
