@@ -23,6 +23,7 @@ G_BEGIN_DECLS
  */
 typedef struct _TarnPool TarnPool;
 
+#ifndef __cplusplus
 /**
  * Casts a pool to the allocator that it is. This is for code that works with a pool or without one.
  * No reference is taken.
@@ -30,6 +31,10 @@ typedef struct _TarnPool TarnPool;
  * @since 0.1
  */
 #define TARN_ALLOCATOR(pool) ((TarnAllocator *) (1 ? (pool) : (TarnPool *) NULL))
+#else
+#define TARN_ALLOCATOR(pool)                                                                       \
+  (reinterpret_cast<TarnAllocator *> (1 ? (pool) : static_cast<TarnPool *> (NULL)))
+#endif
 
 /**
  * The options of a pool, for tarn_pool_new(). They are copied.
@@ -74,8 +79,8 @@ typedef struct
   guint thread_cache_blocks;
 
   /**
-   * The most bytes that each thread may keep for itself, in blocks of all sizes; 16 GiB by default,
-   * where pointers have 64 bits. With 0, threads keep nothing, as with thread_cache_blocks.
+   * The most bytes that each thread may keep for itself, in blocks of all sizes; by default 16 GiB,
+   * or 1 GiB where pointers have 32 bits. With 0, threads keep nothing, as with thread_cache_blocks.
    */
   gsize thread_cache_bytes;
 } TarnPoolOptions;
@@ -87,12 +92,12 @@ typedef struct
  */
 #define TARN_POOL_OPTIONS_INIT                                                                     \
   {                                                                                                \
-    sizeof (TarnPoolOptions), /* struct_size */                                                    \
-        4,                    /* leading_bits_in_bin_id */                                         \
-        NULL,                 /* name */                                                           \
-        0,                    /* limit_bytes */                                                    \
-        32,                   /* thread_cache_blocks */                                            \
-        (gsize) -1 >> 30      /* thread_cache_bytes: 16 GiB */                                     \
+    sizeof (TarnPoolOptions),                      /* struct_size */                               \
+        4,                                         /* leading_bits_in_bin_id */                    \
+        NULL,                                      /* name */                                      \
+        0,                                         /* limit_bytes */                               \
+        32,                                        /* thread_cache_blocks */                       \
+        G_MAXSIZE >> (sizeof (gsize) > 4 ? 30 : 2) /* thread_cache_bytes */                        \
   }
 
 /**

@@ -2,13 +2,37 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# Every public header stands alone, in every C and in C++, without a warning of its own.
+# Every public header stands alone, in every C and in C++, without a warning of its own; and so do its
+# macros where they are used.
 . "$(dirname "$0")/../lib/tap.sh"
 
 system_flags=$(echo "$T_CFLAGS $T_OPENCL_CFLAGS" | sed 's/-I/-isystem /g')
 flags="-Wall -Wextra -pedantic -Werror -fsyntax-only $system_flags
   -UCL_TARGET_OPENCL_VERSION -DCL_TARGET_OPENCL_VERSION=120
   -I$top_srcdir/include -I$top_builddir/include"
+
+# Warnings that not every compiler has.
+cxx_flags=
+for flag in -Wold-style-cast -Wuseless-cast; do
+  ! $CXX -Werror $flag -fsyntax-only -x c++ /dev/null 2>/dev/null || cxx_flags="$cxx_flags $flag"
+done
+
+# Every macro that something starts from, with its type: the first field says it.
+list_inits () {
+  sed -n 's/^#define \(TARN_[A-Z_]*_INIT\) .*/\1/p
+    s/^ *sizeof (\(Tarn[A-Za-z]*\)),.*struct_size.*/\1/p' "$top_srcdir"/include/tarn/*.h | paste - -
+}
+
+use_inits () {
+  list_inits | while read -r macro type; do
+    printf '#ifdef %s\n  {\n    %s start = %s;\n' "$macro" "$type" "$macro"
+    printf '    total += start.struct_size - sizeof start;\n  }\n#endif\n'
+  done
+}
+
+use_inits >"$scratch/use-inits.h"
+check "each _INIT has its type" test "$(list_inits | grep -c '^TARN_[A-Z_]*_INIT.Tarn[A-Za-z]*$')" \
+  = "$(cat "$top_srcdir"/include/tarn/*.h | grep -c '^#define TARN_.*_INIT ')"
 
 for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in | sed 's/\.in$//' | sort -u); do
   [ "$name,$have_opencl" != tarn/opencl.h,no ] || continue
@@ -21,37 +45,35 @@ int main (void);
 int
 main (void)
 {
-#ifdef TARN_POOL_OPTIONS_INIT
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-  if (options.struct_size == stats.struct_size)
-    return 1;
-#endif
-#ifdef TARN_ALLOCATOR_OPS_INIT
+  gsize total = 0;
+#include "use-inits.h"
+#ifdef TARN_POOL_H
   {
-    TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-    if (ops.struct_size == 0)
-      return 1;
+    TarnPool *pool = NULL;
+    TarnAllocator *allocator = TARN_ALLOCATOR (pool);
+    total += allocator != NULL;
   }
 #endif
-#ifdef TARN_MEMO_OPS_INIT
+#ifdef TARN_MEMO_H
   {
-    TarnMemoOps ops = TARN_MEMO_OPS_INIT;
-    TarnMemoStats memo_stats = TARN_MEMO_STATS_INIT;
     TarnMemoKeyPart parts[] = { tarn_memo_key_integer (1), tarn_memo_key_string ("a") };
-    if (ops.struct_size == memo_stats.struct_size || parts[0].type == parts[1].type)
-      return 1;
+    total += parts[0].type == parts[1].type;
   }
 #endif
-#ifdef TARN_CUDA_DEVICE_DATA_INIT
-  {
-    TarnCudaDeviceData data = TARN_CUDA_DEVICE_DATA_INIT;
-    TarnCudaOccupancy occupancy = TARN_CUDA_OCCUPANCY_INIT;
-    if (data.struct_size == occupancy.struct_size)
-      return 1;
-  }
+#ifdef TARN_ERROR
+  total += TARN_ERROR == 0;
 #endif
-  return 0;
+#ifdef TARN_OPENCL_ERROR
+  total += TARN_OPENCL_ERROR == 0;
+#endif
+#ifdef TARN_CUDA_ERROR
+  total += TARN_CUDA_ERROR == 0;
+#endif
+#ifdef TARN_CHECK_VERSION
+  total += TARN_CHECK_VERSION (TARN_MAJOR_VERSION, TARN_MINOR_VERSION, TARN_MICRO_VERSION) ? 0 : 1;
+  total += TARN_VERSION_STRING[0] == 0;
+#endif
+  return total != 0;
 }
 CODE
   cp "$scratch/alone.c" "$scratch/alone.cc"
@@ -60,7 +82,7 @@ CODE
   done
   if $CXX --version >/dev/null 2>&1; then
     for std in c++11 c++17; do
-      check "$name as $std" $CXX -std=$std $flags "$scratch/alone.cc"
+      check "$name as $std" $CXX -std=$std $flags $cxx_flags "$scratch/alone.cc"
     done
   else
     skip "$name as c++17" "no C++ compiler"
