@@ -71,8 +71,7 @@ static const struct
 void
 fake_device_settings_init (DeviceSettings *settings)
 {
-  *settings = (DeviceSettings){ .total_memory = G_GUINT64_CONSTANT (150109880320),
-                                .budget = G_MAXUINT64 };
+  *settings = (DeviceSettings){ .total_memory = FAKE_CUDA_MEMORY_SIZE, .budget = G_MAXUINT64 };
 }
 
 Status

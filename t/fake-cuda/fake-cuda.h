@@ -54,6 +54,10 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr;
 #endif
 
+/* Bytes of each device: an H200's, or what a size of 32 bits can count. */
+#define FAKE_CUDA_MEMORY_SIZE                                                                      \
+  (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (3221225472))
+
 enum
 {
   FAKE_CUDA_SUCCESS = 0,

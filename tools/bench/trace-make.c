@@ -8,8 +8,9 @@
 
 #include "trace.h"
 
+/* A thousand blocks, with what a pool holds, must not be more than a size can count. */
 #define MIN_SIZE 256
-#define MAX_SIZE (256 << 20)
+#define MAX_SIZE (sizeof (gsize) > 4 ? 256 << 20 : 8 << 20)
 #define SECONDS_APART 1e-6
 
 #define STEP_BLOCKS 64
