@@ -159,7 +159,7 @@ check "each selector chooses its device" each_chooses_its_own 2
 check "each place chooses its device" each_chooses_its_own 1
 check "-l and -s" short_list
 
-check "--select 99:0" refuses 99:0 --select 99:0 mark
+check "--select 99:0" refuses "--select: there is no platform 99; platforms:" --select 99:0 mark
 check "--select nosuch" refuses nosuch --select nosuch mark
 check "--select nosuch, after a device that is there" refuses nosuch \
   --select "$first;nosuch" mark
