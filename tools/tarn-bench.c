@@ -6,7 +6,6 @@
 
 #include <config.h>
 
-#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include "bench/trace.h"
 #include "devices.h"
 #include "file.h"
+#include "output.h"
 #include "terminal.h"
 
 #define EXIT_USAGE 2
@@ -120,10 +120,7 @@ print_results (const Results *results, const Options *options)
       if (!(is_plotted = file_write (options->plot, svg, &error)))
         g_printerr (PROGRAM ": --plot: %s\n", error->message);
     }
-  if (fflush (stdout) == 0 && !ferror (stdout))
-    return is_plotted;
-  g_printerr (PROGRAM ": cannot write to standard output\n");
-  return FALSE;
+  return is_plotted;
 }
 
 static gint
@@ -153,23 +150,11 @@ measure_devices (const Options *options, const GPtrArray *devices)
   return is_printed && !results_have_errors (results) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* What a driver opens must not take the place of what we print to. */
-static gboolean
-has_output (void)
-{
-  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0)
-    return TRUE;
-  g_printerr (PROGRAM ": cannot write to standard output\n");
-  return FALSE;
-}
-
 static gint
 run (const Options *options, GError **error)
 {
   g_autoptr (GPtrArray) devices = NULL;
 
-  if (!has_output ())
-    return EXIT_FAILURE;
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
@@ -199,6 +184,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
+  output_guard (PROGRAM);
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
   g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);

@@ -14,6 +14,7 @@
 
 #include "devices.h"
 #include "facts.h"
+#include "output.h"
 #include "terminal.h"
 #include "text.h"
 
@@ -308,11 +309,6 @@ print_devices (const Options *options, const GPtrArray *devices)
   if (devices->len == 0)
     g_printerr (PROGRAM ": there is no device%s\n",
                 options->selection != NULL ? " that --select chooses" : "");
-  if (fflush (stdout) != 0 || ferror (stdout))
-    {
-      g_printerr (PROGRAM ": cannot write to standard output\n");
-      return EXIT_FAILURE;
-    }
   return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
@@ -338,6 +334,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
+  output_guard (PROGRAM);
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
   if (parse_options (&options, &argc, &argv, &error))

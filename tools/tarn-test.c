@@ -20,6 +20,7 @@
 #include "devices.h"
 #include "file.h"
 #include "junit.h"
+#include "output.h"
 #include "report.h"
 #include "run.h"
 #include "terminal.h"
@@ -173,16 +174,6 @@ find_programs (gchar **names, GError **error)
   return g_steal_pointer (&paths);
 }
 
-/* FALSE: it has been said that not everything could be written. */
-static gboolean
-flush_output (void)
-{
-  if (fflush (stdout) == 0 && !ferror (stdout))
-    return TRUE;
-  g_printerr (PROGRAM ": cannot write to standard output\n");
-  return FALSE;
-}
-
 static void
 show_progress (const Session *session)
 {
@@ -320,6 +311,7 @@ die_of_signal (const Session *session)
   raise (session->signal);
 }
 
+/* FALSE: nothing more can be written, which output_guard () says at the end. */
 static gboolean
 check_output (const Session *session)
 {
@@ -327,7 +319,7 @@ check_output (const Session *session)
     return TRUE;
   kill_all (session);
   terminal_set_progress (NULL);
-  return flush_output ();
+  return FALSE;
 }
 
 /* FALSE: nobody reads the results. */
@@ -423,7 +415,7 @@ list_devices (const GPtrArray *devices)
 
       printf ("%s\t%s\t%s, %s\n", device->place, device->selector, device->name, device->platform);
     }
-  return flush_output () ? EXIT_SUCCESS : EXIT_FAILURE;
+  return EXIT_SUCCESS;
 }
 
 static gint
@@ -435,7 +427,7 @@ run (const Options *options, GError **error)
   if (options->version)
     {
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
-      return flush_output () ? EXIT_SUCCESS : EXIT_FAILURE;
+      return EXIT_SUCCESS;
     }
   if (!options->list
       && ((paths = find_programs (options->programs, error)) == NULL
@@ -453,6 +445,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
+  output_guard (PROGRAM);
   find_ignored (&options.ignored);
   /* Whoever starts us with this one ignored would have every run end well. */
   signal (SIGCHLD, SIG_DFL);

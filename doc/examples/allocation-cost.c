@@ -13,12 +13,14 @@
  * are measured. */
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tarn/cuda.h>
 #include <time.h>
+#include <unistd.h>
 
 #define PROGRAM "allocation-cost"
 
@@ -539,6 +541,17 @@ execute (const Options *options, GError **error)
   return FALSE;
 }
 
+/* At the start, before a driver opens a file in the place of a closed output; and at the end, which
+ * may be in GLib, after --help. */
+static void
+check_output (void)
+{
+  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0 && fflush (stdout) == 0 && !ferror (stdout))
+    return;
+  fputs (PROGRAM ": cannot write to standard output\n", stderr);
+  _Exit (EXIT_WRONG);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -546,6 +559,8 @@ main (int argc, char **argv)
   Options options = { .n_repetitions = 51 };
   int status = EXIT_SUCCESS;
 
+  check_output ();
+  atexit (check_output);
   setlocale (LC_CTYPE, ""); /* for --help */
   if (!parse_options (&options, argc, argv, &error))
     status = EXIT_USAGE;
@@ -553,10 +568,5 @@ main (int argc, char **argv)
     status = EXIT_WRONG;
   if (error != NULL)
     fprintf (stderr, PROGRAM ": %s\n", error->message);
-  else if (fflush (stdout) != 0)
-    {
-      perror (PROGRAM ": standard output");
-      status = EXIT_WRONG;
-    }
   return status;
 }

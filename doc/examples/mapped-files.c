@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <tarn/tarn.h>
@@ -143,5 +144,10 @@ main (int argc, char **argv)
   tarn_pool_get_stats (pool, &stats);
   g_print ("%" G_GUINT64_FORMAT " requests, %" G_GUINT64_FORMAT " files\n",
            stats.hits + stats.misses, stats.upstream_allocations);
+  if (ferror (stdout))
+    {
+      g_printerr ("mapped-files: cannot write to standard output\n");
+      return 1;
+    }
   return 0;
 }

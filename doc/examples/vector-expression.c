@@ -9,6 +9,7 @@
  * To see how Tarn is used, read vector_new(), drop(), and compare().  What a driver must do for it
  * stands in vector-expression.h, and how it does in a file for each. */
 
+#include <fcntl.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -665,6 +666,17 @@ execute (const Options *options, GError **error)
   return TRUE;
 }
 
+/* At the start, before a driver opens a file in the place of a closed output; and at the end, which
+ * may be in GLib, after --help. */
+static void
+check_output (void)
+{
+  if (fcntl (STDOUT_FILENO, F_GETFD) >= 0 && fflush (stdout) == 0 && !ferror (stdout))
+    return;
+  fputs (PROGRAM ": cannot write to standard output\n", stderr);
+  _Exit (EXIT_WRONG);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -672,6 +684,8 @@ main (int argc, char **argv)
   Options options = { 0 };
   int status = EXIT_SUCCESS;
 
+  check_output ();
+  atexit (check_output);
   setlocale (LC_CTYPE, ""); /* for --help */
   if (!parse_options (&options, argc, argv, &error))
     status = EXIT_USAGE;
@@ -679,11 +693,6 @@ main (int argc, char **argv)
     status = error->domain == G_OPTION_ERROR ? EXIT_USAGE : EXIT_WRONG;
   if (error != NULL)
     fprintf (stderr, PROGRAM ": %s\n", error->message);
-  else if (fflush (stdout) != 0)
-    {
-      perror (PROGRAM ": standard output");
-      status = EXIT_WRONG;
-    }
   g_free (options.selector);
   g_free (options.backend);
   return status;

@@ -2,7 +2,8 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# The installed programs' --help, manual pages and completion: one as complete as the other.
+# The installed programs' --help, manual pages and completion: one as complete as the other.  They
+# and the examples fail where what they print cannot be written.
 . "$(dirname "$0")/../lib/tap.sh"
 
 help_fits () { # PROGRAM
@@ -122,6 +123,31 @@ informs_on_cuda () {
     && grep '"shared_bytes" : 233472' "$scratch/json" && grep '"errors" : {      }' "$scratch/json"
 }
 
+# An exit status of 1 and one line that says why.
+fails_into () { # full|closed COMMAND...
+  into=$1
+  shift
+  case $into in
+    full) "$@" >/dev/full 2>"$scratch/err" ;;
+    closed) "$@" >&- 2>"$scratch/err" ;;
+  esac
+  status=$?
+  cat "$scratch/err"
+  [ $status -eq 1 ] && [ "$(wc -l <"$scratch/err")" -eq 1 ] \
+    && grep -q "^$(basename "$1"): cannot write to standard output\$" "$scratch/err"
+}
+
+# As GLib's option parser ends the program by itself.
+fails_without_output () { # COMMAND...
+  for into in full closed; do
+    if [ $into = full ] && [ ! -c /dev/full ]; then
+      skip "$(basename "$1") ${2-}: standard output that is full" "no /dev/full"
+    else
+      check "$(basename "$1") ${2-}: standard output that is $into" fails_into $into "$@"
+    fi
+  done
+}
+
 programs=tarn-test
 for program in tarn-info tarn-bench; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
@@ -129,6 +155,9 @@ done
 for program in $programs; do
   check "$program: --help fits a screen" help_fits "$program"
   check "$program: --version" says_version "$program"
+  for option in --help --version; do
+    fails_without_output "$top_builddir/tools/$program" $option
+  done
   check "$program: the manual has every option" manual_has_options "$program"
   check "$program: the manual is of this version" manual_names_version "$program"
   if command -v mandoc >/dev/null; then
@@ -154,9 +183,20 @@ case $programs in
     ;;
   *) skip "tarn-bench: the manual has every key" "built without json-glib" ;;
 esac
+for example in vector-expression allocation-cost; do
+  if [ -x "$top_builddir/doc/examples/$example" ]; then
+    fails_without_output "$top_builddir/doc/examples/$example" --help
+  else
+    skip "$example: standard output that is full or closed" "not built"
+  fi
+done
+fails_without_output "$top_builddir/doc/examples/mapped-files"
 if ! "$top_builddir/tools/tarn-test" --list >"$scratch/list"; then
   skip "what needs a device" "there is none"
 else
+  fails_without_output "$top_builddir/tools/tarn-test" --list
+  [ ! -x "$top_builddir/tools/tarn-info" ] || fails_without_output "$top_builddir/tools/tarn-info"
+  fails_without_output "$top_builddir/doc/examples/vector-expression" --list
   case $programs in
     *tarn-info*) check "tarn-info: the manual has every key" manual_has_keys ;;
     *) skip "tarn-info: the manual has every key" "built without json-glib" ;;
