@@ -23,6 +23,11 @@ file_check_writable (const gchar *option, const gchar *path, GError **error)
   g_autofree gchar *folder = g_path_get_dirname (path);
   g_autofree gchar *no_folder = g_strdup_printf ("there is no folder '%s'", folder);
 
+  if (path[0] == '\0')
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s: there is no name", option);
+      return FALSE;
+    }
   if (g_file_test (path, G_FILE_TEST_IS_DIR))
     return refuse (error, option, path, "is a folder");
   if (g_file_test (path, G_FILE_TEST_EXISTS) && access (path, W_OK) != 0)

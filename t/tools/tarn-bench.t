@@ -79,7 +79,11 @@ check "... also where no device is needed" fails 2 "--select: there is an empty 
 check "--plot onto a folder" fails 2 "--plot $scratch: is a folder" --plot "$scratch"
 check "--plot into a missing folder" fails 2 "there is no folder '$scratch/no'" \
   --plot "$scratch/no/plot.svg"
-check "--trace that is not there" fails 2 "No such file" --trace "$scratch/no"
+check "--plot without a name" fails 2 "--plot: there is no name" --plot=
+check "--trace that is not there" fails 2 "--trace $scratch/no: " --trace "$scratch/no"
+check "... says why" grep -q "No such file" "$scratch/err"
+check "--trace of a folder" fails 2 "--trace $scratch: " --trace "$scratch"
+check "... says why" grep -q "Is a directory" "$scratch/err"
 
 # ---- bad traces ----
 
@@ -126,8 +130,8 @@ check "a block that is freed before, by the times" refuses "line 3: block 1 is n
   5,0,allocate,1,100,0 4,0,free,1,,0
 check "a control character is not printed" refuses 'line 2: action '"'"'\x1b[31m' \
   "$(printf '0,0,\033[31m,1,100,0')"
-printf '%s\n\0' "$header" >"$scratch/trace.csv"
-check "zero bytes" fails 2 "there are zero bytes in it" --trace "$scratch/trace.csv"
+printf '%s\n0,0,allocate,1,100,0\n1,0,\0free' "$header" >"$scratch/trace.csv"
+check "zero bytes" fails 2 "line 3: there is a zero byte in it" --trace "$scratch/trace.csv"
 
 # ---- traces of known overhead ----
 

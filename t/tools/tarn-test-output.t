@@ -382,6 +382,12 @@ echo exec sleep 60 | program hang
 echo '#!/nonexistent/interpreter' >"$programs/no-interpreter"
 chmod +x "$programs/no-interpreter"
 check "... of odd runs" odd_report
+no_name () {
+  forget
+  tarn_test --junit= --select "$first" mark
+  refused "--junit: there is no name" 1
+}
+check "--junit without a name: nothing runs" no_name
 check "--junit into a missing folder: nothing runs" no_report "$scratch/missing/report.xml"
 check "--junit onto a folder: nothing runs" no_report "$scratch/reports"
 check "--junit below a file: nothing runs" no_report "$programs/mark/report.xml"

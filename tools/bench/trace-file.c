@@ -114,6 +114,16 @@ read_lines (gchar *text, GArray *events, GError **error)
   return events->len > 0 || refuse (line, error, "there is nothing in it");
 }
 
+static guint
+count_lines (const gchar *text, const gchar *end)
+{
+  guint n = 1;
+
+  for (; text < end; text++)
+    n += *text == '\n';
+  return n;
+}
+
 static Trace *
 read_text (const gchar *name, gchar *text, gsize length, GError **error)
 {
@@ -122,7 +132,7 @@ read_text (const gchar *name, gchar *text, gsize length, GError **error)
 
   if (zero != NULL)
     {
-      refuse (1, error, "there are zero bytes in it, so it is no text");
+      refuse (count_lines (text, zero), error, "there is a zero byte in it, so it is no text");
       return NULL;
     }
   if (!read_lines (text, events, error))
@@ -136,12 +146,11 @@ trace_read (const gchar *path, GError **error)
   g_autofree gchar *text = NULL, *base = g_path_get_basename (path);
   g_autofree gchar *name = text_make_printable (base, -1);
   gsize length;
-  Trace *trace;
+  Trace *trace = NULL;
 
-  /* Its errors name the file. */
-  if (!g_file_get_contents (path, &text, &length, error))
-    return NULL;
-  if ((trace = read_text (name, text, length, error)) == NULL)
+  if (g_file_get_contents (path, &text, &length, error))
+    trace = read_text (name, text, length, error);
+  if (trace == NULL)
     g_prefix_error (error, "%s: ", path);
   return trace;
 }
