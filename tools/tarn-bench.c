@@ -7,17 +7,17 @@
 #include <config.h>
 
 #include <locale.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "bench/measures.h"
 #include "bench/options.h"
-#include "bench/plot.h"
-#include "bench/print.h"
+#include "bench/report.h"
 #include "bench/trace.h"
 #include "devices.h"
-#include "file.h"
 #include "output.h"
 #include "terminal.h"
 
@@ -75,6 +75,7 @@ measure_source (Bench *bench, const Options *options, const Source *source, cons
       bench->step = step;
       bench_show_progress (bench, 0);
       measures[i].run (bench, source, &measures[i]);
+      bench_hand_over (bench);
     }
 }
 
@@ -95,32 +96,56 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
         measure_source (bench, options, source, prefix);
       else
         results_add_failure (bench->results, target->kind, target->device, error);
+      bench_hand_over (bench);
     }
-  terminal_set_progress (NULL);
-  results_reckon_gains (bench->results);
 }
 
-static gboolean
-print_results (const Results *results, const Options *options)
+/* Being interrupted */
+
+static Report report; /* to the end of the process, as the thread that waits for signals is */
+
+/* What was measured is whole, also as JSON, and then we die as if the signal had not been caught.
+ */
+static gpointer
+wait_for_signal (gpointer data)
 {
-  const PrintHead head = { options->seconds, (guint) options->repetitions };
-  g_autoptr (GError) error = NULL;
-  gboolean is_plotted = TRUE;
+  sigset_t *signals = data;
+  gint number;
 
+  if (sigwait (signals, &number) != 0)
+    return NULL;
+  report_end (&report);
+  signal (number, SIG_DFL);
+  pthread_sigmask (SIG_UNBLOCK, signals, NULL);
+  raise (number);
+  return NULL;
+}
+
+/* Before there is a driver: blocked in all of its threads, signals get to none of its handlers
+ * (LLVM has some).  Whoever starts us with one ignored, as nohup (1) does, means it to stay so. */
+static void
+watch_signals (void)
+{
+  static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
+  static sigset_t signals;
+  struct sigaction action;
+
+  sigemptyset (&signals);
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (sigaction (numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+      sigaddset (&signals, numbers[i]);
+  pthread_sigmask (SIG_BLOCK, &signals, NULL);
+  g_thread_unref (g_thread_new ("signals", wait_for_signal, &signals));
+}
+
+/* All of it */
+
+static const Printer *
+choose_printer (const Options *options)
+{
   if (options->json)
-    print_json (results, &head);
-  else if (options->csv)
-    print_csv (results);
-  else
-    print_text (results, &head, terminal_has_color (STDOUT_FILENO));
-  if (options->plot != NULL)
-    {
-      g_autofree gchar *svg = plot_format (results);
-
-      if (!(is_plotted = file_write (options->plot, svg, &error)))
-        g_printerr (PROGRAM ": --plot: %s\n", error->message);
-    }
-  return is_plotted;
+    return &json_printer;
+  return options->csv ? &csv_printer : &text_printer;
 }
 
 static gint
@@ -129,15 +154,14 @@ measure_devices (const Options *options, const GPtrArray *devices)
   g_autoptr (GArray) targets = make_targets (options, devices);
   g_autoptr (GPtrArray) made_traces = traces_make ();
   g_autoptr (Results) results = results_new ();
-  Bench bench = { options->seconds,
-                  (guint) options->repetitions,
-                  options->threads,
-                  made_traces,
-                  options->traces,
-                  results,
-                  NULL };
+  const PrintHead head
+      = { options->seconds, (guint) options->repetitions, terminal_has_color (STDOUT_FILENO) };
+  Bench bench = { options->seconds, (guint) options->repetitions,
+                  options->threads, made_traces,
+                  options->traces,  results,
+                  &report,          NULL };
   gboolean is_missing = devices->len == 0 && options->selection != NULL;
-  gboolean is_printed;
+  gboolean is_plotted;
 
   if (is_missing || targets->len == 0)
     {
@@ -145,9 +169,10 @@ measure_devices (const Options *options, const GPtrArray *devices)
                   is_missing ? "" : " with such memory");
       return EXIT_FAILURE;
     }
+  report_begin (&report, choose_printer (options), &head, options->plot);
   measure_targets (&bench, options, targets);
-  is_printed = print_results (results, options);
-  return is_printed && !results_have_errors (results) ? EXIT_SUCCESS : EXIT_FAILURE;
+  is_plotted = report_end (&report);
+  return is_plotted && !results_have_errors (report.results) ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
 static gint
@@ -160,6 +185,7 @@ run (const Options *options, GError **error)
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
       return EXIT_SUCCESS;
     }
+  watch_signals ();
   if (!needs_devices (options) && options->selection == NULL)
     devices = g_ptr_array_new ();
   else if ((devices = devices_select (options->selection, error)) == NULL)
@@ -185,6 +211,7 @@ main (gint argc, gchar **argv)
   gint status = EXIT_USAGE;
 
   output_guard (PROGRAM);
+  report_init (&report);
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
   g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);

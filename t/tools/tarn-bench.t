@@ -268,6 +268,8 @@ cp "$scratch/out" "$scratch/text"
 check "... a row for each measure" has_measures
 check "... with a ratio" has_ratios
 check "... in 80 columns" fits
+check "... under heads that say their units" \
+  grep -qE '^measure +threads +blocks +median +min +max unit +malloc +pool +malloc$' "$scratch/text"
 check "... no escapes" test -z "$(tr -d '\n[:print:]' <"$scratch/text")"
 check "--csv" runs quick_null --threads 1,2 --csv
 cp "$scratch/out" "$scratch/csv"
@@ -336,6 +338,17 @@ if command -v xmllint >/dev/null; then
     'count(//@@text[.="hits" or .="mixed" or .="window" or .="malloc (64) + free"]) = 4'
   check "... managed and active bytes" plots \
     'count(//@@text[.="managed"]) = 5 and count(//@@text[.="active"]) = 5'
+  check "... the least and the most at each mark" plots \
+    'count(//@@circle) > 5 and count(//@@line[@class="spread"]) = 3 * count(//@@circle)'
+  check "... every vertical axis ends with a number" plots 'count(//@@text[@class="title"]) =
+    count(//@@text[@text-anchor="end" and (@y - 44) mod 340 = 0])'
+  check "... every horizontal axis does" plots 'count(//@@text[@class="title"]) =
+    count(//@@text[@text-anchor="middle" and @y mod 340 = 305 and (@x = 580 or @x = 560)])'
+  check "... ticks between powers of ten" plots 'count(//@@line[@class="minor"]) > 1'
+  check "... of which some are numbered" plots \
+    'count(//@@text[@text-anchor="end" and (.=2 or .=20 or .=200) and @y < 340]) > 0'
+  check "... Tarn and the machine" plots "count(//@@text[@class='caption' and contains(., '$(
+    "$program" --version | sed 's/tarn-bench/Tarn/') on ') and contains(., ' processor')]) = 1"
   check "... units" plots 'count(//@@text[contains(., "(ns)")]) > 1 and
     count(//@@text[contains(., "(GiB)")]) > 1'
   check "... a name with what XML takes for its own" plots \
@@ -383,6 +396,64 @@ else
   skip "where nothing can be printed" "no /dev/full"
 fi
 check "standard output that is closed" into_nothing
+
+# ---- interrupted ----
+
+# When the last trace's overhead was printed; seconds of replays follow, which are last.
+interrupt_later () { # SIGNAL
+  until grep -q 'overhead.*window-1000' "$scratch/out" 2>/dev/null \
+    || grep -q '"window-1000"' "$scratch/out" 2>/dev/null; do
+    kill -s 0 $$ || return # this script has ended
+    sleep 0.05
+  done
+  kill -s "$1" "$(cat "$scratch/pid")"
+}
+
+# In the foreground, as the shell makes SIGINT ignored in what runs in the background.
+is_interrupted () { # SIGNAL STATUS ARGUMENT...
+  rm -f "$scratch/out" "$scratch/cut.svg"
+  interrupt_later "$1" >/dev/null 2>&1 &
+  expected_status=$2
+  shift 2
+  sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
+    --measure overhead,replay --repetitions 1000 --plot "$scratch/cut.svg" "$@" \
+    >"$scratch/out" 2>"$scratch/err"
+  status=$?
+  wait $!
+  cat "$scratch/out" "$scratch/err"
+  [ $status -eq "$expected_status" ] && ! grep '^tarn-bench' "$scratch/err" # a shell says more
+}
+
+has_half () { # OF ROWS: those of overhead, and not all of replay
+  [ "$(grep -c overhead "$scratch/out")" -eq 4 ] && [ "$(grep -c replay "$scratch/out")" -lt 4 ]
+}
+
+json_is_whole () {
+  jq -e '(.traces | length) == 4 and ([.results[] | select (.measure == "overhead")] | length) == 4
+    and ([.results[] | select (.measure == "replay")] | length) < 4' "$scratch/out"
+}
+
+if (sh -c 'kill -s INT $$; exit 0') 2>/dev/null; then
+  skip "SIGINT" "it is ignored here"
+else
+  check "SIGINT" is_interrupted INT 130
+  check "... what was measured is printed" has_half
+  check "... with what explains it" grep -q '^speed-up:' "$scratch/out"
+  if command -v xmllint >/dev/null; then
+    check "... and drawn" xmllint --noout "$scratch/cut.svg"
+  else
+    skip "... and drawn" "there is no xmllint"
+  fi
+fi
+check "SIGTERM, CSV" is_interrupted TERM 143 --csv
+check "... what was measured is printed" has_half
+check "SIGHUP, JSON" is_interrupted HUP 129 --json
+check "... what was measured is printed" has_half
+if command -v jq >/dev/null; then
+  check "... as JSON that is whole" json_is_whole
+else
+  skip "... as JSON that is whole" "there is no jq"
+fi
 
 # ---- on a terminal ----
 

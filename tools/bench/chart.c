@@ -15,8 +15,14 @@
 #define TOP 40
 #define BOTTOM 55
 #define LEGEND_STEP 20
+#define CAPTION 60
+#define CAPTION_STEP 18
+#define CAP 3    /* half of a bar's end */
+#define DODGE 3  /* between the marks of two lines at the same place */
+#define INSET 20 /* at both ends of an axis with marks */
+#define LABEL 16 /* a label's height, with what is left free */
 
-#define MAX_TICKS 12
+#define MAX_TICKS 80
 
 /* Told apart with any kind of colour vision (Okabe and Ito), and also by their marks' places in the
  * legend. */
@@ -29,8 +35,11 @@ static const gchar style[]
       "text { fill: currentColor }\n"
       ".title { font-weight: bold; font-size: 15px }\n"
       ".axis { stroke: currentColor; fill: none }\n"
-      ".grid { stroke: currentColor; stroke-opacity: 0.15 }\n"
+      ".grid { stroke: currentColor; stroke-opacity: 0.25 }\n"
+      ".minor { stroke: currentColor; stroke-opacity: 0.1 }\n"
+      ".caption { font-size: 12px; fill-opacity: 0.75 }\n"
       ".line { fill: none; stroke-width: 2 }\n"
+      ".spread { stroke-width: 1.2; stroke-opacity: 0.7 }\n"
       ".yardstick { stroke-dasharray: 6 4 }\n"
       "@media (prefers-color-scheme: dark) { svg { background: #181818; color: #e8e8e8 } }\n"
       "</style>\n";
@@ -38,9 +47,16 @@ static const gchar style[]
 typedef struct
 {
   gdouble min, max;
-  gboolean is_logarithmic;
+  guint base;          /* of a logarithmic one; 0: it is linear */
   gdouble first, last; /* pixels */
+  gdouble inset;       /* pixels that are left free at both ends */
 } Axis;
+
+typedef struct
+{
+  gdouble value;
+  gboolean is_major, has_label;
+} Tick;
 
 static void
 line_free (gpointer data)
@@ -86,7 +102,13 @@ chart_add_line (Chart *chart, const gchar *name)
 void
 chart_line_add (ChartLine *line, gdouble x, gdouble y)
 {
-  ChartPoint point = { x, y };
+  chart_line_add_spread (line, x, y, y, y);
+}
+
+void
+chart_line_add_spread (ChartLine *line, gdouble x, gdouble y, gdouble low, gdouble high)
+{
+  ChartPoint point = { x, y, low, high };
 
   g_array_append_val (line->points, point);
 }
@@ -138,51 +160,13 @@ append_line (GString *svg, const gchar *class, gdouble x1, gdouble y1, gdouble x
 static gdouble
 axis_place (const Axis *axis, gdouble value)
 {
-  gdouble share = axis->is_logarithmic ? log (value / axis->min) / log (axis->max / axis->min)
-                                       : (value - axis->min) / (axis->max - axis->min);
+  gdouble share = axis->base != 0 ? log (value / axis->min) / log (axis->max / axis->min)
+                                  : (value - axis->min) / (axis->max - axis->min);
 
-  return axis->first + share * (axis->last - axis->first);
+  return axis->first + axis->inset + share * (axis->last - axis->first - 2 * axis->inset);
 }
 
-static gdouble
-get_coordinate (const ChartPoint *point, gboolean is_x)
-{
-  return is_x ? point->x : point->y;
-}
-
-/* From 0, or, if it is logarithmic, from the power of its base that is below all. */
-static Axis
-axis_of (const Chart *chart, gboolean is_x)
-{
-  Axis axis = { INFINITY, 0, chart->is_logarithmic, 0, 0 };
-  gdouble base = is_x ? 2 : 10;
-
-  for (guint i = 0; i < chart->lines->len; i++)
-    {
-      const GArray *points = ((const ChartLine *) g_ptr_array_index (chart->lines, i))->points;
-
-      for (guint j = 0; j < points->len; j++)
-        {
-          gdouble value = get_coordinate (&g_array_index (points, ChartPoint, j), is_x);
-
-          axis.min = MIN (axis.min, value);
-          axis.max = MAX (axis.max, value);
-        }
-    }
-  if (axis.is_logarithmic)
-    {
-      axis.min = pow (base, floor (log (axis.min) / log (base)));
-      axis.max = MAX (pow (base, ceil (log (axis.max) / log (base))), axis.min * base);
-    }
-  else
-    {
-      axis.min = 0;
-      axis.max = axis.max > 0 ? axis.max : 1;
-    }
-  return axis;
-}
-
-/* 1, 2 or 5 times a power of ten; of bytes, a power of two. */
+/* 1, 2 or 5 times a power of ten. */
 static gdouble
 choose_step (gdouble range)
 {
@@ -192,63 +176,192 @@ choose_step (gdouble range)
   return power * (factor < 2 ? 1 : factor < 5 ? 2 : 5);
 }
 
-static guint
-axis_ticks (const Axis *axis, gdouble base, gdouble *ticks)
+/* Of base 10: 1, 2 or 5 times a power of it; of base 2: a power. */
+static gdouble
+round_down (gdouble value, guint base)
 {
-  gdouble step = axis->is_logarithmic ? base : choose_step (axis->max - axis->min);
+  gdouble power = pow (base, floor (log (value) / log (base) + 1e-9));
+  gdouble factor = value / power * (1 + 1e-9);
+
+  if (base == 2)
+    return power;
+  return power * (factor < 2 ? 1 : factor < 5 ? 2 : 5);
+}
+
+static gdouble
+round_up (gdouble value, guint base)
+{
+  gdouble down = round_down (value, base);
+  gdouble step = base == 2 || round_down (down * 2, base) > down * 1.5 ? 2 : 2.5;
+
+  return value <= down * (1 + 1e-9) ? down : down * step;
+}
+
+/* Both ends are ticks, so that every axis ends with a number. */
+static void
+axis_round (Axis *axis)
+{
+  gdouble step;
+
+  if (axis->base != 0)
+    {
+      axis->min = round_down (axis->min, axis->base);
+      axis->max = MAX (round_up (axis->max, axis->base), axis->min * axis->base);
+      return;
+    }
+  axis->min = 0;
+  axis->max = axis->max > 0 ? axis->max : 1;
+  step = choose_step (axis->max);
+  axis->max = ceil (axis->max / step - 1e-9) * step;
+}
+
+static Axis
+axis_of (const Chart *chart, gboolean is_x)
+{
+  Axis axis = { .min = INFINITY, .base = chart->is_logarithmic ? (is_x ? 2 : 10) : 0 };
+
+  for (guint i = 0; i < chart->lines->len; i++)
+    {
+      const GArray *points = ((const ChartLine *) g_ptr_array_index (chart->lines, i))->points;
+
+      for (guint j = 0; j < points->len; j++)
+        {
+          const ChartPoint *point = &g_array_index (points, ChartPoint, j);
+
+          axis.min = MIN (axis.min, is_x ? point->x : point->low);
+          axis.max = MAX (axis.max, is_x ? point->x : point->high);
+        }
+    }
+  axis_round (&axis);
+  return axis;
+}
+
+/* Whether a number has room beside 1, 2 to 9 times a power of ten: all of them, 1, 2 and 5, or 1.
+ */
+static gboolean
+has_room (const Axis *axis, guint factor)
+{
+  gdouble decade = fabs (axis->last - axis->first) / log10 (axis->max / axis->min);
+
+  if (factor == 1 || decade * log10 (10.0 / 9) >= LABEL)
+    return TRUE;
+  return (factor == 2 || factor == 5) && decade * log10 (2) >= LABEL;
+}
+
+/* 1 to 9 times each power of ten. */
+static guint
+ticks_of_decades (const Axis *axis, Tick *ticks)
+{
+  gdouble power = pow (10, floor (log10 (axis->min) + 1e-9));
+  guint n = 0, factor = 1;
+
+  for (; power * factor <= axis->max * (1 + 1e-9) && n < MAX_TICKS; factor = factor % 9 + 1)
+    {
+      if (power * factor >= axis->min * (1 - 1e-9))
+        ticks[n++] = (Tick){ power * factor, factor == 1, has_room (axis, factor) };
+      if (factor == 9)
+        power *= 10;
+    }
+  return n;
+}
+
+static guint
+axis_ticks (const Axis *axis, Tick *ticks)
+{
+  gdouble step = axis->base != 0 ? axis->base : choose_step (axis->max - axis->min);
   guint n = 0;
 
+  if (axis->base == 10)
+    return ticks_of_decades (axis, ticks);
   for (gdouble value = axis->min; value <= axis->max * (1 + 1e-9) && n < MAX_TICKS;
-       value = axis->is_logarithmic ? value * step : value + step)
-    ticks[n++] = value;
+       value = axis->base != 0 ? value * step : value + step)
+    ticks[n++] = (Tick){ value, TRUE, TRUE };
   return n;
+}
+
+static void
+append_ticks (GString *svg, const Axis *x, const Axis *y, gboolean is_x)
+{
+  const Axis *axis = is_x ? x : y;
+  Tick ticks[MAX_TICKS];
+  guint n = axis_ticks (axis, ticks);
+
+  for (guint i = 0; i < n; i++)
+    {
+      gdouble place = axis_place (axis, ticks[i].value);
+      gchar text[G_ASCII_DTOSTR_BUF_SIZE];
+
+      append_line (svg, ticks[i].is_major ? "grid" : "minor", is_x ? place : x->first,
+                   is_x ? y->first : place, is_x ? place : x->last, is_x ? y->last : place);
+      if (!ticks[i].has_label)
+        continue;
+      g_ascii_formatd (text, sizeof text, "%.10g", ticks[i].value);
+      if (is_x)
+        append_label (svg, place, y->first + 20, "text-anchor=\"middle\"", text);
+      else
+        append_label (svg, x->first - 8, place + 4, "text-anchor=\"end\"", text);
+    }
 }
 
 static void
 append_axes (GString *svg, const Chart *chart, const Axis *x, const Axis *y)
 {
-  gdouble ticks[MAX_TICKS];
-  guint n = axis_ticks (x, 2, ticks);
-  g_autofree gchar *turn = NULL;
+  g_autofree gchar *turn = g_strdup_printf (
+      "text-anchor=\"middle\" transform=\"rotate(-90 20 %d)\"", (gint) (y->first + y->last) / 2);
 
-  for (guint i = 0; i < n; i++)
-    {
-      g_autofree gchar *text = g_strdup_printf ("%g", ticks[i]);
-
-      append_label (svg, axis_place (x, ticks[i]), y->first + 20, "text-anchor=\"middle\"", text);
-      append_line (svg, "grid", axis_place (x, ticks[i]), y->first, axis_place (x, ticks[i]),
-                   y->last);
-    }
-  n = axis_ticks (y, 10, ticks);
-  for (guint i = 0; i < n; i++)
-    {
-      g_autofree gchar *text = g_strdup_printf ("%g", ticks[i]);
-
-      append_label (svg, x->first - 8, axis_place (y, ticks[i]) + 4, "text-anchor=\"end\"", text);
-      append_line (svg, "grid", x->first, axis_place (y, ticks[i]), x->last,
-                   axis_place (y, ticks[i]));
-    }
+  append_ticks (svg, x, y, TRUE);
+  append_ticks (svg, x, y, FALSE);
   append_line (svg, "axis", x->first, y->first, x->last, y->first);
   append_line (svg, "axis", x->first, y->first, x->first, y->last);
   append_label (svg, (x->first + x->last) / 2, y->first + 42, "text-anchor=\"middle\"",
                 chart->x_label);
-  turn = g_strdup_printf ("text-anchor=\"middle\" transform=\"rotate(-90 20 %d)\"",
-                          (gint) (y->first + y->last) / 2);
   append_label (svg, 20, (gint) (y->first + y->last) / 2, turn, chart->y_label);
 }
 
 /* Lines */
 
-static void
-append_marks (GString *svg, const ChartLine *line, const gchar *color, const Axis *x, const Axis *y)
+/* Marks and their bars stand beside those of other lines at the same place. */
+static gdouble
+point_place (const Chart *chart, guint index, const ChartPoint *point, const Axis *x)
 {
-  for (guint i = 0; i < line->points->len; i++)
-    {
-      const ChartPoint *point = &g_array_index (line->points, ChartPoint, i);
+  gdouble shift = (index - (chart->lines->len - 1) / 2.0) * DODGE;
 
-      append_number (svg, "<circle r=\"3.5\" cx=\"", axis_place (x, point->x));
-      append_number (svg, "\" cy=\"", axis_place (y, point->y));
-      g_string_append_printf (svg, "\" fill=\"%s\"/>\n", color);
+  return axis_place (x, point->x) + (chart->has_marks ? shift : 0);
+}
+
+/* With a bar from the least to the most. */
+static void
+append_mark (GString *svg, const ChartPoint *point, gdouble place, const gchar *color,
+             const Axis *y)
+{
+  gdouble low = axis_place (y, point->low), high = axis_place (y, point->high);
+
+  g_string_append_printf (svg, "<g stroke=\"%s\">\n", color);
+  append_line (svg, "spread", place, low, place, high);
+  append_line (svg, "spread", place - CAP, low, place + CAP, low);
+  append_line (svg, "spread", place - CAP, high, place + CAP, high);
+  append_number (svg, "</g>\n<circle r=\"3.5\" cx=\"", place);
+  append_number (svg, "\" cy=\"", axis_place (y, point->y));
+  g_string_append_printf (svg, "\" fill=\"%s\"/>\n", color);
+}
+
+static void
+append_points (GString *svg, const Chart *chart, guint index, const Axis *x, const Axis *y)
+{
+  const GArray *points = ((const ChartLine *) g_ptr_array_index (chart->lines, index))->points;
+
+  for (guint i = 0; i < points->len; i++)
+    {
+      const ChartPoint *point = &g_array_index (points, ChartPoint, i);
+      gdouble place = point_place (chart, index, point, x);
+
+      append_number (svg, i > 0 ? " " : "", place);
+      if (chart->is_stepped && i > 0)
+        {
+          append_number (svg, ",", axis_place (y, point[-1].y));
+          append_number (svg, " ", place);
+        }
+      append_number (svg, ",", axis_place (y, point->y));
     }
 }
 
@@ -261,21 +374,14 @@ append_chart_line (GString *svg, const Chart *chart, guint index, const Axis *x,
 
   g_string_append_printf (svg, "<polyline class=\"line%s\" stroke=\"%s\" points=\"",
                           line->is_yardstick ? " yardstick" : "", color);
-  for (guint i = 0; i < line->points->len; i++)
+  append_points (svg, chart, index, x, y);
+  g_string_append (svg, "\"/>\n");
+  for (guint i = 0; i < line->points->len && chart->has_marks; i++)
     {
       const ChartPoint *point = &g_array_index (line->points, ChartPoint, i);
 
-      append_number (svg, i > 0 ? " " : "", axis_place (x, point->x));
-      if (chart->is_stepped && i > 0)
-        {
-          append_number (svg, ",", axis_place (y, point[-1].y));
-          append_number (svg, " ", axis_place (x, point->x));
-        }
-      append_number (svg, ",", axis_place (y, point->y));
+      append_mark (svg, point, point_place (chart, index, point, x), color, y);
     }
-  g_string_append (svg, "\"/>\n");
-  if (chart->has_marks)
-    append_marks (svg, line, color, x, y);
   g_string_append_printf (svg, "<g stroke=\"%s\">", color);
   append_line (svg, line->is_yardstick ? "line yardstick" : "line", x->last + 15, place - 4,
                x->last + 40, place - 4);
@@ -290,6 +396,7 @@ append_chart (GString *svg, const Chart *chart, guint top)
 
   x.first = LEFT;
   x.last = WIDTH - RIGHT;
+  x.inset = chart->has_marks ? INSET : 0;
   y.first = top + HEIGHT - BOTTOM;
   y.last = top + TOP;
   append_label (svg, LEFT, top + 24, "class=\"title\"", chart->title);
@@ -298,8 +405,17 @@ append_chart (GString *svg, const Chart *chart, guint top)
     append_chart_line (svg, chart, i, &x, &y);
 }
 
+static void
+append_caption (GString *svg, const gchar *caption, guint top)
+{
+  g_auto (GStrv) lines = g_strsplit (caption, "\n", -1);
+
+  for (guint i = 0; lines[i] != NULL; i++)
+    append_label (svg, LEFT, top + (i + 1) * CAPTION_STEP, "class=\"caption\"", lines[i]);
+}
+
 gchar *
-charts_format (const GPtrArray *charts)
+charts_format (const GPtrArray *charts, const gchar *caption)
 {
   GString *svg = g_string_new (NULL);
   guint height = MAX (charts->len, 1) * HEIGHT;
@@ -308,11 +424,12 @@ charts_format (const GPtrArray *charts)
                           "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
                           "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%u\" "
                           "viewBox=\"0 0 %d %u\">\n%s",
-                          WIDTH, height, WIDTH, height, style);
+                          WIDTH, height + CAPTION, WIDTH, height + CAPTION, style);
   if (charts->len == 0)
     append_label (svg, LEFT, TOP, "class=\"title\"", "Nothing that can be drawn was measured");
   for (guint i = 0; i < charts->len; i++)
     append_chart (svg, g_ptr_array_index (charts, i), i * HEIGHT);
+  append_caption (svg, caption, height);
   g_string_append (svg, "</svg>\n");
   return g_string_free (svg, FALSE);
 }

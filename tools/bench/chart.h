@@ -11,6 +11,7 @@
 typedef struct
 {
   gdouble x, y;
+  gdouble low, high; /* y, or around it: how far it can be trusted */
 } ChartPoint;
 
 typedef struct
@@ -37,8 +38,9 @@ void chart_free (Chart *chart);
 /* A line without points yet; of a logarithmic chart, values are above 0. */
 ChartLine *chart_add_line (Chart *chart, const gchar *name);
 void chart_line_add (ChartLine *line, gdouble x, gdouble y);
+void chart_line_add_spread (ChartLine *line, gdouble x, gdouble y, gdouble low, gdouble high);
 
-/* One below the other: an array of Chart. */
-gchar *charts_format (const GPtrArray *charts);
+/* One below the other, an array of Chart, and the lines of the caption below all. */
+gchar *charts_format (const GPtrArray *charts, const gchar *caption);
 
 #endif

@@ -57,9 +57,15 @@ static void
 for_each_trace (const Bench *bench, const Source *source, const Measure *measure, TraceFunc func)
 {
   for (guint i = 0; i < bench->made_traces->len && source->kind->backend == NULL; i++)
-    func (bench, source, measure, g_ptr_array_index (bench->made_traces, i));
+    {
+      func (bench, source, measure, g_ptr_array_index (bench->made_traces, i));
+      bench_hand_over (bench);
+    }
   for (guint i = 0; i < bench->read_traces->len; i++)
-    func (bench, source, measure, g_ptr_array_index (bench->read_traces, i));
+    {
+      func (bench, source, measure, g_ptr_array_index (bench->read_traces, i));
+      bench_hand_over (bench);
+    }
 }
 
 /* Overhead */

@@ -42,6 +42,13 @@ bench_show_progress (const Bench *bench, guint repetition)
   terminal_set_progress (text);
 }
 
+void
+bench_hand_over (const Bench *bench)
+{
+  results_reckon_gains (bench->results);
+  report_take (bench->report, bench->results);
+}
+
 /* What a loop costs, beside the same loop with malloc () */
 
 /* A row, with a pool of its own. */

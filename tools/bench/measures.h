@@ -7,7 +7,7 @@
 #define MEASURES_H
 
 #include "crew.h"
-#include "results.h"
+#include "report.h"
 
 typedef enum
 {
@@ -24,8 +24,9 @@ typedef struct
   const GArray *threads;        /* of guint */
   const GPtrArray *made_traces; /* of Trace: for memory that needs no device */
   const GPtrArray *read_traces; /* of Trace: for every kind */
-  Results *results;
-  const gchar *step; /* for the line of progress */
+  Results *results;             /* of what is being measured */
+  Report *report;               /* ... and where they go then */
+  const gchar *step;            /* for the line of progress */
 } Bench;
 
 typedef struct _Measure Measure;
@@ -49,6 +50,9 @@ extern const gsize n_measures;
 gboolean measure_applies (const Measure *measure, const Kind *kind);
 
 void bench_show_progress (const Bench *bench, guint repetition);
+
+/* Prints the rows that there are: they are complete. */
+void bench_hand_over (const Bench *bench);
 
 /* In measure-*.c */
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);

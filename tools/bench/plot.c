@@ -1,9 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT */
 
+#include <config.h>
+
 #include "plot.h"
 
 #include "chart.h"
+#include "machine.h"
 
 /* A drawing of something else is no drawing of costs: those are what threads were timed at. */
 static gboolean
@@ -42,9 +45,10 @@ name_line (const Result *row)
 
 /* On a logarithmic axis, where 0 has no place. */
 static void
-add_cost (ChartLine *line, guint threads, gdouble ns)
+add_cost (ChartLine *line, guint threads, const Spread *ns)
 {
-  chart_line_add (line, threads, MAX (ns, 0.1));
+  chart_line_add_spread (line, threads, MAX (ns->median, 0.1), MAX (ns->min, 0.1),
+                         MAX (ns->max, 0.1));
 }
 
 /* malloc () costs the same in all pairs; the first measure of more than one thread has them all. */
@@ -63,10 +67,10 @@ add_yardstick (Chart *chart, const GPtrArray *rows, guint first)
         continue;
       chosen = chosen != NULL ? chosen : row;
       if (row->measure == chosen->measure)
-        add_cost (line, row->threads, row->yardstick.median);
+        add_cost (line, row->threads, &row->yardstick);
     }
   if (chosen == NULL) /* the driver alone */
-    add_cost (line, source->threads, source->yardstick.median);
+    add_cost (line, source->threads, &source->yardstick);
 }
 
 static Chart *
@@ -85,7 +89,7 @@ make_costs (const GPtrArray *rows, guint first)
       g_autofree gchar *name = name_line (row);
 
       if (is_cost (row) && is_same_source (row, source))
-        add_cost (find_line (chart, name), row->threads, row->value.median);
+        add_cost (find_line (chart, name), row->threads, &row->value);
     }
   add_yardstick (chart, rows, first);
   return chart;
@@ -154,13 +158,26 @@ make_trace (const TraceResult *trace)
   return chart;
 }
 
+static gchar *
+make_caption (const PrintHead *head)
+{
+  g_autofree gchar *machine = machine_describe ();
+  gchar seconds[G_ASCII_DTOSTR_BUF_SIZE];
+
+  return g_strdup_printf ("Tarn %s on %s\n"
+                          "Medians of %u repetitions, %s s each; bars: from the least to the most",
+                          PACKAGE_VERSION, machine, head->n_repetitions,
+                          g_ascii_formatd (seconds, sizeof seconds, "%g", head->seconds));
+}
+
 gchar *
-plot_format (const Results *results)
+plot_format (const Results *results, const PrintHead *head)
 {
   g_autoptr (GPtrArray) charts = g_ptr_array_new_with_free_func ((GDestroyNotify) chart_free);
+  g_autofree gchar *caption = make_caption (head);
 
   add_costs (charts, results->rows);
   for (guint i = 0; i < results->traces->len; i++)
     g_ptr_array_add (charts, make_trace (g_ptr_array_index (results->traces, i)));
-  return charts_format (charts);
+  return charts_format (charts, caption);
 }

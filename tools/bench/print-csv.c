@@ -30,27 +30,39 @@ print_number (gdouble value, const gchar *end)
   printf ("%s%s", isfinite (value) ? g_ascii_formatd (text, sizeof text, "%.6g", value) : "", end);
 }
 
-void
-print_csv (const Results *results)
+static void
+begin (const PrintHead *head)
 {
+  (void) head;
   printf ("device,kind,measure,threads,parameter,median,min,max,unit,ratio,malloc,gain,"
           "malloc_gain\n");
-  for (guint i = 0; i < results->rows->len; i++)
-    {
-      const Result *row = g_ptr_array_index (results->rows, i);
-
-      print_field (row->device);
-      print_field (row->kind);
-      print_field (row->measure);
-      printf ("%u,", row->threads);
-      print_field (row->parameter);
-      print_number (row->has_value ? row->value.median : NAN, ",");
-      print_number (row->has_value ? row->value.min : NAN, ",");
-      print_number (row->has_value ? row->value.max : NAN, ",");
-      print_field (row->unit);
-      print_number (row->ratio, ",");
-      print_number (row->has_yardstick ? row->yardstick.median : NAN, ",");
-      print_number (row->gain, ",");
-      print_number (row->yardstick_gain, "\n");
-    }
 }
+
+static void
+print_row (const PrintHead *head, const Result *row, const Result *last)
+{
+  (void) head;
+  (void) last;
+  print_field (row->device);
+  print_field (row->kind);
+  print_field (row->measure);
+  printf ("%u,", row->threads);
+  print_field (row->parameter);
+  print_number (row->has_value ? row->value.median : NAN, ",");
+  print_number (row->has_value ? row->value.min : NAN, ",");
+  print_number (row->has_value ? row->value.max : NAN, ",");
+  print_field (row->unit);
+  print_number (row->ratio, ",");
+  print_number (row->has_yardstick ? row->yardstick.median : NAN, ",");
+  print_number (row->gain, ",");
+  print_number (row->yardstick_gain, "\n");
+}
+
+static void
+end (const PrintHead *head, const Results *results)
+{
+  (void) head;
+  (void) results;
+}
+
+const Printer csv_printer = { begin, print_row, end };

@@ -6,6 +6,7 @@
 #include <json-glib/json-glib.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "print.h"
 
@@ -82,19 +83,34 @@ build_trace (JsonBuilder *builder, const TraceResult *trace)
   json_builder_end_object (builder);
 }
 
-static void
-begin_array (JsonBuilder *builder, const gchar *key)
+/* Without the newline at its end. */
+static gchar *
+format_object (JsonBuilder *builder)
 {
-  json_builder_set_member_name (builder, key);
-  json_builder_begin_array (builder);
+  g_autoptr (JsonGenerator) generator = json_generator_new ();
+  g_autoptr (JsonNode) root = json_builder_get_root (builder);
+
+  json_generator_set_root (generator, root);
+  json_generator_set_pretty (generator, TRUE);
+  return json_generator_to_data (generator, NULL);
 }
 
-void
-print_json (const Results *results, const PrintHead *head)
+/* An element of one of the arrays, which stand two steps within the document. */
+static void
+print_element (JsonBuilder *builder, gboolean is_first)
+{
+  g_autofree gchar *text = format_object (builder);
+  g_auto (GStrv) lines = g_strsplit (text, "\n", -1);
+  g_autofree gchar *indented = g_strjoinv ("\n    ", lines);
+
+  printf ("%s\n    %s", is_first ? "" : ",", indented);
+}
+
+/* An object that is left open. */
+static void
+begin (const PrintHead *head)
 {
   g_autoptr (JsonBuilder) builder = json_builder_new ();
-  g_autoptr (JsonGenerator) generator = json_generator_new ();
-  g_autoptr (JsonNode) root = NULL;
   g_autofree gchar *text = NULL;
 
   json_builder_begin_object (builder);
@@ -102,19 +118,35 @@ print_json (const Results *results, const PrintHead *head)
   build_integer (builder, "processors", g_get_num_processors ());
   build_number (builder, "seconds", head->seconds);
   build_integer (builder, "repetitions", head->n_repetitions);
-  begin_array (builder, "results");
-  for (guint i = 0; i < results->rows->len; i++)
-    build_row (builder, g_ptr_array_index (results->rows, i));
-  json_builder_end_array (builder);
-  begin_array (builder, "traces");
-  for (guint i = 0; i < results->traces->len; i++)
-    build_trace (builder, g_ptr_array_index (results->traces, i));
-  json_builder_end_array (builder);
   json_builder_end_object (builder);
-
-  root = json_builder_get_root (builder);
-  json_generator_set_root (generator, root);
-  json_generator_set_pretty (generator, TRUE);
-  text = json_generator_to_data (generator, NULL);
-  printf ("%s\n", text);
+  text = format_object (builder);
+  *strrchr (text, '\n') = '\0';
+  printf ("%s,\n  \"results\" : [", text);
 }
+
+static void
+print_row (const PrintHead *head, const Result *row, const Result *last)
+{
+  g_autoptr (JsonBuilder) builder = json_builder_new ();
+
+  (void) head;
+  build_row (builder, row);
+  print_element (builder, last == NULL);
+}
+
+static void
+end (const PrintHead *head, const Results *results)
+{
+  (void) head;
+  printf ("\n  ],\n  \"traces\" : [");
+  for (guint i = 0; i < results->traces->len; i++)
+    {
+      g_autoptr (JsonBuilder) builder = json_builder_new ();
+
+      build_trace (builder, g_ptr_array_index (results->traces, i));
+      print_element (builder, i == 0);
+    }
+  printf ("\n  ]\n}\n");
+}
+
+const Printer json_printer = { begin, print_row, end };

@@ -18,6 +18,13 @@ format_number (gdouble value)
   return g_strdup_printf ("%.*f", fabs (value) < 9.995 ? 2 : fabs (value) < 99.95 ? 1 : 0, value);
 }
 
+/* Columns of 80, and their heads, which need not be looked up. */
+#define HEAD                                                                                       \
+  "                                                           times speed-up of\n"                 \
+  "measure  threads blocks        median     min     max unit  malloc  pool malloc\n"
+#define CELLS "%-8s %7u %-12s "
+#define VALUES "%7s %7s %7s %-5s %7s %5s %6s\n"
+
 /* Times in what makes them short: the scale is the median's. */
 static const gchar *
 choose_scale (const Result *result, gdouble *scale)
@@ -41,7 +48,7 @@ print_value (const Result *result)
   g_autofree gchar *gain = format_number (result->gain);
   g_autofree gchar *yardstick_gain = format_number (result->yardstick_gain);
 
-  printf ("%8s %8s %8s %-5s %7s %5s %6s\n", median, min, max, unit, ratio, gain, yardstick_gain);
+  printf (VALUES, median, min, max, unit, ratio, gain, yardstick_gain);
 }
 
 static void
@@ -53,19 +60,19 @@ print_error (const Result *result)
 }
 
 static void
-print_row (const Result *result)
+print_cells (const Result *result)
 {
   /* A trace's name may be long, or be wide. */
   g_autofree gchar *parameter
       = g_utf8_substring (result->parameter, 0, MIN (g_utf8_strlen (result->parameter, -1), 12));
 
-  printf ("%-9s %3u %-12s ", result->measure, result->threads, parameter);
+  printf (CELLS, result->measure, result->threads, parameter);
   if (result->has_value)
     print_value (result);
   else
     print_error (result);
   if (result->hit_share < SURELY_HITS && !g_str_equal (result->measure, "miss"))
-    printf ("%-13s (%.1f %% of these were hits)\n", "", result->hit_share * 100);
+    printf ("%-16s (%.1f %% of these were hits)\n", "", result->hit_share * 100);
 }
 
 static gboolean
@@ -85,29 +92,38 @@ print_source (const Result *result, gboolean has_color)
           has_color ? "\033[0m" : "");
   if (result->threads == 0)
     return;
-  printf ("%-9s %3s %-12s %8s %8s %8s %-5s %7s %5s %6s\n", "measure", "thr", "of", "median", "min",
-          "max", "", "/malloc", "gain", "malloc");
+  printf (HEAD);
 }
 
-void
-print_text (const Results *results, const PrintHead *head, gboolean has_color)
+static void
+begin (const PrintHead *head)
 {
-  for (guint i = 0; i < results->rows->len; i++)
-    {
-      const Result *row = g_ptr_array_index (results->rows, i);
+  (void) head;
+}
 
-      if (i == 0 || !is_same_source (row, g_ptr_array_index (results->rows, i - 1)))
-        {
-          printf ("%s", i > 0 ? "\n" : "");
-          print_source (row, has_color);
-        }
-      if (row->threads > 0)
-        print_row (row);
-      else
-        print_error (row); /* of all that would be measured there */
+static void
+print_row (const PrintHead *head, const Result *row, const Result *last)
+{
+  if (last == NULL || !is_same_source (row, last))
+    {
+      printf ("%s", last != NULL ? "\n" : "");
+      print_source (row, head->has_color);
     }
+  if (row->threads > 0)
+    print_cells (row);
+  else
+    print_error (row); /* of all that would be measured there */
+}
+
+static void
+end (const PrintHead *head, const Results *results)
+{
+  if (results->rows->len == 0)
+    return;
   printf ("\nTimes are of a block, allocated and freed, as a thread sees it; %u repetitions.\n"
-          "/malloc: how many times malloc (64) + free in its place, in the same run.\n"
-          "gain: blocks a second over one thread; malloc: the gain of malloc (64) + free.\n",
+          "times malloc: how many times malloc (64) + free in its place, in the same run.\n"
+          "speed-up: blocks a second over those of one thread, of the pool and of malloc.\n",
           head->n_repetitions);
 }
+
+const Printer text_printer = { begin, print_row, end };

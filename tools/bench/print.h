@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Results on standard output. */
+ * Results on standard output, as they come. */
 
 #ifndef PRINT_H
 #define PRINT_H
@@ -12,10 +12,19 @@ typedef struct
 {
   gdouble seconds;
   guint n_repetitions;
+  gboolean has_color;
 } PrintHead;
 
-void print_text (const Results *results, const PrintHead *head, gboolean has_color);
-void print_json (const Results *results, const PrintHead *head);
-void print_csv (const Results *results);
+/* A form of output: its beginning, each row, and its end, after which nothing is printed. */
+typedef struct
+{
+  void (*begin) (const PrintHead *head);
+  void (*row) (const PrintHead *head, const Result *row, const Result *last /* NULL: the first */);
+  void (*end) (const PrintHead *head, const Results *results);
+} Printer;
+
+extern const Printer text_printer;
+extern const Printer json_printer;
+extern const Printer csv_printer;
 
 #endif

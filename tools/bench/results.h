@@ -70,7 +70,7 @@ void result_set_beside (Result *result, gdouble *values, gdouble *yardsticks, gu
 
 void result_fail (Result *result, GError *error); /* takes it over */
 
-/* Once all rows are there. */
+/* Once all rows of a measure are there. */
 void results_reckon_gains (Results *results);
 gboolean results_have_errors (const Results *results);
 
