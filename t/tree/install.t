@@ -125,6 +125,11 @@ else
   else
     skip "... runs" "no OpenCL device"
   fi
+  says_why_not () {
+    OCL_ICD_VENDORS=/nonexistent status_is 1 "$scratch/readme" && [ ! -s "$scratch/out" ] \
+      && grep -q '^no OpenCL device: CL_PLATFORM_NOT_FOUND_KHR$' "$scratch/err"
+  }
+  check "... says why it cannot, without a device" says_why_not
 fi
 
 # Static libraries, where no shared one of ours is: neither the linker nor the program finds any.
