@@ -270,6 +270,76 @@ devices_select (const gchar *selection, GError **error)
   return NULL;
 }
 
+/* Why there is none */
+
+#ifdef HAVE_OPENCL
+/* NULL: there is one. */
+static gchar *
+explain_opencl (void)
+{
+  cl_platform_id ids[64];
+  cl_uint n = 0;
+  cl_int status = clGetPlatformIDs (G_N_ELEMENTS (ids), ids, &n);
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  if (status != CL_SUCCESS || n == 0)
+    return g_strdup_printf ("the loader finds no platform (%s): is a driver installed?",
+                            tarn_opencl_status_name (status));
+  for (guint i = 0; i < MIN (n, G_N_ELEMENTS (ids)); i++)
+    {
+      g_autofree gchar *name = get_platform_string (ids[i], CL_PLATFORM_NAME);
+      cl_uint n_devices = 0;
+
+      status = clGetDeviceIDs (ids[i], CL_DEVICE_TYPE_ALL, 0, NULL, &n_devices);
+      if (status == CL_SUCCESS && n_devices > 0)
+        return NULL;
+      g_string_append_printf (text, "%splatform '%s' has no device (%s)", i > 0 ? "; " : "", name,
+                              tarn_opencl_status_name (status));
+    }
+  return g_string_free (g_steal_pointer (&text), FALSE);
+}
+#else
+static gchar *
+explain_opencl (void)
+{
+  return g_strdup ("Tarn was built without it");
+}
+#endif
+
+#ifdef HAVE_CUDA
+/* NULL: there is one. */
+static gchar *
+explain_cuda (void)
+{
+  g_autoptr (GPtrArray) all = tarn_cuda_select_test_devices ("", NULL);
+  g_autoptr (GError) error = NULL;
+  CUdevice device;
+
+  if (all != NULL && all->len > 0)
+    return NULL;
+  if (tarn_cuda_get_default_device (0, &device, &error))
+    return g_strdup ("the driver has no name for its devices");
+  return g_strdup (error->message);
+}
+#else
+static gchar *
+explain_cuda (void)
+{
+  return g_strdup ("Tarn was built without it");
+}
+#endif
+
+void
+devices_explain_none (void)
+{
+  g_autofree gchar *opencl = explain_opencl (), *cuda = explain_cuda ();
+
+  if (opencl != NULL)
+    g_printerr ("%s: OpenCL: %s\n", g_get_prgname (), opencl);
+  if (cuda != NULL)
+    g_printerr ("%s: CUDA: %s\n", g_get_prgname (), cuda);
+}
+
 /* "GPU-" before a UUID is nvidia-smi's. */
 static const gchar *
 skip_prefix (const gchar *uuid)

@@ -25,6 +25,10 @@ typedef struct
  * NULL with an error that names the option --select or the variable. */
 GPtrArray *devices_select (const gchar *selection, GError **error);
 
+/* Says on standard error of each kind that has no device why: no platform, platforms without one,
+ * no driver. */
+void devices_explain_none (void);
+
 /* Whether they are the same hardware, as far as that is known: OpenCL's and CUDA's view of a GPU.
  */
 gboolean devices_are_one (const Device *left, const Device *right);

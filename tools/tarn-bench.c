@@ -167,6 +167,7 @@ measure_devices (const Options *options, const GPtrArray *devices)
     {
       g_printerr (PROGRAM ": there is no device%s%s\n", is_missing ? " that --select chooses" : "",
                   is_missing ? "" : " with such memory");
+      devices_explain_none ();
       return EXIT_FAILURE;
     }
   report_begin (&report, choose_printer (options), &head, options->plot);

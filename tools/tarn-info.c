@@ -307,8 +307,11 @@ print_devices (const Options *options, const GPtrArray *devices)
                   terminal_has_color (STDOUT_FILENO));
     }
   if (devices->len == 0)
-    g_printerr (PROGRAM ": there is no device%s\n",
-                options->selection != NULL ? " that --select chooses" : "");
+    {
+      g_printerr (PROGRAM ": there is no device%s\n",
+                  options->selection != NULL ? " that --select chooses" : "");
+      devices_explain_none ();
+    }
   return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 

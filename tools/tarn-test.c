@@ -407,6 +407,7 @@ list_devices (const GPtrArray *devices)
   if (devices->len == 0)
     {
       g_printerr (PROGRAM ": there is no device\n");
+      devices_explain_none ();
       return EXIT_FAILURE;
     }
   for (guint i = 0; i < devices->len; i++)

@@ -148,6 +148,29 @@ fails_without_output () { # COMMAND...
   done
 }
 
+# Why there is no device is said of each kind that has none, and of no other.
+explains () { # PROGRAM OPENCL CUDA ARGUMENT...: texts; empty: nothing
+  explained=$1
+  opencl=$2
+  cuda=$3
+  shift 3
+  env -u TARN_TEST -u PYOPENCL_TEST CUDA_VISIBLE_DEVICES=-1 \
+    "$top_builddir/tools/$explained" "$@" >"$scratch/out" 2>"$scratch/err"
+  status=$?
+  cat "$scratch/out" "$scratch/err"
+  [ $status -eq 1 ] && head -n 1 "$scratch/err" | grep -q "^$explained: there is no device" \
+    && says_of OpenCL "$opencl" && says_of CUDA "$cuda"
+}
+
+says_of () { # KIND TEXT
+  if [ -n "$2" ]; then
+    grep -q "^$explained: $1: $2" "$scratch/err" \
+      || grep -q "^$explained: $1: Tarn was built without it" "$scratch/err"
+  else
+    ! grep -q "^$explained: $1" "$scratch/err"
+  fi
+}
+
 programs=tarn-test
 for program in tarn-info tarn-bench; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
@@ -207,11 +230,40 @@ else
     skip "completion of devices" "there is no bash"
   fi
 fi
+no_cuda="there is no CUDA d" # driver, or device
+no_platform="the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)"
+explains_nothing () { # ARGUMENT...
+  OCL_ICD_VENDORS=/nonexistent explains "$1" "$no_platform" "$no_cuda" $2
+}
+check "tarn-test: why there is no device" explains_nothing tarn-test --list
+case $programs in
+  *tarn-info*)
+    check "tarn-info: why there is no device" explains_nothing tarn-info
+    if [ -e /etc/OpenCL/vendors/pocl.icd ]; then
+      OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
+      POCL_DEVICES=" "
+      export OCL_ICD_VENDORS POCL_DEVICES
+      check "tarn-info: a platform without a device" explains tarn-info \
+        "platform 'Portable Computing Language' has no device (CL_DEVICE_NOT_FOUND)" "$no_cuda"
+      unset POCL_DEVICES
+      check "tarn-info: the other kind has one" explains tarn-info "" "$no_cuda" --select cuda:0
+      unset OCL_ICD_VENDORS
+    else
+      skip "tarn-info: a platform without a device" "there is no PoCL"
+    fi
+    ;;
+esac
 fake=$top_builddir/t/fake-cuda/.libs
 if [ -e "$fake/libcuda.so.1" ]; then
   check "tarn-test: lists CUDA's devices" lists_cuda
   check "tarn-test: runs a program on a CUDA device" narrows_cuda
   if [ -x "$top_builddir/tools/tarn-info" ]; then
+    FAKE_CUDA_DEVICES=0
+    export FAKE_CUDA_DEVICES
+    OCL_ICD_VENDORS=/nonexistent LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+      check "tarn-info: a CUDA driver without a device" \
+      explains tarn-info "$no_platform" "cuInit: there is no CUDA device"
+    unset FAKE_CUDA_DEVICES
     check "tarn-info: a CUDA device" informs_on_cuda
     check "tarn-info: the manual has every key of a CUDA device" manual_has_keys with_fake
   fi

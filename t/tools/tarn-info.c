@@ -366,6 +366,25 @@ test_refused (void)
   assert_refused ("--select", "*:*:*", 2, "':'");
 }
 
+/* Of each kind that the program was built with. */
+static void
+assert_explained (const gchar *opencl, const gchar *cuda)
+{
+  const gchar *command[] = { program (), NULL };
+  g_autofree gchar *errors = NULL;
+  gint status;
+  g_autofree gchar *output = run (command, &status, &errors);
+
+  g_test_message ("%s", errors);
+  g_assert_cmpint (status, ==, 1);
+  g_assert_nonnull (strstr (errors, "\ntarn-info: OpenCL: "));
+  g_assert_nonnull (strstr (errors, "\ntarn-info: CUDA: "));
+  g_assert_true (strstr (errors, opencl) != NULL
+                 || strstr (errors, "OpenCL: Tarn was built without it") != NULL);
+  g_assert_true (strstr (errors, cuda) != NULL
+                 || strstr (errors, "CUDA: Tarn was built without it") != NULL);
+}
+
 static void
 test_no_device (void)
 {
@@ -379,6 +398,8 @@ test_no_device (void)
   g_unsetenv ("TARN_TEST");
   g_unsetenv ("PYOPENCL_TEST");
   assert_refused (NULL, NULL, 1, "there is no device");
+  assert_explained ("the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)",
+                    "there is no CUDA d" /* driver, or device */);
   parser = read_json ("*");
   g_assert_cmpuint (json_array_get_length (get_devices (parser)), ==, 0);
   if (vendors != NULL)
