@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: MIT
 #
 # bootstrap: which packages it installs for each command, what it says where it cannot, and when it
-# configures again.  Nothing is installed or built: what it calls is replaced, and writes a log.
+# configures again.  Nothing is installed or built: what it calls is replaced, and writes a log.  Where
+# bare-tree takes its Debian from.
 . "$(dirname "$0")/../lib/tap.sh"
 
 bin=$scratch/bin
@@ -124,4 +125,66 @@ if [ -e /var/lib/dpkg/status ]; then
 else
   skip "packages came since it was configured" "no Debian"
 fi
+# ---- bare-tree ----
+
+bare_tree=$top_srcdir/t/bare-tree
+codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release 2>/dev/null)
+mkdir "$scratch/parts"
+cat >"$scratch/apt.conf" <<CONF
+Dir::Etc::sourcelist "$scratch/sources.list";
+Dir::Etc::sourceparts "$scratch/parts";
+CONF
+
+takes () { # SUITE MIRROR ARGUMENT...
+  made="$1 from $2"
+  shift 2
+  APT_CONFIG=$scratch/apt.conf status_is 0 sh "$bare_tree" -n "$@" \
+    && [ "$(cat "$scratch/out")" = "$made" ]
+}
+
+unset MIRROR
+check "bare-tree: no sources" takes stable http://deb.debian.org/debian
+if command -v apt-config >/dev/null && [ -n "$codename" ] && grep -qx ID=debian /etc/os-release; then
+  cat >"$scratch/sources.list" <<SOURCES
+# deb http://comment.example/debian $codename main
+deb-src http://source.example/debian $codename main
+deb https://other.example/apt $codename-other main
+deb cdrom:[Debian]/ $codename main
+deb [arch=amd64 trusted=yes] http://security.example/debian-security $codename-security main
+deb [ arch=amd64 ] http://one-line.example/debian/ $codename main contrib
+deb http://later.example/debian $codename main
+SOURCES
+  check "bare-tree: sources.list" takes stable http://one-line.example/debian/
+  cat >"$scratch/parts/a.sources" <<SOURCES
+Types: deb-src
+URIs: http://source.example/debian
+Suites: $codename
+
+Enabled: no
+Types: deb
+URIs: http://disabled.example/debian
+Suites: $codename
+
+Types: deb deb-src
+# a comment
+URIs:
+ http://deb822.example/debian
+ http://second.example/debian
+Suites: $codename-updates
+ $codename
+Components: main
+SOURCES
+  echo "deb http://ignored.example/debian $codename main" >"$scratch/parts/a.save"
+  mv "$scratch/sources.list" "$scratch/one-line"
+  check "bare-tree: deb822" takes stable http://deb822.example/debian
+  rm "$scratch/parts/a.sources"
+  mv "$scratch/one-line" "$scratch/parts/b.list"
+  check "bare-tree: one of sources.list.d" takes stable http://one-line.example/debian/
+  check "bare-tree: -s" takes trixie http://one-line.example/debian/ -s trixie
+else
+  skip "bare-tree: apt's sources" "no Debian"
+fi
+MIRROR=http://mirror.example/debian
+export MIRROR
+check "bare-tree: MIRROR" takes stable "$MIRROR"
 done_testing
