@@ -724,12 +724,10 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("memo/bad-image", test_bad_image, NULL);
   tarn_cuda_test_add ("memo/bad-keys", test_bad_keys, NULL);
   tarn_cuda_test_add ("memo/incomplete-keys", test_incomplete_keys, NULL);
-}
-
-tarn_cuda_test_add ("memo/null-keys", test_null_keys, NULL);
-tarn_cuda_test_add ("memo/leave", test_leave, NULL);
-tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
-status = g_test_run ();
-tarn_memo_unref (left_memo);
-return status;
+  tarn_cuda_test_add ("memo/null-keys", test_null_keys, NULL);
+  tarn_cuda_test_add ("memo/leave", test_leave, NULL);
+  tarn_cuda_test_add ("memo/find-none", test_find_none, NULL);
+  status = g_test_run ();
+  tarn_memo_unref (left_memo);
+  return status;
 }

@@ -6,7 +6,7 @@
 #include "lib/struct-sizes.h"
 
 #include "lib/fake-device.h"
-#include "pool-private.h"
+#include "pool/pool-private.h"
 
 /* All but the last field of each */
 
