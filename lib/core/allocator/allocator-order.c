@@ -6,6 +6,7 @@
 
 #include "allocator/allocator-private.h"
 
+/* Sets an error where a call failed without one. */
 static gboolean
 explain (const TarnAllocator *direct, const gchar *function, gboolean succeeded, GError **error)
 {
@@ -15,6 +16,7 @@ explain (const TarnAllocator *direct, const gchar *function, gboolean succeeded,
   return succeeded;
 }
 
+/* Has the backend keep a queue alive, if it can. */
 gboolean
 _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean *in_order,
                            GError **error)
@@ -30,12 +32,14 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
                   direct->ops.queue_ref (direct->user_data, queue, in_order, error), error);
 }
 
+/* Undoes _tarn_allocator_ref_queue (). */
 void
 _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
 {
   direct->ops.queue_unref (direct->user_data, queue);
 }
 
+/* Asks whether memory can be allocated for a queue now. */
 gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
@@ -44,7 +48,8 @@ _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError
                      direct->ops.check_queue (direct->user_data, queue, error), error);
 }
 
-/* Not every backend can keep a queue alive, and then only one that the caller names is asked. */
+/* Records an event on a queue. Not every backend can keep a queue alive: such a one is asked only
+ * for a queue that the caller names, else for all queues at once. */
 gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)
@@ -57,6 +62,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
   return event;
 }
 
+/* Has a queue (NULL: the host) wait for an event. */
 gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {

@@ -16,7 +16,8 @@
 /* What this thread does inside a reclaim function never asks reclaim functions again. */
 static _Thread_local gboolean in_reclaim = FALSE;
 
-/* FALSE if this thread is inside a reclaim function; else _tarn_reclaim_end () must follow. */
+/* Begins to ask reclaim functions; _tarn_reclaim_end () must follow. FALSE: this thread is inside
+ * a reclaim function. */
 gboolean
 _tarn_reclaim_begin (void)
 {
@@ -26,6 +27,7 @@ _tarn_reclaim_begin (void)
   return TRUE;
 }
 
+/* Ends what _tarn_reclaim_begin () began. */
 void
 _tarn_reclaim_end (void)
 {
@@ -33,6 +35,7 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
+/* Initializes what all allocators share. */
 void
 _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                       const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
@@ -48,6 +51,7 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   g_atomic_int_set (&allocator->ref_count, 1);
 }
 
+/* Gives back what all allocators share. */
 void
 _tarn_allocator_clear (TarnAllocator *allocator)
 {
@@ -56,7 +60,7 @@ _tarn_allocator_clear (TarnAllocator *allocator)
   g_free ((gchar *) allocator->ops.name);
 }
 
-/* One call of the backend: no second try, no reclaim. */
+/* Calls the backend once: no second try, no reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
@@ -80,7 +84,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   return FALSE;
 }
 
-/* TRUE if the backend gave something back.  Call it between _tarn_reclaim_begin () and _end (). */
+/* Asks the backend to give something back, between _tarn_reclaim_begin () and _end (). TRUE: it
+ * did. */
 gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
@@ -88,7 +93,7 @@ _tarn_allocator_reclaim (TarnAllocator *allocator)
   return allocator->ops.reclaim != NULL && allocator->ops.reclaim (allocator->user_data);
 }
 
-/* The queue of requests that name none; NULL: there is no such thing. */
+/* Gets the queue of requests that name none; NULL: there is no such thing. */
 gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
@@ -174,6 +179,7 @@ static const TarnAllocatorClass direct_class = {
   .move_to_queue = _tarn_direct_move_to_queue,
 };
 
+/* Tells whether a backend has all of the ordering functions, or none. */
 static gboolean
 ordering_is_all_or_none (const TarnAllocatorOps *ops)
 {

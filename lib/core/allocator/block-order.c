@@ -8,7 +8,7 @@
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 
-/* The lock of the pool is held, or there is none. */
+/* Adds a queue to those that use a block. The pool's lock is held, or there is no pool. */
 void
 _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
 {
@@ -44,6 +44,7 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
+/* Drops one of the queues that use a block. */
 static void
 drop_use (TarnBlock *block, guint i)
 {
@@ -54,7 +55,7 @@ drop_use (TarnBlock *block, guint i)
   g_free (queue);
 }
 
-/* All but this queue's; NULL: all. */
+/* Drops the queues that use a block, but for one; NULL: all. */
 static void
 drop_uses_but (TarnBlock *block, gpointer handle)
 {
@@ -63,7 +64,7 @@ drop_uses_but (TarnBlock *block, gpointer handle)
       drop_use (block, i);
 }
 
-/* Makes a queue, or the host, wait for one of the block's. */
+/* Makes a queue, or the host, wait for one of those that use a block. */
 static gboolean
 await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
@@ -81,7 +82,7 @@ await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GEr
   return is_fine;
 }
 
-/* Makes a queue, or the host, wait for all of them. */
+/* Makes a queue, or the host, wait for all that use a block. */
 static gboolean
 await_all (const TarnBlock *block, gpointer handle, GError **error)
 {
@@ -109,7 +110,7 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* As the last thing on one of its queues, if the backend can; else the host waits. */
+/* Frees a block's memory as the last thing on one of its queues. FALSE: the backend cannot. */
 static gboolean
 free_on_queue (const TarnBlock *block)
 {
@@ -126,8 +127,8 @@ free_on_queue (const TarnBlock *block)
   return FALSE;
 }
 
-/* At the end of a block: its memory goes back.  If nobody can wait for what uses it, because the
- * context is gone or a command has failed, nothing does any more. */
+/* Frees the memory of a block that queues use. If nobody can wait for them, because the context
+ * is gone or a command has failed, they do not use it any more. */
 void
 _tarn_direct_free_used (TarnBlock *block)
 {

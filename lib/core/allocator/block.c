@@ -8,8 +8,8 @@
 
 #include "allocator/allocator-private.h"
 
-/* A block without a pool; those of pools are in chunks (block-chunk.c).  Takes over the caller's
- * reference on the allocator. */
+/* Makes a block without a pool, and takes over the caller's reference on the allocator. Blocks of
+ * pools stand in chunks (pool/block-chunk.c). */
 TarnBlock *
 _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
 {
@@ -23,7 +23,7 @@ _tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size)
   return block;
 }
 
-/* A block without a pool.  Only the struct: the memory behind it is the caller's to give back. */
+/* Frees the struct of a block without a pool; the memory behind it is the caller's to give back. */
 void
 _tarn_block_destroy (TarnBlock *block)
 {
@@ -32,6 +32,7 @@ _tarn_block_destroy (TarnBlock *block)
   free (block);
 }
 
+/* Says that a block was freed which is not in use. */
 void
 _tarn_block_report_double_free (const TarnBlock *block, gint state)
 {
@@ -41,8 +42,8 @@ _tarn_block_report_double_free (const TarnBlock *block, gint state)
     g_critical ("tarn_block_free: %p is not a block", (const void *) block);
 }
 
-/* For a block without a pool.  FALSE, with a message, if somebody freed it before: a block whose
- * struct is gone can be told only by what malloc left of it. */
+/* Ends the use of a block without a pool. FALSE, with a message: somebody freed it before. A
+ * block whose struct is gone can be told only by what malloc left of it. */
 gboolean
 _tarn_block_retire (TarnBlock *block)
 {

@@ -14,8 +14,8 @@
 
 gboolean _tarn_is_forked = FALSE;
 
-/* Without a record of its own the child's thread has no cache of any pool, either, so that hits
- * need not ask. */
+/* Notes that this is a child of fork (). Its thread has no record, and so no cache of any pool,
+ * so that hits need not ask. */
 static void
 in_child (void)
 {

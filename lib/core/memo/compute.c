@@ -10,6 +10,7 @@
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* who waits, and whether computations are done */
 
+/* Makes a computation of the calling thread, for an entry that it may turn out not to compute. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -24,6 +25,7 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return computation;
 }
 
+/* Drops a reference; with the last one a value that nobody keeps is given back. */
 static void
 computation_unref (TarnComputation *computation)
 {
@@ -40,6 +42,7 @@ computation_unref (TarnComputation *computation)
 
 /* Recursion */
 
+/* Sets the error of a computation that asks for its own entry. */
 static gboolean
 refuse (GError **error)
 {
@@ -48,7 +51,8 @@ refuse (GError **error)
   return FALSE;
 }
 
-/* Also if it was forgotten meanwhile and is not in the table any more. */
+/* Tells whether the calling thread is computing an entry; also if that was forgotten meanwhile,
+ * and is in the table no more. */
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -60,7 +64,7 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
   return computation != NULL;
 }
 
-/* Whether it waits for this thread, by way of whatever others.  The lock is held. */
+/* Tells whether a computation waits for a thread, by way of whatever others. The lock is held. */
 static gboolean
 depends_on (const TarnComputation *computation, const TarnThread *thread)
 {
@@ -70,6 +74,7 @@ depends_on (const TarnComputation *computation, const TarnThread *thread)
   return computation != NULL && !computation->is_done;
 }
 
+/* Waits for another thread's computation. FALSE, with an error: it would never end. */
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
@@ -89,7 +94,7 @@ await (const TarnComputation *computation, GError **error)
 
 /* Computing */
 
-/* A function may give a value or an error. */
+/* Drops a value that came with an error: a function may give one of them. */
 void
 _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                          const GError *error)
@@ -101,7 +106,7 @@ _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *v
   *value = NULL;
 }
 
-/* NULL if what it needs cannot be referenced. */
+/* Makes an entry of a result; NULL: something that it needs cannot be referenced. */
 static TarnMemoEntry *
 entry_new (TarnMemo *memo, const TarnComputation *computation)
 {
@@ -126,8 +131,8 @@ entry_new (TarnMemo *memo, const TarnComputation *computation)
   return entry;
 }
 
-/* The group of the entry's first argument is the one that there is, or else the one that the entry
- * has brought along; what is left over comes back.  The lock is held. */
+/* Adds an entry to the group of its first argument: the one that there is, or else the one that
+ * the entry has brought along. Gets that one back if it is not needed. The lock is held. */
 static TarnMemoGroup *
 add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -145,8 +150,8 @@ add_to_group (TarnMemo *memo, TarnMemoEntry *entry)
   return link != NULL ? fresh : NULL;
 }
 
-/* The entry that was asked for the longest ago, if there are too many; it is in the table no more.
- * The lock is held. */
+/* Takes out the entry that nobody has asked for the longest, if a group has too many; NULL: it
+ * has not. The lock is held. */
 static TarnMemoEntry *
 evict (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -161,7 +166,7 @@ evict (TarnMemo *memo, TarnMemoGroup *group)
   return last->data;
 }
 
-/* Whether the result is to be kept.  The lock is held. */
+/* Takes a computation out of the table. TRUE: its result is to be kept. The lock is held. */
 static gboolean
 end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -176,7 +181,7 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   return is_wanted && computation->error == NULL;
 }
 
-/* Whoever waits gets the result now. */
+/* Gives a result to all that wait for it. */
 static void
 finish (TarnComputation *computation)
 {
@@ -186,6 +191,7 @@ finish (TarnComputation *computation)
   _tarn_mutex_unlock (&lock);
 }
 
+/* Ends a computation whose result is not to be kept. */
 static void
 drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -196,8 +202,8 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
   finish (computation);
 }
 
-/* Makes an entry of the result, unless it was forgotten meanwhile; what is left over is given back
- * once nobody waits. */
+/* Makes an entry of a result, unless it was forgotten meanwhile; what that leaves over is given
+ * back once nobody waits. */
 static void
 keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
@@ -238,6 +244,7 @@ keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
     _tarn_memo_group_free (memo, group);
 }
 
+/* Computes an entry. */
 static void
 compute (TarnMemo *memo, TarnComputation *computation)
 {
@@ -258,6 +265,7 @@ compute (TarnMemo *memo, TarnComputation *computation)
     keep (memo, computation, elapsed);
 }
 
+/* Gives the caller the result of a computation, or a copy of its error. */
 static gboolean
 take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *computation,
              gpointer *value, GError **error)
@@ -281,8 +289,8 @@ take_result (TarnMemo *memo, const TarnMemoProbe *probe, const TarnComputation *
   return TRUE;
 }
 
-/* Who computes: this call, if its own computation comes back; or another, whose computation does,
- * with a reference; or nobody any more: NULL. */
+/* Finds out who computes an entry: this call, if its own computation comes back; another one,
+ * whose computation comes back with a reference; or NULL: nobody any more, it is kept by now. */
 static TarnComputation *
 begin (TarnMemo *memo, TarnComputation *own)
 {
@@ -309,6 +317,7 @@ begin (TarnMemo *memo, TarnComputation *own)
   return computation;
 }
 
+/* Computes an entry, or waits for the call that does. */
 static gboolean
 compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {
@@ -330,6 +339,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   return is_there;
 }
 
+/* Counts a call that was refused. */
 static void
 count_refusal (TarnMemo *memo)
 {
@@ -338,7 +348,7 @@ count_refusal (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
-/* For an entry that was not there, or was being computed, a moment ago. */
+/* Gets an entry that was not there, or was being computed, a moment ago. */
 gboolean
 _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GError **error)
 {

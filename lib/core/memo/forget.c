@@ -18,6 +18,7 @@ typedef struct
   gboolean is_other_id; /* all that it was and is no more */
 } Which;
 
+/* Tells whether a first argument is one of those that are to be forgotten. */
 static gboolean
 matches (const Which *which, gpointer first_arg, guint64 id)
 {
@@ -28,7 +29,7 @@ matches (const Which *which, gpointer first_arg, guint64 id)
 
 /* Entries */
 
-/* What it has is given back; the lock is not held. */
+/* Gives back what an entry has. The lock is not held. */
 void
 _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -42,13 +43,14 @@ _tarn_memo_entry_free (TarnMemo *memo, TarnMemoEntry *entry)
   g_free (entry);
 }
 
+/* Tells whether two groups are of the same first argument. */
 gboolean
 _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b)
 {
   return a->first_arg == b->first_arg && a->id == b->id;
 }
 
-/* NULL if the first argument cannot be referenced. */
+/* Makes a group for a first argument; NULL: it cannot be referenced. */
 TarnMemoGroup *
 _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -64,6 +66,7 @@ _tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe)
   return group;
 }
 
+/* Gives back what a group has, its entries included. The lock is not held. */
 void
 _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
 {
@@ -78,7 +81,7 @@ _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group)
   g_free (group);
 }
 
-/* Takes groups out, and with them their entries.  The memo is closed. */
+/* Takes groups out of a memo, and with them their entries. The memo is closed. */
 static GSList *
 take_groups (TarnMemo *memo, const Which *which)
 {
@@ -113,6 +116,7 @@ is_of (gpointer key, gpointer unused, gpointer which)
   return matches (which, probe->first_arg, probe->id);
 }
 
+/* Forgets first arguments, and computations for them. */
 static void
 forget (TarnMemo *memo, Which *which)
 {
@@ -128,13 +132,15 @@ forget (TarnMemo *memo, Which *which)
   g_slist_free (groups);
 }
 
+/* Forgets everything. */
 void
 _tarn_memo_forget_all (TarnMemo *memo)
 {
   forget (memo, &(Which){ .is_any = TRUE });
 }
 
-/* So that a memo is not closed for nothing. */
+/* Tells whether anything is kept for some first arguments, so that a memo is not closed for
+ * nothing. */
 static gboolean
 has_any (TarnMemo *memo, const Which *which)
 {
@@ -150,8 +156,8 @@ has_any (TarnMemo *memo, const Which *which)
   return link != NULL;
 }
 
-/* What is kept for first arguments that were at this one's address before, and are gone.  Only of
- * one that is alive anything can be asked: what is at the address of another may be anything. */
+/* Forgets first arguments that were at this one's address before, and are gone. Only of one that
+ * is alive anything can be asked: what is at the address of another may be anything. */
 void
 _tarn_memo_forget_dead (TarnMemo *memo, const TarnMemoProbe *probe)
 {
@@ -249,7 +255,7 @@ _tarn_memo_unregister (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
-/* Those of a kind, or all: references, for g_ptr_array_unref (). */
+/* Lists references on all memos of a kind (NULL: on all), for g_ptr_array_unref (). */
 static GPtrArray *
 list_memos (const gchar *kind)
 {

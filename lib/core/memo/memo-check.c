@@ -5,6 +5,7 @@
 
 #include "memo/memo-private.h"
 
+/* Checks a group and its entries. NULL: all holds; or what does not. */
 static const gchar *
 check_group (const TarnMemo *memo, const GSList *link)
 {
@@ -28,6 +29,7 @@ check_group (const TarnMemo *memo, const GSList *link)
   return NULL;
 }
 
+/* Checks the table of computations. NULL: all holds; or what does not. */
 static const gchar *
 check_computations (const TarnMemo *memo)
 {
@@ -43,7 +45,7 @@ check_computations (const TarnMemo *memo)
   return NULL;
 }
 
-/* NULL, or what does not hold.  The lock is held. */
+/* Checks all invariants. NULL: all holds; or what does not. The lock is held. */
 static const gchar *
 find_violation (const TarnMemo *memo)
 {
@@ -60,7 +62,7 @@ find_violation (const TarnMemo *memo)
   return violation;
 }
 
-/* NULL, or what does not hold. */
+/* Checks all invariants. NULL: all holds; or what does not. */
 const gchar *
 _tarn_memo_check (TarnMemo *memo)
 {
@@ -72,7 +74,7 @@ _tarn_memo_check (TarnMemo *memo)
   return violation;
 }
 
-/* The lock is held. */
+/* Ends the program if an invariant does not hold. The lock is held. */
 void
 _tarn_memo_assert_valid (TarnMemo *memo)
 {

@@ -31,6 +31,7 @@ _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
          && left->equal (left->key, right->key);
 }
 
+/* Takes the lock, and closes the door: nobody is inside afterwards. */
 void
 _tarn_memo_close (TarnMemo *memo)
 {
@@ -39,6 +40,7 @@ _tarn_memo_close (TarnMemo *memo)
     _tarn_door_close (&memo->door);
 }
 
+/* Opens the door, and gives up the lock. */
 void
 _tarn_memo_open (TarnMemo *memo)
 {
@@ -49,6 +51,7 @@ _tarn_memo_open (TarnMemo *memo)
   _tarn_mutex_unlock (&memo->lock);
 }
 
+/* Makes what an entry is found by. FALSE, with an error: there is no such first argument. */
 static gboolean
 probe_init (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
@@ -76,7 +79,8 @@ probe_init (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpoin
 
 /* Values */
 
-/* Stores a reference, or the value itself if there is no such thing; FALSE if it cannot be had. */
+/* Stores a reference on a value, or the value itself if there is no such thing. FALSE: it cannot
+ * be referenced. */
 gboolean
 _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
 {
@@ -94,6 +98,7 @@ _tarn_memo_set_unreferenced (GError **error)
   return FALSE;
 }
 
+/* Tells whether a first argument is gone. */
 gboolean
 _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
 {
@@ -101,6 +106,7 @@ _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id)
          && memo->ops.first_arg_id (memo->user_data, first_arg) != id;
 }
 
+/* Gives back a value, or a reference on it. */
 void
 _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *probe)
 {
@@ -109,7 +115,7 @@ _tarn_memo_unref_value (TarnMemo *memo, gpointer value, const TarnMemoProbe *pro
                            _tarn_memo_is_dead (memo, probe->first_arg, probe->id));
 }
 
-/* Where the order counts, it is the one asked for last from now on.  The lock is held. */
+/* Makes an entry the one asked for last, where that counts. The lock is held. */
 static void
 touch (const TarnMemo *memo, TarnMemoEntry *entry)
 {
@@ -121,8 +127,8 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
   g_queue_push_head_link (entries, &entry->link);
 }
 
-/* Stores a reference of the caller's: on its thread's value; or on the one that all share, if there
- * is none for its thread.  The thread is inside, or has the lock. */
+/* Finds an entry, and stores a reference of the caller's: on its thread's value; or on the one
+ * that all share, if there is none for its thread. The thread is inside, or has the lock. */
 static TarnMemoLookup
 find (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -144,7 +150,7 @@ find (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpoi
   return _tarn_memo_ref_value (memo, found, value) ? result : TARN_MEMO_UNREFERENCED;
 }
 
-/* The thread is inside. */
+/* Finds an entry without the lock. The thread is inside. */
 static TarnMemoLookup
 find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -159,6 +165,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
+/* Finds an entry with the lock, which it takes. */
 static TarnMemoLookup
 find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -172,7 +179,7 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
   return result;
 }
 
-/* So that the thread can enter from now on. */
+/* Gives a thread its counter of hits, so that it can enter from now on. */
 static void
 admit (TarnMemo *memo, const TarnThread *thread)
 {
@@ -189,6 +196,7 @@ admit (TarnMemo *memo, const TarnThread *thread)
   _tarn_memo_open (memo);
 }
 
+/* Finds an entry, without the lock where that can be. */
 static TarnMemoLookup
 look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -206,7 +214,8 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   return find_locked (memo, thread, probe, value);
 }
 
-/* Whether a key may be kept.  One that may not is equal to none that is, so hits need not ask. */
+/* Tells whether a key may be kept. One that may not is equal to none that is, so hits need not
+ * ask. */
 static gboolean
 is_fit (const TarnMemo *memo, gconstpointer key)
 {
@@ -276,7 +285,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 
 /* Life */
 
-/* The functions of a ready type of key, in place of the caller's. */
+/* Puts the functions of a ready type of key in place of the caller's. */
 static void
 choose_key_functions (TarnMemoOps *ops)
 {
@@ -388,7 +397,7 @@ tarn_memo_ref (TarnMemo *memo)
   return memo;
 }
 
-/* FALSE if the last reference is gone. */
+/* Takes a reference. FALSE: the last one is gone. */
 gboolean
 _tarn_memo_try_ref (TarnMemo *memo)
 {

@@ -7,7 +7,7 @@
 
 #include "memo/memo-private.h"
 
-/* For later calls of this thread, unless the entry was forgotten meanwhile. */
+/* Keeps a value for later calls of this thread, unless the entry was forgotten meanwhile. */
 static void
 keep (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {

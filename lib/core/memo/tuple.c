@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Spreads all bits of a over the upper ones, and b's. */
+/* Mixes two words: all bits of both are spread over the upper half. */
 static guint64
 mix (guint64 a, guint64 b)
 {
@@ -46,6 +46,8 @@ mix_words (guint64 hash, const guint8 *data, gsize size)
 #define N_LANES 4
 #define STRIPE_SIZE (N_LANES * sizeof (guint64))
 
+/* Hashes bytes, by four lanes where there are many: a multiplication has to wait for the one
+ * before it, but not for its neighbours. */
 guint64
 _tarn_hash_data (gconstpointer data, gsize size)
 {
@@ -69,6 +71,8 @@ _tarn_hash_data (gconstpointer data, gsize size)
 #define END_SIZE 512
 #define N_SAMPLES 64
 
+/* Hashes the ends of what is long, and samples in between: an image of a megabyte is looked up
+ * before every launch, and is seen to be equal by its address. */
 static guint64
 hash_samples (gconstpointer data, gsize size)
 {
@@ -98,7 +102,7 @@ _tarn_hash_bytes (gconstpointer bytes)
   return (guint) (hash >> 32);
 }
 
-/* What is immutable is equal to itself. */
+/* Compares bytes; those at one address are equal without a look. */
 gboolean
 _tarn_bytes_equal (gconstpointer a, gconstpointer b)
 {

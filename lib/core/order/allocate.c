@@ -8,7 +8,7 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Asks upstream in a pool that had met no queue when the request began. */
+/* Allocates from upstream in a pool that had met no queue when the request began. */
 static TarnBlock *
 allocate_without_queues (TarnPool *pool, gsize size, guint32 bin, GError **error)
 {
@@ -17,7 +17,7 @@ allocate_without_queues (TarnPool *pool, gsize size, guint32 bin, GError **error
   return block != NULL ? _tarn_pool_move_to_host (pool, block, error) : NULL;
 }
 
-/* Allocates what the thread's cache does not have.  Apart from what is there for every hit. */
+/* Allocates what the thread's cache does not have. Apart from what is there for every hit. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {

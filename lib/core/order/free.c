@@ -8,7 +8,7 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* In a child of fork () a free is counted, and no more. */
+/* Tells whether this is a child of fork (), where a free is counted, and no more. */
 gboolean
 _tarn_pool_ignores_free (TarnPool *pool)
 {
@@ -18,8 +18,8 @@ _tarn_pool_ignores_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Whether commands that may not be done are to be told from those that come after.  The lock is
- * held. */
+/* Tells whether commands that use a block may outlast its use, so that events have to be
+ * recorded. The lock is held. */
 static gboolean
 needs_events (const TarnPool *pool, const TarnBlock *block)
 {
@@ -30,7 +30,7 @@ needs_events (const TarnPool *pool, const TarnBlock *block)
                                             : pool->is_ordered;
 }
 
-/* Apart from what is there for every hit. */
+/* Frees a block that the thread's cache does not take. Apart from what is there for every hit. */
 static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
 {
@@ -63,6 +63,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
+/* Frees a block of a pool. */
 void
 _tarn_pool_free_block (TarnBlock *block)
 {
@@ -75,8 +76,8 @@ _tarn_pool_free_block (TarnBlock *block)
     free_with_lock (pool, block);
 }
 
-/* A request came to nothing: its block is held again, as if it had not been taken.  The lock is not
- * held. */
+/* Holds a block again, as if it had not been taken, because its request came to nothing. The lock
+ * is not held. */
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {

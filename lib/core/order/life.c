@@ -35,10 +35,10 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_pool_free_bare (pool, memory, size);
 }
 
-/* The last reference is gone, so nobody can allocate; blocks may still be in use.  What reclaim
- * functions own may be among them, so they go first.  Guests have no reference, and what they took
- * must be gone, too, when this returns; but one that calls from inside its own visit cannot wait
- * for itself. */
+/* Ends a pool whose last reference is gone, so that nobody can allocate; blocks may still be in
+ * use. What reclaim functions own may be among them, so they go first. Calls of other pools of
+ * the group have no reference: what they took must have gone back, too, when this returns. A
+ * thread that is giving back does not wait, as it might wait for itself. */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -56,7 +56,7 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* The last reference, block and call are gone. */
+/* Frees a pool, after its last reference, block and call are gone. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {

@@ -13,8 +13,8 @@ _tarn_bare_table_new (void)
   return g_hash_table_new (g_int64_hash, g_int64_equal);
 }
 
-/* Puts a chain of blocks of the same memory in the table, in the place of what was there: a key
- * is the memory field of its own first block. */
+/* Puts a chain of blocks of the same memory in the table, in place of what was there: a key is
+ * the memory field of its own first block. */
 static void
 set_chain (GHashTable *bare, TarnBlock *first)
 {
@@ -23,6 +23,7 @@ set_chain (GHashTable *bare, TarnBlock *first)
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
+/* Allocates memory of the pool, and remembers its block by it. */
 gboolean
 _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -40,7 +41,8 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   return TRUE;
 }
 
-/* Only a backend whose pieces of memory have no value of their own (NULL, say) makes chains. */
+/* Takes the block of a piece of memory and a size out of the table. Only a backend whose pieces
+ * of memory have no value of their own (NULL, say) makes chains. */
 static TarnBlock *
 steal_block (GHashTable *bare, TarnMemory memory, gsize size)
 {
@@ -65,6 +67,7 @@ steal_block (GHashTable *bare, TarnMemory memory, gsize size)
   return block;
 }
 
+/* Frees the block of a piece of memory. */
 void
 _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
 {

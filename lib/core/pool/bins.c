@@ -25,13 +25,14 @@ _tarn_bins_new (void)
   return g_hash_table_new_full (NULL, NULL, NULL, bin_free);
 }
 
-/* NULL: it was empty when the pool gave back last. */
+/* Gets a bin by its number; NULL: it was empty when the pool last gave blocks back. */
 TarnBin *
 _tarn_pool_get_bin (const TarnPool *pool, guint32 number)
 {
   return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
 }
 
+/* Tells whether a bin has no block. */
 gboolean
 _tarn_pool_is_empty (const TarnPool *pool, guint32 number)
 {
@@ -40,6 +41,7 @@ _tarn_pool_is_empty (const TarnPool *pool, guint32 number)
   return bin == NULL || bin->top == NULL;
 }
 
+/* Gets a bin by its number, and makes it if there is none. */
 static TarnBin *
 ensure_bin (TarnPool *pool, guint32 number)
 {
@@ -54,12 +56,14 @@ ensure_bin (TarnPool *pool, guint32 number)
   return bin;
 }
 
+/* Gets the batch that the first blocks of a bin are in; NULL: they are in none. */
 static TarnBatch *
 get_newest_batch (TarnBin *bin)
 {
   return bin->n_batches > 0 ? &bin->batches[bin->n_batches - 1] : NULL;
 }
 
+/* Notes that so many blocks came to a bin together. */
 static void
 add_batch (TarnBin *bin, TarnBlock *last, gsize n)
 {
@@ -71,7 +75,7 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
-/* After so many blocks came to the bin, or left it if that is less than nothing. */
+/* Counts blocks that came to a bin; below 0: that left it. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
@@ -82,6 +86,7 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
+/* Puts a chain of blocks on top of a bin. */
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -90,6 +95,7 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
   count_held (pool, bin, first->alloc_size, (gssize) n);
 }
 
+/* Puts a single block on top of its bin. */
 void
 _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 {
@@ -101,7 +107,7 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
   push (pool, bin, block, block, 1);
 }
 
-/* A chain of blocks from a thread's cache. */
+/* Puts a chain of blocks from a thread's cache on top of their bin. */
 void
 _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
 {
@@ -112,6 +118,7 @@ _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBloc
   push (pool, bin, first, last, n);
 }
 
+/* Takes the block at a place in a bin out of it. */
 static TarnBlock *
 pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
@@ -130,10 +137,10 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Takes what is on top of a bin for a thread's cache, which has so many already
- * and may have some more: a batch, or else, unless that were more than half of what there was, a
- * block.  The chain begins at *end, which is where it ends afterwards.  The number of blocks; 0:
- * none. */
+/* Takes blocks from the top of a bin for a thread's cache, which has taken so many already and
+ * may take max more: a batch; or else a single block, unless that made more than half of those
+ * there were. Gets their number; 0: none. Their chain begins at **end, which is where it ends
+ * afterwards. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {
@@ -164,6 +171,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
 
 /* Blocks that come, become active, and go */
 
+/* Makes a block active for a request. */
 static void
 activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
@@ -173,7 +181,7 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
   pool->stats.active_bytes += size;
 }
 
-/* The block at a place in a bin, made active for a request. */
+/* Takes the block at a place in a bin for a request. */
 TarnBlock *
 _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
 {
@@ -185,7 +193,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   return block;
 }
 
-/* The block of a bin that was freed last, made active for a request; NULL if there is none. */
+/* Takes the block of a bin that was freed last for a request; NULL: there is none. */
 TarnBlock *
 _tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size)
 {
@@ -196,7 +204,7 @@ _tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size)
                                          : NULL;
 }
 
-/* Takes in a fresh block from upstream, which is active from now on. */
+/* Adds a fresh block from upstream, which is active from now on. */
 void
 _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 {
@@ -212,7 +220,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->upstream_allocations++;
 }
 
-/* Takes a block that is neither held nor active any more out of the pool's sight. */
+/* Takes a block out of the pool's sight that is neither held nor active any more. */
 void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
@@ -241,7 +249,8 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   return ((TarnBin *) bin)->top == NULL;
 }
 
-/* Retires held blocks, the largest first, until they make up the wanted bytes or none is left. */
+/* Retires held blocks, the largest first, until they make up the wanted bytes or none is held.
+ * Gets them as a list. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {

@@ -26,6 +26,7 @@ chunk_new (void)
   return chunk;
 }
 
+/* Finds the chunk that a block stands in. */
 static TarnBlockChunk *
 chunk_of (const TarnBlock *block)
 {
@@ -35,15 +36,15 @@ chunk_of (const TarnBlock *block)
   return chunk;
 }
 
-/* Whether a thread that needs one may have it. */
+/* Tells whether a thread that needs a chunk may have this one. */
 static gboolean
 is_open (const TarnBlockChunk *chunk)
 {
   return chunk != NULL && !chunk->is_taken && !is_full (chunk);
 }
 
-/* In place of the one that is full.  Full ones are at the end, until a block of theirs is put
- * back, and so are those that are taken. */
+/* Gets a chunk for a thread in place of the one that is full. Full chunks are at the end of the
+ * list until a block of theirs is put back, and so are those that some thread has. */
 static TarnBlockChunk *
 take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
@@ -60,7 +61,7 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
   return chunk;
 }
 
-/* A block that is zero but for its number. */
+/* Takes a vacant block of a thread's chunk: it is zero but for its number. */
 TarnBlock *
 _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
 {
@@ -77,7 +78,7 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
-/* A retired block's struct.  What the block was can still be told from its state, until it is taken
+/* Makes a retired block vacant. What it was can still be told from its state, until it is taken
  * again. */
 void
 _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
@@ -98,6 +99,7 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
     g_queue_push_head_link (chunks, &chunk->link);
 }
 
+/* Finds the block after another one (NULL: the first) that is neither vacant nor retired. */
 TarnBlock *
 _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
 {
@@ -112,7 +114,7 @@ _tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block)
   return NULL;
 }
 
-/* All are vacant. */
+/* Frees all chunks, whose blocks are all vacant. */
 void
 _tarn_block_chunks_clear (GQueue *chunks)
 {

@@ -13,6 +13,7 @@ typedef struct
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
 } Sums;
 
+/* Compares a counter with what the blocks say. */
 static gboolean
 differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 {
@@ -23,6 +24,7 @@ differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
   return TRUE;
 }
 
+/* Adds up the pool's blocks, each of which must be one. */
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -50,7 +52,7 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Whether the blocks from @top on, so many and used alike, are the batch. */
+/* Tells whether the blocks from @top on, in number and use, are a batch. */
 static gboolean
 is_batch (const TarnPool *pool, const TarnBlock *top, const TarnBatch *batch)
 {
@@ -63,6 +65,7 @@ is_batch (const TarnPool *pool, const TarnBlock *top, const TarnBatch *batch)
   return block != NULL && n == batch->n;
 }
 
+/* Checks the batches of a bin. */
 static gboolean
 check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
 {
@@ -83,6 +86,7 @@ check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
   return TRUE;
 }
 
+/* Checks the blocks of a bin. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation)
 {
@@ -100,6 +104,7 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation
          && check_batches (pool, bin, violation);
 }
 
+/* Checks all bins, and adds up their lengths. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -118,7 +123,7 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* What the block knows of queues. */
+/* Checks the queues that a block knows of. */
 static gboolean
 check_uses (const TarnPool *pool, const TarnBlock *block)
 {
@@ -131,6 +136,7 @@ check_uses (const TarnPool *pool, const TarnBlock *block)
   return TRUE;
 }
 
+/* Checks the pool's queues, and those of all blocks. */
 static gboolean
 check_order (const TarnPool *pool, gchar **violation)
 {
@@ -142,7 +148,8 @@ check_order (const TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* What goes back, and the limit; written so that no sum overflows. */
+/* Checks what is given back at the moment, and the limit, if there is one; so that no sum
+ * overflows. */
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
@@ -166,7 +173,7 @@ check_limit (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* Of a thread's cache. */
+/* Checks a bin of a thread's cache. */
 static gboolean
 check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **violation)
 {
@@ -190,7 +197,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
   return *violation == NULL;
 }
 
-/* The door is closed. */
+/* Checks a thread's cache. The door is closed. */
 static gboolean
 check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **violation)
 {
@@ -212,6 +219,7 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
+/* Checks all threads' caches. */
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
@@ -221,7 +229,7 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* The door is closed, and everything counted. */
+/* Checks every invariant. The door is closed, and everything counted. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
 {
@@ -250,7 +258,7 @@ check_closed (TarnPool *pool, gchar **violation)
   return *violation == NULL;
 }
 
-/* The lock is held. */
+/* Closes the door, and checks every invariant. The lock is held. */
 static gboolean
 check_locked (TarnPool *pool, gchar **violation)
 {
@@ -266,8 +274,8 @@ check_locked (TarnPool *pool, gchar **violation)
   return is_valid;
 }
 
-/* FALSE, with what is wrong in @violation (transfer full), if an invariant does not hold.  Any
- * thread may call it at any time; it takes time in proportion to the number of blocks. */
+/* Checks the invariants. FALSE, with what is wrong in @violation (transfer full): one does not
+ * hold. Any thread may call it at any time; it takes time in proportion to the number of blocks. */
 gboolean
 _tarn_pool_check (TarnPool *pool, gchar **violation)
 {

@@ -17,8 +17,9 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_pool_put_block (pool, block);
 }
 
-/* As _tarn_pool_take_held (), for a thread whose cache, if it has one, has no block for the
- * request, or could not be asked. */
+/* Takes a block for a request of a thread whose cache (NULL: it has none) could not serve it, or
+ * was not asked: from the bins, from caches that are abandoned or idle. NULL: upstream has to be
+ * asked. */
 TarnBlock *
 _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
 {

@@ -26,9 +26,8 @@ typedef struct
   gchar *text; /* owned */
 } Conflict;
 
-/* Which element a work item accesses, where they are counted along an axis and those to its left:
- * the offset in bytes, and the place along each axis if @place is there.  FALSE beyond the array.
- */
+/* Finds the element that a work item accesses, where they are counted along an axis and those to
+ * its left: the offset in bytes, and the place along each axis if @place is not NULL. */
 static gboolean
 find_element (const Array *array, guint axis, guint work_item, guint64 *offset, gsize *place)
 {
@@ -66,7 +65,7 @@ find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint 
   return TRUE;
 }
 
-/* "w.item 1 -> [1, 0]" for all that access a bank */
+/* Writes "w.item 1 -> [1, 0]" for all work items that access a bank. */
 static gchar *
 explain (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
          guint multiplicity)
@@ -94,7 +93,7 @@ explain (const TarnLocalMemory *memory, const Array *array, guint axis, guint ba
   return g_string_free (g_steal_pointer (&text), FALSE);
 }
 
-/* The worst conflict wins; ties go to the greater text. */
+/* Keeps the worse of two conflicts; ties go to the greater text. */
 static void
 consider (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
           guint bank, guint multiplicity)

@@ -69,7 +69,7 @@ names_new (void)
 #define MAX_QUOTED 60 /* characters of a text */
 #define MAX_LISTED 10 /* of the choices */
 
-/* A text as messages quote it: valid, and only its beginning if it is long. */
+/* Gets a text as messages quote it: valid, and only its beginning if it is long. */
 static gchar *
 shorten (const gchar *text)
 {
@@ -93,8 +93,8 @@ refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text
   return FALSE;
 }
 
-/* "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without places for what a place
- * does not find. */
+/* Lists choices: "platforms: 0 = 'Portable Computing Language', 1 = 'rusticl'"; without places
+ * for what a place does not find. */
 static gchar *
 describe (const gchar *title, const GArray *choices, gboolean has_places)
 {
@@ -131,8 +131,8 @@ strip (const gchar *text)
   return g_strndup (start, length);
 }
 
-/* A whole decimal number, with a sign and blanks around it if it likes.  Numbers beyond any place
- * are as good as G_MAXINT. */
+/* Reads a whole decimal number, with a sign and blanks around it if it likes. Numbers beyond any
+ * place are as good as G_MAXINT. */
 static gboolean
 parse_number (const gchar *text, gint *number)
 {
@@ -165,7 +165,7 @@ text_matches (const Choice *choice, const gchar *text)
   return strstr (folded, wanted) != NULL;
 }
 
-/* Before a UUID nvidia-smi writes what it is of. */
+/* Skips what nvidia-smi writes before a UUID. */
 static const gchar *
 skip_prefix (const gchar *uuid)
 {
@@ -180,7 +180,7 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
-/* "0000:65:00.0"; domain and function may be left out, as 0. */
+/* Reads "0000:65:00.0"; domain and function may be left out, as 0. */
 static gboolean
 parse_pci (const gchar *text, guint64 *address)
 {
@@ -260,7 +260,7 @@ find (const Resolver *resolver, const Name *name, const GArray *choices, gboolea
   return found->len > n_before;
 }
 
-/* Says what was looked for in vain, once, and what @list there was instead. */
+/* Sets an error that says once what was looked for in vain, and what @list there was instead. */
 static gboolean
 refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, const gchar *list,
              GError **error)
@@ -285,7 +285,7 @@ refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, cons
  * or by a part of its name.  Those of any other kind are chosen by the name of the kind, as if they
  * were one. */
 
-/* Whether it is the name of a kind other than OpenCL's. */
+/* Tells whether a name is that of a kind other than OpenCL's. */
 static gboolean
 names_kind (const Resolver *resolver, const Name *name)
 {
@@ -304,7 +304,7 @@ or_empty (const gchar *text)
   return text != NULL ? text : "";
 }
 
-/* Platforms of a kind; of all of them if it is NULL. */
+/* Lists the platforms of a kind; NULL: all of them. */
 static GArray *
 platform_choices (const Resolver *resolver, const gchar *kind)
 {
@@ -338,7 +338,7 @@ append_devices (const Resolver *resolver, guint platform, GArray *choices)
     }
 }
 
-/* The devices of platforms that were found, one after the other. */
+/* Lists the devices of platforms that were found, one after the other. */
 static GArray *
 device_choices (const Resolver *resolver, const GArray *platforms)
 {
@@ -365,7 +365,7 @@ add_all (Resolver *resolver, const GArray *choices)
     g_array_append_val (resolver->items, g_array_index (choices, Choice, i).item);
 }
 
-/* The devices of some platforms that the names find; all of them if there are no names. */
+/* Finds the devices of some platforms by names; without names all of them. */
 static gboolean
 resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *names, GError **error)
 {
@@ -387,7 +387,7 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   return TRUE;
 }
 
-/* What each name finds on any platform; it need not be on all of them. */
+/* Finds devices by names on all platforms; each name has to find one on some of them. */
 static gboolean
 resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GArray *names,
                            GError **error)
@@ -463,7 +463,7 @@ add_name (GArray *names, const gchar *text, gboolean is_quoted)
   g_array_append_val (names, name);
 }
 
-/* As Python's str.split(): an empty text is one empty part. */
+/* Splits a text as Python's str.split() does: an empty one is one empty part. */
 static GStrv
 split (const gchar *text, const gchar *separator)
 {
@@ -472,7 +472,8 @@ split (const gchar *text, const gchar *separator)
   return text[0] != '\0' ? g_strsplit (text, separator, -1) : g_strdupv ((GStrv) empty);
 }
 
-/* PyOpenCL's, where an empty name is a part of every name, and finds the first. */
+/* Reads a selection as PyOpenCL does, where an empty name is a part of every name, and finds the
+ * first. */
 static gboolean
 parse_pyopencl (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
 {
@@ -493,7 +494,7 @@ parse_pyopencl (const Resolver *resolver, const gchar *text, Entry *entry, GErro
   return TRUE;
 }
 
-/* The first of a character that is not between quotation marks. */
+/* Finds the first of a character that is not between quotation marks. */
 static const gchar *
 find_unquoted (const gchar *text, gchar wanted)
 {
@@ -519,14 +520,15 @@ split_unquoted (const gchar *text, gchar separator)
   return parts;
 }
 
-/* Whether a device is named by a property, whose value may have any characters. */
+/* Tells whether a device is named by a property, whose value may have any characters. */
 static gboolean
 is_property (const gchar *text)
 {
   return g_str_has_prefix (text, "uuid=") || g_str_has_prefix (text, "pci=");
 }
 
-/* Marks stand around a whole name, or around the value of a property. */
+/* Takes the quotation marks from a name, or from the value of a property: they stand around all
+ * of it. */
 static gboolean
 parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **error)
 {

@@ -11,7 +11,7 @@
 /* What needs no quotation marks, and UUIDs and PCI addresses consist of. */
 #define PLAIN G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-:."
 
-/* Whether a name, as it stands in a selection, finds that one of the devices and no other. */
+/* Tells whether a name, as it stands in a selection, finds that one of the devices and no other. */
 static gboolean
 finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, const gchar *name)
 {
@@ -24,7 +24,7 @@ finds_only (const TarnSelectionDevice *devices, gsize n_devices, gsize index, co
          && g_array_index (items, TarnSelectionItem, 0).device == index;
 }
 
-/* NULL if marks cannot stand around it. */
+/* Puts a name in quotation marks; NULL: they cannot stand around it. */
 static gchar *
 quote (const gchar *name)
 {
@@ -33,7 +33,8 @@ quote (const gchar *name)
   return g_strdup_printf ("\"%s\"", name);
 }
 
-/* OpenCL's, by name, or by place among them; names are found among platforms as among devices. */
+/* Names one of OpenCL's platforms, by name, or by place among them; names are found among
+ * platforms as among devices. */
 static gchar *
 name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms, gsize index)
 {
@@ -55,7 +56,7 @@ name_opencl_platform (const TarnSelectionPlatform *platforms, gsize n_platforms,
   return g_strdup_printf ("%" G_GSIZE_FORMAT, place);
 }
 
-/* NULL if it has none that is fit. */
+/* Names a device by a property; NULL: it has none that is fit. */
 static gchar *
 name_property (const gchar *property, const gchar *value)
 {
@@ -64,7 +65,7 @@ name_property (const gchar *property, const gchar *value)
   return g_strconcat (property, "=", value, NULL);
 }
 
-/* By what is its own and no other's of the devices; by place where nothing is: the parts of one
+/* Names a device by what is its own and no other's; by place where nothing is: the parts of one
  * device may share its UUID and address. */
 static gchar *
 name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
@@ -81,7 +82,8 @@ name_device (const TarnSelectionDevice *devices, gsize n_devices, gsize index)
   return g_strdup_printf ("%" G_GSIZE_FORMAT, index);
 }
 
-/* By its kind, and what is its own among all devices of that kind, on whatever platform. */
+/* Names a device by its kind, and by what is its own among all devices of that kind, on whatever
+ * platform. */
 static gchar *
 name_device_of_kind (const TarnSelectionPlatform *platforms, gsize n_platforms,
                      TarnSelectionItem item)

@@ -14,21 +14,23 @@
  * that allocates meanwhile must not wait for others, who may wait for it. */
 static _Thread_local guint giving_back = 0;
 
+/* Tells whether the calling thread is giving blocks back, to any pool's upstream allocator. */
 gboolean
 _tarn_is_giving_back (void)
 {
   return giving_back > 0;
 }
 
-/* Calls that gave something back until now, here and in the group. */
+/* Counts the calls that have given something back until now, here and in the group. The lock is
+ * held. */
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
   return pool->give_backs.ended + (pool->group != NULL ? _tarn_group_get_ended (pool->group) : 0);
 }
 
-/* Announces that this thread gives a list of blocks back, which may be empty; it has taken them out
- * of everything already, in the same stretch under the lock, which is held. */
+/* Announces that this thread gives a list of blocks back, which may be empty. It has retired them
+ * in the same stretch under the lock, which is held, so that nobody finds them nowhere. */
 void
 _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks)
 {
@@ -45,7 +47,7 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* The lock is held. */
+/* Ends a call that has given blocks back: their structs are vacant now. The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -64,6 +66,7 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket);
 }
 
+/* Gives the memory of a retired block back. */
 static void
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
 {
@@ -73,8 +76,9 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
     tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
 }
 
-/* Gives retired blocks back to the upstream allocator, as announced; @is_wanted: because there is
- * no memory left.  The pool may be gone afterwards, unless the caller has a reference. */
+/* Gives retired blocks back to the upstream allocator, as announced. @is_wanted: a request waits
+ * for the room, so that what is still used is waited for. The pool may be gone afterwards, unless
+ * the caller has a reference. The lock is not held. */
 void
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
@@ -96,8 +100,8 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   tarn_reclaim_group_unref (group);
 }
 
-/* Gives back held blocks that together make up the wanted bytes, or all there are.  Returns the
- * bytes; 0 if none was held. */
+/* Gives back held blocks that together make up the wanted bytes, or all there are. Gets their
+ * bytes; 0: none was held. The lock is not held. */
 gsize
 _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -121,8 +125,8 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   return bytes;
 }
 
-/* Gives back held blocks, the largest first, until at most so many bytes are held, and on request
- * holds none from now on. */
+/* Gives back held blocks, the largest first, until at most keep_bytes are held, and on request
+ * holds none from now on. The lock is not held. */
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {

@@ -37,13 +37,15 @@ typedef struct
   guint64 last_awaited; /* serial of the last call of another thread to wait for; 0: none */
 } Taken;
 
+/* Gets the most bytes that there may be: the limit, or all that can be counted. */
 static gsize
 get_limit (const TarnPool *pool)
 {
   return pool->limit_bytes != 0 ? pool->limit_bytes : G_MAXSIZE;
 }
 
-/* What has to go before so many bytes fit in; G_MAXSIZE, if that is more than there can be. */
+/* Counts the bytes that have to go before so many fit in; G_MAXSIZE, if that is more than there
+ * can be. The lock is held. */
 static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
@@ -55,6 +57,7 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
+/* Takes bytes of a call that is giving back for a request. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
 {
@@ -64,7 +67,7 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   pool->returning_bytes -= bytes;
 }
 
-/* Of the calls that are giving back, the oldest first. */
+/* Takes bytes of the calls that are giving back, the oldest first. */
 static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -81,6 +84,7 @@ take_returning (TarnPool *pool, gsize bytes, Taken *taken)
     }
 }
 
+/* Takes bytes of held blocks, which the request then gives back. */
 static void
 take_held (TarnPool *pool, gsize bytes, Taken *taken)
 {
@@ -91,8 +95,8 @@ take_held (TarnPool *pool, gsize bytes, Taken *taken)
   take_from (pool, &taken->give_back, bytes);
 }
 
-/* Reserves so many bytes, and returns 0, or else how many more there would have to be.  The lock is
- * held. */
+/* Reserves bytes for a request, and returns 0; or else returns how many more there would have to
+ * be, and nothing has changed. The lock is held. */
 static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -113,9 +117,9 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   return 0;
 }
 
-/* Waits until a reservation has come to its end, or the limit is another one.  FALSE at once where
- * all of them would not make up the bytes wanted, or where a thread must not wait.  The lock is
- * held. */
+/* Waits until some reservation has come to its end. FALSE at once where all of them would not
+ * make up the bytes wanted, or where this thread must not wait. The lock is held, and is given up
+ * meanwhile. */
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
@@ -132,6 +136,8 @@ await_reservation (TarnPool *pool, gsize wanted)
   return TRUE;
 }
 
+/* Reserves bytes for a request, which waits for other threads' reservations where they may help.
+ * The lock is held. */
 static gboolean
 reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
 {
@@ -144,6 +150,7 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   return TRUE;
 }
 
+/* Sets the error of a request that would exceed the limit. The lock is held. */
 static void
 set_limit_error (TarnPool *pool, gsize size, GError **error)
 {
@@ -156,6 +163,7 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
                pool->limit_bytes);
 }
 
+/* Sets the error of a request whose bytes no counter could hold. The lock is held. */
 static void
 set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
@@ -165,9 +173,10 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
                size, pool->stats.managed_bytes);
 }
 
-/* Before the upstream allocator is asked for so many bytes, which are the caller's until
- * _tarn_pool_end_reservation ().  FALSE with TARN_ERROR_LIMIT, or without a limit
- * TARN_ERROR_INVALID_SIZE, and nothing given back, if there cannot be so many. */
+/* Reserves bytes before the upstream allocator is asked for them; they are the caller's until
+ * _tarn_pool_end_reservation (). FALSE with TARN_ERROR_LIMIT, or without a limit
+ * TARN_ERROR_INVALID_SIZE, and nothing given back: there cannot be so many. The lock is not held.
+ */
 gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
@@ -198,7 +207,7 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   return TRUE;
 }
 
-/* Those that wait look again.  The lock is held. */
+/* Has the calls look again that wait for a reservation to end. The lock is held. */
 static void
 tell_awaiting (TarnPool *pool)
 {
@@ -207,8 +216,8 @@ tell_awaiting (TarnPool *pool)
     _tarn_cond_broadcast (&pool->reservation_ended);
 }
 
-/* The bytes are allocated, and counted as managed in the same stretch under the lock, which is
- * held; or they are not to be had. */
+/* Ends a reservation: the bytes are allocated, and counted as managed in the same stretch under
+ * the lock, which is held; or they are not to be had. */
 void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
@@ -217,7 +226,7 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   tell_awaiting (pool);
 }
 
-/* Asks upstream for what is reserved. */
+/* Asks upstream once for bytes that are reserved. The lock is not held. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, TarnMemory *memory,
                          GError **error)

@@ -37,8 +37,8 @@ typedef struct
   gboolean exceeds_limit;      /* that did, so that upstream was not asked */
 } Request;
 
-/* Gives back what the pool holds, or else what another one of its group does: about as much as is
- * wanted.  Returns the bytes; 0 if nobody held any. */
+/* Gives back blocks that the pool holds, or else another one of its group: about as many bytes as
+ * are wanted. Gets the bytes; 0: nobody held any. */
 static gsize
 give_back_held (TarnPool *pool, gsize wanted)
 {
@@ -48,7 +48,7 @@ give_back_held (TarnPool *pool, gsize wanted)
   return group != NULL ? _tarn_group_give_back_held (group, wanted) : bytes;
 }
 
-/* All that give_back_held () could give, if nobody else did anything. */
+/* Counts the most bytes that give_back_held () could give back, if nobody else did anything. */
 static gsize
 get_managed_bytes (TarnPool *pool)
 {
@@ -65,7 +65,7 @@ get_managed_bytes (TarnPool *pool)
 }
 
 /* Waits for the other threads that took blocks out of the bins before this call, since what this
- * one needs may be among them.  TRUE if any gave back something since upstream was asked last. */
+ * one needs may be among them. TRUE: some gave something back since upstream was asked last. */
 static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
@@ -83,7 +83,7 @@ await_give_backs (TarnPool *pool, const Request *request)
   return given_back;
 }
 
-/* The lock is held. */
+/* Makes a block of fresh memory. The lock is held. */
 static TarnBlock *
 block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
 {
@@ -101,7 +101,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
   return block;
 }
 
-/* Takes a fresh piece of memory in as an active block. */
+/* Adds fresh memory, whose bytes are reserved, to the pool as an active block. */
 static TarnBlock *
 add_fresh (TarnPool *pool, const Request *request, TarnMemory memory)
 {
@@ -139,7 +139,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   return NULL;
 }
 
-/* As ask_upstream (), after an attempt that left *error, which is replaced. */
+/* Asks upstream once more, after an attempt that left *error, which is replaced. */
 static TarnBlock *
 ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -147,6 +147,8 @@ ask_upstream_again (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return ask_upstream (pool, request, alloc_size, error);
 }
 
+/* Takes a block of the request's bin that other threads, or reclaim functions, have freed since
+ * it was looked at. */
 static TarnBlock *
 look_again (TarnPool *pool, const Request *request)
 {
@@ -160,7 +162,8 @@ look_again (TarnPool *pool, const Request *request)
   return block;
 }
 
-/* Step 3; *error says why upstream failed last. */
+/* Gives back held blocks and asks upstream again, until it succeeds or nobody holds anything:
+ * step 3. *error says why upstream failed last. */
 static TarnBlock *
 make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -182,7 +185,7 @@ make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   return block;
 }
 
-/* Steps 1 to 3. */
+/* Serves a request after upstream ran out of memory: steps 1 to 3. */
 static TarnBlock *
 recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -197,7 +200,8 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   return block;
 }
 
-/* As steps 1 and 2, where the pool's limit would be exceeded. */
+/* Serves a request that would exceed the pool's limit: steps 1 and 2, with the limit in
+ * upstream's place. */
 static TarnBlock *
 recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -208,8 +212,9 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Out-of-memory says how things stand; other errors are upstream's own.  Where memory went with its
- * context, what is held is nobody's to hand out. */
+/* Fails a request with upstream's last error, to which out-of-memory adds how things stand. Where
+ * memory went with its context, what is held is nobody's to hand out, and the pool stops holding.
+ */
 static void
 fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
@@ -231,7 +236,7 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
   g_propagate_error (error, upstream_error);
 }
 
-/* A block for a request that no held block serves.  The lock is not held. */
+/* Allocates a block for a request that no held block serves. The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error)
 {

@@ -69,7 +69,7 @@ tarn_reclaim_group_unref (TarnReclaimGroup *group)
   g_free (group);
 }
 
-/* The pool's group, with a reference; NULL: none. */
+/* Gets a pool's group, with a reference; NULL: none. */
 TarnReclaimGroup *
 _tarn_pool_get_group (TarnPool *pool)
 {
@@ -83,6 +83,7 @@ _tarn_pool_get_group (TarnPool *pool)
 
 /* Members.  A pool's group is read under its lock, and changed with the group's as well. */
 
+/* Puts a pool that is in no group in one. FALSE: another thread was faster. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -101,7 +102,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
   return joins;
 }
 
-/* Another thread may have been faster. */
+/* Takes a pool out of a group, unless another thread was faster. */
 static void
 leave (TarnPool *pool, TarnReclaimGroup *group)
 {
@@ -154,8 +155,8 @@ tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
     }
 }
 
-/* The pool's last reference is gone: what it holds is taken and announced in the stretch in which
- * nobody can ask it any more. */
+/* Takes a pool whose last reference is gone out of its group. What it holds is retired and
+ * announced in the same stretch, in which nobody can ask it any more. */
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -179,6 +180,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 
 /* Giving back for one another */
 
+/* Adds a call that gives back to those of the group. */
 void
 _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
@@ -187,6 +189,7 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
+/* Takes a call that has given back out of those of the group. */
 void
 _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 {
@@ -195,7 +198,7 @@ _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
-/* Calls that gave something back, until now. */
+/* Counts the calls of all members that have given something back until now. */
 guint64
 _tarn_group_get_ended (TarnReclaimGroup *group)
 {
@@ -207,7 +210,7 @@ _tarn_group_get_ended (TarnReclaimGroup *group)
   return ended;
 }
 
-/* Waits for the calls that began before this one. */
+/* Waits for the members' calls that began before this one. */
 void
 _tarn_group_await_give_backs (TarnReclaimGroup *group)
 {
@@ -222,6 +225,7 @@ get_member (const TarnReclaimGroup *group, guint i)
   return g_ptr_array_index (group->members, i);
 }
 
+/* Takes the locks of a group and all its members. */
 static void
 lock_members (TarnReclaimGroup *group)
 {
@@ -230,7 +234,8 @@ lock_members (TarnReclaimGroup *group)
     _tarn_mutex_lock (&get_member (group, i)->lock);
 }
 
-/* No door opens before all are closed: that is the one moment. */
+/* Flushes the threads' caches of all members. No door opens before all are closed, so there is
+ * one moment at which nobody has anything that is not in a bin. */
 static void
 flush_members (TarnReclaimGroup *group)
 {
@@ -247,6 +252,7 @@ flush_members (TarnReclaimGroup *group)
     }
 }
 
+/* Gives up the locks of a group and all its members. */
 static void
 unlock_members (TarnReclaimGroup *group)
 {
@@ -255,7 +261,7 @@ unlock_members (TarnReclaimGroup *group)
   _tarn_mutex_unlock (&group->lock);
 }
 
-/* Of all members; as many as a size can count. */
+/* Adds up the managed bytes of all members, as far as a size can count. */
 gsize
 _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {
@@ -268,7 +274,7 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   return bytes;
 }
 
-/* The member that holds most; NULL: none holds anything. */
+/* Finds the member that holds most; NULL: none holds anything. */
 static TarnPool *
 find_richest (const TarnReclaimGroup *group)
 {
@@ -284,8 +290,8 @@ find_richest (const TarnReclaimGroup *group)
   return richest;
 }
 
-/* As _tarn_pool_give_back_held (), of the member that holds most.  That lives until it is done:
- * pool_finalize () waits. */
+/* Gives back held blocks of the member that holds most, as _tarn_pool_give_back_held () does.
+ * That member lives until it is done: pool_dispose () waits. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {

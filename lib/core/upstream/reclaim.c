@@ -86,6 +86,7 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   return id;
 }
 
+/* Takes a function out of the list by its number; NULL: it is not there. */
 static ReclaimFunc *
 steal_by_id (GPtrArray *funcs, guint id)
 {
@@ -127,8 +128,8 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Asks the upstream allocator, if it is what has run out, and then the reclaim functions, each
- * once.  TRUE if any gave something back; FALSE at once inside a reclaim function. */
+/* Asks the upstream allocator, if it is what has run out, and then the pool's reclaim functions,
+ * each once. TRUE: some gave something back. FALSE at once inside a reclaim function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
