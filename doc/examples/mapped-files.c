@@ -102,9 +102,9 @@ file_allocator_new (const gchar *folder)
 static gpointer
 file_block_get_data (const TarnBlock *block)
 {
-  const TarnAllocatorOps *ops = tarn_allocator_get_ops (tarn_block_get_allocator (block));
+  TarnAllocator *allocator = tarn_block_get_allocator (block);
 
-  g_return_val_if_fail (ops->allocate == allocate_file, NULL);
+  g_return_val_if_fail (tarn_allocator_is_of (allocator, free_file), NULL);
   return tarn_block_get_memory (block).pointer;
 }
 

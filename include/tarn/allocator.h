@@ -58,7 +58,7 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnAllocatorOps), as TARN_ALLOCATOR_OPS_INIT sets it */
 
-  const gchar *name; /**< for messages, such as "opencl-immediate"; copied */
+  const gchar *name; /**< nullable; for messages, such as "opencl-immediate"; copied */
 
   /** Whether allocate() may succeed without memory behind it, as clCreateBuffer () does. */
   gboolean deferred;
@@ -133,6 +133,16 @@ typedef struct
 } TarnAllocatorOps;
 
 /**
+ * A TarnAllocatorOps.free, by which a backend knows its own: tarn_allocator_is_of().
+ *
+ * @param user_data  as given to tarn_allocator_new()
+ * @param memory     what TarnAllocatorOps.allocate stored
+ * @param size       bytes, as asked for then
+ * @since 0.1
+ */
+typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gsize size);
+
+/**
  * A TarnAllocatorOps with nothing in it. It names every field, so that it is silent under -Wextra
  * -pedantic in C and C++.
  *
@@ -165,6 +175,8 @@ TarnAllocator *tarn_allocator_ref (TarnAllocator *allocator);
 void tarn_allocator_unref (TarnAllocator *allocator);
 
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
+gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func);
+const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
 const TarnAllocatorOps *tarn_allocator_get_ops (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 

@@ -445,7 +445,7 @@ judge_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
 {
   (void) level;
   (void) unused;
-  if (strstr (message, " is over the deferred allocator ") == NULL
+  if (strstr (message, ", which is deferred: ") == NULL
       && strstr (message, " the CUDA context was destroyed") == NULL)
     g_error ("%s said: %s", domain, message);
 }

@@ -3,6 +3,7 @@
  *
  * The allocator over the queues: TarnAllocatorOps, counted, and failing on demand. */
 
+#include "allocator-private.h"
 #include "fake-queues-private.h"
 
 /* What memory that was just made ready has in it. */
@@ -108,11 +109,10 @@ static gboolean
 allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   FakeQueues *queues = user_data;
-  const TarnAllocatorOps *ops = tarn_allocator_get_ops (queues->upstream);
   FakeMemory *fresh;
   FakeQueue *queue;
 
-  if (!ops->allocate (queues->device, size, memory, error))
+  if (!_tarn_allocator_try (queues->upstream, size, memory, error))
     return FALSE;
   _tarn_mutex_lock (&queues->lock);
   fresh = _fake_queues_get_memory (queues, *memory);
@@ -134,7 +134,6 @@ static void
 free_memory (gpointer user_data, TarnMemory memory, gsize size)
 {
   FakeQueues *queues = user_data;
-  const TarnAllocatorOps *ops = tarn_allocator_get_ops (queues->upstream);
   FakeMemory *known;
 
   _tarn_mutex_lock (&queues->lock);
@@ -144,7 +143,7 @@ free_memory (gpointer user_data, TarnMemory memory, gsize size)
     _fake_queues_fault (queues, "memory is freed that may be in use");
   known->is_live = FALSE;
   _tarn_mutex_unlock (&queues->lock);
-  ops->free (queues->device, memory, size);
+  tarn_allocator_free_memory (queues->upstream, memory, size);
 }
 
 static gboolean
@@ -152,7 +151,7 @@ reclaim (gpointer user_data)
 {
   FakeQueues *queues = user_data;
 
-  return tarn_allocator_get_ops (queues->upstream)->reclaim (queues->device);
+  return _tarn_allocator_reclaim (queues->upstream);
 }
 
 static gboolean

@@ -90,7 +90,7 @@ test_too_large (const TarnOpenclDevice *device, OpenclState *state)
   g_clear_error (&error);
   g_assert_null (tarn_pool_allocate (pool, size, &error));
   g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_BUFFER_SIZE);
-  g_assert_cmpstr (error->message, ==, expected);
+  g_assert_true (g_str_has_suffix (error->message, expected));
 }
 
 static void

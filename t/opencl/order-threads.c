@@ -55,12 +55,12 @@ typedef struct
 static void
 set_pointer (cl_kernel kernel, TarnBlock *block)
 {
-  const TarnAllocatorOps *ops = tarn_allocator_get_ops (tarn_block_get_allocator (block));
+  const gchar *kind = tarn_allocator_get_name (tarn_block_get_allocator (block));
   cl_int (*set_svm) (cl_kernel, cl_uint, gconstpointer);
   cl_int status;
   cl_mem buffer;
 
-  if (strcmp (ops->name, "opencl-svm") == 0)
+  if (strcmp (kind, "opencl-svm") == 0)
     {
       *(gpointer *) &set_svm = opencl_find_function ("clSetKernelArgSVMPointer");
       status = set_svm (kernel, 0, tarn_opencl_block_get_svm (block));

@@ -308,8 +308,7 @@ opencl_pass_time (const OpenclState *state)
 static gboolean
 is_svm (const TarnBlock *block)
 {
-  return strcmp (tarn_allocator_get_ops (tarn_block_get_allocator (block))->name, "opencl-svm")
-         == 0;
+  return strcmp (tarn_allocator_get_name (tarn_block_get_allocator (block)), "opencl-svm") == 0;
 }
 
 static cl_int

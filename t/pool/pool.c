@@ -552,8 +552,58 @@ test_no_error (void)
   pool = tarn_pool_new (allocator, NULL, NULL);
   g_assert_null (tarn_pool_allocate (pool, 1000, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
-  g_assert_nonnull (strstr (error->message, "silent"));
+  g_assert_cmpstr (error->message, ==,
+                   "an unnamed pool: 1000 bytes asked for: allocator 'silent' failed without "
+                   "saying why, for 1000 bytes");
   g_assert_null (tarn_pool_allocate (pool, 1000, NULL));
+}
+
+/* What has no name is not called by one. */
+static void
+test_names (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) unnamed = NULL;
+  g_autoptr (TarnAllocator) named = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (TarnPool) outer = NULL;
+  g_autoptr (GError) error = NULL;
+
+  nothing_ops_init (&ops);
+  ops.allocate = fail_silently;
+  unnamed = tarn_allocator_new (&ops, NULL, NULL);
+  ops.name = "named";
+  named = tarn_allocator_new (&ops, NULL, NULL);
+  options.name = "inner";
+  pool = tarn_pool_new (unnamed, &options, NULL);
+  outer = tarn_pool_new (TARN_ALLOCATOR (pool), NULL, NULL);
+  g_assert_null (tarn_allocator_get_name (unnamed));
+  g_assert_cmpstr (tarn_allocator_get_name (named), ==, "named");
+  g_assert_cmpstr (tarn_allocator_get_name (TARN_ALLOCATOR (pool)), ==, "inner");
+  g_assert_null (tarn_allocator_get_name (TARN_ALLOCATOR (outer)));
+  g_assert_null (tarn_pool_allocate (outer, 1000, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_cmpstr (error->message, ==,
+                   "an unnamed pool: 1000 bytes asked for: pool 'inner': 1000 bytes asked for: an "
+                   "unnamed allocator failed without saying why, for 1000 bytes");
+}
+
+static void
+test_is_of (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) other = fake_device_allocator_new (device);
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+
+  nothing_ops_init (&ops);
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  pool = tarn_pool_new (allocator, NULL, NULL);
+  g_assert_true (tarn_allocator_is_of (allocator, ops.free));
+  g_assert_false (tarn_allocator_is_of (other, ops.free));
+  g_assert_false (tarn_allocator_is_of (TARN_ALLOCATOR (pool), ops.free));
 }
 
 /* Memory whose value says nothing: a pool above tells the pieces apart by their size. */
@@ -593,8 +643,30 @@ test_ops (void)
   g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
   ops.queue_unref = NULL;
   ops.struct_size = 0;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL,
+                         "tarn_allocator_new: struct_size of TarnAllocatorOps is 0, but *");
   g_assert_null (tarn_allocator_new (&ops, NULL, NULL));
+  g_test_assert_expected_messages ();
+}
+
+/* Of a later version, which sets what this one does not know. */
+static void
+test_later_ops (void)
+{
+  struct
+  {
+    TarnAllocatorOps ops;
+    gpointer later;
+  } theirs = { TARN_ALLOCATOR_OPS_INIT, NULL };
+  g_autofree gchar *message = g_strdup_printf ("*TarnAllocatorOps is %u, but * to %u bytes*",
+                                               (guint) sizeof theirs, (guint) sizeof theirs.ops);
+
+  nothing_ops_init (&theirs.ops);
+  theirs.ops.struct_size = sizeof theirs;
+  tarn_allocator_unref (tarn_allocator_new (&theirs.ops, NULL, NULL));
+  theirs.later = &theirs;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, message);
+  g_assert_null (tarn_allocator_new (&theirs.ops, NULL, NULL));
   g_test_assert_expected_messages ();
 }
 
@@ -647,7 +719,10 @@ main (int argc, char **argv)
   g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
   g_test_add_func ("/core/allocator/no-error", test_no_error);
   g_test_add_func ("/core/allocator/nameless-memory", test_nameless_memory);
+  g_test_add_func ("/core/allocator/names", test_names);
+  g_test_add_func ("/core/allocator/is-of", test_is_of);
   g_test_add_func ("/core/allocator/ops", test_ops);
+  g_test_add_func ("/core/allocator/later-ops", test_later_ops);
   g_test_add_func ("/core/allocator/deferred", test_deferred);
   return g_test_run ();
 }

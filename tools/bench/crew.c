@@ -114,8 +114,7 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   worker->crew = crew;
   worker->pattern = is_pair && index % 2 == 1 ? PATTERN_CONSUME : job->pattern;
   worker->lane.pool = job->pool;
-  worker->lane.ops = tarn_allocator_get_ops (job->source->allocator);
-  worker->lane.ops_data = tarn_allocator_get_user_data (job->source->allocator);
+  worker->lane.driver = job->source->allocator;
   worker->lane.sizes = worker->sizes;
   worker->lane.chunk = choose_chunk (job);
   worker->lane.ring = is_pair ? &rings[index / 2] : NULL;

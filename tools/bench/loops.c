@@ -51,14 +51,13 @@ give_pool (Lane *lane, TarnMemory memory, gsize size)
 INLINE gboolean
 take_driver (Lane *lane, gsize size, TarnMemory *memory)
 {
-  memory->address = 0;
-  return lane->ops->allocate (lane->ops_data, size, memory, &lane->error);
+  return tarn_allocator_allocate_memory (lane->driver, size, memory, &lane->error);
 }
 
 INLINE void
 give_driver (Lane *lane, TarnMemory memory, gsize size)
 {
-  lane->ops->free (lane->ops_data, memory, size);
+  tarn_allocator_free_memory (lane->driver, memory, size);
 }
 
 /* Patterns */

@@ -37,11 +37,10 @@ typedef enum
 typedef struct
 {
   TarnPool *pool;
-  const TarnAllocatorOps *ops; /* of the driver's functions, and what they take */
-  gpointer ops_data;
-  const gsize *sizes; /* N_SIZES of them */
-  guint chunk;        /* allocations between two looks at stop */
-  const gint *stop;   /* atomic */
+  TarnAllocator *driver; /* for calls of the driver without a pool */
+  const gsize *sizes;    /* N_SIZES of them */
+  guint chunk;           /* allocations between two looks at stop */
+  const gint *stop;      /* atomic */
   Ring *ring;
   TarnMemory window[WINDOW_BLOCKS]; /* start from all zero bytes */
   guint next;                       /* size */

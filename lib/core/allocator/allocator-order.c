@@ -11,8 +11,8 @@ static gboolean
 explain (const TarnAllocator *direct, const gchar *function, gboolean succeeded, GError **error)
 {
   if (!succeeded && error != NULL && *error == NULL)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
-                 "%s () of allocator '%s' failed without saying why", function, direct->ops.name);
+    g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%s () of %s failed without saying why",
+                 function, direct->label);
   return succeeded;
 }
 
@@ -23,8 +23,8 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
 {
   if (direct->ops.queue_ref == NULL)
     {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                   "allocator '%s' knows nothing of queues", direct->ops.name);
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "%s knows nothing of queues",
+                   direct->label);
       return FALSE;
     }
   *in_order = FALSE;

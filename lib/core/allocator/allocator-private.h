@@ -9,6 +9,7 @@
 /* The two kinds of allocator, direct ones and pools, differ in what is behind these. */
 typedef struct
 {
+  const gchar *kind; /* for messages: "pool" */
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
@@ -28,7 +29,8 @@ typedef struct
 struct _TarnAllocator
 {
   const TarnAllocatorClass *klass;
-  TarnAllocatorOps ops;   /* ops.name is ours */
+  TarnAllocatorOps ops;   /* ops.name is ours; nullable */
+  gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* of user_data; nullable */
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream of a pool */

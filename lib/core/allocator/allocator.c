@@ -8,6 +8,7 @@
 #include "allocator/allocator-private.h"
 
 #include <tarn/block.h>
+#include <tarn/version.h>
 
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
@@ -35,6 +36,14 @@ _tarn_reclaim_end (void)
   in_reclaim = FALSE;
 }
 
+/* Makes what messages call an allocator: nothing that passes for a name where there is none. */
+static gchar *
+make_label (const gchar *kind, const gchar *name)
+{
+  return name != NULL ? g_strdup_printf ("%s '%s'", kind, name)
+                      : g_strdup_printf ("an unnamed %s", kind);
+}
+
 /* Initializes what all allocators share. */
 void
 _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
@@ -44,7 +53,8 @@ _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
   _tarn_watch_fork ();
   allocator->klass = klass;
   allocator->ops = *ops;
-  allocator->ops.name = g_strdup (ops->name != NULL ? ops->name : "unnamed");
+  allocator->ops.name = g_strdup (ops->name);
+  allocator->label = make_label (klass->kind, ops->name);
   allocator->user_data = user_data;
   allocator->destroy = destroy;
   allocator->direct = direct;
@@ -58,6 +68,7 @@ _tarn_allocator_clear (TarnAllocator *allocator)
   if (allocator->destroy != NULL)
     allocator->destroy (allocator->user_data);
   g_free ((gchar *) allocator->ops.name);
+  g_free (allocator->label);
 }
 
 /* Calls the backend once: no second try, no reclaim. */
@@ -70,16 +81,15 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   if (allocator->ops.allocate (allocator->user_data, size, &fresh, &local))
     {
       if (local != NULL)
-        g_critical ("allocator '%s' gave memory and an error: %s", allocator->ops.name,
-                    local->message);
+        g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
       g_clear_error (&local);
       *memory = fresh;
       return TRUE;
     }
   if (local == NULL)
     g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
-                 "allocator '%s' failed without saying why, for %" G_GSIZE_FORMAT " bytes",
-                 allocator->ops.name, size);
+                 "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
+                 size);
   g_propagate_error (error, local);
   return FALSE;
 }
@@ -169,6 +179,7 @@ direct_finalize (TarnAllocator *allocator)
 }
 
 static const TarnAllocatorClass direct_class = {
+  .kind = "allocator",
   .allocate_block = direct_allocate_block,
   .free_block = direct_free_block,
   .allocate_memory = direct_allocate_memory,
@@ -193,12 +204,26 @@ ordering_is_all_or_none (const TarnAllocatorOps *ops)
   return all || none;
 }
 
+/* Copies the caller's functions.  FALSE, with a message: they are not a TarnAllocatorOps. */
+static gboolean
+read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
+{
+  if (_tarn_struct_read (known, sizeof *known, ops))
+    return TRUE;
+  g_critical ("tarn_allocator_new: struct_size of TarnAllocatorOps is %" G_GSIZE_FORMAT
+              ", but Tarn %s takes %" G_GSIZE_FORMAT " to %" G_GSIZE_FORMAT
+              " bytes, and more where all that follows is 0: start from TARN_ALLOCATOR_OPS_INIT",
+              ops->struct_size, tarn_get_version (), sizeof ops->struct_size, sizeof *known);
+  return FALSE;
+}
+
 /**
  * Makes an allocator from a backend's functions. This is all that a backend outside this library
  * needs.
  *
  * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
- *                   error to leave out allocate or free, or some of the ordering functions only.
+ *                   error to leave out allocate or free, or some of the ordering functions only, or
+ *                   to set what this version of the library does not know.
  * @param user_data  for the functions
  * @param destroy    nullable; called with @p user_data when the last reference and the last block
  *                   are gone, by the thread that dropped it
@@ -212,7 +237,8 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   TarnAllocator *allocator;
 
   g_return_val_if_fail (ops != NULL, NULL);
-  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, ops), NULL);
+  if (!read_ops (ops, &known))
+    return NULL;
   g_return_val_if_fail (known.allocate != NULL && known.free != NULL, NULL);
   g_return_val_if_fail (ordering_is_all_or_none (&known), NULL);
 
@@ -269,8 +295,43 @@ tarn_allocator_is_deferred (TarnAllocator *allocator)
 }
 
 /**
- * Gets the functions that an allocator was made from. A backend knows its own blocks by them: it
- * compares a function of `tarn_allocator_get_ops (tarn_block_get_allocator (block))` with its own.
+ * Tells whether an allocator is a backend's own. It is if its memory goes back by a function that
+ * only this backend has. An accessor of blocks asks it of tarn_block_get_allocator(), which is the
+ * direct allocator, whatever pools are in between.
+ *
+ * @param allocator  an allocator, or a pool seen as one, which is no backend's; any thread may call
+ *                   it
+ * @param func       TarnAllocatorOps.free, as the backend gave it to tarn_allocator_new()
+ * @return whether it was made with that function; then tarn_allocator_get_user_data() is the
+ *         backend's, too
+ * @since 0.1
+ */
+gboolean
+tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func)
+{
+  g_return_val_if_fail (allocator != NULL, FALSE);
+  g_return_val_if_fail (func != NULL, FALSE);
+  return allocator->ops.free == func;
+}
+
+/**
+ * Gets the name of an allocator. It is for messages, not to know one by; tarn_allocator_is_of() is
+ * for that.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @return (transfer none): TarnAllocatorOps.name or TarnPoolOptions.name, valid as long as
+ *         @p allocator; NULL: it was given none
+ * @since 0.1
+ */
+const gchar *
+tarn_allocator_get_name (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  return allocator->ops.name;
+}
+
+/**
+ * Gets the functions that an allocator was made from.
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return (transfer none): valid as long as @p allocator

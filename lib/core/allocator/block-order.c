@@ -123,7 +123,7 @@ free_on_queue (const TarnBlock *block)
   if (await_all (block, handle, &error))
     return ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    g_message ("allocator '%s': %s: the host waits instead", ops->name, error->message);
+    g_message ("%s: %s: the host waits instead", block->source->label, error->message);
   return FALSE;
 }
 
@@ -139,7 +139,7 @@ _tarn_direct_free_used (TarnBlock *block)
     {
       if (!ops->frees_in_order && !await_all (block, NULL, &error)
           && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-        g_message ("allocator '%s': %s: memory goes back all the same", ops->name, error->message);
+        g_message ("%s: %s: memory goes back all the same", block->source->label, error->message);
       ops->free (block->source->user_data, block->memory, block->size);
     }
   drop_uses_but (block, NULL);

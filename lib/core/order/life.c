@@ -79,6 +79,7 @@ pool_finalize (TarnAllocator *allocator)
 }
 
 static const TarnAllocatorClass pool_class = {
+  .kind = "pool",
   .allocate_block = pool_allocate_block,
   .free_block = _tarn_pool_free_block,
   .allocate_memory = pool_allocate_memory,
@@ -97,9 +98,9 @@ warn_if_deferred (TarnPool *pool)
 
   /* A message, because g_test makes warnings fatal, and this is legal. */
   if (upstream_is_direct && tarn_allocator_is_deferred (pool->upstream))
-    g_message ("pool '%s' is over the deferred allocator '%s': memory may run out in a later "
-               "command, where the pool cannot give back what it holds",
-               pool->base.ops.name, pool->upstream->ops.name);
+    g_message ("%s is over %s, which is deferred: memory may run out in a later command, where "
+               "the pool cannot give back what it holds",
+               pool->base.label, pool->upstream->label);
 }
 
 /**
@@ -136,7 +137,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
     }
 
   pool = _tarn_aligned_new0 (TarnPool);
-  ops.name = known.name != NULL ? known.name : "unnamed";
+  ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
   ops.free = _tarn_pool_free_bare;
@@ -144,7 +145,6 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = known.leading_bits_in_bin_id;
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
-  pool->name = known.name != NULL ? pool->base.ops.name : NULL;
   pool->limit_bytes = known.limit_bytes;
   pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
   _tarn_pool_init_caches (pool, &known);

@@ -150,7 +150,7 @@ report_unrecorded (const TarnPool *pool, const GError *error)
 {
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED)
       && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    g_message ("pool '%s': %s: memory can be used again on its own queue only", pool->base.ops.name,
+    g_message ("%s: %s: memory can be used again on its own queue only", pool->base.label,
                error->message);
 }
 
@@ -385,7 +385,7 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
     return direct->ops.free_on_queue (direct->user_data, block->memory, block->alloc_size,
                                       queue->handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    g_message ("pool '%s': %s: the host waits instead", pool->base.ops.name, error->message);
+    g_message ("%s: %s: the host waits instead", pool->base.label, error->message);
   return FALSE;
 }
 
@@ -397,7 +397,7 @@ await_end (TarnPool *pool, TarnUse *use)
 
   if (!await_use (pool, use, NULL, &error)
       && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    g_message ("pool '%s': %s: memory goes back all the same", pool->base.ops.name, error->message);
+    g_message ("%s: %s: memory goes back all the same", pool->base.label, error->message);
 }
 
 /* Frees a block's memory after the host has waited for its uses.  What cannot be waited for,

@@ -81,7 +81,6 @@ _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
   if (block != NULL)
     tarn_block_free (block);
   else
-    g_critical ("pool '%s': memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
-                " bytes is not in use",
-                pool->base.ops.name, memory.address, size);
+    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
+                pool->base.label, memory.address, size);
 }

@@ -298,5 +298,5 @@ _tarn_pool_assert_valid (TarnPool *pool)
 
   _tarn_assert_locked (&pool->lock);
   if (!check_locked (pool, &found))
-    g_error ("pool '%s': %s", pool->base.ops.name, found);
+    g_error ("%s: %s", pool->base.label, found);
 }

@@ -95,8 +95,7 @@ struct _TarnPool
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   guint leading_bits;
-  guint slot;        /* of threads' caches: cache-private.h */
-  const gchar *name; /* the base's; NULL: none was given */
+  guint slot; /* of threads' caches: cache-private.h */
   /* and these while the door is open. */
   TarnDoor door;
   guint n_fast_uses;   /* what n_uses is of the blocks in caches */

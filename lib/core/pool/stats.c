@@ -74,7 +74,7 @@ tarn_pool_get_name (TarnPool *pool)
 {
   g_return_val_if_fail (pool != NULL, NULL);
 
-  return pool->name;
+  return pool->base.ops.name;
 }
 
 static TarnPoolStats

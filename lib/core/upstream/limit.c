@@ -156,11 +156,11 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
 {
   _tarn_assert_locked (&pool->lock);
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
-               "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
-               " active, %" G_GSIZE_FORMAT " held: more than the limit of %" G_GSIZE_FORMAT
-               " bytes allows",
-               pool->base.ops.name, size, pool->stats.active_bytes, pool->stats.held_bytes,
-               pool->limit_bytes);
+               "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
+               " managed (%" G_GSIZE_FORMAT " active, %" G_GSIZE_FORMAT
+               " held): more than the limit of %" G_GSIZE_FORMAT " bytes allows",
+               pool->base.label, size, pool->stats.managed_bytes, pool->stats.active_bytes,
+               pool->stats.held_bytes, pool->limit_bytes);
 }
 
 /* Sets the error of a request whose bytes no counter could hold. The lock is held. */

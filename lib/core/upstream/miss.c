@@ -212,9 +212,22 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Fails a request with upstream's last error, to which out-of-memory adds how things stand. Where
- * memory went with its context, what is held is nobody's to hand out, and the pool stops holding.
- */
+/* Has an error say which pool failed, and for how many bytes; of out-of-memory also how things
+ * stand. An error of a limit is the pool's own, and has said so. */
+static void
+prefix_error (const TarnPool *pool, gsize size, const TarnPoolStats *stats, GError **error)
+{
+  if (_tarn_is_out_of_memory (*error))
+    g_prefix_error (error,
+                    "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
+                    " active, %" G_GSIZE_FORMAT " held: ",
+                    pool->base.label, size, stats->active_bytes, stats->held_bytes);
+  else if (!g_error_matches (*error, TARN_ERROR, TARN_ERROR_LIMIT))
+    g_prefix_error (error, "%s: %" G_GSIZE_FORMAT " bytes asked for: ", pool->base.label, size);
+}
+
+/* Fails a request with upstream's last error.  Where memory went with its context, what is held is
+ * nobody's to hand out, and the pool stops holding. */
 static void
 fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
@@ -226,12 +239,8 @@ fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
   _tarn_pool_count (pool, &stats);
   _tarn_mutex_unlock (&pool->lock);
 
-  if (_tarn_is_out_of_memory (upstream_error))
-    g_prefix_error (&upstream_error,
-                    "pool '%s': %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
-                    " active, %" G_GSIZE_FORMAT " held: ",
-                    pool->base.ops.name, size, stats.active_bytes, stats.held_bytes);
-  else if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+  prefix_error (pool, size, &stats, &upstream_error);
+  if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     _tarn_pool_trim (pool, 0, TRUE);
   g_propagate_error (error, upstream_error);
 }
