@@ -177,7 +177,6 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func);
 const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
-const TarnAllocatorOps *tarn_allocator_get_ops (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 
 TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,

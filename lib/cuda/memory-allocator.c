@@ -4,6 +4,7 @@
  * Allocators of device memory, of page-locked host memory, and of managed memory: one, over three
  * pairs of driver calls. */
 
+#include "../common/other-block-private.h"
 #include "order-private.h"
 
 typedef enum
@@ -240,9 +241,18 @@ tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
 static MemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {
-  if (tarn_allocator_get_ops (allocator)->free != memory_free)
+  if (!tarn_allocator_is_of (allocator, memory_free))
     return NULL;
   return tarn_allocator_get_user_data (allocator);
+}
+
+gboolean
+_tarn_cuda_check_block (const gchar *function, const TarnBlock *block)
+{
+  if (get_memory_allocator (tarn_block_get_allocator (block)) != NULL)
+    return TRUE;
+  _tarn_report_other_block (function, block, "an allocator of libtarn-cuda's");
+  return FALSE;
 }
 
 /**
@@ -280,7 +290,11 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 
   g_return_val_if_fail (block != NULL, 0);
   self = get_memory_allocator (tarn_block_get_allocator (block));
-  g_return_val_if_fail (self != NULL && self->kind != HOST_MEMORY, 0);
+  if (self == NULL || self->kind == HOST_MEMORY)
+    {
+      _tarn_report_other_block (G_STRFUNC, block, "'cuda-device' or 'cuda-managed'");
+      return 0;
+    }
 
   return (CUdeviceptr) tarn_block_get_memory (block).address;
 }
@@ -301,7 +315,11 @@ tarn_cuda_block_get_host_pointer (const TarnBlock *block)
 
   g_return_val_if_fail (block != NULL, NULL);
   self = get_memory_allocator (tarn_block_get_allocator (block));
-  g_return_val_if_fail (self != NULL && self->kind != DEVICE_MEMORY, NULL);
+  if (self == NULL || self->kind == DEVICE_MEMORY)
+    {
+      _tarn_report_other_block (G_STRFUNC, block, "'cuda-host' or 'cuda-managed'");
+      return NULL;
+    }
 
   return (gpointer) (guintptr) tarn_block_get_memory (block).address;
 }

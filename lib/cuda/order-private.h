@@ -19,6 +19,9 @@ typedef struct
 gboolean _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error);
 void _tarn_cuda_home_clear (TarnCudaHome *home);
 
+/* FALSE, after a g_critical () that names the function, for a block of another backend. */
+gboolean _tarn_cuda_check_block (const gchar *function, const TarnBlock *block);
+
 /* Sets the functions for streams, of an allocator whose user_data begins with its home. */
 void _tarn_cuda_set_order (TarnAllocatorOps *ops);
 

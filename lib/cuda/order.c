@@ -418,12 +418,6 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
   return tarn_pool_allocate_ordered (pool, size, get_handle (stream), error);
 }
 
-static gboolean
-is_ours (const TarnBlock *block)
-{
-  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record == event_record;
-}
-
 /**
  * Records that commands on a stream use a block. It is tarn_block_record_use() for a CUDA stream.
  *
@@ -440,7 +434,9 @@ is_ours (const TarnBlock *block)
 gboolean
 tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 {
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (block != NULL, FALSE);
+  if (!_tarn_cuda_check_block (G_STRFUNC, block))
+    return FALSE;
 
   return tarn_block_record_use (block, get_handle (stream), error);
 }
@@ -461,7 +457,9 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 gboolean
 tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error)
 {
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (block != NULL, FALSE);
+  if (!_tarn_cuda_check_block (G_STRFUNC, block))
+    return FALSE;
 
   return tarn_block_move_to_queue (block, get_handle (stream), error);
 }
@@ -483,8 +481,10 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
 {
   gpointer handle;
 
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (block != NULL, FALSE);
   g_return_val_if_fail (stream != NULL, FALSE);
+  if (!_tarn_cuda_check_block (G_STRFUNC, block))
+    return FALSE;
 
   handle = tarn_block_get_queue (block);
   if (handle == NULL || (IS_PER_THREAD (handle) && handle != get_own_per_thread ()))

@@ -6,6 +6,7 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
+#include "../common/other-block-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"
@@ -69,6 +70,38 @@ release_buffer (cl_mem buffer, gsize size)
                tarn_opencl_status_name (status), status, size);
 }
 
+/* The largest buffer of any device of a context, which is what clCreateBuffer goes by; 0 if no
+ * device says it. */
+static cl_ulong
+get_max_size (cl_context context)
+{
+  g_autoptr (GArray) devices = _tarn_opencl_list_devices (context, NULL);
+  cl_ulong max = 0, size;
+
+  for (guint i = 0; devices != NULL && i < devices->len; i++)
+    if (_tarn_opencl_get_device_value (g_array_index (devices, cl_device_id, i),
+                                       CL_DEVICE_MAX_MEM_ALLOC_SIZE, &size, sizeof size, NULL))
+      max = MAX (max, size);
+  return max;
+}
+
+static void
+set_create_error (const BufferAllocator *self, cl_int status, gsize size, GError **error)
+{
+  cl_ulong max = status == CL_INVALID_BUFFER_SIZE ? get_max_size (self->home.context) : 0;
+  g_autofree gchar *text = NULL;
+
+  if (max == 0)
+    {
+      _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
+      return;
+    }
+  text = g_strdup_printf ("%" G_GSIZE_FORMAT " bytes, where CL_DEVICE_MAX_MEM_ALLOC_SIZE is "
+                          "%" G_GUINT64_FORMAT,
+                          size, (guint64) max);
+  _tarn_opencl_set_error_with_text (error, "clCreateBuffer", status, text);
+}
+
 static gboolean
 buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -83,7 +116,7 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   buffer = clCreateBuffer (self->home.context, self->flags, size, NULL, &status);
   if (status != CL_SUCCESS)
     {
-      _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
+      set_create_error (self, status, size, error);
       return FALSE;
     }
   if (self->home.queue != NULL && !make_resident (self, buffer, size, error))
@@ -152,7 +185,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
  * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
  *
  * @param context  where buffers belong; retained
- * @param flags    for clCreateBuffer, 0 for CL_MEM_READ_WRITE
+ * @param flags    for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
+ *                 with CL_MEM_READ_WRITE
  * @param error    return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
  * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
@@ -161,7 +195,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
 TarnAllocator *
 tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GError **error)
 {
-  BufferAllocator template = { .home = { context, NULL }, .flags = flags };
+  BufferAllocator template
+      = { .home = { context, NULL }, .flags = _tarn_opencl_add_access (flags) };
 
   g_return_val_if_fail (context != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -204,7 +239,8 @@ choose_command (cl_device_id device, Command *command, GError **error)
  * @param queue  where that is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one, as a pool does where
  *               tarn_opencl_pool_allocate() is given that queue.
- * @param flags  for clCreateBuffer, 0 for CL_MEM_READ_WRITE
+ * @param flags  for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
+ *               with CL_MEM_READ_WRITE
  * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
  * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
@@ -213,7 +249,7 @@ choose_command (cl_device_id device, Command *command, GError **error)
 TarnAllocator *
 tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
 {
-  BufferAllocator template = { .home = { NULL, queue }, .flags = flags };
+  BufferAllocator template = { .home = { NULL, queue }, .flags = _tarn_opencl_add_access (flags) };
   cl_device_id device;
 
   g_return_val_if_fail (queue != NULL, NULL);
@@ -226,6 +262,12 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
       || !choose_command (device, &template.command, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);
+}
+
+gboolean
+_tarn_opencl_is_buffer (const TarnBlock *block)
+{
+  return tarn_allocator_is_of (tarn_block_get_allocator (block), buffer_free);
 }
 
 /**
@@ -241,8 +283,11 @@ cl_mem
 tarn_opencl_block_get_buffer (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
-  g_return_val_if_fail (
-      tarn_allocator_get_ops (tarn_block_get_allocator (block))->free == buffer_free, NULL);
+  if (!_tarn_opencl_is_buffer (block))
+    {
+      _tarn_report_other_block (G_STRFUNC, block, "'opencl-deferred' or 'opencl-immediate'");
+      return NULL;
+    }
 
   return tarn_block_get_memory (block).pointer;
 }

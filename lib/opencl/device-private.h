@@ -26,5 +26,6 @@ gchar *_tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform
 gboolean _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor,
                                           GError **error);
 gboolean _tarn_opencl_has_extension (const gchar *extensions, const gchar *name);
+GArray *_tarn_opencl_list_devices (cl_context context, GError **error);
 
 #endif

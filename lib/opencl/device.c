@@ -99,3 +99,17 @@ _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
 
   return g_strv_contains ((const gchar *const *) words, name);
 }
+
+/* The devices of a context, transfer full; NULL with an error. */
+GArray *
+_tarn_opencl_list_devices (cl_context context, GError **error)
+{
+  g_autoptr (GArray) devices = g_array_new (FALSE, TRUE, sizeof (cl_device_id));
+  size_t size = 0;
+  cl_int status = clGetContextInfo (context, CL_CONTEXT_DEVICES, 0, NULL, &size);
+
+  g_array_set_size (devices, (guint) (size / sizeof (cl_device_id)));
+  if (status == CL_SUCCESS)
+    status = clGetContextInfo (context, CL_CONTEXT_DEVICES, size, devices->data, NULL);
+  return _tarn_opencl_check (status, "clGetContextInfo", error) ? g_steal_pointer (&devices) : NULL;
+}

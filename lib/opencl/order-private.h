@@ -6,6 +6,15 @@
 
 #include <tarn/opencl.h>
 
+/* OpenCL's default where the caller asks for no access, which some drivers do not report. */
+static inline cl_bitfield
+_tarn_opencl_add_access (cl_bitfield flags)
+{
+  const cl_bitfield access = CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY;
+
+  return (flags & access) != 0 ? flags : flags | CL_MEM_READ_WRITE;
+}
+
 /* What every allocator of ours begins with; constant after it is made. */
 typedef struct
 {
@@ -23,9 +32,15 @@ void _tarn_opencl_set_order (TarnAllocatorOps *ops);
 
 gboolean _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info,
                                        gpointer value, gsize size, GError **error);
-gboolean _tarn_opencl_is_in_order (cl_command_queue queue, gboolean *in_order, GError **error);
+
+/* CL_INVALID_VALUE for one that is out of order. */
+gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 
 /* TARN_ERROR_INVALID_ARGUMENT for one of another context. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
+
+/* Whose a block is. */
+gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
+gboolean _tarn_opencl_is_svm (const TarnBlock *block);
 
 #endif

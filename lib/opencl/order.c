@@ -7,6 +7,7 @@
 
 #include "order-private.h"
 
+#include "../common/other-block-private.h"
 #include "device-private.h"
 #include "status-private.h"
 
@@ -42,8 +43,8 @@ _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info
                              "clGetCommandQueueInfo", error);
 }
 
-gboolean
-_tarn_opencl_is_in_order (cl_command_queue queue, gboolean *in_order, GError **error)
+static gboolean
+is_in_order (cl_command_queue queue, gboolean *in_order, GError **error)
 {
   cl_command_queue_properties properties = 0;
 
@@ -52,6 +53,21 @@ _tarn_opencl_is_in_order (cl_command_queue queue, gboolean *in_order, GError **e
     return FALSE;
   *in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
   return TRUE;
+}
+
+gboolean
+_tarn_opencl_check_in_order (cl_command_queue queue, GError **error)
+{
+  gboolean in_order = FALSE;
+
+  if (!is_in_order (queue, &in_order, error))
+    return FALSE;
+  if (in_order)
+    return TRUE;
+  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
+               "command queue %p: CL_INVALID_VALUE (%d): it is out of order", (gpointer) queue,
+               CL_INVALID_VALUE);
+  return FALSE;
 }
 
 gboolean
@@ -92,7 +108,7 @@ queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **erro
   const TarnOpenclHome *home = user_data;
 
   return _tarn_opencl_check_queue (queue, home->context, error) && check_version (queue, error)
-         && _tarn_opencl_is_in_order (queue, in_order, error)
+         && is_in_order (queue, in_order, error)
          && _tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error);
 }
 
@@ -171,10 +187,14 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
   ops->fresh_queue = get_fresh_queue;
 }
 
+/* Tells whether a block is this backend's; a g_critical () says if not. */
 static gboolean
-is_ours (const TarnBlock *block)
+check_block (const gchar *function, const TarnBlock *block)
 {
-  return tarn_allocator_get_ops (tarn_block_get_allocator (block))->event_record == event_record;
+  if (_tarn_opencl_is_buffer (block) || _tarn_opencl_is_svm (block))
+    return TRUE;
+  _tarn_report_other_block (function, block, "an allocator of libtarn-opencl's");
+  return FALSE;
 }
 
 /**
@@ -214,7 +234,9 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
 gboolean
 tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (block != NULL, FALSE);
+  if (!check_block (G_STRFUNC, block))
+    return FALSE;
 
   return tarn_block_record_use (block, queue, error);
 }
@@ -224,23 +246,33 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
  * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
  * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
  *
- * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one
- * @param queue  of the allocator's context; retained
- * @param error  return location, or NULL: as tarn_opencl_block_record_use()
+ * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; a
+ * block of 0 bytes, too, although there is nothing to wait for
+ * @param queue  of the allocator's context; for shared virtual memory in order, as in PyOpenCL;
+ *               retained
+ * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR
+ *               with CL_INVALID_VALUE for shared virtual memory and an out-of-order queue
  * @return TRUE, or FALSE with @p error set; any thread may call it, one at a time for a block
  * @since 0.1
  */
 gboolean
 tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL && is_ours (block), FALSE);
+  g_return_val_if_fail (block != NULL, FALSE);
   g_return_val_if_fail (queue != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  if (!check_block (G_STRFUNC, block))
+    return FALSE;
 
+  if (_tarn_opencl_is_svm (block)
+      && (!tarn_check_fork (error) || !_tarn_opencl_check_in_order (queue, error)))
+    return FALSE;
   return tarn_block_move_to_queue (block, queue, error);
 }
 
 /**
- * Gets the queue that a block was allocated for, moved to or first recorded with.
+ * Gets the queue that a block was allocated for, moved to or first recorded with. A block of 0
+ * bytes has one as any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
  *               thread may call it, while none moves the block or records a use
@@ -250,7 +282,9 @@ tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GErro
 cl_command_queue
 tarn_opencl_block_get_queue (const TarnBlock *block)
 {
-  g_return_val_if_fail (block != NULL && is_ours (block), NULL);
+  g_return_val_if_fail (block != NULL, NULL);
+  if (!check_block (G_STRFUNC, block))
+    return NULL;
 
   return tarn_block_get_queue (block);
 }

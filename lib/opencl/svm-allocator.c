@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 
+#include "../common/other-block-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"
@@ -153,20 +154,6 @@ svm_allocator_free (gpointer user_data)
   g_free (self);
 }
 
-/* Transfer full; NULL with an error. */
-static GArray *
-list_devices (cl_context context, GError **error)
-{
-  g_autoptr (GArray) devices = g_array_new (FALSE, TRUE, sizeof (cl_device_id));
-  size_t size = 0;
-  cl_int status = clGetContextInfo (context, CL_CONTEXT_DEVICES, 0, NULL, &size);
-
-  g_array_set_size (devices, (guint) (size / sizeof (cl_device_id)));
-  if (status == CL_SUCCESS)
-    status = clGetContextInfo (context, CL_CONTEXT_DEVICES, size, devices->data, NULL);
-  return _tarn_opencl_check (status, "clGetContextInfo", error) ? g_steal_pointer (&devices) : NULL;
-}
-
 static gboolean
 refuse (cl_device_id device, const gchar *what, GError **error)
 {
@@ -199,7 +186,7 @@ check_device (cl_device_id device, cl_bitfield flags, GError **error)
 static gboolean
 check_devices (cl_context context, cl_bitfield flags, GError **error)
 {
-  g_autoptr (GArray) devices = list_devices (context, error);
+  g_autoptr (GArray) devices = _tarn_opencl_list_devices (context, error);
 
   if (devices == NULL)
     return FALSE;
@@ -213,17 +200,8 @@ check_devices (cl_context context, cl_bitfield flags, GError **error)
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
 {
-  gboolean in_order = FALSE;
-
-  if (!_tarn_opencl_check_queue (queue, context, error)
-      || !_tarn_opencl_is_in_order (queue, &in_order, error))
-    return FALSE;
-  if (in_order)
-    return TRUE;
-  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
-               "command queue %p: CL_INVALID_VALUE (%d): it is out of order", (gpointer) queue,
-               CL_INVALID_VALUE);
-  return FALSE;
+  return _tarn_opencl_check_queue (queue, context, error)
+         && _tarn_opencl_check_in_order (queue, error);
 }
 
 /**
@@ -240,7 +218,8 @@ check_own_queue (cl_command_queue queue, cl_context context, GError **error)
  *
  * @param context    where memory belongs; retained
  * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
- * @param flags      for clSVMAlloc, 0 for CL_MEM_READ_WRITE
+ * @param flags      for clSVMAlloc; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
+ *                   with CL_MEM_READ_WRITE
  * @param queue      nullable: of the context, in order; retained
  * @param error      return location, or NULL: TARN_ERROR_NOT_SUPPORTED, naming the device and what
  *                   it lacks; TARN_ERROR_INVALID_ARGUMENT for a queue of another context;
@@ -253,7 +232,7 @@ TarnAllocator *
 tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfield flags,
                                cl_command_queue queue, GError **error)
 {
-  SvmAllocator made = { .alignment = alignment, .flags = flags };
+  SvmAllocator made = { .alignment = alignment, .flags = _tarn_opencl_add_access (flags) };
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   SvmAllocator *self;
 
@@ -265,8 +244,6 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
       || (queue != NULL && !check_own_queue (queue, context, error))
       || !_tarn_opencl_home_init (&made.home, context, queue, error))
     return NULL;
-  if (made.flags == 0)
-    made.flags = CL_MEM_READ_WRITE;
   made.frees = _tarn_opencl_frees_new ();
   self = g_new (SvmAllocator, 1);
   *self = made;
@@ -276,6 +253,12 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   ops.free_on_queue = svm_free_on_queue;
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, svm_allocator_free);
+}
+
+gboolean
+_tarn_opencl_is_svm (const TarnBlock *block)
+{
+  return tarn_allocator_is_of (tarn_block_get_allocator (block), svm_free);
 }
 
 /**
@@ -291,8 +274,11 @@ gpointer
 tarn_opencl_block_get_svm (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
-  g_return_val_if_fail (tarn_allocator_get_ops (tarn_block_get_allocator (block))->free == svm_free,
-                        NULL);
+  if (!_tarn_opencl_is_svm (block))
+    {
+      _tarn_report_other_block (G_STRFUNC, block, "'opencl-svm'");
+      return NULL;
+    }
 
   return tarn_block_get_memory (block).pointer;
 }

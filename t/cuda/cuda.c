@@ -492,10 +492,59 @@ test_pointers (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpmem (read, 100, tarn_cuda_block_get_host_pointer (on_both), 100);
   g_assert_cmpuint (tarn_cuda_block_get_device_pointer (empty), ==, 0);
 
-  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*DEVICE_MEMORY*");
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
+                         "tarn_cuda_block_get_host_pointer: the block is from allocator "
+                         "'cuda-device', but must be from 'cuda-host' or 'cuda-managed'");
   g_assert_null (tarn_cuda_block_get_host_pointer (on_device));
-  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL, "*HOST_MEMORY*");
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
+                         "tarn_cuda_block_get_device_pointer: the block is from allocator "
+                         "'cuda-host', but must be from 'cuda-device' or 'cuda-managed'");
   g_assert_cmpuint (tarn_cuda_block_get_device_pointer (on_host), ==, 0);
+  g_test_assert_expected_messages ();
+}
+
+static gboolean
+allocate_other (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) error;
+  memory->address = 1;
+  return TRUE;
+}
+
+static void
+free_other (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) memory;
+  (void) size;
+}
+
+/* Another backend's block: it is said whose it is. */
+static void
+test_other_kind (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnBlock) block = NULL;
+
+  (void) test;
+  (void) unused;
+  ops.allocate = allocate_other;
+  ops.free = free_other;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  block = tarn_allocator_allocate (allocator, 10, NULL);
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
+                         "tarn_cuda_block_get_host_pointer: * an unnamed allocator, *");
+  g_assert_null (tarn_cuda_block_get_host_pointer (block));
+  g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
+                         "tarn_cuda_block_get_device_pointer: * an unnamed allocator, *");
+  g_assert_cmpuint (tarn_cuda_block_get_device_pointer (block), ==, 0);
+  g_test_expect_message (
+      "Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
+      "tarn_cuda_block_record_use: * must be from an allocator of libtarn-cuda's");
+  g_assert_false (tarn_cuda_block_record_use (block, NULL, NULL));
   g_test_assert_expected_messages ();
 }
 
@@ -640,6 +689,7 @@ main (int argc, char **argv)
   if (fake != NULL)
     tarn_cuda_test_add ("failures", test_failures, NULL);
   tarn_cuda_test_add ("memory/pointers", test_pointers, NULL);
+  tarn_cuda_test_add ("memory/other-kind", test_other_kind, NULL);
   tarn_cuda_test_add ("memory/window", test_window, NULL);
   /* The fake one has as much memory as the host of a real one, which it is not. */
   if (fake == NULL)

@@ -73,11 +73,16 @@ static void
 test_too_large (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = opencl_allocator (state);
-  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
   g_autoptr (GError) error = NULL;
   gsize size = device_ulong (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE) + 1;
-  g_autofree gchar *expected = g_strdup_printf (
-      "clCreateBuffer: CL_INVALID_BUFFER_SIZE (-61) for %" G_GSIZE_FORMAT " bytes", size);
+  g_autofree gchar *expected
+      = g_strdup_printf ("clCreateBuffer: CL_INVALID_BUFFER_SIZE (-61): %" G_GSIZE_FORMAT
+                         " bytes, where CL_DEVICE_MAX_MEM_ALLOC_SIZE is %" G_GSIZE_FORMAT,
+                         size, size - 1);
+  g_autofree gchar *expected_of_pool = g_strdup_printf (
+      "pool 'temporaries': %" G_GSIZE_FORMAT " bytes asked for: %s", size, expected);
   g_autoptr (TarnBlock) granted = tarn_allocator_allocate (allocator, size, &error);
 
   if (granted != NULL)
@@ -88,9 +93,24 @@ test_too_large (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_BUFFER_SIZE);
   g_assert_cmpstr (error->message, ==, expected);
   g_clear_error (&error);
+  options.name = "temporaries";
+  pool = tarn_pool_new (allocator, &options, NULL);
   g_assert_null (tarn_pool_allocate (pool, size, &error));
   g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_BUFFER_SIZE);
-  g_assert_true (g_str_has_suffix (error->message, expected));
+  g_assert_cmpstr (error->message, ==, expected_of_pool);
+}
+
+/* What the driver says of the flags of a buffer from an allocator that was made with these. */
+static cl_mem_flags
+read_flags_back (TarnAllocator *allocator)
+{
+  g_autoptr (TarnBlock) block = tarn_allocator_allocate (allocator, 100, NULL);
+  cl_mem_flags flags = 0;
+
+  g_assert_cmpint (clGetMemObjectInfo (tarn_opencl_block_get_buffer (block), CL_MEM_FLAGS,
+                                       sizeof flags, &flags, NULL),
+                   ==, CL_SUCCESS);
+  return flags;
 }
 
 static void
@@ -98,10 +118,17 @@ test_flags (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const cl_mem_flags bad[]
       = { CL_MEM_USE_HOST_PTR, CL_MEM_COPY_HOST_PTR, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR };
+  static const struct
+  {
+    cl_mem_flags flags, access;
+  } good[] = {
+    { 0, CL_MEM_READ_WRITE },
+    { CL_MEM_ALLOC_HOST_PTR, CL_MEM_READ_WRITE },
+    { CL_MEM_READ_ONLY, CL_MEM_READ_ONLY },
+    { CL_MEM_WRITE_ONLY, CL_MEM_WRITE_ONLY },
+  };
   g_autoptr (GError) error = NULL;
-  g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (TarnBlock) block = NULL;
-  cl_mem_flags flags = 0;
+  const cl_mem_flags access = CL_MEM_READ_WRITE | CL_MEM_READ_ONLY | CL_MEM_WRITE_ONLY;
 
   (void) device;
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
@@ -114,13 +141,17 @@ test_flags (const TarnOpenclDevice *device, OpenclState *state)
       g_clear_error (&error);
     }
 
-  allocator = tarn_opencl_immediate_allocator_new (state->queue, CL_MEM_READ_ONLY, &error);
-  g_assert_no_error (error);
-  block = tarn_allocator_allocate (allocator, 100, &error);
-  g_assert_no_error (error);
-  clGetMemObjectInfo (tarn_opencl_block_get_buffer (block), CL_MEM_FLAGS, sizeof flags, &flags,
-                      NULL);
-  g_assert_cmpuint (flags & CL_MEM_READ_ONLY, ==, CL_MEM_READ_ONLY);
+  for (guint i = 0; i < G_N_ELEMENTS (good); i++)
+    {
+      g_autoptr (TarnAllocator) now
+          = tarn_opencl_immediate_allocator_new (state->queue, good[i].flags, &error);
+      g_autoptr (TarnAllocator) later
+          = tarn_opencl_deferred_allocator_new (state->context, good[i].flags, &error);
+
+      g_assert_no_error (error);
+      g_assert_cmpuint (read_flags_back (now) & access, ==, good[i].access);
+      g_assert_cmpuint (read_flags_back (later) & access, ==, good[i].access);
+    }
 }
 
 /* Whatever access the host has, each allocator has memory. */

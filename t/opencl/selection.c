@@ -282,17 +282,42 @@ no_layer (void)
 }
 
 static void
-test_other_kind (void)
+expect_other_kind (const gchar *function, const gchar *name, const gchar *expected)
 {
+  g_autofree gchar *from
+      = name != NULL ? g_strdup_printf ("allocator '%s'", name) : g_strdup ("an unnamed allocator");
+  g_autofree gchar *message = g_strdup_printf (
+      "tarn_opencl_block_%s: the block is from %s, but must be from %s", function, from, expected);
+
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, message);
+}
+
+/* Another backend's block: it is said whose it is. */
+static void
+test_other_kind (gconstpointer name)
+{
+  const gchar *buffers = "'opencl-deferred' or 'opencl-immediate'";
+  const gchar *any = "an allocator of libtarn-opencl's";
   TarnAllocatorOps ops;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnBlock) block = NULL;
 
   nothing_ops_init (&ops);
+  ops.name = name;
   allocator = tarn_allocator_new (&ops, NULL, NULL);
   block = tarn_allocator_allocate (allocator, 10, NULL);
-  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*buffer_free*");
+  expect_other_kind ("get_buffer", name, buffers);
   g_assert_null (tarn_opencl_block_get_buffer (block));
+  expect_other_kind ("get_svm", name, "'opencl-svm'");
+  g_assert_null (tarn_opencl_block_get_svm (block));
+  expect_other_kind ("get_queue", name, any);
+  g_assert_null (tarn_opencl_block_get_queue (block));
+  expect_other_kind ("unbind_from_queue", name, any);
+  g_assert_false (tarn_opencl_block_unbind_from_queue (block, NULL));
+  expect_other_kind ("move_to_queue", name, any);
+  g_assert_false (tarn_opencl_block_move_to_queue (block, (cl_command_queue) &ops, NULL));
+  expect_other_kind ("record_use", name, any);
+  g_assert_false (tarn_opencl_block_record_use (block, (cl_command_queue) &ops, NULL));
   g_test_assert_expected_messages ();
 }
 
@@ -322,7 +347,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/opencl/selection/no-platform", test_no_platform);
   g_test_add_func ("/opencl/selection/no-platform/subprocess/child", test_no_platform_child);
-  g_test_add_func ("/opencl/other-kind", test_other_kind);
+  g_test_add_data_func ("/opencl/other-kind/named", "theirs", test_other_kind);
+  g_test_add_data_func ("/opencl/other-kind/unnamed", NULL, test_other_kind);
   g_test_add_func ("/opencl/status-names", test_status_names);
   layer = opencl_layer_load ();
   if (has_devices ())

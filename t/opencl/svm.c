@@ -59,7 +59,10 @@ test_empty (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 
       g_assert_nonnull (none);
       g_assert_null (tarn_opencl_block_get_svm (none));
+      /* Of no bytes, and yet bound as any other. */
+      g_assert_true (tarn_opencl_block_get_queue (none) == (i == 0 ? NULL : state->queue));
       g_assert_true (tarn_opencl_block_move_to_queue (none, state->queue, NULL));
+      g_assert_true (tarn_opencl_block_get_queue (none) == state->queue);
       g_assert_nonnull (tarn_opencl_block_get_svm (one_byte));
       g_assert_cmpuint (tarn_block_get_size (one_byte), ==, 0);
       g_assert_false (tarn_allocator_is_deferred (allocator));
@@ -234,6 +237,55 @@ test_out_of_order (OpenclState *state, const OpenclMemory *memory, gconstpointer
   opencl_queue_free (queue);
 }
 
+/* As in PyOpenCL: it stays with the queue that it had. */
+static void
+check_refused (TarnBlock *block, cl_command_queue queue)
+{
+  cl_command_queue before = tarn_opencl_block_get_queue (block);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (tarn_opencl_block_move_to_queue (block, queue, &error));
+  g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE);
+  g_assert_true (tarn_opencl_block_get_queue (block) == before);
+  tarn_block_free (block);
+}
+
+static void
+test_bind_out_of_order (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue queue = opencl_queue_new (state, TRUE);
+  g_autoptr (TarnAllocator) svm = memory->allocator_new (state, NULL);
+  g_autoptr (TarnAllocator) buffers = opencl_immediate_new (state, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (svm, NULL, NULL);
+  TarnBlock *buffer = tarn_allocator_allocate (buffers, SIZE, NULL);
+
+  (void) data;
+  check_refused (tarn_allocator_allocate (svm, SIZE, NULL), queue);
+  check_refused (tarn_allocator_allocate (svm, 0, NULL), queue);
+  check_refused (opencl_allocate (pool, SIZE, NULL), queue);
+  check_refused (opencl_allocate (pool, SIZE, state->queue), queue);
+  g_assert_true (tarn_opencl_block_move_to_queue (buffer, queue, NULL));
+  tarn_block_free (buffer);
+  opencl_queue_free (queue);
+}
+
+/* A block of the other kind: it is said whose it is. */
+static void
+test_other_kind (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  g_autoptr (TarnAllocator) svm = memory->allocator_new (state, NULL);
+  g_autoptr (TarnAllocator) buffers = opencl_immediate_new (state, NULL);
+  g_autoptr (TarnBlock) in_svm = tarn_allocator_allocate (svm, SIZE, NULL);
+  g_autoptr (TarnBlock) buffer = tarn_allocator_allocate (buffers, SIZE, NULL);
+
+  (void) data;
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*get_buffer: * 'opencl-svm', *");
+  g_assert_null (tarn_opencl_block_get_buffer (in_svm));
+  g_test_expect_message ("Tarn-OpenCL", G_LOG_LEVEL_CRITICAL, "*get_svm: * 'opencl-immediate', *");
+  g_assert_null (tarn_opencl_block_get_svm (buffer));
+  g_test_assert_expected_messages ();
+}
+
 static void
 test_other_context (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -337,10 +389,16 @@ main (int argc, char **argv)
     { "svm/binding", test_binding, OPENCL_NEEDS_SVM, NULL },
     { "svm/two-queues", test_two_queues, OPENCL_NEEDS_SVM, NULL },
   };
+  static const OpenclQueueCase of_each_kind[] = {
+    { "svm/bind-out-of-order", test_bind_out_of_order, OPENCL_NEEDS_SVM | OPENCL_NEEDS_OUT_OF_ORDER,
+      NULL },
+    { "svm/other-kind", test_other_kind, OPENCL_NEEDS_SVM, NULL },
+  };
 
   g_test_init (&argc, &argv, NULL);
   conformance_add ("svm/unbound", &unbound);
   conformance_add ("svm/bound", &bound);
   opencl_add_for_devices (cases, G_N_ELEMENTS (cases));
+  opencl_add_for_memories (of_each_kind, G_N_ELEMENTS (of_each_kind));
   return g_test_run ();
 }

@@ -331,20 +331,6 @@ tarn_allocator_get_name (TarnAllocator *allocator)
 }
 
 /**
- * Gets the functions that an allocator was made from.
- *
- * @param allocator  an allocator, or a pool seen as one; any thread may call it
- * @return (transfer none): valid as long as @p allocator
- * @since 0.1
- */
-const TarnAllocatorOps *
-tarn_allocator_get_ops (TarnAllocator *allocator)
-{
-  g_return_val_if_fail (allocator != NULL, NULL);
-  return &allocator->ops;
-}
-
-/**
  * Gets the user_data that tarn_allocator_new() was given.
  *
  * @param allocator  an allocator that the caller made; any thread may call it

@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a backend's function says that was given another's block. */
+
+#ifndef TARN_OTHER_BLOCK_PRIVATE_H
+#define TARN_OTHER_BLOCK_PRIVATE_H
+
+#include <tarn/block.h>
+
+/* Names the function, the block's allocator, and what it should have been. */
+static inline void
+_tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
+{
+  const gchar *name = tarn_allocator_get_name (tarn_block_get_allocator (block));
+
+  if (name != NULL)
+    g_critical ("%s: the block is from allocator '%s', but must be from %s", function, name,
+                expected);
+  else
+    g_critical ("%s: the block is from an unnamed allocator, but must be from %s", function,
+                expected);
+}
+
+#endif
