@@ -25,6 +25,10 @@ gpointer opencl_open (gconstpointer device, gchar **reason);
 void opencl_close (gpointer state);
 const gchar *opencl_no_threads (gconstpointer device);
 const gchar *opencl_no_threads_on_queue (gconstpointer device);
+
+/* Whether whoever flushes a queue of the device runs its commands. */
+gboolean opencl_runs_in_caller (const TarnOpenclDevice *device);
+
 TarnAllocator *opencl_deferred_new (gpointer state, GError **error);
 TarnAllocator *opencl_immediate_new (gpointer state, GError **error);
 
