@@ -312,8 +312,6 @@ test_other_kind (gconstpointer name)
   g_assert_null (tarn_opencl_block_get_svm (block));
   expect_other_kind ("get_queue", name, any);
   g_assert_null (tarn_opencl_block_get_queue (block));
-  expect_other_kind ("unbind_from_queue", name, any);
-  g_assert_false (tarn_opencl_block_unbind_from_queue (block, NULL));
   expect_other_kind ("move_to_queue", name, any);
   g_assert_false (tarn_opencl_block_move_to_queue (block, (cl_command_queue) &ops, NULL));
   expect_other_kind ("record_use", name, any);
