@@ -9,6 +9,7 @@
 #include "pool/cache-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
+#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 typedef Players Fixture;
 
@@ -55,16 +56,28 @@ test_idle_watched (Fixture *fixture, gconstpointer unused)
   player_drop (&fixture->players[1], blocks, 9);
 }
 
+/* That a thread was not taken for idle tells something only where it was not, as on a machine that
+ * is busy with others. */
+static void
+assert_misses (Fixture *fixture, guint misses, gint64 since)
+{
+  if (g_get_monotonic_time () - since < IDLE_TIME)
+    g_assert_cmpuint (players_get_misses (fixture), ==, misses);
+  else
+    g_test_skip ("this machine is so busy that the thread was idle");
+}
+
 /* A thread that has just called is not idle, whether or not it had the pool for itself before. */
 static void
 test_not_idle (Fixture *fixture, gconstpointer unused)
 {
+  gint64 start = g_get_monotonic_time ();
   TarnBlock *block;
 
   (void) unused;
   player_keep (&fixture->players[0], fixture->pool, SIZE, 8);
   player_take (&fixture->players[1], fixture->pool, SIZE, &block, 1);
-  g_assert_cmpuint (players_get_misses (fixture), ==, 9);
+  assert_misses (fixture, 9, start);
   player_drop (&fixture->players[1], &block, 1);
 }
 
@@ -74,20 +87,20 @@ test_idle_taken_over (Fixture *fixture, gconstpointer unused)
 {
   Player *first = &fixture->players[0], *second = &fixture->players[1];
   TarnBlock *blocks[2];
+  gint64 start;
 
   (void) unused;
   player_keep (first, fixture->pool, SIZE, 1);
   player_take (second, fixture->pool, SIZE, &blocks[0], 1);
   player_end (first);
   g_usleep (20 * G_TIME_SPAN_MILLISECOND); /* which is what it is to be idle */
+  start = g_get_monotonic_time ();
   player_begin (first);
   player_keep (first, fixture->pool, 5000, 1);
   player_take (second, fixture->pool, SIZE, &blocks[1], 1);
-  g_assert_cmpuint (players_get_misses (fixture), ==, 4);
+  assert_misses (fixture, 4, start);
   player_drop (second, blocks, 2);
 }
-
-#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* Another thread looks for a block in it, having seen so much of it so long ago; it is kept again
  * afterwards.  A look that itself took as long as it takes to be idle says nothing. */
