@@ -202,6 +202,9 @@ check_block (const gchar *function, const TarnBlock *block)
  * cl_command_queue. The pool retains the queue as long as it remembers it: the caller may release
  * it at any time.
  *
+ * Order is made of markers, barriers and waits for events. A device that does not keep what OpenCL
+ * promises of these gives no order, and no error.
+ *
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order

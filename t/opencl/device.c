@@ -116,8 +116,9 @@ probe_thread (cl_device_id device)
 }
 
 /* Told by what it does, once for each device, since the name depends on the version: PoCL's device
- * of one thread is "basic" in 3.1 and "cpu-minimal" in 6.0.  A function of the host's is a command
- * that says who runs it; a device that takes none is taken for one with threads of its own. */
+ * of one thread is "basic" in 3.1 and "cpu-minimal" in 5.0 and 6.0.  A function of the host's is a
+ * command that says who runs it; a device that takes none is taken for one with threads of its own.
+ */
 gboolean
 opencl_runs_in_caller (const TarnOpenclDevice *device)
 {
@@ -138,7 +139,7 @@ opencl_runs_in_caller (const TarnOpenclDevice *device)
 }
 
 /* Seen of such a device, PoCL's: threads that enqueue on one queue run one another's commands. With
- * 3.1 one waits for a lock that it has itself, with 6.0 there is a segmentation fault. */
+ * 3.1 one waits for a lock that it has itself, with 5.0 and 6.0 the program crashes. */
 const gchar *
 opencl_no_threads_on_queue (gconstpointer data)
 {

@@ -45,9 +45,9 @@ opencl_svm_bound_new (gpointer data, GError **error)
 
 /* What devices have */
 
-/* Whoever flushes a queue runs its commands, and waits for what they wait for (seen of PoCL 3.1's
- * "basic" device and of Oclgrind 21.10); or nobody waits for those that cannot run yet, not even in
- * clFinish () (of PoCL 6.0's "cpu-minimal" device). */
+/* Whoever flushes a queue runs its commands, and waits for what they wait for (seen of Oclgrind
+ * 21.10); or nobody waits for those that cannot run yet, not even in clFinish () (of PoCL's device
+ * of that kind, and with 3.1 the call that opens the gate does not return). */
 static const gchar *
 why_no_gate (const TarnOpenclDevice *device)
 {
