@@ -3,7 +3,7 @@
  *
  * The allocator over the queues: TarnAllocatorOps, counted, and failing on demand. */
 
-#include "allocator-private.h"
+#include "allocator/allocator-private.h"
 #include "fake-queues-private.h"
 
 /* What memory that was just made ready has in it. */
