@@ -133,7 +133,8 @@ typedef struct
 } TarnAllocatorOps;
 
 /**
- * A TarnAllocatorOps.free, by which a backend knows its own: tarn_allocator_is_of().
+ * The type of TarnAllocatorOps.free. A backend knows its own allocators by it: see
+ * tarn_allocator_is_of().
  *
  * @param user_data  as given to tarn_allocator_new()
  * @param memory     what TarnAllocatorOps.allocate stored

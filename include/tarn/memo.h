@@ -55,20 +55,27 @@ typedef enum
 } TarnMemoKeyPartType;
 
 /**
+ * The value itself of a part of a tuple.
+ *
+ * @since 0.1
+ */
+typedef union
+{
+  gint64 integer;        /**< of TARN_MEMO_KEY_PART_INTEGER */
+  const gchar *string;   /**< of TARN_MEMO_KEY_PART_STRING; nullable */
+  GBytes *bytes;         /**< of TARN_MEMO_KEY_PART_BYTES; nullable */
+  gconstpointer pointer; /**< of TARN_MEMO_KEY_PART_POINTER; nullable */
+} TarnMemoKeyPartValue;
+
+/**
  * One value of a tuple: see tarn_memo_key_integer() and its like. It owns nothing.
  *
  * @since 0.1
  */
 typedef struct
 {
-  TarnMemoKeyPartType type; /**< which one of value's is set */
-  union
-  {
-    gint64 integer;        /**< of TARN_MEMO_KEY_PART_INTEGER */
-    const gchar *string;   /**< of TARN_MEMO_KEY_PART_STRING; nullable */
-    GBytes *bytes;         /**< of TARN_MEMO_KEY_PART_BYTES; nullable */
-    gconstpointer pointer; /**< of TARN_MEMO_KEY_PART_POINTER; nullable */
-  } value;                 /**< the value itself */
+  TarnMemoKeyPartType type;   /**< which one of value's is set */
+  TarnMemoKeyPartValue value; /**< the value itself */
 } TarnMemoKeyPart;
 
 /**

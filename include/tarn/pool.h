@@ -80,7 +80,8 @@ typedef struct
 
   /**
    * The most bytes that each thread may keep for itself, in blocks of all sizes; by default 16 GiB,
-   * or 1 GiB where pointers have 32 bits. With 0, threads keep nothing, as with thread_cache_blocks.
+   * or 1 GiB where pointers have 32 bits. With 0, threads keep nothing, as with
+   * thread_cache_blocks.
    */
   gsize thread_cache_bytes;
 } TarnPoolOptions;
@@ -190,8 +191,8 @@ gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
  * A function that gives memory back when a pool has run out of it. It does so by freeing blocks of
  * @p pool or of another pool, for instance. It is called with no lock held, possibly by several
  * threads at once. What it allocates itself never asks reclaim functions again. It must return, not
- * leave by pthread_exit (), longjmp () or cancellation: the request that it is asked for would never
- * end, and others may wait for it.
+ * leave by pthread_exit (), longjmp () or cancellation: the request that it is asked for would
+ * never end, and others may wait for it.
  *
  * @param pool       the pool that ran out
  * @param wanted     bytes that could not be allocated

@@ -69,9 +69,9 @@ typedef enum
 
 GArray *tarn_selection_resolve (const gchar *selection, TarnSelectionSyntax syntax,
                                 const TarnSelectionPlatform *platforms, gsize n_platforms,
-                                GError **error);
+                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void tarn_selection_add_kind (const gchar *kind);
-gchar *tarn_selection_format_uuid (const guint8 *bytes);
+gchar *tarn_selection_format_uuid (const guint8 *bytes) G_GNUC_WARN_UNUSED_RESULT;
 gchar *tarn_selection_make_selector (const TarnSelectionPlatform *platforms, gsize n_platforms,
                                      TarnSelectionItem item) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -4,7 +4,7 @@
  * Allocators of device memory, of page-locked host memory, and of managed memory: one, over three
  * pairs of driver calls. */
 
-#include "../common/other-block-private.h"
+#include "common/other-block-private.h"
 #include "order-private.h"
 
 typedef enum

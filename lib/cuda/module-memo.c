@@ -86,7 +86,7 @@ tarn_cuda_module_memo_new (void)
 }
 
 /**
- * The module of an image: tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
+ * Gets the module of an image. It is tarn_memo_get() for a memo of tarn_cuda_module_memo_new().
  *
  * @param memo     the memo
  * @param context  nullable: the current one
@@ -234,7 +234,8 @@ tarn_cuda_function_memo_new (TarnMemo *modules)
 }
 
 /**
- * The function of an image and a name: tarn_memo_get() for a memo of tarn_cuda_function_memo_new().
+ * Gets the function of an image and a name. It is tarn_memo_get() for a memo of
+ * tarn_cuda_function_memo_new().
  *
  * @param memo      the memo
  * @param context   nullable: the current one

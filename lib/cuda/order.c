@@ -442,7 +442,7 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 }
 
 /**
- * Moves a block to one stream, which waits for the others that used it. It waits for everything
+ * Moves a block to one stream, which waits for the others. It waits for everything
  * that they have been given so far; the block is that stream's alone afterwards. For the host there
  * is tarn_block_wait().
  *
@@ -465,7 +465,8 @@ tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **erro
 }
 
 /**
- * Gets the stream that a block was allocated for, moved to or first recorded with.
+ * Gets the stream that a block is used on. It is what the block was allocated for, moved to or
+ * first recorded with.
  *
  * @param block   a block in use, of one of libtarn-cuda's allocators or of a pool over one; any
  *                thread may call it, while none moves the block or records a use

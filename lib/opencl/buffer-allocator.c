@@ -6,7 +6,7 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
-#include "../common/other-block-private.h"
+#include "common/other-block-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"

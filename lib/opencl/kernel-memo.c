@@ -267,7 +267,8 @@ tarn_opencl_kernel_memo_new (void)
 }
 
 /**
- * The kernel of the calling thread: tarn_memo_get() for a memo of tarn_opencl_kernel_memo_new().
+ * Gets the kernel of the calling thread. It is tarn_memo_get() for a memo of
+ * tarn_opencl_kernel_memo_new().
  *
  * @param memo     the memo
  * @param context  what the kernel is built for

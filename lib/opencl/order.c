@@ -7,7 +7,7 @@
 
 #include "order-private.h"
 
-#include "../common/other-block-private.h"
+#include "common/other-block-private.h"
 #include "device-private.h"
 #include "status-private.h"
 
@@ -245,7 +245,7 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
 }
 
 /**
- * Moves a block to one queue, which waits for the others that used it. It waits for everything that
+ * Moves a block to one queue, which waits for the others. It waits for everything that
  * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
  * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
  *
@@ -274,8 +274,8 @@ tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GErro
 }
 
 /**
- * Gets the queue that a block was allocated for, moved to or first recorded with. A block of 0
- * bytes has one as any other.
+ * Gets the queue that a block is used on. It is what the block was allocated for, moved to or first
+ * recorded with. A block of 0 bytes has one as any other.
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; any
  *               thread may call it, while none moves the block or records a use

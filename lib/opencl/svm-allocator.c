@@ -9,7 +9,7 @@
 
 #include <dlfcn.h>
 
-#include "../common/other-block-private.h"
+#include "common/other-block-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"

@@ -97,8 +97,8 @@ test_refused (Fixture *fixture, gconstpointer unused)
   g_assert_null (tarn_pool_allocate (fixture->pool, 3333, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   g_assert_cmpstr (error->message, ==,
-                   "pool 'small': 3333 bytes asked for, 3000 active, 103 held: more than the limit "
-                   "of 4096 bytes allows");
+                   "pool 'small': 3333 bytes asked for, 3172 managed (3000 active, 103 held): more "
+                   "than the limit of 4096 bytes allows");
   stats = get_stats (fixture->pool);
   g_assert_cmpuint (stats.failures, ==, 1);
   g_assert_cmpuint (stats.upstream_failures, ==, 0);

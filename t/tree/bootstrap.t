@@ -100,7 +100,7 @@ check "... after it has said what is missing" \
 
 new_machine 0
 check "root, demo" bootstrap 1 demo # there is no example
-check "... what it needs" asks_for autoconf automake gcc libtool make pkg-config libglib2.0-dev \
+check "... what it needs" asks_for autoconf automake gcc libtool make pkgconf libglib2.0-dev \
   ocl-icd-opencl-dev pocl-opencl-icd
 check "... and no more" asks_not_for g++ clinfo cmake debhelper doxygen libjson-glib-dev mandoc
 check "then check" bootstrap 0 check

@@ -172,7 +172,7 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 }
 
 /**
- * Moves a block to one queue, which waits for the others that used it. It waits for everything that
+ * Moves a block to one queue, which waits for the others. It waits for everything that
  * they have been given so far; the block is that queue's alone afterwards. For the host there is
  * tarn_block_wait().
  *

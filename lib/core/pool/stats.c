@@ -36,7 +36,8 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
 }
 
 /**
- * Lets peaks begin anew: peak_managed_bytes and peak_active_bytes are what there is now.
+ * Begins the peaks of a pool anew. Its peak_managed_bytes and peak_active_bytes are what there is
+ * now.
  *
  * @param pool  a pool; any thread may call it. In a child of fork () it does nothing.
  * @since 0.1
@@ -63,7 +64,7 @@ tarn_pool_reset_peaks (TarnPool *pool)
 }
 
 /**
- * The name that a pool was given for messages.
+ * Gets the name that a pool was given for messages.
  *
  * @param pool  a pool; any thread may call it
  * @return (transfer none): valid as long as @p pool; NULL: it was given none

@@ -36,9 +36,9 @@ _tarn_selection_is_kind (const gchar *name)
 }
 
 /**
- * Says that there is a kind of platforms, so that tarn_selection_resolve() passes over entries for
- * it where it is given none of them. A backend of a kind of its own calls it before anybody chooses
- * devices: at best in a constructor. "opencl" and "cuda" are known.
+ * Adds a kind of platforms that a selection may name. tarn_selection_resolve() passes over entries
+ * for it where it is given none of them. A backend of a kind of its own calls it before anybody
+ * chooses devices: at best in a constructor. "opencl" and "cuda" are known.
  *
  * @param kind  a letter, then letters, digits and hyphens; copied. Any thread may call it.
  * @since 0.1

@@ -241,8 +241,8 @@ _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, Tar
 }
 
 /**
- * The most bytes that a pool is to manage: what tarn_pool_set_limit_bytes(), or before it
- * TarnPoolOptions, said.
+ * Gets the most bytes that a pool is to manage. It is what tarn_pool_set_limit_bytes(), or before
+ * it TarnPoolOptions, said.
  *
  * @param pool  a pool; any thread may call it
  * @return bytes; 0: as many as there are
