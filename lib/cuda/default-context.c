@@ -54,7 +54,7 @@ find_choice (Choice *choice, GError **error)
 
 /* A whole decimal number with blanks around it; FALSE if it is not. */
 static gboolean
-parse_number (const gchar *text, guint64 *number)
+parse_device_number (const gchar *text, guint64 *number)
 {
   g_autofree gchar *stripped = g_strstrip (g_strdup (text));
 
@@ -68,7 +68,7 @@ take_choice (const Choice *choice, int n_devices, int *index, GError **error)
   g_autofree gchar *text = g_strstrip (g_strdup (choice->text));
   guint64 number;
 
-  if (!parse_number (text, &number))
+  if (!parse_device_number (text, &number))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: '%s' is not a device's number; there are %d CUDA devices, from 0 on",
                  choice->source, text, n_devices);
@@ -107,7 +107,7 @@ find_local_rank (void)
       const gchar *text = g_getenv (variables[i]);
       guint64 number;
 
-      if (text != NULL && parse_number (text, &number))
+      if (text != NULL && parse_device_number (text, &number))
         return (int) number;
     }
   return 0;
@@ -115,7 +115,7 @@ find_local_rank (void)
 
 /* Retains the primary context and makes it current. */
 static gboolean
-open_device (TarnCudaContext *context, GError **error)
+retain_context (TarnCudaContext *context, GError **error)
 {
   const TarnCudaDriver *driver = context->driver;
 
@@ -139,7 +139,7 @@ open_index (TarnCudaContext *context, int index, GError **error)
 
   return _tarn_cuda_check (driver, "cuDeviceGet", driver->cuDeviceGet (&context->device, index),
                            error)
-         && open_device (context, error);
+         && retain_context (context, error);
 }
 
 /* The first, from the local rank on, that gives a context: others may be taken by other processes
@@ -320,7 +320,7 @@ static struct
 } automatic;
 
 static void
-initialize (void)
+initialize_process (void)
 {
   /* Which thread has it current is not this one's business alone. */
   if (open_default (&automatic.context, &automatic.error))
@@ -359,7 +359,7 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
 
   if (!tarn_check_fork (error))
     return FALSE;
-  pthread_once (&once, initialize);
+  pthread_once (&once, initialize_process);
   if (automatic.error != NULL)
     {
       if (error != NULL)

@@ -95,7 +95,7 @@ find_old_reserved (const TarnCudaDeviceData *data)
 }
 
 static void
-fill (TarnCudaDeviceData *data, const gint *values)
+fill_data (TarnCudaDeviceData *data, const gint *values)
 {
   data->major = values[MAJOR];
   data->minor = values[MINOR];
@@ -139,7 +139,7 @@ _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnC
                    device, values[THREADS_PER_MP], values[WARP_SIZE]);
       return FALSE;
     }
-  fill (&found, values);
+  fill_data (&found, values);
   _tarn_struct_write (data, &found, sizeof found);
   return TRUE;
 }

@@ -70,7 +70,7 @@ find_symbols (gpointer library)
 }
 
 static void
-initialize (void)
+initialize_driver (void)
 {
   unsigned int status = the_driver.cuInit (0);
 
@@ -99,7 +99,7 @@ load (void)
   has_library = TRUE;
   find_symbols (library);
   if (load_error == NULL)
-    initialize ();
+    initialize_driver ();
 }
 
 const TarnCudaDriver *
@@ -136,7 +136,7 @@ name_status (const TarnCudaDriver *driver, unsigned int status)
 
 /* Takes message. */
 static void
-set_error (GError **error, unsigned int status, gchar *message)
+set_status_error (GError **error, unsigned int status, gchar *message)
 {
   if (status == TARN_CUDA_ERROR_OUT_OF_MEMORY)
     g_set_error_literal (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, message);
@@ -151,17 +151,17 @@ void
 _tarn_cuda_set_error (GError **error, const TarnCudaDriver *driver, const gchar *call,
                       unsigned int status)
 {
-  set_error (error, status,
-             g_strdup_printf ("%s: %s (%u)", call, name_status (driver, status), status));
+  set_status_error (error, status,
+                    g_strdup_printf ("%s: %s (%u)", call, name_status (driver, status), status));
 }
 
 void
 _tarn_cuda_set_error_for_size (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                unsigned int status, gsize size)
 {
-  set_error (error, status,
-             g_strdup_printf ("%s: %s (%u) for %" G_GSIZE_FORMAT " bytes", call,
-                              name_status (driver, status), status, size));
+  set_status_error (error, status,
+                    g_strdup_printf ("%s: %s (%u) for %" G_GSIZE_FORMAT " bytes", call,
+                                     name_status (driver, status), status, size));
 }
 
 /* With what the driver says of it, which is not trusted to be UTF-8. */
@@ -171,7 +171,7 @@ _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, co
 {
   g_autofree gchar *valid = g_utf8_make_valid (text, -1);
 
-  set_error (
+  set_status_error (
       error, status,
       g_strdup_printf ("%s: %s (%u): %s", call, name_status (driver, status), status, valid));
 }

@@ -33,7 +33,7 @@ context_memo_free (gpointer data)
 
 /* FALSE with an error and nothing to leave. */
 static gboolean
-enter (gpointer handle, TarnCudaContext *context, gboolean *is_pushed, GError **error)
+enter_context (gpointer handle, TarnCudaContext *context, gboolean *is_pushed, GError **error)
 {
   *context = (TarnCudaContext){ .driver = _tarn_cuda_get_driver (error), .handle = handle };
   return context->driver != NULL && _tarn_cuda_context_identify (context, error)
@@ -82,14 +82,14 @@ get_id (gpointer unused, gpointer handle)
 }
 
 static gpointer
-compute (gpointer handle, gconstpointer key, gpointer data, GError **error)
+compute_in_context (gpointer handle, gconstpointer key, gpointer data, GError **error)
 {
   const ContextMemo *self = data;
   TarnCudaContext context;
   gboolean is_pushed;
   gpointer value;
 
-  if (!enter (handle, &context, &is_pushed, error))
+  if (!enter_context (handle, &context, &is_pushed, error))
     return NULL;
   value = self->func (handle, key, self->user_data, error);
   _tarn_cuda_context_leave (&context, is_pushed);
@@ -110,7 +110,7 @@ unref_value (gpointer data, gpointer value, gpointer handle, gboolean is_dead)
   const ContextMemo *self = data;
   TarnCudaContext context;
   g_autoptr (GError) error = NULL;
-  gboolean is_pushed, is_inside = !is_dead && enter (handle, &context, &is_pushed, &error);
+  gboolean is_pushed, is_inside = !is_dead && enter_context (handle, &context, &is_pushed, &error);
 
   if (error != NULL && !is_gone (error))
     g_message ("%s: a value of its context may be lost", error->message);
@@ -128,7 +128,7 @@ make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpoi
   gboolean is_pushed;
   gpointer own;
 
-  if (!enter (handle, &context, &is_pushed, error))
+  if (!enter_context (handle, &context, &is_pushed, error))
     return NULL;
   own = self->ops.value_for_thread (self->user_data, value, handle, key, error);
   _tarn_cuda_context_leave (&context, is_pushed);
@@ -183,7 +183,7 @@ tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer 
   ours.ref_value = theirs.ref_value != NULL ? ref_value : NULL;
   ours.unref_value = theirs.unref_value != NULL ? unref_value : NULL;
   ours.value_for_thread = theirs.value_for_thread != NULL ? make_value_for_thread : NULL;
-  return tarn_memo_new (&ours, compute, self, context_memo_free);
+  return tarn_memo_new (&ours, compute_in_context, self, context_memo_free);
 }
 
 /**

@@ -31,7 +31,8 @@ typedef struct
 } Launch;
 
 static gboolean
-fail (const TarnCudaDriver *driver, const gchar *call, unsigned int status, GError **error)
+fail_with_status (const TarnCudaDriver *driver, const gchar *call, unsigned int status,
+                  GError **error)
 {
   if (status == TARN_CUDA_ERROR_INVALID_CONTEXT)
     g_set_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT, "%s: no context is current", call);
@@ -62,7 +63,7 @@ ask_function (const TarnCudaDriver *driver, CUfunction function, FunctionAttribu
       return TRUE;
     }
   if (status != TARN_CUDA_SUCCESS)
-    return fail (driver, call, status, error);
+    return fail_with_status (driver, call, status, error);
   return check_answer (call, *value, error);
 }
 
@@ -74,7 +75,7 @@ ask_blocks (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
       &launch->blocks_per_mp, function, (int) launch->threads, launch->dynamic_shared_bytes);
 
   if (status != TARN_CUDA_SUCCESS)
-    return fail (driver, call, status, error);
+    return fail_with_status (driver, call, status, error);
   return check_answer (call, launch->blocks_per_mp, error);
 }
 
@@ -85,7 +86,7 @@ ask_launch (const TarnCudaDriver *driver, CUfunction function, Launch *launch, G
   unsigned int status = driver->cuCtxGetDevice (&device);
 
   if (status != TARN_CUDA_SUCCESS)
-    return fail (driver, "cuCtxGetDevice", status, error);
+    return fail_with_status (driver, "cuCtxGetDevice", status, error);
   return ask_blocks (driver, function, launch, error)
          && _tarn_cuda_ask_device_data (driver, device, &launch->device, error)
          && ask_function (driver, function, MAX_THREADS_PER_BLOCK, &launch->max_threads_per_block,
@@ -210,7 +211,7 @@ _tarn_cuda_ask_block_size (const TarnCudaDriver *driver, CUfunction function,
   status = driver->cuOccupancyMaxPotentialBlockSize (&grid, &block, function, NULL,
                                                      dynamic_shared_bytes, 0);
   if (status != TARN_CUDA_SUCCESS)
-    return fail (driver, call, status, error);
+    return fail_with_status (driver, call, status, error);
   if (!check_answer (call, MIN (grid, block), error))
     return FALSE;
   if (min_grid_size != NULL)

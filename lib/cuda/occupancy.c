@@ -69,7 +69,7 @@ typedef struct
 
 /* Of limits that are as low, the first one that is considered stays. */
 static void
-consider (Least *least, TarnCudaLimit by, guint64 blocks)
+consider_limit (Least *least, TarnCudaLimit by, guint64 blocks)
 {
   if (blocks < least->blocks)
     *least = (Least){ blocks, by };
@@ -82,7 +82,8 @@ divide_up (guint64 a, guint64 b)
 }
 
 static void
-fill (TarnCudaOccupancy *occupancy, const Least *least, guint64 warps_per_block, guint warps_per_mp)
+fill_occupancy (TarnCudaOccupancy *occupancy, const Least *least, guint64 warps_per_block,
+                guint warps_per_mp)
 {
   TarnCudaOccupancy found = TARN_CUDA_OCCUPANCY_INIT;
 
@@ -94,7 +95,7 @@ fill (TarnCudaOccupancy *occupancy, const Least *least, guint64 warps_per_block,
 }
 
 static gboolean
-refuse (GError **error, const gchar *what, guint64 value, guint64 most)
+refuse_launch (GError **error, const gchar *what, guint64 value, guint64 most)
 {
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                "%s: %" G_GUINT64_FORMAT ", and there are %" G_GUINT64_FORMAT, what, value, most);
@@ -127,18 +128,19 @@ find_as_pycuda (const TarnCudaDeviceData *data, guint threads, gsize shared_byte
   Least least = { NO_LIMIT, TARN_CUDA_LIMIT_DEVICE };
 
   if (threads > data->max_threads_per_block)
-    return refuse (error, "too many threads", threads, data->max_threads_per_block);
+    return refuse_launch (error, "too many threads", threads, data->max_threads_per_block);
   if (block_registers > data->registers_per_block)
-    return refuse (error, "too many registers", block_registers, data->registers_per_block);
+    return refuse_launch (error, "too many registers", block_registers, data->registers_per_block);
   if (shared_units > data->shared_per_block / shared_unit)
-    return refuse (error, "too much smem", shared_bytes, data->shared_per_block);
-  consider (&least, TARN_CUDA_LIMIT_DEVICE, blocks_per_mp);
+    return refuse_launch (error, "too much smem", shared_bytes, data->shared_per_block);
+  consider_limit (&least, TARN_CUDA_LIMIT_DEVICE, blocks_per_mp);
   if (block_registers > 0)
-    consider (&least, TARN_CUDA_LIMIT_REGISTERS, data->registers_per_block / block_registers);
+    consider_limit (&least, TARN_CUDA_LIMIT_REGISTERS, data->registers_per_block / block_registers);
   if (shared_units > 0)
-    consider (&least, TARN_CUDA_LIMIT_SHARED, data->shared_per_block / shared_unit / shared_units);
-  consider (&least, TARN_CUDA_LIMIT_WARPS, warps_per_mp / warps);
-  fill (occupancy, &least, warps, warps_per_mp);
+    consider_limit (&least, TARN_CUDA_LIMIT_SHARED,
+                    data->shared_per_block / shared_unit / shared_units);
+  consider_limit (&least, TARN_CUDA_LIMIT_WARPS, warps_per_mp / warps);
+  fill_occupancy (occupancy, &least, warps, warps_per_mp);
   return TRUE;
 }
 
@@ -238,12 +240,13 @@ find_exactly (TarnCudaDeviceData *data, guint threads, gsize shared_bytes, guint
   if (!check_device_data (data, error))
     return FALSE;
   warps = divide_up (threads, data->warp_size);
-  consider (&least, TARN_CUDA_LIMIT_DEVICE,
-            threads <= data->max_threads_per_block ? data->blocks_per_mp : 0);
-  consider (&least, TARN_CUDA_LIMIT_REGISTERS, count_blocks_by_registers (data, warps, registers));
-  consider (&least, TARN_CUDA_LIMIT_SHARED, count_blocks_by_shared (data, shared_bytes));
-  consider (&least, TARN_CUDA_LIMIT_WARPS, data->warps_per_mp / warps);
-  fill (occupancy, &least, warps, data->warps_per_mp);
+  consider_limit (&least, TARN_CUDA_LIMIT_DEVICE,
+                  threads <= data->max_threads_per_block ? data->blocks_per_mp : 0);
+  consider_limit (&least, TARN_CUDA_LIMIT_REGISTERS,
+                  count_blocks_by_registers (data, warps, registers));
+  consider_limit (&least, TARN_CUDA_LIMIT_SHARED, count_blocks_by_shared (data, shared_bytes));
+  consider_limit (&least, TARN_CUDA_LIMIT_WARPS, data->warps_per_mp / warps);
+  fill_occupancy (occupancy, &least, warps, data->warps_per_mp);
   return TRUE;
 }
 

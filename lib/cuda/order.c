@@ -52,7 +52,7 @@ get_stream (gpointer handle)
 /* As _tarn_cuda_context_enter ().  A driver that is gone, at exit, has taken everything with it, as
  * a context does that is destroyed: to whoever waits they are the same. */
 static gboolean
-enter (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
+enter_home (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
 {
   GError *local = NULL;
 
@@ -68,7 +68,7 @@ enter (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
 }
 
 static void
-leave (const TarnCudaHome *home, gboolean is_pushed)
+leave_home (const TarnCudaHome *home, gboolean is_pushed)
 {
   _tarn_cuda_context_leave (&home->context, is_pushed);
 }
@@ -102,7 +102,7 @@ destroy_events (const TarnCudaHome *home, gpointer *events, guint n)
   gboolean is_pushed;
   guint n_lost = 0;
 
-  if (!enter (home, &is_pushed, &error))
+  if (!enter_home (home, &is_pushed, &error))
     {
       report_lost (n, error);
       return;
@@ -110,7 +110,7 @@ destroy_events (const TarnCudaHome *home, gpointer *events, guint n)
   for (guint i = 0; i < n; i++)
     n_lost += !_tarn_cuda_check (driver, "cuEventDestroy", driver->cuEventDestroy (events[i]),
                                  error == NULL ? &error : NULL);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   if (n_lost > 0)
     report_lost (n_lost, error);
 }
@@ -238,7 +238,7 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   GError *local = NULL;
   gboolean is_pushed, is_fine;
 
-  if (!enter (home, &is_pushed, &local))
+  if (!enter_home (home, &is_pushed, &local))
     {
       is_fine = g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
       if (is_fine)
@@ -248,7 +248,7 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
       return is_fine;
     }
   is_fine = check_capture (home, handle, error);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   return is_fine;
 }
 
@@ -309,11 +309,11 @@ event_record_all (gpointer user_data, GError **error)
   gboolean is_pushed;
   gpointer event;
 
-  if (!enter (home, &is_pushed, error))
+  if (!enter_home (home, &is_pushed, error))
     return NULL;
   event = home->context.driver->cuCtxRecordEvent != NULL ? record_inside (home, NULL, error)
                                                          : synchronize (home, error);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   return event;
 }
 
@@ -327,11 +327,11 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   /* Another thread's default stream cannot be named here. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
     return event_record_all (user_data, error);
-  if (!enter (home, &is_pushed, error))
+  if (!enter_home (home, &is_pushed, error))
     return NULL;
   if (check_capture (home, handle, error))
     event = record_inside (home, handle, error);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   return event;
 }
 
@@ -347,10 +347,10 @@ event_is_done (gpointer user_data, gpointer event)
 
   if (event == DONE)
     return TRUE;
-  if (!enter (home, &is_pushed, &error))
+  if (!enter_home (home, &is_pushed, &error))
     return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
   status = home->context.driver->cuEventQuery (event);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   return status == TARN_CUDA_SUCCESS;
 }
 
@@ -363,7 +363,7 @@ event_wait (gpointer user_data, gpointer event, gpointer handle, GError **error)
 
   if (event == DONE)
     return TRUE;
-  if (!enter (home, &is_pushed, error))
+  if (!enter_home (home, &is_pushed, error))
     return FALSE;
   if (handle != NULL)
     is_fine = _tarn_cuda_check (driver, "cuStreamWaitEvent",
@@ -371,7 +371,7 @@ event_wait (gpointer user_data, gpointer event, gpointer handle, GError **error)
   else
     is_fine = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (event),
                                 error);
-  leave (home, is_pushed);
+  leave_home (home, is_pushed);
   return is_fine;
 }
 

@@ -42,8 +42,8 @@ make_context (cl_device_id device, GError **error)
 /* The kernel of a source is named "probe".  What was made before something failed is the caller's
  * to clear. */
 static gboolean
-probe_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
-            GError **error)
+test_program_init (Probe *probe, cl_device_id device, cl_context context, const gchar *source,
+                   GError **error)
 {
   cl_int status;
 
@@ -67,8 +67,9 @@ get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple
   g_auto (Probe) probe = { NULL, NULL, NULL };
   cl_int status;
 
-  if (!probe_init (&probe, device, context,
-                   "kernel void probe (global int *a) { a[get_global_id (0)] += 1; }", error))
+  if (!test_program_init (&probe, device, context,
+                          "kernel void probe (global int *a) { a[get_global_id (0)] += 1; }",
+                          error))
     return FALSE;
   status = clGetKernelWorkGroupInfo (probe.kernel, device,
                                      CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof *multiple,
@@ -120,10 +121,10 @@ count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count,
   g_auto (Probe) probe = { NULL, NULL, NULL };
   cl_int status;
 
-  if (!probe_init (&probe, device, context,
-                   "struct pair { long first, second; };\n"
-                   "kernel void probe (struct pair a) {}",
-                   error))
+  if (!test_program_init (&probe, device, context,
+                          "struct pair { long first, second; };\n"
+                          "kernel void probe (struct pair a) {}",
+                          error))
     return FALSE;
   status = clGetKernelInfo (probe.kernel, CL_KERNEL_NUM_ARGS, sizeof *count, count, NULL);
   if (status == CL_SUCCESS)

@@ -97,7 +97,7 @@ get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *val
 }
 
 static gboolean
-check_device (cl_device_id device, GError **error)
+check_can_measure (cl_device_id device, GError **error)
 {
   cl_command_queue_properties properties = 0;
   cl_bool has_compiler = CL_FALSE;
@@ -172,7 +172,7 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
 /* What is made */
 
 static gboolean
-build (Bench *bench, GError **error)
+build_program (Bench *bench, GError **error)
 {
   cl_int status;
 
@@ -184,7 +184,7 @@ build (Bench *bench, GError **error)
 }
 
 static gboolean
-open_device (Bench *bench, GError **error)
+open_queue (Bench *bench, GError **error)
 {
   cl_int status;
 
@@ -319,9 +319,10 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
   gdouble times[TARN_BANK_MAX_PATTERNS];
   guint n;
 
-  if (!check_device (bench->device, error) || !open_device (bench, error) || !build (bench, error)
-      || !choose_items (bench, error) || !choose_patterns (bench, patterns, &n, error)
-      || !make_results (bench, error) || !time_patterns (bench, patterns, n, times, error))
+  if (!check_can_measure (bench->device, error) || !open_queue (bench, error)
+      || !build_program (bench, error) || !choose_items (bench, error)
+      || !choose_patterns (bench, patterns, &n, error) || !make_results (bench, error)
+      || !time_patterns (bench, patterns, n, times, error))
     return FALSE;
   for (guint i = 0; i < n; i++)
     g_debug ("%u lanes, run %u, stride %u, shift %u, %u steps: %.3f us", bench->lanes,

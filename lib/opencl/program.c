@@ -47,7 +47,7 @@ get_build_log (cl_program program, cl_device_id device)
 
 /* FALSE with the log in the error. */
 static gboolean
-build (cl_program program, cl_device_id device, const gchar *options, GError **error)
+build_for_device (cl_program program, cl_device_id device, const gchar *options, GError **error)
 {
   cl_int status = clBuildProgram (program, 1, &device, options, NULL, NULL);
   g_autofree gchar *log = NULL;
@@ -72,7 +72,7 @@ _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar
 
   if (!_tarn_opencl_check (status, "clCreateProgramWithSource", error))
     return NULL;
-  if (build (program, device, options, error))
+  if (build_for_device (program, device, options, error))
     return program;
   _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (program));
   return NULL;

@@ -155,7 +155,7 @@ svm_allocator_free (gpointer user_data)
 }
 
 static gboolean
-refuse (cl_device_id device, const gchar *what, GError **error)
+refuse_device (cl_device_id device, const gchar *what, GError **error)
 {
   g_autofree gchar *name = _tarn_opencl_get_device_string (device, CL_DEVICE_NAME, NULL);
 
@@ -165,7 +165,7 @@ refuse (cl_device_id device, const gchar *what, GError **error)
 }
 
 static gboolean
-check_device (cl_device_id device, cl_bitfield flags, GError **error)
+check_support (cl_device_id device, cl_bitfield flags, GError **error)
 {
   gboolean has_coarse = FALSE, has_fine = FALSE, has_atomics = FALSE;
 
@@ -174,12 +174,12 @@ check_device (cl_device_id device, cl_bitfield flags, GError **error)
       || !tarn_opencl_has_fine_grain_buffer_svm_atomics (device, &has_atomics, error))
     return FALSE;
   if (!has_coarse)
-    return refuse (device, "shared virtual memory", error);
+    return refuse_device (device, "shared virtual memory", error);
   if ((flags & MEM_SVM_FINE_GRAIN_BUFFER) != 0 && !has_fine)
-    return refuse (device, "fine-grain shared virtual memory (CL_MEM_SVM_FINE_GRAIN_BUFFER)",
-                   error);
+    return refuse_device (device, "fine-grain shared virtual memory (CL_MEM_SVM_FINE_GRAIN_BUFFER)",
+                          error);
   if ((flags & MEM_SVM_ATOMICS) != 0 && !has_atomics)
-    return refuse (device, "atomics in shared virtual memory (CL_MEM_SVM_ATOMICS)", error);
+    return refuse_device (device, "atomics in shared virtual memory (CL_MEM_SVM_ATOMICS)", error);
   return TRUE;
 }
 
@@ -191,7 +191,7 @@ check_devices (cl_context context, cl_bitfield flags, GError **error)
   if (devices == NULL)
     return FALSE;
   for (guint i = 0; i < devices->len; i++)
-    if (!check_device (g_array_index (devices, cl_device_id, i), flags, error))
+    if (!check_support (g_array_index (devices, cl_device_id, i), flags, error))
       return FALSE;
   return TRUE;
 }

@@ -164,7 +164,7 @@ await_one (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 
 /* Until it has freed so much. */
 static void
-await_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
+await_frees_of_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {
   while (queue->n_ended < n_wanted)
     if (!await_one (frees, queue))
@@ -193,7 +193,7 @@ _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count)
     }
   for (guint i = 0; i < queues->len; i++)
     {
-      await_queue (frees, g_ptr_array_index (queues, i), wanted[i]);
+      await_frees_of_queue (frees, g_ptr_array_index (queues, i), wanted[i]);
       unref_queue (frees, g_ptr_array_index (queues, i));
     }
   is_any = frees->n_ended != count;

@@ -8,7 +8,8 @@
 
 /* Sets an error where a call failed without one. */
 static gboolean
-explain (const TarnAllocator *direct, const gchar *function, gboolean succeeded, GError **error)
+ensure_error (const TarnAllocator *direct, const gchar *function, gboolean succeeded,
+              GError **error)
 {
   if (!succeeded && error != NULL && *error == NULL)
     g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%s () of %s failed without saying why",
@@ -28,8 +29,8 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
       return FALSE;
     }
   *in_order = FALSE;
-  return explain (direct, "queue_ref",
-                  direct->ops.queue_ref (direct->user_data, queue, in_order, error), error);
+  return ensure_error (direct, "queue_ref",
+                       direct->ops.queue_ref (direct->user_data, queue, in_order, error), error);
 }
 
 /* Undoes _tarn_allocator_ref_queue (). */
@@ -44,8 +45,8 @@ gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
   return direct->ops.check_queue == NULL
-         || explain (direct, "check_queue",
-                     direct->ops.check_queue (direct->user_data, queue, error), error);
+         || ensure_error (direct, "check_queue",
+                          direct->ops.check_queue (direct->user_data, queue, error), error);
 }
 
 /* Records an event on a queue. Not every backend can keep a queue alive: such a one is asked only
@@ -58,7 +59,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
   gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
                                : direct->ops.event_record (direct->user_data, queue, error);
 
-  explain (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
+  ensure_error (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
   return event;
 }
 
@@ -66,6 +67,6 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
 gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
-  return explain (direct, "event_wait",
-                  direct->ops.event_wait (direct->user_data, event, queue, error), error);
+  return ensure_error (direct, "event_wait",
+                       direct->ops.event_wait (direct->user_data, event, queue, error), error);
 }

@@ -114,6 +114,7 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
 
 /* Direct allocators */
 
+/* Allocates memory of a direct allocator, which is asked again after its own reclaim function. */
 static gboolean
 direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
@@ -131,6 +132,8 @@ direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory
   return _tarn_allocator_try (allocator, size, memory, error);
 }
 
+/* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is
+ * one. */
 static TarnBlock *
 direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -147,6 +150,7 @@ direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   return NULL;
 }
 
+/* Frees a block of a direct allocator; the caller is the last to use it. */
 static void
 direct_free_block (TarnBlock *block)
 {
@@ -171,6 +175,7 @@ direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     allocator->ops.free (allocator->user_data, memory, size);
 }
 
+/* Frees a direct allocator, which has no block any more. */
 static void
 direct_finalize (TarnAllocator *allocator)
 {

@@ -18,6 +18,7 @@ _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
   queue->n_refs++;
 }
 
+/* Tells whether a queue is among those that use a block. */
 static gboolean
 uses (const TarnBlock *block, gpointer handle)
 {
@@ -27,6 +28,7 @@ uses (const TarnBlock *block, gpointer handle)
   return FALSE;
 }
 
+/* Adds a queue to those that use a block without a pool. */
 gboolean
 _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -50,6 +52,7 @@ drop_use (TarnBlock *block, guint i)
 {
   TarnQueue *queue = block->uses[i].queue;
 
+  g_assert (i < block->n_uses);
   block->uses[i] = block->uses[--block->n_uses];
   _tarn_allocator_unref_queue (block->source, queue->handle);
   g_free (queue);
@@ -66,12 +69,13 @@ drop_uses_but (TarnBlock *block, gpointer handle)
 
 /* Makes a queue, or the host, wait for one of those that use a block. */
 static gboolean
-await_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
+await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
   TarnAllocator *direct = block->source;
   gboolean is_fine;
   gpointer event;
 
+  g_assert (used->n_refs > 0);
   if (used->handle == handle && used->in_order)
     return TRUE;
   event = _tarn_allocator_record_event (direct, used->handle, TRUE, error);
@@ -87,11 +91,13 @@ static gboolean
 await_all (const TarnBlock *block, gpointer handle, GError **error)
 {
   for (guint i = 0; i < block->n_uses; i++)
-    if (!await_queue (block, block->uses[i].queue, handle, error))
+    if (!await_used_queue (block, block->uses[i].queue, handle, error))
       return FALSE;
   return TRUE;
 }
 
+/* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.
+ * Where that fails nothing has changed, but for waits that were in vain. */
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
@@ -100,7 +106,7 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
   if (handle != NULL && !_tarn_direct_record_use (block, handle, error))
     return FALSE;
   for (guint i = 0; i < n_before; i++)
-    if (!await_queue (block, block->uses[i].queue, handle, error))
+    if (!await_used_queue (block, block->uses[i].queue, handle, error))
       {
         while (block->n_uses > n_before)
           drop_use (block, block->n_uses - 1);
@@ -112,12 +118,13 @@ _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 
 /* Frees a block's memory as the last thing on one of its queues. FALSE: the backend cannot. */
 static gboolean
-free_on_queue (const TarnBlock *block)
+free_on_used_queue (const TarnBlock *block)
 {
   const TarnAllocatorOps *ops = &block->source->ops;
   gpointer handle = block->uses[0].queue->handle;
   g_autoptr (GError) error = NULL;
 
+  g_assert (block->n_uses > 0);
   if (ops->free_on_queue == NULL)
     return FALSE;
   if (await_all (block, handle, &error))
@@ -135,7 +142,8 @@ _tarn_direct_free_used (TarnBlock *block)
   const TarnAllocatorOps *ops = &block->source->ops;
   g_autoptr (GError) error = NULL;
 
-  if (ops->frees_in_order || !free_on_queue (block))
+  g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
+  if (ops->frees_in_order || !free_on_used_queue (block))
     {
       if (!ops->frees_in_order && !await_all (block, NULL, &error)
           && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))

@@ -71,6 +71,7 @@ _tarn_thread_register (void)
   static GPrivate at_end = G_PRIVATE_INIT (end_thread);
   TarnThread *thread;
 
+  g_assert (_tarn_current_thread == &_tarn_no_thread);
   _tarn_mutex_lock (&lock);
   thread = threads;
   while (thread != NULL && thread->is_taken)
@@ -167,6 +168,7 @@ has_membarrier (void)
 gboolean
 _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
+  g_assert (visit % 2 == 1);
   __atomic_store_n (&thread->visits, visit, __ATOMIC_SEQ_CST);
   if (__atomic_load_n (door, __ATOMIC_SEQ_CST) != TARN_DOOR_CLOSED)
     return TRUE;
@@ -193,6 +195,7 @@ _tarn_door_close (TarnDoor *door)
   const TarnThread *self = _tarn_current_thread;
   const TarnThread *thread;
 
+  g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
   if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
     g_error ("membarrier worked before, and does not now");

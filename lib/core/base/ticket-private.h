@@ -27,6 +27,7 @@ typedef struct
   TarnCond changed;
 } TarnTickets;
 
+/* Adds a call to those in flight. */
 static inline void
 _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
 {
@@ -37,9 +38,11 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
+/* Ends a call, and has those look again that wait for it. */
 static inline void
 _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket)
 {
+  g_assert (tickets->ended < tickets->last);
   *(ticket->previous != NULL ? &ticket->previous->next : &tickets->oldest) = ticket->next;
   *(ticket->next != NULL ? &ticket->next->previous : &tickets->newest) = ticket->previous;
   tickets->ended++;

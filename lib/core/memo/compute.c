@@ -31,6 +31,7 @@ computation_unref (TarnComputation *computation)
 {
   TarnMemo *memo = computation->memo;
 
+  g_assert (g_atomic_int_get (&computation->ref_count) > 0);
   if (!g_atomic_int_dec_and_test (&computation->ref_count))
     return;
   if (computation->owns_value && computation->value != NULL)
@@ -44,7 +45,7 @@ computation_unref (TarnComputation *computation)
 
 /* Sets the error of a computation that asks for its own entry. */
 static gboolean
-refuse (GError **error)
+refuse_recursion (GError **error)
 {
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_RECURSION,
                        "the computation of an entry asks for that entry itself");
@@ -89,7 +90,7 @@ await (const TarnComputation *computation, GError **error)
     _tarn_cond_wait ((TarnCond *) &computation->done, &lock);
   thread->waiting_for = NULL;
   _tarn_mutex_unlock (&lock);
-  return is_endless ? refuse (error) : TRUE;
+  return is_endless ? refuse_recursion (error) : TRUE;
 }
 
 /* Computing */
@@ -185,6 +186,7 @@ end_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 static void
 finish (TarnComputation *computation)
 {
+  g_assert (!computation->is_done);
   _tarn_mutex_lock (&lock);
   computation->is_done = TRUE;
   _tarn_cond_broadcast (&computation->done);
@@ -205,7 +207,7 @@ drop_computation (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 /* Makes an entry of a result, unless it was forgotten meanwhile; what that leaves over is given
  * back once nobody waits. */
 static void
-keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
+keep_result (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 {
   TarnMemoEntry *entry = entry_new (memo, computation), *left = NULL;
   TarnMemoGroup *group;
@@ -246,7 +248,7 @@ keep (TarnMemo *memo, TarnComputation *computation, gint64 elapsed)
 
 /* Computes an entry. */
 static void
-compute (TarnMemo *memo, TarnComputation *computation)
+compute_entry (TarnMemo *memo, TarnComputation *computation)
 {
   const TarnMemoProbe *probe = &computation->probe;
   TarnThread *thread = computation->thread;
@@ -262,7 +264,7 @@ compute (TarnMemo *memo, TarnComputation *computation)
   if (computation->error != NULL)
     drop_computation (memo, computation, elapsed);
   else
-    keep (memo, computation, elapsed);
+    keep_result (memo, computation, elapsed);
 }
 
 /* Gives the caller the result of a computation, or a copy of its error. */
@@ -326,7 +328,7 @@ compute_or_wait (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value, GE
   gboolean is_there = TRUE;
 
   if (computation == own)
-    compute (memo, own);
+    compute_entry (memo, own);
   else
     computation_unref (own);
   /* Done since this call looked: a hit. */
@@ -357,7 +359,7 @@ _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *val
   if (is_computing (memo, probe))
     {
       count_refusal (memo);
-      return refuse (error);
+      return refuse_recursion (error);
     }
   has_begun = _tarn_memo_try_ref (memo);
   _tarn_memo_forget_dead (memo, probe);

@@ -87,6 +87,7 @@ take_groups (TarnMemo *memo, const Which *which)
 {
   GSList **link = &memo->groups, *taken = NULL;
 
+  g_assert (memo->ops.max_entries > 0 || _tarn_door_is_closed (&memo->door));
   _tarn_assert_locked (&memo->lock);
   while (*link != NULL)
     {
@@ -231,6 +232,7 @@ tarn_memo_clear (TarnMemo *memo)
 static TarnMutex lock = TARN_MUTEX_INIT; /* of the list: the first memo, their previous and next */
 static TarnMemo *memos;
 
+/* Adds a memo to the list of all. */
 void
 _tarn_memo_register (TarnMemo *memo)
 {
@@ -242,6 +244,7 @@ _tarn_memo_register (TarnMemo *memo)
   _tarn_mutex_unlock (&lock);
 }
 
+/* Takes a memo out of the list of all. */
 void
 _tarn_memo_unregister (TarnMemo *memo)
 {
@@ -270,6 +273,7 @@ list_memos (const gchar *kind)
   return list;
 }
 
+/* Clears the memos of a kind; NULL: all. */
 static void
 clear_kind (const gchar *kind)
 {

@@ -22,6 +22,7 @@ hash_probe (gconstpointer probe)
   return ((const TarnMemoProbe *) probe)->hash;
 }
 
+/* Compares what two entries are found by. */
 gboolean
 _tarn_memo_probes_equal (gconstpointer a, gconstpointer b)
 {
@@ -53,7 +54,7 @@ _tarn_memo_open (TarnMemo *memo)
 
 /* Makes what an entry is found by. FALSE, with an error: there is no such first argument. */
 static gboolean
-probe_init (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
+make_probe (TarnMemo *memo, TarnMemoProbe *probe, gpointer first_arg, gconstpointer key,
             GError **error)
 {
   const TarnMemoOps *ops = &memo->ops;
@@ -90,6 +91,7 @@ _tarn_memo_ref_value (TarnMemo *memo, gpointer value, gpointer *ref)
   return value == NULL || *ref != NULL;
 }
 
+/* Sets the error of a value that cannot be referenced. */
 gboolean
 _tarn_memo_set_unreferenced (GError **error)
 {
@@ -130,7 +132,7 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
 /* Finds an entry, and stores a reference of the caller's: on its thread's value; or on the one
  * that all share, if there is none for its thread. The thread is inside, or has the lock. */
 static TarnMemoLookup
-find (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
+find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
   TarnMemoEntry *entry = g_hash_table_lookup (memo->entries, probe);
   TarnMemoLookup result = TARN_MEMO_HIT;
@@ -159,7 +161,7 @@ find_inside (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
 
   if (local == NULL)
     return TARN_MEMO_NEWCOMER;
-  result = find (memo, thread, probe, value);
+  result = find_entry (memo, thread, probe, value);
   if (result != TARN_MEMO_ABSENT)
     __atomic_store_n (&local->hits, local->hits + 1, __ATOMIC_RELAXED);
   return result;
@@ -171,8 +173,9 @@ find_locked (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *prob
 {
   TarnMemoLookup result;
 
+  _tarn_assert_not_locked (&memo->lock);
   _tarn_mutex_lock (&memo->lock);
-  result = find (memo, thread, probe, value);
+  result = find_entry (memo, thread, probe, value);
   if (result != TARN_MEMO_ABSENT)
     memo->stats.hits++;
   _tarn_mutex_unlock (&memo->lock);
@@ -185,6 +188,7 @@ admit (TarnMemo *memo, const TarnThread *thread)
 {
   TarnMemoLocal *local = _tarn_aligned_new0 (TarnMemoLocal);
 
+  g_assert (memo->ops.max_entries == 0);
   _tarn_memo_close (memo);
   if (thread->number >= memo->n_locals)
     {
@@ -259,7 +263,7 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
-  if (!probe_init (memo, &probe, first_arg, key, error))
+  if (!make_probe (memo, &probe, first_arg, key, error))
     return FALSE;
   switch (look_up (memo, &probe, &found))
     {
@@ -319,8 +323,9 @@ choose_key_functions (TarnMemoOps *ops)
     ops->equal = g_direct_equal;
 }
 
+/* Makes a memo with functions that are complete. */
 static TarnMemo *
-memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestroyNotify destroy)
+new_with_ops (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data, GDestroyNotify destroy)
 {
   TarnMemo *memo = g_new0 (TarnMemo, 1);
 
@@ -375,7 +380,7 @@ tarn_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
   g_return_val_if_fail (func != NULL, NULL);
 
   _tarn_watch_fork ();
-  memo = memo_new (&known, func, user_data, destroy);
+  memo = new_with_ops (&known, func, user_data, destroy);
   if (!_tarn_forked ())
     _tarn_memo_register (memo);
   return memo;
@@ -412,6 +417,7 @@ _tarn_memo_try_ref (TarnMemo *memo)
   return FALSE;
 }
 
+/* Ends a call that _tarn_memo_try_ref () began, or could not begin any more. */
 void
 _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
 {
@@ -419,6 +425,7 @@ _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun)
     tarn_memo_unref (memo);
 }
 
+/* Frees a memo whose last reference is gone, with all that it keeps. */
 static void
 memo_free (TarnMemo *memo)
 {
@@ -456,9 +463,11 @@ tarn_memo_unref (TarnMemo *memo)
     memo_free (memo);
 }
 
+/* Reads a memo's counters. */
 static void
 read_stats (TarnMemo *memo, TarnMemoStats *stats)
 {
+  _tarn_assert_not_locked (&memo->lock);
   _tarn_mutex_lock (&memo->lock);
   *stats = memo->stats;
   stats->entries = g_hash_table_size (memo->entries);

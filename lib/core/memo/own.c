@@ -9,7 +9,7 @@
 
 /* Keeps a value for later calls of this thread, unless the entry was forgotten meanwhile. */
 static void
-keep (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
+keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
   guint number = _tarn_thread_self ()->number;
   TarnMemoEntry *entry;
@@ -45,7 +45,7 @@ _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer 
   if (own == NULL && local == NULL)
     g_set_error_literal (&local, TARN_ERROR, TARN_ERROR_FAILED, "there is no value for a thread");
   if (own != NULL)
-    keep (memo, probe, shared, own);
+    keep_own (memo, probe, shared, own);
   _tarn_memo_unref_value (memo, shared, probe);
   if (local != NULL)
     {

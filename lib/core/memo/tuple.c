@@ -25,6 +25,7 @@ read_word (const guint8 *data)
   return word;
 }
 
+/* Mixes bytes into a hash by words. */
 static guint64
 mix_words (guint64 hash, const guint8 *data, gsize size)
 {
@@ -140,6 +141,7 @@ _tarn_free_bytes (gpointer bytes)
   g_bytes_unref (bytes);
 }
 
+/* Hashes a value of a tuple by its type. */
 static guint64
 hash_part (const TarnMemoKeyPart *part)
 {
@@ -161,6 +163,7 @@ hash_part (const TarnMemoKeyPart *part)
     }
 }
 
+/* Compares two values of tuples, which may be of different types. */
 static gboolean
 parts_equal (const TarnMemoKeyPart *a, const TarnMemoKeyPart *b)
 {

@@ -91,6 +91,7 @@ static const TarnAllocatorClass pool_class = {
   .give_back_used = _tarn_pool_give_back_used,
 };
 
+/* Says of a pool over a deferred allocator that it cannot see memory run out. */
 static void
 warn_if_deferred (TarnPool *pool)
 {

@@ -174,7 +174,7 @@ _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 n
 /* Takes a block about which the driver has to be asked, or for which the queue has to wait.  NULL
  * without an error: the pool holds nothing of the kind. */
 static TarnBlock *
-take_held (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+take_after_asking (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {
   TarnBlock *block, *busy = NULL;
   GPtrArray *events;
@@ -280,7 +280,7 @@ allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GErr
       count_failure (pool);
       return NULL;
     }
-  block = take_held (pool, size, number, queue, &local);
+  block = take_after_asking (pool, size, number, queue, &local);
   if (block == NULL && local == NULL)
     block = allocate_fresh (pool, size, number, queue, &local);
   if (local != NULL)

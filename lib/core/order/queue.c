@@ -11,6 +11,7 @@
 /* References on events and queues.  The lock is held; _tarn_pool_sweep () frees what nobody has any
  * more, without it. */
 
+/* Makes an event of a backend's handle, with one reference; NULL: it is yet to be recorded. */
 static TarnEvent *
 event_new (gpointer handle)
 {
@@ -29,6 +30,7 @@ event_ref (TarnEvent *event)
   return event;
 }
 
+/* Drops a reference; an event that nobody has any more is left to _tarn_pool_sweep (). */
 static void
 event_unref (TarnPool *pool, TarnEvent *event)
 {
@@ -95,6 +97,8 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     set_latest (pool, NULL);
 }
 
+/* Drops a reference; a queue that nobody has any more leaves the pool's table, and is left to
+ * _tarn_pool_sweep (). */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -127,9 +131,11 @@ clear_uses (TarnPool *pool, TarnBlock *block)
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
   if (block->n_uses == 1 && block->uses[0].queue == queue && block->uses[0].event == NULL)
     return;
   clear_uses (pool, block);
+  g_assert (queue == NULL || queue->n_refs > 0);
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
 }
@@ -180,6 +186,7 @@ has_event_already (TarnPool *pool, const TarnUse *use)
 {
   gboolean is_so;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   is_so = has_event (use);
   _tarn_mutex_unlock (&pool->lock);
@@ -313,6 +320,7 @@ is_done_already (TarnPool *pool, const TarnUse *use, const TarnQueue *queue)
 {
   gboolean is_so;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   is_so = is_done_for (use, queue);
   _tarn_mutex_unlock (&pool->lock);

@@ -18,6 +18,7 @@ _tarn_bare_table_new (void)
 static void
 set_chain (GHashTable *bare, TarnBlock *first)
 {
+  g_assert (first != NULL);
   g_hash_table_replace (bare, &first->memory.address, first);
 }
 

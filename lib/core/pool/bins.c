@@ -232,6 +232,7 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
+/* Compares bin numbers, for the largest sizes to come first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
@@ -241,6 +242,7 @@ compare_descending (gconstpointer a, gconstpointer b)
   return left > right ? -1 : left < right;
 }
 
+/* Tells whether a bin of the table has no block. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 {

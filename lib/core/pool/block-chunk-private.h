@@ -24,6 +24,9 @@ typedef struct
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
 
+G_STATIC_ASSERT (sizeof (TarnBlock) == TARN_CACHE_LINE);
+G_STATIC_ASSERT (TARN_CHUNK_BLOCKS <= G_MAXUINT16);
+
 /* The pool's lock is held in all of these; @own is the thread's chunk, NULL before its first. */
 TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);

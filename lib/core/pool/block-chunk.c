@@ -11,6 +11,7 @@ is_full (const TarnBlockChunk *chunk)
   return chunk->vacant == NULL;
 }
 
+/* Makes a chunk whose blocks are all vacant, in the order of their addresses. */
 static TarnBlockChunk *
 chunk_new (void)
 {
@@ -50,6 +51,7 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
 {
   TarnBlockChunk *chunk = g_queue_peek_head (chunks);
 
+  g_assert (full == NULL || (full->is_taken && is_full (full)));
   if (full != NULL)
     full->is_taken = FALSE;
   if (is_open (chunk))

@@ -31,6 +31,8 @@
  * below 4 GiB has a place of its own; others share one by turns. */
 #define TARN_CACHE_BINS 512
 
+G_STATIC_ASSERT (TARN_CACHE_BINS % 64 == 0 && (TARN_CACHE_BINS & (TARN_CACHE_BINS - 1)) == 0);
+
 /* The blocks of one bin that a thread keeps, in the place for that bin's number. */
 typedef struct
 {

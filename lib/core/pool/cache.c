@@ -24,7 +24,7 @@
 
 /* Leaves a cache, whose thread has ended, to whoever has the lock. */
 static void
-leave (gpointer item)
+abandon (gpointer item)
 {
   TarnCache *cache = item;
   TarnPool *pool = cache->pool;
@@ -42,7 +42,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   pool->door = TARN_DOOR_CLOSED;
   if (_tarn_forked ())
     return;
-  pool->slot = _tarn_threads_take_slot (leave);
+  pool->slot = _tarn_threads_take_slot (abandon);
   pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
   if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
@@ -427,7 +427,7 @@ give_up_unused_room (TarnCache *cache)
  * that they have.  Where the bin has as many blocks as there may be, its oldest half goes to the
  * pool's. */
 static void
-make_room (TarnCache *cache, TarnCacheBin *bin)
+make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
   guint most = cache->pool->thread_cache_blocks;
   guint wanted = MIN (MAX (1, 2U * bin->capacity), most);
@@ -460,7 +460,7 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
     return FALSE;
   bin = assign_place (cache, block->bin);
   if (bin->length == bin->capacity)
-    make_room (cache, bin);
+    make_room_in_bin (cache, bin);
   _tarn_cache_push (bin, block);
   return TRUE;
 }

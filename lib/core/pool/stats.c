@@ -78,6 +78,7 @@ tarn_pool_get_name (TarnPool *pool)
   return pool->base.ops.name;
 }
 
+/* Gets the counters as they are at one moment. */
 static TarnPoolStats
 get_stats (TarnPool *pool)
 {

@@ -67,8 +67,8 @@ find_bank (const TarnLocalMemory *memory, const Array *array, guint axis, guint 
 
 /* Writes "w.item 1 -> [1, 0]" for all work items that access a bank. */
 static gchar *
-explain (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
-         guint multiplicity)
+write_explanation (const TarnLocalMemory *memory, const Array *array, guint axis, guint bank,
+                   guint multiplicity)
 {
   g_autoptr (GString) text = g_string_new (NULL);
   g_autofree gsize *place = g_new (gsize, array->rank);
@@ -95,20 +95,21 @@ explain (const TarnLocalMemory *memory, const Array *array, guint axis, guint ba
 
 /* Keeps the worse of two conflicts; ties go to the greater text. */
 static void
-consider (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
-          guint bank, guint multiplicity)
+consider_conflict (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis,
+                   guint bank, guint multiplicity)
 {
   g_autofree gchar *text = NULL;
 
   if (multiplicity < 2 || multiplicity < worst->multiplicity)
     return;
-  text = explain (memory, array, axis, bank, multiplicity);
+  text = write_explanation (memory, array, axis, bank, multiplicity);
   if (multiplicity == worst->multiplicity && strcmp (text, worst->text) <= 0)
     return;
   g_free (worst->text);
   *worst = (Conflict){ multiplicity, (gint) axis, (gint) bank, g_steal_pointer (&text) };
 }
 
+/* Finds the worst conflict of work items that are counted along an axis. */
 static void
 check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, guint axis)
 {
@@ -128,7 +129,8 @@ check_axis (Conflict *worst, const TarnLocalMemory *memory, const Array *array, 
     }
   g_hash_table_iter_init (&iter, counts);
   while (g_hash_table_iter_next (&iter, &bank, &count))
-    consider (worst, memory, array, axis, GPOINTER_TO_UINT (bank), GPOINTER_TO_UINT (count));
+    consider_conflict (worst, memory, array, axis, GPOINTER_TO_UINT (bank),
+                       GPOINTER_TO_UINT (count));
 }
 
 /**

@@ -14,18 +14,21 @@
 static GSList cuda = { (gpointer) "cuda", NULL };
 static GSList *kinds = &cuda; /* atomic; of strings; it only grows, at its head */
 
+/* Tells whether a platform is of a kind. */
 gboolean
 _tarn_selection_is_of_kind (const TarnSelectionPlatform *platform, const gchar *kind)
 {
   return g_ascii_strcasecmp (platform->kind != NULL ? platform->kind : OPENCL, kind) == 0;
 }
 
+/* Tells whether a platform is OpenCL's, which NULL stands for, too. */
 gboolean
 _tarn_selection_is_opencl (const TarnSelectionPlatform *platform)
 {
   return _tarn_selection_is_of_kind (platform, OPENCL);
 }
 
+/* Tells whether a name is that of a kind that some backend has. */
 gboolean
 _tarn_selection_is_kind (const gchar *name)
 {

@@ -81,6 +81,7 @@ shorten (const gchar *text)
   return g_strconcat (valid, "...", NULL);
 }
 
+/* Sets the error of a text that cannot be read. */
 static gboolean
 refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text, GError **error)
 {
@@ -120,6 +121,7 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
 /* What Python's int () skips around a number; GLib's blanks lack the vertical tab. */
 #define BLANKS " \t\n\v\f\r"
 
+/* Takes the blanks from both ends of a text; vertical tabs are blanks, as in Python. */
 static gchar *
 strip (const gchar *text)
 {
@@ -155,6 +157,7 @@ fold_case (const gchar *text)
   return g_utf8_validate (text, -1, NULL) ? g_utf8_strdown (text, -1) : g_ascii_strdown (text, -1);
 }
 
+/* Tells whether a text contains a name, without regard to case. */
 static gboolean
 text_matches (const Choice *choice, const gchar *text)
 {
@@ -209,6 +212,7 @@ pci_matches (const gchar *pci, const gchar *wanted)
   return parse_pci (pci, &left) && parse_pci (wanted, &right) && left == right;
 }
 
+/* Tells whether a name finds a choice, by what kind of name it is. */
 static gboolean
 choice_matches (const Resolver *resolver, const Choice *choice, const Name *name)
 {
@@ -245,8 +249,8 @@ find_place (const GArray *choices, gint number, GArray *found)
 /* Appends the places of what a name finds among the choices: one, the first; all of them if @every,
  * and for a star.  FALSE if there is none. */
 static gboolean
-find (const Resolver *resolver, const Name *name, const GArray *choices, gboolean every,
-      GArray *found)
+find_choices (const Resolver *resolver, const Name *name, const GArray *choices, gboolean every,
+              GArray *found)
 {
   gboolean star = is_star (resolver, name);
   guint n_before = found->len;
@@ -322,6 +326,7 @@ platform_choices (const Resolver *resolver, const gchar *kind)
   return choices;
 }
 
+/* Adds devices that were found to the result. */
 static void
 append_devices (const Resolver *resolver, guint platform, GArray *choices)
 {
@@ -375,7 +380,7 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   if (names == NULL)
     add_all (resolver, choices);
   for (guint i = 0; names != NULL && i < names->len; i++)
-    if (!find (resolver, &g_array_index (names, Name, i), choices, FALSE, found))
+    if (!find_choices (resolver, &g_array_index (names, Name, i), choices, FALSE, found))
       {
         g_autofree gchar *owner = shorten (g_array_index (platforms, Choice, 0).name);
         g_autofree gchar *title = g_strdup_printf ("devices of '%s'", owner);
@@ -406,7 +411,7 @@ resolve_on_every_platform (Resolver *resolver, const GArray *platforms, const GA
           g_autoptr (GArray) found = g_array_new (FALSE, FALSE, sizeof (guint));
 
           append_devices (resolver, g_array_index (platforms, Choice, j).item.platform, choices);
-          find (resolver, name, choices, TRUE, found);
+          find_choices (resolver, name, choices, TRUE, found);
           add_found (resolver, choices, found);
         }
       if (resolver->items->len == n_before)
@@ -423,7 +428,7 @@ resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, 
   g_autofree gchar *list = NULL;
   Choice choice;
 
-  if (!find (resolver, name, *choices, FALSE, found))
+  if (!find_choices (resolver, name, *choices, FALSE, found))
     {
       list = describe ("platforms", *choices, TRUE);
       return refuse_name (resolver, "platform", name, list, error);
@@ -434,6 +439,7 @@ resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, 
   return TRUE;
 }
 
+/* Resolves an entry: its platforms, then its devices on them. */
 static gboolean
 resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
 {
@@ -508,6 +514,7 @@ find_unquoted (const gchar *text, gchar wanted)
   return NULL;
 }
 
+/* Splits a text at a character, but not between quotation marks. */
 static GPtrArray *
 split_unquoted (const gchar *text, gchar separator)
 {
@@ -551,6 +558,7 @@ parse_name (const Resolver *resolver, const gchar *text, Name *name, GError **er
   return TRUE;
 }
 
+/* Reads the devices of an entry, in the strict syntax. */
 static gboolean
 parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
 {
@@ -571,6 +579,7 @@ parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry,
   return TRUE;
 }
 
+/* Reads a selection in the strict syntax: no empty entry or name. */
 static gboolean
 parse_strict (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
 {
@@ -584,6 +593,7 @@ parse_strict (const Resolver *resolver, const gchar *text, Entry *entry, GError 
          && (separator == NULL || parse_strict_devices (resolver, separator + 1, entry, error));
 }
 
+/* Resolves a selection that is a valid text. */
 static gboolean
 resolve_text (Resolver *resolver, GError **error)
 {

@@ -86,7 +86,7 @@ take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 
 /* Takes bytes of held blocks, which the request then gives back. */
 static void
-take_held (TarnPool *pool, gsize bytes, Taken *taken)
+take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (bytes <= pool->stats.held_bytes);
@@ -111,7 +111,7 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
     return held - pool->stats.held_bytes;
   take_returning (pool, returning, taken);
   if (held > 0)
-    take_held (pool, held, taken);
+    take_from_held (pool, held, taken);
   pool->reserved_bytes += size;
   pool->ceiling_bytes = get_limit (pool);
   return 0;

@@ -165,7 +165,7 @@ look_again (TarnPool *pool, const Request *request)
 /* Gives back held blocks and asks upstream again, until it succeeds or nobody holds anything:
  * step 3. *error says why upstream failed last. */
 static TarnBlock *
-make_room (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
+make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   gsize expected = get_managed_bytes (pool); /* more than that is of others' doing */
   TarnBlock *block = NULL;
@@ -196,7 +196,7 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
   if (block == NULL)
     block = look_again (pool, request);
   if (block == NULL)
-    block = make_room (pool, request, alloc_size, error);
+    block = make_room_upstream (pool, request, alloc_size, error);
   return block;
 }
 
@@ -229,7 +229,7 @@ prefix_error (const TarnPool *pool, gsize size, const TarnPoolStats *stats, GErr
 /* Fails a request with upstream's last error.  Where memory went with its context, what is held is
  * nobody's to hand out, and the pool stops holding. */
 static void
-fail (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
+fail_request (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
 {
   TarnPoolStats stats;
 
@@ -268,7 +268,7 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **erro
     block = ask_upstream_again (pool, &request, size, &local);
 
   if (block == NULL)
-    fail (pool, size, local, error);
+    fail_request (pool, size, local, error);
   else
     g_clear_error (&local);
   return block;

@@ -104,7 +104,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
 
 /* Takes a pool out of a group, unless another thread was faster. */
 static void
-leave (TarnPool *pool, TarnReclaimGroup *group)
+leave_group (TarnPool *pool, TarnReclaimGroup *group)
 {
   gboolean leaves;
 
@@ -149,7 +149,7 @@ tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
 
       is_done = before == group;
       if (!is_done && before != NULL)
-        leave (pool, before);
+        leave_group (pool, before);
       if (!is_done)
         is_done = group == NULL || try_join (pool, group);
     }
@@ -229,6 +229,7 @@ get_member (const TarnReclaimGroup *group, guint i)
 static void
 lock_members (TarnReclaimGroup *group)
 {
+  _tarn_assert_not_locked (&group->lock);
   _tarn_mutex_lock (&group->lock);
   for (guint i = 0; i < group->members->len; i++)
     _tarn_mutex_lock (&get_member (group, i)->lock);
@@ -256,6 +257,7 @@ flush_members (TarnReclaimGroup *group)
 static void
 unlock_members (TarnReclaimGroup *group)
 {
+  _tarn_assert_locked (&group->lock);
   for (guint i = group->members->len; i-- > 0;)
     _tarn_mutex_unlock (&get_member (group, i)->lock);
   _tarn_mutex_unlock (&group->lock);
@@ -267,6 +269,7 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
 {
   gsize bytes = 0;
 
+  _tarn_assert_not_locked (&group->lock);
   lock_members (group);
   for (guint i = 0; i < group->members->len; i++)
     bytes += MIN (get_member (group, i)->stats.managed_bytes, G_MAXSIZE - bytes);

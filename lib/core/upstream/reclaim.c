@@ -28,11 +28,13 @@ reclaim_func_ref (gconstpointer item, gpointer unused)
   return func;
 }
 
+/* Drops a reference; with the last one the function's user_data is destroyed. */
 static void
 reclaim_func_unref (gpointer item)
 {
   ReclaimFunc *func = item;
 
+  g_assert (g_atomic_int_get (&func->ref_count) > 0);
   if (!g_atomic_int_dec_and_test (&func->ref_count))
     return;
   if (func->destroy != NULL)
