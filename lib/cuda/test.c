@@ -1,17 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen CUDA device, each in a context of its own.  The choice is
- * made once in a process, when the first test is added. */
+ * Tests that run once for each chosen CUDA device, each in a context of its own. */
 
+#include "common/device-tests-private.h"
 #include "context-private.h"
-
-typedef struct
-{
-  GPtrArray *devices; /* of TarnCudaDevice, each once: g_test has one test for a path */
-  gchar *reason;      /* why there is none; NULL if there are some */
-  gboolean is_error;  /* then the choice itself could not be made */
-} Chosen;
 
 typedef struct
 {
@@ -21,74 +14,26 @@ typedef struct
 } Case;
 
 static gboolean
-is_listed (const GPtrArray *devices, const TarnCudaDevice *wanted)
+is_same (gconstpointer a, gconstpointer b)
 {
-  for (guint i = 0; i < devices->len; i++)
-    if (((const TarnCudaDevice *) g_ptr_array_index (devices, i))->device_index
-        == wanted->device_index)
-      return TRUE;
-  return FALSE;
+  return ((const TarnCudaDevice *) a)->device_index == ((const TarnCudaDevice *) b)->device_index;
 }
 
-/* The machine's fault, or a variable's. */
-static gchar *
-explain_none (void)
+/* Where none is chosen because there is no driver, the driver's error says why. */
+static TarnDeviceTests *
+get_tests (void)
 {
+  static TarnDeviceTests tests = { .root = "cuda", .title = "CUDA" };
   g_autoptr (GError) error = NULL;
-  const gchar *variable = g_getenv ("TARN_TEST") != NULL ? "TARN_TEST" : "PYOPENCL_TEST";
-  const gchar *value = g_getenv (variable);
+  GPtrArray *devices;
 
-  if (_tarn_cuda_get_driver (&error) == NULL)
-    return g_strdup (error->message);
-  if (value == NULL || value[0] == '\0')
-    return g_strdup ("there is no CUDA device");
-  return g_strdup_printf ("%s='%s' chooses no CUDA device", variable, value);
-}
-
-static const Chosen *
-get_chosen (void)
-{
-  static GPtrArray *all; /* owns what the array below has */
-  static Chosen chosen;
-  g_autoptr (GError) error = NULL;
-
-  if (chosen.devices != NULL)
-    return &chosen;
-  chosen.devices = g_ptr_array_new ();
-  all = tarn_cuda_select_test_devices (NULL, &error);
-  for (guint i = 0; all != NULL && i < all->len; i++)
-    if (!is_listed (chosen.devices, g_ptr_array_index (all, i)))
-      g_ptr_array_add (chosen.devices, g_ptr_array_index (all, i));
-  chosen.is_error = error != NULL;
-  if (chosen.devices->len == 0)
-    chosen.reason = error != NULL ? g_strdup (error->message) : explain_none ();
-  return &chosen;
-}
-
-static void
-run_without_device (void)
-{
-  const Chosen *chosen = get_chosen ();
-
-  if (!chosen->is_error)
-    {
-      g_test_skip (chosen->reason);
-      return;
-    }
-  g_test_message ("%s", chosen->reason);
-  g_test_fail ();
-}
-
-/* One test of the whole program. */
-static void
-say_none (const Chosen *chosen)
-{
-  static gboolean was_said;
-
-  if (!was_said)
-    g_test_add_func (chosen->is_error ? "/cuda/selection-error" : "/cuda/no-device",
-                     run_without_device);
-  was_said = TRUE;
+  if (tests.devices != NULL)
+    return &tests;
+  devices = tarn_cuda_select_test_devices (NULL, &error);
+  if (devices != NULL && devices->len == 0)
+    _tarn_cuda_get_driver (&error);
+  _tarn_device_tests_choose (&tests, devices, is_same, error);
+  return &tests;
 }
 
 /* What the test has left in memos goes with the context, which is popped, wherever the test has
@@ -149,26 +94,21 @@ run_case (gconstpointer data)
 void
 tarn_cuda_test_add (const gchar *path, TarnCudaTestFunc func, gconstpointer data)
 {
-  static GPtrArray *cases; /* for the rest of the process: g_test frees only what it has run */
-  const Chosen *chosen;
+  TarnDeviceTests *tests;
 
   g_return_if_fail (path != NULL && path[0] != '\0');
   g_return_if_fail (func != NULL);
 
-  chosen = get_chosen ();
-  if (chosen->devices->len == 0)
-    say_none (chosen);
-  for (guint i = 0; i < chosen->devices->len; i++)
+  tests = get_tests ();
+  if (!_tarn_device_tests_have_any (tests))
+    return;
+  for (guint i = 0; i < tests->devices->len; i++)
     {
-      const TarnCudaDevice *info = g_ptr_array_index (chosen->devices, i);
-      g_autofree gchar *full
-          = g_strdup_printf ("/cuda/%u%s%s", info->device_index, path[0] == '/' ? "" : "/", path);
+      const TarnCudaDevice *info = g_ptr_array_index (tests->devices, i);
+      g_autofree gchar *selector = g_strdup_printf ("%u", info->device_index);
       Case *item = g_new (Case, 1);
 
       *item = (Case){ info, func, data };
-      if (cases == NULL)
-        cases = g_ptr_array_new ();
-      g_ptr_array_add (cases, item);
-      g_test_add_data_func (full, item, run_case);
+      _tarn_device_tests_add (tests, selector, path, run_case, item);
     }
 }

@@ -1,23 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Tests that run once for each chosen device, or platform: one g_test for each, so that a report
- * names the device that a test failed on.
- *
- * What is chosen is found once in a process, when the first test is added, and stays for the rest
- * of it: g_test runs the tests later. */
+ * Tests that run once for each chosen device, or platform. */
 
-#include <string.h>
 #include <tarn/opencl.h>
 
+#include "common/device-tests-private.h"
 #include "status-private.h"
-
-typedef struct
-{
-  GPtrArray *devices; /* of TarnOpenclDevice, each once: g_test has one test for a path */
-  gchar *reason;      /* why there is none; NULL if there are some */
-  gboolean is_error;  /* then the choice itself could not be made */
-} Chosen;
 
 typedef struct
 {
@@ -27,79 +16,25 @@ typedef struct
 } Case;
 
 static gboolean
-is_listed (const GPtrArray *devices, const TarnOpenclDevice *wanted)
+is_same (gconstpointer first, gconstpointer second)
 {
-  for (guint i = 0; i < devices->len; i++)
-    {
-      const TarnOpenclDevice *device = g_ptr_array_index (devices, i);
+  const TarnOpenclDevice *a = first, *b = second;
 
-      if (device->platform_index == wanted->platform_index
-          && device->device_index == wanted->device_index)
-        return TRUE;
-    }
-  return FALSE;
+  return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
-/* Says so if a variable has left none, and not the machine. */
-static gchar *
-explain_none (void)
+static TarnDeviceTests *
+get_tests (void)
 {
-  const gchar *variable = g_getenv ("TARN_TEST") != NULL ? "TARN_TEST" : "PYOPENCL_TEST";
-  const gchar *value = g_getenv (variable);
-
-  if (value == NULL || value[0] == '\0')
-    return g_strdup ("there is no OpenCL device");
-  return g_strdup_printf ("%s='%s' chooses no OpenCL device", variable, value);
-}
-
-static const Chosen *
-get_chosen (void)
-{
-  static GPtrArray *all; /* owns what the array below has */
-  static Chosen chosen;
+  static TarnDeviceTests tests = { .root = "opencl", .title = "OpenCL" };
   g_autoptr (GError) error = NULL;
+  GPtrArray *devices;
 
-  if (chosen.devices != NULL)
-    return &chosen;
-  chosen.devices = g_ptr_array_new ();
-  all = tarn_opencl_select_test_devices (NULL, &error);
-  for (guint i = 0; all != NULL && i < all->len; i++)
-    if (!is_listed (chosen.devices, g_ptr_array_index (all, i)))
-      g_ptr_array_add (chosen.devices, g_ptr_array_index (all, i));
-  chosen.is_error = error != NULL;
-  if (chosen.devices->len == 0)
-    chosen.reason = error != NULL ? g_strdup (error->message) : explain_none ();
-  return &chosen;
-}
-
-static void
-run_without_device (void)
-{
-  const Chosen *chosen = get_chosen ();
-
-  if (!chosen->is_error)
-    {
-      g_test_skip (chosen->reason);
-      return;
-    }
-  g_test_message ("%s", chosen->reason);
-  g_test_fail ();
-}
-
-/* Whether there is anything to run on; if not, one test of the whole program says why. */
-static gboolean
-has_devices (void)
-{
-  static gboolean was_said;
-  const Chosen *chosen = get_chosen ();
-
-  if (chosen->devices->len > 0)
-    return TRUE;
-  if (!was_said)
-    g_test_add_func (chosen->is_error ? "/opencl/selection-error" : "/opencl/no-device",
-                     run_without_device);
-  was_said = TRUE;
-  return FALSE;
+  if (tests.devices != NULL)
+    return &tests;
+  devices = tarn_opencl_select_test_devices (NULL, &error);
+  _tarn_device_tests_choose (&tests, devices, is_same, error);
+  return &tests;
 }
 
 static void
@@ -115,9 +50,6 @@ static void
 add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnOpenclDevice *info,
           TarnOpenclTestFunc func, gconstpointer data)
 {
-  g_autofree gchar *full
-      = g_strdup_printf ("/opencl/%s%s%s", selector, path[0] == '/' ? "" : "/", path);
-  static GPtrArray *cases; /* for the rest of the process: g_test frees only what it has run */
   Case *item = g_new0 (Case, 1);
 
   item->func = func;
@@ -127,10 +59,7 @@ add_case (const gchar *selector, const gchar *path, GArray *devices, const TarnO
   item->test.info = info;
   item->test.n_devices = devices->len;
   item->test.devices = (const cl_device_id *) (gpointer) g_array_free (devices, FALSE);
-  if (cases == NULL)
-    cases = g_ptr_array_new ();
-  g_ptr_array_add (cases, item);
-  g_test_add_data_func (full, item, run_case);
+  _tarn_device_tests_add (get_tests (), selector, path, run_case, item);
 }
 
 /**
@@ -157,9 +86,9 @@ tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer 
   g_return_if_fail (path != NULL && path[0] != '\0');
   g_return_if_fail (func != NULL);
 
-  if (!has_devices ())
+  if (!_tarn_device_tests_have_any (get_tests ()))
     return;
-  chosen = get_chosen ()->devices;
+  chosen = get_tests ()->devices;
   for (guint i = 0; i < chosen->len; i++)
     {
       const TarnOpenclDevice *info = g_ptr_array_index (chosen, i);
@@ -209,9 +138,9 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
   g_return_if_fail (path != NULL && path[0] != '\0');
   g_return_if_fail (func != NULL);
 
-  if (!has_devices ())
+  if (!_tarn_device_tests_have_any (get_tests ()))
     return;
-  chosen = get_chosen ()->devices;
+  chosen = get_tests ()->devices;
   for (guint i = 0; i < chosen->len; i++)
     {
       const TarnOpenclDevice *info = g_ptr_array_index (chosen, i);

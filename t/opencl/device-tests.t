@@ -64,6 +64,9 @@ if [ "$n_devices" -gt 0 ]; then
   TARN_TEST=cuda:0
   check "TARN_TEST=cuda:0 is one test" lists /opencl/no-device
   check "... that says why" runs yes "# SKIP TARN_TEST='cuda:0' chooses no OpenCL device$"
+  TARN_TEST=cuda:$(printf '%0200d' 0)
+  check "... and only the beginning of a long one" runs yes \
+    "# SKIP TARN_TEST='cuda:0\\{55\\}\.\.\.' chooses no OpenCL device$"
   TARN_TEST=nosuch
   check "a wrong TARN_TEST is a test" lists /opencl/selection-error
   check "... that fails and says why" runs no "^# TARN_TEST: no platform matches 'nosuch'; platforms: 0 = '"

@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "common/shorten-private.h"
+
 typedef struct
 {
   gchar *text;
@@ -66,26 +68,13 @@ names_new (void)
 
 /* Errors.  Those of the PyOpenCL syntax begin with PyOpenCL's own words. */
 
-#define MAX_QUOTED 60 /* characters of a text */
 #define MAX_LISTED 10 /* of the choices */
-
-/* Gets a text as messages quote it: valid, and only its beginning if it is long. */
-static gchar *
-shorten (const gchar *text)
-{
-  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
-
-  if (g_utf8_strlen (valid, -1) <= MAX_QUOTED)
-    return g_steal_pointer (&valid);
-  *g_utf8_offset_to_pointer (valid, MAX_QUOTED) = '\0';
-  return g_strconcat (valid, "...", NULL);
-}
 
 /* Sets the error of a text that cannot be read. */
 static gboolean
 refuse_syntax (const Resolver *resolver, const gchar *problem, const gchar *text, GError **error)
 {
-  g_autofree gchar *quoted = shorten (text);
+  g_autofree gchar *quoted = _tarn_shorten (text);
 
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION, "%s%s in '%s'",
                resolver->syntax == TARN_SELECTION_PYOPENCL ? "invalid syntax of PYOPENCL_TEST: "
@@ -104,7 +93,7 @@ describe (const gchar *title, const GArray *choices, gboolean has_places)
   g_string_append (text, choices->len > 0 ? ":" : ": none");
   for (guint i = 0; i < MIN (choices->len, MAX_LISTED); i++)
     {
-      g_autofree gchar *name = shorten (g_array_index (choices, Choice, i).name);
+      g_autofree gchar *name = _tarn_shorten (g_array_index (choices, Choice, i).name);
 
       g_string_append (text, i > 0 ? ", " : " ");
       if (has_places)
@@ -270,7 +259,7 @@ refuse_name (const Resolver *resolver, const gchar *noun, const Name *name, cons
              GError **error)
 {
   gboolean is_upstream = resolver->syntax == TARN_SELECTION_PYOPENCL;
-  g_autofree gchar *text = shorten (name->text);
+  g_autofree gchar *text = _tarn_shorten (name->text);
   gint number;
 
   if (!name->is_quoted && parse_number (name->text, &number))
@@ -382,7 +371,7 @@ resolve_devices (Resolver *resolver, const GArray *platforms, const GArray *name
   for (guint i = 0; names != NULL && i < names->len; i++)
     if (!find_choices (resolver, &g_array_index (names, Name, i), choices, FALSE, found))
       {
-        g_autofree gchar *owner = shorten (g_array_index (platforms, Choice, 0).name);
+        g_autofree gchar *owner = _tarn_shorten (g_array_index (platforms, Choice, 0).name);
         g_autofree gchar *title = g_strdup_printf ("devices of '%s'", owner);
         g_autofree gchar *list = describe (title, choices, TRUE);
 
