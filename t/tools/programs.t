@@ -230,7 +230,7 @@ else
     skip "completion of devices" "there is no bash"
   fi
 fi
-no_cuda="there is no CUDA d" # driver, or device
+no_cuda=".*there is no CUDA d" # driver, or device: a driver is named with its call
 no_platform="the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)"
 explains_nothing () { # ARGUMENT...
   OCL_ICD_VENDORS=/nonexistent explains "$1" "$no_platform" "$no_cuda" $2
