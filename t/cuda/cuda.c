@@ -10,7 +10,7 @@
 
 #include "cuda/driver-private.h"
 #include "driver.h"
-#include "lib/conformance.h"
+#include "lib/pool-fixture.h"
 
 static const FakeCuda *fake;
 
@@ -548,24 +548,7 @@ test_other_kind (const TarnCudaTest *test, gconstpointer unused)
   g_test_assert_expected_messages ();
 }
 
-/* PyCUDA's test_mempool: on a device's own memory it lives on the out-of-memory path. */
-static void
-slide_window (TarnPool *pool, gsize size)
-{
-  TarnBlock *window[10] = { NULL };
-
-  for (guint i = 0; i < 100; i++)
-    {
-      g_autoptr (GError) error = NULL;
-
-      tarn_block_free (g_steal_pointer (&window[i % 10]));
-      window[i % 10] = tarn_pool_allocate (pool, size, &error);
-      g_assert_no_error (error);
-    }
-  for (guint i = 0; i < 10; i++)
-    tarn_block_free (window[i]);
-}
-
+/* On a device's own memory it lives on the out-of-memory path. */
 static void
 test_window (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -578,29 +561,14 @@ test_window (const TarnCudaTest *test, gconstpointer unused)
   (void) unused;
   *(gpointer *) &get_info = find_function ("cuMemGetInfo_v2");
   g_assert_cmpuint (get_info (&available, &total), ==, 0);
-  slide_window (pool, available >> 6);
-  slide_window (pool, available >> 5);
+  pool_slide_window (pool, available >> 6);
+  pool_slide_window (pool, available >> 5);
   tarn_pool_get_stats (pool, &stats);
   g_test_message ("%" G_GSIZE_FORMAT " MiB free; %" G_GUINT64_FORMAT " hits, %" G_GUINT64_FORMAT
                   " misses",
                   available >> 20, stats.hits, stats.misses);
   tarn_pool_stop_holding (pool);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
-}
-
-/* Allocates blocks until memory runs out, and frees them; gives their number. */
-static guint
-fill (TarnPool *pool, gsize size)
-{
-  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block;
-
-  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
-    g_ptr_array_add (blocks, block);
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  g_test_message ("%s", error->message);
-  return blocks->len;
 }
 
 /* A device's own memory, really full: what is held makes room, for blocks of every size. */
@@ -614,14 +582,14 @@ test_full (const TarnCudaTest *test, gconstpointer unused)
   guint n_large, n_small;
 
   (void) unused;
-  n_large = fill (pool, bytes / 16);
-  n_small = fill (pool, bytes / 40);
+  n_large = pool_fill (pool, bytes / 16);
+  n_small = pool_fill (pool, bytes / 40);
   g_test_message ("%u blocks of 1/16, %u of 1/40", n_large, n_small);
   g_assert_cmpuint (n_large, >=, 12);
   g_assert_cmpuint (n_large, <=, 16);
   g_assert_cmpuint (n_small, >=, 30);
   g_assert_cmpuint (n_small, <=, 40);
-  g_assert_cmpuint (fill (pool, bytes / 16), ==, n_large);
+  g_assert_cmpuint (pool_fill (pool, bytes / 16), ==, n_large);
   tarn_pool_get_stats (pool, &stats);
   g_assert_cmpuint (stats.failures, ==, 3);
 }

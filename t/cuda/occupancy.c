@@ -5,6 +5,7 @@
  * compares with a driver. */
 
 #include "cuda/occupancy-private.h"
+#include "lib/data.h"
 #include "multiprocessor.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ parse_number (const gchar *text)
 }
 
 static void
-check_pycuda_row (const gchar *line)
+check_pycuda_row (const gchar *line, gpointer unused)
 {
   g_auto (GStrv) fields = g_strsplit (line, "\t", -1);
   TarnCudaDeviceData data = TARN_CUDA_DEVICE_DATA_INIT;
@@ -50,6 +51,7 @@ check_pycuda_row (const gchar *line)
   g_autofree gchar *occupancy = NULL;
   gboolean is_found;
 
+  (void) unused;
   g_test_message ("%s", line);
   data.major = fields[0][0] - '0';
   data.minor = fields[0][2] - '0';
@@ -78,23 +80,7 @@ check_pycuda_row (const gchar *line)
 static void
 test_pycuda (void)
 {
-  g_autofree gchar *path
-      = g_test_build_filename (G_TEST_DIST, "..", "data", "pycuda-occupancy.tsv", NULL);
-  g_autofree gchar *text = NULL;
-  g_auto (GStrv) lines = NULL;
-  g_autoptr (GError) error = NULL;
-  guint rows = 0;
-
-  g_file_get_contents (path, &text, NULL, &error);
-  g_assert_no_error (error);
-  lines = g_strsplit (text, "\n", -1);
-  for (gsize i = 0; lines[i] != NULL; i++)
-    if (lines[i][0] != '#' && lines[i][0] != '\0')
-      {
-        check_pycuda_row (lines[i]);
-        rows++;
-      }
-  g_assert_cmpuint (rows, ==, 150);
+  g_assert_cmpuint (data_for_each_row ("pycuda-occupancy.tsv", check_pycuda_row, NULL), ==, 150);
 }
 
 /* Numbers that the driver has are of no interest to PyCUDA's rules. */

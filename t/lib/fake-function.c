@@ -409,6 +409,16 @@ gate_await (Gate *gate, guint n_come)
   _tarn_mutex_unlock (&gate->lock);
 }
 
+gpointer
+compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
+{
+  FakeFunction *function = user_data;
+
+  (void) error;
+  gate_pass (function->data);
+  return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
+}
+
 /* Fixtures */
 
 void

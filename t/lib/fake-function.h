@@ -147,6 +147,10 @@ void gate_pass (Gate *gate);
 void gate_open (Gate *gate);
 void gate_await (Gate *gate, guint n_come);
 
+/* What a function computes that is held up at a gate, which is its data. */
+gpointer compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data,
+                          GError **error);
+
 /* A fixture: two functions, for a memo each. */
 
 typedef struct

@@ -206,12 +206,3 @@ players_tear_down (Players *players, gconstpointer unused)
   tarn_allocator_unref (players->allocator);
   fake_device_free (players->device);
 }
-
-TarnPoolStats
-get_stats (TarnPool *pool)
-{
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-
-  tarn_pool_get_stats (pool, &stats);
-  return stats;
-}

@@ -8,7 +8,7 @@
 #define PLAYERS_H
 
 #include "common/lock-private.h"
-#include "fake-device.h"
+#include "pool-fixture.h"
 
 #define N_PLAYERS 4
 
@@ -69,7 +69,5 @@ void player_keep (Player *player, TarnPool *pool, gsize size, guint n); /* takes
 
 /* A block that there is; the pool is left alone besides. */
 TarnBlock *take (TarnPool *pool, gsize size, gpointer queue);
-
-TarnPoolStats get_stats (TarnPool *pool);
 
 #endif

@@ -21,7 +21,7 @@ typedef struct
 } State;
 
 static gpointer
-compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
+compute_one_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
 {
   FakeFunction *function = user_data;
 
@@ -108,7 +108,7 @@ ask_memo_in_child (gpointer data)
         !tarn_memo_get (state->memo, &state->first_arg, GINT_TO_POINTER (COMPUTING), NULL, &error));
   STEP (7, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
   g_clear_error (&error);
-  anew = tarn_memo_new (NULL, compute_at_gate, NULL, NULL);
+  anew = tarn_memo_new (NULL, compute_one_at_gate, NULL, NULL);
   STEP (8, !tarn_memo_get (anew, NULL, NULL, NULL, &error));
   STEP (9, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
   g_clear_error (&error);
@@ -125,7 +125,7 @@ test_in_child (void)
 
   state_init (&state);
   gate_init (&gate, 0);
-  state.function.compute = compute_at_gate;
+  state.function.compute = compute_one_at_gate;
   state.function.data = &gate;
   ask_and_unref (state.memo, &state.first_arg, KEPT);
   asker_start (&asker, state.memo, &state.first_arg, COMPUTING);

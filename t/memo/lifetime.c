@@ -7,16 +7,6 @@
 
 /* Memos that go while they are used */
 
-static gpointer
-compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
-{
-  FakeFunction *function = user_data;
-
-  (void) error;
-  gate_pass (function->data);
-  return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
-}
-
 static void
 test_unref_meanwhile (MemoFixture *fixture, gconstpointer unused)
 {

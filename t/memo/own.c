@@ -5,16 +5,6 @@
 
 #include "lib/fake-function.h"
 
-static gpointer
-compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
-{
-  FakeFunction *function = user_data;
-
-  (void) error;
-  gate_pass (function->data);
-  return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
-}
-
 /* A thread that has its own. */
 typedef struct
 {

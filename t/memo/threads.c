@@ -9,17 +9,8 @@
 #define N_ASKERS 8
 #define SEVEN 7
 
-/* A memo whose computations wait at a gate, which is the function's data. */
-
-static gpointer
-compute_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)
-{
-  FakeFunction *function = user_data;
-
-  (void) error;
-  gate_pass (function->data);
-  return fake_value_new (function, first_arg, GPOINTER_TO_INT (key));
-}
+/* Memos whose computations wait at a gate, which is the function's data: compute_at_gate () and
+ * those that follow. */
 
 static gpointer
 compute_seven_at_gate (gpointer first_arg, gconstpointer key, gpointer user_data, GError **error)

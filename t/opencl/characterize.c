@@ -421,12 +421,6 @@ test_failures (const TarnOpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 int
 main (int argc, char **argv)
 {
@@ -448,7 +442,7 @@ main (int argc, char **argv)
   opencl_add (cases, G_N_ELEMENTS (cases));
   if (layer == NULL)
     {
-      g_test_add_func ("/opencl/characterize/no-layer", no_layer);
+      opencl_add_no_layer ("/opencl/characterize/no-layer");
       return g_test_run ();
     }
   opencl_add (failures, G_N_ELEMENTS (failures));

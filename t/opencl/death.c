@@ -180,12 +180,6 @@ static const DeathBackend backends[] = {
   BACKEND ("svm-bound", bound),
 };
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 int
 main (int argc, char **argv)
 {
@@ -193,7 +187,7 @@ main (int argc, char **argv)
   layer = opencl_layer_load ();
   if (layer == NULL)
     {
-      g_test_add_func ("/opencl/no-layer", no_layer);
+      opencl_add_no_layer ("/opencl/no-layer");
       return g_test_run ();
     }
   death_init ();

@@ -211,6 +211,10 @@ opencl_add_conformance (const gchar *path, gconstpointer test)
   tarn_opencl_test_add (path, run_conformance, test);
 }
 
+/* The layer */
+
+static const OpenclLayer *layer; /* NULL: none was loaded */
+
 /* The loader looks for layers when it is first called, and the test must have the same object. */
 const OpenclLayer *
 opencl_layer_load (void)
@@ -227,5 +231,46 @@ opencl_layer_load (void)
     return NULL;
   *(void **) &get_layer = dlsym (object, "tarn_opencl_layer");
   g_assert_nonnull (get_layer);
-  return get_layer ()->is_loaded () ? get_layer () : NULL;
+  if (get_layer ()->is_loaded ())
+    layer = get_layer ();
+  return layer;
+}
+
+gboolean
+opencl_layer_has_failed (gpointer unused)
+{
+  gboolean failed = layer->get_failed () != NULL;
+
+  (void) unused;
+  layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+  return failed;
+}
+
+static void
+no_layer (void)
+{
+  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
+}
+
+void
+opencl_add_no_layer (const gchar *path)
+{
+  g_test_add_func (path, no_layer);
+}
+
+/* Messages */
+
+static void
+ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  (void) unused;
+}
+
+void
+opencl_ignore_messages (void)
+{
+  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
 }

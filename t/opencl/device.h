@@ -56,4 +56,13 @@ void opencl_add (const OpenclCase *cases, gsize n_cases);
 /* The layer, or NULL if the loader takes none or there is no device.  Call it before any other. */
 const OpenclLayer *opencl_layer_load (void);
 
+/* As in Backend, for a layer that was loaded. */
+gboolean opencl_layer_has_failed (gpointer unused);
+
+/* In place of the tests that need a layer: one that says that there is none. */
+void opencl_add_no_layer (const gchar *path);
+
+/* Messages of the core's are kept from the test's output from now on. */
+void opencl_ignore_messages (void);
+
 #endif

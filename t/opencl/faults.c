@@ -122,16 +122,6 @@ fail_migration (gpointer unused, guint nth, gboolean for_ever)
   layer->fail (residency_call, nth, for_ever, CL_OUT_OF_RESOURCES);
 }
 
-static gboolean
-has_failed (gpointer unused)
-{
-  gboolean failed = layer->get_failed () != NULL;
-
-  (void) unused;
-  layer->fail (NULL, 0, FALSE, CL_SUCCESS);
-  return failed;
-}
-
 static guint
 live (gpointer unused)
 {
@@ -148,7 +138,7 @@ live (gpointer unused)
     .no_threads = opencl_no_threads_on_queue,                                                      \
     .set_budget = budget,                                                                          \
     .fail = fail_it,                                                                               \
-    .has_failed = has_failed,                                                                      \
+    .has_failed = opencl_layer_has_failed,                                                         \
     .live = live,                                                                                  \
   }
 
@@ -347,12 +337,6 @@ test_failing_release (const TarnOpenclDevice *device, OpenclState *state)
   tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
 }
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 int
 main (int argc, char **argv)
 {
@@ -367,7 +351,7 @@ main (int argc, char **argv)
   layer = opencl_layer_load ();
   if (layer == NULL)
     {
-      g_test_add_func ("/opencl/no-layer", no_layer);
+      opencl_add_no_layer ("/opencl/no-layer");
       return g_test_run ();
     }
   conformance_add ("full-at-creation", &creation_backend);

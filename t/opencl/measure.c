@@ -412,12 +412,6 @@ typedef struct
   void (*func) (gconstpointer device); /* a TarnOpenclDevice */
 } Test;
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 /* A test that needs no state. */
 static void
 run_test (const TarnOpenclTest *test, gconstpointer data)
@@ -441,7 +435,7 @@ main (int argc, char **argv)
   g_log_set_handler ("Tarn-OpenCL", G_LOG_LEVEL_DEBUG, log_times, NULL);
   layer = opencl_layer_load ();
   if (layer == NULL)
-    g_test_add_func ("/opencl/measure/no-layer", no_layer);
+    opencl_add_no_layer ("/opencl/measure/no-layer");
   opencl_add (cases, G_N_ELEMENTS (cases));
   /* The first is of the device as it is. */
   for (gsize i = 0; i < (layer != NULL ? G_N_ELEMENTS (tests) : 1); i++)

@@ -480,12 +480,6 @@ test_hits (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (layer->get_calls (NULL), ==, calls + 2000); /* with the test's release */
 }
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 int
 main (int argc, char **argv)
 {
@@ -505,7 +499,7 @@ main (int argc, char **argv)
   layer = opencl_layer_load ();
   opencl_add (cases, G_N_ELEMENTS (cases));
   if (layer == NULL)
-    g_test_add_func ("/opencl/no-layer", no_layer);
+    opencl_add_no_layer ("/opencl/no-layer");
   else
     opencl_add (layer_cases, G_N_ELEMENTS (layer_cases));
   return g_test_run ();

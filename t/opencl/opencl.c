@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "device.h"
+#include "lib/pool-fixture.h"
 
 static const Backend deferred = {
   .add = opencl_add_conformance,
@@ -225,39 +226,6 @@ test_outlives (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpint (clReleaseCommandQueue (queue), ==, CL_SUCCESS);
 }
 
-/* PyCUDA's test_mempool, on all of a device: a window of 10 blocks over 100, for two sizes. */
-static void
-slide_window (TarnPool *pool, gsize size)
-{
-  TarnBlock *window[10] = { NULL };
-
-  for (guint i = 0; i < 100; i++)
-    {
-      g_autoptr (GError) error = NULL;
-
-      tarn_block_free (g_steal_pointer (&window[i % 10]));
-      window[i % 10] = tarn_pool_allocate (pool, size, &error);
-      g_assert_no_error (error);
-    }
-  for (guint i = 0; i < 10; i++)
-    tarn_block_free (window[i]);
-}
-
-/* Allocates blocks until memory runs out, and frees them; gives their number. */
-static guint
-fill (TarnPool *pool, gsize size)
-{
-  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block;
-
-  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
-    g_ptr_array_add (blocks, block);
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  g_test_message ("%s", error->message);
-  return blocks->len;
-}
-
 /* A real device, really full: what is held makes room, for blocks of every size. */
 static void
 test_full_device (const TarnOpenclDevice *device, OpenclState *state)
@@ -276,27 +244,18 @@ test_full_device (const TarnOpenclDevice *device, OpenclState *state)
       return;
     }
   pool = pool_new (state);
-  slide_window (pool, bytes / 64);
-  slide_window (pool, bytes / 32);
-  n_large = fill (pool, bytes / 16);
-  n_small = fill (pool, bytes / 40);
+  pool_slide_window (pool, bytes / 64);
+  pool_slide_window (pool, bytes / 32);
+  n_large = pool_fill (pool, bytes / 16);
+  n_small = pool_fill (pool, bytes / 40);
   g_test_message ("%u blocks of 1/16, %u of 1/40", n_large, n_small);
   g_assert_cmpuint (n_large, >=, 12);
   g_assert_cmpuint (n_large, <=, 16);
   g_assert_cmpuint (n_small, >=, 30);
   g_assert_cmpuint (n_small, <=, 40);
-  g_assert_cmpuint (fill (pool, bytes / 16), ==, n_large);
+  g_assert_cmpuint (pool_fill (pool, bytes / 16), ==, n_large);
   tarn_pool_get_stats (pool, &stats);
   g_assert_cmpuint (stats.failures, ==, 3);
-}
-
-static void
-ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
-{
-  (void) domain;
-  (void) level;
-  (void) message;
-  (void) unused;
 }
 
 int
@@ -314,7 +273,7 @@ main (int argc, char **argv)
 
   g_test_init (&argc, &argv, NULL);
   /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
-  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  opencl_ignore_messages ();
   conformance_add ("deferred", &deferred);
   conformance_add ("immediate", &immediate);
   opencl_add (cases, G_N_ELEMENTS (cases));

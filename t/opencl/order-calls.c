@@ -348,21 +348,6 @@ test_default_queue (OpenclState *state, const OpenclMemory *memory, gconstpointe
   assert_nothing_left (state);
 }
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
-static void
-ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
-{
-  (void) domain;
-  (void) level;
-  (void) message;
-  (void) unused;
-}
-
 #define GATE OPENCL_NEEDS_GATE
 
 int
@@ -386,11 +371,11 @@ main (int argc, char **argv)
   layer = opencl_layer_load ();
   if (layer == NULL)
     {
-      g_test_add_func ("/opencl/no-layer", no_layer);
+      opencl_add_no_layer ("/opencl/no-layer");
       return g_test_run ();
     }
   /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
-  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  opencl_ignore_messages ();
   opencl_add_for_memories (cases, G_N_ELEMENTS (cases));
   opencl_add_for_devices (&bound, 1);
   return g_test_run ();

@@ -273,15 +273,6 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   clReleaseProgram (program);
 }
 
-static void
-ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
-{
-  (void) domain;
-  (void) level;
-  (void) message;
-  (void) unused;
-}
-
 int
 main (int argc, char **argv)
 {
@@ -291,7 +282,7 @@ main (int argc, char **argv)
 
   g_test_init (&argc, &argv, NULL);
   /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
-  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  opencl_ignore_messages ();
   opencl_add_for_memories (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

@@ -294,15 +294,6 @@ test_released_queue (OpenclState *state, const OpenclMemory *memory, gconstpoint
   opencl_queue_free (to);
 }
 
-static void
-ignore_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
-{
-  (void) domain;
-  (void) level;
-  (void) message;
-  (void) unused;
-}
-
 #define GATE OPENCL_NEEDS_GATE
 #define OUT_OF_ORDER (OPENCL_NEEDS_GATE | OPENCL_NEEDS_OUT_OF_ORDER)
 
@@ -340,7 +331,7 @@ main (int argc, char **argv)
 
   g_test_init (&argc, &argv, NULL);
   /* Each pool over a deferred allocator has one, which t/pool/pool.c is about. */
-  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  opencl_ignore_messages ();
   opencl_add_for_memories (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

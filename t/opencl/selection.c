@@ -276,12 +276,6 @@ no_device (void)
 }
 
 static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
-static void
 expect_other_kind (const gchar *function, const gchar *name, const gchar *expected)
 {
   g_autofree gchar *from
@@ -363,6 +357,6 @@ main (int argc, char **argv)
       ADD ("properties", test_properties);
     }
   else if (has_devices ())
-    g_test_add_func ("/opencl/selection/no-layer", no_layer);
+    opencl_add_no_layer ("/opencl/selection/no-layer");
   return g_test_run ();
 }

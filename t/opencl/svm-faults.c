@@ -117,16 +117,6 @@ fail (gpointer unused, guint nth, gboolean for_ever)
   layer->fail ("clSVMAlloc", nth, for_ever, CL_OUT_OF_RESOURCES);
 }
 
-static gboolean
-has_failed (gpointer unused)
-{
-  gboolean failed = layer->get_failed () != NULL;
-
-  (void) unused;
-  layer->fail (NULL, 0, FALSE, CL_SUCCESS);
-  return failed;
-}
-
 #define BACKEND(name, constructor)                                                                 \
   static const Backend name = {                                                                    \
     .add = opencl_add_conformance,                                                                 \
@@ -136,7 +126,7 @@ has_failed (gpointer unused)
     .no_threads = opencl_no_threads_on_queue,                                                      \
     .set_budget = set_budget,                                                                      \
     .fail = fail,                                                                                  \
-    .has_failed = has_failed,                                                                      \
+    .has_failed = opencl_layer_has_failed,                                                         \
     .live = live,                                                                                  \
   }
 
@@ -539,12 +529,6 @@ test_bind (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   opencl_queue_free (other);
 }
 
-static void
-no_layer (void)
-{
-  g_test_skip ("the OpenCL loader takes no layers, or there is no OpenCL device");
-}
-
 #define SVM OPENCL_NEEDS_SVM
 #define GATE (OPENCL_NEEDS_SVM | OPENCL_NEEDS_GATE)
 
@@ -574,7 +558,7 @@ main (int argc, char **argv)
   layer = opencl_layer_load ();
   if (layer == NULL)
     {
-      g_test_add_func ("/opencl/no-layer", no_layer);
+      opencl_add_no_layer ("/opencl/no-layer");
       return g_test_run ();
     }
   conformance_add ("svm-full/unbound", &unbound);

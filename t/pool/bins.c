@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "lib/data.h"
 #include "lib/fake-device.h"
 #include "pool/bin-private.h"
 
@@ -62,36 +63,27 @@ check_size (TarnPool *pool, gsize size, guint leading_bits)
 }
 
 static void
+check_row (const gchar *row, gpointer data)
+{
+  Pools *pools = data;
+  guint64 size, alloc_size;
+  guint leading_bits, bin;
+
+  g_assert_cmpint (sscanf (row, "%" G_GUINT64_FORMAT " %u %u %" G_GUINT64_FORMAT, &size,
+                           &leading_bits, &bin, &alloc_size),
+                   ==, 4);
+  if (size > G_MAXSIZE || alloc_size > G_MAXSIZE)
+    return;
+  g_assert_cmpuint (tarn_pool_bin_number (pools->pools[leading_bits], size), ==, bin);
+  g_assert_cmpuint (tarn_pool_alloc_size (pools->pools[leading_bits], bin), ==, alloc_size);
+  check_size (pools->pools[leading_bits], size, leading_bits);
+}
+
+static void
 test_data (Pools *pools, gconstpointer unused)
 {
-  g_autofree gchar *path = g_test_build_filename (G_TEST_DIST, "..", "data", "bins.tsv", NULL);
-  g_autofree gchar *text = NULL;
-  g_auto (GStrv) lines = NULL;
-  g_autoptr (GError) error = NULL;
-  guint rows = 0;
-
   (void) unused;
-  g_file_get_contents (path, &text, NULL, &error);
-  g_assert_no_error (error);
-  lines = g_strsplit (text, "\n", -1);
-  for (guint i = 0; lines[i] != NULL; i++)
-    {
-      guint64 size, alloc_size;
-      guint leading_bits, bin;
-
-      if (lines[i][0] == '#' || lines[i][0] == '\0')
-        continue;
-      g_assert_cmpint (sscanf (lines[i], "%" G_GUINT64_FORMAT " %u %u %" G_GUINT64_FORMAT, &size,
-                               &leading_bits, &bin, &alloc_size),
-                       ==, 4);
-      rows++;
-      if (size > G_MAXSIZE || alloc_size > G_MAXSIZE)
-        continue;
-      g_assert_cmpuint (tarn_pool_bin_number (pools->pools[leading_bits], size), ==, bin);
-      g_assert_cmpuint (tarn_pool_alloc_size (pools->pools[leading_bits], bin), ==, alloc_size);
-      check_size (pools->pools[leading_bits], size, leading_bits);
-    }
-  g_assert_cmpuint (rows, ==, 1046);
+  g_assert_cmpuint (data_for_each_row ("bins.tsv", check_row, pools), ==, 1046);
 }
 
 /* PyOpenCL's test_mempool_2: 2,000 random sizes up to 2^30. */

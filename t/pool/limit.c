@@ -8,18 +8,12 @@
 #include <string.h>
 
 #include "common/lock-private.h"
-#include "lib/conformance.h"
-#include "lib/fake-device.h"
+#include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
 #define LIMIT 4096
 
-typedef struct
-{
-  FakeDevice *device;
-  TarnPool *pool;
-  GString *log; /* a letter for each function that was asked */
-} Fixture;
+typedef PoolFixture Fixture;
 
 static TarnPool *
 pool_new (TarnAllocator *upstream, gsize limit_bytes)
@@ -48,37 +42,19 @@ set_up (Fixture *fixture, gconstpointer unused)
   fixture->log = g_string_new (NULL);
 }
 
-static TarnPoolStats
-get_stats (TarnPool *pool)
-{
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-
-  tarn_pool_get_stats (pool, &stats);
-  return stats;
-}
-
 static void
 tear_down (Fixture *fixture, gconstpointer unused)
 {
-  (void) unused;
-  assert_valid (fixture->pool);
   g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
   g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
   g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
-  tarn_pool_unref (fixture->pool);
-  fake_device_free (fixture->device);
-  g_string_free (fixture->log, TRUE);
+  pool_fixture_tear_down (fixture, unused);
 }
 
 static void
 hold (Fixture *fixture, const gsize *sizes, guint n)
 {
-  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
-
-  for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (fixture->pool, sizes[i]);
-  for (guint i = 0; i < n; i++)
-    tarn_block_free (blocks[i]);
+  pool_hold (fixture->pool, sizes, n);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, n);
 }
 

@@ -7,54 +7,28 @@
 #include <string.h>
 
 #include "common/lock-private.h"
-#include "lib/conformance.h"
-#include "lib/fake-device.h"
+#include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
-typedef struct
-{
-  FakeDevice *device;
-  TarnPool *pool;
-  GString *log; /* a letter for each function that was asked */
-} Fixture;
+typedef PoolFixture Fixture;
 
 static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = NULL;
-
   (void) unused;
-  fixture->device = fake_device_new (0);
-  allocator = fake_device_allocator_new (fixture->device);
-  fixture->pool = tarn_pool_new (allocator, NULL, NULL);
-  fixture->log = g_string_new (NULL);
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer unused)
-{
-  (void) unused;
-  if (fixture->pool != NULL)
-    assert_valid (fixture->pool);
-  tarn_pool_unref (fixture->pool);
-  fake_device_free (fixture->device);
-  g_string_free (fixture->log, TRUE);
+  pool_fixture_init (fixture, 0);
 }
 
 /* Fills the device with held blocks of the given sizes, in a device of exactly that size. */
 static void
 hold (Fixture *fixture, const gsize *sizes, guint n)
 {
-  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
   gsize total = 0;
 
   for (guint i = 0; i < n; i++)
     total += sizes[i];
   fake_device_set_budget (fixture->device, total);
-  for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (fixture->pool, sizes[i]);
-  for (guint i = 0; i < n; i++)
-    tarn_block_free (blocks[i]);
+  pool_hold (fixture->pool, sizes, n);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, total);
 }
 
@@ -560,7 +534,7 @@ int
 main (int argc, char **argv)
 {
 #define ADD(path, func)                                                                            \
-  g_test_add ("/core/out-of-memory/" path, Fixture, NULL, set_up, func, tear_down)
+  g_test_add ("/core/out-of-memory/" path, Fixture, NULL, set_up, func, pool_fixture_tear_down)
   g_test_init (&argc, &argv, NULL);
   ADD ("reclaim-order", test_reclaim_order);
   ADD ("reclaim-same-pool", test_reclaim_same_pool);

@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-#include "lib/conformance.h"
-#include "lib/fake-device.h"
+#include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
 /* The fake as a backend of the conformance tests */
@@ -71,31 +70,13 @@ static const Backend fake_backend = {
 
 /* A pool over a fake of so many bytes */
 
-typedef struct
-{
-  FakeDevice *device;
-  TarnPool *pool;
-} Fixture;
+typedef PoolFixture Fixture;
 
 static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = NULL;
-
   (void) unused;
-  fixture->device = fake_device_new (G_MAXUINT64);
-  allocator = fake_device_allocator_new (fixture->device);
-  fixture->pool = tarn_pool_new (allocator, NULL, NULL);
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer unused)
-{
-  (void) unused;
-  if (fixture->pool != NULL)
-    assert_valid (fixture->pool);
-  tarn_pool_unref (fixture->pool);
-  fake_device_free (fixture->device);
+  pool_fixture_init (fixture, G_MAXUINT64);
 }
 
 static void
@@ -699,7 +680,8 @@ test_deferred (void)
 int
 main (int argc, char **argv)
 {
-#define ADD(path, func) g_test_add ("/core/pool/" path, Fixture, NULL, set_up, func, tear_down)
+#define ADD(path, func)                                                                            \
+  g_test_add ("/core/pool/" path, Fixture, NULL, set_up, func, pool_fixture_tear_down)
   g_test_init (&argc, &argv, NULL);
   conformance_add ("/core/fake", &fake_backend);
   ADD ("last-in-first-out", test_last_in_first_out);

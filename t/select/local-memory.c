@@ -6,6 +6,8 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
+#include "lib/data.h"
+
 #define MAX_RANK 8
 
 /* "16,17" */
@@ -29,7 +31,7 @@ parse_number (const gchar *text)
 
 /* Work items and banks by compute capability: 16 below 2.0, else 32. */
 static void
-check_row (const gchar *line)
+check_row (const gchar *line, gpointer unused)
 {
   g_auto (GStrv) fields = g_strsplit (line, "\t", -1);
   TarnLocalMemory memory = TARN_LOCAL_MEMORY_INIT;
@@ -40,6 +42,7 @@ check_row (const gchar *line)
   guint rank = parse_shape (fields[2], shape);
   guint multiplicity;
 
+  (void) unused;
   memory.bank_bytes = 4;
   memory.bank_count = memory.work_items = fields[0][0] < '2' ? 16 : 32;
   if (is_stored_otherwise)
@@ -57,23 +60,7 @@ check_row (const gchar *line)
 static void
 test_data (void)
 {
-  g_autofree gchar *path
-      = g_test_build_filename (G_TEST_DIST, "..", "data", "bank-conflicts.tsv", NULL);
-  g_autofree gchar *text = NULL;
-  g_auto (GStrv) lines = NULL;
-  g_autoptr (GError) error = NULL;
-  guint rows = 0;
-
-  g_file_get_contents (path, &text, NULL, &error);
-  g_assert_no_error (error);
-  lines = g_strsplit (text, "\n", -1);
-  for (gsize i = 0; lines[i] != NULL; i++)
-    if (lines[i][0] != '#' && lines[i][0] != '\0')
-      {
-        check_row (lines[i]);
-        rows++;
-      }
-  g_assert_cmpuint (rows, ==, 84);
+  g_assert_cmpuint (data_for_each_row ("bank-conflicts.tsv", check_row, NULL), ==, 84);
 }
 
 static void

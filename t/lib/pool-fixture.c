@@ -1,0 +1,77 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "pool-fixture.h"
+
+void
+pool_fixture_init (PoolFixture *fixture, guint64 bytes)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  fixture->device = fake_device_new (bytes);
+  allocator = fake_device_allocator_new (fixture->device);
+  fixture->pool = tarn_pool_new (allocator, NULL, NULL);
+  fixture->log = g_string_new (NULL);
+}
+
+void
+pool_fixture_tear_down (PoolFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (fixture->pool != NULL)
+    assert_valid (fixture->pool);
+  tarn_pool_unref (fixture->pool);
+  fake_device_free (fixture->device);
+  g_string_free (fixture->log, TRUE);
+}
+
+void
+pool_hold (TarnPool *pool, const gsize *sizes, guint n)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (pool, sizes[i]);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+}
+
+void
+pool_slide_window (TarnPool *pool, gsize size)
+{
+  TarnBlock *window[10] = { NULL };
+
+  for (guint i = 0; i < 100; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (g_steal_pointer (&window[i % 10]));
+      window[i % 10] = tarn_pool_allocate (pool, size, &error);
+      g_assert_no_error (error);
+    }
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (window[i]);
+}
+
+guint
+pool_fill (TarnPool *pool, gsize size)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    g_ptr_array_add (blocks, block);
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_test_message ("%s", error->message);
+  return blocks->len;
+}
+
+TarnPoolStats
+get_stats (TarnPool *pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  return stats;
+}

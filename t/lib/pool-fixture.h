@@ -1,0 +1,34 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A pool over a device that is a table, and what tests do with this pool, or with any. */
+
+#ifndef TARN_POOL_FIXTURE_H
+#define TARN_POOL_FIXTURE_H
+
+#include "conformance.h"
+#include "fake-device.h"
+
+typedef struct
+{
+  FakeDevice *device;
+  TarnPool *pool; /* NULL: it was dropped */
+  GString *log;   /* a letter for each function that was asked */
+} PoolFixture;
+
+/* A device of so many bytes, and a pool with the usual options. */
+void pool_fixture_init (PoolFixture *fixture, guint64 bytes);
+void pool_fixture_tear_down (PoolFixture *fixture, gconstpointer unused);
+
+/* Has the pool hold a block of each size, in addition to what it holds of others. */
+void pool_hold (TarnPool *pool, const gsize *sizes, guint n);
+
+/* PyCUDA's test_mempool: allocates 100 blocks, of which the last 10 are active at any time. */
+void pool_slide_window (TarnPool *pool, gsize size);
+
+/* Allocates blocks until memory runs out, and frees them; gives their number. */
+guint pool_fill (TarnPool *pool, gsize size);
+
+TarnPoolStats get_stats (TarnPool *pool);
+
+#endif
