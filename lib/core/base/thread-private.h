@@ -4,7 +4,8 @@
  * The threads that call Tarn, and read sections that cost them no atomic read-modify-write.
  *
  * This is a readers-writer lock with an asymmetric fence.  A door stands before data that many
- * threads use, and that seldom has to change under them: what each keeps of a pool, a memo's table.
+ * threads use, and that others seldom have to change under them: what each thread keeps of a pool,
+ * a memo's table.
  *
  *     reader   begins a visit: makes its own counter of visits odd, then looks at the door.  Open:
  *              it is inside, and uses the data.  Closed: it ends the visit, and takes the mutex
@@ -16,9 +17,11 @@
  * that takes a full fence between the store and the load.  Readers are many and writers few, so the
  * writer pays for both: membarrier(2) makes every running thread of the process execute a fence,
  * and readers need a compiler barrier only.  Where the kernel has no membarrier, and under
- * ThreadSanitizer, which knows no fences, readers execute one of their own: a fenced visit.
+ * ThreadSanitizer, which knows no fences, readers order their own store and load, which costs them
+ * an exchange: a fenced visit.
  *
- * A reader must not wait inside, nor enter by another door: a writer waits for it. */
+ * A reader must not wait inside, because a writer waits for it; nor enter by another door, because
+ * a thread has one counter, which a visit inside a visit would make even. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -40,14 +43,14 @@ typedef struct _TarnThread TarnThread;
  * that there were at a time, and a writer walks the list without a lock. */
 struct _TarnThread
 {
-  guint visits;      /* atomic, written by the thread alone; odd: it is inside some door */
-  guint number;      /* constant, from 0 on */
+  guint visits; /* atomic, written by the thread alone; odd: it is inside, or looks at a door */
+  guint number; /* constant, from 0 on */
   gboolean is_taken; /* by a thread that has not ended; behind the lock of the list */
   TarnThread *next;  /* constant */
 
   /* What pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The thread
-   * reads it without a lock.  The list's lock is held where the array grows, and where another
-   * thread clears the slot of a pool that nobody calls any more. */
+   * reads it without a lock.  The list's lock is held where it is written: by the thread itself,
+   * and by one that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
 
@@ -64,7 +67,7 @@ extern TarnThread _tarn_no_thread __attribute__ ((visibility ("hidden")));
 
 typedef enum
 {
-  TARN_DOOR_OPEN,           /* to visits with a compiler barrier */
+  TARN_DOOR_OPEN,           /* to all visits */
   TARN_DOOR_CLOSED,         /* to all */
   TARN_DOOR_OPEN_WITH_FENCE /* to fenced visits only: there is no membarrier */
 } TarnDoorState;
@@ -134,7 +137,7 @@ _tarn_thread_leave (TarnThread *thread)
   _tarn_thread_end_visit (thread, thread->visits);
 }
 
-/* The mutex that goes with the door is held. */
+/* The mutex that goes with the door is held, unless nobody else knows the door yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
 

@@ -4,16 +4,18 @@
  * Order: memory that commands on a queue still use is not handed to another queue before they are
  * done.
  *
- * A block knows which queues use it (TarnUse).  A pool meets a queue when a request, or a use that
- * is recorded, first names it.  While it has met one only, and that runs its commands in order,
- * nothing is to be done: what uses the memory next comes after what used it before.
+ * A block knows which queues use it (TarnUse).  A pool meets a queue when a call first names it, or
+ * when fresh memory is made ready on it, and knows it as long as a block or a call has a reference.
+ * While it has met one only, and that runs its commands in order, nothing is to be done: what uses
+ * the memory next comes after what used it before.
  *
- * From the second queue on the pool is ordered.  Two more count as a second one: an out-of-order
- * queue, which is one to itself, and the host, where a request names no queue.  Then each free
- * records an event on every queue that used the block, there and then.  A later request of another
- * queue makes that queue wait for these events, and for nothing that was put on the first one after
- * the free. What was held when the second queue appeared shares an event that is recorded at that
- * moment.
+ * A pool becomes ordered, for good, when it meets a second queue while it knows the first one; when
+ * it meets an out-of-order queue, whose commands may overtake one another; when a request names no
+ * queue, so that the host will use the memory, while it knows one; and when a queue is forgotten.
+ * From then on each free records an event on every queue that used the block, there and then.  A
+ * later request of another queue makes that queue wait for these events, and for nothing that was
+ * put on the first one after the free. What was held when the second queue appeared shares an event
+ * that is recorded at that moment.
  *
  * The driver is never called with the pool's lock held.  So a call that uses queues and events
  * without the lock has references on them; what nobody has any more waits in the pool's lists of
@@ -33,9 +35,10 @@
 /* A backend's event, with what is known of it.  Blocks may share one. */
 struct _TarnEvent
 {
-  gpointer handle; /* atomic: the backend's; NULL: not recorded yet, which is as good as no event */
-  guint n_refs;    /* behind the pool's lock */
-  gint is_done;    /* atomic: the backend said so once */
+  gpointer
+      handle; /* atomic: the backend's; NULL: not recorded, or not yet, which is as good as none */
+  guint n_refs; /* behind the pool's lock */
+  gint is_done; /* atomic: the backend said so once */
 };
 
 /* order.c.  The lock is held in the first, not in the others. */

@@ -116,8 +116,8 @@ move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **erro
   return TRUE;
 }
 
-/* Gives a block that was just taken to a queue; if the queue cannot be made to wait, the block is
- * held again, and NULL comes back with an error. */
+/* Gives a block that was just taken or allocated to a queue; if the queue cannot be made to wait,
+ * the pool holds the block, and NULL comes back with an error. */
 static TarnBlock *
 move_or_put_back (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
@@ -141,9 +141,10 @@ take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
   return block;
 }
 
-/* Takes a block for a request without any call: what the thread's cache or the bins have, or where
- * there is order what is ready for the queue.  NULL: there is none, or the pool has yet to meet the
- * queue.  @cache is this thread's.  The lock is held. */
+/* Takes a block for a request without any call of the driver: what the thread's cache or the bins
+ * have, or where there is order what is ready for the queue.  NULL: there is none, or the pool has
+ * yet to meet the queue, or to become ordered for this request.  @cache is this thread's, and not
+ * NULL while the door is open.  The lock is held. */
 TarnBlock *
 _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 number,
                          gpointer handle)
@@ -224,7 +225,8 @@ count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allocates memory from upstream for a queue, which waits for what makes it ready. */
+/* Allocates for a queue what no held block serves, from upstream or, after memory has run out, from
+ * what was freed meanwhile; the queue waits for what makes or leaves it ready. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
 {

@@ -97,8 +97,8 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     set_latest (pool, NULL);
 }
 
-/* Drops a reference; a queue that nobody has any more leaves the pool's table, and is left to
- * _tarn_pool_sweep (). */
+/* Drops a reference; a queue that nobody has any more leaves the pool's table, which may flush the
+ * caches that were for it, and is left to _tarn_pool_sweep (). */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -126,8 +126,9 @@ clear_uses (TarnPool *pool, TarnBlock *block)
   block->n_uses = 0;
 }
 
-/* Makes a block used by a queue alone; NULL: by nobody.  The lock is held.  The caller has a
- * reference on the queue, because the block's may be the last one. */
+/* Makes a block used by a queue alone; NULL: by nobody.  Nobody waits: the block's uses are done,
+ * or were waited for.  The lock is held.  The caller has a reference on the queue, because the
+ * block's may be the last one. */
 void
 _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
@@ -193,8 +194,8 @@ has_event_already (TarnPool *pool, const TarnUse *use)
   return is_so;
 }
 
-/* Records an event for a use that has none, of a block that no other call has.  @is_named: the
- * caller vouches that the queue lives.  The lock is not held. */
+/* Records an event for a use, unless it has one, of a block that no other call works on. @is_named:
+ * the caller vouches that the queue lives.  The lock is not held. */
 static gboolean
 record_event (TarnPool *pool, TarnUse *use, gboolean is_named, GError **error)
 {
@@ -224,9 +225,10 @@ share_event_with (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, Tarn
       }
 }
 
-/* Has held blocks, whose events could not be recorded when they were freed, share a later event of
- * the same queue, which comes after what they were used for, too.  In a pool without order only
- * what goes back has events, and what is held must have none.  The lock is held. */
+/* Notes that no event could be recorded for a use; or has held blocks for which that was noted
+ * before share the event that could, of the same queue, which comes after what they were used for,
+ * too.  In a pool without order only what goes back has events, and what is held must have none.
+ * The lock is held. */
 static void
 share_with_unrecorded (TarnPool *pool, const TarnUse *use)
 {
@@ -246,7 +248,7 @@ share_with_unrecorded (TarnPool *pool, const TarnUse *use)
       share_event_with (pool, block, use->queue, use->event);
 }
 
-/* Records events for all uses of a block that is being freed: the caller vouches that its queues
+/* Records events for all uses of a block that is being freed: its user vouches that the queues
  * live. The lock is not held. */
 void
 _tarn_pool_record_events (TarnPool *pool, TarnBlock *block)
@@ -359,9 +361,9 @@ _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
   return TRUE;
 }
 
-/* Drops the events that a move has recorded, because it failed and the block stays on its queues:
- * what comes after these events uses it, too.  A queue that was forgotten is not used any more, so
- * its event stays. */
+/* Drops the events that a move has recorded, the only ones that a block in use has, because it
+ * failed and the block stays on its queues: what comes after these events uses it, too.  A queue
+ * that was forgotten is not used any more, so its event stays. */
 void
 _tarn_pool_drop_events (TarnPool *pool, TarnBlock *block)
 {
@@ -379,7 +381,8 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Frees a block's memory as the last thing on one of its queues.  FALSE: the backend cannot. */
+/* Frees a block's memory as the last thing on one of its queues.  FALSE: the backend cannot, or the
+ * queue cannot be made to wait for the others. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -408,8 +411,9 @@ await_end (TarnPool *pool, TarnUse *use)
     g_message ("%s: %s: memory goes back all the same", pool->base.label, error->message);
 }
 
-/* Frees a block's memory after the host has waited for its uses.  What cannot be waited for,
- * because the context is gone or a command has failed, does not use the memory any more. */
+/* Frees a block's memory after the host has waited for its uses, unless upstream frees in order.
+ * What cannot be waited for, because the context is gone or a command has failed, does not use the
+ * memory any more. */
 static void
 free_after_wait (TarnPool *pool, TarnBlock *block)
 {
@@ -437,8 +441,9 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
 
 /* Meeting queues */
 
-/* Makes the event that every held block shares, which is yet to be recorded; NULL: none is held.
- * The lock is held. */
+/* Makes the event that every held block which a queue has used shares, and which is yet to be
+ * recorded; NULL: there is no such block.  Until now the pool was not ordered, so each has one use,
+ * without an event.  The lock is held. */
 static TarnEvent *
 share_event (TarnPool *pool)
 {
@@ -493,7 +498,8 @@ _tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
   return pool->queues != NULL ? g_hash_table_lookup (pool->queues, handle) : NULL;
 }
 
-/* Adds a queue to the pool's table, with the backend's reference.  The lock is held. */
+/* Adds a queue to the pool's table, with the backend's reference.  The table has no reference of
+ * its own: the caller takes the first one.  The lock is held. */
 static TarnQueue *
 add_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {

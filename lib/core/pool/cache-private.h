@@ -2,19 +2,24 @@
  * SPDX-License-Identifier: MIT
  *
  * Threads' caches: held blocks that a thread keeps for itself, in front of the pool's bins, so that
- * most hits and frees take no lock and write nothing that another thread reads.
+ * most hits and frees take no lock, and write only what others seldom look at.
  *
- *     who                         may use a cache
- *     its thread                  inside a visit by the pool's door (base/thread-private.h), or
- * with the pool's lock any other thread            with the lock, once it has closed the door;
- * without closing it if the cache is abandoned
+ * Who may use a cache:
  *
- * A cache is abandoned when its thread ends: it keeps its blocks, whoever has the lock may take
- * them, and the next thread that needs a cache takes over one that is abandoned before it makes
- * another. In a child of fork () no thread has a cache.
+ *     its own thread       inside a visit by the pool's door (base/thread-private.h); or holding
+ *                          the pool's lock, whether the door is open or not
+ *     any other thread     holding the lock, after closing the door; or, if the cache is
+ *                          abandoned, holding the lock alone
  *
- * The door stays closed, and caches stay empty, once the pool events blocks when they are freed
- * (order/order-private.h), and once it holds nothing any more.
+ * With the lock alone others look at length, hits and active_bytes, which are atomic for that.
+ *
+ * A cache is abandoned when its thread ends.  Its blocks stay in it until somebody who has the lock
+ * takes them, or a thread that has no cache takes it over, which comes before making another.  In a
+ * child of fork () hits and frees find no cache: the thread has no record (base/fork.c).
+ *
+ * The door is closed for good, and caches are empty, once the pool is ordered, so that frees record
+ * events (order/order-private.h), once it is told to stop holding, and where TarnPoolOptions gives
+ * threads nothing.
  *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
  * fit goes to the pool's bin, oldest first.  So a thread that has a pool for itself gets back last
@@ -36,9 +41,9 @@ G_STATIC_ASSERT (TARN_CACHE_BINS % 64 == 0 && (TARN_CACHE_BINS & (TARN_CACHE_BIN
 /* The blocks of one bin that a thread keeps, in the place for that bin's number. */
 typedef struct
 {
-  TarnBlock *top;   /* the one freed last; others through TarnBlock.below */
-  guint32 number;   /* of the pool's bin; means nothing while capacity is 0; behind the lock */
-  guint16 length;   /* blocks; atomic, because others look without closing the door */
+  TarnBlock *top; /* the one freed last; others through TarnBlock.below */
+  guint32 number; /* of the pool's bin, if capacity is not 0; its thread writes it, with the lock */
+  guint16 length; /* blocks; atomic, because others look without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
@@ -53,19 +58,20 @@ typedef struct
  *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
 struct _TarnCache
 {
-  /* What the pool's counters do not know of yet (count_active ()). */
+  /* What the pool's own counters do not know of yet: count_active () adds it to them. */
   gsize active_bytes; /* atomic: change of the pool's, modulo 2^64: less where it freed more */
   gssize peak;        /* the highest change meanwhile; 0 if it never was above */
 
-  guint64 hits; /* atomic: ever, without the lock; the pool's counters leave them out */
+  guint64 hits; /* atomic: served from here, ever; the pool's own counter leaves them out */
 
   /* Behind the lock */
   guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
   gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
   gint64 seen_at;    /* when it first saw these: as g_get_monotonic_time () */
   gboolean is_abandoned; /* its thread has ended */
-  gsize reserved_bytes;  /* room for so many bytes of blocks */
-  gsize counted_bytes;   /* sum of all changes that the pool's counters know, modulo 2^64 */
+  gsize reserved_bytes;  /* of all blocks that the bins have capacity for */
+  gsize counted_bytes;   /* all changes that they know, modulo 2^64: with active_bytes it tells
+                            whether the cache was used, whoever has counted since */
 
   TarnPool *pool;
   TarnCache *next;       /* of the pool */
@@ -119,8 +125,8 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* Takes the block of a bin that was freed last, and makes it active.  The bin has one; the thread
- * is inside, or has the lock. */
+/* Takes the block of a bin that was freed last, makes it active, and counts the hit.  The bin has
+ * one; the thread is inside, or has the lock. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -179,7 +185,9 @@ _tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
              : NULL;
 }
 
-/* Holds a block in a bin that has room.  The thread is inside, or has the lock. */
+/* Holds a block in a bin whose length is below its capacity.  The thread is inside, or has the
+ * lock.
+ */
 static inline void
 _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
 {

@@ -12,7 +12,8 @@
 
 #include "base/fork-private.h"
 
-/* For how long, in microseconds, a thread has not used its cache if it counts as idle.  A busy one
+/* For how long, in microseconds, nobody has seen a thread use its cache if it counts as idle: from
+ * the first look of another thread that finds what the last look found.  A busy one
  * must not count as idle because several others look at the same moment: it would come for its
  * blocks again, and take them from the next. */
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
@@ -86,7 +87,9 @@ take_over (TarnPool *pool)
 }
 
 /* Takes the lock, and gets this thread's cache, which is made if there is none.  NULL: the door is
- * closed for good, and the thread never had one. */
+ * closed for good, and the thread never had one.  Where one is made the lock is given up meanwhile,
+ * because the list of threads has a lock that comes first; so the door may be closed for good all
+ * the same, and the caller has to look. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
@@ -131,7 +134,8 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again, if it was open and the pool still has caches.  The lock is held. */
+/* Opens the door again, if it was open, and the pool has not become ordered or stopped holding
+ * meanwhile.  The lock is held. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
@@ -207,12 +211,12 @@ static void
 add_held (const TarnCache *cache, TarnPoolStats *stats)
 {
   FOR_EACH_BIN_WITH_ROOM (i, cache)
-  {
-    const TarnCacheBin *bin = &cache->bins[i];
+    {
+      const TarnCacheBin *bin = &cache->bins[i];
 
-    stats->held_blocks += bin->length;
-    stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
-  }
+      stats->held_blocks += bin->length;
+      stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
+    }
 }
 
 /* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
@@ -282,7 +286,8 @@ _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Blocks, from a cache to the pool's bin; the door is closed, or the cache is this thread's */
+/* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
+ * is this thread's, or abandoned. */
 
 /* Moves the blocks of a bin but for the first so many, which may be 0, to the pool's, as a batch.
  */
@@ -322,7 +327,7 @@ static void
 empty (TarnCache *cache)
 {
   FOR_EACH_BIN_WITH_ROOM (i, cache)
-  _tarn_cache_empty_bin (cache, &cache->bins[i]);
+    _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* Moves the blocks of all caches to the pool's bins.  The lock is held, and the door is closed. */
@@ -349,8 +354,8 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Sets the queue whose requests caches serve from now on; NULL: those that name none.  Caches are
- * empty afterwards.  The lock is held. */
+/* Sets the queue whose requests caches serve from now on; NULL: those that name none.  Where it was
+ * another one, caches are empty afterwards.  The lock is held. */
 void
 _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
 {
@@ -367,8 +372,9 @@ _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Room in this thread's cache.  A bin's is never taken away but for another bin's: what a thread
- * has had it will have again.  The lock is held. */
+/* Capacity of the bins in this thread's cache.  A bin keeps it when its blocks go, because a thread
+ * that has had so many will have as many again; only another bin that needs the bytes takes it
+ * away. The lock is held. */
 
 /* Sets how many blocks a bin has room for; no fewer than it has. */
 static void
@@ -419,13 +425,13 @@ static void
 give_up_unused_room (TarnCache *cache)
 {
   FOR_EACH_BIN_WITH_ROOM (i, cache)
-  set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+    set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
 /* Makes room for a block in a bin that is full: doubles its capacity, so that this seldom happens.
- * Where other bins have the room, they lose what they do not use, and if that is not enough, all
- * that they have.  Where the bin has as many blocks as there may be, its oldest half goes to the
- * pool's. */
+ * Where there are not the bytes for that, bins lose the capacity that they do not use.  Where there
+ * are not the bytes for one block more even then, the whole cache is emptied, this bin included.
+ * Where the bin has as many blocks as there may be, its oldest half goes to the pool's bin. */
 static void
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -465,11 +471,12 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* And to a cache */
+/* Blocks from the pool's bin to a cache; from other threads' caches to the pool's bin */
 
-/* Moves blocks of a bin from the pool's to this thread's cache, which has none, for its next
- * requests: batches, or single blocks, but no more than half of those that the pool has.  TRUE: the
- * cache has some now.  The lock is held. */
+/* Moves blocks of a bin from the pool's bin to this thread's cache, for its next requests, after
+ * one that found none there; blocks that the cache had would be lost: batches, or single blocks,
+ * but no more than half of those that the pool has.  TRUE: the cache has some now.  The lock is
+ * held. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number)
 {
@@ -498,7 +505,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number)
   return n > 0;
 }
 
-/* Tells whether a cache has not been used for IDLE_TIME, since others look at it. */
+/* Tells whether other threads have found a cache unused for IDLE_TIME.  The first look at it only
+ * notes what there is.  The lock is held. */
 static gboolean
 is_idle (TarnCache *cache, gint64 now)
 {
