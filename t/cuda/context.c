@@ -8,8 +8,7 @@
 #include <string.h>
 #include <tarn/cuda.h>
 
-#include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
+#include "driver.h"
 
 static const FakeCuda *fake;
 
@@ -22,15 +21,6 @@ set_or_unset (const gchar *variable, const gchar *value)
     g_setenv (variable, value, TRUE);
   else
     g_unsetenv (variable);
-}
-
-static CUcontext
-get_current (void)
-{
-  CUcontext current = NULL;
-
-  g_assert_cmpuint (_tarn_cuda_get_driver (NULL)->cuCtxGetCurrent (&current), ==, 0);
-  return current;
 }
 
 static void
@@ -66,10 +56,10 @@ open_default (void)
   CUcontext context = tarn_cuda_make_default_context (&device, &error);
 
   g_assert_no_error (error);
-  g_assert_true (get_current () == context);
+  g_assert_true (cuda_get_current () == context);
   g_assert_cmpuint (fake->get_primary_references (device), ==, 1);
   tarn_cuda_context_release (context);
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
   return device;
 }
@@ -85,7 +75,7 @@ assert_refused (gint code, const gchar *text)
   g_assert_error (error, TARN_ERROR, code);
   g_assert_nonnull (strstr (error->message, text));
   g_assert_cmpint (device, ==, -1);
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
 }
 
@@ -239,7 +229,7 @@ initialize (gpointer unused)
       g_assert_true (tarn_cuda_autoinit (&device, &context, &error));
       g_assert_no_error (error);
       g_assert_cmpint (device, ==, 2);
-      g_assert_true (get_current () == context);
+      g_assert_true (cuda_get_current () == context);
       g_assert_cmpuint (fake->get_context_stack_depth (), ==, 1);
     }
   return context;
@@ -303,7 +293,7 @@ fail_to_initialize (gpointer unused)
   g_assert_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT);
   g_assert_cmpint (device, ==, -1);
   g_assert_null (context);
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   return g_strdup (error->message);
 }
 

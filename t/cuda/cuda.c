@@ -6,43 +6,11 @@
 
 #include <dlfcn.h>
 #include <string.h>
-#include <tarn/cuda.h>
 
-#include "cuda/driver-private.h"
 #include "driver.h"
 #include "lib/pool-fixture.h"
 
 static const FakeCuda *fake;
-
-static const TarnCudaDriver *
-get_driver (void)
-{
-  g_autoptr (GError) error = NULL;
-  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
-
-  g_assert_no_error (error);
-  return driver;
-}
-
-static CUcontext
-get_current (void)
-{
-  CUcontext current = NULL;
-
-  g_assert_cmpuint (get_driver ()->cuCtxGetCurrent (&current), ==, 0);
-  return current;
-}
-
-/* A context that is not current in this thread. */
-static CUcontext
-context_new (CUdevice device)
-{
-  CUcontext context, popped;
-
-  g_assert_cmpuint (get_driver ()->cuCtxCreate (&context, 0, device), ==, 0);
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
-  return context;
-}
 
 /* The kinds of memory as backends of the conformance tests */
 
@@ -89,7 +57,7 @@ close_state (gpointer data)
 {
   State *state = data;
 
-  g_assert_true (get_current () == state->test->context);
+  g_assert_true (cuda_get_current () == state->test->context);
   if (fake != NULL)
     {
       g_assert_cmpuint (fake->get_live (state->kind), ==, 0);
@@ -195,7 +163,7 @@ use_without_context (gpointer data)
   TarnBlock *block = tarn_allocator_allocate (allocator, 1000, &error);
 
   g_assert_no_error (error);
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   return block;
 }
 
@@ -205,21 +173,21 @@ test_current (const TarnCudaTest *test, gconstpointer unused)
 {
   g_autoptr (GError) error = NULL;
   g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (NULL, &error);
-  CUcontext other = context_new (test->device), popped;
+  CUcontext other = cuda_context_new (test->device), popped;
   TarnBlock *block, *second;
 
   (void) unused;
   g_assert_no_error (error);
-  g_assert_cmpuint (get_driver ()->cuCtxPushCurrent (other), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPushCurrent (other), ==, 0);
   block = tarn_allocator_allocate (allocator, 1000, &error);
   g_assert_no_error (error);
-  g_assert_true (get_current () == other);
+  g_assert_true (cuda_get_current () == other);
   second = g_thread_join (g_thread_new ("other", use_without_context, allocator));
   tarn_block_free (block);
   tarn_block_free (second);
-  g_assert_true (get_current () == other);
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (other), ==, 0);
+  g_assert_true (cuda_get_current () == other);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (other), ==, 0);
   if (fake != NULL)
     {
       g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
@@ -234,17 +202,17 @@ test_no_context (const TarnCudaTest *test, gconstpointer unused)
   CUcontext popped;
 
   (void) unused;
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
   g_assert_null (tarn_cuda_device_allocator_new (NULL, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT);
-  g_assert_cmpuint (get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
 }
 
 /* An allocator keeps a primary context, and no other. */
 static void
 test_primary (const TarnCudaTest *test, gconstpointer unused)
 {
-  const TarnCudaDriver *driver = get_driver ();
+  const TarnCudaDriver *driver = cuda_get_driver ();
   g_autoptr (GError) error = NULL;
   TarnAllocator *allocator = tarn_cuda_device_allocator_new (NULL, &error);
   CUcontext primary;
@@ -282,10 +250,10 @@ test_primary (const TarnCudaTest *test, gconstpointer unused)
 static gboolean
 can_tell_contexts (CUcontext doomed)
 {
-  if (get_driver ()->cuCtxGetId != NULL)
+  if (cuda_get_driver ()->cuCtxGetId != NULL)
     return TRUE;
   g_test_skip ("this driver cannot tell a context from a later one at its address");
-  get_driver ()->cuCtxDestroy (doomed);
+  cuda_get_driver ()->cuCtxDestroy (doomed);
   return FALSE;
 }
 
@@ -294,7 +262,7 @@ static void
 test_lost (const TarnCudaTest *test, gconstpointer unused)
 {
   g_autoptr (GError) error = NULL;
-  CUcontext doomed = context_new (test->device), next;
+  CUcontext doomed = cuda_context_new (test->device), next;
   g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (doomed, &error);
   g_autoptr (TarnAllocator) heir = NULL;
   TarnBlock *first, *second, *stranger;
@@ -306,8 +274,8 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   first = tarn_allocator_allocate (allocator, 1000, &error);
   second = tarn_allocator_allocate (allocator, 2000, &error);
   g_assert_no_error (error);
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (doomed), ==, 0);
-  next = context_new (test->device);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (doomed), ==, 0);
+  next = cuda_context_new (test->device);
   heir = tarn_cuda_device_allocator_new (next, &error);
   stranger = tarn_allocator_allocate (heir, 1000, &error);
   g_assert_no_error (error);
@@ -332,7 +300,7 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
     }
   tarn_block_free (stranger);
   g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (heir), ==, 0);
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (next), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (next), ==, 0);
 }
 
 /* A pool that finds out hands nothing out any more. */
@@ -340,7 +308,7 @@ static void
 test_lost_pool (const TarnCudaTest *test, gconstpointer unused)
 {
   g_autoptr (GError) error = NULL;
-  CUcontext doomed = context_new (test->device);
+  CUcontext doomed = cuda_context_new (test->device);
   g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (doomed, &error);
   g_autoptr (TarnPool) pool = NULL;
 
@@ -351,7 +319,7 @@ test_lost_pool (const TarnCudaTest *test, gconstpointer unused)
   pool = tarn_pool_new (allocator, NULL, &error);
   tarn_block_free (tarn_pool_allocate (pool, 1000, &error));
   g_assert_no_error (error);
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (doomed), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (doomed), ==, 0);
   g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*1023 bytes*context was destroyed*");
   g_assert_null (tarn_pool_allocate (pool, 5000, &error));
   g_test_assert_expected_messages ();
@@ -428,9 +396,9 @@ fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_e
   while (fake->get_context_stack_depth () > 1)
     {
       g_assert_cmpuint (n_messages, >, 0);
-      g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+      g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
     }
-  g_assert_true (get_current () == test->context);
+  g_assert_true (cuda_get_current () == test->context);
   g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
   return failed != NULL;
 }
@@ -438,7 +406,7 @@ fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_e
 static void
 test_failures (const TarnCudaTest *test, gconstpointer unused)
 {
-  CUcontext context = context_new (test->device);
+  CUcontext context = cuda_context_new (test->device);
   guint nth;
 
   (void) unused;
@@ -449,7 +417,7 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
       g_test_message ("%u calls", nth - 1);
       g_assert_cmpuint (nth, >, 20);
     }
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (context), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (context), ==, 0);
 }
 
 /* Memory */

@@ -6,8 +6,7 @@
 
 #include <tarn/cuda.h>
 
-#include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
+#include "driver.h"
 #include "lib/death-matrix.h"
 
 static const FakeCuda *fake;
@@ -103,15 +102,7 @@ close_context (DeathWorld *world)
 static TarnAllocator *
 allocator_new (DeathWorld *world, GError **error)
 {
-  switch (get_kind (world)->memory)
-    {
-    case FAKE_CUDA_HOST_MEMORY:
-      return tarn_cuda_host_allocator_new (world->context, 0, error);
-    case FAKE_CUDA_MANAGED_MEMORY:
-      return tarn_cuda_managed_allocator_new (world->context, 0, error);
-    default:
-      return tarn_cuda_device_allocator_new (world->context, error);
-    }
+  return cuda_allocator_new (get_kind (world)->memory, world->context, error);
 }
 
 static void

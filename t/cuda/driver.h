@@ -1,14 +1,30 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The driver under a CUDA test: the fake one or a real one.  cuda.c is linked twice. */
+ * The driver under a CUDA test, the fake one or a real one, and what tests have it do. */
 
 #ifndef CUDA_DRIVER_H
 #define CUDA_DRIVER_H
 
+#include <tarn/cuda.h>
+
+#include "cuda/driver-private.h"
 #include "fake-cuda/fake-cuda.h"
 
-/* NULL: it is a real one. */
+/* NULL: it is a real one.  Each of driver-*.c has it; the rest is in driver.c. */
 const FakeCuda *cuda_get_fake (void);
+
+const TarnCudaDriver *cuda_get_driver (void);
+CUcontext cuda_get_current (void);
+
+/* A context that is not current in this thread. */
+CUcontext cuda_context_new (CUdevice device);
+
+/* One of the three kinds of memory; it may fail. */
+TarnAllocator *cuda_allocator_new (FakeCudaKind kind, CUcontext context, GError **error);
+
+/* The error is of the call that was made to fail with this status; it names that one unless others
+ * fail for ever after it, of which each can be the reason. */
+void cuda_assert_blamed (const GError *error, const gchar *failed, guint status, gboolean for_ever);
 
 #endif

@@ -10,26 +10,11 @@
 #include <tarn/cuda.h>
 #include <unistd.h>
 
-#include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
+#include "driver.h"
 
 static const FakeCuda *fake;
 
 #define DEVICE 1
-
-static TarnAllocator *
-allocator_new (FakeCudaKind kind, CUcontext context, GError **error)
-{
-  switch (kind)
-    {
-    case FAKE_CUDA_HOST_MEMORY:
-      return tarn_cuda_host_allocator_new (context, 0, error);
-    case FAKE_CUDA_MANAGED_MEMORY:
-      return tarn_cuda_managed_allocator_new (context, 0, error);
-    default:
-      return tarn_cuda_device_allocator_new (context, error);
-    }
-}
 
 /* What a test starts from: the default context, in most of them, and then another one over it. */
 typedef struct
@@ -43,7 +28,7 @@ typedef struct
 static gboolean
 use_allocator (const State *state, CUcontext context, GError **error)
 {
-  g_autoptr (TarnAllocator) allocator = allocator_new (state->kind, context, error);
+  g_autoptr (TarnAllocator) allocator = cuda_allocator_new (state->kind, context, error);
   g_autoptr (TarnPool) pool = NULL;
   g_autoptr (TarnBlock) block = NULL;
   g_autoptr (TarnBlock) direct = NULL;
@@ -196,18 +181,6 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
   messages->n++;
 }
 
-static void
-assert_blamed (const Failing *failing, const GError *error, const gchar *failed)
-{
-  g_assert_nonnull (failed);
-  if (failing->status == FAKE_CUDA_OUT_OF_MEMORY)
-    g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  else
-    g_assert_error (error, TARN_CUDA_ERROR, (gint) failing->status);
-  if (!failing->for_ever) /* no other call can be the reason */
-    g_assert_nonnull (strstr (error->message, failed));
-}
-
 /* What nobody has to be told of: a context that is not known to be current is made so; memory is
  * asked for again, also where the context could not be entered. */
 static gboolean
@@ -258,7 +231,7 @@ fail_nth (const Scenario *scenario, FakeCudaKind kind, guint nth, const Failing 
       after.references - before.references, after.depth - before.depth, messages.n);
   g_assert_true (ok == (error == NULL));
   if (!ok)
-    assert_blamed (failing, error, failed);
+    cuda_assert_blamed (error, failed, failing->status, failing->for_ever);
   else if (failed != NULL && messages.n == 0)
     g_assert_true (may_be_silent (failed));
   assert_told (scenario, count_lost (before, after), messages.n);
@@ -309,7 +282,7 @@ leave_everything (void)
   left.context = tarn_cuda_make_default_context (NULL, NULL);
   for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
     {
-      left.allocators[i] = allocator_new (i, NULL, NULL);
+      left.allocators[i] = cuda_allocator_new (i, NULL, NULL);
       left.pools[i] = tarn_pool_new (left.allocators[i], NULL, NULL);
       left.blocks[i] = tarn_pool_allocate (left.pools[i], 1000, NULL);
       left.direct[i] = tarn_allocator_allocate (left.allocators[i], 1000, NULL);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <tarn/cuda.h>
 
-#include "fake-cuda/fake-cuda.h"
+#include "driver.h"
 #include "lib/in-child.h"
 #include "pool/pool-private.h"
 
@@ -15,27 +15,7 @@ static const FakeCuda *fake;
 
 #define DEVICE 1
 
-typedef enum
-{
-  DEVICE_MEMORY,
-  HOST_MEMORY,
-  MANAGED_MEMORY,
-  N_KINDS
-} Kind;
-
-static TarnAllocator *
-allocator_new (Kind kind, CUcontext context, GError **error)
-{
-  switch (kind)
-    {
-    case DEVICE_MEMORY:
-      return tarn_cuda_device_allocator_new (context, error);
-    case HOST_MEMORY:
-      return tarn_cuda_host_allocator_new (context, 0, error);
-    default:
-      return tarn_cuda_managed_allocator_new (context, 0, error);
-    }
-}
+#define N_KINDS (FAKE_CUDA_MANAGED_MEMORY + 1)
 
 /* What lives when the process forks. */
 typedef struct
@@ -44,7 +24,7 @@ typedef struct
   TarnAllocator *allocators[N_KINDS];
   TarnPool *pools[N_KINDS];
   TarnBlock *blocks[N_KINDS], *direct[N_KINDS];
-  TarnCudaHostArray array; /* of pools[HOST_MEMORY] */
+  TarnCudaHostArray array; /* of pools[FAKE_CUDA_HOST_MEMORY] */
 } State;
 
 static const gsize shape[] = { 10, 20 };
@@ -54,9 +34,9 @@ memory_init (State *state)
 {
   g_autoptr (GError) error = NULL;
 
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     {
-      state->allocators[i] = allocator_new (i, state->context, &error);
+      state->allocators[i] = cuda_allocator_new (i, state->context, &error);
       g_assert_no_error (error);
       state->pools[i] = tarn_pool_new (state->allocators[i], NULL, NULL);
       state->blocks[i] = tarn_pool_allocate (state->pools[i], 1000, &error);
@@ -67,8 +47,8 @@ memory_init (State *state)
       g_assert_no_error (error);
     }
   state->array = (TarnCudaHostArray) TARN_CUDA_HOST_ARRAY_INIT;
-  tarn_cuda_host_array_allocate (state->pools[HOST_MEMORY], 2, shape, 8, 'C', &state->array,
-                                 &error);
+  tarn_cuda_host_array_allocate (state->pools[FAKE_CUDA_HOST_MEMORY], 2, shape, 8, 'C',
+                                 &state->array, &error);
   g_assert_no_error (error);
 }
 
@@ -89,7 +69,7 @@ static void
 state_clear (State *state)
 {
   tarn_cuda_host_array_clear (&state->array);
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     {
       tarn_block_free (state->blocks[i]);
       tarn_block_free (state->direct[i]);
@@ -97,16 +77,6 @@ state_clear (State *state)
       tarn_allocator_unref (state->allocators[i]);
     }
   tarn_cuda_context_release (state->context);
-}
-
-/* TRUE if it is that a driver is not for a child, which is then forgotten. */
-static gboolean
-take_forked (GError **error)
-{
-  gboolean is_forked = g_error_matches (*error, TARN_ERROR, TARN_ERROR_FORKED);
-
-  g_clear_error (error);
-  return is_forked;
 }
 
 static void
@@ -142,11 +112,11 @@ ask_in_child (CUcontext context)
   STEP (13, take_forked (&error));
   STEP (14, tarn_cuda_select_test_devices ("cuda", &error) == NULL);
   STEP (15, take_forked (&error));
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     {
-      STEP (20 + i, allocator_new (i, context, &error) == NULL);
+      STEP (20 + i, cuda_allocator_new (i, context, &error) == NULL);
       STEP (24 + i, take_forked (&error));
-      STEP (28 + i, allocator_new (i, NULL, &error) == NULL);
+      STEP (28 + i, cuda_allocator_new (i, NULL, &error) == NULL);
       STEP (32 + i, take_forked (&error));
     }
   tarn_cuda_context_release (context);
@@ -156,7 +126,7 @@ ask_in_child (CUcontext context)
 
 /* Steps 40 to 79: what is there already.  Frees are counted by pools, and do nothing. */
 static void
-use_memory_in_child (State *state, Kind kind)
+use_memory_in_child (State *state, FakeCudaKind kind)
 {
   TarnPool *pool = state->pools[kind];
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
@@ -170,9 +140,9 @@ use_memory_in_child (State *state, Kind kind)
   STEP (44, tarn_allocator_allocate (state->allocators[kind], 1000, &error) == NULL);
   STEP (45, take_forked (&error));
   STEP (46, tarn_cuda_allocator_get_lost_bytes (state->allocators[kind]) == 0);
-  if (kind != HOST_MEMORY)
+  if (kind != FAKE_CUDA_HOST_MEMORY)
     STEP (47, tarn_cuda_block_get_device_pointer (state->blocks[kind]) != 0);
-  if (kind != DEVICE_MEMORY)
+  if (kind != FAKE_CUDA_DEVICE_MEMORY)
     STEP (48, tarn_cuda_block_get_host_pointer (state->blocks[kind]) != NULL);
 
   tarn_pool_get_stats (pool, &stats);
@@ -192,7 +162,7 @@ use_memory_in_child (State *state, Kind kind)
 static void
 use_array_in_child (State *state)
 {
-  TarnPool *pool = state->pools[HOST_MEMORY];
+  TarnPool *pool = state->pools[FAKE_CUDA_HOST_MEMORY];
   TarnCudaHostArray array = TARN_CUDA_HOST_ARRAY_INIT;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
   GError *error = NULL;
@@ -228,7 +198,7 @@ use_everything_in_child (gpointer data)
 
   ask_in_child (state->context);
   use_array_in_child (state);
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     use_memory_in_child (state, i);
   calculate_in_child ();
   ask_in_child (state->automatic);
@@ -243,11 +213,11 @@ use_everything_in_parent (State *state)
   g_autoptr (GError) error = NULL;
 
   g_assert_cmpuint (fake->get_primary_references (DEVICE), ==, 2 + N_KINDS);
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     {
       g_autoptr (TarnBlock) held = tarn_pool_allocate (state->pools[i], 5000, &error);
       g_autoptr (TarnBlock) more = tarn_pool_allocate (state->pools[i], 1 << 20, &error);
-      g_autoptr (TarnAllocator) another = allocator_new (i, NULL, &error);
+      g_autoptr (TarnAllocator) another = cuda_allocator_new (i, NULL, &error);
 
       g_assert_no_error (error);
       g_assert_true (held != NULL && more != NULL && another != NULL);
@@ -268,10 +238,10 @@ test_in_child (void)
   State state;
 
   state_init (&state);
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     _tarn_mutex_lock (&state.pools[i]->lock);
   in_child (use_everything_in_child, &state);
-  for (Kind i = 0; i < N_KINDS; i++)
+  for (FakeCudaKind i = 0; i < N_KINDS; i++)
     _tarn_mutex_unlock (&state.pools[i]->lock);
   g_assert_cmpuint (fake->get_calls_after_fork (), ==, 0);
   use_everything_in_parent (&state);

@@ -6,47 +6,15 @@
  * cuda-memo-running.c. */
 
 #include <string.h>
-#include <tarn/cuda.h>
 
-#include "cuda/driver-private.h"
 #include "driver.h"
 
 static const FakeCuda *fake;
 
-static const TarnCudaDriver *
-get_driver (void)
-{
-  g_autoptr (GError) error = NULL;
-  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
-
-  g_assert_no_error (error);
-  return driver;
-}
-
-static CUcontext
-get_current (void)
-{
-  CUcontext current = NULL;
-
-  g_assert_cmpuint (get_driver ()->cuCtxGetCurrent (&current), ==, 0);
-  return current;
-}
-
-/* A context that is not current in this thread. */
-static CUcontext
-context_new (CUdevice device)
-{
-  CUcontext context, popped;
-
-  g_assert_cmpuint (get_driver ()->cuCtxCreate (&context, 0, device), ==, 0);
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
-  return context;
-}
-
 static void
 context_destroy (CUcontext context)
 {
-  g_assert_cmpuint (get_driver ()->cuCtxDestroy (context), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxDestroy (context), ==, 0);
 }
 
 static guint
@@ -58,7 +26,7 @@ count_calls (const gchar *function)
 static gboolean
 can_tell_contexts (void)
 {
-  if (get_driver ()->cuCtxGetId != NULL)
+  if (cuda_get_driver ()->cuCtxGetId != NULL)
     return TRUE;
   g_test_skip ("this driver cannot tell a context from a later one at its address");
   return FALSE;
@@ -81,7 +49,7 @@ typedef struct
 static void
 check_context (const Counts *counts, gpointer first_arg)
 {
-  g_assert_true (get_current () == first_arg);
+  g_assert_true (cuda_get_current () == first_arg);
   if (counts->first_arg != NULL)
     g_assert_true (first_arg == counts->first_arg);
 }
@@ -208,7 +176,7 @@ test_current (const TarnCudaTest *test, gconstpointer unused)
   touch (memo, test->context);
   touch (memo, NULL);
   g_assert_cmpuint (counts.computed, ==, 1);
-  g_assert_cmpuint (get_driver ()->cuCtxCreate (&other, 0, test->device), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxCreate (&other, 0, test->device), ==, 0);
   touch (memo, NULL);
   touch (memo, test->context);
   g_assert_cmpuint (counts.computed, ==, 2);
@@ -221,7 +189,7 @@ test_current (const TarnCudaTest *test, gconstpointer unused)
   g_assert_cmpuint (counts.computed, ==, 3);
   tarn_cuda_clear_context_caches ();
   g_assert_cmpuint (counts.released, ==, 3);
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
   context_destroy (other);
 }
 
@@ -234,14 +202,14 @@ test_no_context (const TarnCudaTest *test, gconstpointer unused)
 
   (void) unused;
   touch (memo, NULL);
-  g_assert_cmpuint (get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
   g_assert_cmpint (fail_to_get (memo, NULL, "key"), ==, TARN_ERROR_NO_CONTEXT);
   tarn_memo_forget (memo, NULL); /* which is none */
   g_assert_cmpuint (count_entries (memo), ==, 1);
   touch (memo, test->context);
   g_assert_cmpuint (counts.computed, ==, 1);
-  g_assert_null (get_current ());
-  g_assert_cmpuint (get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
+  g_assert_null (cuda_get_current ());
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
 }
 
 typedef struct
@@ -254,23 +222,23 @@ typedef struct
 static void
 visit (Visit *own)
 {
-  CUcontext before = get_current ();
+  CUcontext before = cuda_get_current ();
   guint for_threads = own->counts.for_threads;
 
   touch (own->memo, own->counts.first_arg);
-  g_assert_true (get_current () == before);
+  g_assert_true (cuda_get_current () == before);
   g_assert_cmpuint (own->counts.for_threads, ==, for_threads + 1);
   g_assert_cmpint (fail_to_get (own->memo, own->counts.first_arg, "bad"), ==, TARN_ERROR_FAILED);
-  g_assert_true (get_current () == before);
+  g_assert_true (cuda_get_current () == before);
   tarn_memo_forget (own->memo, own->counts.first_arg);
-  g_assert_true (get_current () == before);
+  g_assert_true (cuda_get_current () == before);
   g_assert_cmpuint (own->counts.released, ==, own->counts.computed + own->counts.for_threads);
 }
 
 static gpointer
 visit_in_thread (gpointer data)
 {
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   visit (data);
   return NULL;
 }
@@ -278,12 +246,12 @@ visit_in_thread (gpointer data)
 static void
 test_made_current (const TarnCudaTest *test, gconstpointer unused)
 {
-  Visit own = { .counts = { .first_arg = context_new (test->device) } };
+  Visit own = { .counts = { .first_arg = cuda_context_new (test->device) } };
 
   (void) unused;
   own.memo = memo_new (&own.counts, TRUE);
   visit (&own);
-  g_assert_true (get_current () == test->context);
+  g_assert_true (cuda_get_current () == test->context);
   g_thread_join (g_thread_new ("visit", visit_in_thread, &own));
   g_assert_cmpuint (own.counts.computed, ==, 2);
   g_assert_cmpuint (own.counts.dead, ==, 0);
@@ -301,7 +269,7 @@ test_reused_address (const TarnCudaTest *test, gconstpointer unused)
 {
   Counts counts = { 0 };
   g_autoptr (TarnMemo) memo = memo_new (&counts, FALSE);
-  CUcontext first = context_new (test->device), second;
+  CUcontext first = cuda_context_new (test->device), second;
 
   (void) unused;
   if (!can_tell_contexts ())
@@ -312,7 +280,7 @@ test_reused_address (const TarnCudaTest *test, gconstpointer unused)
   touch (memo, first);
   touch (memo, test->context);
   context_destroy (first);
-  second = context_new (test->device);
+  second = cuda_context_new (test->device);
   if (second != first)
     {
       g_test_skip ("the next context has another address");
@@ -334,11 +302,11 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
 {
   Counts counts = { 0 };
   g_autoptr (TarnMemo) memo = memo_new (&counts, FALSE);
-  CUcontext doomed = context_new (test->device);
+  CUcontext doomed = cuda_context_new (test->device);
 
   (void) unused;
   touch (memo, doomed);
-  if (get_driver ()->cuCtxGetId != NULL)
+  if (cuda_get_driver ()->cuCtxGetId != NULL)
     {
       context_destroy (doomed);
       for (guint i = 0; i < 2; i++)
@@ -371,7 +339,7 @@ test_many_contexts (const TarnCudaTest *test, gconstpointer unused)
     return;
   for (guint i = 0; i < n; i++)
     {
-      CUcontext context = context_new (test->device);
+      CUcontext context = cuda_context_new (test->device);
 
       touch (memo, context);
       g_assert_cmpint (fail_to_get (memo, context, "bad"), ==, TARN_ERROR_FAILED);
@@ -455,7 +423,7 @@ test_end_of_text (const TarnCudaTest *test, gconstpointer unused)
   gpointer module = get (modules, test->context, image);
 
   (void) unused;
-  g_assert_cmpuint (get_driver ()->cuModuleGetFunction (&found, module, "one"), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuModuleGetFunction (&found, module, "one"), ==, 0);
 }
 
 static void
@@ -464,7 +432,7 @@ test_clear (const TarnCudaTest *test, gconstpointer unused)
   g_autoptr (TarnMemo) functions = tarn_cuda_function_memo_new (NULL);
   g_autoptr (GBytes) image = image_new (ptx, FALSE);
   TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
-  CUcontext other = context_new (test->device);
+  CUcontext other = cuda_context_new (test->device);
   void (*const clear[]) (void) = { tarn_cuda_clear_context_caches, tarn_memo_clear_all };
 
   (void) unused;
@@ -477,7 +445,7 @@ test_clear (const TarnCudaTest *test, gconstpointer unused)
       clear[i]();
       assert_modules (0);
       g_assert_cmpuint (count_entries (functions), ==, 0);
-      g_assert_true (get_current () == test->context);
+      g_assert_true (cuda_get_current () == test->context);
     }
   get (functions, other, &key);
   get (functions, NULL, &key);
@@ -508,7 +476,7 @@ test_lost_modules (const TarnCudaTest *test, gconstpointer unused)
     return;
   for (guint i = 0; i < 10; i++)
     {
-      CUcontext context = context_new (test->device);
+      CUcontext context = cuda_context_new (test->device);
 
       get (functions, context, &key);
       g_assert_cmpuint (count_entries (functions), ==, 1);
@@ -542,7 +510,7 @@ test_functions (const TarnCudaTest *test, gconstpointer unused)
   g_assert_true (get (functions, NULL, &key) == two && one != two);
   g_assert_cmpuint (count_entries (functions), ==, 2);
   module = get (modules, NULL, same); /* shared */
-  g_assert_cmpuint (get_driver ()->cuModuleGetFunction (&found, module, "two"), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuModuleGetFunction (&found, module, "two"), ==, 0);
   g_assert_true (found == two);
   g_assert_cmpuint (count_entries (modules), ==, 1);
   if (fake != NULL)

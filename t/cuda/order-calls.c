@@ -412,15 +412,6 @@ test_give_back_at_once (const TarnCudaTest *test, gconstpointer unused)
 
 /* Children of fork () */
 
-static gboolean
-take_forked (GError **error)
-{
-  gboolean is_forked = g_error_matches (*error, TARN_ERROR, TARN_ERROR_FORKED);
-
-  g_clear_error (error);
-  return is_forked;
-}
-
 static void
 use_in_child (gpointer data)
 {
@@ -487,7 +478,7 @@ static struct
 static void
 leave (FakeCudaKind kind, gboolean has_many)
 {
-  left.allocators[kind] = order_allocator_new (kind, left.context, NULL);
+  left.allocators[kind] = cuda_allocator_new (kind, left.context, NULL);
   left.pools[kind] = tarn_pool_new (left.allocators[kind], NULL, NULL);
   left.blocks[kind] = tarn_cuda_pool_allocate (left.pools[kind], SIZE, left.a, NULL);
   left.direct[kind] = tarn_allocator_allocate (left.allocators[kind], SIZE, NULL);

@@ -47,7 +47,7 @@ static gboolean
 begin (State *state, GError **error)
 {
   state->allocator
-      = order_allocator_new (state->fixture->kind, state->fixture->test->context, error);
+      = cuda_allocator_new (state->fixture->kind, state->fixture->test->context, error);
   if (state->allocator == NULL)
     return FALSE;
   state->pool = tarn_pool_new (state->allocator, NULL, error);
@@ -243,18 +243,6 @@ typedef struct
   gboolean is_kept;    /* the pool goes on afterwards */
 } Failing;
 
-static void
-assert_blamed (const Failing *failing, const GError *error, const gchar *failed)
-{
-  g_assert_nonnull (failed);
-  if (failing->status == FAKE_CUDA_OUT_OF_MEMORY)
-    g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  else
-    g_assert_error (error, TARN_CUDA_ERROR, (gint) failing->status);
-  if (!failing->for_ever) /* no other call can be the reason */
-    g_assert_nonnull (strstr (error->message, failed));
-}
-
 /* What nobody has to be told of: a context that is not known to be current is made so; an event is
  * taken for one that is not reached, also where the context cannot be entered to ask; memory is
  * asked for again; a status has a number beside its name. */
@@ -347,7 +335,7 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
                   messages.n);
   g_assert_true (is_fine == (error == NULL));
   if (!is_fine)
-    assert_blamed (failing, error, failed);
+    cuda_assert_blamed (error, failed, failing->status, failing->for_ever);
   else if (failed != NULL && messages.n == 0)
     g_assert_true (may_be_silent (failed));
   g_assert_cmpuint (n_lost, <=, messages.n);

@@ -93,20 +93,6 @@ gate_open (Gate *gate)
 
 /* Fixtures */
 
-TarnAllocator *
-order_allocator_new (FakeCudaKind kind, CUcontext context, GError **error)
-{
-  switch (kind)
-    {
-    case FAKE_CUDA_HOST_MEMORY:
-      return tarn_cuda_host_allocator_new (context, 0, error);
-    case FAKE_CUDA_MANAGED_MEMORY:
-      return tarn_cuda_managed_allocator_new (context, 0, error);
-    default:
-      return tarn_cuda_device_allocator_new (context, error);
-    }
-}
-
 CUstream
 order_stream_new (void)
 {
@@ -158,7 +144,7 @@ fixture_init (Fixture *fixture, const TarnCudaTest *test, FakeCudaKind kind)
   fixture->apart = order_stream_new ();
   SUCCEED (tarn->cuMemAlloc (&fixture->own, SIZE));
   warm_up (fixture);
-  fixture->allocator = order_allocator_new (kind, test->context, &error);
+  fixture->allocator = cuda_allocator_new (kind, test->context, &error);
   g_assert_no_error (error);
   fixture->pool = tarn_pool_new (fixture->allocator, NULL, &error);
   g_assert_no_error (error);

@@ -8,7 +8,6 @@
 #define CUDA_ORDER_FIXTURE_H
 
 #include "common/lock-private.h"
-#include "cuda/driver-private.h"
 #include "driver.h"
 #include "pool/pool-private.h"
 
@@ -86,8 +85,6 @@ void fixture_clear (Fixture *fixture);
 
 CUstream order_stream_new (void);
 void order_stream_free (CUstream stream);
-
-TarnAllocator *order_allocator_new (FakeCudaKind kind, CUcontext context, GError **error);
 
 /* Blocks of the fixture's pool, which have to be there. */
 TarnBlock *take (Fixture *fixture, gsize size, CUstream stream);

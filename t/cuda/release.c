@@ -6,19 +6,9 @@
 
 #include <tarn/cuda.h>
 
-#include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
+#include "driver.h"
 
 static const FakeCuda *fake;
-
-static CUcontext
-get_current (void)
-{
-  CUcontext current = NULL;
-
-  g_assert_cmpuint (_tarn_cuda_get_driver (NULL)->cuCtxGetCurrent (&current), ==, 0);
-  return current;
-}
 
 static CUcontext
 open_default (void)
@@ -29,7 +19,7 @@ open_default (void)
 
   g_assert_no_error (error);
   g_assert_cmpint (device, ==, 0);
-  g_assert_true (get_current () == context);
+  g_assert_true (cuda_get_current () == context);
   return context;
 }
 
@@ -62,7 +52,7 @@ test_twice (void)
   g_assert_cmpuint (fake->get_primary_references (0), ==, 1);
   tarn_cuda_context_release (context);
   assert_all_gone ();
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   assert_not_released (context);
 }
 
@@ -78,7 +68,7 @@ test_strangers (void)
   g_assert_cmpuint (driver->cuDevicePrimaryCtxRetain (&primary, 0), ==, 0);
   assert_not_released (primary);
   g_assert_cmpuint (fake->get_primary_references (0), ==, 1);
-  g_assert_true (get_current () == own);
+  g_assert_true (cuda_get_current () == own);
   g_assert_cmpuint (driver->cuDevicePrimaryCtxRelease (0), ==, 0);
   g_assert_cmpuint (driver->cuCtxDestroy (own), ==, 0);
   assert_all_gone ();
@@ -93,7 +83,7 @@ test_another_current (void)
 
   g_assert_cmpuint (driver->cuCtxCreate (&own, 0, 1), ==, 0);
   tarn_cuda_context_release (context);
-  g_assert_true (get_current () == own);
+  g_assert_true (cuda_get_current () == own);
   g_assert_cmpuint (fake->get_primary_references (0), ==, 0);
   g_assert_cmpuint (driver->cuCtxDestroy (own), ==, 0);
   g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
@@ -104,7 +94,7 @@ static gpointer
 release (gpointer context)
 {
   tarn_cuda_context_release (context);
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   return NULL;
 }
 
@@ -202,7 +192,7 @@ test_failures (void)
   expect_message ("cuDevicePrimaryCtxRelease: CUDA_ERROR_INVALID_HANDLE (400): *");
   tarn_cuda_context_release (context);
   g_test_assert_expected_messages ();
-  g_assert_null (get_current ());
+  g_assert_null (cuda_get_current ());
   g_assert_cmpuint (fake->get_primary_references (0), ==, 1);
   assert_not_released (context);
   g_assert_cmpuint (_tarn_cuda_get_driver (NULL)->cuDevicePrimaryCtxRelease (0), ==, 0);

@@ -22,3 +22,12 @@ in_child (void (*body) (gpointer), gpointer data)
   g_assert_true (WIFEXITED (status));
   g_assert_cmpint (WEXITSTATUS (status), ==, 0);
 }
+
+gboolean
+take_forked (GError **error)
+{
+  gboolean is_forked = g_error_matches (*error, TARN_ERROR, TARN_ERROR_FORKED);
+
+  g_clear_error (error);
+  return is_forked;
+}

@@ -7,7 +7,7 @@
 #ifndef IN_CHILD_H
 #define IN_CHILD_H
 
-#include <glib.h>
+#include <tarn/tarn.h>
 #include <unistd.h>
 
 /* 1 to 255 */
@@ -21,5 +21,8 @@
 
 /* The test fails if a step does, and if the child hangs. */
 void in_child (void (*body) (gpointer), gpointer data);
+
+/* Clears an error; TRUE if it was that something is not for a child. */
+gboolean take_forked (GError **error);
 
 #endif

@@ -106,12 +106,10 @@ ask_memo_in_child (gpointer data)
 
   STEP (6,
         !tarn_memo_get (state->memo, &state->first_arg, GINT_TO_POINTER (COMPUTING), NULL, &error));
-  STEP (7, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
-  g_clear_error (&error);
+  STEP (7, take_forked (&error));
   anew = tarn_memo_new (NULL, compute_one_at_gate, NULL, NULL);
   STEP (8, !tarn_memo_get (anew, NULL, NULL, NULL, &error));
-  STEP (9, g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED));
-  g_clear_error (&error);
+  STEP (9, take_forked (&error));
   tarn_memo_unref (anew);
   use_memo_in_child (state);
 }

@@ -1,0 +1,61 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "driver.h"
+
+#include <string.h>
+
+const TarnCudaDriver *
+cuda_get_driver (void)
+{
+  g_autoptr (GError) error = NULL;
+  const TarnCudaDriver *driver = _tarn_cuda_get_driver (&error);
+
+  g_assert_no_error (error);
+  return driver;
+}
+
+CUcontext
+cuda_get_current (void)
+{
+  CUcontext current = NULL;
+
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxGetCurrent (&current), ==, 0);
+  return current;
+}
+
+CUcontext
+cuda_context_new (CUdevice device)
+{
+  CUcontext context, popped;
+
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxCreate (&context, 0, device), ==, 0);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  return context;
+}
+
+TarnAllocator *
+cuda_allocator_new (FakeCudaKind kind, CUcontext context, GError **error)
+{
+  switch (kind)
+    {
+    case FAKE_CUDA_HOST_MEMORY:
+      return tarn_cuda_host_allocator_new (context, 0, error);
+    case FAKE_CUDA_MANAGED_MEMORY:
+      return tarn_cuda_managed_allocator_new (context, 0, error);
+    default:
+      return tarn_cuda_device_allocator_new (context, error);
+    }
+}
+
+void
+cuda_assert_blamed (const GError *error, const gchar *failed, guint status, gboolean for_ever)
+{
+  g_assert_nonnull (failed);
+  if (status == FAKE_CUDA_OUT_OF_MEMORY)
+    g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  else
+    g_assert_error (error, TARN_CUDA_ERROR, (gint) status);
+  if (!for_ever) /* no other call can be the reason */
+    g_assert_nonnull (strstr (error->message, failed));
+}
