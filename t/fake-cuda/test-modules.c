@@ -487,11 +487,7 @@ test_threads (void)
 int
 main (int argc, char **argv)
 {
-  static const struct
-  {
-    const gchar *path;
-    void (*test) (void);
-  } tests[] = {
+  static const Case cases[] = {
     { "/cuda/fake/modules/functions", test_functions },
     { "/cuda/fake/modules/function-not-found", test_function_not_found },
     { "/cuda/fake/modules/cubin", test_cubin },
@@ -514,7 +510,6 @@ main (int argc, char **argv)
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/fake/modules/before-init", test_before_init);
-  for (gsize i = 0; i < G_N_ELEMENTS (tests); i++)
-    g_test_add_data_func (tests[i].path, (gconstpointer) tests[i].test, run);
+  add_cases (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

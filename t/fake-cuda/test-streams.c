@@ -394,11 +394,7 @@ test_capture_and_threads (void)
 int
 main (int argc, char **argv)
 {
-  static const struct
-  {
-    const gchar *path;
-    void (*test) (void);
-  } tests[] = {
+  static const Case cases[] = {
     { "/cuda/fake/streams/order", test_streams },
     { "/cuda/fake/streams/foreign-event", test_foreign_event },
     { "/cuda/fake/streams/destroyed", test_destroyed_stream },
@@ -413,7 +409,6 @@ main (int argc, char **argv)
 
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);
-  for (gsize i = 0; i < G_N_ELEMENTS (tests); i++)
-    g_test_add_data_func (tests[i].path, (gconstpointer) tests[i].test, run);
+  add_cases (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

@@ -617,11 +617,7 @@ test_threads (void)
 int
 main (int argc, char **argv)
 {
-  static const struct
-  {
-    const gchar *path;
-    void (*test) (void);
-  } tests[] = {
+  static const Case cases[] = {
     { "/cuda/fake/devices", test_devices },
     { "/cuda/fake/contexts/stack", test_stack },
     { "/cuda/fake/contexts/destroyed", test_destroyed },
@@ -647,7 +643,6 @@ main (int argc, char **argv)
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/fake/before-init", test_before_init);
-  for (gsize i = 0; i < G_N_ELEMENTS (tests); i++)
-    g_test_add_data_func (tests[i].path, (gconstpointer) tests[i].test, run);
+  add_cases (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

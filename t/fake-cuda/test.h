@@ -74,6 +74,19 @@ run (gconstpointer test)
   assert_nothing_is_alive ();
 }
 
+typedef struct
+{
+  const gchar *path;
+  void (*test) (void);
+} Case;
+
+static inline void
+add_cases (const Case *cases, gsize n_cases)
+{
+  for (gsize i = 0; i < n_cases; i++)
+    g_test_add_data_func (cases[i].path, (gconstpointer) cases[i].test, run);
+}
+
 /* What ends the program, with this message; what is NULL only ends it. */
 static inline void
 assert_crash (const gchar *message)
