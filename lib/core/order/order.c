@@ -90,6 +90,7 @@ set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   gboolean is_ready;
 
   _tarn_mutex_lock (&pool->lock);
+  g_assert (queue == NULL || queue->n_refs > 0);
   is_ready = _tarn_block_is_ready_for (block, queue);
   if (is_ready)
     _tarn_block_set_queue (pool, block, queue);
@@ -104,7 +105,6 @@ static gboolean
 move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
 {
   _tarn_assert_not_locked (&pool->lock);
-  g_assert (queue == NULL || queue->n_refs > 0);
   if (set_queue_if_ready (pool, block, queue))
     return TRUE;
   if (!_tarn_pool_await_uses (pool, block, queue, error))
