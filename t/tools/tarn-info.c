@@ -375,7 +375,7 @@ assert_explained (const gchar *opencl, const gchar *cuda)
   gint status;
   g_autofree gchar *output = run (command, &status, &errors);
 
-  g_test_message ("%s", errors);
+  g_test_message ("%s%s", output, errors);
   g_assert_cmpint (status, ==, 1);
   g_assert_nonnull (strstr (errors, "\ntarn-info: OpenCL: "));
   g_assert_nonnull (strstr (errors, "\ntarn-info: CUDA: "));
