@@ -83,12 +83,13 @@ query_events (TarnPool *pool, const GPtrArray *events)
 }
 
 /* Gives a block in use to a queue alone (NULL: to nobody), if nobody has to wait for that.  The
- * lock is not held from here on, where it is not said otherwise. */
+ * lock is not held, nor in what follows, but for functions that say so. */
 static gboolean
 set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
 {
   gboolean is_ready;
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   g_assert (queue == NULL || queue->n_refs > 0);
   is_ready = _tarn_block_is_ready_for (block, queue);
@@ -217,6 +218,7 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Counts a request that ended in an error. */
 static void
 count_failure (TarnPool *pool)
 {
