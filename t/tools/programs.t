@@ -171,6 +171,17 @@ says_of () { # KIND TEXT
   fi
 }
 
+with_pocl () { # POCL_DEVICES COMMAND...
+  devices=$1
+  shift
+  (
+    OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
+    POCL_DEVICES=$devices
+    export OCL_ICD_VENDORS POCL_DEVICES
+    "$@"
+  )
+}
+
 programs=tarn-test
 for program in tarn-info tarn-bench; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
@@ -240,14 +251,10 @@ case $programs in
   *tarn-info*)
     check "tarn-info: why there is no device" explains_nothing tarn-info
     if [ -e /etc/OpenCL/vendors/pocl.icd ]; then
-      OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
-      POCL_DEVICES=" "
-      export OCL_ICD_VENDORS POCL_DEVICES
-      check "tarn-info: a platform without a device" explains tarn-info \
+      check "tarn-info: a platform without a device" with_pocl " " explains tarn-info \
         "platform 'Portable Computing Language' has no device (CL_DEVICE_NOT_FOUND)" "$no_cuda"
-      unset POCL_DEVICES
-      check "tarn-info: the other kind has one" explains tarn-info "" "$no_cuda" --select cuda:0
-      unset OCL_ICD_VENDORS
+      check "tarn-info: the other kind has one" with_pocl "${POCL_DEVICES-pthread}" \
+        explains tarn-info "" "$no_cuda" --select cuda:0
     else
       skip "tarn-info: a platform without a device" "there is no PoCL"
     fi
