@@ -26,6 +26,10 @@ void order_tear_down (Order *order, gconstpointer unused);
 /* A block for a queue, which then writes it; for the host where that is NULL. */
 TarnBlock *order_take (Order *order, gsize size, gpointer queue);
 
+/* From here on frees of a size record events, as where blocks of it were handed on from queue to
+ * queue. */
+void order_hand_on (Order *order, gsize size);
+
 /* Blocks of so many bytes that are held, each after it was used on the queue. */
 void order_hold (Order *order, gsize size, gpointer queue, guint n);
 

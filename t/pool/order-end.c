@@ -8,7 +8,7 @@
 #include "lib/order-fixture.h"
 
 #include "lib/conformance.h"
-#include "pool/pool-private.h"
+#include "order/order-private.h"
 
 #define SIZE 1023
 #define OTHER_SIZE 4095
@@ -37,7 +37,8 @@ test_free_held (Order *order, gconstpointer flags)
   order_hold (order, SIZE, order->a, 2);
   tarn_pool_free_held (order->pool);
   assert_live (order, 0);
-  assert_waited (order, flags, 2);
+  assert_waited (order, flags, 1); /* one event is enough for both */
+  assert_calls (order, FAKE_EVENT_RECORD, frees_in_order (flags) ? 0 : 1);
   assert_pending (order, order->a, frees_in_order (flags) ? 3 : 0);
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
 }
@@ -48,6 +49,8 @@ test_free_recorded (Order *order, gconstpointer flags)
 {
   TarnBlock *later;
 
+  order_hand_on (order, 15);
+  order_hand_on (order, SIZE);
   order_hold (order, 15, order->b, 1);
   order_hold (order, SIZE, order->a, 1);
   assert_calls (order, FAKE_EVENT_RECORD, 2);
@@ -140,7 +143,6 @@ test_found_again (Order *order, gconstpointer unused)
   block = order_take (order, SIZE, NULL);
   g_assert_true (block == reclaimable.block);
   assert_calls (order, FAKE_HOST_WAIT, 1);
-  g_assert_true (order->pool->is_ordered);
   tarn_block_free (block);
 }
 
@@ -189,6 +191,7 @@ test_pool_over_pool (Order *order, gconstpointer unused)
 
   (void) unused;
   order->pool = tarn_pool_new (TARN_ALLOCATOR (inner), NULL, NULL);
+  order_hand_on (order, SIZE);
   order_hold (order, SIZE, order->a, 1);
   order_hold (order, SIZE, order->b, 1);
   tarn_pool_free_held (order->pool);
@@ -204,7 +207,7 @@ test_pool_over_pool (Order *order, gconstpointer unused)
   order_drop_pool (order);
 }
 
-/* If it cannot be waited for, memory goes back all the same, with a message. */
+/* What cannot be waited for does not go back, and there is a message; it goes with the next. */
 static void
 test_wait_fails (Order *order, gconstpointer unused)
 {
@@ -215,15 +218,22 @@ test_wait_fails (Order *order, gconstpointer unused)
     {
       order_hold (order, SIZE, order->a, 1);
       fake_queues_fail (order->queues, calls[i], 1, FALSE);
-      g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*memory goes back all the same*");
+      if (calls[i] == FAKE_EVENT_RECORD) /* for all that goes, and then for this block */
+        fake_queues_fail (order->queues, calls[i], 1, TRUE);
+      g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*1023 bytes*not given back*");
       tarn_pool_free_held (order->pool);
       g_test_assert_expected_messages ();
+      assert_live (order, 1);
+      assert_valid (order->pool);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (order->pool), ==, 1);
+      fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+      tarn_pool_free_held (order->pool);
       assert_live (order, 0);
       assert_valid (order->pool);
     }
 }
 
-/* What can be waited for is, although something else cannot. */
+/* In a pool that holds nothing any more, too, where several queues use a block. */
 static void
 test_one_wait_fails (Order *order, gconstpointer unused)
 {
@@ -233,11 +243,38 @@ test_one_wait_fails (Order *order, gconstpointer unused)
   order_record (order, block, order->loose);
   order_record (order, block, order->b);
   tarn_pool_stop_holding (order->pool);
-  fake_queues_fail (order->queues, FAKE_HOST_WAIT, 1, FALSE);
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*memory goes back all the same*");
+  fake_queues_fail (order->queues, FAKE_HOST_WAIT, 2, FALSE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*not given back*");
   tarn_block_free (block);
   g_test_assert_expected_messages ();
-  assert_calls (order, FAKE_HOST_WAIT, 3);
+  assert_live (order, 1);
+  assert_valid (order->pool);
+  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_block_free (order_take (order, OTHER_SIZE, order->b));
+  assert_live (order, 1);
+  tarn_pool_trim (order->pool, 0);
+  assert_live (order, 0);
+}
+
+/* A limit counts what could not go back: the request fails, and nothing is above the limit. */
+static void
+test_stuck_within_a_limit (Order *order, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  tarn_pool_set_limit_bytes (order->pool, OTHER_SIZE);
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, TRUE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*4095 bytes*not given back*");
+  g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
+  g_test_assert_expected_messages ();
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  assert_valid (order->pool);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (order->pool), ==, OTHER_SIZE);
+  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  order_hold (order, SIZE, order->b, 1);
+  assert_live (order, 1);
 }
 
 /* Queues end */
@@ -247,6 +284,7 @@ test_forget (Order *order, gconstpointer flags)
 {
   TarnBlock *held = order_take (order, OTHER_SIZE, order->a);
   TarnBlock *active = order_take (order, SIZE, order->a);
+  TarnBlock *fresh;
   gpointer next;
 
   tarn_block_free (held);
@@ -261,15 +299,18 @@ test_forget (Order *order, gconstpointer flags)
 
   tarn_block_free (active);
   assert_calls (order, FAKE_EVENT_RECORD, 1);
+  fresh = order_take (order, OTHER_SIZE, next);
+  g_assert_true (fresh != held);
+  fake_queues_run_all (order->queues);
   g_assert_true (order_take (order, OTHER_SIZE, next) == held);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
   g_assert_true (order_take (order, SIZE, next) == active);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
   assert_calls (order, FAKE_QUEUE_REF, 2);
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
+  tarn_block_free (fresh);
   tarn_block_free (held);
   tarn_block_free (active);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
 }
 
 /* The block that is in use is recorded with the queue that has the same handle. */
@@ -290,12 +331,14 @@ test_forget_and_record (Order *order, gconstpointer unused)
   order_put (order, block, next);
   tarn_block_free (block);
   assert_calls (order, FAKE_EVENT_RECORD, 2);
-  g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  tarn_block_free (order_take (order, SIZE, order->c));
+  fake_queues_run_all (order->queues);
+  g_assert_true (order_take (order, SIZE, next) == block);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
-/* What was held when a queue was met, and is then forgotten. */
+/* Several queues that were met are forgotten. */
 static void
 test_forget_second (Order *order, gconstpointer unused)
 {
@@ -308,7 +351,12 @@ test_forget_second (Order *order, gconstpointer unused)
   fake_queue_destroy (order->queues, order->b);
   order_hold (order, SIZE, order->c, 1);
   order_hold (order, OTHER_SIZE, order->c, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_live (order, 4);
+  fake_queues_run_all (order->queues);
+  order_hold (order, SIZE, order->c, 2);
+  order_hold (order, OTHER_SIZE, order->c, 2);
+  assert_live (order, 4);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
 }
 
 static void
@@ -321,7 +369,6 @@ test_forget_unknown (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->b, &error));
   g_assert_no_error (error);
-  g_assert_false (order->pool->is_ordered);
   assert_calls (order, FAKE_ANY_CALL, 1);
 }
 
@@ -336,11 +383,11 @@ test_forget_fails (Order *order, gconstpointer unused)
   fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, FALSE);
   g_assert_false (tarn_pool_forget_queue (order->pool, order->a, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
-  g_assert_false (order->pool->is_ordered);
   assert_valid (order->pool);
   order_hold (order, SIZE, order->a, 1);
   assert_calls (order, FAKE_QUEUE_REF, 1);
   order_put (order, active, order->a);
+  order_hand_on (order, OTHER_SIZE);
   tarn_block_free (active);
   order_hold (order, OTHER_SIZE, order->b, 1);
   assert_calls (order, FAKE_EVENT_WAIT, 1);
@@ -353,27 +400,42 @@ test_retained (Order *order, gconstpointer unused)
   TarnBlock *block = order_take (order, SIZE, order->a);
 
   (void) unused;
+  order_hand_on (order, SIZE);
   order_hold (order, OTHER_SIZE, order->a, 1);
   fake_queue_destroy (order->queues, order->a);
-  order_hold (order, OTHER_SIZE, order->b, 1);
+  order_hold (order, OTHER_SIZE, order->b, 1); /* fresh, and has an event recorded for the other */
   tarn_block_free (block);
   order_hold (order, SIZE, order->b, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, FAKE_QUEUE_UNREF, 0);
+  fake_queues_run_all (order->queues);
+  order_hold (order, OTHER_SIZE, order->b, 2);
+  assert_live (order, 3);
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
 }
 
-/* Queues that nobody vouches for are not called: what is recorded late is recorded by all queues.
- */
+/* Queues that nobody vouches for are not called: an event for what they hold is recorded where memory
+ * has run out, for all queues. */
 static void
 test_destroyed (Order *order, gconstpointer unused)
 {
+  TarnBlock *own;
+
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
   fake_queue_run (order->queues, order->a);
   fake_queue_destroy (order->queues, order->a);
   order_hold (order, OTHER_SIZE, order->b, 1);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
+  own = order_take (order, SIZE, order->b);
+  assert_live (order, 3);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
+  fake_device_set_budget (fake_queues_get_device (order->queues), 2 * SIZE + OTHER_SIZE);
   order_hold (order, SIZE, order->b, 1);
+  assert_live (order, 3);
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, 1); /* of b, which names itself: it is handed on */
+  tarn_block_free (own);
 }
 
 static void
@@ -411,7 +473,7 @@ static void
 test_capture (Order *order, gconstpointer unused)
 {
   TarnBlock *captured = order_take (order, SIZE, order->a);
-  TarnBlock *block;
+  TarnBlock *block, *second;
 
   (void) unused;
   order_hold (order, 15, order->b, 1);
@@ -425,12 +487,16 @@ test_capture (Order *order, gconstpointer unused)
   assert_refused (order, OTHER_SIZE, order->a);
   fake_queue_set_capturing (order->queues, order->a, FALSE);
 
-  /* It is recorded when it is freed next. */
-  g_assert_true (order_take (order, SIZE, order->a) == captured);
-  tarn_block_free (captured);
+  /* An event is recorded when others ask again, by the next call that names the queue at the latest.
+   */
+  second = order_take (order, SIZE, order->b);
+  g_assert_true (second != captured);
+  tarn_block_free (order_take (order, OTHER_SIZE, order->a));
+  fake_queues_run_all (order->queues);
   g_assert_true (order_take (order, SIZE, order->b) == captured);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (captured);
+  tarn_block_free (second);
   tarn_block_free (block);
 }
 
@@ -451,7 +517,11 @@ test_capture_before (Order *order, gconstpointer unused)
   fake_queue_set_capturing (order->queues, order->a, FALSE);
   order_hold (order, SIZE, order->a, 2);
   order_hold (order, SIZE, order->b, 2);
-  g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
+  order_hold (order, SIZE, order->a, 1);
+  fake_queues_run_all (order->queues);
+  order_hold (order, SIZE, order->b, 3);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
 }
 
 /* An out-of-order queue cannot have what it cannot wait for, nor can the host. */
@@ -479,6 +549,7 @@ test_capture_many (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
+  order_hand_on (order, SIZE);
   order_hold (order, 15, order->b, 1);
   block = order_take (order, SIZE, order->b);
   for (guint i = 0; i < 10; i++)
@@ -519,6 +590,7 @@ main (int argc, char **argv)
   ADD_GIVE_BACK ("give-back/pool-over-pool", test_pool_over_pool);
   ADD ("give-back/wait-fails", test_wait_fails);
   ADD ("give-back/one-wait-fails", test_one_wait_fails);
+  ADD ("give-back/stuck-within-a-limit", test_stuck_within_a_limit);
   ADD ("forget", test_forget);
   ADD_WITH ("forget/events-all", test_forget, FAKE_RECORDS_ALL);
   ADD_WITH ("forget/and-record", test_forget_and_record, FAKE_RECORDS_ALL);

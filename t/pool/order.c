@@ -7,18 +7,20 @@
 
 #include "lib/conformance.h"
 #include "lib/in-child.h"
-#include "pool/pool-private.h"
+#include "order/order-private.h"
 
 /* One of each of two bins; every size is the largest of its bin. */
 #define SIZE 1023
 #define OTHER_SIZE 4095
 
-/* The pool knows two queues afterwards, and holds a block of neither size. */
+/* The pool knows two queues afterwards, which hand on blocks of SIZE, and holds none of either size.
+ */
 static void
 meet_second_queue (Order *order)
 {
   tarn_block_free (order_take (order, 15, order->a));
   tarn_block_free (order_take (order, 31, order->b));
+  order_hand_on (order, SIZE);
 }
 
 /* One queue: nothing is called, whatever is done. */
@@ -36,7 +38,6 @@ test_one_queue (Order *order, gconstpointer unused)
       order_record (order, second, order->a);
       tarn_block_free (second);
     }
-  g_assert_false (order->pool->is_ordered);
   assert_calls (order, FAKE_QUEUE_REF, 1);
   assert_calls (order, FAKE_QUEUE_UNREF, 0);
   order_drop_pool (order);
@@ -56,7 +57,6 @@ test_one_queue_after_another (Order *order, gconstpointer unused)
   tarn_pool_free_held (order->pool);
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
   order_hold (order, SIZE, order->b, 3);
-  g_assert_false (order->pool->is_ordered);
   assert_calls (order, FAKE_EVENT_WAIT, 0);
 }
 
@@ -71,14 +71,14 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
   fake_queues_run_all (order->queues);
   first = order_take (order, SIZE, order->a);
   tarn_block_free (first);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   later = order_take (order, OTHER_SIZE, order->a);
 
   second = order_take (order, SIZE, order->b);
   g_assert_true (second == first);
   assert_calls (order, FAKE_EVENT_WAIT, 1);
   assert_calls (order, FAKE_HOST_WAIT, 0);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
   g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 0);
   g_assert_true (fake_queue_run_one (order->queues, order->a));
   g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 2);
@@ -87,50 +87,171 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
   tarn_block_free (later);
 }
 
-/* What was put on the queue between the free and the request is not waited for, either, where the
- * second queue appears only then: but it is recorded then. */
+/* What another queue holds is nobody else's before it is idle, however long that takes: the queue has
+ * fresh memory, and waits for nothing.  The event that tells is recorded at once where queues are
+ * kept alive, else by the next call that names the queue. */
 static void
 test_held_before (Order *order, gconstpointer flags)
 {
-  const gboolean marks_all = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+  const gboolean records_all = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
   static const gsize sizes[] = { 15, 31, 63, 127, 255, 511 };
+  TarnBlock *blocks[G_N_ELEMENTS (sizes)][2];
 
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     order_hold (order, sizes[i], order->a, 2);
-  assert_calls (order, FAKE_ANY_CALL, 1);
-  order_hold (order, SIZE, order->b, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, marks_all ? 1 : 2);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, marks_all ? 1 : 0);
-  g_assert_cmpuint (fake_queues_get_events (order->queues), ==, 2);
-
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
-      TarnBlock *first = order_take (order, sizes[i], order->b);
-      TarnBlock *second = order_take (order, sizes[i], order->a);
-
-      assert_calls (order, FAKE_EVENT_WAIT, i + 1);
-      tarn_block_free (first);
-      tarn_block_free (second);
+      blocks[i][0] = order_take (order, sizes[i], order->b);
+      assert_calls (order, FAKE_EVENT_RECORD, records_all ? i : i + 1);
+      blocks[i][1] = order_take (order, sizes[i], order->a);
+      assert_calls (order, FAKE_EVENT_RECORD, i + 1);
     }
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, marks_all ? 1 : 0);
-  g_assert_cmpuint (tarn_pool_get_held_blocks (order->pool), ==, 2 * G_N_ELEMENTS (sizes) + 1);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 3 * G_N_ELEMENTS (sizes));
+  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, G_N_ELEMENTS (sizes));
+
+  fake_queues_run_all (order->queues);
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      TarnBlock *idle = order_take (order, sizes[i], order->b);
+
+      tarn_block_free (blocks[i][0]);
+      tarn_block_free (blocks[i][1]);
+      tarn_block_free (idle);
+    }
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 3 * G_N_ELEMENTS (sizes));
+  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, FAKE_HOST_WAIT, 0);
 }
 
-/* What was active when the second queue appeared is recorded when it is freed. */
+/* One event tells of all blocks of a size that a queue holds, and the queue has them as before. */
 static void
-test_active_before (Order *order, gconstpointer unused)
+test_one_event_for_all (Order *order, gconstpointer unused)
 {
-  TarnBlock *block = order_take (order, SIZE, order->a);
+  TarnBlock *blocks[20];
 
   (void) unused;
-  tarn_block_free (order_take (order, OTHER_SIZE, order->b));
+  order_hold (order, SIZE, order->a, G_N_ELEMENTS (blocks));
+  tarn_block_free (order_take (order, SIZE, order->b));
   assert_calls (order, FAKE_EVENT_RECORD, 1);
-  order_put (order, block, order->a);
-  tarn_block_free (block);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = order_take (order, SIZE, order->a);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, G_N_ELEMENTS (blocks) + 1);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+
+  fake_queues_run_all (order->queues);
+  blocks[0] = order_take (order, SIZE, order->b);
+  tarn_block_free (order_take (order, SIZE, order->b));
   assert_calls (order, FAKE_EVENT_RECORD, 2);
-  g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
-  tarn_block_free (block);
+  tarn_block_free (blocks[0]);
+}
+
+/* The event that a free records is for what was on the queue until then, also where the free is the
+ * first call that names the queue after others wanted its memory. */
+static void
+test_wanted_at_the_free (Order *order, gconstpointer unused)
+{
+  TarnBlock *active = order_take (order, OTHER_SIZE, order->a);
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  tarn_block_free (order_take (order, SIZE, order->b));
+  assert_calls (order, FAKE_EVENT_RECORD, 0);
+  tarn_block_free (active);
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  tarn_block_free (order_take (order, OTHER_SIZE, order->a));
+  assert_calls (order, FAKE_EVENT_RECORD, 1);
+}
+
+/* Where no event can be recorded, the memory stays with its queue; and is wanted again when another
+ * one asks again. */
+static void
+test_wanted_in_vain (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[2];
+
+  (void) unused;
+  order_hold (order, SIZE, order->a, 2);
+  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, FALSE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*on its own queue only*");
+  blocks[0] = order_take (order, SIZE, order->b);
+  g_test_assert_expected_messages ();
+  fake_queues_run_all (order->queues);
+  blocks[1] = order_take (order, SIZE, order->b);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
+  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  fake_queues_run_all (order->queues);
+  tarn_block_free (order_take (order, SIZE, order->b));
+  tarn_block_free (order_take (order, SIZE, order->a));
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
+  for (guint i = 0; i < 2; i++)
+    tarn_block_free (blocks[i]);
+}
+
+/* Handing on */
+
+/* Where there is one block for two queues, the first request has the host wait, and those after it
+ * the queue, for the event of the free: one event, one question, one wait. */
+static void
+test_handed_on_within_a_limit (Order *order, gconstpointer unused)
+{
+  gpointer queues[] = { order->b, order->a };
+  TarnBlock *first;
+
+  (void) unused;
+  tarn_pool_set_limit_bytes (order->pool, SIZE);
+  first = order_take (order, SIZE, order->a);
+  tarn_block_free (first);
+  tarn_block_free (order_take (order, SIZE, order->b));
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+  for (guint i = 0; i < 100; i++)
+    {
+      guint n_calls[3] = { fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD),
+                           fake_queues_get_calls (order->queues, FAKE_EVENT_IS_DONE),
+                           fake_queues_get_calls (order->queues, FAKE_EVENT_WAIT) };
+
+      tarn_block_free (order_take (order, SIZE, queues[(i + 1) % 2]));
+      if (i == 0)
+        continue; /* it records for the first time */
+      assert_calls (order, FAKE_EVENT_RECORD, n_calls[0] + 1);
+      assert_calls (order, FAKE_EVENT_IS_DONE, n_calls[1] + 1);
+      assert_calls (order, FAKE_EVENT_WAIT, n_calls[2] + 1);
+    }
+  assert_calls (order, FAKE_HOST_WAIT, 1);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
+}
+
+/* A queue that is alone with a size again, and needs no more than it has, records no more events. */
+static void
+test_handed_on_no_more (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hand_on (order, SIZE);
+  for (guint i = 0; i < 2 * TARN_RECORDED_FREES; i++)
+    order_hold (order, SIZE, order->a, 1);
+  assert_calls (order, FAKE_EVENT_RECORD, TARN_RECORDED_FREES);
+}
+
+/* What goes from a copying to a computing queue in use has an event once it is freed, for which the
+ * first queue waits when it asks again. */
+static void
+test_moved (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 50; i++)
+    {
+      TarnBlock *block = order_take (order, SIZE, order->a);
+
+      g_assert_true (tarn_block_move_to_queue (block, order->b, NULL));
+      order_own (order, block);
+      order_put (order, block, order->b);
+      tarn_block_free (block);
+      assert_calls (order, FAKE_EVENT_RECORD, 2 * (i + 1));
+    }
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 99);
 }
 
 /* The block that was last used on the same queue, wherever in the bin it is. */
@@ -280,16 +401,21 @@ test_out_of_order (Order *order, gconstpointer unused)
   tarn_block_free (block);
 }
 
-/* A block of the only queue so far, when that meets an out-of-order one. */
+/* A queue in order has its own memory before that of an out-of-order one, for which it waits. */
 static void
 test_out_of_order_second (Order *order, gconstpointer unused)
 {
+  TarnBlock *own;
+
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, SIZE, order->loose));
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  own = order_take (order, SIZE, order->a);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
+  tarn_block_free (own);
 }
 
 /* All recorded queues are recorded once, and waited for by who is not one of them. */
@@ -340,10 +466,10 @@ test_host_waits (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
+  order_hand_on (order, SIZE);
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, OTHER_SIZE, order->a));
   block = order_take (order, SIZE, NULL);
-  g_assert_true (order->pool->is_ordered);
   assert_calls (order, FAKE_EVENT_RECORD, 1);
   assert_calls (order, FAKE_HOST_WAIT, 1);
   assert_calls (order, FAKE_EVENT_WAIT, 0);
@@ -403,7 +529,6 @@ test_no_queue (Order *order, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 10; i++)
     tarn_block_free (allocate (order->pool, SIZE));
-  g_assert_false (order->pool->is_ordered);
   order_drop_pool (order);
   assert_calls (order, FAKE_ANY_CALL, 0);
 }
@@ -468,6 +593,7 @@ test_stats (Order *order, gconstpointer unused)
   TarnPoolStats stats;
 
   (void) unused;
+  order_hand_on (order, SIZE);
   order_hold (order, SIZE, order->a, 2);
   order_hold (order, SIZE, order->b, 3);
   order_hold (order, SIZE, order->loose, 1);
@@ -536,7 +662,6 @@ test_bad_queue (Order *order, gconstpointer unused)
   g_assert_false (tarn_block_move_to_queue (block, order->b, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   g_assert_true (tarn_block_get_queue (block) == order->a);
-  g_assert_false (order->pool->is_ordered);
   assert_valid (order->pool);
   fake_queues_fail (order->queues, FAKE_QUEUE_REF, 0, FALSE);
 }
@@ -601,7 +726,12 @@ main (int argc, char **argv)
   ADD ("waits-for-the-free", test_waits_for_the_free);
   ADD ("held-before", test_held_before);
   ADD_WITH ("held-before/events-all", test_held_before, FAKE_RECORDS_ALL);
-  ADD ("active-before", test_active_before);
+  ADD ("one-event-for-all", test_one_event_for_all);
+  ADD_WITH ("wanted/at-the-free", test_wanted_at_the_free, FAKE_RECORDS_ALL);
+  ADD ("wanted/in-vain", test_wanted_in_vain);
+  ADD ("handed-on/within-a-limit", test_handed_on_within_a_limit);
+  ADD ("handed-on/no-more", test_handed_on_no_more);
+  ADD ("moved", test_moved);
   ADD ("prefers/same-queue", test_prefers_same_queue);
   ADD ("prefers/same-queue-below", test_prefers_same_queue_below);
   ADD ("prefers/idle", test_prefers_idle);

@@ -121,7 +121,7 @@ is_found (Fixture *fixture, gint hits, gint bytes, gint64 age)
       cache->seen_hits = cache->hits + (guint64) hits;
       cache->seen_bytes = cache->counted_bytes + cache->active_bytes + (gsize) bytes;
       cache->seen_at = now - age;
-      is_found = _tarn_pool_take_from_idle (pool, bin);
+      is_found = _tarn_pool_take_from_idle (pool, bin, NULL);
       _tarn_mutex_unlock (&pool->lock);
     }
   while (age < IDLE_TIME && g_get_monotonic_time () - now >= IDLE_TIME - age);

@@ -20,9 +20,13 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Pools only: gives the memory of a retired block back that commands may still use; @is_wanted:
-   * because there is no memory left. */
-  void (*give_back_used) (TarnBlock *block, gboolean is_wanted);
+  /* Pools only; @is_wanted: there is no memory left. */
+
+  /* Has events recorded for a list of retired blocks, before each is given back. */
+  void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
+  /* Gives the memory of a retired block back that commands may still use.  FALSE: nothing was done,
+   * because nobody can tell when they are done. */
+  gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

@@ -144,6 +144,8 @@ direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
   if (!direct_allocate_memory (allocator, size, &memory, error))
     return NULL;
   block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
+  block->is_unready = queue == NULL && allocator->ops.fresh_queue != NULL
+                      && allocator->ops.fresh_queue (allocator->user_data) != NULL;
   if (queue == NULL || _tarn_direct_record_use (block, queue, error))
     return block;
   tarn_block_free (block);

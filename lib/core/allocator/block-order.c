@@ -8,6 +8,8 @@
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 
+const gchar _tarn_no_share = 0;
+
 /* Adds a queue to those that use a block. The pool's lock is held, or there is no pool. */
 void
 _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
@@ -16,6 +18,7 @@ _tarn_block_add_use (TarnBlock *block, TarnQueue *queue)
     block->uses = g_renew (TarnUse, block->uses, block->n_uses + 1);
   block->uses[block->n_uses++] = (TarnUse){ queue, NULL };
   queue->n_refs++;
+  _tarn_block_update_share (block);
 }
 
 /* Tells whether a queue is among those that use a block. */
@@ -82,18 +85,25 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   if (event == NULL)
     return FALSE;
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
+  if (!is_fine && handle == NULL && direct->ops.event_is_done (direct->user_data, event))
+    {
+      g_clear_error (error); /* a command before it has failed, and so is done */
+      is_fine = TRUE;
+    }
   direct->ops.event_release (direct->user_data, event);
   return is_fine;
 }
 
-/* Makes a queue, or the host, wait for all that use a block. */
+/* Makes the queue that makes fresh memory ready one of those that use a block, unless a queue has
+ * waited for it. */
 static gboolean
-await_all (const TarnBlock *block, gpointer handle, GError **error)
+use_fresh_queue (TarnBlock *block, GError **error)
 {
-  for (guint i = 0; i < block->n_uses; i++)
-    if (!await_used_queue (block, block->uses[i].queue, handle, error))
-      return FALSE;
-  return TRUE;
+  const TarnAllocatorOps *ops = &block->source->ops;
+
+  if (!block->is_unready)
+    return TRUE;
+  return _tarn_direct_record_use (block, ops->fresh_queue (block->source->user_data), error);
 }
 
 /* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.
@@ -101,17 +111,21 @@ await_all (const TarnBlock *block, gpointer handle, GError **error)
 gboolean
 _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 {
-  guint n_before = block->n_uses;
+  guint n_used = block->n_uses, n_before;
+  gboolean is_fine = handle == NULL || use_fresh_queue (block, error);
 
-  if (handle != NULL && !_tarn_direct_record_use (block, handle, error))
-    return FALSE;
-  for (guint i = 0; i < n_before; i++)
-    if (!await_used_queue (block, block->uses[i].queue, handle, error))
-      {
-        while (block->n_uses > n_before)
-          drop_use (block, block->n_uses - 1);
-        return FALSE;
-      }
+  n_before = block->n_uses;
+  is_fine = is_fine && (handle == NULL || _tarn_direct_record_use (block, handle, error));
+  for (guint i = 0; is_fine && i < n_before; i++)
+    is_fine = await_used_queue (block, block->uses[i].queue, handle, error);
+  if (!is_fine)
+    {
+      while (block->n_uses > n_used)
+        drop_use (block, block->n_uses - 1);
+      return FALSE;
+    }
+  if (handle != NULL)
+    block->is_unready = FALSE;
   drop_uses_but (block, handle);
   return TRUE;
 }
@@ -127,29 +141,46 @@ free_on_used_queue (const TarnBlock *block)
   g_assert (block->n_uses > 0);
   if (ops->free_on_queue == NULL)
     return FALSE;
-  if (await_all (block, handle, &error))
+  for (guint i = 0; i < block->n_uses && error == NULL; i++)
+    await_used_queue (block, block->uses[i].queue, handle, &error);
+  if (error == NULL)
     return ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("%s: %s: the host waits instead", block->source->label, error->message);
   return FALSE;
 }
 
-/* Frees the memory of a block that queues use. If nobody can wait for them, because the context
- * is gone or a command has failed, they do not use it any more. */
+/* Has the host wait for all queues that use a block, whatever becomes of the others.  FALSE, with a
+ * message: nobody can tell when one of them is done.  What went with its context is. */
+static gboolean
+await_all (const TarnBlock *block)
+{
+  gboolean are_done = TRUE;
+
+  for (guint i = 0; i < block->n_uses; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      if (await_used_queue (block, block->uses[i].queue, NULL, &error)
+          || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+        continue;
+      g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+                 block->source->label, error->message, block->size);
+      are_done = FALSE;
+      break;
+    }
+  return are_done;
+}
+
+/* Frees the memory of a block that queues use; it is lost if nobody can tell when they are done. */
 void
 _tarn_direct_free_used (TarnBlock *block)
 {
   const TarnAllocatorOps *ops = &block->source->ops;
-  g_autoptr (GError) error = NULL;
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
-  if (ops->frees_in_order || !free_on_used_queue (block))
-    {
-      if (!ops->frees_in_order && !await_all (block, NULL, &error)
-          && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-        g_message ("%s: %s: memory goes back all the same", block->source->label, error->message);
-      ops->free (block->source->user_data, block->memory, block->size);
-    }
+  if (ops->frees_in_order || (!free_on_used_queue (block) && await_all (block)))
+    ops->free (block->source->user_data, block->memory, block->size);
   drop_uses_but (block, NULL);
 }
 

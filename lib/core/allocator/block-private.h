@@ -27,10 +27,14 @@ struct _TarnQueue
 {
   gpointer handle;   /* a reference of the backend's */
   gboolean in_order; /* what is put on it runs one after the other */
-  guint n_refs;      /* behind the pool's lock: uses of blocks, and calls that name it */
-  gboolean is_known; /* behind it, too: whether it is in the pool's table */
-  gboolean
-      has_unrecorded; /* behind it, too: held blocks could not be recorded when they were freed */
+
+  /* Behind the pool's lock */
+  guint n_refs;      /* uses of blocks, and calls that name it */
+  gboolean is_known; /* it is in the pool's table */
+  gboolean is_wanted; /* others need what is in its share: the next call that names it records an
+                         event for that */
+  gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
+  GHashTable *bins;   /* bin number -> TarnBin, owned: its share; NULL: it never had any */
 };
 
 /* That commands on a queue use a block: all that come before the event; without one, the queue's
@@ -41,29 +45,41 @@ typedef struct
   TarnEvent *event; /* a reference; NULL: none yet */
 } TarnUse;
 
+/* What TarnBlock.share is of a block that goes to no share when it is freed: no queue's handle. */
+extern const gchar _tarn_no_share __attribute__ ((visibility ("hidden")));
+#define TARN_NO_SHARE ((gpointer) &_tarn_no_share)
+
 /* A block lives as long as its memory: a pool holds the very structs that it handed out, so that
  * a hit allocates nothing.
  *
- * Invariant: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.
+ * Invariants: size <= alloc_size, but for size 0 in a pool, whose alloc_size is 1.  In a pool share
+ * is what _tarn_block_get_share () says.
  *
  * state stands behind the first words, which malloc overwrites when a block is destroyed.  A block
  * has a cache line of its own, because the thread that uses it writes to it. */
 struct _TarnBlock
 {
   TarnMemory memory;
-  gsize size;            /* bytes asked for */
+  union
+  {
+    gsize size;       /* in use: bytes asked for */
+    TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
+  };
   gsize alloc_size;      /* bytes behind it */
   TarnAllocator *source; /* the pool (no reference: its active_blocks keep it alive), or the direct
                             allocator (a reference) */
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
-  guint32 bin; /* pools only, as all but n_uses and uses from here on */
-  guint n_uses;     /* 0: no command that anybody knows of */
-  guint8 exact;     /* alloc_size is not the bin's; never held */
-  guint8 is_hit;    /* the request that it serves was counted as a hit */
-  guint16 number;   /* in its chunk, constant */
-  TarnBlock *below; /* the next one in its bin, in a list being given back, or vacant */
-  TarnUse *uses;    /* room for one is kept */
+  guint32 bin;        /* pools only, as is_hit, is_handed_on, number and share */
+  guint n_uses;       /* 0: no command that anybody knows of */
+  guint8 exact : 1;   /* alloc_size is not the bin's; never held */
+  guint8 is_hit : 1;  /* the request that it serves was counted as a hit */
+  guint8 is_unready : 1;    /* nobody has waited yet for what makes it ready */
+  guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
+  guint16 number;     /* in its chunk, constant */
+  gpointer share;     /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
+                         TARN_NO_SHARE */
+  TarnUse *uses;      /* room for one is kept */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
 /* Whether a block of a pool may go from one state to another. */
@@ -76,8 +92,9 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
-    case TARN_BLOCK_HELD:
-      return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING;
+    case TARN_BLOCK_HELD: /* also what could not go back */
+      return before == TARN_BLOCK_ACTIVE || before == TARN_BLOCK_ENDING
+             || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_RETIRED:
       return before != TARN_BLOCK_VACANT && before != TARN_BLOCK_RETIRED;
     case TARN_BLOCK_VACANT:
@@ -92,6 +109,27 @@ _tarn_block_set_state (TarnBlock *block, TarnBlockState state)
 {
   g_assert (_tarn_block_state_may_follow (block->state, state));
   block->state = (gint) state;
+}
+
+/* Gets the share that a block goes to when it is freed: that of the in-order queue that alone uses
+ * it, as far as no event stands for that; nobody's, if no queue does. */
+static inline gpointer
+_tarn_block_get_share (const TarnBlock *block)
+{
+  const TarnUse *use = block->uses;
+
+  if (block->exact || block->is_handed_on || block->n_uses > 1)
+    return TARN_NO_SHARE;
+  if (block->n_uses == 0)
+    return NULL;
+  return use->event == NULL && use->queue->in_order && use->queue->is_known ? use->queue->handle
+                                                                            : TARN_NO_SHARE;
+}
+
+static inline void
+_tarn_block_update_share (TarnBlock *block)
+{
+  block->share = _tarn_block_get_share (block);
 }
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);

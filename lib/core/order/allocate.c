@@ -8,23 +8,15 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* Allocates from upstream in a pool that had met no queue when the request began. */
-static TarnBlock *
-allocate_without_queues (TarnPool *pool, gsize size, guint32 bin, GError **error)
-{
-  TarnBlock *block = _tarn_pool_allocate_miss (pool, size, bin, error);
-
-  return block != NULL ? _tarn_pool_move_to_host (pool, block, error) : NULL;
-}
-
 /* Allocates what the thread's cache does not have. Apart from what is there for every hit. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
-  gboolean has_queues;
+  TarnBlock *block = NULL;
+  TarnQueue *queue = NULL;
+  gboolean is_wanted;
   TarnCache *cache;
-  TarnBlock *block;
-  guint32 bin;
+  guint32 number;
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
@@ -32,16 +24,27 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (block != NULL)
     return block;
 
-  bin = _tarn_bin_number (size, pool->leading_bits);
+  number = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_lock (pool);
-  block = _tarn_pool_take_at_once (pool, cache, size, bin, handle);
-  has_queues = handle != NULL || pool->is_ordered || pool->latest_queue != NULL;
+  if (handle != NULL)
+    queue = _tarn_pool_look_up_queue (pool, handle);
+  if (queue != NULL)
+    queue->n_refs++;
+  if (handle == NULL || queue != NULL)
+    block = _tarn_pool_take_at_once (pool, cache, queue, size, number);
+  is_wanted = _tarn_pool_wants_event (queue);
+  if (block != NULL && queue != NULL && !is_wanted)
+    _tarn_queue_unref (pool, queue);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
-  if (block != NULL)
-    return block;
-  return has_queues ? _tarn_pool_allocate_slowly (pool, size, bin, handle, error)
-                    : allocate_without_queues (pool, size, bin, error);
+
+  if (is_wanted)
+    _tarn_pool_record_share (pool, queue, TRUE);
+  if (block == NULL)
+    return _tarn_pool_allocate_slowly (pool, size, number, handle, queue, error);
+  if (is_wanted)
+    _tarn_pool_leave_queue (pool, queue);
+  return block;
 }
 
 /**
@@ -89,14 +92,15 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
  * freed, then the queue waits for what was put there by then, and the host does not.
  * tarn_block_record_use() tells of further queues.
  *
- * Memory that is idle, or was last used on the same queue, is preferred. While a pool has met one
- * queue only, and that runs its commands in order, no call of the driver is made for any of this.
- * What is held when the second one appears counts as used by all that the first was given until
- * then: where the first must not hold up the second, let the pool meet both before there is work.
+ * What one in-order queue alone has used, it has again without any call of the driver, and without
+ * a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other queues have it
+ * once it is idle, and fresh memory until then. The queue waits only for memory that queues hand on:
+ * that several of them used, that was moved to its queue (tarn_block_move_to_queue()), and that is of
+ * a size of which there was not enough for each. The host waits only where there is no other memory
+ * left.
  *
- * A request that names no queue waits on the host for what was put on queues before the memory was
- * freed. Memory that was neither allocated nor recorded with a queue is idle as soon as it is
- * freed.
+ * A request that names no queue waits on the host where this one has the queue wait. Memory that was
+ * neither allocated nor recorded with a queue is idle as soon as it is freed.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed

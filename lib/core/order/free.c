@@ -18,16 +18,40 @@ _tarn_pool_ignores_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Tells whether commands that use a block may outlast its use, so that events have to be
- * recorded. The lock is held. */
+/* Tells whether commands that use a block may outlast its use in the eyes of others than its own
+ * queue, so that events have to be recorded.  The lock is held. */
 static gboolean
-needs_events (const TarnPool *pool, const TarnBlock *block)
+needs_events (TarnPool *pool, const TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
   if (block->n_uses == 0)
     return FALSE;
-  return pool->stop_holding || block->exact ? _tarn_pool_waits_before_free (pool)
-                                            : pool->is_ordered;
+  if (pool->stop_holding || block->exact)
+    return _tarn_pool_waits_before_free (pool);
+  return block->share == TARN_NO_SHARE || _tarn_pool_records_frees (pool, block->bin);
+}
+
+/* Counts down the frees of a size that record events. */
+static void
+count_recorded (TarnPool *pool, guint32 number)
+{
+  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
+
+  _tarn_assert_locked (&pool->lock);
+  if (bin != NULL && bin->n_to_record > 0)
+    bin->n_to_record--;
+}
+
+/* Gets the queue of a block that is being freed, with a reference, if others want an event of it. */
+static TarnQueue *
+get_wanted_queue (const TarnBlock *block)
+{
+  TarnQueue *queue = block->n_uses > 0 ? block->uses->queue : NULL;
+
+  if (!_tarn_pool_wants_event (queue))
+    return NULL;
+  queue->n_refs++;
+  return queue;
 }
 
 /* Frees a block that the thread's cache does not take. Apart from what is there for every hit. */
@@ -35,6 +59,7 @@ static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
 {
   gboolean goes_back = FALSE;
+  TarnQueue *wanted = NULL;
   TarnGiveBack give_back;
   TarnCache *cache;
   gint state;
@@ -45,18 +70,24 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   state = block->state;
   if (state == TARN_BLOCK_ACTIVE && needs_events (pool, block))
     {
-      _tarn_block_set_state (block, TARN_BLOCK_ENDING);
-      _tarn_mutex_unlock (&pool->lock);
-      _tarn_pool_record_events (pool, block);
-      _tarn_mutex_lock (&pool->lock);
+      _tarn_block_record_free (pool, block);
+      count_recorded (pool, block->bin);
     }
   if (state == TARN_BLOCK_ACTIVE)
-    goes_back = _tarn_pool_end_use (pool, cache, block);
+    {
+      wanted = get_wanted_queue (block);
+      goes_back = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
+    }
   if (goes_back)
     _tarn_pool_begin_give_back (pool, &give_back, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 
+  if (wanted != NULL)
+    {
+      _tarn_pool_record_share (pool, wanted, TRUE);
+      _tarn_pool_leave_queue (pool, wanted);
+    }
   if (state != TARN_BLOCK_ACTIVE)
     _tarn_block_report_double_free (block, state);
   else if (goes_back)

@@ -67,8 +67,9 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
       &pool->chunks); /* which threads that were ending looked at in checked builds */
-  g_clear_pointer (&pool->queues, g_hash_table_unref);
-  g_hash_table_unref (pool->bins);
+  g_hash_table_unref (pool->queues);
+  g_hash_table_unref (pool->recorded_bins);
+  g_hash_table_unref (pool->idle_bins);
   g_hash_table_unref (pool->bare);
   _tarn_cond_clear (&pool->reservation_ended);
   _tarn_cond_clear (&pool->give_backs.changed);
@@ -88,6 +89,7 @@ static const TarnAllocatorClass pool_class = {
   .finalize = pool_finalize,
   .record_use = _tarn_pool_record_use,
   .move_to_queue = _tarn_pool_move_to_queue,
+  .record_returning = _tarn_pool_record_returning,
   .give_back_used = _tarn_pool_give_back_used,
 };
 
@@ -152,7 +154,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
-  pool->bins = _tarn_bins_new ();
+  pool->idle_bins = _tarn_bins_new ();
+  pool->recorded_bins = _tarn_bins_new ();
+  pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
   warn_if_deferred (pool);

@@ -6,25 +6,43 @@
  *
  * A block knows which queues use it (TarnUse).  A pool meets a queue when a call first names it, or
  * when fresh memory is made ready on it, and knows it as long as a block or a call has a reference.
- * While it has met one only, and that runs its commands in order, nothing is to be done: what uses
- * the memory next comes after what used it before.
  *
- * A pool becomes ordered, for good, when it meets a second queue while it knows the first one; when
- * it meets an out-of-order queue, whose commands may overtake one another; when a request names no
- * queue, so that the host will use the memory, while it knows one; and when a queue is forgotten.
- * From then on each free records an event on every queue that used the block, there and then.  A
- * later request of another queue makes that queue wait for these events, and for nothing that was
- * put on the first one after the free. What was held when the second queue appeared shares an event
- * that is recorded at that moment.
+ * What one in-order queue alone has used, that queue can use again at once: what comes next on it
+ * comes after what was there before.  So such memory goes to the queue's share of the pool when it
+ * is freed, without any call of the driver, and to threads' caches in front of that, without a lock
+ * (pool/cache-private.h).
+ *
+ * Memory changes queues in two ways.
+ *
+ *     timely events  Where several queues use a block, where it was moved to its queue, on an
+ *                    out-of-order queue, and where blocks of its size are handed on from queue to
+ *                    queue all the time, the free records an event on every queue that uses it,
+ *                    there and then.  A later request of another queue makes that queue wait for
+ *                    these events, and for nothing that was put on the first one after the free.
+ *     late events    A request that finds what it needs in the shares of other queues only takes
+ *                    fresh memory, and wants theirs.  One event for all that a share has of the size
+ *                    is recorded by the next call that names the queue, which lives then; at once by
+ *                    backends that keep queues alive.  It comes after what was put on the queue
+ *                    since the frees, which may wait for the host, and the host for the queue that
+ *                    asks: so no queue is made to wait for it.  It tells when the memory is idle.
+ *
+ * The host waits for a late event only where no memory is left, and where memory goes back.  What
+ * cannot be told idle, because no event can be recorded (as while a stream captures a graph), stays
+ * with its queue, or is stuck in the pool if it was to go back.
  *
  * The driver is never called with the pool's lock held.  So a call that uses queues and events
  * without the lock has references on them; what nobody has any more waits in the pool's lists of
  * what has gone, until somebody who does not hold the lock sweeps it away.
  *
  *     allocate.c  requests: the public ones, and what serves nearly all of them
- *     order.c     requests that may have to wait, and what the caller says of blocks in use
- *     queue.c     the queues that a pool has met, and the events recorded on them
+ *     order.c     requests about which the driver has to be asked
+ *     others.c    memory from the shares of other queues
+ *     use.c       what the caller says of blocks in use
  *     free.c      the end of a block in use
+ *     release.c   giving back memory that is still used
+ *     wait.c      who has to wait for a block, and waiting
+ *     event.c     events, and recording them
+ *     queue.c     the queues that a pool has met
  *     life.c      a pool's beginning and end */
 
 #ifndef TARN_ORDER_PRIVATE_H
@@ -37,40 +55,71 @@ struct _TarnEvent
 {
   gpointer
       handle; /* atomic: the backend's; NULL: not recorded, or not yet, which is as good as none */
-  guint n_refs; /* behind the pool's lock */
-  gint is_done; /* atomic: the backend said so once */
+  guint n_refs;     /* behind the pool's lock */
+  gint is_done;     /* atomic: the backend said so once */
+  gboolean is_late; /* constant: it may come after more than was there at the free */
 };
 
-/* order.c.  The lock is held in the first, not in the others. */
-TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 number,
-                                    gpointer handle);
-TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
-                                       GError **error);
-TarnBlock *_tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error);
+/* How many frees of a size record events after a block of it was handed on. */
+#define TARN_RECORDED_FREES 32
+
+/* order.c.  The lock is held in the first, not in the other. */
+TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnQueue *queue, gsize size,
+                                    guint32 number);
+TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 number, gpointer handle,
+                                       TarnQueue *queue, GError **error);
+
+/* others.c.  The lock is held in the first two, not in the others. */
+gboolean _tarn_pool_wants_event (const TarnQueue *queue);
+void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
+gboolean _tarn_pool_ask_others (TarnPool *pool, guint32 number, const TarnQueue *queue);
+void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named);
+
+/* use.c.  The lock is not held. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 
-/* queue.c.  The lock is held in these; what nobody has any more is left to _tarn_pool_sweep (). */
-TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
-void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
-void _tarn_pool_begin_order (TarnPool *pool);
-void _tarn_pool_unref_events (TarnPool *pool, GPtrArray *events);
-void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
+/* event.c.  The lock is held in these, */
+TarnEvent *_tarn_event_new (gpointer handle, gboolean is_late);
+TarnEvent *_tarn_event_ref (TarnEvent *event);
+void _tarn_event_unref (TarnPool *pool, TarnEvent *event);
+gboolean _tarn_use_has_event (const TarnUse *use);
+void _tarn_use_clear_event (TarnPool *pool, TarnUse *use);
+void _tarn_block_record_free (TarnPool *pool, TarnBlock *block); /* and given up meanwhile */
+void _tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
+                              TarnEvent *event);
+void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* and then it is not held */
+/* not in these. */
+gboolean _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
+                                 GError **error);
+void _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error);
+void _tarn_pool_sweep (TarnPool *pool);
+
+/* wait.c.  The lock is held in these, */
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
+gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
 void _tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue);
-void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* and then it is not held */
+void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
+void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
+/* not in these. */
+gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,
+                           GError **error);
+gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
+                            gboolean may_be_late, GError **error);
 
-/* And not in these. */
-void _tarn_pool_sweep (TarnPool *pool);
-TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
-void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
-void _tarn_pool_record_events (TarnPool *pool, TarnBlock *block);
-gboolean _tarn_pool_await_uses (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
-                                GError **error);
-void _tarn_pool_drop_events (TarnPool *pool, TarnBlock *block);
+/* release.c.  The lock is not held. */
+void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
+gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
-void _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
+
+/* queue.c.  The lock is held in these, */
+TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
+void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
+/* not in these. */
+TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
+gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
+void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
 /* free.c */
 gboolean _tarn_pool_ignores_free (TarnPool *pool);

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests in pools that have met queues, and what the caller says of blocks in use. */
+ * Requests that threads' caches do not serve: what can be had at once, and then what the driver has
+ * to be asked about. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* About how many blocks of a bin the driver is asked before one is taken that has to be waited for.
+/* About how many events the driver is asked about before a block is taken that has to be waited for.
  */
 #define MAX_ASKED 4
 
@@ -21,9 +22,8 @@ typedef gboolean (*Suits) (const TarnBlock *block, const TarnQueue *queue);
 /* Takes the first block of a bin that suits for a request of a queue; NULL: none of the first
  * MAX_SEEN does.  The lock is held. */
 static TarnBlock *
-take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, Suits suits)
+take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Suits suits)
 {
-  TarnBin *bin = _tarn_pool_get_bin (pool, number);
   guint n_seen = 0;
 
   _tarn_assert_locked (&pool->lock);
@@ -37,23 +37,113 @@ take_first (TarnPool *pool, guint32 number, gsize size, const TarnQueue *queue, 
   return NULL;
 }
 
-/* Lists references on the events that stand between a queue and the first blocks of a bin, with a
- * NULL after those of each block.  The lock is held. */
-static GPtrArray *
-list_events (TarnPool *pool, guint32 number, const TarnQueue *queue)
+/* What can be had at once.  The lock is held. */
+
+/* Takes a block that nobody uses for a queue, also from this thread's cache. */
+static TarnBlock *
+take_idle (TarnPool *pool, TarnCache *cache, const TarnQueue *queue, gsize size, guint32 number)
 {
-  TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  TarnCacheBin *own = cache != NULL ? _tarn_cache_find_bin (cache, number, NULL) : NULL;
+
+  if (own != NULL && own->top != NULL)
+    _tarn_cache_empty_bin (cache, own);
+  else if (!_tarn_bins_have (pool->idle_bins, number) && cache != NULL
+           && !_tarn_pool_take_from_abandoned (pool, number, NULL))
+    _tarn_pool_take_from_idle (pool, number, NULL);
+  return take_first (pool, _tarn_bins_get (pool->idle_bins, number), size, queue,
+                     _tarn_block_is_ready_for);
+}
+
+/* Takes a recorded block that a queue need not wait for.  One that another queue has just given up
+ * is handed on. */
+static TarnBlock *
+take_recorded (TarnPool *pool, TarnQueue *queue, gsize size, guint32 number, Suits suits)
+{
+  TarnBlock *block
+      = take_first (pool, _tarn_bins_get (pool->recorded_bins, number), size, queue, suits);
+
+  if (block != NULL && block->n_uses == 1 && block->uses->queue != queue
+      && block->uses->event != NULL && !block->uses->event->is_late)
+    _tarn_pool_hand_on (pool, number);
+  return block;
+}
+
+/* Takes a block for a request without any call of the driver: what the queue had before, from the
+ * thread's cache or its share, what nobody uses, or what is ready for it.  @queue: NULL for a
+ * request that names none; @cache: this thread's, or NULL. */
+TarnBlock *
+_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnQueue *queue, gsize size,
+                         guint32 number)
+{
+  TarnBlock *block = NULL;
+
+  _tarn_assert_locked (&pool->lock);
+  if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (queue))
+    cache = NULL; /* it would take more of what others want */
+  if (queue == NULL || queue->in_order)
+    block = _tarn_pool_take_from_share (pool, cache, queue, number, size);
+  if (block != NULL)
+    return block;
+  if (queue != NULL)
+    {
+      queue->n_refs++; /* the block's may be the last one */
+      block = take_idle (pool, cache, queue, size, number);
+    }
+  if (block == NULL)
+    block = take_recorded (pool, queue, size, number, _tarn_block_is_ready_for);
+  if (block != NULL)
+    _tarn_block_set_queue (pool, block, queue);
+  if (queue != NULL)
+    _tarn_queue_unref (pool, queue);
+  return block;
+}
+
+/* What the driver has to be asked about.  The lock is not held, but for functions that say so. */
+
+typedef struct
+{
+  gsize size;
+  guint32 number;
+  TarnQueue *queue; /* a reference of the call's; NULL: the host */
+} Request;
+
+/* Counts a request that ended in an error. */
+static void
+count_failure (TarnPool *pool)
+{
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Takes a block that the request can have at once.  The lock is held. */
+static TarnBlock *
+take_for (TarnPool *pool, const Request *request)
+{
+  return _tarn_pool_take_at_once (pool, _tarn_cache_of (_tarn_current_thread, pool),
+                                  request->queue, request->size, request->number);
+}
+
+/* Lists references on the events that stand between a queue and the first blocks of a bin, with a
+ * NULL after those of each block; of neighbours that share them once.  The lock is held. */
+static GPtrArray *
+list_events (TarnPool *pool, const Request *request)
+{
+  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
   GPtrArray *events = g_ptr_array_new ();
+  const TarnEvent *last = NULL;
   guint n_asked = 0;
 
   _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_asked < MAX_ASKED;
        block = block->below)
     {
-      if (!_tarn_block_can_be_awaited (block, queue))
+      if (!_tarn_block_is_recorded (block, request->queue)
+          || (block->n_uses == 1 && block->uses->event == last))
         continue;
+      last = block->n_uses == 1 ? block->uses->event : NULL;
       n_asked++;
-      _tarn_block_add_events (events, block, queue);
+      _tarn_block_add_events (events, block, request->queue);
       g_ptr_array_add (events, NULL);
     }
   return events;
@@ -82,278 +172,172 @@ query_events (TarnPool *pool, const GPtrArray *events)
     }
 }
 
-/* Gives a block in use to a queue alone (NULL: to nobody), if nobody has to wait for that.  The
- * lock is not held, nor in what follows, but for functions that say so. */
-static gboolean
-set_queue_if_ready (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+/* Drops a list of references, among which are NULLs.  The lock is held. */
+static void
+unref_events (TarnPool *pool, GPtrArray *events)
 {
-  gboolean is_ready;
-
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  g_assert (queue == NULL || queue->n_refs > 0);
-  is_ready = _tarn_block_is_ready_for (block, queue);
-  if (is_ready)
-    _tarn_block_set_queue (pool, block, queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return is_ready;
+  _tarn_assert_locked (&pool->lock);
+  for (guint i = 0; i < events->len; i++)
+    if (g_ptr_array_index (events, i) != NULL)
+      _tarn_event_unref (pool, g_ptr_array_index (events, i));
+  g_ptr_array_unref (events);
 }
 
-/* Gives a block in use to a queue alone, which waits where it has to; NULL: the host waits, and the
- * block is nobody's.  No other call has the block; the caller has a reference on the queue. */
-static gboolean
-move_to_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
-{
-  _tarn_assert_not_locked (&pool->lock);
-  if (set_queue_if_ready (pool, block, queue))
-    return TRUE;
-  if (!_tarn_pool_await_uses (pool, block, queue, error))
-    return FALSE;
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_block_set_queue (pool, block, queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return TRUE;
-}
-
-/* Gives a block that was just taken or allocated to a queue; if the queue cannot be made to wait,
- * the pool holds the block, and NULL comes back with an error. */
+/* Gives a block that was just taken or allocated to a request's queue; if the queue cannot be made
+ * to wait, the pool holds the block, and NULL comes back with an error. */
 static TarnBlock *
-move_or_put_back (TarnPool *pool, TarnBlock *block, TarnQueue *queue, GError **error)
+move_or_put_back (TarnPool *pool, TarnBlock *block, const Request *request, gboolean may_be_late,
+                  GError **error)
 {
-  if (move_to_queue (pool, block, queue, error))
+  if (_tarn_block_move (pool, block, request->queue, may_be_late, error))
     return block;
   _tarn_pool_put_back (pool, block);
   return NULL;
 }
 
-/* Takes a block that a queue can have without any call of the driver.  The lock is held, and the
- * caller has a reference on the queue. */
-static TarnBlock *
-take_ready (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue)
+/* Tells whether an idle block has yet to be made ready for a queue. */
+static gboolean
+is_unready (const TarnBlock *block, const TarnQueue *queue)
 {
-  TarnBlock *block = take_first (pool, number, size, queue, _tarn_block_is_ready_for);
-
-  _tarn_assert_locked (&pool->lock);
-  g_assert (queue == NULL || queue->n_refs > 0);
-  if (block != NULL)
-    _tarn_block_set_queue (pool, block, queue);
-  return block;
-}
-
-/* Takes a block for a request without any call of the driver: what the thread's cache or the bins
- * have, or where there is order what is ready for the queue.  NULL: there is none, or the pool has
- * yet to meet the queue, or to become ordered for this request.  @cache is this thread's, and not
- * NULL while the door is open.  The lock is held. */
-TarnBlock *
-_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, gsize size, guint32 number,
-                         gpointer handle)
-{
-  TarnQueue *queue = handle != NULL ? _tarn_pool_look_up_queue (pool, handle) : NULL;
-  TarnBlock *block;
-
-  _tarn_assert_locked (&pool->lock);
-  if (handle != NULL && queue == NULL)
-    return NULL;
-  if (pool->is_ordered)
-    {
-      if (queue != NULL)
-        queue->n_refs++;
-      block = take_ready (pool, size, number, queue);
-      if (queue != NULL)
-        _tarn_queue_unref (pool, queue);
-      return block;
-    }
-  if (queue != pool->latest_queue)
-    return NULL;
-  block = _tarn_pool_take_shared (pool, cache, number, size);
-  if (block != NULL && block->n_uses == 0 && queue != NULL)
-    _tarn_block_add_use (block, queue);
-  return block;
+  return block->is_unready && queue != NULL;
 }
 
 /* Takes a block about which the driver has to be asked, or for which the queue has to wait.  NULL
  * without an error: the pool holds nothing of the kind. */
 static TarnBlock *
-take_after_asking (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+take_after_asking (TarnPool *pool, const Request *request, GError **error)
 {
   TarnBlock *block, *busy = NULL;
   GPtrArray *events;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
-  events = list_events (pool, number, queue);
+  events = list_events (pool, request);
   _tarn_mutex_unlock (&pool->lock);
   query_events (pool, events);
   _tarn_mutex_lock (&pool->lock);
-  block = take_ready (pool, size, number, queue);
+  block = take_for (pool, request);
   if (block == NULL)
-    busy = take_first (pool, number, size, queue, _tarn_block_can_be_awaited);
-  _tarn_pool_unref_events (pool, events);
+    busy = take_recorded (pool, request->queue, request->size, request->number,
+                          _tarn_block_can_be_awaited);
+  if (block == NULL && busy == NULL)
+    busy = take_first (pool, _tarn_bins_get (pool->idle_bins, request->number), request->size,
+                       request->queue, is_unready);
+  unref_events (pool, events);
+  _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  return busy != NULL ? move_or_put_back (pool, busy, queue, error) : block;
+  return busy != NULL ? move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
-/* Gets the queue on which the allocator makes memory ready, with a reference; *fresh is NULL if
- * there is no such queue.  That comes before there is any memory: memory must not be held as idle
- * because this failed. */
-static gboolean
-enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
-{
-  TarnAllocator *direct = pool->upstream->direct;
-  gpointer handle
-      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
-
-  *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
-  return handle == NULL || *fresh != NULL;
-}
-
-/* Adds a queue to those that use a block. */
+/* Adds the queue that makes fresh memory ready to those that use a block. */
 static void
-add_use (TarnPool *pool, TarnBlock *block, TarnQueue *queue)
+add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 {
   _tarn_mutex_lock (&pool->lock);
-  _tarn_block_add_use (block, queue);
+  _tarn_block_add_use (block, fresh);
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Counts a request that ended in an error. */
+/* Notes that a block was allocated for nobody, while a queue may be yet to make it ready. */
 static void
-count_failure (TarnPool *pool)
+set_unready (const TarnPool *pool, TarnBlock *block)
 {
-  _tarn_mutex_lock (&pool->lock);
-  pool->stats.failures++;
-  _tarn_mutex_unlock (&pool->lock);
+  const TarnAllocator *direct = pool->upstream->direct;
+
+  block->is_unready = direct->ops.fresh_queue != NULL
+                      && direct->ops.fresh_queue (direct->user_data) != NULL;
 }
 
 /* Allocates for a queue what no held block serves, from upstream or, after memory has run out, from
- * what was freed meanwhile; the queue waits for what makes or leaves it ready. */
+ * what was freed meanwhile; the queue waits for what makes or leaves it ready.  The queue that makes
+ * it ready is looked up before there is any memory: memory must not be held as idle because that
+ * failed. */
 static TarnBlock *
-allocate_fresh (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+allocate_fresh (TarnPool *pool, const Request *request, gboolean *was_short, GError **error)
 {
   TarnQueue *fresh = NULL;
   TarnBlock *block;
 
-  if (queue != NULL && !enter_fresh (pool, &fresh, error))
+  if (request->queue != NULL && !_tarn_pool_enter_fresh (pool, &fresh, error))
     {
       count_failure (pool);
       return NULL;
     }
-  block = _tarn_pool_allocate_miss (pool, size, number, error);
-  if (block != NULL && fresh != NULL && !block->is_hit)
+  block = _tarn_pool_allocate_miss (pool, request->size, request->number, was_short, error);
+  if (block != NULL && !block->is_hit && fresh != NULL)
     add_use (pool, block, fresh);
-  _tarn_pool_leave_queue (pool, fresh);
-  return block != NULL ? move_or_put_back (pool, block, queue, error) : NULL;
-}
-
-/* Has the host wait for what uses a block, for a request without a queue in a pool that had met
- * none when the request began: other threads, or reclaim functions, may have freed it meanwhile. */
-TarnBlock *
-_tarn_pool_move_to_host (TarnPool *pool, TarnBlock *block, GError **error)
-{
-  if (block->n_uses == 0)
+  else if (block != NULL && !block->is_hit && request->queue == NULL)
+    set_unready (pool, block);
+  if (fresh != NULL)
+    _tarn_pool_leave_queue (pool, fresh);
+  if (block == NULL || (block->n_uses == 0 && request->queue == NULL))
     return block;
-  _tarn_mutex_lock (&pool->lock);
-  if (!pool->is_ordered)
-    _tarn_pool_begin_order (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  block = move_or_put_back (pool, block, NULL, error);
-  _tarn_pool_leave_queue (pool, NULL);
-  return block;
+  return move_or_put_back (pool, block, request, !block->is_hit, error);
 }
 
-/* Allocates a block for a queue that the caller has a reference on; NULL: for the host. */
+/* Allocates for a request what the pool cannot serve at once. */
 static TarnBlock *
-allocate_for (TarnPool *pool, gsize size, guint32 number, TarnQueue *queue, GError **error)
+allocate_for (TarnPool *pool, const Request *request, GError **error)
 {
   GError *local = NULL;
+  gboolean others_have, was_short = FALSE;
   TarnBlock *block;
 
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  if (queue == NULL && !pool->is_ordered)
-    _tarn_pool_begin_order (pool);
-  block = take_ready (pool, size, number, queue);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (block != NULL)
-    return block;
-  if (queue != NULL && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, error))
+  if (request->queue != NULL
+      && !_tarn_allocator_check_queue (pool->upstream->direct, request->queue->handle, error))
     {
       count_failure (pool);
       return NULL;
     }
-  block = take_after_asking (pool, size, number, queue, &local);
-  if (block == NULL && local == NULL)
-    block = allocate_fresh (pool, size, number, queue, &local);
-  if (local != NULL)
-    g_propagate_error (error, local);
-  return block;
-}
-
-/* Allocates a block for a queue; NULL: for the host, in a pool that has met queues. */
-TarnBlock *
-_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
-                            GError **error)
-{
-  TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
-  TarnBlock *block;
-
-  _tarn_assert_not_locked (&pool->lock);
-  if (handle != NULL && queue == NULL)
+  block = take_after_asking (pool, request, &local);
+  if (block != NULL || local != NULL)
     {
-      count_failure (pool);
-      return NULL;
+      if (local != NULL)
+        g_propagate_error (error, local);
+      return block;
     }
-  block = allocate_for (pool, size, bin, queue, error);
-  _tarn_pool_leave_queue (pool, queue);
+  others_have = _tarn_pool_ask_others (pool, request->number, request->queue);
+  block = allocate_fresh (pool, request, &was_short, error);
+  if (others_have && was_short)
+    {
+      _tarn_mutex_lock (&pool->lock);
+      _tarn_pool_hand_on (pool, request->number);
+      _tarn_mutex_unlock (&pool->lock);
+    }
   return block;
 }
 
-/* What the caller says of a block in use */
-
-/* Tells whether a block's uses have a queue.  The lock is held. */
+/* Meets a request's queue, and takes a block that it can have at once, if there is one. */
 static gboolean
-is_used_by (const TarnBlock *block, const TarnQueue *queue)
+meet_queue (TarnPool *pool, Request *request, gpointer handle, TarnBlock **block, GError **error)
 {
-  for (guint i = 0; i < block->n_uses; i++)
-    if (block->uses[i].queue == queue)
-      return TRUE;
-  return FALSE;
-}
-
-/* Adds a queue to those that use a block of a pool. */
-gboolean
-_tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
-{
-  TarnPool *pool = _tarn_pool_of (block->source);
-  TarnQueue *queue = _tarn_pool_enter_queue (pool, handle, error);
-
-  if (queue == NULL)
-    return FALSE;
+  request->queue = _tarn_pool_enter_queue (pool, handle, error);
+  if (request->queue == NULL)
+    {
+      count_failure (pool);
+      return FALSE;
+    }
   _tarn_mutex_lock (&pool->lock);
-  if (!is_used_by (block, queue))
-    _tarn_block_add_use (block, queue);
+  *block = take_for (pool, request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  _tarn_pool_leave_queue (pool, queue);
   return TRUE;
 }
 
-/* Gives a block of a pool to a queue alone; NULL: the host waits, and the block is nobody's. */
-gboolean
-_tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
+/* Allocates a block for a queue (@handle NULL: for the host) that could not be had at once.  @queue
+ * is a reference, which is dropped; NULL: the pool is yet to meet it. */
+TarnBlock *
+_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 number, gpointer handle,
+                            TarnQueue *queue, GError **error)
 {
-  TarnPool *pool = _tarn_pool_of (block->source);
-  TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
-  gboolean is_moved;
+  Request request = { size, number, queue };
+  TarnBlock *block = NULL;
 
-  if (handle != NULL && queue == NULL)
-    return FALSE;
-  is_moved = move_to_queue (pool, block, queue, error);
-  if (!is_moved)
-    _tarn_pool_drop_events (pool, block);
-  _tarn_pool_leave_queue (pool, queue);
-  return is_moved;
+  _tarn_assert_not_locked (&pool->lock);
+  if (handle != NULL && queue == NULL && !meet_queue (pool, &request, handle, &block, error))
+    return NULL;
+  if (block == NULL)
+    block = allocate_for (pool, &request, error);
+  _tarn_pool_leave_queue (pool, request.queue);
+  return block;
 }

@@ -13,13 +13,14 @@ _tarn_bare_table_new (void)
   return g_hash_table_new (g_int64_hash, g_int64_equal);
 }
 
-/* Puts a chain of blocks of the same memory in the table, in place of what was there: a key is
- * the memory field of its own first block. */
+/* Puts a list of blocks of the same memory in the table, in place of what was there: a key is the
+ * memory field of the list's own first block. */
 static void
-set_chain (GHashTable *bare, TarnBlock *first)
+set_list (GHashTable *bare, GSList *blocks)
 {
-  g_assert (first != NULL);
-  g_hash_table_replace (bare, &first->memory.address, first);
+  TarnBlock *first = blocks->data;
+
+  g_hash_table_replace (bare, &first->memory.address, blocks);
 }
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
@@ -36,35 +37,36 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   *memory = block->memory;
 
   _tarn_mutex_lock (&pool->lock);
-  block->below = g_hash_table_lookup (pool->bare, &block->memory.address);
-  set_chain (pool->bare, block);
+  set_list (pool->bare,
+            g_slist_prepend (g_hash_table_lookup (pool->bare, &block->memory.address), block));
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
 
+/* Compares a block's size with a wanted one. */
+static gint
+compare_size (gconstpointer block, gconstpointer size)
+{
+  return ((const TarnBlock *) block)->size != *(const gsize *) size;
+}
+
 /* Takes the block of a piece of memory and a size out of the table. Only a backend whose pieces
- * of memory have no value of their own (NULL, say) makes chains. */
+ * of memory have no value of their own (NULL, say) has several of the same memory. */
 static TarnBlock *
 steal_block (GHashTable *bare, TarnMemory memory, gsize size)
 {
-  TarnBlock *first = g_hash_table_lookup (bare, &memory.address);
-  TarnBlock *before = NULL;
-  TarnBlock *block = first;
+  GSList *blocks = g_hash_table_lookup (bare, &memory.address);
+  GSList *link = g_slist_find_custom (blocks, &size, compare_size);
+  TarnBlock *block;
 
-  while (block != NULL && block->size != size)
-    {
-      before = block;
-      block = block->below;
-    }
-  if (block == NULL)
+  if (link == NULL)
     return NULL;
-  if (before != NULL)
-    before->below = block->below;
-  else if (block->below != NULL)
-    set_chain (bare, block->below);
+  block = link->data;
+  blocks = g_slist_delete_link (blocks, link);
+  if (blocks != NULL)
+    set_list (bare, blocks);
   else
     g_hash_table_remove (bare, &memory.address);
-  block->below = NULL;
   return block;
 }
 

@@ -25,35 +25,75 @@ _tarn_bins_new (void)
   return g_hash_table_new_full (NULL, NULL, NULL, bin_free);
 }
 
-/* Gets a bin by its number; NULL: it was empty when the pool last gave blocks back. */
+/* Gets a bin by its number; NULL: it was empty when the pool last gave blocks back, or there are no
+ * bins. */
 TarnBin *
-_tarn_pool_get_bin (const TarnPool *pool, guint32 number)
+_tarn_bins_get (GHashTable *bins, guint32 number)
 {
-  return g_hash_table_lookup (pool->bins, GUINT_TO_POINTER (number));
+  return bins != NULL ? g_hash_table_lookup (bins, GUINT_TO_POINTER (number)) : NULL;
 }
 
-/* Tells whether a bin has no block. */
+/* Tells whether a bin has a block. */
 gboolean
-_tarn_pool_is_empty (const TarnPool *pool, guint32 number)
+_tarn_bins_have (GHashTable *bins, guint32 number)
 {
-  const TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  const TarnBin *bin = _tarn_bins_get (bins, number);
 
-  return bin == NULL || bin->top == NULL;
+  return bin != NULL && bin->top != NULL;
 }
 
 /* Gets a bin by its number, and makes it if there is none. */
 static TarnBin *
-ensure_bin (TarnPool *pool, guint32 number)
+ensure_bin (GHashTable *bins, guint32 number)
 {
-  TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  TarnBin *bin = _tarn_bins_get (bins, number);
 
-  _tarn_assert_locked (&pool->lock);
   if (bin == NULL)
     {
       bin = g_new0 (TarnBin, 1);
-      g_hash_table_insert (pool->bins, GUINT_TO_POINTER (number), bin);
+      g_hash_table_insert (bins, GUINT_TO_POINTER (number), bin);
     }
   return bin;
+}
+
+/* Gets the bins of a queue's share, or nobody's; NULL: it has none. */
+GHashTable *
+_tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
+{
+  return queue != NULL ? queue->bins : pool->idle_bins;
+}
+
+/* Gets the bins that a held block belongs in. */
+static GHashTable *
+ensure_bins_of (const TarnPool *pool, const TarnBlock *block)
+{
+  TarnQueue *queue;
+
+  if (_tarn_block_get_share (block) == TARN_NO_SHARE)
+    return pool->recorded_bins;
+  if (block->n_uses == 0)
+    return pool->idle_bins;
+  queue = block->uses->queue;
+  if (queue->bins == NULL)
+    queue->bins = _tarn_bins_new ();
+  return queue->bins;
+}
+
+/* Tells whether frees of a bin's blocks are to record events, because others wait for them. */
+gboolean
+_tarn_pool_records_frees (const TarnPool *pool, guint32 number)
+{
+  const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
+
+  return bin != NULL && bin->n_to_record > 0;
+}
+
+/* Has the next so many frees of a bin's blocks record events. */
+void
+_tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
+{
+  _tarn_assert_locked (&pool->lock);
+  ensure_bin (pool->recorded_bins, number)->n_to_record = n;
 }
 
 /* Gets the batch that the first blocks of a bin are in; NULL: they are in none. */
@@ -99,7 +139,7 @@ push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 void
 _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 {
-  TarnBin *bin = ensure_bin (pool, block->bin);
+  TarnBin *bin = ensure_bin (ensure_bins_of (pool, block), block->bin);
 
   _tarn_assert_locked (&pool->lock);
   g_assert (block->state == TARN_BLOCK_HELD && !block->exact && !pool->stop_holding);
@@ -109,18 +149,18 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 
 /* Puts a chain of blocks from a thread's cache on top of their bin. */
 void
-_tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last, gsize n)
+_tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n)
 {
-  TarnBin *bin = ensure_bin (pool, number);
+  TarnBin *bin = ensure_bin (ensure_bins_of (pool, first), first->bin);
 
-  g_assert (n > 0 && first->bin == number && last->bin == number);
+  g_assert (n > 0 && first->bin == last->bin && first->share == last->share);
   add_batch (bin, last, n);
   push (pool, bin, first, last, n);
 }
 
 /* Takes the block at a place in a bin out of it. */
-static TarnBlock *
-pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
+TarnBlock *
+_tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
 {
   TarnBatch *batch = get_newest_batch (bin);
   TarnBlock *block = *link;
@@ -137,6 +177,33 @@ pop (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
+/* Puts each block of a bin where it belongs by now, which may be the same bin, in the same order. */
+void
+_tarn_bin_move (TarnPool *pool, TarnBin *bin)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new ();
+
+  _tarn_assert_locked (&pool->lock);
+  while (bin->top != NULL)
+    g_ptr_array_add (blocks, _tarn_pool_pop_block (pool, bin, &bin->top));
+  for (guint i = blocks->len; i-- > 0;)
+    _tarn_pool_put_block (pool, g_ptr_array_index (blocks, i));
+}
+
+/* Does so for all bins of a table. */
+void
+_tarn_bins_move (TarnPool *pool, GHashTable *bins)
+{
+  GHashTableIter iter;
+  gpointer bin;
+
+  if (bins == NULL)
+    return;
+  g_hash_table_iter_init (&iter, bins);
+  while (g_hash_table_iter_next (&iter, NULL, &bin))
+    _tarn_bin_move (pool, bin);
+}
+
 /* Takes blocks from the top of a bin for a thread's cache, which has taken so many already and
  * may take max more: a batch; or else a single block, unless that made more than half of those
  * there were. Gets their number; 0: none. Their chain begins at **end, which is where it ends
@@ -149,7 +216,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   guint n = 1;
 
   _tarn_assert_locked (&pool->lock);
-  if (bin->top == NULL || bin->top->n_uses != pool->n_fast_uses)
+  if (bin->top == NULL)
     return 0;
   if (batch != NULL && batch->n <= max)
     {
@@ -161,7 +228,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
       count_held (pool, bin, first->alloc_size, -(gssize) n);
     }
   else if (bin->length > n_taken)
-    first = last = pop (pool, bin, &bin->top);
+    first = last = _tarn_pool_pop_block (pool, bin, &bin->top);
   else
     return 0;
   **end = first;
@@ -185,7 +252,7 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 TarnBlock *
 _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size)
 {
-  TarnBlock *block = pop (pool, bin, link);
+  TarnBlock *block = _tarn_pool_pop_block (pool, bin, link);
 
   activate (pool, block, size);
   block->is_hit = TRUE;
@@ -195,13 +262,29 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
 
 /* Takes the block of a bin that was freed last for a request; NULL: there is none. */
 TarnBlock *
-_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size)
+_tarn_pool_take_top (TarnPool *pool, GHashTable *bins, guint32 number, gsize size)
 {
-  TarnBin *bin = _tarn_pool_get_bin (pool, number);
+  TarnBin *bin = _tarn_bins_get (bins, number);
 
   _tarn_assert_locked (&pool->lock);
   return bin != NULL && bin->top != NULL ? _tarn_pool_take_block (pool, bin, &bin->top, size)
                                          : NULL;
+}
+
+/* Takes any block of a size for a request, whoever may still use it; NULL: there is none. */
+TarnBlock *
+_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
+{
+  TarnBlock *block = _tarn_pool_take_top (pool, pool->idle_bins, number, size);
+  GHashTableIter iter;
+  gpointer queue;
+
+  if (block == NULL)
+    block = _tarn_pool_take_top (pool, pool->recorded_bins, number, size);
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (block == NULL && g_hash_table_iter_next (&iter, NULL, &queue))
+    block = _tarn_pool_take_top (pool, ((TarnQueue *) queue)->bins, number, size);
+  return block;
 }
 
 /* Adds a fresh block from upstream, which is active from now on. */
@@ -232,52 +315,136 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Compares bin numbers, for the largest sizes to come first. */
+/* Holds a retired block again, in no bin, because nobody can tell whether it is still used. */
+void
+_tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
+{
+  TarnPoolStats *stats = &pool->stats;
+
+  _tarn_assert_locked (&pool->lock);
+  _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  block->below = pool->stuck;
+  pool->stuck = block;
+  pool->n_stuck++;
+  pool->n_blocks++;
+  stats->held_blocks++;
+  stats->held_bytes += block->alloc_size;
+  stats->managed_bytes += block->alloc_size;
+  stats->upstream_frees--;
+}
+
+/* Giving back */
+
+/* Adds a retired block to the end of a list. */
+static void
+append (TarnBlock ***end, TarnBlock *block)
+{
+  **end = block;
+  *end = &block->below;
+}
+
+/* Retires what is stuck, for another attempt. */
+static void
+take_stuck (TarnPool *pool, TarnBlock ***end)
+{
+  TarnBlock *block;
+
+  while ((block = pool->stuck) != NULL)
+    {
+      pool->stuck = block->below;
+      block->below = NULL;
+      pool->n_stuck--;
+      pool->stats.held_blocks--;
+      pool->stats.held_bytes -= block->alloc_size;
+      _tarn_pool_retire (pool, block);
+      append (end, block);
+    }
+}
+
+typedef struct
+{
+  TarnBin *bin;
+  guint32 number;
+} NumberedBin;
+
+/* Tells whether a bin of a table has nothing to keep it for. */
+static gboolean
+bin_is_empty (gpointer number, gpointer bin, gpointer unused)
+{
+  const TarnBin *of_table = bin;
+
+  (void) number;
+  (void) unused;
+  return of_table->top == NULL && of_table->n_to_record == 0;
+}
+
+/* Lists a table's bins, and frees those that are of no use. */
+static void
+list_bins (GArray *list, GHashTable *bins)
+{
+  GHashTableIter iter;
+  gpointer number, bin;
+
+  if (bins == NULL)
+    return;
+  g_hash_table_foreach_remove (bins, bin_is_empty, NULL);
+  g_hash_table_iter_init (&iter, bins);
+  while (g_hash_table_iter_next (&iter, &number, &bin))
+    {
+      NumberedBin item = { bin, GPOINTER_TO_UINT (number) };
+
+      g_array_append_val (list, item);
+    }
+}
+
+/* Compares bins, for those of the largest sizes to come first. */
 static gint
 compare_descending (gconstpointer a, gconstpointer b)
 {
-  guint left = GPOINTER_TO_UINT (*(const gpointer *) a);
-  guint right = GPOINTER_TO_UINT (*(const gpointer *) b);
+  guint32 left = ((const NumberedBin *) a)->number, right = ((const NumberedBin *) b)->number;
 
   return left > right ? -1 : left < right;
 }
 
-/* Tells whether a bin of the table has no block. */
-static gboolean
-bin_is_empty (gpointer number, gpointer bin, gpointer unused)
+/* Lists all bins, those of the largest sizes first, and of one size nobody's. */
+static GArray *
+list_largest_first (TarnPool *pool)
 {
-  (void) number;
-  (void) unused;
-  return ((TarnBin *) bin)->top == NULL;
+  GArray *list = g_array_new (FALSE, FALSE, sizeof (NumberedBin));
+  GHashTableIter iter;
+  gpointer queue;
+
+  list_bins (list, pool->idle_bins);
+  list_bins (list, pool->recorded_bins);
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (g_hash_table_iter_next (&iter, NULL, &queue))
+    list_bins (list, ((TarnQueue *) queue)->bins);
+  g_array_sort (list, compare_descending);
+  return list;
 }
 
 /* Retires held blocks, the largest first, until they make up the wanted bytes or none is held.
- * Gets them as a list. */
+ * Gets them as a list, with what is stuck. */
 TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
-  guint n_bins;
-  g_autofree gpointer *numbers = g_hash_table_get_keys_as_array (pool->bins, &n_bins);
-  TarnBlock *first = NULL;
-  TarnBlock **end = &first;
+  g_autoptr (GArray) list = list_largest_first (pool);
+  TarnBlock *blocks = NULL, *block;
+  TarnBlock **end = &blocks;
   gsize taken = 0;
 
   _tarn_assert_locked (&pool->lock);
-  qsort (numbers, n_bins, sizeof *numbers, compare_descending);
-  for (guint i = 0; i < n_bins; i++)
+  take_stuck (pool, &end);
+  for (guint i = 0; i < list->len; i++)
     {
-      TarnBin *bin = g_hash_table_lookup (pool->bins, numbers[i]);
+      TarnBin *bin = g_array_index (list, NumberedBin, i).bin;
 
-      while (bin->top != NULL && (taken < wanted || first == NULL))
+      for (; bin->top != NULL && taken < wanted; taken += block->alloc_size)
         {
-          TarnBlock *block = pop (pool, bin, &bin->top);
-
+          block = _tarn_pool_pop_block (pool, bin, &bin->top);
           _tarn_pool_retire (pool, block);
-          taken += block->alloc_size;
-          *end = block;
-          end = &block->below;
+          append (&end, block);
         }
     }
-  g_hash_table_foreach_remove (pool->bins, bin_is_empty, NULL);
-  return first;
+  return blocks;
 }

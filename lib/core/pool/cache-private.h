@@ -17,9 +17,13 @@
  * takes them, or a thread that has no cache takes it over, which comes before making another.  In a
  * child of fork () hits and frees find no cache: the thread has no record (base/fork.c).
  *
- * The door is closed for good, and caches are empty, once the pool is ordered, so that frees record
- * events (order/order-private.h), once it is told to stop holding, and where TarnPoolOptions gives
- * threads nothing.
+ * A cache has blocks of any number of queues, each in a bin for its size and its queue: what one
+ * in-order queue alone has used, that queue can use again at once, from whichever thread
+ * (order/order-private.h).  Blocks that commands of several queues use, or that record an event when
+ * they are freed, are in no cache.
+ *
+ * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
+ * where TarnPoolOptions gives threads nothing.
  *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
  * fit goes to the pool's bin, oldest first.  So a thread that has a pool for itself gets back last
@@ -32,17 +36,22 @@
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
-/* How many places for bins a cache has; a power of two.  With four leading bits each bin of sizes
- * below 4 GiB has a place of its own; others share one by turns. */
-#define TARN_CACHE_BINS 512
+/* How many homes of bins a cache has; a power of two.  A bin stands at its home, or at one of the few
+ * places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its own, as
+ * far as one queue is concerned; where all places of a home are taken, bins share by turns. */
+#define TARN_CACHE_HOMES 512
+#define TARN_CACHE_PROBES 4
+#define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
+#define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-G_STATIC_ASSERT (TARN_CACHE_BINS % 64 == 0 && (TARN_CACHE_BINS & (TARN_CACHE_BINS - 1)) == 0);
+G_STATIC_ASSERT ((TARN_CACHE_HOMES & (TARN_CACHE_HOMES - 1)) == 0);
 
-/* The blocks of one bin that a thread keeps, in the place for that bin's number. */
+/* The blocks of one size and one queue that a thread keeps. */
 typedef struct
 {
-  TarnBlock *top; /* the one freed last; others through TarnBlock.below */
-  guint32 number; /* of the pool's bin, if capacity is not 0; its thread writes it, with the lock */
+  gpointer handle; /* of the queue that alone has used them; NULL: nobody has */
+  TarnBlock *top;  /* the one freed last; others through TarnBlock.below */
+  guint32 number;  /* of the pool's bin; its thread writes it and handle, with the lock */
   guint16 length; /* blocks; atomic, because others look without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
@@ -55,7 +64,9 @@ typedef struct
  *     reserved_bytes <= thread_cache_bytes of the pool
  *     length of each bin <= its capacity <= thread_cache_blocks
  *     has_room has the bit of each bin whose capacity is not 0
- *     blocks are HELD, used by the pool's fast_queue alone, or by none if there is no such queue */
+ *     of bins with the same number and queue, which stand at one home, only the first has any capacity
+ *     blocks are HELD, and their share is the bin's queue's
+ *     no bin that records frees has any capacity */
 struct _TarnCache
 {
   /* What the pool's own counters do not know of yet: count_active () adds it to them. */
@@ -77,8 +88,8 @@ struct _TarnCache
   TarnCache *next;       /* of the pool */
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
 
-  TarnCacheBin bins[TARN_CACHE_BINS];     /* near enough to the beginning for short instructions */
-  guint64 has_room[TARN_CACHE_BINS / 64]; /* behind the lock: a bit for each of them */
+  TarnCacheBin bins[TARN_CACHE_BINS];  /* near enough to the beginning for short instructions */
+  guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* cache.c.  The lock is not held in the first three, */
@@ -96,18 +107,42 @@ void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
-void _tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle);
+void _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle);
+void _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
-gboolean _tarn_cache_fill (TarnCache *cache, guint32 number);
+gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, GHashTable *share);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
-gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number);
-gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number);
+gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
+gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
 
-/* Gets the place of a bin, which may be another bin's at the moment. */
+/* Gets the first place for a bin.  Handles are addresses, mostly, whose low bits are alike: the
+ * factor, 2^64 divided by the golden ratio, spreads them. */
 static inline TarnCacheBin *
-_tarn_cache_get_bin (TarnCache *cache, guint32 number)
+_tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
 {
-  return &cache->bins[number % TARN_CACHE_BINS];
+  guint64 spread = (guint64) GPOINTER_TO_SIZE (handle) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+
+  return &cache->bins[(number + (guint32) (spread >> 40)) % TARN_CACHE_HOMES];
+}
+
+static inline gboolean
+_tarn_cache_bin_is_for (const TarnCacheBin *bin, guint32 number, gpointer handle)
+{
+  return bin->number == number && bin->handle == handle;
+}
+
+/* Finds the bin for blocks of a size and a queue; NULL: there is none. */
+static inline __attribute__ ((always_inline)) TarnCacheBin *
+_tarn_cache_find_bin (TarnCache *cache, guint32 number, gpointer handle)
+{
+  TarnCacheBin *bin = _tarn_cache_get_home (cache, number, handle);
+
+  if (TARN_LIKELY (_tarn_cache_bin_is_for (bin, number, handle)))
+    return bin;
+  for (const TarnCacheBin *last = bin + TARN_CACHE_PROBES - 1; bin < last;)
+    if (_tarn_cache_bin_is_for (++bin, number, handle))
+      return bin;
+  return NULL;
 }
 
 /* Replaces the chain of blocks that a place has. */
@@ -146,10 +181,10 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 
-/* Serves a request of a queue from the thread's cache.  NULL: the lock has to be taken.  How a
- * visit begins is known when this is compiled. */
+/* Serves a request of a queue (NULL: of none) from the thread's cache.  NULL: the lock has to be
+ * taken.  How a visit begins is known when this is compiled. */
 static inline __attribute__ ((always_inline)) TarnBlock *
-_tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begin)
+_tarn_pool_take (TarnPool *pool, gsize size, gpointer handle, TarnBeginVisit begin)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
@@ -163,25 +198,25 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer queue, TarnBeginVisit begi
   visit = thread->visits + 1;
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return NULL;
-  bin = _tarn_cache_get_bin (cache, number);
-  if (TARN_LIKELY (bin->number == number && bin->top != NULL && pool->fast_queue == queue))
+  bin = _tarn_cache_find_bin (cache, number, handle);
+  if (TARN_LIKELY (bin != NULL && bin->top != NULL))
     block = _tarn_cache_pop (cache, bin, size);
   _tarn_thread_end_visit (thread, visit);
   return block;
 }
 
 static inline __attribute__ ((always_inline)) TarnBlock *
-_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer queue)
+_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer handle)
 {
-  return _tarn_pool_take (pool, size, queue, _tarn_thread_begin_visit);
+  return _tarn_pool_take (pool, size, handle, _tarn_thread_begin_visit);
 }
 
 /* Does the same, after it was in vain, where readers need a fence. */
 static inline TarnBlock *
-_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer queue)
+_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer handle)
 {
   return _tarn_door_needs_fence (&pool->door)
-             ? _tarn_pool_take (pool, size, queue, _tarn_thread_begin_fenced_visit)
+             ? _tarn_pool_take (pool, size, handle, _tarn_thread_begin_fenced_visit)
              : NULL;
 }
 
@@ -212,9 +247,8 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   visit = thread->visits + 1;
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
-  bin = _tarn_cache_get_bin (cache, block->bin);
-  if (TARN_LIKELY (block->state == TARN_BLOCK_ACTIVE && !block->exact
-                   && block->n_uses == pool->n_fast_uses && bin->number == block->bin
+  bin = _tarn_cache_find_bin (cache, block->bin, block->share);
+  if (TARN_LIKELY (bin != NULL && block->state == TARN_BLOCK_ACTIVE
                    && bin->length < bin->capacity))
     {
       __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);

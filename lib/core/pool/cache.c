@@ -134,13 +134,13 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again, if it was open, and the pool has not become ordered or stopped holding
- * meanwhile.  The lock is held. */
+/* Opens the door again, if it was open, and the pool has not stopped holding meanwhile.  The lock is
+ * held. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
   _tarn_assert_locked (&pool->lock);
-  if (was_open && !pool->is_ordered && !pool->stop_holding)
+  if (was_open && !pool->stop_holding)
     _tarn_door_open (&pool->door);
 }
 
@@ -305,7 +305,7 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   *link = NULL;
   while (last->below != NULL)
     last = last->below;
-  _tarn_pool_put_batch (cache->pool, bin->number, first, last, bin->length - n_kept);
+  _tarn_pool_put_batch (cache->pool, first, last, bin->length - n_kept);
   _tarn_cache_bin_set (bin, top, n_kept);
 }
 
@@ -354,24 +354,6 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Sets the queue whose requests caches serve from now on; NULL: those that name none.  Where it was
- * another one, caches are empty afterwards.  The lock is held. */
-void
-_tarn_pool_set_fast_queue (TarnPool *pool, gpointer handle)
-{
-  gboolean was_open;
-
-  _tarn_assert_locked (&pool->lock);
-  if (pool->fast_queue == handle)
-    return;
-  was_open = _tarn_pool_close (pool);
-  if (was_open)
-    _tarn_pool_flush_closed (pool);
-  pool->fast_queue = handle;
-  pool->n_fast_uses = handle != NULL;
-  _tarn_pool_open (pool, was_open);
-}
-
 /* Capacity of the bins in this thread's cache.  A bin keeps it when its blocks go, because a thread
  * that has had so many will have as many again; only another bin that needs the bytes takes it
  * away. The lock is held. */
@@ -394,18 +376,32 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   bin->capacity = (guint16) capacity;
 }
 
+/* Finds a place for a bin that has none: one that is vacant, or else its home. */
+static TarnCacheBin *
+find_place (TarnCache *cache, guint32 number, gpointer handle)
+{
+  TarnCacheBin *home = _tarn_cache_get_home (cache, number, handle);
+
+  for (guint i = 0; i < TARN_CACHE_PROBES; i++)
+    if (home[i].capacity == 0)
+      return &home[i];
+  return home;
+}
+
 /* Gets the place of a bin; if it was another bin's, that one's blocks go to the pool's. */
 static TarnCacheBin *
-assign_place (TarnCache *cache, guint32 number)
+assign_place (TarnCache *cache, guint32 number, gpointer handle)
 {
-  TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+  TarnCacheBin *bin = _tarn_cache_find_bin (cache, number, handle);
 
   _tarn_assert_locked (&cache->pool->lock);
-  if (bin->number == number)
+  if (bin != NULL)
     return bin;
+  bin = find_place (cache, number, handle);
   _tarn_cache_empty_bin (cache, bin);
   set_capacity (cache, bin, 0);
   bin->number = number;
+  bin->handle = handle;
   return bin;
 }
 
@@ -453,7 +449,7 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 }
 
 /* Keeps a block that is being freed in this thread's cache.  FALSE, and nothing was done: the block
- * is too large, or not used as the blocks in caches are.  The lock is held. */
+ * is too large, or blocks of its size are handed on between queues.  The lock is held. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -461,42 +457,94 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   TarnCacheBin *bin;
 
   _tarn_assert_locked (&cache->pool->lock);
-  g_assert (!block->exact && block->source == &pool->base);
-  if (block->n_uses != pool->n_fast_uses || block->alloc_size > pool->thread_cache_bytes)
+  g_assert (!block->exact && block->source == &pool->base && block->share != TARN_NO_SHARE);
+  if (block->alloc_size > pool->thread_cache_bytes || _tarn_pool_records_frees (pool, block->bin))
     return FALSE;
-  bin = assign_place (cache, block->bin);
+  bin = assign_place (cache, block->bin, block->share);
   if (bin->length == bin->capacity)
     make_room_in_bin (cache, bin);
   _tarn_cache_push (bin, block);
   return TRUE;
 }
 
+/* Takes the blocks, and the room for them, of the bins of a cache that are of a size and a queue. */
+static void
+clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
+            gconstpointer data)
+{
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+    if (is_it (&cache->bins[i], data))
+      {
+        _tarn_cache_empty_bin (cache, &cache->bins[i]);
+        set_capacity (cache, &cache->bins[i], 0);
+      }
+}
+
+/* Has the next use of some bins of all caches come to the lock. */
+static void
+clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
+                   gconstpointer data)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  _tarn_assert_locked (&pool->lock);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    clear_bins (cache, is_it, data);
+  _tarn_pool_open (pool, was_open);
+}
+
+static gboolean
+is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
+{
+  return bin->handle == handle;
+}
+
+/* Moves what all caches have of a queue to its share. */
+void
+_tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
+{
+  clear_bins_of_all (pool, is_of_queue, handle);
+}
+
+static gboolean
+is_of_size (const TarnCacheBin *bin, gconstpointer number)
+{
+  return bin->number == *(const guint32 *) number;
+}
+
+/* Moves what all caches have of a size to the pool's bins. */
+void
+_tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
+{
+  clear_bins_of_all (pool, is_of_size, &number);
+}
+
 /* Blocks from the pool's bin to a cache; from other threads' caches to the pool's bin */
 
-/* Moves blocks of a bin from the pool's bin to this thread's cache, for its next requests, after
- * one that found none there; blocks that the cache had would be lost: batches, or single blocks,
- * but no more than half of those that the pool has.  TRUE: the cache has some now.  The lock is
- * held. */
+/* Moves blocks from a bin of a share to this thread's cache, for its next requests, after one that
+ * found none there: batches, or single blocks, but no more than half of those that the share has.
+ * TRUE: the cache has some now.  The lock is held. */
 gboolean
-_tarn_cache_fill (TarnCache *cache, guint32 number)
+_tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, GHashTable *share)
 {
   TarnPool *pool = cache->pool;
   gsize alloc_size = get_alloc_size (cache, number);
+  TarnBin *from = _tarn_bins_get (share, number);
   TarnCacheBin *bin;
-  TarnBin *from;
   TarnBlock *top;
   TarnBlock **end = &top;
   guint max, taken, n = 0;
 
   _tarn_assert_locked (&pool->lock);
-  if (alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes))
+  if (from == NULL || alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
+      || _tarn_pool_records_frees (pool, number))
     return FALSE;
-  bin = assign_place (cache, number);
+  bin = assign_place (cache, number, handle);
+  g_assert (bin->top == NULL); /* or they would be lost */
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
   max = (guint) MIN (max, MAX_BYTES_AT_A_TIME / alloc_size);
-  from = _tarn_pool_get_bin (pool, number);
   while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)
     n += taken;
   *end = NULL;
@@ -521,19 +569,20 @@ is_idle (TarnCache *cache, gint64 now)
   return FALSE;
 }
 
-/* Moves what abandoned caches have of a bin to the pool's.  TRUE: there was some.  The lock is
- * held. */
+/* Moves what abandoned caches have of a size and a queue to its share.  TRUE: there was some.  The
+ * lock is held. */
 gboolean
-_tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
+_tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 {
   gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
-      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+      TarnCacheBin *bin
+          = cache->is_abandoned ? _tarn_cache_find_bin (cache, number, handle) : NULL;
 
-      if (!cache->is_abandoned || bin->number != number || bin->top == NULL)
+      if (bin == NULL || bin->top == NULL)
         continue;
       _tarn_cache_empty_bin (cache, bin);
       is_any = TRUE;
@@ -541,25 +590,25 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
   return is_any;
 }
 
-/* Moves what the caches of idle threads have of a bin to the pool's, before upstream is asked.
- * TRUE: there was some.  The lock is held. */
+/* Moves what the caches of idle threads have of a size and a queue to its share, before upstream is
+ * asked.  TRUE: there was some.  The lock is held. */
 gboolean
-_tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
+_tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
 {
   gboolean is_any = FALSE, was_open = FALSE;
   gint64 now;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->caches->next == NULL)
+  if (pool->caches == NULL || pool->caches->next == NULL)
     return FALSE; /* nobody but this thread */
   now = g_get_monotonic_time ();
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
-      TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);
+      TarnCacheBin *bin = _tarn_cache_find_bin (cache, number, handle);
 
-      if (cache->is_abandoned || !is_idle (cache, now)
-          || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0 || bin->number != number)
+      if (cache->is_abandoned || !is_idle (cache, now) || bin == NULL
+          || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;
       if (bin->top != NULL)

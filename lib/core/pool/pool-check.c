@@ -38,11 +38,12 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
           *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
           return FALSE;
         }
-      if (block->size > block->alloc_size || (held && block->exact))
+      if (!held
+          && (block->size > block->alloc_size || block->share != _tarn_block_get_share (block)))
         {
-          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT " is %s",
-                                        (void *) block, block->alloc_size, block->size,
-                                        held ? "held" : "active");
+          *violation = g_strdup_printf ("block %p of %" FORMAT " bytes for %" FORMAT
+                                        " is not what it should be",
+                                        (void *) block, block->alloc_size, block->size);
           return FALSE;
         }
       *(held ? &sums->held_blocks : &sums->active_blocks) += 1;
@@ -52,22 +53,24 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
-/* Tells whether the blocks from @top on, in number and use, are a batch. */
+/* Tells whether the blocks from @top on are a batch. */
 static gboolean
-is_batch (const TarnPool *pool, const TarnBlock *top, const TarnBatch *batch)
+is_batch (const TarnBlock *top, const TarnBatch *batch)
 {
   const TarnBlock *block = top;
   gsize n = 1;
 
-  for (; block != NULL && block != batch->last; block = block->below, n++)
-    if (!pool->is_ordered && block->n_uses != batch->last->n_uses)
-      return FALSE;
+  while (block != NULL && block != batch->last)
+    {
+      block = block->below;
+      n++;
+    }
   return block != NULL && n == batch->n;
 }
 
 /* Checks the batches of a bin. */
 static gboolean
-check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
+check_batches (const TarnBin *bin, gchar **violation)
 {
   const TarnBlock *top = bin->top;
 
@@ -75,7 +78,7 @@ check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
     {
       const TarnBatch *batch = &bin->batches[i];
 
-      if (!is_batch (pool, top, batch))
+      if (!is_batch (top, batch))
         {
           *violation
               = g_strdup_printf ("a batch of %" FORMAT " blocks is not what its bin has", batch->n);
@@ -86,65 +89,75 @@ check_batches (const TarnPool *pool, const TarnBin *bin, gchar **violation)
   return TRUE;
 }
 
-/* Checks the blocks of a bin. */
+/* Checks the blocks of a bin, which are all of one share. */
 static gboolean
-check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gchar **violation)
+check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
 {
   gsize length = 0;
 
   for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
-    if (block->state != TARN_BLOCK_HELD || block->bin != number
-        || _tarn_bin_number (block->alloc_size, pool->leading_bits) != number)
+    if (block->state != TARN_BLOCK_HELD || block->bin != number || block->exact
+        || _tarn_bin_number (block->alloc_size, pool->leading_bits) != number
+        || _tarn_block_get_share (block) != share)
       {
         *violation = g_strdup_printf ("block %p of %" FORMAT " bytes is not one of bin %u",
                                       (void *) block, block->alloc_size, number);
         return FALSE;
       }
   return !differs ("a bin's length", length, bin->length, violation)
-         && check_batches (pool, bin, violation);
+         && check_batches (bin, violation);
 }
 
-/* Checks all bins, and adds up their lengths. */
+/* Checks a table of bins, whose blocks are all of one share, and adds up their lengths. */
 static gboolean
-check_bins (TarnPool *pool, Sums *sums, gchar **violation)
+check_table (TarnPool *pool, GHashTable *bins, gpointer share, Sums *sums, gchar **violation)
 {
   GHashTableIter iter;
   gpointer key, value;
 
-  g_hash_table_iter_init (&iter, pool->bins);
+  if (bins == NULL)
+    return TRUE;
+  g_hash_table_iter_init (&iter, bins);
   while (g_hash_table_iter_next (&iter, &key, &value))
     {
       const TarnBin *bin = value;
 
-      if (!check_bin (pool, GPOINTER_TO_UINT (key), bin, violation))
+      if (!check_bin (pool, GPOINTER_TO_UINT (key), bin, share, violation))
         return FALSE;
       sums->binned_blocks += bin->length;
     }
   return TRUE;
 }
 
-/* Checks the queues that a block knows of. */
+/* Checks all bins, and what is in none. */
 static gboolean
-check_uses (const TarnPool *pool, const TarnBlock *block)
+check_bins (TarnPool *pool, Sums *sums, gchar **violation)
 {
-  for (guint i = 0; i < block->n_uses; i++)
-    if (block->uses[i].queue->n_refs == 0
-        || (!pool->is_ordered
-            && (block->n_uses > 1 || block->uses[i].queue != pool->latest_queue
-                || (block->state == TARN_BLOCK_HELD && block->uses[i].event != NULL))))
+  GHashTableIter iter;
+  gpointer handle, queue;
+  gsize n_stuck = 0;
+
+  if (!check_table (pool, pool->idle_bins, NULL, sums, violation)
+      || !check_table (pool, pool->recorded_bins, TARN_NO_SHARE, sums, violation))
+    return FALSE;
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (g_hash_table_iter_next (&iter, &handle, &queue))
+    if (!check_table (pool, ((TarnQueue *) queue)->bins, handle, sums, violation))
       return FALSE;
-  return TRUE;
+  for (const TarnBlock *block = pool->stuck; block != NULL; block = block->below)
+    n_stuck++;
+  sums->binned_blocks += n_stuck;
+  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation);
 }
 
-/* Checks the pool's queues, and those of all blocks. */
+/* Checks the queues that blocks know of. */
 static gboolean
-check_order (const TarnPool *pool, gchar **violation)
+check_uses (const TarnPool *pool, gchar **violation)
 {
-  if (!pool->is_ordered && pool->queues != NULL && g_hash_table_size (pool->queues) > 1)
-    *violation = g_strdup ("a pool without order has met two queues");
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-    if (*violation == NULL && !check_uses (pool, block))
-      *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
+    for (guint i = 0; *violation == NULL && i < block->n_uses; i++)
+      if (block->uses[i].queue->n_refs == 0)
+        *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
   return *violation == NULL;
 }
 
@@ -182,7 +195,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
 
   for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
     if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
-        || bin->number % TARN_CACHE_BINS != i || block->n_uses != pool->n_fast_uses)
+        || _tarn_block_get_share (block) != bin->handle)
       {
         *violation = g_strdup_printf ("block %p does not belong in a thread's bin %u",
                                       (void *) block, bin->number);
@@ -192,6 +205,11 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
     return FALSE;
   if (length > bin->capacity || bin->capacity > pool->thread_cache_blocks)
     *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
+  else if (bin->capacity > 0
+           && _tarn_cache_find_bin ((TarnCache *) cache, bin->number, bin->handle) != bin)
+    *violation = g_strdup_printf ("a thread's bin %u is not where it is looked for", bin->number);
+  else if (bin->capacity > 0 && _tarn_pool_records_frees (pool, bin->number))
+    *violation = g_strdup_printf ("a thread keeps bin %u, which is recorded", bin->number);
   else if (bin->capacity > 0 && (cache->has_room[i / 64] >> i % 64 & 1) == 0)
     *violation = g_strdup_printf ("a thread's bin %u is not known to have blocks", bin->number);
   return *violation == NULL;
@@ -248,9 +266,9 @@ check_closed (TarnPool *pool, gchar **violation)
       || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
       || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
       || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
-      || !check_order (pool, violation) || !check_limit (pool, violation))
+      || !check_uses (pool, violation) || !check_limit (pool, violation))
     return FALSE;
-  if (pool->stop_holding && stats->held_blocks > 0)
+  if (pool->stop_holding && stats->held_blocks > pool->n_stuck)
     *violation = g_strdup ("a pool that does not hold blocks holds some");
   else if (stats->peak_managed_bytes < stats->managed_bytes
            || stats->peak_active_bytes < stats->active_bytes)

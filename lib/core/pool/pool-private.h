@@ -7,7 +7,7 @@
  *     bins.c        what it holds
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
- *     block-chunk.c        where the structs of blocks are
+ *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
  *     pool-check.c  the invariants, executed
@@ -38,10 +38,16 @@ typedef struct
   gsize n;
 } TarnBatch;
 
-/* Blocks of one size that wait to be handed out, last in first out.
+/* Blocks of one size that wait to be handed out, last in first out.  A pool has them apart by what
+ * commands may still use them:
  *
- * Invariant: the first blocks are in batches; unless the pool is ordered, those of one batch have
- * the same n_uses. */
+ *     idle bins       nobody's: no command that anybody knows of
+ *     a queue's bins  its share: commands of that in-order queue alone, which it never has to wait
+ *                     for, and no event stands for them
+ *     recorded bins   all others: each use has an event, or else nobody but its queue can have the
+ *                     block as yet
+ *
+ * Invariant: the first blocks are in batches, in recorded bins none. */
 typedef struct
 {
   TarnBlock *top; /* the one freed last; through TarnBlock.below */
@@ -49,6 +55,10 @@ typedef struct
   TarnBatch *batches; /* the first blocks are the last one's */
   gsize n_batches;
   gsize max_batches; /* that there is room for */
+
+  gboolean is_wanted; /* of a queue's: others have asked for these blocks in vain */
+  guint n_to_record;  /* of the recorded: frees that are yet to record events, because blocks of the
+                         size are handed on from queue to queue */
 } TarnBin;
 
 /* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
@@ -59,6 +69,7 @@ typedef struct
   TarnTicket group_ticket; /* in the group's, if there is one */
   TarnReclaimGroup *group; /* a reference; NULL: none */
   TarnBlock *blocks;       /* retired; through TarnBlock.below */
+  TarnBlock *stuck;        /* of them: that could not go back */
   gsize unreserved_bytes;  /* of them; the others are reserved by a request that waits */
   gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
@@ -69,11 +80,11 @@ typedef struct
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
  *     n_blocks      == number of held and active blocks
- *     held_blocks   == sum of the bins' lengths
- *     held_bytes    == sum of alloc_size over the blocks in them
- *     every block in bin b satisfies bin_number (alloc_size) == b
- *     an exact-size block is never held, and nothing is once stop_holding is set
- *     unless is_ordered is set, there is at most one queue, and held blocks have no events
+ *     held_blocks   == sum of the bins' lengths, and n_stuck
+ *     held_bytes    == sum of alloc_size over the blocks there
+ *     every block in bin b satisfies bin_number (alloc_size) == b, and is used as its bins say
+ *     an exact-size block is in no bin, and none is once stop_holding is set
+ *     every block in use has the share that _tarn_block_get_share () says
  *     peak_managed_bytes >= managed_bytes, peak_active_bytes >= active_bytes
  *     returning_bytes == sum of unreserved_bytes over the calls that are giving back
  *     managed_bytes + reserved_bytes + returning_bytes <= ceiling_bytes
@@ -96,15 +107,13 @@ struct _TarnPool
   guint thread_cache_blocks;
   guint leading_bits;
   guint slot; /* of threads' caches: cache-private.h */
-  /* and these while the door is open. */
+  /* and this is while the door is open. */
   TarnDoor door;
-  guint n_fast_uses;   /* what n_uses is of the blocks in caches */
-  gpointer fast_queue; /* that requests without the lock are for; NULL: no queue */
 
-  /* Behind the lock, and seldom written */
-  GHashTable *bins; /* bin number -> TarnBin, owned */
+  /* Behind the lock, and seldom written.  Bins are tables: bin number -> TarnBin, owned. */
+  GHashTable *idle_bins;
+  GHashTable *recorded_bins;
   TarnCache *caches;
-  gboolean is_ordered; /* more than one in-order queue was met: what is freed is recorded */
   gboolean stop_holding;
   gboolean orphaned;
 
@@ -116,17 +125,20 @@ struct _TarnPool
   TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
                           active_blocks is never set */
   gsize n_blocks;
+  TarnBlock *stuck; /* held in no bin: they were to go back, and go with the next ones that do, because
+                       nobody could tell whether they are still used */
+  gsize n_stuck;
 
   GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
   TarnBlockChunk *chunk; /* of threads that have no cache */
-  GHashTable *bare;      /* memory that tarn_allocator_allocate_memory () handed out -> its block,
-                            and others of the same value through TarnBlock.below; owned by users */
+  GHashTable *bare;      /* memory that tarn_allocator_allocate_memory () handed out -> GSList of
+                            TarnBlock, which are owned by users */
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 
   /* order/ */
-  GHashTable *queues;      /* handle -> TarnQueue; NULL: there never was one */
-  TarnQueue *latest_queue; /* of them; NULL: none */
+  GHashTable *queues;      /* handle -> TarnQueue */
+  TarnQueue *latest_queue; /* of them, the one named last; NULL: none */
   GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
   GSList *gone_events;
 
@@ -157,22 +169,30 @@ _tarn_pool_of (TarnAllocator *base)
 }
 
 /* pool.c; the lock is held */
-TarnBlock *_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size);
+TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
+                                       guint32 number, gsize size);
 gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* bins.c; the lock is held */
 GHashTable *_tarn_bins_new (void);
-TarnBin *_tarn_pool_get_bin (const TarnPool *pool, guint32 number);
-gboolean _tarn_pool_is_empty (const TarnPool *pool, guint32 number);
+TarnBin *_tarn_bins_get (GHashTable *bins, guint32 number);
+gboolean _tarn_bins_have (GHashTable *bins, guint32 number);
+GHashTable *_tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue);
+gboolean _tarn_pool_records_frees (const TarnPool *pool, guint32 number);
+void _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n);
 void _tarn_pool_put_block (TarnPool *pool, TarnBlock *block);
-void _tarn_pool_put_batch (TarnPool *pool, guint32 number, TarnBlock *first, TarnBlock *last,
-                           gsize n);
+void _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n);
+void _tarn_bin_move (TarnPool *pool, TarnBin *bin);
+void _tarn_bins_move (TarnPool *pool, GHashTable *bins);
+TarnBlock *_tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link);
 guint _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max,
                                  TarnBlock ***end);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
-TarnBlock *_tarn_pool_take_held (TarnPool *pool, guint32 number, gsize size);
+TarnBlock *_tarn_pool_take_top (TarnPool *pool, GHashTable *bins, guint32 number, gsize size);
+TarnBlock *_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size);
 void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
 /* bare.c */

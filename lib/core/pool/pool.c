@@ -11,33 +11,36 @@ static void
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
-  if (cache != NULL && _tarn_cache_keep (cache, block))
+  if (cache != NULL && block->share != TARN_NO_SHARE && _tarn_cache_keep (cache, block))
     return;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
   _tarn_pool_put_block (pool, block);
 }
 
-/* Takes a block for a request of a thread whose cache (NULL: it has none) could not serve it, or
- * was not asked: from the bins, from caches that are abandoned or idle. NULL: upstream has to be
- * asked. */
+/* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
+ * has none) could not serve it, or was not asked: from the bins, from caches that are abandoned or
+ * idle.  NULL: there is none. */
 TarnBlock *
-_tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize size)
+_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
+                            guint32 number, gsize size)
 {
+  gpointer handle = queue != NULL ? queue->handle : NULL;
   TarnCacheBin *own;
 
   _tarn_assert_locked (&pool->lock);
-  if (_tarn_door_is_closed (&pool->door))
-    return _tarn_pool_take_held (pool, number, size);
   _tarn_pool_count_own (pool);
-  own = _tarn_cache_get_bin (cache, number);
-  if (own->number == number && own->top != NULL)
+  if (cache == NULL || _tarn_door_is_closed (&pool->door))
+    return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
+  own = _tarn_cache_find_bin (cache, number, handle);
+  if (own != NULL && own->top != NULL)
     return _tarn_cache_pop (cache, own, size);
-  if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_abandoned (pool, number)
-      && !_tarn_pool_take_from_idle (pool, number))
+  if (!_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
+      && !_tarn_pool_take_from_abandoned (pool, number, handle)
+      && !_tarn_pool_take_from_idle (pool, number, handle))
     return NULL;
-  if (_tarn_cache_fill (cache, number))
-    return _tarn_cache_pop (cache, own, size);
-  return _tarn_pool_take_held (pool, number, size);
+  if (_tarn_cache_fill (cache, number, handle, _tarn_pool_get_share (pool, queue)))
+    return _tarn_cache_pop (cache, _tarn_cache_find_bin (cache, number, handle), size);
+  return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
 /* Ends the use of a block that is being freed: it is held, or else retired, and then TRUE: the
@@ -52,6 +55,8 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     cache = NULL;
   _tarn_pool_count_own (pool);
   pool->stats.active_bytes -= block->size;
+  block->is_handed_on = FALSE;
+  _tarn_block_update_share (block);
   if (!pool->stop_holding && !block->exact)
     {
       hold (pool, cache, block);

@@ -36,6 +36,7 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
 {
   _tarn_assert_locked (&pool->lock);
   give_back->blocks = blocks;
+  give_back->stuck = NULL;
   give_back->is_foreign = FALSE;
   give_back->unreserved_bytes = 0;
   for (const TarnBlock *block = blocks; block != NULL; block = block->below)
@@ -47,7 +48,8 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Ends a call that has given blocks back: their structs are vacant now. The lock is held. */
+/* Ends a call that has given blocks back: their structs are vacant now, but for blocks that are stuck.
+ * The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -59,6 +61,11 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
       give_back->blocks = block->below;
       _tarn_block_chunks_put (&pool->chunks, block);
     }
+  while ((block = give_back->stuck) != NULL)
+    {
+      give_back->stuck = block->below;
+      _tarn_pool_hold_stuck (pool, block);
+    }
   pool->returning_bytes -= give_back->unreserved_bytes;
   pool->n_foreign -= give_back->is_foreign;
   _tarn_tickets_end (&pool->give_backs, &give_back->ticket);
@@ -66,29 +73,53 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Gives the memory of a retired block back. */
-static void
+/* Gives the memory of a retired block back.  FALSE: nobody can tell whether it is still used. */
+static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
 {
   if (block->n_uses > 0)
-    pool->base.klass->give_back_used (block, is_wanted);
-  else
-    tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
+    return pool->base.klass->give_back_used (block, is_wanted);
+  tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
+  return TRUE;
+}
+
+/* Gives the memory of a list of retired blocks back, and takes those out of it that are stuck.  Gets
+ * their bytes. */
+static gsize
+give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
+{
+  TarnBlock **link = &give_back->blocks;
+  gsize stuck_bytes = 0;
+  TarnBlock *block;
+
+  pool->base.klass->record_returning (&pool->base, give_back->blocks, is_wanted);
+  while ((block = *link) != NULL)
+    if (give_back_block (pool, block, is_wanted))
+      link = &block->below;
+    else
+      {
+        *link = block->below;
+        block->below = give_back->stuck;
+        give_back->stuck = block;
+        stuck_bytes += block->alloc_size;
+      }
+  return stuck_bytes;
 }
 
 /* Gives retired blocks back to the upstream allocator, as announced. @is_wanted: a request waits
  * for the room, so that what is still used is waited for. The pool may be gone afterwards, unless
- * the caller has a reference. The lock is not held. */
-void
+ * the caller has a reference.  Gets the bytes that are stuck, and held again, because nobody can tell
+ * whether they are still used.  The lock is not held. */
+gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
   TarnReclaimGroup *group = give_back->group;
+  gsize stuck_bytes;
   gboolean last;
 
   _tarn_assert_not_locked (&pool->lock);
   giving_back++;
-  for (TarnBlock *block = give_back->blocks; block != NULL; block = block->below)
-    give_back_block (pool, block, is_wanted);
+  stuck_bytes = give_back_blocks (pool, give_back, is_wanted);
   giving_back--;
 
   _tarn_mutex_lock (&pool->lock);
@@ -98,6 +129,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   if (last)
     pool->base.klass->finalize (&pool->base);
   tarn_reclaim_group_unref (group);
+  return stuck_bytes;
 }
 
 /* Gives back held blocks that together make up the wanted bytes, or all there are. Gets their
@@ -121,7 +153,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   _tarn_mutex_unlock (&pool->lock);
 
   if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, TRUE);
+    bytes -= _tarn_pool_give_back (pool, &give_back, TRUE);
   return bytes;
 }
 

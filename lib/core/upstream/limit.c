@@ -173,40 +173,6 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
                size, pool->stats.managed_bytes);
 }
 
-/* Reserves bytes before the upstream allocator is asked for them; they are the caller's until
- * _tarn_pool_end_reservation (). FALSE with TARN_ERROR_LIMIT, or without a limit
- * TARN_ERROR_INVALID_SIZE, and nothing given back: there cannot be so many. The lock is not held.
- */
-gboolean
-_tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
-{
-  Taken taken = { .has_taken = FALSE };
-  gboolean reserved;
-
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  reserved = reserve_or_wait (pool, reservation->size, &taken);
-  reservation->is_limited = pool->limit_bytes != 0;
-  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
-  if (!reserved && reservation->is_limited)
-    set_limit_error (pool, reservation->size, error);
-  else if (!reserved)
-    set_size_error (pool, reservation->size, error);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-
-  if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
-    return reserved;
-  if (taken.has_taken)
-    _tarn_pool_give_back (pool, &taken.give_back, TRUE);
-
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_tickets_await (&pool->give_backs, taken.last_awaited, &pool->lock);
-  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return TRUE;
-}
-
 /* Has the calls look again that wait for a reservation to end. The lock is held. */
 static void
 tell_awaiting (TarnPool *pool)
@@ -224,6 +190,56 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
   _tarn_assert_locked (&pool->lock);
   pool->reserved_bytes -= reservation->size;
   tell_awaiting (pool);
+}
+
+/* Gives a reservation up for which there is no room after all, as what was to go back for it is
+ * stuck, and above the limit.  The lock is held. */
+static void
+give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError **error)
+{
+  _tarn_assert_locked (&pool->lock);
+  _tarn_pool_end_reservation (pool, reservation);
+  set_limit_error (pool, reservation->size, error);
+}
+
+/* Reserves bytes before the upstream allocator is asked for them; they are the caller's until
+ * _tarn_pool_end_reservation (). FALSE with TARN_ERROR_LIMIT, or without a limit
+ * TARN_ERROR_INVALID_SIZE, and nothing given back: there cannot be so many. The lock is not held.
+ */
+gboolean
+_tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
+{
+  Taken taken = { .has_taken = FALSE };
+  gsize stuck_bytes = 0;
+  gboolean reserved;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  reserved = reserve_or_wait (pool, reservation->size, &taken);
+  reservation->is_limited = pool->limit_bytes != 0;
+  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
+  if (!reserved && reservation->is_limited)
+    set_limit_error (pool, reservation->size, error);
+  else if (!reserved)
+    set_size_error (pool, reservation->size, error);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+
+  reservation->was_short |= !reserved || taken.has_taken;
+  if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
+    return reserved;
+  if (taken.has_taken)
+    stuck_bytes = _tarn_pool_give_back (pool, &taken.give_back, TRUE);
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_tickets_await (&pool->give_backs, taken.last_awaited, &pool->lock);
+  reservation->ended_give_backs = _tarn_pool_get_ended (pool);
+  if (stuck_bytes > 0 && bytes_above (pool, 0) > 0)
+    reserved = FALSE;
+  if (!reserved)
+    give_up_reservation (pool, reservation, error);
+  _tarn_mutex_unlock (&pool->lock);
+  return reserved;
 }
 
 /* Asks upstream once for bytes that are reserved. The lock is not held. */

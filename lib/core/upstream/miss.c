@@ -35,6 +35,7 @@ typedef struct
   guint32 bin;
   TarnReservation reservation; /* of the last attempt */
   gboolean exceeds_limit;      /* that did, so that upstream was not asked */
+  gboolean was_short;          /* bytes left were not enough */
 } Request;
 
 /* Gives back blocks that the pool holds, or else another one of its group: about as many bytes as
@@ -98,6 +99,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
   block->source = &pool->base;
   block->bin = request->bin;
   block->exact = alloc_size != request->rounded_size;
+  _tarn_block_update_share (block);
   return block;
 }
 
@@ -127,6 +129,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   reservation->size = alloc_size;
   is_reserved = _tarn_pool_reserve (pool, reservation, error);
   request->exceeds_limit = !is_reserved && reservation->is_limited;
+  request->was_short |= reservation->was_short;
   if (!is_reserved)
     return NULL;
   if (_tarn_pool_try_upstream (pool, reservation, &memory, error))
@@ -136,6 +139,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   _tarn_pool_end_reservation (pool, reservation);
   pool->stats.upstream_failures++;
   _tarn_mutex_unlock (&pool->lock);
+  request->was_short = TRUE;
   return NULL;
 }
 
@@ -156,7 +160,7 @@ look_again (TarnPool *pool, const Request *request)
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_flush (pool);
-  block = _tarn_pool_take_held (pool, request->bin, request->size);
+  block = _tarn_pool_take_any (pool, request->bin, request->size);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return block;
@@ -245,9 +249,11 @@ fail_request (TarnPool *pool, gsize size, GError *upstream_error, GError **error
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no held block serves. The lock is not held. */
+/* Allocates a block for a request that no held block serves, or that only others' would.  *was_short
+ * is set if there was too little memory for it beside what is held.  The lock is not held. */
 TarnBlock *
-_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error)
+_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was_short,
+                          GError **error)
 {
   gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin };
@@ -267,6 +273,7 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **erro
   if (block == NULL && size < alloc_size)
     block = ask_upstream_again (pool, &request, size, &local);
 
+  *was_short = request.was_short;
   if (block == NULL)
     fail_request (pool, size, local, error);
   else

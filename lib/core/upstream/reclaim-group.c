@@ -317,6 +317,6 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
     }
   unlock_members (group);
   if (richest != NULL)
-    _tarn_pool_give_back (richest, &give_back, TRUE);
+    bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
   return bytes;
 }

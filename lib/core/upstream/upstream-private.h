@@ -19,16 +19,18 @@ typedef struct
 {
   gsize size;               /* bytes: set it before */
   gboolean is_limited;      /* whether there was a limit when it was made, or refused */
+  gboolean was_short;       /* held blocks had to go for it */
   guint64 ended_give_backs; /* _tarn_pool_get_ended () as it was then */
 } TarnReservation;
 
 /* miss.c */
-TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, GError **error);
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was_short,
+                                     GError **error);
 
 /* give-back.c; the caller of the first two holds the lock */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
-void _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
+gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_is_giving_back (void);

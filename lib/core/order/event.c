@@ -1,0 +1,219 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Events: references on them, and recording them for the uses of blocks. */
+
+#include "order/order-private.h"
+
+/* References.  The lock is held; _tarn_pool_sweep () frees what nobody has any more, without it. */
+
+/* Makes an event of a backend's handle, with one reference; NULL: it is yet to be recorded. */
+TarnEvent *
+_tarn_event_new (gpointer handle, gboolean is_late)
+{
+  TarnEvent *event = g_new0 (TarnEvent, 1);
+
+  event->handle = handle;
+  event->n_refs = 1;
+  event->is_late = is_late;
+  return event;
+}
+
+TarnEvent *
+_tarn_event_ref (TarnEvent *event)
+{
+  g_assert (event->n_refs > 0);
+  event->n_refs++;
+  return event;
+}
+
+/* Drops a reference; an event that nobody has any more is left to _tarn_pool_sweep (). */
+void
+_tarn_event_unref (TarnPool *pool, TarnEvent *event)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (event->n_refs > 0);
+  if (--event->n_refs == 0)
+    pool->gone_events = g_slist_prepend (pool->gone_events, event);
+}
+
+/* Gives back to the driver what nobody has any more.  The lock is not held. */
+void
+_tarn_pool_sweep (TarnPool *pool)
+{
+  TarnAllocator *direct = pool->upstream->direct;
+  GSList *queues, *events;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  queues = g_steal_pointer (&pool->gone_queues);
+  events = g_steal_pointer (&pool->gone_events);
+  _tarn_mutex_unlock (&pool->lock);
+
+  for (GSList *link = events; link != NULL; link = link->next)
+    {
+      gpointer handle = ((TarnEvent *) link->data)->handle;
+
+      if (handle != NULL)
+        direct->ops.event_release (direct->user_data, handle);
+      g_free (link->data);
+    }
+  for (GSList *link = queues; link != NULL; link = link->next)
+    {
+      TarnQueue *queue = link->data;
+
+      _tarn_allocator_unref_queue (direct, queue->handle);
+      g_clear_pointer (&queue->bins, g_hash_table_unref);
+      g_free (queue);
+    }
+  g_slist_free (events);
+  g_slist_free (queues);
+}
+
+/* Gives up the lock, and back to the driver what nobody has any more. */
+void
+_tarn_pool_unlock_and_sweep (TarnPool *pool)
+{
+  gboolean is_clean = pool->gone_queues == NULL && pool->gone_events == NULL;
+
+  _tarn_assert_locked (&pool->lock);
+  _tarn_mutex_unlock (&pool->lock);
+  if (!is_clean)
+    _tarn_pool_sweep (pool);
+}
+
+/* Uses.  The lock is held. */
+
+/* Tells whether an event was recorded for a use. */
+gboolean
+_tarn_use_has_event (const TarnUse *use)
+{
+  return use->event != NULL && g_atomic_pointer_get (&use->event->handle) != NULL;
+}
+
+void
+_tarn_use_clear_event (TarnPool *pool, TarnUse *use)
+{
+  if (use->event != NULL)
+    _tarn_event_unref (pool, g_steal_pointer (&use->event));
+}
+
+/* Tells whether a use has no event, or one that somebody is yet to record, and may fail to.  The
+ * event that a free is recording is not touched. */
+static gboolean
+needs_event (const TarnBlock *block, const TarnUse *use)
+{
+  return use->event == NULL
+         || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
+}
+
+/* Has a block share an event for its uses of a queue that have none. */
+void
+_tarn_block_share_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
+{
+  _tarn_assert_locked (&pool->lock);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue == queue && needs_event (block, &block->uses[i]))
+      {
+        _tarn_use_clear_event (pool, &block->uses[i]);
+        block->uses[i].event = _tarn_event_ref (event);
+      }
+}
+
+/* Recording.  The lock is not held. */
+
+/* Says that no event could be recorded, unless that is to be expected: the memory stays with its
+ * queue. */
+void
+_tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error)
+{
+  if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED)
+      && !g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    g_message ("%s: %s: memory can be used again on its own queue only", pool->base.label,
+               error->message);
+}
+
+/* Sets the event of a use.  Another thread may have set one meanwhile, because the queue is to be
+ * forgotten: then this one is one too many. */
+static void
+set_event (TarnPool *pool, TarnBlock *block, TarnUse *use, gpointer handle)
+{
+  TarnEvent *event = _tarn_event_new (handle, TRUE);
+
+  _tarn_mutex_lock (&pool->lock);
+  if (!_tarn_use_has_event (use))
+    {
+      TarnEvent *before = use->event;
+
+      use->event = event;
+      event = before;
+    }
+  if (event != NULL)
+    _tarn_event_unref (pool, event);
+  _tarn_block_update_share (block);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Records a late event for a use that has none, of a block that no other call works on. @is_named:
+ * the caller vouches that the queue lives. */
+gboolean
+_tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
+                        GError **error)
+{
+  gboolean has_event;
+  gpointer handle;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  has_event = _tarn_use_has_event (use);
+  _tarn_mutex_unlock (&pool->lock);
+  if (has_event)
+    return TRUE;
+  handle
+      = _tarn_allocator_record_event (pool->upstream->direct, use->queue->handle, is_named, error);
+  if (handle != NULL)
+    set_event (pool, block, use, handle);
+  return handle != NULL;
+}
+
+/* Records the event that a use of a block which is being freed was given. */
+static void
+record_timely (TarnPool *pool, TarnUse *use)
+{
+  g_autoptr (GError) error = NULL;
+  gpointer handle
+      = _tarn_allocator_record_event (pool->upstream->direct, use->queue->handle, TRUE, &error);
+
+  if (handle != NULL)
+    g_atomic_pointer_set (&use->event->handle, handle);
+  else
+    _tarn_pool_report_unrecorded (pool, error);
+}
+
+/* Records events for all uses of a block that is being freed, but for those of queues that were
+ * forgotten, which have one: its user vouches that the others live.  Where an event cannot be
+ * recorded, there is none afterwards.  The lock is held, and is given up meanwhile. */
+void
+_tarn_block_record_free (TarnPool *pool, TarnBlock *block)
+{
+  _tarn_assert_locked (&pool->lock);
+  _tarn_block_set_state (block, TARN_BLOCK_ENDING);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].event == NULL)
+      block->uses[i].event = _tarn_event_new (NULL, FALSE);
+  _tarn_block_update_share (block);
+  _tarn_mutex_unlock (&pool->lock);
+
+  for (guint i = 0; i < block->n_uses; i++)
+    if (!_tarn_use_has_event (&block->uses[i]))
+      record_timely (pool, &block->uses[i]);
+
+  _tarn_mutex_lock (&pool->lock);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (!_tarn_use_has_event (&block->uses[i]))
+      {
+        _tarn_use_clear_event (pool, &block->uses[i]);
+        block->uses[i].queue->has_unrecorded = TRUE;
+      }
+  _tarn_block_update_share (block);
+}

@@ -1,0 +1,208 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory from the shares of other queues: asking for it, and recording the late events that tell when
+ * it is idle.  Which way blocks of a size go once they are handed on. */
+
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+
+/* How many queues that a backend keeps alive are asked for memory by one request. */
+#define MAX_QUEUES 4
+
+/* The lock is held. */
+
+/* Tells whether a call that names a queue is to record an event for what others want of it. */
+gboolean
+_tarn_pool_wants_event (const TarnQueue *queue)
+{
+  return queue != NULL && queue->is_wanted;
+}
+
+/* Notes that a block was handed on to another queue, or had to be: the next frees of its size record
+ * events, so that another queue need only wait for these. */
+void
+_tarn_pool_hand_on (TarnPool *pool, guint32 number)
+{
+  _tarn_assert_locked (&pool->lock);
+  if (!_tarn_pool_records_frees (pool, number))
+    _tarn_pool_empty_bins_of_size (pool, number);
+  _tarn_pool_set_to_record (pool, number, TARN_RECORDED_FREES);
+}
+
+/* Tells whether blocks of a size are held for which no event could be recorded on a queue. */
+static gboolean
+has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
+{
+  TarnBin *bin = queue->has_unrecorded ? _tarn_bins_get (pool->recorded_bins, number) : NULL;
+
+  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
+    for (guint i = 0; i < block->n_uses; i++)
+      if (block->uses[i].queue == queue && block->uses[i].event == NULL)
+        return TRUE;
+  return FALSE;
+}
+
+/* Moves what the calling thread's cache has of a size and a queue to the queue's share. */
+static void
+empty_own_bin (TarnPool *pool, guint32 number, const TarnQueue *queue)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnCacheBin *bin
+      = cache != NULL ? _tarn_cache_find_bin (cache, number, queue->handle) : NULL;
+
+  if (bin != NULL && bin->top != NULL)
+    _tarn_cache_empty_bin (cache, bin);
+}
+
+/* Wants what the share of a queue has of a size.  FALSE: it has none. */
+static gboolean
+want (TarnPool *pool, guint32 number, TarnQueue *queue)
+{
+  TarnBin *bin;
+
+  empty_own_bin (pool, number, queue);
+  bin = _tarn_bins_get (queue->bins, number);
+  if (bin != NULL && bin->top != NULL)
+    bin->is_wanted = TRUE;
+  else if (!has_unrecorded (pool, number, queue))
+    return FALSE;
+  return TRUE;
+}
+
+/* Has the next call that names a queue record an event: it must not be served from a cache. */
+static void
+want_event (TarnPool *pool, TarnQueue *queue)
+{
+  if (!queue->is_wanted)
+    _tarn_pool_empty_bins_of_queue (pool, queue->handle);
+  queue->is_wanted = TRUE;
+}
+
+/* Wants what other queues have of a size.  Gets those on which an event can be recorded at once, with
+ * a reference each.  @is_any is set if there are others. */
+static GPtrArray *
+want_others (TarnPool *pool, guint32 number, const TarnQueue *queue, gboolean *is_any)
+{
+  gboolean keeps_alive = pool->upstream->direct->ops.event_record_all == NULL;
+  GPtrArray *others = g_ptr_array_new ();
+  GHashTableIter iter;
+  gpointer item;
+
+  _tarn_assert_locked (&pool->lock);
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (others->len < MAX_QUEUES && g_hash_table_iter_next (&iter, NULL, &item))
+    {
+      TarnQueue *other = item;
+
+      if (other == queue || !want (pool, number, other))
+        continue;
+      *is_any = TRUE;
+      if (!keeps_alive)
+        {
+          want_event (pool, other);
+          continue;
+        }
+      other->n_refs++;
+      g_ptr_array_add (others, other);
+    }
+  return others;
+}
+
+/* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
+static void
+give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
+{
+  GHashTableIter iter;
+  gpointer item;
+
+  _tarn_assert_locked (&pool->lock);
+  queue->is_wanted = FALSE;
+  if (queue->has_unrecorded)
+    TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+      if (block->state == TARN_BLOCK_HELD && _tarn_block_get_share (block) == TARN_NO_SHARE)
+        _tarn_block_share_event (pool, block, queue, event);
+  queue->has_unrecorded = FALSE;
+  if (queue->bins == NULL)
+    return;
+  g_hash_table_iter_init (&iter, queue->bins);
+  while (g_hash_table_iter_next (&iter, NULL, &item))
+    {
+      TarnBin *bin = item;
+
+      if (!bin->is_wanted)
+        continue;
+      bin->is_wanted = FALSE;
+      for (TarnBlock *block = bin->top; block != NULL; block = block->below)
+        block->uses->event = _tarn_event_ref (event);
+      _tarn_bin_move (pool, bin);
+    }
+}
+
+/* Takes back an event that could not be recorded: what had it belongs to the queue's share again, or
+ * to nobody as yet. */
+static void
+take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
+{
+  _tarn_assert_locked (&pool->lock);
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+    for (guint i = 0; i < block->n_uses; i++)
+      if (block->uses[i].event == event)
+        _tarn_use_clear_event (pool, &block->uses[i]);
+  queue->has_unrecorded = TRUE;
+  _tarn_bins_move (pool, pool->recorded_bins);
+}
+
+/* The lock is not held. */
+
+/* Records an event for all that others want of a queue's share.  @is_named: the caller vouches that
+ * it lives, and has a reference. */
+void
+_tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
+{
+  TarnEvent *event = _tarn_event_new (NULL, TRUE);
+  g_autoptr (GError) error = NULL;
+  gpointer handle = NULL;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  g_assert (queue->n_refs > 0);
+  give_event (pool, queue, event);
+  if (event->n_refs > 1)
+    {
+      /* What has it was freed before, and nobody but the queue has it before that. */
+      _tarn_mutex_unlock (&pool->lock);
+      handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named,
+                                             &error);
+      _tarn_mutex_lock (&pool->lock);
+      if (handle != NULL)
+        g_atomic_pointer_set (&event->handle, handle);
+      else
+        take_event_back (pool, queue, event);
+    }
+  _tarn_event_unref (pool, event);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_pool_unlock_and_sweep (pool);
+  if (error != NULL)
+    _tarn_pool_report_unrecorded (pool, error);
+}
+
+/* Asks for what other queues have of a size, on behalf of a request of a queue, which cannot have it
+ * as yet.  TRUE: there is some. */
+gboolean
+_tarn_pool_ask_others (TarnPool *pool, guint32 number, const TarnQueue *queue)
+{
+  g_autoptr (GPtrArray) others = NULL;
+  gboolean is_any = FALSE;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  others = want_others (pool, number, queue, &is_any);
+  _tarn_mutex_unlock (&pool->lock);
+  for (guint i = 0; i < others->len; i++)
+    {
+      _tarn_pool_record_share (pool, g_ptr_array_index (others, i), FALSE);
+      _tarn_pool_leave_queue (pool, g_ptr_array_index (others, i));
+    }
+  return is_any;
+}

@@ -1,0 +1,74 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the caller says of blocks in use. */
+
+#include "order/order-private.h"
+
+/* Tells whether a block's uses have a queue.  The lock is held. */
+static gboolean
+is_used_by (const TarnBlock *block, const TarnQueue *queue)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue == queue)
+      return TRUE;
+  return FALSE;
+}
+
+/* Adds a queue to those that use a block of a pool. */
+gboolean
+_tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+  TarnQueue *queue = _tarn_pool_enter_queue (pool, handle, error);
+
+  if (queue == NULL)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  if (!is_used_by (block, queue))
+    _tarn_block_add_use (block, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_leave_queue (pool, queue);
+  return TRUE;
+}
+
+/* Drops the events that a move has recorded, the only ones that a block in use has, because it
+ * failed and the block stays on its queues: what comes after these events uses it, too.  A queue
+ * that was forgotten is not used any more, so its event stays. */
+static void
+drop_events (TarnPool *pool, TarnBlock *block)
+{
+  _tarn_mutex_lock (&pool->lock);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue->is_known)
+      _tarn_use_clear_event (pool, &block->uses[i]);
+  _tarn_block_update_share (block);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Gives a block of a pool to a queue alone; NULL: the host waits, and the block is nobody's.  What
+ * goes from queue to queue in use records an event when it is freed, for the first one will ask for
+ * memory again. */
+gboolean
+_tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+  TarnQueue *queue = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
+  gboolean is_moved, is_other;
+
+  if (handle != NULL && queue == NULL)
+    return FALSE;
+  is_other = block->n_uses > 1 || (block->n_uses == 1 && block->uses->queue != queue);
+  is_moved = _tarn_block_move (pool, block, queue, TRUE, error);
+  if (!is_moved)
+    drop_events (pool, block);
+  _tarn_mutex_lock (&pool->lock);
+  block->is_handed_on |= is_moved && is_other && queue != NULL;
+  _tarn_block_update_share (block);
+  if (queue != NULL)
+    _tarn_queue_unref (pool, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_pool_unlock_and_sweep (pool);
+  return is_moved;
+}
