@@ -9,7 +9,6 @@
 
 #include "order-crew.h"
 
-/* The first of a way's rows, with which the others are compared. */
 typedef struct
 {
   guint threads[MAX_THREADS];            /* how many, in the order of the rows; 0: no more */
@@ -165,6 +164,7 @@ add_row (const OrderBench *bench, Table *table, const Way *way, guint n_threads,
 static void
 add_rows (const OrderBench *bench, Table *table, const Way *way)
 {
+  static const guint queues[] = { 1, 2, 8, ROUND_PAIRS };
   gdouble alone = 0;
 
   if (way->has_threads)
@@ -175,8 +175,9 @@ add_rows (const OrderBench *bench, Table *table, const Way *way)
         alone = table->threads[i] == 1 ? time : alone;
       }
   else
-    for (guint n = way->min_queues; n <= way->max_queues; n = n == 2 ? 8 : n == 8 ? 64 : 2 * n)
-      add_row (bench, table, way, 1, n, 0);
+    for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
+      if (queues[i] >= way->min_queues && queues[i] <= way->max_queues)
+        add_row (bench, table, way, 1, queues[i], 0);
 }
 
 /* The yardstick is always measured. */
