@@ -11,8 +11,7 @@
 
 typedef struct
 {
-  guint threads[MAX_THREADS];            /* how many, in the order of the rows; 0: no more */
-  gdouble malloc_times[MAX_THREADS + 1]; /* by threads; 0: not measured */
+  guint threads[MAX_THREADS]; /* how many, in the order of the rows: 1, ...; 0: no more */
   gboolean is_json;
   guint n_printed;
 } Table;
@@ -40,9 +39,10 @@ typedef struct
   guint n_threads, n_queues;
   const gchar *reason; /* there is none of the following */
   OrderResult result;
-  gdouble gain;  /* pairs a second, over those of one thread; 0: there is none */
-  gdouble share; /* ... of what malloc gains */
-  gdouble ratio; /* to malloc with as many threads */
+  gdouble malloc_time; /* nanoseconds, with as many threads */
+  gdouble gain;        /* pairs a second, over those of one thread; 0: there is none */
+  gdouble share;       /* ... of what malloc gains */
+  gdouble ratio;       /* to malloc with as many threads */
 } Row;
 
 static void
@@ -124,63 +124,81 @@ print_head (const Table *table)
 
 /* Measurement */
 
-/* Adds what other rows say about this one; @alone is what one thread takes, or 0. */
+/* @alone is the row of one thread; nullable. */
 static void
-compare_row (Row *row, const Table *table, gdouble alone)
+compare_row (Row *row, const Row *alone)
 {
-  const gdouble *malloc_times = table->malloc_times;
-
-  row->ratio = row->result.median / malloc_times[row->n_threads];
-  if (alone <= 0)
+  row->ratio = row->result.median / row->malloc_time;
+  if (alone == NULL)
     return;
-  row->gain = row->n_threads * alone / row->result.median;
-  row->share = row->gain * malloc_times[row->n_threads] / (row->n_threads * malloc_times[1]);
+  row->gain = row->n_threads * alone->result.median / row->result.median;
+  row->share = alone->ratio / row->ratio;
 }
 
-/* Returns the time, or 0. */
-static gdouble
-add_row (const OrderBench *bench, Table *table, const Way *way, guint n_threads, guint n_queues,
-         gdouble alone)
+/* The yardstick just before each row, but its own: a machine is not the same from one second to the
+ * next. */
+static gboolean
+measure_row (const OrderBench *bench, const Way *way, Row *row, GError **error)
+{
+  OrderResult yardstick;
+
+  if (way != &ways[0]
+      && !order_measure (bench, &ways[0], row->n_threads, row->n_queues, &yardstick, error))
+    return FALSE;
+  if (!order_measure (bench, way, row->n_threads, row->n_queues, &row->result, error))
+    return FALSE;
+  row->result.median = MAX (row->result.median, 0.1); /* some ratio must come out */
+  row->malloc_time = way != &ways[0] ? MAX (yardstick.median, 0.1) : row->result.median;
+  return TRUE;
+}
+
+/* Returns whether it could be measured. */
+static gboolean
+add_row (const OrderBench *bench, Table *table, const Way *way, Row *row, const Row *alone)
 {
   g_autoptr (GError) error = NULL;
   g_autofree gchar *direct = g_strconcat (bench->backend->direct,
                                           way->sizes == SIZES_MIXED ? ", mixed sizes" : NULL, NULL);
-  Row row = { .label = way->label != NULL ? way->label : direct,
-              .n_threads = n_threads,
-              .n_queues = n_queues };
 
+  row->label = way->label != NULL ? way->label : direct;
   if (way->round == NULL && bench->backend->why_no_direct != NULL)
-    row.reason = bench->backend->why_no_direct ();
-  if (row.reason == NULL && !order_measure (bench, way, n_threads, n_queues, &row.result, &error))
-    row.reason = error->message;
-  row.result.median = MAX (row.result.median, 0.1); /* some ratio must come out */
-  if (way == &ways[0])
-    table->malloc_times[n_threads] = row.result.median;
-  compare_row (&row, table, n_threads == 1 && way->has_threads ? row.result.median : alone);
-  print_row (table, &row);
-  return row.reason == NULL ? row.result.median : 0;
+    row->reason = bench->backend->why_no_direct ();
+  if (row->reason == NULL && !measure_row (bench, way, row, &error))
+    row->reason = error->message;
+  if (row->reason == NULL)
+    compare_row (row, alone);
+  print_row (table, row);
+  return row->reason == NULL;
 }
 
 static void
-add_rows (const OrderBench *bench, Table *table, const Way *way)
+add_rows_of_threads (const OrderBench *bench, Table *table, const Way *way)
 {
-  static const guint queues[] = { 1, 2, 8, ROUND_PAIRS };
-  gdouble alone = 0;
+  Row alone = { .n_threads = 1, .n_queues = 1 };
+  gboolean has_alone = add_row (bench, table, way, &alone, &alone);
 
-  if (way->has_threads)
-    for (guint i = 0; i < MAX_THREADS && table->threads[i] != 0; i++)
-      {
-        gdouble time = add_row (bench, table, way, table->threads[i], 1, alone);
+  for (guint i = 1; i < MAX_THREADS && table->threads[i] != 0; i++)
+    {
+      Row row = { .n_threads = table->threads[i], .n_queues = 1 };
 
-        alone = table->threads[i] == 1 ? time : alone;
-      }
-  else
-    for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
-      if (queues[i] >= way->min_queues && queues[i] <= way->max_queues)
-        add_row (bench, table, way, 1, queues[i], 0);
+      add_row (bench, table, way, &row, has_alone ? &alone : NULL);
+    }
 }
 
-/* The yardstick is always measured. */
+static void
+add_rows_of_queues (const OrderBench *bench, Table *table, const Way *way)
+{
+  static const guint numbers[] = { 1, 2, 8, ROUND_PAIRS };
+
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    {
+      Row row = { .n_threads = 1, .n_queues = numbers[i] };
+
+      if (numbers[i] >= way->min_queues && numbers[i] <= way->max_queues)
+        add_row (bench, table, way, &row, NULL);
+    }
+}
+
 static void
 measure_all (const OrderBench *bench, Table *table, const gchar *part)
 {
@@ -189,8 +207,12 @@ measure_all (const OrderBench *bench, Table *table, const gchar *part)
     {
       const gchar *label = ways[i].label != NULL ? ways[i].label : bench->backend->direct;
 
-      if (label != NULL && (i == 0 || part == NULL || strstr (label, part) != NULL))
-        add_rows (bench, table, &ways[i]);
+      if (label == NULL || (i > 0 && part != NULL && strstr (label, part) == NULL))
+        continue;
+      if (ways[i].has_threads)
+        add_rows_of_threads (bench, table, &ways[i]);
+      else
+        add_rows_of_queues (bench, table, &ways[i]);
     }
   if (table->is_json)
     printf ("\n]\n");
