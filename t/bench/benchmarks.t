@@ -18,32 +18,49 @@ else
   skip "memo-hits" "it is not built"
 fi
 
-order=$top_builddir/t/bench/order-cost
 HOME=$scratch # it may choose a device
 export HOME
 unset CUDA_DEVICE
 
-# A row ends with three times and a ratio, or with why there are none.
-has_rows () {
-  test "$(grep -cE '^[a-zA-Z0-9, ]+ {2,}([0-9.]+ +){3}[0-9.]+$|^cuMem.*\(the driver has no .*\)$' \
-    "$scratch/out")" -eq 7
+# A row ends with three times and six numbers, each of which may be missing, or with why there are
+# none.
+has_rows () { # N
+  test "$(grep -cE '^[a-zA-Z0-9(), '\'']+( +[0-9]+){2} +(([0-9.]+ +){3}([0-9.-]+ *){6}|\(the driver has no .*\))$' \
+    "$scratch/out")" -eq "$1"
 }
 
+# Rows that it takes to see that the table is whole: two of each that has threads.
+glance () { # COMMAND...
+  "$@" --rounds 2 --repetitions 2 --threads 1,2 >"$scratch/out" 2>"$scratch/err"
+}
+
+plain=$top_builddir/t/bench/plain-order-cost
+check "plain-order-cost --help fits a screen" test "$("$plain" --help | wc -l)" -le 24
+"$plain" --threads 2,4 2>"$scratch/err"
+check "plain-order-cost refuses what it cannot do" test $? -eq 2
+check "plain-order-cost says what it can" grep -q '1 to 64 threads' "$scratch/err"
+glance "$plain"
+check "plain-order-cost runs" test $? -eq 0
+check "plain-order-cost: 27 rows" has_rows 27
+"$plain" --rounds 2 --threads 1 --only 'its own size' --json >"$scratch/out"
+check "plain-order-cost --only --json: malloc and four numbers of queues" \
+  test "$(grep -c '"queues": [0-9]*, "median": [0-9.]*, ' "$scratch/out")" -eq 5
+"$plain" --seconds 0.001 --repetitions 1 --threads 1 --only without >"$scratch/out"
+check "plain-order-cost: by the clock" has_rows 2
+
+order=$top_builddir/t/bench/order-cost
 if [ -x "$order" ]; then
   check "order-cost --help fits a screen" test "$("$order" --help | wc -l)" -le 24
-  "$order" --rounds 0 2>"$scratch/err"
-  check "order-cost refuses what it cannot do" test $? -eq 2
-  check "order-cost says what it can" grep -q 'at least 1 round' "$scratch/err"
-  "$order" --rounds 2 >"$scratch/out" 2>"$scratch/err"
+  glance "$order"
   if [ $? -eq 77 ]; then
     check "order-cost says that there is no device" grep -q 'there is no CUDA' "$scratch/err"
   else
-    check "order-cost: seven rows on this machine's device" has_rows
+    check "order-cost: 35 rows on this machine's device" has_rows 35
   fi
   if [ -e "$fake/libcuda.so.1" ]; then
-    with_fake "$order" --rounds 2 >"$scratch/out"
+    glance with_fake "$order"
     check "order-cost runs on the fake driver" test $? -eq 0
-    check "order-cost: seven rows" has_rows
+    check "order-cost: 35 rows" has_rows 35
     FAKE_CUDA_DEVICES=0 with_fake "$order" 2>"$scratch/err"
     check "order-cost without a device is skipped" test $? -eq 77
   else
@@ -51,5 +68,18 @@ if [ -x "$order" ]; then
   fi
 else
   skip "order-cost" "it is not built"
+fi
+
+opencl=$top_builddir/t/bench/opencl-order-cost
+if [ -x "$opencl" ]; then
+  check "opencl-order-cost --help fits a screen" test "$("$opencl" --help | wc -l)" -le 24
+  glance "$opencl"
+  if [ $? -eq 77 ]; then
+    skip "opencl-order-cost on a device" "$(cat "$scratch/err")"
+  else
+    check "opencl-order-cost: 35 rows on this machine's device" has_rows 35
+  fi
+else
+  skip "opencl-order-cost" "it is not built"
 fi
 done_testing

@@ -1,24 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a hit and its free cost when a CUDA pool has several streams to keep in order, beside a pool
- * that has none, and the driver's own pool.  Times depend on the machine: read the ratios.
+ * What a hit and its free cost when a CUDA pool has several streams to keep in order, and several
+ * threads with a stream each, beside malloc, a pool for each thread, and the driver's own pool.
+ * Times depend on the machine: read the ratios.
  *
  *     t/bench/order-cost                  on the first device that gives a context
  *     CUDA_DEVICE=1 t/bench/order-cost    on device 1 */
 
 #include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <tarn/cuda.h>
 
-#define N_STREAMS 8
-#define REPETITIONS 7
-#define SIZE ((gsize) 64 << 10) /* bytes */
-
-#define EXIT_WRONG 1
-#define EXIT_USAGE 2
-#define EXIT_SKIP 77 /* there is nothing to measure on */
+#include "fake-cuda/fake-cuda.h"
+#include "order-rows.h"
 
 /* The driver */
 
@@ -28,7 +22,8 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 #define REQUIRED(X)                                                                                \
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \
   X (cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                     \
-  X (cuCtxSynchronize, "cuCtxSynchronize", (void) )
+  X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
+  X (cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))
 
 /* NULL in a driver before CUDA 11.2. */
 #define OPTIONAL(X)                                                                                \
@@ -50,23 +45,15 @@ static struct
 #undef X
 } cuda;
 
-static void G_GNUC_NORETURN G_GNUC_PRINTF (2, 3) end_with (int status, const gchar *format, ...)
-{
-  va_list arguments;
-
-  fputs ("order-cost: ", stderr);
-  va_start (arguments, format);
-  vfprintf (stderr, format, arguments);
-  va_end (arguments);
-  fputc ('\n', stderr);
-  exit (status);
-}
+static CUdevice device;
+static CUcontext context;
+static const FakeCuda *fake; /* NULL: it is a real one */
 
 static void
 check (const gchar *call, unsigned int status)
 {
   if (G_UNLIKELY (status != 0))
-    end_with (EXIT_WRONG, "%s: status %u", call, status);
+    order_end_with (EXIT_WRONG, "%s: status %u", call, status);
 }
 
 #define CHECK(call) check (#call, call)
@@ -76,6 +63,7 @@ static void
 load_functions (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  const FakeCuda *(*get_fake) (void);
   const gchar *missing = NULL;
 
   g_assert (library != NULL);
@@ -87,265 +75,125 @@ load_functions (void)
   REQUIRED (X)
 #undef X
   if (missing != NULL)
-    end_with (EXIT_WRONG, "the CUDA driver has no function %s", missing);
+    order_end_with (EXIT_WRONG, "the CUDA driver has no function %s", missing);
+  *(gpointer *) &get_fake = dlsym (library, "tarn_fake_cuda");
+  fake = get_fake != NULL ? get_fake () : NULL;
 }
 
-/* Ways.  A round of each is N_STREAMS requests, each freed at once. */
-
-typedef struct
-{
-  CUdevice device;
-  CUcontext context; /* current in this thread */
-  TarnAllocator *allocator;
-  TarnPool *pool; /* a new one for each way */
-  CUstream streams[N_STREAMS];
-} Bench;
-
-static inline void
-use (Bench *bench, gsize size, CUstream stream)
-{
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block = tarn_cuda_pool_allocate (bench->pool, size, stream, &error);
-
-  if (G_UNLIKELY (block == NULL))
-    end_with (EXIT_WRONG, "%s", error->message);
-  tarn_block_free (block);
-}
-
-static void
-round_without_order (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    tarn_block_free (tarn_pool_allocate (bench->pool, SIZE, NULL));
-}
-
-static void
-round_on_one (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    use (bench, SIZE, bench->streams[0]);
-}
-
-/* Each has a size of its own, and so a block. */
-static void
-round_with_own (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    use (bench, SIZE << i, bench->streams[i]);
-}
-
-static void
-round_of_one_size (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    use (bench, SIZE, bench->streams[i]);
-}
-
-static void
-use_async (CUstream stream)
-{
-  CUdeviceptr pointer;
-
-  CHECK (cuda.cuMemAllocAsync (&pointer, SIZE, stream));
-  CHECK (cuda.cuMemFreeAsync (pointer, stream));
-}
-
-static void
-round_of_async_on_one (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    use_async (bench->streams[0]);
-}
-
-static void
-round_of_async (Bench *bench)
-{
-  for (guint i = 0; i < N_STREAMS; i++)
-    use_async (bench->streams[i]);
-}
-
-/* What a way finds; NULL, or why it cannot be measured. */
+/* The driver's own pool */
 
 static const gchar *
-hold_nothing (Bench *bench)
+why_no_async (void)
 {
-  (void) bench;
-  return NULL;
-}
-
-/* A block for each stream, of one size. */
-static const gchar *
-hold_for_each (Bench *bench)
-{
-  TarnBlock *blocks[N_STREAMS];
-
-  for (guint i = 0; i < N_STREAMS; i++)
-    blocks[i] = tarn_cuda_pool_allocate (bench->pool, SIZE, bench->streams[i], NULL);
-  for (guint i = 0; i < N_STREAMS; i++)
-    tarn_block_free (blocks[i]);
-  return NULL;
-}
-
-/* One block, and one of another size by which the pool remembers each stream. */
-static const gchar *
-hold_one (Bench *bench)
-{
-  round_with_own (bench);
-  return NULL;
+  return cuda.cuMemAllocAsync == NULL || cuda.cuMemFreeAsync == NULL
+                 || cuda.cuDeviceGetDefaultMemPool == NULL || cuda.cuMemPoolSetAttribute == NULL
+             ? "the driver has no cuMemAllocAsync"
+             : NULL;
 }
 
 /* The driver keeps all memory, as Tarn's pool does. */
-static const gchar *
-keep_memory (Bench *bench)
+static void
+keep_memory (void)
 {
   guint64 threshold = G_MAXUINT64;
   CUmemoryPool pool;
 
-  if (cuda.cuMemAllocAsync == NULL || cuda.cuMemFreeAsync == NULL
-      || cuda.cuDeviceGetDefaultMemPool == NULL || cuda.cuMemPoolSetAttribute == NULL)
-    return "the driver has no cuMemAllocAsync";
-  CHECK (cuda.cuDeviceGetDefaultMemPool (&pool, bench->device));
+  CHECK (cuda.cuDeviceGetDefaultMemPool (&pool, device));
   CHECK (cuda.cuMemPoolSetAttribute (pool, MEMPOOL_RELEASE_THRESHOLD, &threshold));
-  return NULL;
 }
 
-static const struct
-{
-  const gchar *label;
-  const gchar *(*prepare) (Bench *bench);
-  void (*round) (Bench *bench);
-} ways[] = {
-  { "pool without order", hold_nothing, round_without_order },
-  { "pool, one stream", hold_nothing, round_on_one },
-  { "pool, 8 streams, each its own size", hold_nothing, round_with_own },
-  { "pool, 8 streams, 8 blocks", hold_for_each, round_of_one_size },
-  { "pool, 8 streams, 1 block handed on", hold_one, round_of_one_size },
-  { "cuMemAllocAsync, one stream", keep_memory, round_of_async_on_one },
-  { "cuMemAllocAsync, 8 streams", keep_memory, round_of_async },
-};
-
-/* Measurement */
-
-static int
-compare (const void *a, const void *b)
-{
-  gdouble left = *(const gdouble *) a, right = *(const gdouble *) b;
-
-  return left < right ? -1 : left > right;
-}
-
-/* Nanoseconds of one request and its free. */
-static gdouble
-run_once (Bench *bench, void (*round) (Bench *bench), guint n_rounds)
-{
-  gint64 start = g_get_monotonic_time ();
-
-  for (guint i = 0; i < n_rounds; i++)
-    round (bench);
-  return (gdouble) (g_get_monotonic_time () - start) * 1000 / n_rounds / N_STREAMS;
-}
-
-/* In ascending order; what is still on a stream is no business of the next repetition. */
 static void
-measure (Bench *bench, void (*round) (Bench *bench), guint n_rounds, gdouble *times)
+use_async (Lane *lane)
 {
-  run_once (bench, round, 1 + n_rounds / 10);
-  for (guint i = 0; i < REPETITIONS; i++)
+  for (guint i = 0; i < ROUND_PAIRS; i++)
     {
-      CHECK (cuda.cuCtxSynchronize ());
-      times[i] = run_once (bench, round, n_rounds);
+      CUdeviceptr pointer;
+
+      CHECK (cuda.cuMemAllocAsync (&pointer, lane->sizes[i], lane->queues[i]));
+      CHECK (cuda.cuMemFreeAsync (pointer, lane->queues[i]));
     }
-  CHECK (cuda.cuCtxSynchronize ());
-  qsort (times, REPETITIONS, sizeof *times, compare);
 }
 
-static void
-print_row (Bench *bench, gsize way, guint n_rounds, gdouble *yardstick)
-{
-  gdouble times[REPETITIONS];
-  const gchar *reason;
+/* The device */
 
-  bench->pool = tarn_pool_new (bench->allocator, NULL, NULL);
-  reason = ways[way].prepare (bench);
-  if (reason != NULL)
-    printf ("%-36s (%s)\n", ways[way].label, reason);
-  else
-    {
-      gdouble median;
-
-      measure (bench, ways[way].round, n_rounds, times);
-      median = MAX (times[REPETITIONS / 2], 0.1); /* some ratio must come out */
-      if (way == 0)
-        *yardstick = median;
-      printf ("%-36s %9.1f %9.1f %9.1f %9.2f\n", ways[way].label, median, times[0],
-              times[REPETITIONS - 1], median / *yardstick);
-      fflush (stdout);
-    }
-  tarn_pool_unref (bench->pool);
-}
-
-static void
-bench_init (Bench *bench)
+static TarnAllocator *
+open_device (void)
 {
   g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator = NULL;
 
-  bench->context = tarn_cuda_make_default_context (&bench->device, &error);
+  context = tarn_cuda_make_default_context (&device, &error);
   if (g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DRIVER)
       || g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DEVICE))
-    end_with (EXIT_SKIP, "%s", error->message);
+    order_end_with (EXIT_SKIP, "%s", error->message);
   if (error == NULL)
-    bench->allocator = tarn_cuda_device_allocator_new (bench->context, &error);
+    allocator = tarn_cuda_device_allocator_new (context, &error);
   if (error != NULL)
-    end_with (EXIT_WRONG, "%s", error->message);
+    order_end_with (EXIT_WRONG, "%s", error->message);
   load_functions ();
-  for (guint i = 0; i < N_STREAMS; i++)
-    CHECK (cuda.cuStreamCreate (&bench->streams[i], NON_BLOCKING));
+  if (why_no_async () == NULL)
+    keep_memory ();
+  return allocator;
 }
 
 static void
-bench_clear (Bench *bench)
+close_device (void)
 {
-  for (guint i = 0; i < N_STREAMS; i++)
-    CHECK (cuda.cuStreamDestroy (bench->streams[i]));
-  tarn_allocator_unref (bench->allocator);
-  tarn_cuda_context_release (bench->context);
+  tarn_cuda_context_release (context);
+}
+
+static gpointer
+stream_new (void)
+{
+  CUstream stream;
+
+  CHECK (cuda.cuStreamCreate (&stream, NON_BLOCKING));
+  return stream;
+}
+
+static void
+stream_free (gpointer stream)
+{
+  CHECK (cuda.cuStreamDestroy (stream));
+}
+
+static void
+enter (void)
+{
+  CHECK (cuda.cuCtxSetCurrent (context));
+}
+
+static void
+settle (gpointer stream)
+{
+  CHECK (cuda.cuStreamSynchronize (stream));
 }
 
 static guint
-read_options (int argc, char **argv)
+count_calls (void)
 {
-  gint n_rounds = 20000;
-  const GOptionEntry entries[] = { { "rounds", 'n', 0, G_OPTION_ARG_INT, &n_rounds,
-                                     "N rounds of 8 requests each (20000)", "N" },
-                                   { NULL, 0, 0, 0, NULL, NULL, NULL } };
-  g_autoptr (GOptionContext) context = g_option_context_new ("- what the order of streams costs");
-  g_autoptr (GError) error = NULL;
-
-  g_option_context_set_summary (
-      context, "Nanoseconds of a hit and its free: the median of 7 repetitions, the least, the\n"
-               "most, and the median as a multiple of the first row's.");
-  g_option_context_set_description (
-      context, "CUDA_DEVICE is the number of the device to use [the first that can be used].\n"
-               "Exit status: 77 where there is none.");
-  g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error))
-    end_with (EXIT_USAGE, "%s", error->message);
-  if (argc > 1 || n_rounds < 1)
-    end_with (EXIT_USAGE, "at least 1 round, and nothing else");
-  return (guint) n_rounds;
+  return fake != NULL ? fake->get_calls (NULL) : 0;
 }
 
 int
 main (int argc, char **argv)
 {
-  guint n_rounds = read_options (argc, argv);
-  Bench bench = { 0 };
-  gdouble yardstick = 1;
+  static const OrderBackend backend = {
+    .program = "order-cost",
+    .summary = "- what the order of CUDA streams costs",
+    .description = "CUDA_DEVICE is the number of the device to use [the first that can be used].\n"
+                   "Exit status: 77 where there is none.",
+    .direct = "cuMemAllocAsync",
+    .open = open_device,
+    .close = close_device,
+    .queue_new = stream_new,
+    .queue_free = stream_free,
+    .enter = enter,
+    .settle = settle,
+    .why_no_direct = why_no_async,
+    .use_direct = use_async,
+    .count_calls = count_calls,
+  };
 
-  bench_init (&bench);
-  printf ("%-36s %9s %9s %9s %9s\n", "", "ns", "least", "most", "x");
-  for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
-    print_row (&bench, i, n_rounds, &yardstick);
-  bench_clear (&bench);
-  return EXIT_SUCCESS;
+  return order_run (argc, argv, &backend);
 }

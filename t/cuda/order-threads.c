@@ -3,7 +3,7 @@
  *
  * Threads with a stream each, which write blocks of one pool and have them checked, there or on
  * another's stream, and free them without waiting for anything.  What is handed out too early is
- * written before it was checked.
+ * written before it was checked: with what a pool does against that taken out, this must be seen.
  *
  * On a GPU kernels write and check, as fast as they can be put there.  The fake driver has no
  * kernels: it writes and copies, and streams are held up until others have come by. */
@@ -15,8 +15,20 @@
 
 #define N_THREADS 8
 #define BATCH 64 /* rounds of a thread between two looks at what was copied */
+#define N_LETTERS 4
+#define PATIENCE 10 /* seconds, until something wrong must have been seen */
 
-static const gsize sizes[] = { 64 << 10, 250 << 10, 1 << 20 };
+static const gsize sizes[] = { 1 << 20, 250 << 10, 64 << 10 };
+
+typedef struct
+{
+  const gchar *path;
+  FakeCudaKind kind;
+  gboolean is_limited; /* to what can be in use at a time: most of it was another stream's before */
+  /* Puts something in the place of what keeps memory from being handed out too early; NULL: it is
+   * as it should be. */
+  void (*damage) (TarnAllocatorOps *ops);
+} Case;
 
 /* Kernels: text of a version and a target that every driver and GPU of the last years takes, or
  * else the next one. */
@@ -85,17 +97,19 @@ typedef struct
 
 typedef struct
 {
+  const Case *item;
   Fixture fixture;
   CUmodule module;
   CUfunction write, check;
   CUdeviceptr n_wrong; /* a word, that kernels count in */
   CUstream streams[N_THREADS];
   TarnMutex lock;
-  Letter mailbox[4]; /* whose block is NULL is empty */
+  Letter mailbox[N_LETTERS]; /* whose block is NULL is empty */
   gint64 deadline;
   gint n_rounds;   /* atomic */
   gint n_settling; /* atomic: threads that wait for the device */
   gint is_over;    /* atomic */
+  gint is_wrong;   /* atomic: that has been seen, which is what a damaged one is for */
 } Shared;
 
 /* What was copied to the host, to be looked at when it has come. */
@@ -113,6 +127,13 @@ typedef struct
   guint n_copies;
   guint64 n_rounds, n_words, n_wrong;
 } Worker;
+
+/* Bytes: the fake driver copies one word of each block, and is a processor. */
+static gsize
+get_size (gint i)
+{
+  return launch != NULL ? sizes[i] : sizes[i] / 1024;
+}
 
 /* The device's part */
 
@@ -237,18 +258,39 @@ check_elsewhere (Worker *worker, TarnBlock *block, guint value)
   put_check (worker, block, value, other);
 }
 
+/* The other stream waits, and has the block to itself. */
+static void
+check_moved (Worker *worker, TarnBlock *block, guint value)
+{
+  CUstream other = choose_stream (worker);
+  g_autoptr (GError) error = NULL;
+
+  tarn_cuda_block_move_to_stream (block, other, &error);
+  g_assert_no_error (error);
+  put_check (worker, block, value, other);
+}
+
+/* In bytes.  Where memory is not kept from being used too early, it must not be given back. */
+static gsize
+choose_size (const Worker *worker)
+{
+  gint n_sizes = worker->shared->item->damage != NULL ? 1 : G_N_ELEMENTS (sizes);
+
+  return get_size (g_rand_int_range (worker->random, 0, n_sizes));
+}
+
 static void
 run_round (Worker *worker)
 {
-  gsize size = sizes[g_rand_int_range (worker->random, 0, G_N_ELEMENTS (sizes))];
+  gboolean is_whole = worker->shared->item->damage == NULL;
   guint value = g_rand_int (worker->random);
   TarnBlock *block;
 
   if (launch == NULL && value % 4 == 0)
     fake->put_work (worker->stream);
-  block = take (&worker->shared->fixture, launch != NULL ? size : size / 1024, worker->stream);
+  block = take (&worker->shared->fixture, choose_size (worker), worker->stream);
   put_pattern (worker, block, value, worker->stream);
-  switch (g_rand_int_range (worker->random, 0, 4))
+  switch (g_rand_int_range (worker->random, 0, is_whole ? 5 : 4))
     {
     case 0:
       read_letter (worker,
@@ -257,11 +299,24 @@ run_round (Worker *worker)
     case 1:
       check_elsewhere (worker, block, value);
       break;
+    case 4:
+      check_moved (worker, block, value);
+      break;
     default:
       put_check (worker, block, value, worker->stream);
       break;
     }
   tarn_block_free (block);
+}
+
+/* Kernels count for all threads. */
+static gboolean
+has_wrong_words (const Worker *worker)
+{
+  guint n_wrong = 0;
+
+  SUCCEED (cuda.cuMemcpyDtoH (&n_wrong, worker->shared->n_wrong, sizeof n_wrong));
+  return n_wrong > 0 || worker->n_wrong > 0;
 }
 
 static gpointer
@@ -272,7 +327,7 @@ run_worker (gpointer data)
   CUcontext popped;
 
   SUCCEED (tarn->cuCtxPushCurrent (shared->fixture.test->context));
-  while (g_get_monotonic_time () < shared->deadline)
+  while (g_get_monotonic_time () < shared->deadline && !g_atomic_int_get (&shared->is_wrong))
     {
       for (guint i = 0; i < BATCH; i++)
         {
@@ -281,25 +336,33 @@ run_worker (gpointer data)
         }
       worker->n_rounds += BATCH;
       settle (worker);
+      if (shared->item->damage != NULL && has_wrong_words (worker))
+        g_atomic_int_set (&shared->is_wrong, TRUE);
     }
   SUCCEED (tarn->cuCtxPopCurrent (&popped));
   return NULL;
 }
 
-/* Lets the fake driver's streams go on, now and then. */
+/* Lets the fake driver's streams go on, now and then, and where the threads do not: they may all
+ * wait for memory. */
 static gpointer
 run_device (gpointer data)
 {
   Shared *shared = data;
-  gint last = 0;
+  gint last = 0, seen = 0;
+  guint n_looks = 0;
 
   while (!g_atomic_int_get (&shared->is_over))
     {
       gint now = g_atomic_int_get (&shared->n_rounds);
 
-      if (now - last >= 2 * N_THREADS || g_atomic_int_get (&shared->n_settling) > 0)
+      n_looks = now == seen ? n_looks + 1 : 0;
+      seen = now;
+      if (now - last >= 2 * N_THREADS || g_atomic_int_get (&shared->n_settling) > 0
+          || n_looks > 1000)
         {
           last = now;
+          n_looks = 0;
           fake->finish_all_work ();
         }
       g_thread_yield ();
@@ -325,13 +388,29 @@ load_kernels (Shared *shared)
   SUCCEED (tarn->cuModuleGetFunction (&shared->check, shared->module, "check_words"));
 }
 
+/* The threads' own blocks, and those that are under way. */
 static void
-shared_init (Shared *shared, const TarnCudaTest *test, FakeCudaKind kind)
+set_limit (TarnPool *pool)
 {
-  gdouble seconds = fake != NULL ? 0.4 : g_test_slow () ? 30 : 2;
+  gsize block_bytes = tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, get_size (0)));
 
+  tarn_pool_set_limit_bytes (pool, (N_THREADS + N_LETTERS) * block_bytes);
+}
+
+static gdouble
+choose_seconds (const Case *item)
+{
+  if (item->damage != NULL)
+    return PATIENCE;
+  return fake != NULL ? 0.4 : g_test_slow () ? 30 : 2;
+}
+
+static void
+shared_init (Shared *shared, const TarnCudaTest *test, const Case *item)
+{
   memset (shared, 0, sizeof *shared);
-  fixture_init (&shared->fixture, test, kind);
+  shared->item = item;
+  fixture_init (&shared->fixture, test, item->kind);
   _tarn_mutex_init (&shared->lock);
   *(gpointer *) &launch = order_find_function ("cuLaunchKernel");
   g_assert_true (launch != NULL || fake != NULL);
@@ -342,7 +421,11 @@ shared_init (Shared *shared, const TarnCudaTest *test, FakeCudaKind kind)
   SUCCEED (tarn->cuCtxSynchronize ());
   for (guint i = 0; i < N_THREADS; i++)
     shared->streams[i] = order_stream_new ();
-  shared->deadline = g_get_monotonic_time () + (gint64) (seconds * G_USEC_PER_SEC);
+  if (item->is_limited)
+    set_limit (shared->fixture.pool);
+  if (item->damage != NULL)
+    item->damage (&shared->fixture.allocator->ops);
+  shared->deadline = g_get_monotonic_time () + (gint64) (choose_seconds (item) * G_USEC_PER_SEC);
 }
 
 static guint
@@ -395,14 +478,15 @@ run_workers (Shared *shared, Worker **workers)
 }
 
 static void
-test_threads (const TarnCudaTest *test, gconstpointer kind)
+test_threads (const TarnCudaTest *test, gconstpointer data)
 {
+  const Case *item = data;
   Shared shared;
   Worker *workers[N_THREADS];
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
   guint64 n_rounds = 0, n_words = 0, n_wrong = 0;
 
-  shared_init (&shared, test, (FakeCudaKind) GPOINTER_TO_UINT (kind));
+  shared_init (&shared, test, item);
   for (guint i = 0; i < N_THREADS; i++)
     workers[i] = worker_new (&shared, i);
   run_workers (&shared, workers);
@@ -420,16 +504,60 @@ test_threads (const TarnCudaTest *test, gconstpointer kind)
                   " misses, %" G_GUINT64_FORMAT " waits; %" G_GUINT64_FORMAT
                   " words checked, %" G_GUINT64_FORMAT " wrong",
                   n_rounds, stats.hits, stats.misses, stats.queue_waits, n_words, n_wrong);
-  g_assert_cmpuint (n_wrong, ==, 0);
-  g_assert_cmpuint (stats.queue_waits, >, 0);
+  if (item->damage == NULL)
+    {
+      g_assert_cmpuint (n_wrong, ==, 0);
+      g_assert_cmpuint (stats.queue_waits, >, 0);
+    }
+  else
+    g_assert_cmpuint (n_wrong, >, 0);
+}
+
+/* What can be taken out: that a stream is made to wait, and that what is not done is known to be
+ * so. The host waits as ever. */
+
+static gboolean (*wait_for_event) (gpointer user_data, gpointer event, gpointer queue,
+                                   GError **error);
+
+static gboolean
+wait_on_host_only (gpointer user_data, gpointer event, gpointer queue, GError **error)
+{
+  return queue != NULL || wait_for_event (user_data, event, queue, error);
+}
+
+static void
+take_out_wait (TarnAllocatorOps *ops)
+{
+  wait_for_event = ops->event_wait;
+  ops->event_wait = wait_on_host_only;
+}
+
+static gboolean
+say_done (gpointer user_data, gpointer event)
+{
+  (void) user_data;
+  (void) event;
+  return TRUE;
+}
+
+static void
+take_out_question (TarnAllocatorOps *ops)
+{
+  ops->event_is_done = say_done;
 }
 
 void
 order_add_threads (void)
 {
-  tarn_cuda_test_add ("order/threads/device", test_threads,
-                      GUINT_TO_POINTER (FAKE_CUDA_DEVICE_MEMORY));
-  tarn_cuda_test_add ("order/threads/host", test_threads, GUINT_TO_POINTER (FAKE_CUDA_HOST_MEMORY));
-  tarn_cuda_test_add ("order/threads/managed", test_threads,
-                      GUINT_TO_POINTER (FAKE_CUDA_MANAGED_MEMORY));
+  static const Case cases[] = {
+    { "order/threads/device", FAKE_CUDA_DEVICE_MEMORY, FALSE, NULL },
+    { "order/threads/host", FAKE_CUDA_HOST_MEMORY, FALSE, NULL },
+    { "order/threads/managed", FAKE_CUDA_MANAGED_MEMORY, FALSE, NULL },
+    { "order/threads/limited", FAKE_CUDA_DEVICE_MEMORY, TRUE, NULL },
+    { "order/threads/without-wait", FAKE_CUDA_DEVICE_MEMORY, TRUE, take_out_wait },
+    { "order/threads/without-question", FAKE_CUDA_DEVICE_MEMORY, TRUE, take_out_question },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    tarn_cuda_test_add (cases[i].path, test_threads, &cases[i]);
 }
