@@ -4,7 +4,7 @@
 #include "conformance.h"
 
 #include "common/lock-private.h"
-#include "pool/pool-private.h"
+#include "order/order-private.h"
 
 typedef void (*TestFunc) (const Backend *backend, gpointer state);
 
@@ -36,6 +36,15 @@ assert_valid (TarnPool *pool)
 
   _tarn_pool_check (pool, &violation);
   g_assert_cmpstr (violation, ==, NULL);
+}
+
+void
+hand_on (TarnPool *pool, gsize size)
+{
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_hand_on (pool, tarn_pool_bin_number (pool, size));
+  _tarn_mutex_unlock (&pool->lock);
+  assert_valid (pool);
 }
 
 TarnBlock *

@@ -38,6 +38,10 @@ void assert_valid (TarnPool *pool);
 /* A block that there is, from a pool that is valid afterwards. */
 TarnBlock *allocate (TarnPool *pool, gsize size);
 
+/* From here on frees of a size record events, as where blocks of it were handed on from queue to
+ * queue: other queues are made to wait for these, instead of having fresh memory. */
+void hand_on (TarnPool *pool, gsize size);
+
 /* There is none, for a reason of TARN_ERROR's, and the pool is valid afterwards. */
 void assert_fails (TarnPool *pool, gsize size, gint code);
 

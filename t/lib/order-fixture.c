@@ -4,7 +4,6 @@
 #include "order-fixture.h"
 
 #include "conformance.h"
-#include "order/order-private.h"
 
 void
 order_set_up (Order *order, gconstpointer flags)
@@ -58,10 +57,7 @@ order_take (Order *order, gsize size, gpointer queue)
 void
 order_hand_on (Order *order, gsize size)
 {
-  _tarn_mutex_lock (&order->pool->lock);
-  _tarn_pool_hand_on (order->pool, tarn_pool_bin_number (order->pool, size));
-  _tarn_mutex_unlock (&order->pool->lock);
-  assert_valid (order->pool);
+  hand_on (order->pool, size);
 }
 
 void
