@@ -5,6 +5,8 @@
 
 #include <dlfcn.h>
 
+#include "order/order-private.h"
+
 const FakeCuda *fake;
 OrderDriver cuda;
 const TarnCudaDriver *tarn;
@@ -229,6 +231,15 @@ assert_valid (TarnPool *pool)
   g_assert_cmpstr (violation, ==, NULL);
 }
 
+void
+hand_on (TarnPool *pool, gsize size)
+{
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_hand_on (pool, tarn_pool_bin_number (pool, size));
+  _tarn_mutex_unlock (&pool->lock);
+  assert_valid (pool);
+}
+
 /* More than once, so that what was put on other streams before had its time, too. */
 void
 assert_runs (const Fixture *fixture)
@@ -276,4 +287,13 @@ get_queue_waits (const Fixture *fixture)
 
   tarn_pool_get_stats (fixture->pool, &stats);
   return stats.queue_waits;
+}
+
+guint64
+get_misses (const Fixture *fixture)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (fixture->pool, &stats);
+  return stats.misses;
 }

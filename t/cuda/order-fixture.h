@@ -101,5 +101,9 @@ void assert_runs (const Fixture *fixture); /* the device, whatever streams are h
 void assert_idle (CUstream stream);
 void assert_waits (const Fixture *fixture, CUstream stream); /* what is put on it does */
 guint64 get_queue_waits (const Fixture *fixture);
+guint64 get_misses (const Fixture *fixture);
+
+/* As in lib/conformance.h: frees of a size record events from here on. */
+void hand_on (TarnPool *pool, gsize size);
 
 #endif

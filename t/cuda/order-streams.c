@@ -35,13 +35,13 @@ make_heir (CUstream handle)
   return heir;
 }
 
-/* A block that the destroyed stream still uses goes to its heir, and to nobody without a wait. */
+/* A block that the destroyed stream still uses is nobody's before it is idle, its heir's neither. */
 static void
 test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
 {
   Fixture fixture;
   CUstream handle;
-  TarnBlock *block;
+  TarnBlock *block, *fresh;
   guint64 address;
 
   fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
@@ -58,13 +58,17 @@ test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
   destroy (&fixture.a);
 
   fixture.a = make_heir (handle);
+  fresh = take (&fixture, SIZE, fixture.a);
+  g_assert_cmphex (get_address (fresh), !=, address);
+  put_write (fresh, 2, fixture.a);
+  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
+  gate_open (&fixture.gate);
+  SUCCEED (tarn->cuCtxSynchronize ());
   block = take (&fixture, SIZE, fixture.a);
   g_assert_cmphex (get_address (block), ==, address);
-  put_write (block, 2, fixture.a);
-  assert_waits (&fixture, fixture.a);
-  gate_open (&fixture.gate);
-  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
-  g_assert_cmphex (read_word (&fixture, block), ==, 2);
+  g_assert_cmphex (read_word (&fixture, block), ==, 1);
+  g_assert_cmphex (read_word (&fixture, fresh), ==, 2);
+  tarn_block_free (fresh);
   tarn_block_free (block);
   fixture_clear (&fixture);
 }
@@ -75,7 +79,7 @@ test_forgotten_in_use (const TarnCudaTest *test, gconstpointer unused)
 {
   Fixture fixture;
   CUstream handle;
-  TarnBlock *block, *next;
+  TarnBlock *block, *next, *fresh;
   guint64 address;
 
   (void) unused;
@@ -92,13 +96,14 @@ test_forgotten_in_use (const TarnCudaTest *test, gconstpointer unused)
   g_assert_true (tarn_cuda_block_record_use (block, fixture.a, NULL));
   tarn_block_free (block);
 
+  fresh = take (&fixture, SIZE, fixture.c);
+  g_assert_cmphex (get_address (fresh), !=, address);
+  gate_open (&fixture.gate);
+  SUCCEED (tarn->cuCtxSynchronize ());
   next = take (&fixture, SIZE, fixture.c);
   g_assert_cmphex (get_address (next), ==, address);
-  put_write (next, 2, fixture.c);
-  assert_waits (&fixture, fixture.c);
-  gate_open (&fixture.gate);
-  SUCCEED (cuda.cuStreamSynchronize (fixture.c));
-  g_assert_cmphex (read_word (&fixture, next), ==, 2);
+  g_assert_cmphex (read_word (&fixture, next), ==, 1);
+  tarn_block_free (fresh);
   tarn_block_free (next);
   fixture_clear (&fixture);
 }
@@ -116,7 +121,7 @@ test_idle_destroyed (const TarnCudaTest *test, gconstpointer unused)
   use_once (&fixture, OTHER_SIZE, fixture.a);
   SUCCEED (cuda.cuStreamSynchronize (fixture.a));
   destroy (&fixture.a);
-  use_once (&fixture, SIZE, fixture.b); /* what is held gets its marks */
+  use_once (&fixture, SIZE, fixture.b); /* wants what is held */
   use_once (&fixture, OTHER_SIZE, fixture.c);
   use_once (&fixture, SIZE, PER_THREAD);
   block = take (&fixture, SIZE, fixture.b);
@@ -257,12 +262,9 @@ look_from_elsewhere (gpointer block)
 static void
 check_move (Fixture *fixture, TarnBlock *block, CUstream stream)
 {
-  /* An old driver can only wait for all that there is, on the host. */
-  gboolean can_hold_up = tarn->cuCtxRecordEvent != NULL;
   g_autoptr (GError) error = NULL;
 
-  if (can_hold_up)
-    gate_close (&fixture->gate, fixture->a);
+  gate_close (&fixture->gate, fixture->a);
   put_write (block, 0x01d, fixture->a);
   g_assert_true (tarn_cuda_block_move_to_stream (block, stream, &error));
   g_assert_no_error (error);
@@ -270,11 +272,8 @@ check_move (Fixture *fixture, TarnBlock *block, CUstream stream)
   if (stream == PER_THREAD)
     g_thread_join (g_thread_new ("elsewhere", look_from_elsewhere, block));
   put_write (block, 0x4e3, stream);
-  if (can_hold_up)
-    {
-      assert_waits (fixture, stream);
-      gate_open (&fixture->gate);
-    }
+  assert_waits (fixture, stream);
+  gate_open (&fixture->gate);
   g_assert_true (tarn_block_wait (block, &error));
   g_assert_no_error (error);
   assert_no_stream (block);
@@ -314,7 +313,7 @@ typedef struct
   TarnBlock *blocks[3];
 } Doomed;
 
-/* What a program may have: blocks in use, and held, marked and not; waits; a stream forgotten. */
+/* What a program may have: blocks in use, and held, recorded and not; waits; a stream forgotten. */
 static void
 doomed_init (Doomed *doomed, CUdevice device)
 {

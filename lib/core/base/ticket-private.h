@@ -23,7 +23,7 @@ typedef struct
   TarnTicket *oldest;
   TarnTicket *newest;
   guint64 last;  /* serial of the last call that has begun */
-  guint64 ended; /* calls that are done */
+  guint64 ended; /* calls that have done something, and are over */
   TarnCond changed;
 } TarnTickets;
 
@@ -38,14 +38,14 @@ _tarn_tickets_begin (TarnTickets *tickets, TarnTicket *ticket)
   tickets->newest = ticket;
 }
 
-/* Ends a call, and has those look again that wait for it. */
+/* Ends a call, and has those look again that wait for it.  @has_done: it was not in vain. */
 static inline void
-_tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket)
+_tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
 {
   g_assert (tickets->ended < tickets->last);
   *(ticket->previous != NULL ? &ticket->previous->next : &tickets->oldest) = ticket->next;
   *(ticket->next != NULL ? &ticket->next->previous : &tickets->newest) = ticket->previous;
-  tickets->ended++;
+  tickets->ended += has_done;
   _tarn_cond_broadcast (&tickets->changed);
 }
 

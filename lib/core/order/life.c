@@ -56,12 +56,31 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
+/* Gives up what is stuck, as nobody comes any more who would try again: memory that may still be used
+ * is lost, as the message said. */
+static void
+lose_stuck (TarnPool *pool)
+{
+  TarnBlock *blocks, *block;
+
+  _tarn_mutex_lock (&pool->lock);
+  blocks = _tarn_pool_take_stuck (pool);
+  while ((block = blocks) != NULL)
+    {
+      blocks = block->below;
+      _tarn_block_clear_uses (pool, block);
+      _tarn_block_chunks_put (&pool->chunks, block);
+    }
+  _tarn_pool_unlock_and_sweep (pool);
+}
+
 /* Frees a pool, after its last reference, block and call are gone. */
 static void
 pool_finalize (TarnAllocator *allocator)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
 
+  lose_stuck (pool);
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_sweep (pool);
   _tarn_pool_free_caches (pool);

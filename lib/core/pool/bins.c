@@ -343,22 +343,21 @@ append (TarnBlock ***end, TarnBlock *block)
   *end = &block->below;
 }
 
-/* Retires what is stuck, for another attempt. */
-static void
-take_stuck (TarnPool *pool, TarnBlock ***end)
+/* Retires what is stuck, for another attempt to give it back.  Gets it as a list. */
+TarnBlock *
+_tarn_pool_take_stuck (TarnPool *pool)
 {
-  TarnBlock *block;
+  TarnBlock *blocks = g_steal_pointer (&pool->stuck);
 
-  while ((block = pool->stuck) != NULL)
+  _tarn_assert_locked (&pool->lock);
+  for (TarnBlock *block = blocks; block != NULL; block = block->below)
     {
-      pool->stuck = block->below;
-      block->below = NULL;
-      pool->n_stuck--;
       pool->stats.held_blocks--;
       pool->stats.held_bytes -= block->alloc_size;
       _tarn_pool_retire (pool, block);
-      append (end, block);
     }
+  pool->n_stuck = 0;
+  return blocks;
 }
 
 typedef struct
@@ -429,12 +428,13 @@ TarnBlock *
 _tarn_pool_take_largest (TarnPool *pool, gsize wanted)
 {
   g_autoptr (GArray) list = list_largest_first (pool);
-  TarnBlock *blocks = NULL, *block;
+  TarnBlock *blocks = _tarn_pool_take_stuck (pool), *block;
   TarnBlock **end = &blocks;
   gsize taken = 0;
 
   _tarn_assert_locked (&pool->lock);
-  take_stuck (pool, &end);
+  while (*end != NULL)
+    end = &(*end)->below;
   for (guint i = 0; i < list->len; i++)
     {
       TarnBin *bin = g_array_index (list, NumberedBin, i).bin;

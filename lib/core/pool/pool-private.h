@@ -193,6 +193,7 @@ TarnBlock *_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size);
 void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
 /* bare.c */

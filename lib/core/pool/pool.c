@@ -44,7 +44,7 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
 }
 
 /* Ends the use of a block that is being freed: it is held, or else retired, and then TRUE: the
- * caller gives it back to upstream.  @cache is this thread's; NULL: the pool's bin is to have the
+ * caller gives it back to upstream, with what is stuck.  @cache is this thread's; NULL: the pool's bin is to have the
  * block. */
 gboolean
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
@@ -63,6 +63,6 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
       return FALSE;
     }
   _tarn_pool_retire (pool, block);
-  block->below = NULL;
+  block->below = _tarn_pool_take_stuck (pool);
   return TRUE;
 }

@@ -53,6 +53,7 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
+  gboolean has_given = give_back->blocks != NULL;
   TarnBlock *block;
 
   _tarn_assert_locked (&pool->lock);
@@ -68,9 +69,9 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
     }
   pool->returning_bytes -= give_back->unreserved_bytes;
   pool->n_foreign -= give_back->is_foreign;
-  _tarn_tickets_end (&pool->give_backs, &give_back->ticket);
+  _tarn_tickets_end (&pool->give_backs, &give_back->ticket, has_given);
   if (give_back->group != NULL)
-    _tarn_group_end_give_back (give_back->group, &give_back->group_ticket);
+    _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
 
 /* Gives the memory of a retired block back.  FALSE: nobody can tell whether it is still used. */
@@ -124,7 +125,7 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);
-  last = pool->orphaned && pool->n_blocks == 0 && pool->give_backs.oldest == NULL;
+  last = pool->orphaned && pool->n_blocks == pool->n_stuck && pool->give_backs.oldest == NULL;
   _tarn_mutex_unlock (&pool->lock);
   if (last)
     pool->base.klass->finalize (&pool->base);

@@ -25,7 +25,7 @@ struct _TarnReclaimGroup
 };
 
 void _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket);
-void _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket);
+void _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given);
 
 TarnReclaimGroup *_tarn_pool_get_group (TarnPool *pool);
 gsize _tarn_group_get_managed_bytes (TarnReclaimGroup *group);

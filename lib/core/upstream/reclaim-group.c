@@ -191,10 +191,10 @@ _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
 
 /* Takes a call that has given back out of those of the group. */
 void
-_tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket)
+_tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given)
 {
   _tarn_mutex_lock (&group->give_backs_lock);
-  _tarn_tickets_end (&group->give_backs, ticket);
+  _tarn_tickets_end (&group->give_backs, ticket, has_given);
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 
