@@ -229,6 +229,7 @@ fails (const gchar *name, GError **error)
     return FALSE;
   world.n_failures--;
   world.has_failed = world.call->has_failed = TRUE;
+  world.failed = name;
   tell ("%s fails", name);
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FAILED, name);
   return TRUE;

@@ -414,13 +414,15 @@ do_drop (void)
   world.has_dropped = TRUE;
 }
 
+/* What a pool over the other one gives back is held there. */
 static void
 do_with_pools (guint kind)
 {
+  const guint first = (world.config->flags & POOL_OVER) != 0 ? 1 : 0;
   Call call;
 
   begin_call (&call, 0);
-  for (guint i = N_POOLS; i-- > 0;)
+  for (guint i = N_POOLS; i-- > first;)
     if (world.pools[i] == NULL)
       continue;
     else if (kind == STEP_FREE_HELD)

@@ -36,6 +36,7 @@ static struct
 typedef struct
 {
   const gchar *fault[N_FOUND];
+  const gchar *failed[N_FOUND];
   gchar *sequence[N_FOUND];
   guint n;
   guint64 n_sequences;
@@ -452,11 +453,12 @@ static void
 note_fault (Found *found)
 {
   for (guint i = 0; i < found->n; i++)
-    if (found->fault[i] == world.fault)
+    if (found->fault[i] == world.fault && found->failed[i] == world.failed)
       return;
   if (found->n == N_FOUND)
     return;
   found->fault[found->n] = world.fault;
+  found->failed[found->n] = world.failed;
   found->sequence[found->n++] = name_sequence ();
 }
 
@@ -517,7 +519,9 @@ tell_found (const Found *found, gdouble seconds)
   g_test_message ("%" G_GUINT64_FORMAT " sequences in %.1f s", found->n_sequences, seconds);
   for (guint i = 0; i < found->n; i++)
     {
-      g_test_message ("%s: --sequence \"%s\"", found->fault[i], found->sequence[i]);
+      g_test_message ("%s%s%s: --sequence \"%s\"", found->fault[i],
+                      found->failed[i] != NULL ? ", after a failure of " : "",
+                      found->failed[i] != NULL ? found->failed[i] : "", found->sequence[i]);
       g_free (found->sequence[i]);
     }
 }

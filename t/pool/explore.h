@@ -193,6 +193,7 @@ typedef struct
   gboolean is_fixed; /* nothing is to be chosen */
   gboolean is_told;  /* calls are printed */
   const gchar *fault;
+  const gchar *failed; /* the call that was told to fail last */
 
   Step steps[N_STEPS]; /* that were done */
   guint n_steps, n_preamble;
