@@ -313,7 +313,7 @@ static void
 check_wait (const Clock *clock, const Memory *memory)
 {
   if (!clock_is_in (clock, &memory->freed) && !clock_is_in (clock, &world.host)
-      && (world.config->flags & LATE_IS_FINE) == 0)
+      && !world.allows_late)
     fault ("a queue waits for what came after the free");
 }
 

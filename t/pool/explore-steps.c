@@ -196,7 +196,7 @@ check_request (const Call *call, const Memory *memory, gboolean has_own, gboolea
   if (must_not_wait && call->n_host_waits > 0 && !call->was_full)
     fault ("the host waits although there is room");
   for (guint i = 0; i < call->n_waits; i++)
-    if (!clock_is_in (&call->waits[i], &memory->freed) && (world.config->flags & LATE_IS_FINE) == 0)
+    if (!clock_is_in (&call->waits[i], &memory->freed) && !world.allows_late)
       fault ("a queue waits for what came after the free");
 }
 
@@ -582,11 +582,12 @@ make_pools (void)
 void
 begin_world (const Config *config)
 {
-  const gboolean is_told = world.is_told;
+  const gboolean is_told = world.is_told, allows_late = world.allows_late;
   Call call;
 
   memset (&world, 0, sizeof world);
   world.is_told = is_told;
+  world.allows_late = allows_late;
   world.config = config;
   world.budget = G_MAXUINT64;
   world.limit = config->limit;

@@ -6,6 +6,7 @@
  * never be, call what is gone, or lose anything.  explore.h says what is known of the device.
  *
  *     --depth N               sequences of so many steps (5; TARN_EXPLORE_DEPTH says the same)
+ *     --allow-late            let queues wait for what came after a free
  *     --sequence TEXT         one of them again, as a failure prints it, with each call
  *
  * A sequence is the steps "alloc A; free 1", each with what was chosen inside of it: "[0 1]". */
@@ -272,13 +273,13 @@ static const Config configs[] = {
   /* What has to be found. */
   { .name = "broken/wait",
     .queues = "AB",
-    .flags = BROKEN_WAIT | LATE_IS_FINE,
+    .flags = BROKEN_WAIT,
     .steps = BLOCKS,
     .n_blocks = 2,
     .preamble = MET },
   { .name = "broken/event",
     .queues = "AB",
-    .flags = BROKEN_EVENT | LATE_IS_FINE,
+    .flags = BROKEN_EVENT,
     .steps = BLOCKS,
     .n_blocks = 2,
     .preamble = MET },
@@ -570,9 +571,11 @@ main (int argc, char **argv)
 {
   const gchar *environment = g_getenv ("TARN_EXPLORE_DEPTH");
   g_autofree gchar *sequence = NULL;
+  gboolean allows_late = FALSE;
   gint deep = environment != NULL ? atoi (environment) : DEPTH;
   const GOptionEntry entries[]
       = { { "depth", 0, 0, G_OPTION_ARG_INT, &deep, "Steps of a sequence (5)", "N" },
+          { "allow-late", 0, 0, G_OPTION_ARG_NONE, &allows_late, "Late waits are no fault", NULL },
           { "sequence", 0, 0, G_OPTION_ARG_STRING, &sequence, "Run one again", "TEXT" },
           { NULL, 0, 0, 0, NULL, NULL, NULL } };
   GOptionContext *context = g_option_context_new (NULL);
@@ -586,6 +589,7 @@ main (int argc, char **argv)
   g_log_set_default_handler (take_log, NULL);
   signal (SIGABRT, print_at_abort);
   depth = (guint) MAX (deep, 1);
+  world.allows_late = allows_late;
   if (sequence != NULL)
     return run_again (sequence);
   for (guint i = 0; i < G_N_ELEMENTS (configs); i++)

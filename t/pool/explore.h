@@ -46,8 +46,7 @@ typedef enum
   POOL_OVER = 1 << 5,     /* the second pool is over the first one */
   POOL_GROUP = 1 << 6,    /* the second pool is in one reclaim group with it */
   BROKEN_WAIT = 1 << 7,   /* queues do not wait: has to be found */
-  BROKEN_EVENT = 1 << 8,  /* events do not stand for the latest command: has to be found */
-  LATE_IS_FINE = 1 << 9   /* queues may be made to wait for what was recorded after the free */
+  BROKEN_EVENT = 1 << 8   /* events do not stand for the latest command: has to be found */
 } ExploreFlags;
 
 /* What the program may do. */
@@ -190,8 +189,9 @@ typedef struct
 
   Call *call;
   guint n_calls, n_failures, n_nested;
-  gboolean is_fixed; /* nothing is to be chosen */
-  gboolean is_told;  /* calls are printed */
+  gboolean is_fixed;    /* nothing is to be chosen */
+  gboolean is_told;     /* calls are printed */
+  gboolean allows_late; /* queues may be made to wait for what came after the free */
   const gchar *fault;
   const gchar *failed; /* the call that was told to fail last */
 
