@@ -422,7 +422,7 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   Clock clock;
 
   (void) user_data;
-  count_call ();
+  nest_step ();
   queue = look_up_named (handle);
   if (queue == NO_QUEUE || fails ("event_record", error) || !check_capture (queue, error))
     return excuse ();
@@ -442,7 +442,7 @@ event_record_all (gpointer user_data, GError **error)
   Clock clock;
 
   (void) user_data;
-  count_call ();
+  nest_step ();
   if (fails ("event_record_all", error))
     return excuse ();
   for (guint i = 0; i < world.n_queues; i++)
@@ -549,6 +549,13 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return queue != NO_QUEUE && !fails ("check_queue", error) && check_capture (queue, error);
 }
 
+static void
+allocator_gone (gpointer unused)
+{
+  (void) unused;
+  world.is_allocator_gone = TRUE;
+}
+
 TarnAllocator *
 device_allocator_new (void)
 {
@@ -568,5 +575,5 @@ device_allocator_new (void)
   ops.check_queue = (flags & CHECKS_QUEUES) != 0 ? check_queue : NULL;
   ops.frees_in_order = (flags & FREES_IN_ORDER) != 0;
   ops.free_on_queue = (flags & FREES_ON_QUEUE) != 0 ? free_on_queue : NULL;
-  return tarn_allocator_new (&ops, NULL, NULL);
+  return tarn_allocator_new (&ops, NULL, allocator_gone);
 }

@@ -180,11 +180,11 @@ list_steps (Step *steps, gboolean is_last, gboolean prunes)
 /* Inside of calls: what another thread might do just then */
 
 /* Does a step that is chosen, or none, inside of a backend's call: a block is freed, one is
- * allocated, or what is held goes. */
+ * allocated, a queue ends, or what is held goes. */
 void
 nest_step (void)
 {
-  Step steps[N_BLOCKS + N_LETTERS + 1];
+  Step steps[N_BLOCKS + 2 * N_LETTERS + 1];
   List list = { steps, 0 };
   guint chosen;
 
@@ -198,6 +198,10 @@ nest_step (void)
     if ((world.met & BIT (i)) != 0 && !world.has_dropped
         && world.letters[i] != world.call->forgotten)
       add (&list, STEP_ALLOCATE, NO_QUEUE, i, 0);
+  for (guint i = 0; has (STEP_RENEW) && world.config->queues[i] != '\0'; i++)
+    if ((world.met & BIT (i)) != 0 && !world.has_dropped
+        && (world.call->named & BIT (world.letters[i])) == 0 && can_end (world.letters[i], TRUE))
+      add (&list, STEP_RENEW, NO_QUEUE, i, 0);
   if (!world.has_dropped)
     add (&list, STEP_FREE_HELD, NO_QUEUE, NO_QUEUE, 0);
   chosen = explore_choose (list.n + 1);

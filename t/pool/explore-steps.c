@@ -123,12 +123,39 @@ check_error (const Call *call, gsize size, GError **error)
   g_clear_error (error);
 }
 
+/* What a pool that is over another one asks it for counts there, too. */
+static void
+check_counters (guint pool)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  gsize n_blocks = 0, bytes = 0;
+
+  for (guint i = 0; i < N_BLOCKS; i++)
+    if (world.blocks[i].block != NULL && world.blocks[i].pool == (gint) pool)
+      {
+        n_blocks++;
+        bytes += world.memories[world.blocks[i].memory].size;
+      }
+  world.peak[pool] = MAX (world.peak[pool], bytes);
+  tarn_pool_get_stats (world.pools[pool], &stats);
+  if (stats.active_blocks != n_blocks || stats.active_bytes != bytes
+      || stats.hits + stats.misses != world.n_served[pool]
+      || stats.failures != world.n_refused[pool])
+    fault ("a counter is wrong");
+  if (stats.peak_active_bytes > world.peak[pool] && world.config->n_nested == 0)
+    fault ("a peak is higher than it ever was");
+}
+
 static void
 check_pools (void)
 {
   for (guint i = 0; i < N_POOLS; i++)
     if (world.pools[i] != NULL)
-      assert_valid (world.pools[i]);
+      {
+        assert_valid (world.pools[i]);
+        if (i > 0 || (world.config->flags & POOL_OVER) == 0)
+          check_counters (i);
+      }
 }
 
 /* Blocks */
@@ -244,6 +271,7 @@ do_allocate (guint pool, gsize size, guint8 named)
   call.pool = (gint) pool;
   block = tarn_pool_allocate_ordered (world.pools[pool], size, device_get_handle (named), &error);
   end_call (&call);
+  (block != NULL ? world.n_served : world.n_refused)[pool]++;
   if (block == NULL)
     {
       check_error (&call, size, &error);
@@ -617,6 +645,8 @@ check_nothing_is_lost (void)
   for (guint i = 0; i < N_HANDLES && !may_be_lost; i++)
     if (world.refs[i] != 0)
       fault ("a reference on a queue is lost");
+  if (!may_be_lost && !world.is_allocator_gone)
+    fault ("the allocator is lost");
 }
 
 void

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #define DEPTH 5
+#define SECONDS 60 /* that no sequence takes */
 
 Path path;
 
@@ -42,248 +43,6 @@ typedef struct
   guint n;
   guint64 n_sequences;
 } Found;
-
-#define BLOCKS (STEP_ALLOCATE | STEP_FREE)
-#define ORDER (BLOCKS | STEP_USE | STEP_RECORD | STEP_MOVE)
-
-/* Two queues are met, and each has work and a held block. */
-#define MET "alloc A; alloc B; use 1; free 1; use 2; free 2"
-
-static const Config configs[] = {
-  /* Blocks and queues, on each kind of backend. */
-  { .name = "retained", .queues = "AB", .steps = ORDER | STEP_NONE | STEP_WAIT, .n_blocks = 3 },
-  { .name = "events-all",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = ORDER | STEP_NONE | STEP_WAIT,
-    .n_blocks = 3 },
-  { .name = "frees-in-order",
-    .queues = "AB",
-    .flags = FREES_IN_ORDER,
-    .steps = ORDER | STEP_FREE_HELD | STEP_STOP,
-    .n_blocks = 2 },
-  { .name = "met",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = ORDER,
-    .n_blocks = 3,
-    .preamble = MET },
-  { .name = "met/retained", .queues = "AB", .steps = ORDER, .n_blocks = 3, .preamble = MET },
-  { .name = "three",
-    .queues = "ABC",
-    .flags = RECORDS_ALL,
-    .steps = ORDER,
-    .n_blocks = 3,
-    .preamble = MET },
-  { .name = "out-of-order", .queues = "Ab", .steps = ORDER | STEP_NONE, .n_blocks = 2 },
-  { .name = "out-of-order/alone",
-    .queues = "ab",
-    .flags = RECORDS_ALL,
-    .steps = ORDER | STEP_FREE_HELD,
-    .n_blocks = 2 },
-  { .name = "no-caches", .queues = "AB", .steps = ORDER, .n_blocks = 3, .cache_blocks = 1 },
-  { .name = "small-caches",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_USE | STEP_TRIM,
-    .n_blocks = 4,
-    .cache_blocks = 2 },
-
-  /* What the allocator makes ready itself. */
-  { .name = "fresh", .queues = "AB", .flags = IS_FRESH, .steps = ORDER | STEP_NONE, .n_blocks = 2 },
-  { .name = "fresh/frees-in-order",
-    .queues = "ABC",
-    .flags = IS_FRESH | FREES_IN_ORDER,
-    .steps = ORDER | STEP_NONE,
-    .n_blocks = 2 },
-  { .name = "fresh/direct",
-    .queues = "AB",
-    .flags = IS_FRESH | FREES_IN_ORDER,
-    .steps = STEP_DIRECT | STEP_FREE | STEP_MOVE | STEP_RECORD | STEP_WAIT,
-    .n_blocks = 2 },
-
-  /* Queues that end, and handles that come again. */
-  { .name = "forget",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_USE | STEP_RECORD | STEP_FORGET | STEP_RENEW | STEP_FREE_HELD,
-    .n_blocks = 2 },
-  { .name = "forget/met",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_USE | STEP_RENEW | STEP_REPLACE | STEP_MOVE,
-    .n_blocks = 2,
-    .preamble = MET },
-  { .name = "replace",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_USE | STEP_REPLACE | STEP_SYNC | STEP_FREE_HELD,
-    .n_blocks = 2 },
-  { .name = "replace/retained",
-    .queues = "Ab",
-    .steps = BLOCKS | STEP_MOVE | STEP_REPLACE | STEP_RENEW | STEP_FREE_HELD,
-    .n_blocks = 2 },
-  { .name = "drop",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_RECORD | STEP_MOVE | STEP_DROP | STEP_REPLACE,
-    .n_blocks = 2 },
-
-  /* Calls that fail, and such as cannot be made. */
-  { .name = "failures",
-    .queues = "AB",
-    .steps = ORDER | STEP_FREE_HELD,
-    .n_blocks = 2,
-    .n_failures = 1 },
-  { .name = "failures/met",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_USE | STEP_MOVE | STEP_FREE_HELD | STEP_FORGET,
-    .n_blocks = 2,
-    .n_failures = 2,
-    .less = 1,
-    .preamble = MET },
-  { .name = "capture",
-    .queues = "AB",
-    .flags = RECORDS_ALL | CHECKS_QUEUES,
-    .steps = BLOCKS | STEP_CAPTURE | STEP_FREE_HELD | STEP_STOP,
-    .n_blocks = 2 },
-  { .name = "capture/met",
-    .queues = "AB",
-    .flags = RECORDS_ALL | CHECKS_QUEUES,
-    .steps = BLOCKS | STEP_CAPTURE | STEP_FREE_HELD | STEP_FORGET | STEP_NONE,
-    .n_blocks = 2,
-    .preamble = MET },
-  { .name = "capture/over",
-    .queues = "AB",
-    .flags = RECORDS_ALL | CHECKS_QUEUES | POOL_OVER | FREES_IN_ORDER,
-    .steps = BLOCKS | STEP_SECOND | STEP_CAPTURE | STEP_FREE_HELD,
-    .n_blocks = 2 },
-
-  /* Memory that runs out. */
-  { .name = "full",
-    .queues = "AB",
-    .steps = BLOCKS | STEP_BIG | STEP_USE | STEP_FULL | STEP_TRIM,
-    .n_blocks = 2 },
-  { .name = "full/events-all",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_BIG | STEP_NONE | STEP_FULL | STEP_FREE_HELD,
-    .n_blocks = 3 },
-  { .name = "full/met",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_BIG | STEP_FULL | STEP_FORGET | STEP_USE,
-    .n_blocks = 2,
-    .preamble = MET },
-  { .name = "limit",
-    .queues = "AB",
-    .steps = BLOCKS | STEP_BIG | STEP_USE | STEP_LIMIT,
-    .n_blocks = 3,
-    .limit = 2047 },
-  { .name = "limit/on-queue",
-    .queues = "AB",
-    .flags = FREES_ON_QUEUE,
-    .steps = BLOCKS | STEP_BIG | STEP_USE | STEP_TRIM | STEP_FREE_HELD,
-    .n_blocks = 3,
-    .limit = 2047 },
-  { .name = "on-queue",
-    .queues = "AB",
-    .flags = FREES_ON_QUEUE,
-    .steps = ORDER | STEP_TRIM | STEP_STOP,
-    .n_blocks = 2 },
-  { .name = "on-queue/failures",
-    .queues = "AB",
-    .flags = FREES_ON_QUEUE,
-    .steps = BLOCKS | STEP_USE | STEP_RECORD | STEP_FREE_HELD | STEP_STOP,
-    .n_blocks = 2,
-    .n_failures = 1 },
-
-  /* Several pools, and blocks without one. */
-  { .name = "over",
-    .queues = "AB",
-    .flags = POOL_OVER,
-    .steps = BLOCKS | STEP_SECOND | STEP_USE | STEP_FREE_HELD,
-    .n_blocks = 2 },
-  { .name = "over/full",
-    .queues = "AB",
-    .flags = POOL_OVER | RECORDS_ALL,
-    .steps = BLOCKS | STEP_SECOND | STEP_BIG | STEP_FULL,
-    .n_blocks = 2,
-    .less = 1,
-    .preamble = "alloc A; free 1; alloc2 B; free 1" },
-  { .name = "over/limit",
-    .queues = "A",
-    .flags = POOL_OVER,
-    .steps = BLOCKS | STEP_SECOND | STEP_BIG,
-    .n_blocks = 3,
-    .limit = 2047 },
-  { .name = "over/failures",
-    .queues = "AB",
-    .flags = POOL_OVER | FREES_IN_ORDER,
-    .steps = BLOCKS | STEP_SECOND | STEP_FREE_HELD,
-    .n_blocks = 2,
-    .n_failures = 1 },
-  { .name = "group",
-    .queues = "AB",
-    .flags = POOL_GROUP,
-    .steps = BLOCKS | STEP_SECOND | STEP_FULL,
-    .n_blocks = 2 },
-  { .name = "direct",
-    .queues = "ABC",
-    .steps = STEP_DIRECT | STEP_FREE | STEP_USE | STEP_RECORD | STEP_MOVE | STEP_WAIT,
-    .n_blocks = 1 },
-  { .name = "direct/failures",
-    .queues = "ABC",
-    .steps = STEP_DIRECT | STEP_FREE | STEP_RECORD | STEP_MOVE | STEP_WAIT,
-    .n_blocks = 1,
-    .n_failures = 2 },
-  { .name = "direct/capture",
-    .queues = "AB",
-    .flags = RECORDS_ALL | FREES_ON_QUEUE,
-    .steps = STEP_DIRECT | STEP_FREE | STEP_RECORD | STEP_MOVE | STEP_WAIT | STEP_CAPTURE,
-    .n_blocks = 1 },
-
-  /* What others do inside of the backend's calls. */
-  { .name = "inside", .queues = "AB", .steps = BLOCKS | STEP_USE, .n_blocks = 3, .n_nested = 1 },
-  { .name = "inside/events-all",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_MOVE | STEP_FORGET,
-    .n_blocks = 3,
-    .less = 1,
-    .n_nested = 1,
-    .preamble = MET },
-  { .name = "inside/failures",
-    .queues = "AB",
-    .steps = BLOCKS,
-    .n_blocks = 3,
-    .n_nested = 1,
-    .n_failures = 1,
-    .preamble = MET },
-  { .name = "inside/held",
-    .queues = "AB",
-    .flags = RECORDS_ALL,
-    .steps = BLOCKS | STEP_FREE_HELD | STEP_STOP,
-    .n_blocks = 2,
-    .less = 1,
-    .n_nested = 1,
-    .preamble = "alloc A; free 1; alloc A; alloc B; free 2" },
-
-  /* What has to be found. */
-  { .name = "broken/wait",
-    .queues = "AB",
-    .flags = BROKEN_WAIT,
-    .steps = BLOCKS,
-    .n_blocks = 2,
-    .preamble = MET },
-  { .name = "broken/event",
-    .queues = "AB",
-    .flags = BROKEN_EVENT,
-    .steps = BLOCKS,
-    .n_blocks = 2,
-    .preamble = MET },
-};
 
 /* Choosing */
 
@@ -434,6 +193,7 @@ static void
 run (const Config *config, guint length)
 {
   path.n = 0;
+  alarm (SECONDS);
   begin (config);
   for (guint i = 0; i < length && world.fault == NULL; i++)
     {
@@ -463,9 +223,10 @@ note_fault (Found *found)
   found->sequence[found->n++] = name_sequence ();
 }
 
-/* Prints the sequence in which an assertion failed: nothing is run after it. */
+/* Prints the sequence in which an assertion failed, or that does not end: nothing is run after it.
+ */
 static void
-print_at_abort (int number)
+print_at_end (int number)
 {
   g_autofree gchar *sequence = NULL;
 
@@ -473,7 +234,7 @@ print_at_abort (int number)
   if (world.config != NULL)
     {
       sequence = name_sequence ();
-      printf ("# it ends in: %s\n", sequence);
+      printf ("# it ends in: --sequence \"%s\"\n", sequence);
       fflush (stdout);
     }
   raise (number);
@@ -497,7 +258,7 @@ take_log (const gchar *domain, GLogLevelFlags level, const gchar *message, gpoin
 static void
 explore (const Config *config, Found *found)
 {
-  const guint end = depth - MIN (depth - 1, config->less);
+  const guint end = (guint) MAX ((gint) depth + config->more, 1);
 
   for (guint length = 1; length <= end; length++)
     {
@@ -536,6 +297,7 @@ test_config (gconstpointer data)
 
   g_test_timer_start ();
   explore (config, &found);
+  alarm (0);
   world.config = NULL;
   tell_found (&found, g_test_timer_elapsed ());
   if (found.n > 0 && !is_broken)
@@ -550,7 +312,7 @@ run_again (const gchar *text)
 {
   const gchar *colon = strchr (text, ':');
 
-  for (guint i = 0; colon != NULL && i < G_N_ELEMENTS (configs); i++)
+  for (guint i = 0; colon != NULL && i < n_configs; i++)
     if (strlen (configs[i].name) == (gsize) (colon - text)
         && strncmp (configs[i].name, text, (gsize) (colon - text)) == 0)
       {
@@ -566,33 +328,68 @@ run_again (const gchar *text)
   return 2;
 }
 
-int
-main (int argc, char **argv)
+/* The depth unless an option says another one.  With a sanitizer each step takes ten times as long.
+ */
+static gint
+get_default_depth (void)
 {
-  const gchar *environment = g_getenv ("TARN_EXPLORE_DEPTH");
-  g_autofree gchar *sequence = NULL;
+  const gchar *steps = g_getenv ("TARN_EXPLORE_DEPTH");
+  const gchar *sanitizer = g_getenv ("SANITIZER");
+
+  if (steps != NULL)
+    return atoi (steps);
+  return sanitizer != NULL && *sanitizer != '\0' ? DEPTH - 1 : DEPTH;
+}
+
+/* Takes this program's own options away. */
+static void
+parse_options (int *argc, char ***argv, gchar **sequence)
+{
   gboolean allows_late = FALSE;
-  gint deep = environment != NULL ? atoi (environment) : DEPTH;
+  gint steps = get_default_depth ();
   const GOptionEntry entries[]
-      = { { "depth", 0, 0, G_OPTION_ARG_INT, &deep, "Steps of a sequence (5)", "N" },
-          { "allow-late", 0, 0, G_OPTION_ARG_NONE, &allows_late, "Late waits are no fault", NULL },
-          { "sequence", 0, 0, G_OPTION_ARG_STRING, &sequence, "Run one again", "TEXT" },
+      = { { "depth", 0, 0, G_OPTION_ARG_INT, &steps, "Steps of a sequence (5)", "N" },
+          { "allow-late", 0, 0, G_OPTION_ARG_NONE, &allows_late,
+            "Queues may wait for what came after a free", NULL },
+          { "sequence", 0, 0, G_OPTION_ARG_STRING, sequence, "Run one sequence, and tell each call",
+            "TEXT" },
           { NULL, 0, 0, 0, NULL, NULL, NULL } };
   GOptionContext *context = g_option_context_new (NULL);
 
   g_option_context_set_ignore_unknown_options (context, TRUE);
   g_option_context_add_main_entries (context, entries, NULL);
-  g_option_context_parse (context, &argc, &argv, NULL);
+  g_option_context_parse (context, argc, argv, NULL);
   g_option_context_free (context);
-  g_test_init (&argc, &argv, NULL);
+  depth = (guint) MAX (steps, 1);
+  world.allows_late = allows_late;
+}
+
+/* Begins the tests, all of which are run although one fails. */
+static void
+begin_tests (int argc, char **argv)
+{
+  gchar **all = g_new0 (gchar *, argc + 2);
+
+  memcpy (all, argv, sizeof *argv * (gsize) argc);
+  all[argc++] = (gchar *) "-k";
+  g_test_init (&argc, &all, NULL);
+  g_free (all);
   g_log_set_always_fatal (G_LOG_FATAL_MASK);
   g_log_set_default_handler (take_log, NULL);
-  signal (SIGABRT, print_at_abort);
-  depth = (guint) MAX (deep, 1);
-  world.allows_late = allows_late;
+  signal (SIGABRT, print_at_end);
+  signal (SIGALRM, print_at_end);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_autofree gchar *sequence = NULL;
+
+  parse_options (&argc, &argv, &sequence);
+  begin_tests (argc, argv);
   if (sequence != NULL)
     return run_again (sequence);
-  for (guint i = 0; i < G_N_ELEMENTS (configs); i++)
+  for (guint i = 0; i < n_configs; i++)
     {
       g_autofree gchar *name = g_strdup_printf ("/core/explore/%s", configs[i].name);
 

@@ -9,7 +9,8 @@
  * the device has got is decided when somebody asks: wherever both answers are possible, the
  * explorer chooses, and tries the other one later.  So there is nothing to run.
  *
- *     explore.c          what is explored, how, and what is said of it
+ *     explore.c          exploring, and what is said of it
+ *     explore-configs.c  what is explored
  *     explore-steps.c    what the program can do, and what it expects of it
  *     explore-list.c     which of it can be done next
  *     explore-device.c   the device, as a backend: clocks, and who breaks the rules */
@@ -82,7 +83,7 @@ typedef struct
   guint flags;           /* of ExploreFlags */
   guint steps;           /* of StepKind */
   guint n_blocks;        /* that there are at a time */
-  guint less;            /* by how much sequences are shorter than asked for */
+  gint more;             /* by how much sequences are longer than asked for */
   guint n_failures;      /* of the backend's calls, in a sequence */
   guint n_nested;        /* steps inside of the backend's calls */
   guint cache_blocks;    /* thread_cache_blocks, and one more; 0: the default */
@@ -148,7 +149,7 @@ struct _Call
   Call *outer;
   guint32 named; /* queues, as bits */
   guint number;
-  guint n_calls; /* of the driver, but for those that release */
+  guint n_calls; /* of the driver, but for those that record or release */
   guint n_host_waits;
   gboolean has_failed, was_full, has_nested;
   Clock waits[N_WAITS]; /* that queues were made to wait for */
@@ -168,6 +169,7 @@ typedef struct
 {
   const Config *config;
   TarnAllocator *allocator;
+  gboolean is_allocator_gone;
   TarnPool *pools[N_POOLS];
   TarnReclaimGroup *group;
 
@@ -182,7 +184,9 @@ typedef struct
   Event events[N_EVENTS];
   guint n_events;
   Block blocks[N_BLOCKS];
-  Clock host; /* what is known to be done, as the host knows it */
+  guint n_served[N_POOLS], n_refused[N_POOLS];
+  gsize peak[N_POOLS]; /* bytes of blocks in use */
+  Clock host;          /* what is known to be done, as the host knows it */
   guint64 budget;
   gsize limit;
   gboolean has_stopped, has_dropped, has_failed, has_captured;
@@ -201,6 +205,10 @@ typedef struct
 
 extern World world;
 extern Path path;
+
+/* explore-configs.c */
+extern const Config configs[];
+extern const guint n_configs;
 
 /* explore.c */
 guint explore_choose (guint n);
