@@ -276,6 +276,15 @@ const Config configs[] = {
     .n_nested = 1,
     .preamble = "alloc A; free 1; alloc A; alloc B; free 2" },
 
+  { .name = "inside/full",
+    .queues = "AB",
+    .flags = RECORDS_ALL,
+    .steps = BLOCKS | STEP_BIG | STEP_FULL,
+    .more = -1,
+    .n_blocks = 3,
+    .n_nested = 1,
+    .preamble = MET "; alloc A" },
+
   /* What has to be found. */
   { .name = "broken/wait",
     .queues = "AB",

@@ -341,6 +341,15 @@ free_on_queue (gpointer user_data, TarnMemory address, gsize size, gpointer hand
   return TRUE;
 }
 
+/* Others may free something just then. */
+static gboolean
+reclaim (gpointer user_data)
+{
+  (void) user_data;
+  count_call ();
+  return FALSE;
+}
+
 /* Order */
 
 static gboolean
@@ -564,6 +573,7 @@ device_allocator_new (void)
 
   ops.allocate = allocate;
   ops.free = free_memory;
+  ops.reclaim = reclaim;
   ops.queue_ref = queue_ref;
   ops.queue_unref = queue_unref;
   ops.event_record = event_record;

@@ -131,6 +131,7 @@ test_nothing_left (Order *order, gconstpointer unused)
 #define N_PAIRS 1000000
 #define N_QUEUES 8
 #define N_THREADS 4
+#define ALL_READY (2 * N_THREADS)
 #define N_BEFORE 100 /* rounds in which the pool learns what each queue has */
 
 typedef struct
@@ -202,7 +203,21 @@ typedef struct
   gboolean may_go;
 } Meeting;
 
-/* Uses a queue of its own, waits for the others, and does it again. */
+/* Waits until so many threads have come here, and the test lets those go that are the last.  The
+ * lock is not held. */
+static void
+meet (Meeting *meeting, guint n)
+{
+  _tarn_mutex_lock (&meeting->lock);
+  meeting->n_ready++;
+  _tarn_cond_broadcast (&meeting->changed);
+  while (meeting->n_ready < n || (n == ALL_READY && !meeting->may_go))
+    _tarn_cond_wait (&meeting->changed, &meeting->lock);
+  _tarn_mutex_unlock (&meeting->lock);
+}
+
+/* Uses a queue of its own, alone, beside the others, and beside them again while it is counted what
+ * is called.  What the others asked for before is settled by then. */
 static gpointer
 work (gpointer data)
 {
@@ -212,12 +227,10 @@ work (gpointer data)
 
   for (guint i = 0; i < N_BEFORE; i++)
     allocate_and_free (order->pool, queue);
-  _tarn_mutex_lock (&meeting->lock);
-  meeting->n_ready++;
-  _tarn_cond_broadcast (&meeting->changed);
-  while (!meeting->may_go)
-    _tarn_cond_wait (&meeting->changed, &meeting->lock);
-  _tarn_mutex_unlock (&meeting->lock);
+  meet (meeting, N_THREADS);
+  for (guint i = 0; i < N_BEFORE; i++)
+    allocate_and_free (order->pool, queue);
+  meet (meeting, ALL_READY);
   for (guint i = 0; i < N_PAIRS / 2 / N_THREADS; i++)
     allocate_and_free (order->pool, queue);
   return NULL;
@@ -227,7 +240,7 @@ static void
 wait_until_ready (Meeting *meeting)
 {
   _tarn_mutex_lock (&meeting->lock);
-  while (meeting->n_ready < N_THREADS)
+  while (meeting->n_ready < ALL_READY)
     _tarn_cond_wait (&meeting->changed, &meeting->lock);
   _tarn_mutex_unlock (&meeting->lock);
 }
