@@ -25,8 +25,8 @@ has (guint kind)
 static void
 add (List *list, guint kind, guint number, guint queue, guint pool)
 {
-  list->steps[list->n++]
-      = (Step){ (guint8) g_bit_nth_lsf (kind, -1), (guint8) number, (guint8) queue, (guint8) pool };
+  list->steps[list->n++] = (Step){ (guint8) g_bit_nth_lsf (kind, -1), (guint8) number,
+                                   (guint8) queue, (guint8) pool, FALSE };
 }
 
 /* Queues of a kind are named in the order of their letters, since it makes no difference. */
@@ -151,6 +151,23 @@ list_of_pools (List *list, gboolean is_last)
       add (list, kinds[i], NO_QUEUE, NO_QUEUE, 0);
 }
 
+/* Another thread may do the same, but for the first step: one of them has to begin. */
+static void
+list_elsewhere (List *list)
+{
+  const guint n = world.n_steps > 0 || lists_all ? list->n : 0;
+
+  for (guint i = 0; i < n; i++)
+    {
+      Step step = list->steps[i];
+
+      if ((BIT (step.kind) & (STEP_ALLOCATE | STEP_BIG | STEP_FREE | STEP_FREE_HELD)) == 0)
+        continue;
+      step.is_elsewhere = TRUE;
+      list->steps[list->n++] = step;
+    }
+}
+
 /* Lists what the program may do next; @is_last: that might show something.  @prunes: not what is
  * the same as something else. */
 guint
@@ -174,6 +191,8 @@ list_steps (Step *steps, gboolean is_last, gboolean prunes)
   for (guint i = 0; i < n_letters; i++)
     list_of_queue (&list, i, is_last);
   list_of_pools (&list, is_last);
+  if (world.config->has_threads)
+    list_elsewhere (&list);
   return list.n;
 }
 
@@ -208,5 +227,8 @@ nest_step (void)
   if (chosen == 0)
     return;
   world.n_nested--;
-  do_nested_step (steps[chosen - 1]);
+  if (world.config->has_threads)
+    do_elsewhere (1, do_nested_step, steps[chosen - 1]);
+  else
+    do_nested_step (steps[chosen - 1]);
 }

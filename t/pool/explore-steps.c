@@ -37,8 +37,8 @@ name_step (Step step, gchar *text, gsize size)
                 step.queue == NO_LETTER ? '-' : world.config->queues[step.queue]);
   if (step.number != NO_QUEUE)
     g_snprintf (block, sizeof block, " %u", (step.number + 1) % 10);
-  g_snprintf (text, size, "%s%s%s%s", names[step.kind], is_allocation && step.pool > 0 ? "2" : "",
-              block, queue);
+  g_snprintf (text, size, "%s%s%s%s%s", names[step.kind], is_allocation && step.pool > 0 ? "2" : "",
+              block, queue, step.is_elsewhere ? " elsewhere" : "");
   return text;
 }
 
@@ -197,8 +197,8 @@ begin_use (Block *block, guint8 queue)
 static gboolean
 has_own (guint pool, guint8 queue, gsize size)
 {
-  if ((world.config->flags & POOL_OVER) != 0)
-    return FALSE; /* the lower pool has it, perhaps */
+  if ((world.config->flags & POOL_OVER) != 0 || world.config->has_threads)
+    return FALSE; /* the lower pool has it, or another thread */
   for (guint i = 0; i < world.n_memories; i++)
     {
       const Memory *memory = &world.memories[i];
@@ -573,7 +573,10 @@ do_step (Step step)
   tell ("-- %s", name_step (step, text, sizeof text));
   for (guint i = 0; i < N_BLOCKS; i++)
     world.blocks[i].is_recent = FALSE;
-  do_any_step (step);
+  if (step.is_elsewhere)
+    do_elsewhere (0, do_any_step, step);
+  else
+    do_any_step (step);
   check_pools ();
 }
 

@@ -13,6 +13,7 @@
  *     explore-configs.c  what is explored
  *     explore-steps.c    what the program can do, and what it expects of it
  *     explore-list.c     which of it can be done next
+ *     explore-threads.c  who does it
  *     explore-device.c   the device, as a backend: clocks, and who breaks the rules */
 
 #ifndef TARN_EXPLORE_H
@@ -30,6 +31,7 @@
 #define N_WAITS 64
 #define N_STEPS 32
 #define N_CHOICES 512
+#define N_HELPERS 2 /* one for steps, one for those inside of calls */
 #define N_FOUND 16
 
 #define NO_QUEUE G_MAXUINT8
@@ -86,6 +88,7 @@ typedef struct
   gint more;             /* by how much sequences are longer than asked for */
   guint n_failures;      /* of the backend's calls, in a sequence */
   guint n_nested;        /* steps inside of the backend's calls */
+  gboolean has_threads;  /* another one does some of the steps, and those inside of calls */
   guint cache_blocks;    /* thread_cache_blocks, and one more; 0: the default */
   gsize limit;           /* 0: none */
   const gchar *preamble; /* nullable: what comes before each sequence */
@@ -129,6 +132,7 @@ typedef struct
 {
   guint8 kind; /* log2 of a StepKind */
   guint8 number, queue, pool;
+  guint8 is_elsewhere; /* another thread does it */
 } Step;
 
 typedef struct
@@ -232,6 +236,10 @@ gboolean clock_is_in (const Clock *clock, const Clock *other);
 /* explore-list.c */
 guint list_steps (Step *steps, gboolean is_last, gboolean prunes);
 void nest_step (void);
+
+/* explore-threads.c */
+void do_elsewhere (guint helper, void (*func) (Step step), Step step);
+void end_helpers (void);
 
 /* explore-steps.c */
 void do_step (Step step);
