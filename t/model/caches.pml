@@ -240,13 +240,13 @@ inline take_from_idle () /* _tarn_pool_take_from_idle () */
 /* Takes a block from the pool's bin: it is with this thread, but for being noted there. */
 inline take_held () /* _tarn_pool_take_held (), _tarn_pool_take_for_cache () */
 {
-  if
-  :: in_bin[1] -> b = 1
-  :: BLOCKS > 1 && in_bin[BLOCKS] -> b = BLOCKS
-  :: bin_is_empty
-  fi;
-  d_step
+  atomic
   {
+    if
+    :: in_bin[1] -> b = 1
+    :: BLOCKS > 1 && in_bin[BLOCKS] -> b = BLOCKS
+    :: bin_is_empty
+    fi;
     if
     :: b != 0 ->
        assert (place[b] == IN_BIN);
@@ -355,10 +355,10 @@ inline request_locked () /* _tarn_pool_take_shared () */
 #endif
   lock_pool ();
   if
-  :: door_is_closed || cache == NONE -> take_held (); b = 0
+  :: door_is_closed -> take_held (); b = 0
   :: else ->
      if
-     :: seen (me, TOP (cache)) != 0 -> pop (cache)
+     :: cache != NONE && seen (me, TOP (cache)) != 0 -> pop (cache)
      :: else ->
         if
         :: bin_is_empty -> take_from_abandoned ()
@@ -370,7 +370,7 @@ inline request_locked () /* _tarn_pool_take_shared () */
         fi;
         take_held ();
         if
-        :: b != 0 -> push (cache); pop (cache) /* _tarn_cache_fill () */
+        :: b != 0 && cache != NONE -> push (cache); pop (cache) /* _tarn_cache_fill () */
         :: b = 0
         fi
      fi
@@ -466,7 +466,7 @@ proctype Thread (byte me)
   do
   :: cache != NONE -> request_fast ()
   :: request_locked ()
-  :: choose_own_block ();
+  :: atomic { choose_own_block () }
      if
      :: b != 0 && cache != NONE -> free_fast ()
      :: b != 0 -> free_locked ()
