@@ -74,7 +74,7 @@ typedef struct
    * Blocks that threads keep count as held. They are taken back when memory runs out, before
    * limit_bytes would be exceeded, and by tarn_pool_free_held() and its like. A thread that needs a
    * block may be given one that another thread keeps, if that thread has ended or has not used the
-   * pool for 10 ms. Once a pool has met a second queue, its threads keep nothing.
+   * pool for 10 ms. They are kept apart for each in-order queue.
    */
   guint thread_cache_blocks;
 

@@ -397,9 +397,9 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  *
  * While the stream captures a graph, memory that it used last, or that is idle, is handed out, and
  * freed, without a call of the driver; whatever would need one is TARN_ERROR_NOT_SUPPORTED. So
- * allocate before the capture, and free after the last launch of the graph. The stream that comes
- * second to a pool, and requests that name none, event the whole context, which would end a
- * capture.
+ * allocate before the capture, and free after the last launch of the graph. What goes back to the
+ * driver, because memory has run out or tarn_pool_free_held() was called, and was used on a stream,
+ * needs an event of the whole context, which would end a capture.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
