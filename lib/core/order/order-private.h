@@ -101,6 +101,7 @@ gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
 void _tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue);
 void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
+void _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
 /* not in these. */
 gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, gboolean may_be_late,

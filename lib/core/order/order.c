@@ -195,11 +195,39 @@ move_or_put_back (TarnPool *pool, TarnBlock *block, const Request *request, gboo
   return NULL;
 }
 
-/* Tells whether an idle block has yet to be made ready for a queue. */
+/* Tells whether some idle blocks of a size have yet to be made ready for a queue.  The lock is held. */
 static gboolean
-is_unready (const TarnBlock *block, const TarnQueue *queue)
+has_unready (TarnPool *pool, const Request *request)
 {
-  return block->is_unready && queue != NULL;
+  TarnBin *bin = _tarn_bins_get (pool->idle_bins, request->number);
+
+  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
+    if (block->is_unready)
+      return request->queue != NULL;
+  return FALSE;
+}
+
+/* Moves idle blocks of a size that nobody has waited for to the share of the queue that makes them
+ * ready. */
+static gboolean
+give_unready (TarnPool *pool, const Request *request, GError **error)
+{
+  TarnQueue *fresh = NULL;
+  TarnBin *bin;
+
+  if (!_tarn_pool_enter_fresh (pool, &fresh, error))
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  bin = _tarn_bins_get (pool->idle_bins, request->number);
+  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
+    if (block->is_unready)
+      _tarn_block_use_fresh (block, fresh);
+  if (bin != NULL)
+    _tarn_bin_move (pool, bin);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_leave_queue (pool, fresh);
+  return TRUE;
 }
 
 /* Takes a block about which the driver has to be asked, or for which the queue has to wait.  NULL
@@ -208,9 +236,18 @@ static TarnBlock *
 take_after_asking (TarnPool *pool, const Request *request, GError **error)
 {
   TarnBlock *block, *busy = NULL;
+  gboolean are_unready;
   GPtrArray *events;
 
   _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  are_unready = has_unready (pool, request);
+  _tarn_mutex_unlock (&pool->lock);
+  if (are_unready && !give_unready (pool, request, error))
+    {
+      count_failure (pool);
+      return NULL;
+    }
   _tarn_mutex_lock (&pool->lock);
   events = list_events (pool, request);
   _tarn_mutex_unlock (&pool->lock);
@@ -220,9 +257,6 @@ take_after_asking (TarnPool *pool, const Request *request, GError **error)
   if (block == NULL)
     busy = take_recorded (pool, request->queue, request->size, request->number,
                           _tarn_block_can_be_awaited);
-  if (block == NULL && busy == NULL)
-    busy = take_first (pool, _tarn_bins_get (pool->idle_bins, request->number), request->size,
-                       request->queue, is_unready);
   unref_events (pool, events);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

@@ -12,15 +12,16 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Tells whether memory can go back as the last thing on a queue.  Not in a pool with a limit, which
- * counts bytes as gone that are not yet. */
+/* Tells whether memory can go back as the last thing on a queue, which the backend keeps alive.  Not
+ * in a pool with a limit, which would count bytes as gone that are not yet. */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
 {
+  const TarnAllocator *direct = pool->upstream->direct;
   gsize limit_bytes;
 
-  if (is_wanted || pool->upstream->direct->ops.free_on_queue == NULL
-      || pool->upstream->direct != pool->upstream)
+  if (is_wanted || direct->ops.free_on_queue == NULL || direct->ops.event_record_all != NULL
+      || direct != pool->upstream)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   limit_bytes = pool->limit_bytes;
@@ -91,8 +92,8 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a block's memory as the last thing on one of its queues.  FALSE: the backend cannot, or the
- * queue cannot be made to wait for the others. */
+/* Frees a block's memory as the last thing on one of its queues, after the others: the queue waits for
+ * timely events, and the host for late ones.  FALSE: the backend cannot, or nobody can wait. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {
@@ -100,7 +101,7 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   TarnQueue *queue = block->uses[0].queue;
   g_autoptr (GError) error = NULL;
 
-  if (_tarn_block_await (pool, block, queue, TRUE, &error))
+  if (_tarn_block_await (pool, block, queue, FALSE, &error))
     return direct->ops.free_on_queue (direct->user_data, block->memory, block->alloc_size,
                                       queue->handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))

@@ -78,6 +78,16 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
   _tarn_block_update_share (block);
 }
 
+/* Adds the queue that makes fresh memory ready (NULL: there is none) to those that use a block for
+ * which nobody has waited for that. */
+void
+_tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
+{
+  if (fresh != NULL)
+    _tarn_block_add_use (block, fresh);
+  block->is_unready = FALSE;
+}
+
 /* Makes a block used by a queue alone; NULL: by nobody.  Nobody waits: the block's uses are done,
  * or were waited for.  The caller has a reference on the queue, because the block's may be the last
  * one. */
@@ -189,13 +199,9 @@ use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 
   if (!_tarn_pool_enter_fresh (pool, &fresh, error))
     return FALSE;
-  if (fresh != NULL)
-    {
-      _tarn_mutex_lock (&pool->lock);
-      _tarn_block_add_use (block, fresh);
-      _tarn_mutex_unlock (&pool->lock);
-    }
-  block->is_unready = FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_block_use_fresh (block, fresh);
+  _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_leave_queue (pool, fresh);
   return TRUE;
 }

@@ -315,7 +315,8 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   pool->stats.upstream_frees++;
 }
 
-/* Holds a retired block again, in no bin, because nobody can tell whether it is still used. */
+/* Holds a retired block again, because nobody can tell whether it is still used: for its own queue,
+ * or in no bin if no request can have it. */
 void
 _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 {
@@ -323,14 +324,19 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  pool->n_blocks++;
+  stats->managed_bytes += block->alloc_size;
+  stats->upstream_frees--;
+  if (!block->exact && !pool->stop_holding)
+    {
+      _tarn_pool_put_block (pool, block);
+      return;
+    }
   block->below = pool->stuck;
   pool->stuck = block;
   pool->n_stuck++;
-  pool->n_blocks++;
   stats->held_blocks++;
   stats->held_bytes += block->alloc_size;
-  stats->managed_bytes += block->alloc_size;
-  stats->upstream_frees--;
 }
 
 /* Giving back */
