@@ -383,7 +383,7 @@ test_local_memory (void)
   struct_sizes_begin_from (&older, &memory);
   g_assert_cmpuint (find_conflict (&older), ==, 1); /* of nobody who accesses it */
   newer.as.later = &newer;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*is_read*");
   g_assert_cmpuint (find_conflict (&newer), ==, 0);
   g_test_assert_expected_messages ();
 }
