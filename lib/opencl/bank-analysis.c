@@ -111,7 +111,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
       for (guint bytes = 4; bytes <= 16 && banks * bytes <= MAX_PERIOD_BYTES; bytes *= 2)
         if (index-- == 0)
           {
-            *memory = (TarnLocalMemory){ sizeof *memory, banks, bytes, items };
+            *memory = (TarnLocalMemory){ sizeof *memory, banks, bytes, items, 0 };
             return TRUE;
           }
   return FALSE;

@@ -20,7 +20,7 @@ typedef struct
   const gchar *kernel_name;
 } OldTarnOpenclKernelKey;
 
-STRUCT_SIZES_VERSIONS (TarnOpenclKernelKey, cl_device_id device);
+STRUCT_SIZES_VERSIONS (TarnOpenclKernelKey, cl_device_id device, device);
 
 typedef struct
 {
@@ -31,7 +31,7 @@ typedef struct
   guint work_items;
 } OldTarnOpenclLocalMemory;
 
-STRUCT_SIZES_VERSIONS (TarnOpenclLocalMemory, gdouble confidence);
+STRUCT_SIZES_VERSIONS (TarnOpenclLocalMemory, gdouble confidence, confidence);
 
 static void
 test_defaults (const TarnOpenclDevice *device, OpenclState *state)

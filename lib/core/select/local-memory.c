@@ -165,6 +165,7 @@ tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guin
   g_return_val_if_fail (memory != NULL, 0);
   is_read = _tarn_struct_read (&known, sizeof known, memory);
   g_return_val_if_fail (is_read, 0);
+  g_return_val_if_fail (known.reserved == 0, 0);
   g_return_val_if_fail (known.bank_count > 0 && known.bank_bytes > 0, 0);
   g_return_val_if_fail (rank > 0 && shape != NULL, 0);
   for (guint i = 0; i < rank; i++)
