@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "common/lock-private.h"
 #include "context-private.h"
 
 /* What chooses a device, and where that stands.  Both are NULL: nothing. */
@@ -188,16 +189,16 @@ open_default (TarnCudaContext *context, GError **error)
 /* The references that callers have to give back, each with its context: what is none of them, or
  * was given back already, is refused before a driver sees it. */
 static GArray *given; /* of TarnCudaContext; NULL: none yet; behind the lock */
-static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
 remember (const TarnCudaContext *context)
 {
-  pthread_mutex_lock (&given_lock);
+  _tarn_mutex_lock (&given_lock);
   if (given == NULL)
     given = g_array_new (FALSE, FALSE, sizeof (TarnCudaContext));
   g_array_append_val (given, *context);
-  pthread_mutex_unlock (&given_lock);
+  _tarn_mutex_unlock (&given_lock);
 }
 
 /* FALSE if there is none of that handle.  The latest is the one that may be alive. */
@@ -206,7 +207,7 @@ take_back (CUcontext handle, TarnCudaContext *context)
 {
   gboolean is_found = FALSE;
 
-  pthread_mutex_lock (&given_lock);
+  _tarn_mutex_lock (&given_lock);
   for (guint i = given != NULL ? given->len : 0; i > 0 && !is_found; i--)
     {
       *context = g_array_index (given, TarnCudaContext, i - 1);
@@ -214,7 +215,7 @@ take_back (CUcontext handle, TarnCudaContext *context)
       if (is_found)
         g_array_remove_index (given, i - 1);
     }
-  pthread_mutex_unlock (&given_lock);
+  _tarn_mutex_unlock (&given_lock);
   return is_found;
 }
 

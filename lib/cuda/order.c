@@ -80,7 +80,7 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
 {
   if (!_tarn_cuda_context_init (&home->context, context, error))
     return FALSE;
-  pthread_mutex_init (&home->lock, NULL);
+  _tarn_mutex_init (&home->lock);
   home->events = g_ptr_array_new ();
   return TRUE;
 }
@@ -121,7 +121,7 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   if (home->events->len > 0)
     destroy_events (home, home->events->pdata, home->events->len);
   g_ptr_array_unref (home->events);
-  pthread_mutex_destroy (&home->lock);
+  _tarn_mutex_clear (&home->lock);
   _tarn_cuda_context_clear (&home->context);
 }
 
@@ -133,10 +133,10 @@ take_event (TarnCudaHome *home, GError **error)
   const TarnCudaDriver *driver = home->context.driver;
   CUevent event = NULL;
 
-  pthread_mutex_lock (&home->lock);
+  _tarn_mutex_lock (&home->lock);
   if (home->events->len > 0)
     event = g_ptr_array_remove_index_fast (home->events, home->events->len - 1);
-  pthread_mutex_unlock (&home->lock);
+  _tarn_mutex_unlock (&home->lock);
   if (event != NULL
       || _tarn_cuda_check (driver, "cuEventCreate", driver->cuEventCreate (&event, no_timing),
                            error))
@@ -149,11 +149,11 @@ keep_event (TarnCudaHome *home, CUevent event)
 {
   gboolean is_kept;
 
-  pthread_mutex_lock (&home->lock);
+  _tarn_mutex_lock (&home->lock);
   is_kept = home->events->len < MAX_EVENTS;
   if (is_kept)
     g_ptr_array_add (home->events, event);
-  pthread_mutex_unlock (&home->lock);
+  _tarn_mutex_unlock (&home->lock);
   return is_kept;
 }
 
