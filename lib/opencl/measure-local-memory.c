@@ -172,7 +172,7 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
 /* What is made */
 
 static gboolean
-build_program (Bench *bench, GError **error)
+make_program (Bench *bench, GError **error)
 {
   cl_int status;
 
@@ -320,7 +320,7 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
   guint n;
 
   if (!check_can_measure (bench->device, error) || !open_queue (bench, error)
-      || !build_program (bench, error) || !choose_items (bench, error)
+      || !make_program (bench, error) || !choose_items (bench, error)
       || !choose_patterns (bench, patterns, &n, error) || !make_results (bench, error)
       || !time_patterns (bench, patterns, n, times, error))
     return FALSE;
