@@ -79,9 +79,9 @@ test_one_stream (const TarnCudaTest *test, gconstpointer unused)
     }
 }
 
-/* What marks everything, in all that it takes. */
+/* Counts events of everything, or what stands for them. */
 static guint
-count_marks_of_all (void)
+count_events_of_all (void)
 {
 #if FAKE_CUDA_VERSION >= 12050
   return fake->get_calls ("cuCtxRecordEvent");
@@ -90,27 +90,27 @@ count_marks_of_all (void)
 #endif
 }
 
-/* Whatever is held gets one mark together. */
+/* Whatever is held gets one event together. */
 static void
 test_second_stream (const TarnCudaTest *test, gconstpointer unused)
 {
   Fixture fixture;
-  guint n_marks;
+  guint n_events;
   Calls before;
 
   (void) unused;
   fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
   for (gsize size = 1; size < SIZE; size *= 2)
     use_once (&fixture, size, fixture.a);
-  n_marks = count_marks_of_all ();
+  n_events = count_events_of_all ();
   before = read_calls ();
   use_once (&fixture, SIZE, fixture.b);
-  g_assert_cmpuint (count_marks_of_all (), ==, n_marks + 1);
+  g_assert_cmpuint (count_events_of_all (), ==, n_events + 1);
   g_assert_cmpuint (subtract (read_calls (), before).recorded, ==, 1); /* the free */
   for (gsize size = 1; size < SIZE; size *= 2)
     use_once (&fixture, size, fixture.b);
   use_once (&fixture, SIZE, fixture.c);
-  g_assert_cmpuint (count_marks_of_all (), ==, n_marks + 1);
+  g_assert_cmpuint (count_events_of_all (), ==, n_events + 1);
   fixture_clear (&fixture);
 }
 
@@ -358,12 +358,12 @@ test_give_back (const TarnCudaTest *test, gconstpointer data)
   Return self;
 
   for (FakeCudaKind kind = FAKE_CUDA_DEVICE_MEMORY; kind <= FAKE_CUDA_MANAGED_MEMORY; kind++)
-    for (gint is_marked = FALSE; is_marked <= TRUE; is_marked++)
+    for (gint has_events = FALSE; has_events <= TRUE; has_events++)
       {
         if (kind == FAKE_CUDA_HOST_MEMORY && way->give_back == run_out)
           continue; /* that has no budget */
         return_init (&self, test, kind);
-        if (is_marked)
+        if (has_events)
           {
             use_once (&self.fixture, OTHER_SIZE, self.fixture.a);
             use_once (&self.fixture, OTHER_SIZE, self.fixture.b);

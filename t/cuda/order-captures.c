@@ -130,8 +130,8 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
   ++*(guint *) count;
 }
 
-/* A second one that appears while the first captures: what is held cannot be marked, which is no
- * news, and stays with the first. */
+/* A second one that appears while the first captures: no event can be recorded on what is held,
+ * which is no news, and it stays with the first. */
 static void
 test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -161,8 +161,8 @@ test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
   g_log_remove_handler ("Tarn", handler);
 }
 
-/* A pool with several streams.  What is freed in a capture stays with its stream until that is
- * marked after it. */
+/* A pool with several streams.  What is freed in a capture stays with its stream until an event
+ * is recorded there after it. */
 static void
 test_several (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -190,7 +190,7 @@ test_several (const TarnCudaTest *test, gconstpointer unused)
 
   other = take (&fixture, SIZE, fixture.b);
   g_assert_cmphex (get_address (other), !=, address);
-  use_once (&fixture, 2 * SIZE, fixture.a); /* is marked, and so is the other */
+  use_once (&fixture, 2 * SIZE, fixture.a); /* has an event, and so has the other */
   gate_close (&fixture.gate, fixture.a);
   block = take (&fixture, SIZE, fixture.b);
   g_assert_cmphex (get_address (block), ==, address);
@@ -201,7 +201,7 @@ test_several (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
-/* A mark that comes later than the free in the capture is waited for. */
+/* An event that comes later than the free in the capture is waited for. */
 static void
 test_left_over (const TarnCudaTest *test, gconstpointer is_forgotten)
 {

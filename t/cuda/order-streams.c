@@ -116,7 +116,7 @@ test_idle_destroyed (const TarnCudaTest *test, gconstpointer unused)
   use_once (&fixture, OTHER_SIZE, fixture.a);
   SUCCEED (cuda.cuStreamSynchronize (fixture.a));
   destroy (&fixture.a);
-  use_once (&fixture, SIZE, fixture.b); /* what is held gets its marks */
+  use_once (&fixture, SIZE, fixture.b); /* what is held gets its event */
   use_once (&fixture, OTHER_SIZE, fixture.c);
   use_once (&fixture, SIZE, PER_THREAD);
   block = take (&fixture, SIZE, fixture.b);
@@ -316,7 +316,8 @@ typedef struct
   TarnBlock *blocks[3];
 } Doomed;
 
-/* What a program may have: blocks in use, and held, marked and not; waits; a stream forgotten. */
+/* What a program may have: blocks in use, and held, with an event and without; waits; a stream
+ * forgotten. */
 static void
 doomed_init (Doomed *doomed, CUdevice device)
 {

@@ -158,8 +158,8 @@ run_race (Race *race)
   SUCCEED (cuda.cuStreamSynchronize (get_stream (&race->fixture, race->item->used_by)));
 }
 
-/* The next stream is the pool's second one.  A driver before CUDA 12.5 marks what was there before
- * with a wait of the host, which would be for ever here. */
+/* The next stream is the pool's second one.  A driver before CUDA 12.5 has no event of what was
+ * there before but a wait of the host, which would be for ever here. */
 static void
 run_for_second (Race *race, const TarnCudaTest *test, FakeCudaKind kind)
 {
@@ -195,7 +195,7 @@ test_race (const TarnCudaTest *test, gconstpointer data, FakeCudaKind kind)
   run_for_second (&race, test, kind);
   if (tarn->cuCtxRecordEvent == NULL && race.item->used_by == STREAM_PER_THREAD
       && race.item->is_freed_elsewhere)
-    g_test_skip ("this driver cannot mark another thread's stream but with a wait of the host");
+    g_test_skip ("this driver has no event of another thread's stream but a wait of the host");
   else
     run_for_third (&race, test, kind);
 }

@@ -20,11 +20,11 @@ typedef struct
   gboolean (*reclaim) (gpointer user_data);
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
   void (*queue_unref) (gpointer user_data, gpointer queue);
-  gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
-  gboolean (*reached) (gpointer user_data, gpointer mark);
-  gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
-  void (*unmark) (gpointer user_data, gpointer mark);
-  gpointer (*mark_all) (gpointer user_data, GError **error);
+  gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
+  gboolean (*event_is_done) (gpointer user_data, gpointer event);
+  gboolean (*event_wait) (gpointer user_data, gpointer event, gpointer queue, GError **error);
+  void (*event_release) (gpointer user_data, gpointer event);
+  gpointer (*event_record_all) (gpointer user_data, GError **error);
   gpointer (*fresh_queue) (gpointer user_data);
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
   gboolean frees_in_order;
@@ -148,7 +148,7 @@ forget (gpointer user_data, gpointer handle)
 }
 
 static gpointer
-mark (gpointer user_data, gpointer handle, GError **error)
+record_event (gpointer user_data, gpointer handle, GError **error)
 {
   (void) user_data;
   (void) error;
@@ -156,7 +156,7 @@ mark (gpointer user_data, gpointer handle, GError **error)
 }
 
 static gboolean
-is_reached (gpointer user_data, gpointer handle)
+is_done (gpointer user_data, gpointer handle)
 {
   (void) user_data;
   (void) handle;
@@ -195,8 +195,8 @@ test_allocator_ops (void)
   nothing_ops_init (&ops);
   ops.queue_ref = ref_queue;
   ops.queue_unref = forget;
-  ops.event_record = mark;
-  ops.event_is_done = is_reached;
+  ops.event_record = record_event;
+  ops.event_is_done = is_done;
   ops.event_wait = await;
   ops.event_release = forget;
   struct_sizes_begin_from (&older, &ops);
