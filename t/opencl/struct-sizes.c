@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Callers of libtarn-opencl that were compiled with other versions of its structs; what is measured
- * of local memory has opencl-measure.c. */
+ * of local memory has measure.c. */
 
 #include "lib/struct-sizes.h"
 #include "device.h"
