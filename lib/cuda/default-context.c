@@ -53,7 +53,7 @@ find_choice (Choice *choice, GError **error)
   return TRUE;
 }
 
-/* A whole decimal number with blanks around it; FALSE if it is not. */
+/* Reads a whole decimal number with blanks around it; FALSE if it is not. */
 static gboolean
 parse_device_number (const gchar *text, guint64 *number)
 {
@@ -96,7 +96,7 @@ count_devices (const TarnCudaDriver *driver, int *n, GError **error)
   return FALSE;
 }
 
-/* The place of this process among those of its node, as launchers say it; 0 without one. */
+/* Finds the place of this process among those of its node, as launchers say it; 0 without one. */
 static int
 find_local_rank (void)
 {
@@ -143,8 +143,8 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* The first, from the local rank on, that gives a context: others may be taken by other processes
- * (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
+/* Opens the first, from the local rank on, that gives a context: others may be taken by other
+ * processes (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -384,7 +384,7 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
  * @param fallback  the number of the device to take where neither is there
  * @param device    out
  * @param error     return location, or NULL: as tarn_cuda_make_default_context(), less what is
- * about contexts
+ *                  about contexts
  * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it, while none
  *         changes the environment.
  * @since 0.1
