@@ -318,7 +318,7 @@ explain_cuda (void)
   if (all != NULL && all->len > 0)
     return NULL;
   if (tarn_cuda_get_default_device (0, &device, &error))
-    return g_strdup ("the driver has no name for its devices");
+    return g_strdup ("there are devices, but they could not be listed");
   return g_strdup (error->message);
 }
 #else

@@ -104,20 +104,43 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
 
 static Report report; /* to the end of the process, as the thread that waits for signals is */
 
-/* What was measured is whole, also as JSON, and then we die as if the signal had not been caught.
- */
+/* Dies as if the signal had not been caught. */
+static void
+die_of (gint number)
+{
+  sigset_t signals;
+
+  signal (number, SIG_DFL);
+  sigemptyset (&signals);
+  sigaddset (&signals, number);
+  pthread_sigmask (SIG_UNBLOCK, &signals, NULL);
+  raise (number);
+}
+
+/* Makes what was measured whole, also as JSON. */
+static gpointer
+end_and_die (gpointer number)
+{
+  report_end (&report);
+  die_of (GPOINTER_TO_INT (number));
+  return NULL;
+}
+
+/* Waits no longer than this for the end of the report, nor if there is another signal: whoever
+ * reads standard output may have stopped, and hold up the thread that prints, with the lock. */
+static const struct timespec patience = { 5, 0 };
+
 static gpointer
 wait_for_signal (gpointer data)
 {
-  sigset_t *signals = data;
-  gint number;
+  const sigset_t *signals = data;
+  gint number, second;
 
   if (sigwait (signals, &number) != 0)
     return NULL;
-  report_end (&report);
-  signal (number, SIG_DFL);
-  pthread_sigmask (SIG_UNBLOCK, signals, NULL);
-  raise (number);
+  g_thread_unref (g_thread_new ("end", end_and_die, GINT_TO_POINTER (number)));
+  second = sigtimedwait (signals, NULL, &patience);
+  die_of (second > 0 ? second : number);
   return NULL;
 }
 

@@ -44,7 +44,7 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
-      "Devices, such as 0:0,1;pocl:basic or *:h200", "SPEC" },
+      "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "measure", 'm', 0, G_OPTION_ARG_NONE, &options->measure,
       "Measure what is else guessed; takes seconds", NULL },

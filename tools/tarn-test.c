@@ -107,7 +107,7 @@ parse_options (Options *options, gchar **argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
-      "Devices, such as 0:0,1;pocl:basic or *:h200", "SPEC" },
+      "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
     { "list", 'l', 0, G_OPTION_ARG_NONE, &options->list, "List the devices and their selectors",
       NULL },
     { "jobs", 'j', 0, G_OPTION_ARG_INT, &options->jobs, "How many devices run at once (1)", "N" },

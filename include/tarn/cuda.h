@@ -306,6 +306,7 @@ typedef struct
   guint warps_per_mp;       /**< the warps of those blocks */
   gdouble occupancy;        /**< the same as a part of the warps that fit, 0 to 1 */
   TarnCudaLimit limited_by; /**< why there are no more */
+  guint reserved;           /**< for later: 0 */
 } TarnCudaOccupancy;
 
 /**
@@ -319,7 +320,8 @@ typedef struct
         0,                      /* blocks_per_mp */                                                \
         0,                      /* warps_per_mp */                                                 \
         0,                      /* occupancy */                                                    \
-        TARN_CUDA_LIMIT_DEVICE  /* limited_by */                                                   \
+        TARN_CUDA_LIMIT_DEVICE, /* limited_by */                                                   \
+        0                       /* reserved */                                                     \
   }
 
 gboolean tarn_cuda_occupancy (const TarnCudaDeviceData *data, guint threads, gsize shared_bytes,

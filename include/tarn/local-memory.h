@@ -25,6 +25,7 @@ typedef struct
   guint bank_count;  /**< how many banks there are, at least 1 */
   guint bank_bytes;  /**< how many bytes in a row are in the same bank, at least 1 */
   guint work_items;  /**< how many work items access the memory at the same time */
+  guint reserved;    /**< for later: 0 */
 } TarnLocalMemory;
 
 /**
@@ -37,7 +38,8 @@ typedef struct
     sizeof (TarnLocalMemory), /* struct_size */                                                    \
         0,                    /* bank_count */                                                     \
         0,                    /* bank_bytes */                                                     \
-        0                     /* work_items */                                                     \
+        0,                    /* work_items */                                                     \
+        0                     /* reserved */                                                       \
   }
 
 guint tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guint rank,

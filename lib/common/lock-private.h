@@ -18,6 +18,7 @@
 #endif
 
 #include <pthread.h>
+#include <time.h>
 
 #ifdef TARN_THREAD_SANITIZER
 
@@ -33,10 +34,30 @@ typedef pthread_once_t TarnOnce;
 #define _tarn_plain_trylock(mutex) (pthread_mutex_trylock (mutex) == 0)
 #define _tarn_plain_unlock(mutex) ((void) pthread_mutex_unlock (mutex))
 #define _tarn_plain_wait(cond, mutex) ((void) pthread_cond_wait ((cond), (mutex)))
-#define _tarn_cond_init(cond) ((void) pthread_cond_init ((cond), NULL))
 #define _tarn_cond_clear(cond) ((void) pthread_cond_destroy (cond))
 #define _tarn_cond_broadcast(cond) ((void) pthread_cond_broadcast (cond))
 #define _tarn_once(once, func) ((void) pthread_once ((once), (func)))
+
+/* Its times are those of g_get_monotonic_time (). */
+static inline void
+_tarn_cond_init (TarnCond *cond)
+{
+  pthread_condattr_t attributes;
+
+  pthread_condattr_init (&attributes);
+  pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init (cond, &attributes);
+  pthread_condattr_destroy (&attributes);
+}
+
+static inline gboolean
+_tarn_plain_wait_until (TarnCond *cond, TarnPlainMutex *mutex, gint64 end_time)
+{
+  struct timespec end
+      = { (time_t) (end_time / G_USEC_PER_SEC), (glong) (end_time % G_USEC_PER_SEC) * 1000 };
+
+  return pthread_cond_timedwait (cond, mutex, &end) == 0;
+}
 
 #else
 
@@ -54,6 +75,8 @@ typedef gsize TarnOnce;
 #define _tarn_plain_trylock(mutex) g_mutex_trylock (mutex)
 #define _tarn_plain_unlock(mutex) g_mutex_unlock (mutex)
 #define _tarn_plain_wait(cond, mutex) g_cond_wait ((cond), (mutex))
+#define _tarn_plain_wait_until(cond, mutex, end_time)                                              \
+  g_cond_wait_until ((cond), (mutex), (end_time))
 #define _tarn_cond_init(cond) g_cond_init (cond)
 #define _tarn_cond_clear(cond) g_cond_clear (cond)
 #define _tarn_cond_broadcast(cond) g_cond_broadcast (cond)
@@ -140,6 +163,20 @@ _tarn_cond_wait (TarnCond *cond, TarnMutex *mutex)
   _tarn_mutex_set_owner (mutex, 0);
   _tarn_plain_wait (cond, &mutex->plain);
   _tarn_mutex_set_owner (mutex, pthread_self ());
+}
+
+/* Waits until a time of g_get_monotonic_time () at most, which FALSE says it is.  The condition was
+ * initialized, not static. */
+static inline gboolean
+_tarn_cond_wait_until (TarnCond *cond, TarnMutex *mutex, gint64 end_time)
+{
+  gboolean is_early;
+
+  _tarn_assert_locked (mutex);
+  _tarn_mutex_set_owner (mutex, 0);
+  is_early = _tarn_plain_wait_until (cond, &mutex->plain, end_time);
+  _tarn_mutex_set_owner (mutex, pthread_self ());
+  return is_early;
 }
 
 /* The longest pause between two attempts.  All of them take a few microseconds, about as long as it

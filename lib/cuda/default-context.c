@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "common/lock-private.h"
 #include "context-private.h"
 
 /* What chooses a device, and where that stands.  Both are NULL: nothing. */
@@ -52,7 +53,7 @@ find_choice (Choice *choice, GError **error)
   return TRUE;
 }
 
-/* A whole decimal number with blanks around it; FALSE if it is not. */
+/* Reads a whole decimal number with blanks around it; FALSE if it is not. */
 static gboolean
 parse_device_number (const gchar *text, guint64 *number)
 {
@@ -95,7 +96,7 @@ count_devices (const TarnCudaDriver *driver, int *n, GError **error)
   return FALSE;
 }
 
-/* The place of this process among those of its node, as launchers say it; 0 without one. */
+/* Finds the place of this process among those of its node, as launchers say it; 0 without one. */
 static int
 find_local_rank (void)
 {
@@ -142,8 +143,8 @@ open_index (TarnCudaContext *context, int index, GError **error)
          && retain_context (context, error);
 }
 
-/* The first, from the local rank on, that gives a context: others may be taken by other processes
- * (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
+/* Opens the first, from the local rank on, that gives a context: others may be taken by other
+ * processes (compute mode EXCLUSIVE_PROCESS).  An error has each one's reason. */
 static gboolean
 open_any (TarnCudaContext *context, int n_devices, GError **error)
 {
@@ -188,16 +189,16 @@ open_default (TarnCudaContext *context, GError **error)
 /* The references that callers have to give back, each with its context: what is none of them, or
  * was given back already, is refused before a driver sees it. */
 static GArray *given; /* of TarnCudaContext; NULL: none yet; behind the lock */
-static pthread_mutex_t given_lock = PTHREAD_MUTEX_INITIALIZER;
+static TarnMutex given_lock = TARN_MUTEX_INIT;
 
 static void
 remember (const TarnCudaContext *context)
 {
-  pthread_mutex_lock (&given_lock);
+  _tarn_mutex_lock (&given_lock);
   if (given == NULL)
     given = g_array_new (FALSE, FALSE, sizeof (TarnCudaContext));
   g_array_append_val (given, *context);
-  pthread_mutex_unlock (&given_lock);
+  _tarn_mutex_unlock (&given_lock);
 }
 
 /* FALSE if there is none of that handle.  The latest is the one that may be alive. */
@@ -206,7 +207,7 @@ take_back (CUcontext handle, TarnCudaContext *context)
 {
   gboolean is_found = FALSE;
 
-  pthread_mutex_lock (&given_lock);
+  _tarn_mutex_lock (&given_lock);
   for (guint i = given != NULL ? given->len : 0; i > 0 && !is_found; i--)
     {
       *context = g_array_index (given, TarnCudaContext, i - 1);
@@ -214,7 +215,7 @@ take_back (CUcontext handle, TarnCudaContext *context)
       if (is_found)
         g_array_remove_index (given, i - 1);
     }
-  pthread_mutex_unlock (&given_lock);
+  _tarn_mutex_unlock (&given_lock);
   return is_found;
 }
 
@@ -383,7 +384,7 @@ tarn_cuda_autoinit (CUdevice *device, CUcontext *context, GError **error)
  * @param fallback  the number of the device to take where neither is there
  * @param device    out
  * @param error     return location, or NULL: as tarn_cuda_make_default_context(), less what is
- * about contexts
+ *                  about contexts
  * @return TRUE, or FALSE with @p error set and nothing stored. Any thread may call it, while none
  *         changes the environment.
  * @since 0.1

@@ -4,15 +4,14 @@
 #ifndef TARN_CUDA_ORDER_PRIVATE_H
 #define TARN_CUDA_ORDER_PRIVATE_H
 
-#include <pthread.h>
-
+#include "common/lock-private.h"
 #include "context-private.h"
 
 /* What every allocator of ours begins with. */
 typedef struct
 {
   TarnCudaContext context; /* constant */
-  pthread_mutex_t lock;    /* of events */
+  TarnMutex lock;          /* of events */
   GPtrArray *events;       /* of CUevent, not in use: to make one costs more than to record it */
 } TarnCudaHome;
 

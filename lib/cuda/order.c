@@ -34,7 +34,7 @@ get_own_per_thread (void)
   return GSIZE_TO_POINTER (number * 4 + 2);
 }
 
-/* What a pool knows a stream by. */
+/* Gets what a pool knows a stream by. */
 static gpointer
 get_handle (CUstream stream)
 {
@@ -80,7 +80,7 @@ _tarn_cuda_home_init (TarnCudaHome *home, CUcontext context, GError **error)
 {
   if (!_tarn_cuda_context_init (&home->context, context, error))
     return FALSE;
-  pthread_mutex_init (&home->lock, NULL);
+  _tarn_mutex_init (&home->lock);
   home->events = g_ptr_array_new ();
   return TRUE;
 }
@@ -121,11 +121,11 @@ _tarn_cuda_home_clear (TarnCudaHome *home)
   if (home->events->len > 0)
     destroy_events (home, home->events->pdata, home->events->len);
   g_ptr_array_unref (home->events);
-  pthread_mutex_destroy (&home->lock);
+  _tarn_mutex_clear (&home->lock);
   _tarn_cuda_context_clear (&home->context);
 }
 
-/* One that is kept, or a new one; the context is current. */
+/* Takes an event that is kept, or makes one.  The context is current. */
 static CUevent
 take_event (TarnCudaHome *home, GError **error)
 {
@@ -133,10 +133,10 @@ take_event (TarnCudaHome *home, GError **error)
   const TarnCudaDriver *driver = home->context.driver;
   CUevent event = NULL;
 
-  pthread_mutex_lock (&home->lock);
+  _tarn_mutex_lock (&home->lock);
   if (home->events->len > 0)
     event = g_ptr_array_remove_index_fast (home->events, home->events->len - 1);
-  pthread_mutex_unlock (&home->lock);
+  _tarn_mutex_unlock (&home->lock);
   if (event != NULL
       || _tarn_cuda_check (driver, "cuEventCreate", driver->cuEventCreate (&event, no_timing),
                            error))
@@ -149,11 +149,11 @@ keep_event (TarnCudaHome *home, CUevent event)
 {
   gboolean is_kept;
 
-  pthread_mutex_lock (&home->lock);
+  _tarn_mutex_lock (&home->lock);
   is_kept = home->events->len < MAX_EVENTS;
   if (is_kept)
     g_ptr_array_add (home->events, event);
-  pthread_mutex_unlock (&home->lock);
+  _tarn_mutex_unlock (&home->lock);
   return is_kept;
 }
 
@@ -261,7 +261,7 @@ record (TarnCudaHome *home, CUevent event, gpointer handle, GError **error)
                            driver->cuEventRecord (event, get_stream (handle)), error);
 }
 
-/* Of a call that is for every stream of the context, also for one that captures. */
+/* Checks a call that is for every stream of the context, also for one that captures. */
 static gboolean
 check_all (const TarnCudaHome *home, const gchar *function, unsigned int status, GError **error)
 {
@@ -270,7 +270,7 @@ check_all (const TarnCudaHome *home, const gchar *function, unsigned int status,
   return _tarn_cuda_check (home->context.driver, function, status, error);
 }
 
-/* Everything in the context; the context is current. */
+/* Records everything in the context, which is current. */
 static gboolean
 record_all (TarnCudaHome *home, CUevent event, GError **error)
 {
@@ -280,7 +280,7 @@ record_all (TarnCudaHome *home, CUevent event, GError **error)
                     driver->cuCtxRecordEvent (home->context.handle, event), error);
 }
 
-/* The context is current; a handle of NULL is everything in it. */
+/* Records on a stream of the context, which is current; a handle of NULL is everything in it. */
 static gpointer
 record_inside (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -335,8 +335,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   return event;
 }
 
-/* Also if the context is gone, where nothing runs any more.  Any other answer is no yes: while
- * another stream captures a graph the driver refuses to tell. */
+/* Says yes also if the context is gone, where nothing runs any more.  Any other answer is no yes:
+ * while another stream captures a graph the driver refuses to tell. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {

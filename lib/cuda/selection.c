@@ -91,8 +91,8 @@ ask_device (const TarnCudaDriver *driver, guint index)
   return device;
 }
 
-/* All there are, each at its place, NULL for one that is of no use; empty where there is no driver,
- * which is normal and no message.  NULL with an error in a child of fork (). */
+/* Finds all there are, each at its place, NULL for one that is of no use; empty where there is no
+ * driver, which is normal and no message.  NULL with an error in a child of fork (). */
 static GPtrArray *
 ask_driver (GError **error)
 {
@@ -146,8 +146,8 @@ device_copy (const TarnCudaDevice *device)
   return copy;
 }
 
-/* What is chosen of all, by the strict syntax; NULL with an error.  Where there is no CUDA, nothing
- * is, and no name is wrong: what is chosen is of another kind, or for another machine. */
+/* Finds what is chosen of all, by the strict syntax; NULL with an error.  Where there is no CUDA,
+ * nothing is, and no name is wrong: what is chosen is of another kind, or for another machine. */
 static GPtrArray *
 choose (const GPtrArray *all, const gchar *selection, GError **error)
 {

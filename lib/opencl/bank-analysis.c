@@ -101,8 +101,8 @@ _tarn_opencl_count_bank_passes (const TarnLocalMemory *memory, const TarnBankPat
   return passes;
 }
 
-/* The memory with this index, FALSE if there are no more: all lanes access it at a time, or half of
- * them where that is at least 16. */
+/* Gets the memory with this index, FALSE if there are no more: all lanes access it at a time, or
+ * half of them where that is at least 16. */
 gboolean
 _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *memory)
 {
@@ -111,7 +111,7 @@ _tarn_opencl_get_bank_hypothesis (guint index, guint lanes, TarnLocalMemory *mem
       for (guint bytes = 4; bytes <= 16 && banks * bytes <= MAX_PERIOD_BYTES; bytes *= 2)
         if (index-- == 0)
           {
-            *memory = (TarnLocalMemory){ sizeof *memory, banks, bytes, items };
+            *memory = (TarnLocalMemory){ sizeof *memory, banks, bytes, items, 0 };
             return TRUE;
           }
   return FALSE;

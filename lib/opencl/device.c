@@ -9,7 +9,7 @@
 
 #include "status-private.h"
 
-/* A value of a size that is known. */
+/* Asks for a value of a size that is known. */
 gboolean
 _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
                                GError **error)
@@ -18,9 +18,9 @@ _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointe
                              error);
 }
 
-/* A number that only some drivers have: 0 where this one does not know the question.  Which of the
- * two statuses says so depends on the driver.  It is not made to depend on the extension's name,
- * which a driver may leave out (PoCL's for CUDA). */
+/* Asks for a number that only some drivers have: 0 where this one does not know the question. Which
+ * of the two statuses says so depends on the driver.  It is not made to depend on the extension's
+ * name, which a driver may leave out (PoCL's for CUDA). */
 gboolean
 _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint *value,
                                GError **error)
@@ -36,7 +36,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
   return TRUE;
 }
 
-/* A string of any length, transfer full; NULL, and @error, if the driver does not say. */
+/* Asks for a string of any length, transfer full; NULL, and @error, if the driver does not say. */
 gchar *
 _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError **error)
 {
@@ -50,7 +50,7 @@ _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError
   return _tarn_opencl_check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
-/* The same of a platform. */
+/* Asks a platform for a string in the same way. */
 gchar *
 _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info, GError **error)
 {
@@ -64,7 +64,7 @@ _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info
   return _tarn_opencl_check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
-/* The same of the platform of a device. */
+/* Asks the platform of a device for a string in the same way. */
 gchar *
 _tarn_opencl_get_device_platform_string (cl_device_id device, cl_platform_info info, GError **error)
 {
@@ -100,7 +100,7 @@ _tarn_opencl_has_extension (const gchar *extensions, const gchar *name)
   return g_strv_contains ((const gchar *const *) words, name);
 }
 
-/* The devices of a context, transfer full; NULL with an error. */
+/* Gets the devices of a context, transfer full; NULL with an error. */
 GArray *
 _tarn_opencl_list_devices (cl_context context, GError **error)
 {

@@ -144,7 +144,7 @@ program_unref (gpointer unused, gpointer program, gpointer context, gboolean is_
 }
 
 static gpointer
-build_program (gpointer context, gconstpointer data, gpointer unused, GError **error)
+compute_program (gpointer context, gconstpointer data, gpointer unused, GError **error)
 {
   const TarnOpenclKernelKey *key = data;
 
@@ -160,7 +160,7 @@ program_memo_new (void)
   set_key_functions (&ops);
   ops.ref_value = program_ref;
   ops.unref_value = program_unref;
-  return tarn_opencl_context_memo_new (&ops, build_program, NULL, NULL);
+  return tarn_opencl_context_memo_new (&ops, compute_program, NULL, NULL);
 }
 
 /* Kernels */

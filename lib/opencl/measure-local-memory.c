@@ -114,7 +114,7 @@ check_can_measure (cl_device_id device, GError **error)
   return TRUE;
 }
 
-/* The items that the device runs in step, as far as it says so. */
+/* Gets the items that the device runs in step, as far as it says so. */
 static gboolean
 get_multiple (const Bench *bench, size_t *multiple, GError **error)
 {
@@ -147,7 +147,7 @@ choose_items (Bench *bench, GError **error)
   return TRUE;
 }
 
-/* The patterns that there is memory for; sets local_bytes. */
+/* Chooses the patterns that there is memory for; sets local_bytes. */
 static gboolean
 choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **error)
 {
@@ -172,7 +172,7 @@ choose_patterns (Bench *bench, TarnBankPattern *patterns, guint *n, GError **err
 /* What is made */
 
 static gboolean
-build_program (Bench *bench, GError **error)
+make_program (Bench *bench, GError **error)
 {
   cl_int status;
 
@@ -196,7 +196,7 @@ open_queue (Bench *bench, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
-/* The arguments that stay. */
+/* Makes the buffer of results, and sets the arguments that stay. */
 static gboolean
 make_results (Bench *bench, GError **error)
 {
@@ -229,7 +229,7 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
-/* What the device says that a command took, once it is done; 0 if it says nonsense. */
+/* Gets what the device says that a command took, once it is done; 0 if it says nonsense. */
 static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
 {
@@ -263,8 +263,8 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
   return ok;
 }
 
-/* As many steps as take long enough.  The first launch is not counted: drivers finish compiling in
- * it, and devices wake up.  Seen of rusticl on llvmpipe: every command takes 1 ns. */
+/* Chooses as many steps as take long enough.  The first launch is not counted: drivers finish
+ * compiling in it, and devices wake up.  Seen of rusticl on llvmpipe: every command takes 1 ns. */
 static gboolean
 find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
 {
@@ -287,8 +287,8 @@ find_steps (Bench *bench, const TarnBankPattern *pattern, GError **error)
     }
 }
 
-/* The least time of each pattern.  Each round has every pattern once, so that a phase in which the
- * machine is slow does not strike one of them alone. */
+/* Takes the least time of each pattern.  Each round has every pattern once, so that a phase in
+ * which the machine is slow does not strike one of them alone. */
 static gboolean
 time_patterns (Bench *bench, const TarnBankPattern *patterns, guint n, gdouble *times,
                GError **error)
@@ -320,7 +320,7 @@ measure (Bench *bench, TarnOpenclLocalMemory *result, GError **error)
   guint n;
 
   if (!check_can_measure (bench->device, error) || !open_queue (bench, error)
-      || !build_program (bench, error) || !choose_items (bench, error)
+      || !make_program (bench, error) || !choose_items (bench, error)
       || !choose_patterns (bench, patterns, &n, error) || !make_results (bench, error)
       || !time_patterns (bench, patterns, n, times, error))
     return FALSE;

@@ -28,7 +28,7 @@ cut_log (gchar *log)
   return cut;
 }
 
-/* Transfer full; empty if there is none. */
+/* Gets the log, transfer full; empty if there is none. */
 static gchar *
 get_build_log (cl_program program, cl_device_id device)
 {
@@ -62,7 +62,8 @@ build_for_device (cl_program program, cl_device_id device, const gchar *options,
   return FALSE;
 }
 
-/* Built for one device, transfer full; NULL with an error that has the compiler's log. */
+/* Builds a program for one device, transfer full; NULL with an error that has the compiler's log.
+ */
 cl_program
 _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar *source,
                             const gchar *options, GError **error)

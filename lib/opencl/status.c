@@ -130,8 +130,8 @@ set_error (GError **error, cl_int status, gchar *message)
   g_free (message);
 }
 
-/* The error of a call that returned a status other than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY where
- * the status means that, else TARN_OPENCL_ERROR with the status as its code. */
+/* Sets the error of a call that returned a status other than CL_SUCCESS: TARN_ERROR_OUT_OF_MEMORY
+ * where the status means that, else TARN_OPENCL_ERROR with the status as its code. */
 void
 _tarn_opencl_set_error (GError **error, const gchar *call, cl_int status)
 {
@@ -157,7 +157,7 @@ _tarn_opencl_set_error_for_size (GError **error, const gchar *call, cl_int statu
                               tarn_opencl_status_name (status), status, size));
 }
 
-/* With what the driver says of it: not empty, and not trusted to be UTF-8. */
+/* Sets the error with what the driver says of it: not empty, and not trusted to be UTF-8. */
 void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)

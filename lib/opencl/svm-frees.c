@@ -14,11 +14,10 @@
 
 #include "svm-frees-private.h"
 
-#include <pthread.h>
-#include <time.h>
+#include "common/lock-private.h"
 
-#define PATIENCE G_GINT64_CONSTANT (1000000000) /* nanoseconds */
-#define SHORT_PATIENCE G_GINT64_CONSTANT (10000000)
+#define PATIENCE G_GINT64_CONSTANT (1000000) /* microseconds */
+#define SHORT_PATIENCE G_GINT64_CONSTANT (10000)
 
 /* A queue that has memory to free; in the list as long as anybody has a reference. */
 struct _TarnOpenclFreeQueue
@@ -32,8 +31,8 @@ struct _TarnOpenclFreeQueue
 struct _TarnOpenclFrees
 {
   gint ref_count; /* atomic: of the allocator, and one for each that is to be freed */
-  pthread_mutex_t lock;
-  pthread_cond_t changed;
+  TarnMutex lock;
+  TarnCond changed;
   /* Behind the lock. */
   GPtrArray *queues; /* of TarnOpenclFreeQueue */
   guint64 n_ended;   /* of all queues that there ever were */
@@ -43,15 +42,11 @@ TarnOpenclFrees *
 _tarn_opencl_frees_new (void)
 {
   TarnOpenclFrees *frees = g_new0 (TarnOpenclFrees, 1);
-  pthread_condattr_t attributes;
 
   frees->ref_count = 1;
   frees->queues = g_ptr_array_new ();
-  pthread_mutex_init (&frees->lock, NULL);
-  pthread_condattr_init (&attributes);
-  pthread_condattr_setclock (&attributes, CLOCK_MONOTONIC);
-  pthread_cond_init (&frees->changed, &attributes);
-  pthread_condattr_destroy (&attributes);
+  _tarn_mutex_init (&frees->lock);
+  _tarn_cond_init (&frees->changed);
   return frees;
 }
 
@@ -62,18 +57,17 @@ _tarn_opencl_frees_unref (TarnOpenclFrees *frees)
     return;
   g_assert (frees->queues->len == 0);
   g_ptr_array_unref (frees->queues);
-  pthread_cond_destroy (&frees->changed);
-  pthread_mutex_destroy (&frees->lock);
+  _tarn_cond_clear (&frees->changed);
+  _tarn_mutex_clear (&frees->lock);
   g_free (frees);
 }
 
-/* The lock is held in these two. */
-
 static TarnOpenclFreeQueue *
-ref_queue (TarnOpenclFrees *frees, cl_command_queue handle)
+ref_queue_locked (TarnOpenclFrees *frees, cl_command_queue handle)
 {
   TarnOpenclFreeQueue *queue;
 
+  _tarn_assert_locked (&frees->lock);
   for (guint i = 0; i < frees->queues->len; i++)
     {
       queue = g_ptr_array_index (frees->queues, i);
@@ -90,8 +84,9 @@ ref_queue (TarnOpenclFrees *frees, cl_command_queue handle)
 }
 
 static void
-unref_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
+unref_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
 {
+  _tarn_assert_locked (&frees->lock);
   if (--queue->n_refs > 0)
     return;
   g_ptr_array_remove_fast (frees->queues, queue);
@@ -104,23 +99,23 @@ _tarn_opencl_frees_begin (TarnOpenclFrees *frees, cl_command_queue handle)
   TarnOpenclFreeQueue *queue;
 
   g_atomic_int_inc (&frees->ref_count);
-  pthread_mutex_lock (&frees->lock);
-  queue = ref_queue (frees, handle);
+  _tarn_mutex_lock (&frees->lock);
+  queue = ref_queue_locked (frees, handle);
   queue->n_begun++;
-  pthread_mutex_unlock (&frees->lock);
+  _tarn_mutex_unlock (&frees->lock);
   return queue;
 }
 
 void
 _tarn_opencl_frees_end (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue)
 {
-  pthread_mutex_lock (&frees->lock);
+  _tarn_mutex_lock (&frees->lock);
   queue->n_ended++;
   queue->is_stuck = FALSE;
   frees->n_ended++;
-  unref_queue (frees, queue);
-  pthread_cond_broadcast (&frees->changed);
-  pthread_mutex_unlock (&frees->lock);
+  unref_queue_locked (frees, queue);
+  _tarn_cond_broadcast (&frees->changed);
+  _tarn_mutex_unlock (&frees->lock);
   _tarn_opencl_frees_unref (frees);
 }
 
@@ -129,45 +124,32 @@ _tarn_opencl_frees_count (TarnOpenclFrees *frees)
 {
   guint64 count;
 
-  pthread_mutex_lock (&frees->lock);
+  _tarn_mutex_lock (&frees->lock);
   count = frees->n_ended;
-  pthread_mutex_unlock (&frees->lock);
+  _tarn_mutex_unlock (&frees->lock);
   return count;
 }
 
-static struct timespec
-get_deadline (gint64 patience)
-{
-  const gint64 second = 1000000000;
-  struct timespec deadline;
-
-  clock_gettime (CLOCK_MONOTONIC, &deadline);
-  patience += deadline.tv_nsec;
-  deadline.tv_sec += (time_t) (patience / second);
-  deadline.tv_nsec = (glong) (patience % second);
-  return deadline;
-}
-
-/* Until the queue frees something; FALSE if it does not.  The lock is held in these two, but for
- * the wait. */
+/* Waits until the queue frees something; FALSE if it does not.  The lock is let go meanwhile. */
 static gboolean
-await_one (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
+await_one_locked (TarnOpenclFrees *frees, const TarnOpenclFreeQueue *queue)
 {
-  struct timespec deadline = get_deadline (queue->is_stuck ? SHORT_PATIENCE : PATIENCE);
+  gint64 end_time = g_get_monotonic_time () + (queue->is_stuck ? SHORT_PATIENCE : PATIENCE);
   guint64 n_before = queue->n_ended;
-  int status = 0;
+  gboolean is_early = TRUE;
 
-  while (queue->n_ended == n_before && status == 0)
-    status = pthread_cond_timedwait (&frees->changed, &frees->lock, &deadline);
+  _tarn_assert_locked (&frees->lock);
+  while (queue->n_ended == n_before && is_early)
+    is_early = _tarn_cond_wait_until (&frees->changed, &frees->lock, end_time);
   return queue->n_ended != n_before;
 }
 
-/* Until it has freed so much. */
+/* Waits until the queue has freed so much, or is stuck.  The lock is let go meanwhile. */
 static void
-await_frees_of_queue (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
+await_frees_of_queue_locked (TarnOpenclFrees *frees, TarnOpenclFreeQueue *queue, guint64 n_wanted)
 {
   while (queue->n_ended < n_wanted)
-    if (!await_one (frees, queue))
+    if (!await_one_locked (frees, queue))
       {
         queue->is_stuck = TRUE;
         return;
@@ -181,7 +163,7 @@ _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count)
   g_autofree guint64 *wanted = NULL;
   gboolean is_any;
 
-  pthread_mutex_lock (&frees->lock);
+  _tarn_mutex_lock (&frees->lock);
   queues = g_ptr_array_copy (frees->queues, NULL, NULL);
   wanted = g_new (guint64, queues->len);
   for (guint i = 0; i < queues->len; i++)
@@ -193,10 +175,10 @@ _tarn_opencl_frees_await (TarnOpenclFrees *frees, guint64 count)
     }
   for (guint i = 0; i < queues->len; i++)
     {
-      await_frees_of_queue (frees, g_ptr_array_index (queues, i), wanted[i]);
-      unref_queue (frees, g_ptr_array_index (queues, i));
+      await_frees_of_queue_locked (frees, g_ptr_array_index (queues, i), wanted[i]);
+      unref_queue_locked (frees, g_ptr_array_index (queues, i));
     }
   is_any = frees->n_ended != count;
-  pthread_mutex_unlock (&frees->lock);
+  _tarn_mutex_unlock (&frees->lock);
   return is_any;
 }

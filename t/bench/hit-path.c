@@ -48,7 +48,7 @@ unref_queue (gpointer next, gpointer queue)
 /* With one queue nothing of the following is called. */
 
 static gpointer
-mark (gpointer next, gpointer queue, GError **error)
+event_record (gpointer next, gpointer queue, GError **error)
 {
   (void) next;
   (void) queue;
@@ -57,7 +57,7 @@ mark (gpointer next, gpointer queue, GError **error)
 }
 
 static gboolean
-reached (gpointer next, gpointer event)
+event_is_done (gpointer next, gpointer event)
 {
   (void) next;
   (void) event;
@@ -65,7 +65,7 @@ reached (gpointer next, gpointer event)
 }
 
 static gboolean
-wait_for (gpointer next, gpointer event, gpointer queue, GError **error)
+event_wait (gpointer next, gpointer event, gpointer queue, GError **error)
 {
   (void) next;
   (void) event;
@@ -75,7 +75,7 @@ wait_for (gpointer next, gpointer event, gpointer queue, GError **error)
 }
 
 static void
-unmark (gpointer next, gpointer event)
+event_release (gpointer next, gpointer event)
 {
   (void) next;
   (void) event;
@@ -93,10 +93,10 @@ pool_new (guint64 *next)
   ops.free = free_nothing;
   ops.queue_ref = ref_queue;
   ops.queue_unref = unref_queue;
-  ops.event_record = mark;
-  ops.event_is_done = reached;
-  ops.event_wait = wait_for;
-  ops.event_release = unmark;
+  ops.event_record = event_record;
+  ops.event_is_done = event_is_done;
+  ops.event_wait = event_wait;
+  ops.event_release = event_release;
   ops.frees_in_order = TRUE; /* or it would be waited for at the end */
   allocator = tarn_allocator_new (&ops, next, NULL);
   return tarn_pool_new (allocator, NULL, NULL);

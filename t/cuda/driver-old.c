@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * cuda.c on a fake driver of CUDA 11.3, which cannot tell a context from a later one at its address
- * (CUDA 12.0 can), gives a part of a GPU the UUID of all (as before 11.4), and cannot mark what all
- * streams have been given but by a wait (as before 12.5). */
+ * (CUDA 12.0 can), gives a part of a GPU the UUID of all (as before 11.4), and has no event of
+ * what all streams have been given but a wait (as before 12.5). */
 
 #include "cuda/driver-private.h"
 #include "driver.h"

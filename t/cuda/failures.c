@@ -339,7 +339,7 @@ main (int argc, char **argv)
 {
   g_setenv ("CUDA_DEVICE", G_STRINGIFY (DEVICE), TRUE);
   fake = tarn_fake_cuda ();
-  _tarn_cuda_get_driver (NULL); /* what fails there stays so: cuda-selection.c has that */
+  _tarn_cuda_get_driver (NULL); /* what fails there stays so: selection.c has that */
   g_test_init (&argc, &argv, NULL);
   for (gsize i = 0; i < G_N_ELEMENTS (scenarios); i++)
     {

@@ -18,7 +18,7 @@ typedef struct
   GBytes *image;
 } OldTarnCudaFunctionKey;
 
-STRUCT_SIZES_VERSIONS (TarnCudaFunctionKey, const gchar *name);
+STRUCT_SIZES_VERSIONS (TarnCudaFunctionKey, const gchar *name, name);
 
 typedef struct
 {
@@ -31,7 +31,7 @@ typedef struct
   gsize item_size;
 } OldTarnCudaHostArray;
 
-STRUCT_SIZES_VERSIONS (TarnCudaHostArray, gsize size);
+STRUCT_SIZES_VERSIONS (TarnCudaHostArray, gsize size, size);
 
 typedef struct
 {
@@ -53,7 +53,7 @@ typedef struct
   guint warp_allocation_granularity;
 } OldTarnCudaDeviceData;
 
-STRUCT_SIZES_VERSIONS (TarnCudaDeviceData, gsize shared_allocation_unit);
+STRUCT_SIZES_VERSIONS (TarnCudaDeviceData, gsize shared_allocation_unit, shared_allocation_unit);
 
 typedef struct
 {
@@ -63,7 +63,7 @@ typedef struct
   gdouble occupancy;
 } OldTarnCudaOccupancy;
 
-STRUCT_SIZES_VERSIONS (TarnCudaOccupancy, TarnCudaLimit limited_by);
+STRUCT_SIZES_VERSIONS (TarnCudaOccupancy, TarnCudaLimit limited_by; guint reserved, reserved);
 
 static void
 test_defaults (void)
@@ -236,6 +236,7 @@ test_occupancy (void)
   struct_sizes_check (&newer);
   g_assert_cmpuint (newer.as.known.blocks_per_mp, ==, 32);
   g_assert_cmpint (newer.as.known.limited_by, ==, TARN_CUDA_LIMIT_DEVICE);
+  g_assert_cmpuint (newer.as.known.reserved, ==, 0);
   g_assert_null (newer.as.later);
 }
 

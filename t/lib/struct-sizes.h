@@ -16,8 +16,10 @@
 
 /* OldType is the first version without its last field, which is given.  Defines OlderType, of a
  * caller who has that, FirstType, the first version, and NewerType, of a caller who has a field
- * more. */
-#define STRUCT_SIZES_VERSIONS(Type, last)                                                          \
+ * more.  The name is that of the last field there is by now: behind it there is no padding, which a
+ * caller's compiler may leave as it is, so that an older library would take it for a field that is
+ * set. */
+#define STRUCT_SIZES_VERSIONS(Type, last, name_of_last)                                            \
   typedef struct                                                                                   \
   {                                                                                                \
     Old##Type as;                                                                                  \
@@ -40,7 +42,9 @@
     guint8 guard[64];                                                                              \
   } Newer##Type;                                                                                   \
                                                                                                    \
-  G_STATIC_ASSERT (sizeof (First##Type) <= sizeof (Type))
+  G_STATIC_ASSERT (sizeof (First##Type) <= sizeof (Type));                                         \
+  G_STATIC_ASSERT (G_STRUCT_OFFSET (Type, name_of_last) + sizeof ((Type *) NULL)->name_of_last     \
+                   == sizeof (Type))
 
 /* Fills a caller's struct with bytes that nobody may take for something, and sets its size. */
 #define struct_sizes_begin(caller)                                                                 \

@@ -230,7 +230,7 @@ span_time (const Bench *bench, guint i, gdouble random)
 static gdouble
 reversed_time (const Bench *bench, guint i, gdouble random)
 {
-  const TarnLocalMemory memory = { sizeof memory, 32, 4, bench->lanes };
+  const TarnLocalMemory memory = { sizeof memory, 32, 4, bench->lanes, 0 };
 
   return 200 - count_passes (bench, &memory, i) + random;
 }
@@ -268,7 +268,7 @@ test_none (void)
 static void
 test_confidence (void)
 {
-  const TarnLocalMemory memory = { sizeof memory, 32, 4, 32 };
+  const TarnLocalMemory memory = { sizeof memory, 32, 4, 32, 0 };
   Bench bench = make_bench (32);
   TarnOpenclLocalMemory result;
 
@@ -306,7 +306,7 @@ test_passes (void)
   for (guint banks = 8; banks <= 128; banks *= 2)
     for (guint i = 0; i < bench.n; i++)
       {
-        const TarnLocalMemory memory = { sizeof memory, banks, 4, 32 };
+        const TarnLocalMemory memory = { sizeof memory, banks, 4, 32, 0 };
         const gsize shape[] = { 32, 1 }, stored_shape[] = { 32, bench.patterns[i].stride };
 
         if (bench.patterns[i].shift != 0)
@@ -328,18 +328,18 @@ test_known_passes (void)
     TarnLocalMemory memory;
     guint passes; /* of 32 lanes */
   } rows[] = {
-    { { 32, 1, 0 }, { 0, 32, 4, 32 }, 1 },
-    { { 32, 1, 0 }, { 0, 32, 4, 16 }, 2 },
-    { { 32, 1, 0 }, { 0, 16, 4, 32 }, 2 },
-    { { 32, 1, 0 }, { 0, 16, 8, 32 }, 1 }, /* two lanes for each word of 8 bytes */
-    { { 32, 2, 0 }, { 0, 16, 8, 32 }, 2 },
-    { { 2, 513, 2 }, { 0, 32, 4, 32 }, 1 }, /* even words, and odd ones of another row */
-    { { 2, 513, 2 }, { 0, 16, 8, 32 }, 2 },
-    { { 2, 513, 2 }, { 0, 8, 16, 32 }, 2 },
-    { { 4, 513, 4 }, { 0, 16, 8, 32 }, 2 },
-    { { 4, 513, 4 }, { 0, 8, 16, 32 }, 4 },
-    { { 16, 128, 4 }, { 0, 32, 4, 32 }, 16 }, /* each half in a bank of its own */
-    { { 16, 128, 4 }, { 0, 32, 4, 16 }, 32 },
+    { { 32, 1, 0 }, { 0, 32, 4, 32, 0 }, 1 },
+    { { 32, 1, 0 }, { 0, 32, 4, 16, 0 }, 2 },
+    { { 32, 1, 0 }, { 0, 16, 4, 32, 0 }, 2 },
+    { { 32, 1, 0 }, { 0, 16, 8, 32, 0 }, 1 }, /* two lanes for each word of 8 bytes */
+    { { 32, 2, 0 }, { 0, 16, 8, 32, 0 }, 2 },
+    { { 2, 513, 2 }, { 0, 32, 4, 32, 0 }, 1 }, /* even words, and odd ones of another row */
+    { { 2, 513, 2 }, { 0, 16, 8, 32, 0 }, 2 },
+    { { 2, 513, 2 }, { 0, 8, 16, 32, 0 }, 2 },
+    { { 4, 513, 4 }, { 0, 16, 8, 32, 0 }, 2 },
+    { { 4, 513, 4 }, { 0, 8, 16, 32, 0 }, 4 },
+    { { 16, 128, 4 }, { 0, 32, 4, 32, 0 }, 16 }, /* each half in a bank of its own */
+    { { 16, 128, 4 }, { 0, 32, 4, 16, 0 }, 32 },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * What devices can do: facts that hold on every device, and drivers that fail.  Devices that are
- * said to be others are in opencl-pretend.c. */
+ * said to be others are in pretend.c. */
 
 #include <string.h>
 #include <sys/wait.h>

@@ -95,7 +95,7 @@ take_time (const cl_uint *arguments, guint banks, guint bytes)
 {
   const guint lanes = arguments[2], steps = arguments[6];
   const TarnBankPattern pattern = { arguments[3], arguments[4], arguments[5] };
-  const TarnLocalMemory memory = { sizeof memory, banks, bytes, lanes };
+  const TarnLocalMemory memory = { sizeof memory, banks, bytes, lanes, 0 };
   const guint64 passes = _tarn_opencl_count_bank_passes (&memory, &pattern, lanes);
 
   return 30000 + steps * passes * 100000;

@@ -242,8 +242,8 @@ typedef enum
 {
   ALLOCATE,      /* in a pool that has met one queue */
   ALLOCATE_LATE, /* in one that has met two */
-  UNBIND,
-  UNBIND_DIRECT
+  BLOCK_WAIT,
+  BLOCK_WAIT_DIRECT
 } Action;
 
 static TarnBlock *
@@ -254,7 +254,7 @@ allocate_for (OpenclState *state, const OpenclMemory *memory, TarnPool *pool, Ac
   g_autoptr (GError) error = NULL;
   TarnBlock *block;
 
-  if (action != UNBIND_DIRECT)
+  if (action != BLOCK_WAIT_DIRECT)
     return opencl_allocate (pool, SIZE, queue);
   direct = memory->allocator_new (state, NULL);
   block = tarn_allocator_allocate (direct, SIZE, &error);
@@ -268,7 +268,7 @@ act (TarnPool *pool, Action action, TarnBlock *block)
 {
   g_autoptr (GError) error = NULL;
 
-  if (action == UNBIND || action == UNBIND_DIRECT)
+  if (action == BLOCK_WAIT || action == BLOCK_WAIT_DIRECT)
     {
       tarn_block_wait (block, &error);
       g_assert_no_error (error);
@@ -359,8 +359,9 @@ main (int argc, char **argv)
     { "order/calls/busy-queue", test_busy_queue, GATE, NULL },
     { "order/calls/asked", test_asked, GATE, NULL },
     { "order/calls/references", test_references, 0, NULL },
-    { "order/host-waits/unbind", test_host_waits, GATE, GINT_TO_POINTER (UNBIND) },
-    { "order/host-waits/unbind-direct", test_host_waits, GATE, GINT_TO_POINTER (UNBIND_DIRECT) },
+    { "order/host-waits/block-wait", test_host_waits, GATE, GINT_TO_POINTER (BLOCK_WAIT) },
+    { "order/host-waits/block-wait-direct", test_host_waits, GATE,
+      GINT_TO_POINTER (BLOCK_WAIT_DIRECT) },
     { "order/host-waits/allocate", test_host_waits, GATE, GINT_TO_POINTER (ALLOCATE) },
     { "order/host-waits/allocate-late", test_host_waits, GATE, GINT_TO_POINTER (ALLOCATE_LATE) },
   };

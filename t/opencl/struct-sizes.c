@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * Callers of libtarn-opencl that were compiled with other versions of its structs; what is measured
- * of local memory has opencl-measure.c. */
+ * of local memory has measure.c. */
 
 #include "lib/struct-sizes.h"
 #include "device.h"
@@ -20,7 +20,7 @@ typedef struct
   const gchar *kernel_name;
 } OldTarnOpenclKernelKey;
 
-STRUCT_SIZES_VERSIONS (TarnOpenclKernelKey, cl_device_id device);
+STRUCT_SIZES_VERSIONS (TarnOpenclKernelKey, cl_device_id device, device);
 
 typedef struct
 {
@@ -31,7 +31,7 @@ typedef struct
   guint work_items;
 } OldTarnOpenclLocalMemory;
 
-STRUCT_SIZES_VERSIONS (TarnOpenclLocalMemory, gdouble confidence);
+STRUCT_SIZES_VERSIONS (TarnOpenclLocalMemory, gdouble confidence, confidence);
 
 static void
 test_defaults (const TarnOpenclDevice *device, OpenclState *state)

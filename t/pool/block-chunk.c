@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Slabs, against an array of what is taken. */
+ * Chunks, against an array of what is taken. */
 
 #include "pool/block-chunk-private.h"
 

@@ -89,6 +89,28 @@ test_owner (void)
   _tarn_mutex_unlock (&mutex);
 }
 
+static void
+test_wait_until (void)
+{
+  GThread *thread;
+  gint64 end_time = g_get_monotonic_time () + 10000;
+  gboolean is_early = TRUE;
+
+  is_set = FALSE;
+  _tarn_mutex_lock (&mutex);
+  while (is_early)
+    is_early = _tarn_cond_wait_until (&changed, &mutex, end_time);
+  _tarn_assert_locked (&mutex);
+  g_assert_cmpint (g_get_monotonic_time (), >=, end_time);
+  thread = g_thread_new ("set", set, NULL);
+  end_time += 60 * G_USEC_PER_SEC;
+  while (!is_set)
+    g_assert_true (_tarn_cond_wait_until (&changed, &mutex, end_time));
+  _tarn_assert_locked (&mutex);
+  _tarn_mutex_unlock (&mutex);
+  g_thread_join (thread);
+}
+
 typedef void (*Mistake) (gconstpointer unused);
 
 static void
@@ -112,6 +134,7 @@ add_tests (void)
 {
   _tarn_cond_init (&changed);
   g_test_add_func ("/core/lock/owner", test_owner);
+  g_test_add_func ("/core/lock/wait-until", test_wait_until);
   ADD_MISTAKE (assert_locked);
   ADD_MISTAKE (lock_twice);
   ADD_MISTAKE (unlock_what_is_not_locked);

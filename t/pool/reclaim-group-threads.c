@@ -146,13 +146,13 @@ test_wait_for_give_back (Fixture *fixture, gconstpointer data)
 
 /* When the last reference is gone, so is what the pool held, whoever is giving it back. */
 static void
-test_unref_waits_for_guest (Fixture *fixture, gconstpointer unused)
+test_unref_waits_for_member (Fixture *fixture, gconstpointer unused)
 {
-  GThread *guest, *owner;
+  GThread *member, *owner;
 
   (void) unused;
   hold_one (fixture);
-  guest = g_thread_new ("guest", allocate_and_free, fixture);
+  member = g_thread_new ("member", allocate_and_free, fixture);
   await (&fixture->is_inside);
   owner = g_thread_new ("owner", drop_second, fixture);
   for (guint i = 0; i < 1000; i++) /* which must not be long enough */
@@ -162,7 +162,7 @@ test_unref_waits_for_guest (Fixture *fixture, gconstpointer unused)
     }
   g_atomic_int_set (&fixture->may_go, TRUE);
   g_thread_join (owner);
-  g_thread_join (guest);
+  g_thread_join (member);
 }
 
 /* Random */
@@ -283,7 +283,7 @@ main (int argc, char **argv)
 
       ADD (path, &ways[i], test_wait_for_give_back);
     }
-  ADD ("/core/reclaim-group/threads/unref-waits-for-guest", NULL, test_unref_waits_for_guest);
+  ADD ("/core/reclaim-group/threads/unref-waits-for-member", NULL, test_unref_waits_for_member);
   for (guint i = 0; i < G_N_ELEMENTS (companies); i++)
     {
       g_autofree gchar *path

@@ -290,7 +290,7 @@ drop_second (gpointer data)
 }
 
 static void
-test_dropped_by_guest (Fixture *fixture, gconstpointer unused)
+test_dropped_by_member (Fixture *fixture, gconstpointer unused)
 {
   TarnBlock *block;
 
@@ -391,7 +391,7 @@ main (int argc, char **argv)
   ADD ("pool-over-pool", test_pool_over_pool);
   ADD ("last-reference", test_last_reference);
   ADD ("destroy-allocates", test_destroy_allocates);
-  ADD ("dropped-by-guest", test_dropped_by_guest);
+  ADD ("dropped-by-member", test_dropped_by_member);
   ADD ("allocate-in-free", test_allocate_in_free);
   ADD ("exactly-what-fits", test_exactly_what_fits);
   ADD ("fork", test_fork);

@@ -20,11 +20,11 @@ typedef struct
   gboolean (*reclaim) (gpointer user_data);
   gboolean (*queue_ref) (gpointer user_data, gpointer queue, gboolean *in_order, GError **error);
   void (*queue_unref) (gpointer user_data, gpointer queue);
-  gpointer (*mark) (gpointer user_data, gpointer queue, GError **error);
-  gboolean (*reached) (gpointer user_data, gpointer mark);
-  gboolean (*wait) (gpointer user_data, gpointer mark, gpointer queue, GError **error);
-  void (*unmark) (gpointer user_data, gpointer mark);
-  gpointer (*mark_all) (gpointer user_data, GError **error);
+  gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
+  gboolean (*event_is_done) (gpointer user_data, gpointer event);
+  gboolean (*event_wait) (gpointer user_data, gpointer event, gpointer queue, GError **error);
+  void (*event_release) (gpointer user_data, gpointer event);
+  gpointer (*event_record_all) (gpointer user_data, GError **error);
   gpointer (*fresh_queue) (gpointer user_data);
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
   gboolean frees_in_order;
@@ -32,7 +32,8 @@ typedef struct
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
                        gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size,
-                                                  gpointer queue));
+                                                  gpointer queue),
+                       free_on_queue);
 
 typedef struct
 {
@@ -43,7 +44,7 @@ typedef struct
   guint thread_cache_blocks;
 } OldTarnPoolOptions;
 
-STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize thread_cache_bytes);
+STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize thread_cache_bytes, thread_cache_bytes);
 
 typedef struct
 {
@@ -65,7 +66,7 @@ typedef struct
   guint64 ignored_frees;
 } OldTarnPoolStats;
 
-STRUCT_SIZES_VERSIONS (TarnPoolStats, guint64 queue_waits);
+STRUCT_SIZES_VERSIONS (TarnPoolStats, guint64 queue_waits, queue_waits);
 
 typedef struct
 {
@@ -89,7 +90,8 @@ typedef struct
 STRUCT_SIZES_VERSIONS (TarnMemoOps,
                        gpointer (*value_for_thread) (gpointer user_data, gpointer value,
                                                      gpointer first_arg, gconstpointer key,
-                                                     GError **error));
+                                                     GError **error),
+                       value_for_thread);
 
 typedef struct
 {
@@ -102,7 +104,7 @@ typedef struct
   guint64 evictions;
 } OldTarnMemoStats;
 
-STRUCT_SIZES_VERSIONS (TarnMemoStats, gdouble compute_seconds);
+STRUCT_SIZES_VERSIONS (TarnMemoStats, gdouble compute_seconds, compute_seconds);
 
 typedef struct
 {
@@ -111,7 +113,7 @@ typedef struct
   guint bank_bytes;
 } OldTarnLocalMemory;
 
-STRUCT_SIZES_VERSIONS (TarnLocalMemory, guint work_items);
+STRUCT_SIZES_VERSIONS (TarnLocalMemory, guint work_items; guint reserved, reserved);
 
 static void
 test_defaults (void)
@@ -146,7 +148,7 @@ forget (gpointer user_data, gpointer handle)
 }
 
 static gpointer
-mark (gpointer user_data, gpointer handle, GError **error)
+record_event (gpointer user_data, gpointer handle, GError **error)
 {
   (void) user_data;
   (void) error;
@@ -154,7 +156,7 @@ mark (gpointer user_data, gpointer handle, GError **error)
 }
 
 static gboolean
-is_reached (gpointer user_data, gpointer handle)
+is_done (gpointer user_data, gpointer handle)
 {
   (void) user_data;
   (void) handle;
@@ -193,8 +195,8 @@ test_allocator_ops (void)
   nothing_ops_init (&ops);
   ops.queue_ref = ref_queue;
   ops.queue_unref = forget;
-  ops.event_record = mark;
-  ops.event_is_done = is_reached;
+  ops.event_record = record_event;
+  ops.event_is_done = is_done;
   ops.event_wait = await;
   ops.event_release = forget;
   struct_sizes_begin_from (&older, &ops);
@@ -245,6 +247,44 @@ test_pool_options (void)
   g_assert_null (pool_new (&newer, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
   g_assert_nonnull (strstr (error->message, "TarnPoolOptions"));
+}
+
+/* Options of a later version, where a field that is less than a word has another at its side. */
+typedef struct
+{
+  TarnPoolOptions known;
+  guint later;
+  guint reserved;
+} LaterOptions;
+
+static void __attribute__ ((noinline)) leave_dirt (void)
+{
+  volatile guint8 dirt[1024];
+
+  for (gsize i = 0; i < sizeof dirt; i++)
+    dirt[i] = STRUCT_SIZES_GUARD;
+}
+
+static TarnPool *__attribute__ ((noinline)) pool_new_with_later_options (GError **error)
+{
+  LaterOptions options = { TARN_POOL_OPTIONS_INIT, 0, 0 };
+
+  options.known.struct_size = sizeof options;
+  return pool_new (&options, error);
+}
+
+/* What a later caller starts from is not taken for a field that it sets: there is no byte in it
+ * that nobody wrote. */
+static void
+test_dirty_stack (void)
+{
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+
+  leave_dirt ();
+  pool = pool_new_with_later_options (&error);
+  g_assert_no_error (error);
+  g_assert_nonnull (pool);
 }
 
 static void
@@ -383,8 +423,11 @@ test_local_memory (void)
   struct_sizes_begin_from (&older, &memory);
   g_assert_cmpuint (find_conflict (&older), ==, 1); /* of nobody who accesses it */
   newer.as.later = &newer;
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*is_read*");
   g_assert_cmpuint (find_conflict (&newer), ==, 0);
+  memory.reserved = 1;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*reserved == 0*");
+  g_assert_cmpuint (find_conflict (&memory), ==, 0);
   g_test_assert_expected_messages ();
 }
 
@@ -395,6 +438,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/struct-sizes/defaults", test_defaults);
   g_test_add_func ("/core/struct-sizes/allocator-ops", test_allocator_ops);
   g_test_add_func ("/core/struct-sizes/pool-options", test_pool_options);
+  g_test_add_func ("/core/struct-sizes/dirty-stack", test_dirty_stack);
   g_test_add_func ("/core/struct-sizes/pool-stats", test_pool_stats);
   g_test_add_func ("/core/struct-sizes/memo-ops", test_memo_ops);
   g_test_add_func ("/core/struct-sizes/memo-stats", test_memo_stats);

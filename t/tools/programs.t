@@ -243,6 +243,18 @@ else
 fi
 no_cuda=".*there is no CUDA d" # driver, or device: a driver is named with its call
 no_platform="the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)"
+# Devices whose names the driver does not say are of no use, and not none.
+explains_unnamed () {
+  status_is 1 env OCL_ICD_VENDORS=/nonexistent FAKE_CUDA_FAIL=cuDeviceGetName:101 \
+    LD_LIBRARY_PATH="$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+    env -u TARN_TEST -u PYOPENCL_TEST "$top_builddir/tools/tarn-test" --list \
+    && grep -q '^tarn-test: CUDA: there are devices, but they could not be listed' "$scratch/err"
+}
+if [ -e "$fake/libcuda.so.1" ]; then
+  check "tarn-test: devices that cannot be listed" explains_unnamed
+else
+  skip "tarn-test: devices that cannot be listed" "built without the fake CUDA driver"
+fi
 explains_nothing () { # ARGUMENT...
   OCL_ICD_VENDORS=/nonexistent explains "$1" "$no_platform" "$no_cuda" $2
 }

@@ -464,6 +464,68 @@ else
   fi
 fi
 
+# Standard output is a pipe that is full, and nobody reads it.
+is_blocked () { # PID THREADS: so many there are, and the main one writes to a pipe
+  [ "$(cat /proc/"$1"/task/*/comm 2>/dev/null | wc -l)" -eq "$2" ] \
+    && grep -q pipe_write /proc/"$1"/wchan
+}
+
+# Where a process sleeps is not said everywhere.
+tells_where () {
+  sleep 10 &
+  sleeper=$!
+  for i in 1 2 3 4 5; do
+    [ "$(cat /proc/$sleeper/wchan 2>/dev/null || echo 0)" = 0 ] || break
+    sleep 0.1
+  done
+  where=$(cat /proc/$sleeper/wchan 2>/dev/null || echo 0)
+  kill $sleeper
+  [ "$where" != 0 ]
+}
+
+# One thread waits for signals, and one ends the report after the first.
+interrupt_blocked () { # SIGNAL...
+  n_threads=2
+  for signal in "$@"; do
+    until [ -s "$scratch/pid" ] && is_blocked "$(cat "$scratch/pid")" $n_threads; do
+      kill -s 0 $$ || return # this script has ended
+      [ ! -e "$scratch/has-ended" ] || return
+      sleep 0.05
+    done
+    n_threads=$((n_threads + 1))
+    kill -s "$signal" "$(cat "$scratch/pid")"
+  done
+}
+
+dies_blocked () { # STATUS SIGNAL...
+  rm -f "$scratch/pid" "$scratch/full" "$scratch/has-ended"
+  mkfifo "$scratch/full"
+  exec 3<>"$scratch/full"
+  dd if=/dev/zero of="$scratch/full" bs=4096 count=1024 oflag=nonblock 2>/dev/null
+  expected_status=$1
+  shift
+  interrupt_blocked "$@" >/dev/null 2>&1 &
+  status=0
+  timeout -s KILL 30 sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
+    >"$scratch/full" 2>"$scratch/err" || status=$?
+  exec 3>&-
+  touch "$scratch/has-ended"
+  wait $!
+  echo "status $status"
+  [ $status -eq "$expected_status" ]
+}
+
+if tells_where; then
+  check "standard output that nobody reads: SIGTERM" dies_blocked 143 TERM
+  if is_ignored HUP; then
+    skip "... and SIGHUP" "it is ignored here"
+  else
+    check "... and SIGHUP, which is not waited for" dies_blocked 129 TERM HUP
+  fi
+else
+  skip "standard output that nobody reads" "nothing tells where a process sleeps"
+fi
+
 # ---- on a terminal ----
 
 escape=$(printf '\033')

@@ -85,10 +85,31 @@ only_makefile_and_map () {
 }
 check "lib/core's own folder has its makefile and map only" only_makefile_and_map
 
+# What is tracked; in a release, which has no stray files, what is there.
+list_names () { # FOLDER
+  if [ -e "$1/.git" ] && tracked=$(git -C "$1" ls-files t 2>/dev/null); then
+    echo "$tracked" | cut -d / -f 2 | sort -u
+  else
+    ls "$1/t"
+  fi
+}
+
 at_most_16_names () {
-  [ "$(ls "$top_srcdir/t" | wc -l)" -le 16 ]
+  list_names "$top_srcdir" >"$scratch/names"
+  [ "$(wc -l <"$scratch/names")" -ge 10 ] && [ "$(wc -l <"$scratch/names")" -le 16 ]
 }
 check "t has at most 16 names" at_most_16_names
+
+does_not_count_strays () {
+  mkdir -p "$scratch/tree/t" && git init -q "$scratch/tree" && touch "$scratch/tree/t/x" \
+    && git -C "$scratch/tree" add t && touch "$scratch/tree/t/stray" \
+    && [ "$(list_names "$scratch/tree")" = x ]
+}
+if command -v git >/dev/null; then
+  check "a file that is not tracked is none of them" does_not_count_strays
+else
+  skip "a file that is not tracked is none of them" "there is no git"
+fi
 
 # An arrow up is found: this test can fail.
 finds_an_arrow_up () {

@@ -34,6 +34,24 @@ use_inits >"$scratch/use-inits.h"
 check "each _INIT has its type" test "$(list_inits | grep -c '^TARN_[A-Z_]*_INIT.Tarn[A-Za-z]*$')" \
   = "$(cat "$top_srcdir"/include/tarn/*.h | grep -c '^#define TARN_.*_INIT ')"
 
+# Every struct whose size a caller says has callers of other versions.
+list_sized () {
+  awk '/^typedef struct$/ { is_sized = 0 }
+    /^[a-z ]* struct_size;/ { is_sized = 1 }
+    /^} Tarn[A-Za-z]*;$/ { if (is_sized) print $2; is_sized = 0 }' "$top_srcdir"/include/tarn/*.h \
+    | tr -d ';' | sort
+}
+
+list_tested () {
+  sed -n 's/^STRUCT_SIZES_VERSIONS (\(Tarn[A-Za-z]*\),.*/\1/p' "$top_srcdir"/t/*/struct-sizes.c | sort
+}
+
+each_has_its_tests () {
+  list_sized >"$scratch/sized"
+  list_tested | diff "$scratch/sized" - && list_inits | cut -f 2 | sort | diff "$scratch/sized" -
+}
+check "each struct with a size is in a struct-sizes.c" each_has_its_tests
+
 for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in | sed 's/\.in$//' | sort -u); do
   [ "$name,$have_opencl" != tarn/opencl.h,no ] || continue
   cat >"$scratch/alone.c" <<CODE

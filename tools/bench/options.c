@@ -194,7 +194,7 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
-      "Devices, such as 0:0,1;pocl:basic or *:h200", "SPEC" },
+      "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
     { "kinds", 'k', 0, G_OPTION_ARG_STRING, &options->kind_list,
       "Of memory, such as null,opencl,cuda-host", "LIST" },
     { "measure", 'm', 0, G_OPTION_ARG_STRING, &options->measure_list,

@@ -4,9 +4,9 @@
  * What the parts of a memo share:
  *
  *     memo.c          its life, hits, statistics
- *     memo-compute.c  computing once, waiting, recursion
- *     memo-forget.c   forgetting: a first argument, a dead one, the one asked for the longest ago
- *     memo-own.c      values that each thread has its own of
+ *     compute.c       computing once, waiting, recursion
+ *     forget.c        forgetting: a first argument, a dead one, the one asked for the longest ago
+ *     own.c           values that each thread has its own of
  *     memo-check.c    the invariants, executed
  *     tuple.c         keys of several values */
 
@@ -125,13 +125,13 @@ gboolean _tarn_memo_is_dead (TarnMemo *memo, gpointer first_arg, guint64 id);
 gboolean _tarn_memo_try_ref (TarnMemo *memo);
 void _tarn_memo_end_call (TarnMemo *memo, gboolean has_begun);
 
-/* memo-compute.c */
+/* compute.c */
 gboolean _tarn_memo_get_slowly (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                                 GError **error);
 void _tarn_memo_check_result (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value,
                               const GError *error);
 
-/* memo-forget.c */
+/* forget.c */
 void _tarn_memo_register (TarnMemo *memo);
 void _tarn_memo_unregister (TarnMemo *memo);
 void _tarn_memo_forget_all (TarnMemo *memo);
@@ -141,7 +141,7 @@ gboolean _tarn_memo_groups_equal (const TarnMemoGroup *a, const TarnMemoGroup *b
 TarnMemoGroup *_tarn_memo_group_new (TarnMemo *memo, const TarnMemoProbe *probe);
 void _tarn_memo_group_free (TarnMemo *memo, TarnMemoGroup *group);
 
-/* memo-own.c */
+/* own.c */
 gboolean _tarn_memo_give_own_value (TarnMemo *memo, const TarnMemoProbe *probe, gpointer shared,
                                     gpointer *value, GError **error);
 

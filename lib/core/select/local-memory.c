@@ -160,9 +160,12 @@ tarn_local_memory_conflict (const TarnLocalMemory *memory, gsize item_size, guin
   TarnLocalMemory known = TARN_LOCAL_MEMORY_INIT;
   Array array = { item_size, rank, shape, stored_shape != NULL ? stored_shape : shape };
   Conflict worst = { 1, -1, -1, NULL };
+  gboolean is_read;
 
   g_return_val_if_fail (memory != NULL, 0);
-  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, memory), 0);
+  is_read = _tarn_struct_read (&known, sizeof known, memory);
+  g_return_val_if_fail (is_read, 0);
+  g_return_val_if_fail (known.reserved == 0, 0);
   g_return_val_if_fail (known.bank_count > 0 && known.bank_bytes > 0, 0);
   g_return_val_if_fail (rank > 0 && shape != NULL, 0);
   for (guint i = 0; i < rank; i++)

@@ -5,8 +5,8 @@
  *
  * Blocks of another pool are taken with the locks of all members held, so that there is one moment
  * that says whether anybody holds anything; they are given back without any lock.  Whoever does
- * that for another pool is its guest: the guest has no reference on it, so the end of its last
- * reference waits for guests, and what the pool held is gone when that returns. */
+ * that for another pool has no reference on it, so the end of its last reference waits for them,
+ * and what the pool held is gone when that returns. */
 
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
