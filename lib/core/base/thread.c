@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The list of threads that call Tarn, and waiting for them (thread-private.h). */
+ * The threads that call Tarn, and waiting for them (thread-private.h). */
 
 #include "base/thread-private.h"
 
@@ -22,13 +22,48 @@
 #endif
 
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
-TarnThread _tarn_no_thread;
+TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Of is_taken, of slots, and for adding to the list.  It is taken before the locks of pools. */
+/* Of records and slots.  It is taken before the locks of pools. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnThread *threads; /* atomic: the latest; nothing is ever taken out */
-static GArray *end_funcs;   /* of TarnThreadEndFunc, by slots; NULL: there never was one */
-static GArray *free_slots;  /* of guint; made with end_funcs */
+static TarnThread *left_threads; /* records that ended threads have left; through next */
+static guint n_threads;          /* records that there are */
+static GArray *end_funcs;        /* of TarnThreadEndFunc, by slots; NULL: there never was one */
+static GArray *free_slots;       /* of guint; made with end_funcs */
+
+/* Of the list of living threads, which changes with both locks held.  It is taken after the locks
+ * of pools and memos, by those who close doors, and none is taken while it is held. */
+static TarnMutex living_lock = TARN_MUTEX_INIT;
+static TarnThread *living_threads; /* through next */
+
+/* Adds a record to the list of living threads.  The lock is held. */
+static void
+add_living (TarnThread *thread)
+{
+  _tarn_assert_locked (&lock);
+  _tarn_mutex_lock (&living_lock);
+  thread->next = living_threads;
+  thread->link = &living_threads;
+  if (thread->next != NULL)
+    thread->next->link = &thread->next;
+  living_threads = thread;
+  _tarn_mutex_unlock (&living_lock);
+}
+
+/* Takes a record out of the list of living threads, for a later thread.  The lock is held. */
+static void
+leave_record (TarnThread *thread)
+{
+  _tarn_assert_locked (&lock);
+  g_assert (thread->visits % 2 == 0);
+  _tarn_mutex_lock (&living_lock);
+  *thread->link = thread->next;
+  if (thread->next != NULL)
+    thread->next->link = thread->link;
+  _tarn_mutex_unlock (&living_lock);
+  thread->next = left_threads;
+  left_threads = thread;
+}
 
 /* Ends what others keep with a thread, as it ends, and leaves its record to a later one. */
 static void
@@ -36,7 +71,8 @@ end_thread (gpointer data)
 {
   TarnThread *thread = data;
 
-  _tarn_current_thread = &_tarn_no_thread;
+  _tarn_current_thread = &_tarn_ended_thread;
+  thread->is_taken = FALSE;
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
@@ -46,39 +82,41 @@ end_thread (gpointer data)
         g_array_index (end_funcs, TarnThreadEndFunc, i) (thread->items[i]);
         thread->items[i] = NULL;
       }
-  thread->is_taken = FALSE;
+  leave_record (thread);
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds a record to the list.  The lock is held. */
+/* Takes a record that an ended thread has left, or makes one.  The lock is held. */
 static TarnThread *
-add_thread (void)
+take_record (void)
 {
-  TarnThread *first = threads;
-  TarnThread *thread = _tarn_aligned_new0 (TarnThread);
+  TarnThread *thread = left_threads;
 
   _tarn_assert_locked (&lock);
-  thread->number = first != NULL ? first->number + 1 : 0;
-  thread->next = first;
-  __atomic_store_n (&threads, thread, __ATOMIC_SEQ_CST);
+  if (thread != NULL)
+    {
+      left_threads = thread->next;
+      return thread;
+    }
+  thread = _tarn_aligned_new0 (TarnThread);
+  thread->number = n_threads++;
   return thread;
 }
 
-/* Gives the calling thread a record: one that an ended thread has left, or a fresh one. */
+/* Gives the calling thread a record.  NULL: it has had one, and is ending. */
 TarnThread *
 _tarn_thread_register (void)
 {
   static GPrivate at_end = G_PRIVATE_INIT (end_thread);
   TarnThread *thread;
 
+  if (_tarn_current_thread == &_tarn_ended_thread)
+    return NULL;
   g_assert (_tarn_current_thread == &_tarn_no_thread);
   _tarn_mutex_lock (&lock);
-  thread = threads;
-  while (thread != NULL && thread->is_taken)
-    thread = thread->next;
-  if (thread == NULL)
-    thread = add_thread ();
+  thread = take_record ();
   thread->is_taken = TRUE;
+  add_living (thread);
   _tarn_mutex_unlock (&lock);
 
   _tarn_current_thread = thread;
@@ -119,7 +157,7 @@ void
 _tarn_threads_give_slot (guint slot)
 {
   _tarn_mutex_lock (&lock);
-  for (TarnThread *thread = threads; thread != NULL; thread = thread->next)
+  for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
     if (slot < thread->n_items)
       thread->items[slot] = NULL;
   g_array_append_val (free_slots, slot);
@@ -145,6 +183,9 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 }
 
 /* Doors */
+
+/* How often one that closes a door yields to a thread inside before it sleeps. */
+#define N_YIELDS 20
 
 /* Tells whether the kernel executes fences for readers; the first call asks it to be ready to.
  * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
@@ -177,31 +218,45 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
 }
 
 /* Waits until a thread has left whatever it is inside of now.  It may enter again meanwhile, but
- * not by the door that was closed before. */
+ * not by the door that was closed before.  It may need this very processor, and not get it as long
+ * as this thread comes first there, so yielding is not enough. */
 static void
 await_thread (const TarnThread *thread)
 {
   guint visits = __atomic_load_n (&thread->visits, __ATOMIC_SEQ_CST);
+  guint round = 0;
 
   while (visits % 2 != 0 && __atomic_load_n (&thread->visits, __ATOMIC_ACQUIRE) == visits)
-    g_thread_yield ();
+    if (round++ < N_YIELDS)
+      g_thread_yield ();
+    else
+      g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Closes a door, and waits until no thread but this one is inside.  A thread whose record is added
- * after the list was read comes in later than the store below, and sees the door closed. */
+/* Waits until no thread but this one is inside of what it may be inside of now.  One that registers
+ * meanwhile is in the list, or takes the list's lock after this, and sees all that was stored
+ * before. */
+static void
+await_threads (void)
+{
+  const TarnThread *self = _tarn_current_thread;
+
+  _tarn_mutex_lock (&living_lock);
+  for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
+    if (thread != self)
+      await_thread (thread);
+  _tarn_mutex_unlock (&living_lock);
+}
+
+/* Closes a door, and waits until no thread but this one is inside. */
 void
 _tarn_door_close (TarnDoor *door)
 {
-  const TarnThread *self = _tarn_current_thread;
-  const TarnThread *thread;
-
   g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
   if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
     g_error ("membarrier worked before, and does not now");
-  for (thread = __atomic_load_n (&threads, __ATOMIC_SEQ_CST); thread != NULL; thread = thread->next)
-    if (thread != self)
-      await_thread (thread);
+  await_threads ();
 }
 
 /* Opens a door, and publishes what was written while it was closed. */

@@ -87,16 +87,17 @@ take_over (TarnPool *pool)
 }
 
 /* Takes the lock, and gets this thread's cache, which is made if there is none.  NULL: the door is
- * closed for good, and the thread never had one.  Where one is made the lock is given up meanwhile,
- * because the list of threads has a lock that comes first; so the door may be closed for good all
- * the same, and the caller has to look. */
+ * closed for good, and the thread never had one; or the thread is ending.  Where one is made the
+ * lock is given up meanwhile, because the list of threads has a lock that comes first; so the door
+ * may be closed for good all the same, and the caller has to look. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
   _tarn_mutex_lock_adaptively (&pool->lock);
-  if (cache != NULL || _tarn_door_is_closed (&pool->door))
+  if (cache != NULL || _tarn_door_is_closed (&pool->door)
+      || _tarn_current_thread == &_tarn_ended_thread)
     return cache;
   cache = take_over (pool);
   if (cache == NULL)
@@ -247,21 +248,6 @@ count_active (TarnCache *cache)
   cache->peak = 0;
 }
 
-/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
- * each change of the pool's own active_bytes, so that a peak is seen before they are less.  The
- * lock is held. */
-void
-_tarn_pool_count_own (TarnPool *pool)
-{
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-
-  _tarn_assert_locked (&pool->lock);
-  if (cache != NULL)
-    count_active (cache);
-  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
-    _tarn_pool_note_peak (pool);
-}
-
 /* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
@@ -284,6 +270,25 @@ _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
     _tarn_pool_count_closed (pool);
   _tarn_pool_sum (pool, stats);
   _tarn_pool_open (pool, was_open);
+}
+
+/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
+ * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
+ * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
+ * the pool's only as long as no other thread changes them.  The lock is held. */
+void
+_tarn_pool_count_own (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnPoolStats stats;
+
+  _tarn_assert_locked (&pool->lock);
+  if (cache != NULL)
+    count_active (cache);
+  else if (!_tarn_door_is_closed (&pool->door))
+    _tarn_pool_count (pool, &stats);
+  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
+    _tarn_pool_note_peak (pool);
 }
 
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
@@ -546,11 +551,12 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number)
 {
+  const TarnCache *own = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean is_any = FALSE, was_open = FALSE;
   gint64 now;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->caches->next == NULL)
+  if (pool->caches == NULL || (pool->caches == own && own->next == NULL))
     return FALSE; /* nobody but this thread */
   now = g_get_monotonic_time ();
 

@@ -29,13 +29,13 @@ _tarn_pool_take_shared (TarnPool *pool, TarnCache *cache, guint32 number, gsize 
   if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_held (pool, number, size);
   _tarn_pool_count_own (pool);
-  own = _tarn_cache_get_bin (cache, number);
-  if (own->number == number && own->top != NULL)
+  own = cache != NULL ? _tarn_cache_get_bin (cache, number) : NULL;
+  if (own != NULL && own->number == number && own->top != NULL)
     return _tarn_cache_pop (cache, own, size);
   if (_tarn_pool_is_empty (pool, number) && !_tarn_pool_take_from_abandoned (pool, number)
       && !_tarn_pool_take_from_idle (pool, number))
     return NULL;
-  if (_tarn_cache_fill (cache, number))
+  if (own != NULL && _tarn_cache_fill (cache, number))
     return _tarn_cache_pop (cache, own, size);
   return _tarn_pool_take_held (pool, number, size);
 }
