@@ -16,9 +16,10 @@
  * Each side stores one word and then loads the other's, so at least one of them must see the other:
  * that takes a full fence between the store and the load.  Readers are many and writers few, so the
  * writer pays for both: membarrier(2) makes every running thread of the process execute a fence,
- * and readers need a compiler barrier only.  Where the kernel has no membarrier, and under
- * ThreadSanitizer, which knows no fences, readers order their own store and load, which costs them
- * an exchange: a fenced visit.
+ * and readers need a compiler barrier only.  Where the kernel has no membarrier, or refuses it from
+ * some moment on, and under ThreadSanitizer, which knows no fences, readers order their own store
+ * and load, which costs them an exchange: a fenced visit.  Which visits it takes is a door's own
+ * affair, and is chosen when it is opened.
  *
  * A reader must not wait inside, because a writer waits for it; nor enter by another door, because
  * a thread has one counter, which a visit inside a visit would make even. */

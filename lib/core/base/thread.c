@@ -3,8 +3,11 @@
  *
  * The threads that call Tarn, and waiting for them (thread-private.h). */
 
+#define _GNU_SOURCE 1 /* cpu_set_t */
+
 #include "base/thread-private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +15,7 @@
 
 #ifdef __linux__
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #define call_membarrier(command) syscall (SYS_membarrier, (command), 0, 0)
@@ -187,6 +191,12 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 /* How often one that closes a door yields to a thread inside before it sleeps. */
 #define N_YIELDS 20
 
+/* In microseconds, how long it takes a processor at the very most to have stored what it was told
+ * to: some thousand times as long as it does. */
+#define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
+static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
+
 /* Tells whether the kernel executes fences for readers; the first call asks it to be ready to.
  * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
  * order. */
@@ -201,8 +211,50 @@ has_membarrier (void)
   if (g_once_init_enter (&answer))
     g_once_init_leave (&answer,
                        1 + (call_membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0));
-  return answer == 2;
+  return answer == 2 && !__atomic_load_n (&membarrier_is_gone, __ATOMIC_RELAXED);
 #endif
+}
+
+/* Runs on each processor in turn that the kernel lets this thread have.  A reader that was running
+ * there had to make room, and no thread changes places on a processor without a full fence; so had
+ * one that has gone elsewhere.  FALSE: it cannot go where it wants. */
+static gboolean
+visit_processors (void)
+{
+#ifdef __linux__
+  gboolean has_been_there = TRUE;
+  cpu_set_t before, one;
+
+  if (sched_getaffinity (0, sizeof before, &before) != 0)
+    return FALSE;
+  for (guint i = 0; i < CPU_SETSIZE && has_been_there; i++)
+    {
+      CPU_ZERO (&one);
+      CPU_SET (i, &one);
+      /* Invalid is a processor that is not there, or not for this process. */
+      has_been_there = sched_setaffinity (0, sizeof one, &one) == 0 || errno == EINVAL;
+    }
+  return sched_setaffinity (0, sizeof before, &before) == 0 && has_been_there;
+#else
+  return FALSE;
+#endif
+}
+
+/* Has every reader execute a fence that comes after all that this thread has stored.  Where the
+ * kernel begins to refuse that, doors take fenced visits only once they are opened again, and those
+ * which are open to all have to be closed this way once more.
+ *
+ * The last resort is to wait.  No architecture says how long a processor may keep a store to
+ * itself, but none is known that does for longer than some microseconds while it runs, and one that
+ * stops running a thread executes a fence. */
+static void
+fence_readers (void)
+{
+  if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+    return;
+  __atomic_store_n (&membarrier_is_gone, TRUE, __ATOMIC_RELAXED);
+  if (!visit_processors ())
+    g_usleep (STORING_TIME);
 }
 
 /* Begins a visit with a fence of the reader's own.  TRUE: the thread is inside. */
@@ -252,10 +304,12 @@ await_threads (void)
 void
 _tarn_door_close (TarnDoor *door)
 {
+  gboolean is_open_to_all = !_tarn_door_needs_fence (door);
+
   g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
-  if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
-    g_error ("membarrier worked before, and does not now");
+  if (is_open_to_all)
+    fence_readers ();
   await_threads ();
 }
 

@@ -248,6 +248,25 @@ count_active (TarnCache *cache)
   cache->peak = 0;
 }
 
+/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
+ * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
+ * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
+ * the pool's only as long as no other thread changes them.  The lock is held. */
+void
+_tarn_pool_count_own (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnPoolStats stats;
+
+  _tarn_assert_locked (&pool->lock);
+  if (cache != NULL)
+    count_active (cache);
+  else if (!_tarn_door_is_closed (&pool->door))
+    _tarn_pool_count (pool, &stats);
+  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
+    _tarn_pool_note_peak (pool);
+}
+
 /* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
 void
 _tarn_pool_count_closed (TarnPool *pool)
@@ -270,25 +289,6 @@ _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
     _tarn_pool_count_closed (pool);
   _tarn_pool_sum (pool, stats);
   _tarn_pool_open (pool, was_open);
-}
-
-/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
- * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
- * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
- * the pool's only as long as no other thread changes them.  The lock is held. */
-void
-_tarn_pool_count_own (TarnPool *pool)
-{
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnPoolStats stats;
-
-  _tarn_assert_locked (&pool->lock);
-  if (cache != NULL)
-    count_active (cache);
-  else if (!_tarn_door_is_closed (&pool->door))
-    _tarn_pool_count (pool, &stats);
-  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
-    _tarn_pool_note_peak (pool);
 }
 
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
