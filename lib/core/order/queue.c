@@ -424,14 +424,16 @@ free_after_wait (TarnPool *pool, TarnBlock *block)
 }
 
 /* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
- * be room when this returns; else it may go as soon as they are done. */
+ * be room when this returns; else it may go as soon as they are done, unless a limit counts what is
+ * there. */
 void
 _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
-  if (is_wanted || !_tarn_pool_waits_before_free (pool) || !free_on_queue (pool, block))
+  if (is_wanted || !_tarn_pool_waits_before_free (pool) || tarn_pool_get_limit_bytes (pool) != 0
+      || !free_on_queue (pool, block))
     free_after_wait (pool, block);
   _tarn_mutex_lock (&pool->lock);
   clear_uses (pool, block);
