@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/lock-private.h"
+#include "lib/conformance.h"
 #include "lib/last-round.h"
 #include "lib/players.h"
 #include "pool/cache-private.h"
@@ -73,6 +74,76 @@ test_numbers (Fixture *fixture, gconstpointer unused)
       player_run (&fixture->players[i], get_record, &record);
       g_assert_cmpuint (record->number, <, N_PLAYERS + 2); /* this thread, and one of those */
     }
+}
+
+/* Caches */
+
+#define N_BURST 200
+#define N_EACH 5
+
+typedef struct
+{
+  TarnPool *pool;
+  gint n_there; /* atomic */
+} Burst;
+
+static gpointer
+use_together (gpointer data)
+{
+  TarnBlock *blocks[N_EACH];
+  Burst *self = data;
+
+  for (guint round = 0; round < 3; round++)
+    {
+      for (guint i = 0; i < N_EACH; i++)
+        blocks[i] = take (self->pool, SIZE, NULL);
+      if (round == 0)
+        g_atomic_int_inc (&self->n_there);
+      while (g_atomic_int_get (&self->n_there) < N_BURST)
+        g_thread_yield ();
+      for (guint i = 0; i < N_EACH; i++)
+        tarn_block_free (blocks[i]);
+    }
+  return NULL;
+}
+
+static guint
+count_caches (const TarnPool *pool)
+{
+  guint n = 0;
+
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    n++;
+  return n;
+}
+
+/* Of threads that were there together little is left when they have ended, but for their blocks and
+ * what they have counted. */
+static void
+test_burst (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *pool = fixture->pool;
+  Burst burst = { .pool = pool };
+  TarnBlock *blocks[N_BURST * N_EACH];
+  GThread *threads[N_BURST];
+  TarnPoolStats stats;
+
+  (void) unused;
+  for (guint i = 0; i < N_BURST; i++)
+    threads[i] = g_thread_new ("burst", use_together, &burst);
+  for (guint i = 0; i < N_BURST; i++)
+    g_thread_join (threads[i]);
+  g_assert_cmpuint (count_caches (pool), <=, TARN_MAX_ABANDONED);
+  assert_valid (pool);
+  stats = get_stats (pool);
+  g_assert_cmpuint (stats.misses, >=, N_BURST * N_EACH);
+  g_assert_cmpuint (stats.hits, ==, 3 * N_BURST * N_EACH - stats.misses);
+  g_assert_cmpuint (stats.held_blocks, ==, stats.misses);
+  g_assert_cmpuint (stats.active_bytes, ==, 0);
+  g_assert_cmpuint (stats.peak_active_bytes, <=, N_BURST * N_EACH * SIZE);
+  player_take (&fixture->players[0], pool, SIZE, blocks, N_BURST * N_EACH);
+  g_assert_cmpuint (players_get_misses (fixture), ==, stats.misses);
+  player_drop (&fixture->players[0], blocks, N_BURST * N_EACH);
 }
 
 /* The last round of destructors */
@@ -242,5 +313,6 @@ main (int argc, char **argv)
 #ifdef __linux__
   ADD ("fifo", test_fifo);
 #endif
+  ADD ("burst", test_burst); /* last: it leaves records */
   return g_test_run ();
 }

@@ -13,9 +13,11 @@
  *
  * With the lock alone others look at length, hits and active_bytes, which are atomic for that.
  *
- * A cache is abandoned when its thread ends.  Its blocks stay in it until somebody who has the lock
- * takes them, or a thread that has no cache takes it over, which comes before making another.  In a
- * child of fork () hits and frees find no cache: the thread has no record (base/fork.c).
+ * A cache is abandoned when its thread ends, unless the pool has enough that are, and then it is
+ * freed, and its blocks go to the pool's bins.  The blocks of one that is abandoned stay in it
+ * until somebody who has the lock takes them, or a thread that has no cache takes it over, which
+ * comes before making another.  In a child of fork () hits and frees find no cache: the thread has
+ * no record (base/fork.c).
  *
  * The door is closed for good, and caches are empty, once the pool is ordered, so that frees record
  * events (order/order-private.h), once it is told to stop holding, and where TarnPoolOptions gives
@@ -37,6 +39,9 @@
 #define TARN_CACHE_BINS 512
 
 G_STATIC_ASSERT (TARN_CACHE_BINS % 64 == 0 && (TARN_CACHE_BINS & (TARN_CACHE_BINS - 1)) == 0);
+
+/* How many caches of ended threads a pool keeps for threads to come. */
+#define TARN_MAX_ABANDONED 4
 
 /* The blocks of one bin that a thread keeps, in the place for that bin's number. */
 typedef struct
@@ -75,6 +80,7 @@ struct _TarnCache
 
   TarnPool *pool;
   TarnCache *next;       /* of the pool */
+  TarnCache **link;      /* what points to it */
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
 
   TarnCacheBin bins[TARN_CACHE_BINS];     /* near enough to the beginning for short instructions */

@@ -23,7 +23,30 @@
 
 /* Life */
 
-/* Leaves a cache, whose thread has ended, to whoever has the lock. */
+static void empty (TarnCache *cache);
+static void count_active (TarnCache *cache);
+
+/* Frees a cache whose thread has ended: what it has goes to the pool.  Others remain, or the last
+ * one's peak would count as the pool's.  The lock is held. */
+static void
+cache_free (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_assert_locked (&pool->lock);
+  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
+  empty (cache);
+  count_active (cache);
+  pool->stats.hits += cache->hits;
+  _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
+  *cache->link = cache->next;
+  if (cache->next != NULL)
+    cache->next->link = cache->link;
+  free (cache);
+}
+
+/* Leaves a cache, whose thread has ended, to whoever has the lock, unless there are enough of them.
+ */
 static void
 abandon (gpointer item)
 {
@@ -31,7 +54,13 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  cache->is_abandoned = TRUE;
+  if (pool->n_abandoned < TARN_MAX_ABANDONED)
+    {
+      cache->is_abandoned = TRUE;
+      pool->n_abandoned++;
+    }
+  else
+    cache_free (cache);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 }
@@ -64,6 +93,9 @@ cache_new (TarnPool *pool)
   if (pool->caches != NULL && pool->caches->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches;
+  cache->link = &pool->caches;
+  if (cache->next != NULL)
+    cache->next->link = &cache->next;
   pool->caches = cache;
   return cache;
 }
@@ -76,13 +108,13 @@ take_over (TarnPool *pool)
   TarnCache *cache = pool->caches;
 
   _tarn_assert_locked (&pool->lock);
-  while (cache != NULL && !cache->is_abandoned)
+  if (pool->n_abandoned == 0)
+    return NULL;
+  while (!cache->is_abandoned)
     cache = cache->next;
-  if (cache != NULL)
-    {
-      cache->is_abandoned = FALSE;
-      cache->seen_hits = G_MAXUINT64;
-    }
+  cache->is_abandoned = FALSE;
+  cache->seen_hits = G_MAXUINT64;
+  pool->n_abandoned--;
   return cache;
 }
 
@@ -534,6 +566,8 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number)
   gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
+  if (pool->n_abandoned == 0)
+    return FALSE;
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
       TarnCacheBin *bin = _tarn_cache_get_bin (cache, number);

@@ -104,6 +104,7 @@ struct _TarnPool
   /* Behind the lock, and seldom written */
   GHashTable *bins; /* bin number -> TarnBin, owned */
   TarnCache *caches;
+  guint n_abandoned;   /* of them: their threads have ended */
   gboolean is_ordered; /* more than one in-order queue was met: what is freed is recorded */
   gboolean stop_holding;
   gboolean orphaned;
