@@ -213,19 +213,37 @@ max_active (gsize a, gsize b)
   return (gssize) a > (gssize) b ? a : b;
 }
 
-/* Raises the peak to what is active at this moment: with the door closed exactly, else about so
- * much. Looking at each cache takes time, so _tarn_pool_count_own () asks for it only where the
- * pool's own count is higher than ever: noted_bytes.  The lock is held. */
-void
-_tarn_pool_note_peak (TarnPool *pool)
+/* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
+ * not at all, unless the door is closed. */
+static gsize
+sum_active (const TarnPool *pool)
 {
   gsize active = pool->stats.active_bytes;
 
   _tarn_assert_locked (&pool->lock);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
-  pool->stats.peak_active_bytes = max_active (pool->stats.peak_active_bytes, active);
+  return active;
+}
+
+/* Raises the peak to what is active at this moment, which may be missed, but is never too much:
+ * only what looks like a new peak is worth closing the door for.  Looking at each cache takes time,
+ * too, so _tarn_pool_count_own () asks for it only where the pool's own count is higher than ever:
+ * noted_bytes.  The lock is held. */
+void
+_tarn_pool_note_peak (TarnPool *pool)
+{
+  gsize peak = pool->stats.peak_active_bytes;
+  gsize active = sum_active (pool);
+  gboolean was_open = FALSE;
+
+  _tarn_assert_locked (&pool->lock);
+  if (max_active (peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
+      && (was_open = _tarn_pool_close (pool)))
+    active = sum_active (pool);
+  pool->stats.peak_active_bytes = max_active (peak, active);
   pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+  _tarn_pool_open (pool, was_open);
 }
 
 /* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
