@@ -145,6 +145,53 @@ use_later (Sandbox *self)
   player_run_locked (&self->players.players[0], turn.pool, drop_all, &turn);
 }
 
+/* A door that is open to all each time, however it has to be closed */
+
+typedef struct
+{
+  TarnDoor door;
+  gint is_changing; /* atomic */
+  gint is_over;     /* atomic */
+} Litmus;
+
+static void
+visit_often (gpointer data)
+{
+  TarnThread *thread = _tarn_thread_self ();
+  Litmus *litmus = data;
+
+  while (!g_atomic_int_get (&litmus->is_over))
+    if (_tarn_thread_begin_visit (thread, thread->visits + 1, &litmus->door))
+      {
+        for (guint i = 0; i < 20; i++)
+          g_assert_cmpint (__atomic_load_n (&litmus->is_changing, __ATOMIC_RELAXED), ==, 0);
+        _tarn_thread_leave (thread);
+      }
+}
+
+/* Nobody is inside of a door that is closed, whose store no fence of its own has followed. */
+static void
+close_often (Sandbox *self)
+{
+  Litmus litmus = { .door = TARN_DOOR_CLOSED };
+  gint64 end = g_get_monotonic_time () + G_USEC_PER_SEC;
+
+  player_start (&self->players.players[0], visit_often, &litmus);
+  while (g_get_monotonic_time () < end)
+    {
+      __atomic_store_n (&litmus.door, TARN_DOOR_OPEN, __ATOMIC_RELEASE);
+      for (gint i = g_test_rand_int_range (0, 2000); i > 0; i--)
+        __atomic_signal_fence (__ATOMIC_SEQ_CST); /* it is not always at the same place */
+      _tarn_door_close (&litmus.door);
+      __atomic_store_n (&litmus.is_changing, 1, __ATOMIC_RELAXED);
+      for (gint i = 0; i < 100; i++)
+        __atomic_signal_fence (__ATOMIC_SEQ_CST);
+      __atomic_store_n (&litmus.is_changing, 0, __ATOMIC_RELEASE);
+    }
+  g_atomic_int_set (&litmus.is_over, TRUE);
+  player_await (&self->players.players[0]);
+}
+
 /* In this order: what is refused stays so. */
 static struct
 {
@@ -168,6 +215,7 @@ test_refused (gconstpointer number)
     {
       close_all (self);
       use_later (self);
+      close_often (self);
     }
 }
 
