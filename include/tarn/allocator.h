@@ -64,10 +64,11 @@ typedef struct
   gboolean deferred;
 
   /**
-   * Stores @p size bytes in @p memory. TARN_ERROR_OUT_OF_MEMORY, and no other error, makes a pool
-   * give back what it holds and try again. @p memory is all zero bytes before the call. This and
-   * the other functions must return: a thread that leaves one by pthread_exit (), longjmp () or
-   * cancellation leaves what it was in as it is, so that others may wait for ever.
+   * Stores @p size bytes in @p memory. TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, and no other
+   * error, make a pool give back what it holds and try again. @p memory is all zero bytes before
+   * the call. This and the other functions must return: a thread that leaves one by pthread_exit
+   * (), longjmp () or cancellation leaves what it was in as it is, so that others may wait for
+   * ever.
    */
   gboolean (*allocate) (gpointer user_data, gsize size, TarnMemory *memory, GError **error);
 

@@ -242,7 +242,8 @@ typedef struct
 
   /** Makes a value that the calling thread gets in place of @p value, where each thread needs one
    * of its own; NULL with an error. It needs ref_value and unref_value. The value of a thread that
-   * has ended is given to a later thread. */
+   * has ended is given to a later thread. A thread that asks from a destructor of what is its own,
+   * as it ends, gets one that is not kept. */
   gpointer (*value_for_thread) (gpointer user_data, gpointer value, gpointer first_arg,
                                 gconstpointer key, GError **error);
 } TarnMemoOps;

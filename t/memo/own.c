@@ -4,6 +4,7 @@
  * Values that each thread has its own of. */
 
 #include "lib/fake-function.h"
+#include "lib/last-round.h"
 
 /* A thread that has its own. */
 typedef struct
@@ -111,6 +112,43 @@ test_short_lived (MemoFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (live (fixture), ==, 2);
   own_together (fixture, owners, G_N_ELEMENTS (owners));
   g_assert_cmpuint (fixture->function.n_on_thread, ==, 2);
+}
+
+static void
+ask_early (gpointer data)
+{
+  MemoFixture *fixture = data;
+
+  ask_and_unref (fixture->memo, &fixture->first_args[0], 1);
+}
+
+static void
+ask_late (gpointer data)
+{
+  MemoFixture *fixture = data;
+
+  ask_and_unref (fixture->memo, &fixture->first_args[0], 1);
+  ask_and_unref (fixture->memo, &fixture->first_args[0], 2);
+  ask_and_unref (fixture->other_memo, &fixture->first_args[0], 1);
+}
+
+/* A thread that is ending gets values as others do, and nothing of it stays. */
+static void
+test_last_round (MemoFixture *fixture, gconstpointer unused)
+{
+  guint n_rounds = 20;
+
+  (void) unused;
+  make_owned (fixture);
+  fixture->ops.value_for_thread = NULL;
+  memo_fixture_make_other (fixture);
+  for (guint i = 0; i < n_rounds; i++)
+    in_last_round (ask_early, ask_late, fixture);
+  g_assert_cmpuint (live (fixture), ==, 3); /* two that all share, and one of those who live */
+  g_assert_cmpuint (fixture->function.n_on_thread, ==, 1 + 2 * n_rounds);
+  assert_calls (fixture->memo, 3 * n_rounds - 2, 2, 0);
+  assert_entries (fixture->memo, 2);
+  assert_entries (fixture->other_memo, 1);
 }
 
 static gpointer
@@ -471,6 +509,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ADD ("own", test_own);
   ADD ("short-lived", test_short_lived);
+  ADD ("last-round", test_last_round);
   ADD ("other-threads", test_other_threads);
   ADD ("per-entry", test_own_per_entry);
   ADD ("error", test_own_error);

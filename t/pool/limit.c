@@ -5,8 +5,6 @@
  * no two threads pass it together.  Sizes such as 1023 are the largest of their bins, so that
  * rounding adds nothing. */
 
-#include <string.h>
-
 #include "common/lock-private.h"
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
@@ -241,29 +239,6 @@ test_reclaim (Fixture *fixture, gconstpointer unused)
   assert_fails (fixture->pool, 2049, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpstr (fixture->log->str, ==, "AAAAUA");
   tarn_block_free (other);
-}
-
-/* A pool over a pool with a limit: the exact size, then what upstream says. */
-static void
-test_limit_upstream (Fixture *fixture, gconstpointer unused)
-{
-  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 0);
-  g_autoptr (GError) error = NULL;
-  TarnBlock *block;
-
-  (void) unused;
-  tarn_block_free (allocate (outer, 127));
-  block = allocate (outer, 3969); /* beside 127; 4,095, if rounded by either */
-  g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 3969);
-  g_assert_cmpuint (get_stats (outer).upstream_failures, ==, 1);
-  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1);
-  tarn_block_free (block);
-
-  g_assert_null (tarn_pool_allocate (outer, 3970, &error));
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
-  g_assert_nonnull (strstr (error->message, "'small'"));
-  g_assert_cmpuint (get_stats (outer).upstream_failures, ==, 3);
-  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1);
 }
 
 /* Callers that were compiled before there was a limit */
@@ -805,7 +780,6 @@ main (int argc, char **argv)
   ADD ("exact-size", test_exact_size);
   ADD ("below-the-limit", test_below_the_limit);
   ADD ("reclaim", test_reclaim);
-  ADD ("limit-upstream", test_limit_upstream);
   ADD ("older-options", test_older_options);
   ADD ("check", test_check);
   ADD ("reserved", test_reserved);

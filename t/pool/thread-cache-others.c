@@ -9,6 +9,7 @@
 #include "pool/cache-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
+#define LARGE_SIZE 65535
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 typedef Players Fixture;
@@ -304,6 +305,65 @@ test_peak_of_two (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (players_get_misses (fixture), ==, 2 * N);
 }
 
+typedef struct
+{
+  TarnPool *pool;
+  gpointer block; /* atomic; NULL: the other one has freed it */
+  gint is_over;   /* atomic */
+} HandOn;
+
+static void
+hand_over_one (gpointer data)
+{
+  HandOn *self = data;
+  gint64 end = g_get_monotonic_time () + G_USEC_PER_SEC / 2;
+
+  while (g_get_monotonic_time () < end)
+    {
+      __atomic_store_n (&self->block, take (self->pool, LARGE_SIZE, NULL), __ATOMIC_RELEASE);
+      while (__atomic_load_n (&self->block, __ATOMIC_ACQUIRE) != NULL)
+        g_thread_yield ();
+    }
+  g_atomic_int_set (&self->is_over, TRUE);
+}
+
+static void
+take_over (gpointer data)
+{
+  HandOn *self = data;
+  gpointer block;
+
+  while (!g_atomic_int_get (&self->is_over))
+    if ((block = __atomic_load_n (&self->block, __ATOMIC_ACQUIRE)) != NULL)
+      {
+        tarn_block_free (block);
+        __atomic_store_n (&self->block, NULL, __ATOMIC_RELEASE);
+      }
+    else
+      g_thread_yield ();
+}
+
+/* One block that a thread allocates and another one frees is never two, whoever looks meanwhile. */
+static void
+test_peak_of_one (Fixture *fixture, gconstpointer unused)
+{
+  HandOn self = { .pool = fixture->pool };
+
+  (void) unused;
+  player_start (&fixture->players[0], hand_over_one, &self);
+  player_start (&fixture->players[1], take_over, &self);
+  while (!g_atomic_int_get (&self.is_over))
+    {
+      _tarn_mutex_lock (&self.pool->lock);
+      _tarn_pool_note_peak (self.pool);
+      g_assert_cmpuint (self.pool->stats.peak_active_bytes, <=, LARGE_SIZE);
+      _tarn_mutex_unlock (&self.pool->lock);
+    }
+  for (guint i = 0; i < 2; i++)
+    player_await (&fixture->players[i]);
+  g_assert_cmpuint (get_stats (self.pool).peak_active_bytes, ==, LARGE_SIZE);
+}
+
 /* A pool where no thread keeps anything. */
 static void
 test_peak_without_caches (Fixture *fixture, gconstpointer unused)
@@ -338,6 +398,7 @@ main (int argc, char **argv)
   ADD ("peak/of-reclaim", test_peak_of_reclaim);
   ADD ("peak/read-early", test_peak_read_early);
   ADD ("peak/of-two", test_peak_of_two);
+  ADD ("peak/of-one", test_peak_of_one);
   ADD ("peak/below-nothing", test_peak_below_nothing);
   ADD ("peak/without-caches", test_peak_without_caches);
   return g_test_run ();

@@ -16,9 +16,10 @@
  * Each side stores one word and then loads the other's, so at least one of them must see the other:
  * that takes a full fence between the store and the load.  Readers are many and writers few, so the
  * writer pays for both: membarrier(2) makes every running thread of the process execute a fence,
- * and readers need a compiler barrier only.  Where the kernel has no membarrier, and under
- * ThreadSanitizer, which knows no fences, readers order their own store and load, which costs them
- * an exchange: a fenced visit.
+ * and readers need a compiler barrier only.  Where the kernel has no membarrier, or refuses it from
+ * some moment on, and under ThreadSanitizer, which knows no fences, readers order their own store
+ * and load, which costs them an exchange: a fenced visit.  Which visits it takes is a door's own
+ * affair, and is chosen when it is opened.
  *
  * A reader must not wait inside, because a writer waits for it; nor enter by another door, because
  * a thread has one counter, which a visit inside a visit would make even. */
@@ -38,32 +39,39 @@ typedef struct _TarnThread TarnThread;
 
 /* The record of a thread that has called Tarn.
  *
- * Invariant: a record is never freed, nor taken out of the list.  A thread that ends leaves its
- * own, with its number, to one that comes later.  Thus numbers stay as small as the most threads
- * that there were at a time, and a writer walks the list without a lock. */
+ * Invariants:
+ *
+ *     a record is never freed: a thread that ends leaves its own, with its number, to one that
+ *     comes later, so that numbers stay as small as the most threads that there were at a time
+ *     the list of living threads has the record of each thread that is, or may come, inside; a
+ *     writer walks it under its lock, and waits there
+ *     a thread that has left its record gets no other: it does without, and takes locks
+ *
+ * A thread that registers while a door is being closed is in the list before it is walked; or it
+ * takes the list's lock after the writer has given that up, and sees the door closed. */
 struct _TarnThread
 {
   guint visits; /* atomic, written by the thread alone; odd: it is inside, or looks at a door */
   guint number; /* constant, from 0 on */
-  gboolean is_taken; /* by a thread that has not ended; behind the lock of the list */
-  TarnThread *next;  /* constant */
+  gboolean is_taken; /* by a thread that has not ended, and alone reads and writes this */
+
+  /* In the list of living threads, or of records that were left; behind the lists' locks. */
+  TarnThread *next;
+  TarnThread **link; /* what points to it, in the former */
 
   /* What pools keep with each thread, by their slots (_tarn_threads_take_slot ()).  The thread
-   * reads it without a lock.  The list's lock is held where it is written: by the thread itself,
+   * reads it without a lock.  The records' lock is held where it is written: by the thread itself,
    * and by one that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
-
-  /* memo-compute.c */
-  struct _TarnComputation *innermost;         /* the thread's own: what it is computing */
-  const struct _TarnComputation *waiting_for; /* behind the lock of all computations */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* The calling thread's record.  Never NULL: a thread that has not registered, or is ending, has
- * _tarn_no_thread, which has no items, so that a hit has one thing less to ask. */
+/* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,
+ * and one that is ending and has left its record _tarn_ended_thread.  Both have no items, so that a
+ * hit has one thing less to ask. */
 extern _Thread_local TarnThread *_tarn_current_thread
     __attribute__ ((visibility ("hidden"), tls_model ("initial-exec")));
-extern TarnThread _tarn_no_thread __attribute__ ((visibility ("hidden")));
+extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility ("hidden")));
 
 typedef enum
 {
@@ -76,7 +84,7 @@ typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
-/* Ends what was kept with a thread: called by that thread as it ends, with the lock of the list
+/* Ends what was kept with a thread: called by that thread as it ends, with the lock of records
  * held. */
 typedef void (*TarnThreadEndFunc) (gpointer item);
 
@@ -84,13 +92,14 @@ guint _tarn_threads_take_slot (TarnThreadEndFunc at_end);
 void _tarn_threads_give_slot (guint slot);
 void _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item);
 
-/* Gets the calling thread's record, and registers the thread if it has none. */
+/* Gets the calling thread's record, and registers the thread if it has none.  NULL: it is ending,
+ * and has left its record: what it would keep would be there for good. */
 static inline TarnThread *
 _tarn_thread_self (void)
 {
   TarnThread *thread = _tarn_current_thread;
 
-  return TARN_LIKELY (thread != &_tarn_no_thread) ? thread : _tarn_thread_register ();
+  return TARN_LIKELY (thread->is_taken) ? thread : _tarn_thread_register ();
 }
 
 /* Ends the visit of a number, which is odd; the next visit's is thread->visits + 1.  The caller

@@ -1,10 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The list of threads that call Tarn, and waiting for them (thread-private.h). */
+ * The threads that call Tarn, and waiting for them (thread-private.h). */
+
+#define _GNU_SOURCE 1 /* cpu_set_t */
 
 #include "base/thread-private.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +15,7 @@
 
 #ifdef __linux__
 #include <linux/membarrier.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #define call_membarrier(command) syscall (SYS_membarrier, (command), 0, 0)
@@ -22,13 +26,48 @@
 #endif
 
 _Thread_local TarnThread *_tarn_current_thread = &_tarn_no_thread;
-TarnThread _tarn_no_thread;
+TarnThread _tarn_no_thread, _tarn_ended_thread;
 
-/* Of is_taken, of slots, and for adding to the list.  It is taken before the locks of pools. */
+/* Of records and slots.  It is taken before the locks of pools. */
 static TarnMutex lock = TARN_MUTEX_INIT;
-static TarnThread *threads; /* atomic: the latest; nothing is ever taken out */
-static GArray *end_funcs;   /* of TarnThreadEndFunc, by slots; NULL: there never was one */
-static GArray *free_slots;  /* of guint; made with end_funcs */
+static TarnThread *left_threads; /* records that ended threads have left; through next */
+static guint n_threads;          /* records that there are */
+static GArray *end_funcs;        /* of TarnThreadEndFunc, by slots; NULL: there never was one */
+static GArray *free_slots;       /* of guint; made with end_funcs */
+
+/* Of the list of living threads, which changes with both locks held.  It is taken after the locks
+ * of pools and memos, by those who close doors, and none is taken while it is held. */
+static TarnMutex living_lock = TARN_MUTEX_INIT;
+static TarnThread *living_threads; /* through next */
+
+/* Adds a record to the list of living threads.  The lock is held. */
+static void
+add_living (TarnThread *thread)
+{
+  _tarn_assert_locked (&lock);
+  _tarn_mutex_lock (&living_lock);
+  thread->next = living_threads;
+  thread->link = &living_threads;
+  if (thread->next != NULL)
+    thread->next->link = &thread->next;
+  living_threads = thread;
+  _tarn_mutex_unlock (&living_lock);
+}
+
+/* Takes a record out of the list of living threads, for a later thread.  The lock is held. */
+static void
+leave_record (TarnThread *thread)
+{
+  _tarn_assert_locked (&lock);
+  g_assert (thread->visits % 2 == 0);
+  _tarn_mutex_lock (&living_lock);
+  *thread->link = thread->next;
+  if (thread->next != NULL)
+    thread->next->link = thread->link;
+  _tarn_mutex_unlock (&living_lock);
+  thread->next = left_threads;
+  left_threads = thread;
+}
 
 /* Ends what others keep with a thread, as it ends, and leaves its record to a later one. */
 static void
@@ -36,7 +75,8 @@ end_thread (gpointer data)
 {
   TarnThread *thread = data;
 
-  _tarn_current_thread = &_tarn_no_thread;
+  _tarn_current_thread = &_tarn_ended_thread;
+  thread->is_taken = FALSE;
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
@@ -46,39 +86,41 @@ end_thread (gpointer data)
         g_array_index (end_funcs, TarnThreadEndFunc, i) (thread->items[i]);
         thread->items[i] = NULL;
       }
-  thread->is_taken = FALSE;
+  leave_record (thread);
   _tarn_mutex_unlock (&lock);
 }
 
-/* Adds a record to the list.  The lock is held. */
+/* Takes a record that an ended thread has left, or makes one.  The lock is held. */
 static TarnThread *
-add_thread (void)
+take_record (void)
 {
-  TarnThread *first = threads;
-  TarnThread *thread = _tarn_aligned_new0 (TarnThread);
+  TarnThread *thread = left_threads;
 
   _tarn_assert_locked (&lock);
-  thread->number = first != NULL ? first->number + 1 : 0;
-  thread->next = first;
-  __atomic_store_n (&threads, thread, __ATOMIC_SEQ_CST);
+  if (thread != NULL)
+    {
+      left_threads = thread->next;
+      return thread;
+    }
+  thread = _tarn_aligned_new0 (TarnThread);
+  thread->number = n_threads++;
   return thread;
 }
 
-/* Gives the calling thread a record: one that an ended thread has left, or a fresh one. */
+/* Gives the calling thread a record.  NULL: it has had one, and is ending. */
 TarnThread *
 _tarn_thread_register (void)
 {
   static GPrivate at_end = G_PRIVATE_INIT (end_thread);
   TarnThread *thread;
 
+  if (_tarn_current_thread == &_tarn_ended_thread)
+    return NULL;
   g_assert (_tarn_current_thread == &_tarn_no_thread);
   _tarn_mutex_lock (&lock);
-  thread = threads;
-  while (thread != NULL && thread->is_taken)
-    thread = thread->next;
-  if (thread == NULL)
-    thread = add_thread ();
+  thread = take_record ();
   thread->is_taken = TRUE;
+  add_living (thread);
   _tarn_mutex_unlock (&lock);
 
   _tarn_current_thread = thread;
@@ -119,7 +161,7 @@ void
 _tarn_threads_give_slot (guint slot)
 {
   _tarn_mutex_lock (&lock);
-  for (TarnThread *thread = threads; thread != NULL; thread = thread->next)
+  for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
     if (slot < thread->n_items)
       thread->items[slot] = NULL;
   g_array_append_val (free_slots, slot);
@@ -146,6 +188,15 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 
 /* Doors */
 
+/* How often one that closes a door yields to a thread inside before it sleeps. */
+#define N_YIELDS 20
+
+/* In microseconds, how long it takes a processor at the very most to have stored what it was told
+ * to: some thousand times as long as it does. */
+#define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
+static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
+
 /* Tells whether the kernel executes fences for readers; the first call asks it to be ready to.
  * Never with ThreadSanitizer, which knows no fences: there loads and stores themselves are in one
  * order. */
@@ -160,8 +211,50 @@ has_membarrier (void)
   if (g_once_init_enter (&answer))
     g_once_init_leave (&answer,
                        1 + (call_membarrier (MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0));
-  return answer == 2;
+  return answer == 2 && !__atomic_load_n (&membarrier_is_gone, __ATOMIC_RELAXED);
 #endif
+}
+
+/* Runs on each processor in turn that the kernel lets this thread have.  A reader that was running
+ * there had to make room, and no thread changes places on a processor without a full fence; so had
+ * one that has gone elsewhere.  FALSE: it cannot go where it wants. */
+static gboolean
+visit_processors (void)
+{
+#ifdef __linux__
+  gboolean has_been_there = TRUE;
+  cpu_set_t before, one;
+
+  if (sched_getaffinity (0, sizeof before, &before) != 0)
+    return FALSE;
+  for (guint i = 0; i < CPU_SETSIZE && has_been_there; i++)
+    {
+      CPU_ZERO (&one);
+      CPU_SET (i, &one);
+      /* Invalid is a processor that is not there, or not for this process. */
+      has_been_there = sched_setaffinity (0, sizeof one, &one) == 0 || errno == EINVAL;
+    }
+  return sched_setaffinity (0, sizeof before, &before) == 0 && has_been_there;
+#else
+  return FALSE;
+#endif
+}
+
+/* Has every reader execute a fence that comes after all that this thread has stored.  Where the
+ * kernel begins to refuse that, doors take fenced visits only once they are opened again, and those
+ * which are open to all have to be closed this way once more.
+ *
+ * The last resort is to wait.  No architecture says how long a processor may keep a store to
+ * itself, but none is known that does for longer than some microseconds while it runs, and one that
+ * stops running a thread executes a fence. */
+static void
+fence_readers (void)
+{
+  if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0)
+    return;
+  __atomic_store_n (&membarrier_is_gone, TRUE, __ATOMIC_RELAXED);
+  if (!visit_processors ())
+    g_usleep (STORING_TIME);
 }
 
 /* Begins a visit with a fence of the reader's own.  TRUE: the thread is inside. */
@@ -177,31 +270,47 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
 }
 
 /* Waits until a thread has left whatever it is inside of now.  It may enter again meanwhile, but
- * not by the door that was closed before. */
+ * not by the door that was closed before.  It may need this very processor, and not get it as long
+ * as this thread comes first there, so yielding is not enough. */
 static void
 await_thread (const TarnThread *thread)
 {
   guint visits = __atomic_load_n (&thread->visits, __ATOMIC_SEQ_CST);
+  guint round = 0;
 
   while (visits % 2 != 0 && __atomic_load_n (&thread->visits, __ATOMIC_ACQUIRE) == visits)
-    g_thread_yield ();
+    if (round++ < N_YIELDS)
+      g_thread_yield ();
+    else
+      g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Closes a door, and waits until no thread but this one is inside.  A thread whose record is added
- * after the list was read comes in later than the store below, and sees the door closed. */
+/* Waits until no thread but this one is inside of what it may be inside of now.  One that registers
+ * meanwhile is in the list, or takes the list's lock after this, and sees all that was stored
+ * before. */
+static void
+await_threads (void)
+{
+  const TarnThread *self = _tarn_current_thread;
+
+  _tarn_mutex_lock (&living_lock);
+  for (TarnThread *thread = living_threads; thread != NULL; thread = thread->next)
+    if (thread != self)
+      await_thread (thread);
+  _tarn_mutex_unlock (&living_lock);
+}
+
+/* Closes a door, and waits until no thread but this one is inside. */
 void
 _tarn_door_close (TarnDoor *door)
 {
-  const TarnThread *self = _tarn_current_thread;
-  const TarnThread *thread;
+  gboolean is_open_to_all = !_tarn_door_needs_fence (door);
 
   g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
-  if (has_membarrier () && call_membarrier (MEMBARRIER_CMD_PRIVATE_EXPEDITED) != 0)
-    g_error ("membarrier worked before, and does not now");
-  for (thread = __atomic_load_n (&threads, __ATOMIC_SEQ_CST); thread != NULL; thread = thread->next)
-    if (thread != self)
-      await_thread (thread);
+  if (is_open_to_all)
+    fence_readers ();
+  await_threads ();
 }
 
 /* Opens a door, and publishes what was written while it was closed. */

@@ -10,6 +10,8 @@
 
 static TarnMutex lock = TARN_MUTEX_INIT; /* who waits, and whether computations are done */
 
+static _Thread_local TarnComputer current; /* the calling thread */
+
 /* Makes a computation of the calling thread, for an entry that it may turn out not to compute. */
 static TarnComputation *
 computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
@@ -19,8 +21,8 @@ computation_new (TarnMemo *memo, const TarnMemoProbe *probe)
   computation->probe = *probe;
   computation->ref_count = 1;
   computation->memo = memo;
-  computation->thread = _tarn_thread_self ();
-  computation->outer = computation->thread->innermost;
+  computation->thread = &current;
+  computation->outer = current.innermost;
   _tarn_cond_init (&computation->done);
   return computation;
 }
@@ -57,7 +59,7 @@ refuse_recursion (GError **error)
 static gboolean
 is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 {
-  const TarnComputation *computation = _tarn_thread_self ()->innermost;
+  const TarnComputation *computation = current.innermost;
 
   while (computation != NULL
          && (computation->memo != memo || !_tarn_memo_probes_equal (&computation->probe, probe)))
@@ -67,7 +69,7 @@ is_computing (const TarnMemo *memo, const TarnMemoProbe *probe)
 
 /* Tells whether a computation waits for a thread, by way of whatever others. The lock is held. */
 static gboolean
-depends_on (const TarnComputation *computation, const TarnThread *thread)
+depends_on (const TarnComputation *computation, const TarnComputer *thread)
 {
   _tarn_assert_locked (&lock);
   while (computation != NULL && !computation->is_done && computation->thread != thread)
@@ -79,16 +81,15 @@ depends_on (const TarnComputation *computation, const TarnThread *thread)
 static gboolean
 await (const TarnComputation *computation, GError **error)
 {
-  TarnThread *thread = _tarn_thread_self ();
   gboolean is_endless;
 
   _tarn_mutex_lock (&lock);
-  is_endless = depends_on (computation, thread);
+  is_endless = depends_on (computation, &current);
   if (!is_endless)
-    thread->waiting_for = computation;
+    current.waiting_for = computation;
   while (!is_endless && !computation->is_done)
     _tarn_cond_wait ((TarnCond *) &computation->done, &lock);
-  thread->waiting_for = NULL;
+  current.waiting_for = NULL;
   _tarn_mutex_unlock (&lock);
   return is_endless ? refuse_recursion (error) : TRUE;
 }
@@ -251,14 +252,13 @@ static void
 compute_entry (TarnMemo *memo, TarnComputation *computation)
 {
   const TarnMemoProbe *probe = &computation->probe;
-  TarnThread *thread = computation->thread;
   gint64 start = g_get_monotonic_time (), elapsed;
 
   _tarn_assert_not_locked (&memo->lock);
-  thread->innermost = computation;
+  current.innermost = computation;
   computation->value
       = memo->func (probe->first_arg, probe->key, memo->user_data, &computation->error);
-  thread->innermost = computation->outer;
+  current.innermost = computation->outer;
   elapsed = g_get_monotonic_time () - start;
   _tarn_memo_check_result (memo, probe, &computation->value, computation->error);
   if (computation->error != NULL)

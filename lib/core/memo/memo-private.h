@@ -27,13 +27,22 @@ typedef struct
   guint hash;       /* of all of it */
 } TarnMemoProbe;
 
+typedef struct _TarnComputation TarnComputation;
+
+/* What a thread does in all memos; of threads that are ending, too. */
+typedef struct
+{
+  TarnComputation *innermost;         /* the thread's own: what it is computing */
+  const TarnComputation *waiting_for; /* behind the lock of all computations */
+} TarnComputer;
+
 /* One call that computes an entry.  It has a reference, and so has each thread that waits. */
-typedef struct _TarnComputation
+struct _TarnComputation
 {
   TarnMemoProbe probe;            /* first: see TarnMemo.computations; the key is the caller's */
   gint ref_count;                 /* atomic */
   TarnMemo *memo;                 /* no reference: whoever is in a call has one */
-  TarnThread *thread;             /* that computes */
+  TarnComputer *thread;           /* that computes; valid until then */
   struct _TarnComputation *outer; /* what that thread was computing before; its own business */
 
   /* Written by the thread that computes, and constant once is_done, which the lock of all
@@ -43,7 +52,7 @@ typedef struct _TarnComputation
   GError *error;
   gboolean is_done;
   TarnCond done; /* is_done has changed */
-} TarnComputation;
+};
 
 /* The entries of one first argument. */
 typedef struct

@@ -130,7 +130,8 @@ touch (const TarnMemo *memo, TarnMemoEntry *entry)
 }
 
 /* Finds an entry, and stores a reference of the caller's: on its thread's value; or on the one
- * that all share, if there is none for its thread. The thread is inside, or has the lock. */
+ * that all share, if there is none for its thread (NULL: that is ending). The thread is inside, or
+ * has the lock. */
 static TarnMemoLookup
 find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe, gpointer *value)
 {
@@ -144,7 +145,7 @@ find_entry (TarnMemo *memo, const TarnThread *thread, const TarnMemoProbe *probe
   found = entry->value;
   if (memo->ops.value_for_thread != NULL && found != NULL)
     {
-      if (thread->number < entry->n_own && entry->own[thread->number] != NULL)
+      if (thread != NULL && thread->number < entry->n_own && entry->own[thread->number] != NULL)
         found = entry->own[thread->number];
       else
         result = TARN_MEMO_NONE_OF_OWN;
@@ -207,7 +208,7 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   TarnThread *thread = _tarn_thread_self ();
   TarnMemoLookup result;
 
-  while (_tarn_thread_enter (thread, &memo->door))
+  while (thread != NULL && _tarn_thread_enter (thread, &memo->door))
     {
       result = find_inside (memo, thread, probe, value);
       _tarn_thread_leave (thread);

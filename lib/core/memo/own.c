@@ -7,14 +7,19 @@
 
 #include "memo/memo-private.h"
 
-/* Keeps a value for later calls of this thread, unless the entry was forgotten meanwhile. */
+/* Keeps a value for later calls of this thread, unless that is ending, or the entry was forgotten
+ * meanwhile. */
 static void
 keep_own (TarnMemo *memo, const TarnMemoProbe *probe, gconstpointer shared, gpointer own)
 {
-  guint number = _tarn_thread_self ()->number;
+  const TarnThread *thread = _tarn_thread_self ();
   TarnMemoEntry *entry;
+  guint number;
 
   _tarn_assert_not_locked (&memo->lock);
+  if (thread == NULL)
+    return;
+  number = thread->number;
   _tarn_memo_close (memo);
   entry = g_hash_table_lookup (memo->entries, probe);
   /* The reference on what is shared is why another entry has another address there. */

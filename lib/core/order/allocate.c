@@ -51,10 +51,10 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
  * Allocates a block from a pool. It has at least @p size bytes, and is one that the pool holds, or
  * else a fresh one from the upstream allocator, as large as every size of its bin needs.
  *
- * When upstream is out of memory, its own reclaim function and then the pool's are asked once; then
- * held blocks are given back, the largest first, until there is room; last, the exact size is tried
- * where rounding had added bytes. Any other error upstream leads to the exact size at once. A block
- * of an exact size is given back when it is freed.
+ * When upstream is out of memory, or is a pool at its limit, its own reclaim function and then the
+ * pool's are asked once; then held blocks are given back, the largest first, until there is room;
+ * last, the exact size is tried where rounding had added bytes. Any other error upstream leads to
+ * the exact size at once. A block of an exact size is given back when it is freed.
  *
  * A request that would exceed the pool's limit does not ask upstream. Held blocks are given back,
  * the largest first, as many as it takes, if that is enough; else the pool's reclaim functions are

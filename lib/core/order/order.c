@@ -9,7 +9,8 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* About how many events the driver is asked about before a block is taken that has to be waited for.
+/* About how many events the driver is asked about before a block is taken that has to be waited
+ * for.
  */
 #define MAX_ASKED 4
 
@@ -47,7 +48,7 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnQueue *queue, gsize size,
 
   if (own != NULL && own->top != NULL)
     _tarn_cache_empty_bin (cache, own);
-  else if (!_tarn_bins_have (pool->idle_bins, number) && cache != NULL
+  else if (!_tarn_bins_have (pool->idle_bins, number)
            && !_tarn_pool_take_from_abandoned (pool, number, NULL))
     _tarn_pool_take_from_idle (pool, number, NULL);
   return take_first (pool, _tarn_bins_get (pool->idle_bins, number), size, queue,
@@ -120,8 +121,8 @@ count_failure (TarnPool *pool)
 static TarnBlock *
 take_for (TarnPool *pool, const Request *request)
 {
-  return _tarn_pool_take_at_once (pool, _tarn_cache_of (_tarn_current_thread, pool),
-                                  request->queue, request->size, request->number);
+  return _tarn_pool_take_at_once (pool, _tarn_cache_of (_tarn_current_thread, pool), request->queue,
+                                  request->size, request->number);
 }
 
 /* Lists references on the events that stand between a queue and the first blocks of a bin, with a
@@ -195,7 +196,8 @@ move_or_put_back (TarnPool *pool, TarnBlock *block, const Request *request, gboo
   return NULL;
 }
 
-/* Tells whether some idle blocks of a size have yet to be made ready for a queue.  The lock is held. */
+/* Tells whether some idle blocks of a size have yet to be made ready for a queue.  The lock is
+ * held. */
 static gboolean
 has_unready (TarnPool *pool, const Request *request)
 {
@@ -278,14 +280,14 @@ set_unready (const TarnPool *pool, TarnBlock *block)
 {
   const TarnAllocator *direct = pool->upstream->direct;
 
-  block->is_unready = direct->ops.fresh_queue != NULL
-                      && direct->ops.fresh_queue (direct->user_data) != NULL;
+  block->is_unready
+      = direct->ops.fresh_queue != NULL && direct->ops.fresh_queue (direct->user_data) != NULL;
 }
 
 /* Allocates for a queue what no held block serves, from upstream or, after memory has run out, from
- * what was freed meanwhile; the queue waits for what makes or leaves it ready.  The queue that makes
- * it ready is looked up before there is any memory: memory must not be held as idle because that
- * failed. */
+ * what was freed meanwhile; the queue waits for what makes or leaves it ready.  The queue that
+ * makes it ready is looked up before there is any memory: memory must not be held as idle because
+ * that failed. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const Request *request, gboolean *was_short, GError **error)
 {

@@ -25,7 +25,8 @@ _tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
   return pool->latest_queue;
 }
 
-/* Takes a queue out of the pool's table: a queue with the same handle is another one from now on. */
+/* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
+ */
 static void
 make_unknown (TarnPool *pool, TarnQueue *queue)
 {

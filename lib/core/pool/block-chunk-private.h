@@ -29,6 +29,7 @@ G_STATIC_ASSERT (TARN_CHUNK_BLOCKS <= G_MAXUINT16);
 
 /* The pool's lock is held in all of these; @own is the thread's chunk, NULL before its first. */
 TarnBlock *_tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own);
+void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);
 TarnBlock *_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block);
 void _tarn_block_chunks_clear (GQueue *chunks);

@@ -80,6 +80,19 @@ _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
   return block;
 }
 
+/* Has a chunk with vacant blocks, which no thread has, be the next one that is taken; or frees it,
+ * if it has no others, and there is one to take. */
+static void
+offer (GQueue *chunks, TarnBlockChunk *chunk)
+{
+  g_assert (!chunk->is_taken && !is_full (chunk));
+  g_queue_unlink (chunks, &chunk->link);
+  if (chunk->n_used == 0 && is_open (g_queue_peek_head (chunks)))
+    free (chunk);
+  else
+    g_queue_push_head_link (chunks, &chunk->link);
+}
+
 /* Makes a retired block vacant. What it was can still be told from its state, until it is taken
  * again. */
 void
@@ -92,13 +105,20 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
   block->below = chunk->vacant;
   chunk->vacant = block;
   chunk->n_used--;
-  if (chunk->is_taken)
+  if (!chunk->is_taken)
+    offer (chunks, chunk);
+}
+
+/* Leaves a thread's chunk (NULL: it had none) to others. */
+void
+_tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own)
+{
+  if (own == NULL)
     return;
-  g_queue_unlink (chunks, &chunk->link);
-  if (chunk->n_used == 0 && is_open (g_queue_peek_head (chunks)))
-    free (chunk);
-  else
-    g_queue_push_head_link (chunks, &chunk->link);
+  g_assert (own->is_taken);
+  own->is_taken = FALSE;
+  if (!is_full (own))
+    offer (chunks, own);
 }
 
 /* Finds the block after another one (NULL: the first) that is neither vacant nor retired. */

@@ -13,14 +13,16 @@
  *
  * With the lock alone others look at length, hits and active_bytes, which are atomic for that.
  *
- * A cache is abandoned when its thread ends.  Its blocks stay in it until somebody who has the lock
- * takes them, or a thread that has no cache takes it over, which comes before making another.  In a
- * child of fork () hits and frees find no cache: the thread has no record (base/fork.c).
+ * A cache is abandoned when its thread ends, unless the pool has enough that are, and then it is
+ * freed, and its blocks go to the pool's bins.  The blocks of one that is abandoned stay in it
+ * until somebody who has the lock takes them, or a thread that has no cache takes it over, which
+ * comes before making another.  In a child of fork () hits and frees find no cache: the thread has
+ * no record (base/fork.c).
  *
  * A cache has blocks of any number of queues, each in a bin for its size and its queue: what one
  * in-order queue alone has used, that queue can use again at once, from whichever thread
- * (order/order-private.h).  Blocks that commands of several queues use, or that record an event when
- * they are freed, are in no cache.
+ * (order/order-private.h).  Blocks that commands of several queues use, or that record an event
+ * when they are freed, are in no cache.
  *
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
@@ -36,9 +38,10 @@
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
-/* How many homes of bins a cache has; a power of two.  A bin stands at its home, or at one of the few
- * places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its own, as
- * far as one queue is concerned; where all places of a home are taken, bins share by turns. */
+/* How many homes of bins a cache has; a power of two.  A bin stands at its home, or at one of the
+ * few places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its
+ * own, as far as one queue is concerned; where all places of a home are taken, bins share by turns.
+ */
 #define TARN_CACHE_HOMES 512
 #define TARN_CACHE_PROBES 4
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
@@ -46,13 +49,16 @@
 
 G_STATIC_ASSERT ((TARN_CACHE_HOMES & (TARN_CACHE_HOMES - 1)) == 0);
 
+/* How many caches of ended threads a pool keeps for threads to come. */
+#define TARN_MAX_ABANDONED 4
+
 /* The blocks of one size and one queue that a thread keeps. */
 typedef struct
 {
-  gpointer handle; /* of the queue that alone has used them; NULL: nobody has */
-  TarnBlock *top;  /* the one freed last; others through TarnBlock.below */
-  guint32 number;  /* of the pool's bin; its thread writes it and handle, with the lock */
-  guint16 length; /* blocks; atomic, because others look without closing the door */
+  gpointer handle;  /* of the queue that alone has used them; NULL: nobody has */
+  TarnBlock *top;   /* the one freed last; others through TarnBlock.below */
+  guint32 number;   /* of the pool's bin; its thread writes it and handle, with the lock */
+  guint16 length;   /* blocks; atomic, because others look without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
@@ -64,9 +70,9 @@ typedef struct
  *     reserved_bytes <= thread_cache_bytes of the pool
  *     length of each bin <= its capacity <= thread_cache_blocks
  *     has_room has the bit of each bin whose capacity is not 0
- *     of bins with the same number and queue, which stand at one home, only the first has any capacity
- *     blocks are HELD, and their share is the bin's queue's
- *     no bin that records frees has any capacity */
+ *     of bins with the same number and queue, which stand at one home, only the first has any
+ * capacity blocks are HELD, and their share is the bin's queue's no bin that records frees has any
+ * capacity */
 struct _TarnCache
 {
   /* What the pool's own counters do not know of yet: count_active () adds it to them. */
@@ -86,9 +92,10 @@ struct _TarnCache
 
   TarnPool *pool;
   TarnCache *next;       /* of the pool */
+  TarnCache **link;      /* what points to it */
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
 
-  TarnCacheBin bins[TARN_CACHE_BINS];  /* near enough to the beginning for short instructions */
+  TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
@@ -248,8 +255,7 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   if (TARN_UNLIKELY (!begin (thread, visit, &pool->door)))
     return FALSE;
   bin = _tarn_cache_find_bin (cache, block->bin, block->share);
-  if (TARN_LIKELY (bin != NULL && block->state == TARN_BLOCK_ACTIVE
-                   && bin->length < bin->capacity))
+  if (TARN_LIKELY (bin != NULL && block->state == TARN_BLOCK_ACTIVE && bin->length < bin->capacity))
     {
       __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
       _tarn_cache_push (bin, block);

@@ -23,7 +23,30 @@
 
 /* Life */
 
-/* Leaves a cache, whose thread has ended, to whoever has the lock. */
+static void empty (TarnCache *cache);
+static void count_active (TarnCache *cache);
+
+/* Frees a cache whose thread has ended: what it has goes to the pool.  Others remain, or the last
+ * one's peak would count as the pool's.  The lock is held. */
+static void
+cache_free (TarnCache *cache)
+{
+  TarnPool *pool = cache->pool;
+
+  _tarn_assert_locked (&pool->lock);
+  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
+  empty (cache);
+  count_active (cache);
+  pool->stats.hits += cache->hits;
+  _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
+  *cache->link = cache->next;
+  if (cache->next != NULL)
+    cache->next->link = cache->link;
+  free (cache);
+}
+
+/* Leaves a cache, whose thread has ended, to whoever has the lock, unless there are enough of them.
+ */
 static void
 abandon (gpointer item)
 {
@@ -31,7 +54,13 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  cache->is_abandoned = TRUE;
+  if (pool->n_abandoned < TARN_MAX_ABANDONED)
+    {
+      cache->is_abandoned = TRUE;
+      pool->n_abandoned++;
+    }
+  else
+    cache_free (cache);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
 }
@@ -64,6 +93,9 @@ cache_new (TarnPool *pool)
   if (pool->caches != NULL && pool->caches->next == NULL)
     _tarn_pool_count (pool, &stats);
   cache->next = pool->caches;
+  cache->link = &pool->caches;
+  if (cache->next != NULL)
+    cache->next->link = &cache->next;
   pool->caches = cache;
   return cache;
 }
@@ -76,27 +108,28 @@ take_over (TarnPool *pool)
   TarnCache *cache = pool->caches;
 
   _tarn_assert_locked (&pool->lock);
-  while (cache != NULL && !cache->is_abandoned)
+  if (pool->n_abandoned == 0)
+    return NULL;
+  while (!cache->is_abandoned)
     cache = cache->next;
-  if (cache != NULL)
-    {
-      cache->is_abandoned = FALSE;
-      cache->seen_hits = G_MAXUINT64;
-    }
+  cache->is_abandoned = FALSE;
+  cache->seen_hits = G_MAXUINT64;
+  pool->n_abandoned--;
   return cache;
 }
 
 /* Takes the lock, and gets this thread's cache, which is made if there is none.  NULL: the door is
- * closed for good, and the thread never had one.  Where one is made the lock is given up meanwhile,
- * because the list of threads has a lock that comes first; so the door may be closed for good all
- * the same, and the caller has to look. */
+ * closed for good, and the thread never had one; or the thread is ending.  Where one is made the
+ * lock is given up meanwhile, because the list of threads has a lock that comes first; so the door
+ * may be closed for good all the same, and the caller has to look. */
 TarnCache *
 _tarn_pool_lock (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
   _tarn_mutex_lock_adaptively (&pool->lock);
-  if (cache != NULL || _tarn_door_is_closed (&pool->door))
+  if (cache != NULL || _tarn_door_is_closed (&pool->door)
+      || _tarn_current_thread == &_tarn_ended_thread)
     return cache;
   cache = take_over (pool);
   if (cache == NULL)
@@ -134,8 +167,8 @@ _tarn_pool_close (TarnPool *pool)
   return TRUE;
 }
 
-/* Opens the door again, if it was open, and the pool has not stopped holding meanwhile.  The lock is
- * held. */
+/* Opens the door again, if it was open, and the pool has not stopped holding meanwhile.  The lock
+ * is held. */
 void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
@@ -180,19 +213,37 @@ max_active (gsize a, gsize b)
   return (gssize) a > (gssize) b ? a : b;
 }
 
-/* Raises the peak to what is active at this moment: with the door closed exactly, else about so
- * much. Looking at each cache takes time, so _tarn_pool_count_own () asks for it only where the
- * pool's own count is higher than ever: noted_bytes.  The lock is held. */
-void
-_tarn_pool_note_peak (TarnPool *pool)
+/* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
+ * not at all, unless the door is closed. */
+static gsize
+sum_active (const TarnPool *pool)
 {
   gsize active = pool->stats.active_bytes;
 
   _tarn_assert_locked (&pool->lock);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
-  pool->stats.peak_active_bytes = max_active (pool->stats.peak_active_bytes, active);
+  return active;
+}
+
+/* Raises the peak to what is active at this moment, which may be missed, but is never too much:
+ * only what looks like a new peak is worth closing the door for.  Looking at each cache takes time,
+ * too, so _tarn_pool_count_own () asks for it only where the pool's own count is higher than ever:
+ * noted_bytes.  The lock is held. */
+void
+_tarn_pool_note_peak (TarnPool *pool)
+{
+  gsize peak = pool->stats.peak_active_bytes;
+  gsize active = sum_active (pool);
+  gboolean was_open = FALSE;
+
+  _tarn_assert_locked (&pool->lock);
+  if (max_active (peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
+      && (was_open = _tarn_pool_close (pool)))
+    active = sum_active (pool);
+  pool->stats.peak_active_bytes = max_active (peak, active);
   pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+  _tarn_pool_open (pool, was_open);
 }
 
 /* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
@@ -248,16 +299,20 @@ count_active (TarnCache *cache)
 }
 
 /* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
- * each change of the pool's own active_bytes, so that a peak is seen before they are less.  The
- * lock is held. */
+ * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
+ * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
+ * the pool's only as long as no other thread changes them.  The lock is held. */
 void
 _tarn_pool_count_own (TarnPool *pool)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnPoolStats stats;
 
   _tarn_assert_locked (&pool->lock);
   if (cache != NULL)
     count_active (cache);
+  else if (!_tarn_door_is_closed (&pool->door))
+    _tarn_pool_count (pool, &stats);
   if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
     _tarn_pool_note_peak (pool);
 }
@@ -467,7 +522,8 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes the blocks, and the room for them, of the bins of a cache that are of a size and a queue. */
+/* Takes the blocks, and the room for them, of the bins of a cache that are of a size and a queue.
+ */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -577,10 +633,11 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
   gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
+  if (pool->n_abandoned == 0)
+    return FALSE;
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
-      TarnCacheBin *bin
-          = cache->is_abandoned ? _tarn_cache_find_bin (cache, number, handle) : NULL;
+      TarnCacheBin *bin = cache->is_abandoned ? _tarn_cache_find_bin (cache, number, handle) : NULL;
 
       if (bin == NULL || bin->top == NULL)
         continue;
@@ -595,11 +652,12 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 gboolean
 _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
 {
+  const TarnCache *own = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean is_any = FALSE, was_open = FALSE;
   gint64 now;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->caches == NULL || pool->caches->next == NULL)
+  if (pool->caches == NULL || (pool->caches == own && own->next == NULL))
     return FALSE; /* nobody but this thread */
   now = g_get_monotonic_time ();
 

@@ -114,6 +114,7 @@ struct _TarnPool
   GHashTable *idle_bins;
   GHashTable *recorded_bins;
   TarnCache *caches;
+  guint n_abandoned; /* of them: their threads have ended */
   gboolean stop_holding;
   gboolean orphaned;
 
@@ -125,14 +126,14 @@ struct _TarnPool
   TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
                           active_blocks is never set */
   gsize n_blocks;
-  TarnBlock *stuck; /* held in no bin: they were to go back, and go with the next ones that do, because
-                       nobody could tell whether they are still used */
+  TarnBlock *stuck; /* held in no bin: they were to go back, and go with the next ones that do,
+                       because nobody could tell whether they are still used */
   gsize n_stuck;
 
-  GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
-  TarnBlockChunk *chunk; /* of threads that have no cache */
-  GHashTable *bare;      /* memory that tarn_allocator_allocate_memory () handed out -> GSList of
-                            TarnBlock, which are owned by users */
+  GQueue chunks;            /* of TarnBlockChunk: every held or active block is in one */
+  TarnBlockChunk *chunk;    /* of threads that have no cache */
+  GHashTable *bare;         /* memory that tarn_allocator_allocate_memory () handed out -> GSList of
+                               TarnBlock, which are owned by users */
   GPtrArray *reclaim_funcs; /* in the order they were added */
   guint last_reclaim_id;
 

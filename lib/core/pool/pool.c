@@ -29,23 +29,23 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
 
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_count_own (pool);
-  if (cache == NULL || _tarn_door_is_closed (&pool->door))
+  if (_tarn_door_is_closed (&pool->door))
     return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
-  own = _tarn_cache_find_bin (cache, number, handle);
+  own = cache != NULL ? _tarn_cache_find_bin (cache, number, handle) : NULL;
   if (own != NULL && own->top != NULL)
     return _tarn_cache_pop (cache, own, size);
   if (!_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
       && !_tarn_pool_take_from_abandoned (pool, number, handle)
       && !_tarn_pool_take_from_idle (pool, number, handle))
     return NULL;
-  if (_tarn_cache_fill (cache, number, handle, _tarn_pool_get_share (pool, queue)))
+  if (cache != NULL && _tarn_cache_fill (cache, number, handle, _tarn_pool_get_share (pool, queue)))
     return _tarn_cache_pop (cache, _tarn_cache_find_bin (cache, number, handle), size);
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
 /* Ends the use of a block that is being freed: it is held, or else retired, and then TRUE: the
- * caller gives it back to upstream, with what is stuck.  @cache is this thread's; NULL: the pool's bin is to have the
- * block. */
+ * caller gives it back to upstream, with what is stuck.  @cache is this thread's; NULL: the pool's
+ * bin is to have the block. */
 gboolean
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {

@@ -2,7 +2,7 @@
  * SPDX-License-Identifier: MIT
  *
  * The way to the upstream allocator and back.  A request that no held block serves asks upstream
- * for the size of its bin.  When that is out of memory:
+ * for the size of its bin.  When that is out of memory, or has a limit which is reached:
  *
  *     1. reclaim functions are asked, once
  *     2. the size's own bin is looked at again
@@ -82,6 +82,15 @@ await_give_backs (TarnPool *pool, const Request *request)
   given_back = _tarn_pool_get_ended (pool) != request->reservation.ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);
   return given_back;
+}
+
+/* Tells whether upstream has run out of what it gives: it is out of memory, or has a limit.  The
+ * pool's own limit is no reason to think so. */
+static gboolean
+has_run_out (const Request *request, const GError *error)
+{
+  return _tarn_is_out_of_memory (error)
+         || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
 /* Makes a block of fresh memory. The lock is held. */
@@ -175,7 +184,7 @@ make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError *
   TarnBlock *block = NULL;
   guint rounds = 0;
 
-  while (block == NULL && _tarn_is_out_of_memory (*error))
+  while (block == NULL && has_run_out (request, *error))
     {
       gsize given = give_back_held (pool, alloc_size);
 
@@ -189,7 +198,7 @@ make_room_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block;
 }
 
-/* Serves a request after upstream ran out of memory: steps 1 to 3. */
+/* Serves a request after upstream ran out: steps 1 to 3. */
 static TarnBlock *
 recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
@@ -216,24 +225,26 @@ recover_from_limit (TarnPool *pool, Request *request, gsize alloc_size, GError *
   return block != NULL ? block : ask_upstream_again (pool, request, alloc_size, error);
 }
 
-/* Has an error say which pool failed, and for how many bytes; of out-of-memory also how things
- * stand. An error of a limit is the pool's own, and has said so. */
+/* Has an error say which pool failed, and for how many bytes; where upstream has run out also how
+ * things stand. An error of the pool's own limit has said so. */
 static void
-prefix_error (const TarnPool *pool, gsize size, const TarnPoolStats *stats, GError **error)
+prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats *stats,
+              GError **error)
 {
-  if (_tarn_is_out_of_memory (*error))
+  if (has_run_out (request, *error))
     g_prefix_error (error,
                     "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                     " active, %" G_GSIZE_FORMAT " held: ",
-                    pool->base.label, size, stats->active_bytes, stats->held_bytes);
+                    pool->base.label, request->size, stats->active_bytes, stats->held_bytes);
   else if (!g_error_matches (*error, TARN_ERROR, TARN_ERROR_LIMIT))
-    g_prefix_error (error, "%s: %" G_GSIZE_FORMAT " bytes asked for: ", pool->base.label, size);
+    g_prefix_error (error, "%s: %" G_GSIZE_FORMAT " bytes asked for: ", pool->base.label,
+                    request->size);
 }
 
 /* Fails a request with upstream's last error.  Where memory went with its context, what is held is
  * nobody's to hand out, and the pool stops holding. */
 static void
-fail_request (TarnPool *pool, gsize size, GError *upstream_error, GError **error)
+fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GError **error)
 {
   TarnPoolStats stats;
 
@@ -243,7 +254,7 @@ fail_request (TarnPool *pool, gsize size, GError *upstream_error, GError **error
   _tarn_pool_count (pool, &stats);
   _tarn_mutex_unlock (&pool->lock);
 
-  prefix_error (pool, size, &stats, &upstream_error);
+  prefix_error (pool, request, &stats, &upstream_error);
   if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     _tarn_pool_trim (pool, 0, TRUE);
   g_propagate_error (error, upstream_error);
@@ -263,19 +274,19 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was
   _tarn_assert_not_locked (&pool->lock);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);
-  if (block == NULL && !_tarn_is_out_of_memory (local) && size < alloc_size)
+  if (block == NULL && !has_run_out (&request, local) && size < alloc_size)
     {
       alloc_size = size;
       block = ask_upstream_again (pool, &request, alloc_size, &local);
     }
-  if (block == NULL && _tarn_is_out_of_memory (local))
+  if (block == NULL && has_run_out (&request, local))
     block = recover (pool, &request, alloc_size, &local);
   if (block == NULL && size < alloc_size)
     block = ask_upstream_again (pool, &request, size, &local);
 
   *was_short = request.was_short;
   if (block == NULL)
-    fail_request (pool, size, local, error);
+    fail_request (pool, &request, local, error);
   else
     g_clear_error (&local);
   return block;

@@ -1,0 +1,233 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The limit of a pool and what is under it: pools that have one themselves, and queues that give
+ * memory back when they come to it. */
+
+#include <string.h>
+
+#include "lib/pool-fixture.h"
+#include "pool/pool-private.h"
+
+#define LIMIT 4096
+
+typedef PoolFixture Fixture;
+
+static TarnPool *
+pool_new (TarnAllocator *upstream, gsize limit_bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+
+  options.name = "small";
+  options.limit_bytes = limit_bytes;
+  pool = tarn_pool_new (upstream, &options, &error);
+  g_assert_no_error (error);
+  return pool;
+}
+
+/* The device has as many bytes as the pool may have: if it ever runs out, there were more. */
+static void
+set_up (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  (void) unused;
+  fixture->device = fake_device_new (LIMIT);
+  allocator = fake_device_allocator_new (fixture->device);
+  fixture->pool = pool_new (allocator, LIMIT);
+  fixture->log = g_string_new (NULL);
+}
+
+static void
+tear_down (Fixture *fixture, gconstpointer unused)
+{
+  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
+  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
+  g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
+  pool_fixture_tear_down (fixture, unused);
+}
+
+/* A pool over a pool with a limit: what it holds goes back, as if that were a device, then the
+ * exact size is tried, and then it is what upstream says. */
+static void
+test_held (Fixture *fixture, gconstpointer unused)
+{
+  static const gsize sizes[] = { 1023, 511, 1023, 127 };
+  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 0);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block, *other;
+
+  (void) unused;
+  pool_hold (outer, sizes, G_N_ELEMENTS (sizes)); /* 2,684 */
+  block = allocate (outer, 2047);
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1); /* both of 1,023, and 511 */
+  g_assert_cmpuint (get_stats (outer).failures, ==, 0);
+  other = allocate (outer, 2048); /* 2,303, if rounded by either */
+  g_assert_cmpuint (tarn_block_get_alloc_size (other), ==, 2048);
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 0);
+  tarn_block_free (other);
+
+  g_assert_null (tarn_pool_allocate (outer, 2050, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_assert_nonnull (strstr (error->message, "2050 bytes asked for, 2047 active, 0 held: pool"));
+  tarn_block_free (block);
+}
+
+/* The upper pool's own limit is none of upstream's: it gives back what it has to, and no more. */
+static void
+test_two_limits (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 2047);
+  TarnBlock *block = allocate (outer, 1023), *other;
+
+  (void) unused;
+  tarn_block_free (allocate (outer, 127));
+  assert_fails (outer, 1025, TARN_ERROR_LIMIT);
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 1);
+  g_assert_cmpuint (get_stats (outer).upstream_failures, ==, 0);
+  other = allocate (fixture->pool, 2559);
+  assert_fails (outer, 1024, TARN_ERROR_LIMIT); /* for which upstream was asked */
+  g_assert_cmpuint (get_stats (outer).held_blocks, ==, 0);
+  tarn_block_free (other);
+  tarn_block_free (block);
+}
+
+/* A queue on which memory goes back only when somebody waits for it */
+
+typedef struct
+{
+  TarnAllocator *allocator;
+  TarnMemory memory; /* that is to go back */
+  gsize size;        /* 0: none is */
+  guint n_waits;
+} Lazy;
+
+static gboolean
+lazy_allocate (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  return tarn_allocator_allocate_memory (((Lazy *) data)->allocator, size, memory, error);
+}
+
+static void
+lazy_free (gpointer data, TarnMemory memory, gsize size)
+{
+  tarn_allocator_free_memory (((Lazy *) data)->allocator, memory, size);
+}
+
+static gboolean
+lazy_free_on_queue (gpointer data, TarnMemory memory, gsize size, gpointer queue)
+{
+  Lazy *lazy = data;
+
+  g_assert_true (queue == lazy);
+  g_assert_cmpuint (lazy->size, ==, 0);
+  lazy->memory = memory;
+  lazy->size = size;
+  return TRUE;
+}
+
+static gboolean
+lazy_ref (gpointer data, gpointer queue, gboolean *in_order, GError **error)
+{
+  (void) error;
+  *in_order = TRUE;
+  return queue == data;
+}
+
+static void
+lazy_forget (gpointer data, gpointer item)
+{
+  g_assert_true (item == data);
+}
+
+static gpointer
+lazy_record (gpointer data, gpointer queue, GError **error)
+{
+  (void) queue;
+  (void) error;
+  return data;
+}
+
+static gboolean
+lazy_is_done (gpointer data, gpointer event)
+{
+  (void) data;
+  (void) event;
+  return FALSE;
+}
+
+static gboolean
+lazy_wait (gpointer data, gpointer event, gpointer queue, GError **error)
+{
+  Lazy *lazy = data;
+
+  (void) event;
+  (void) error;
+  if (queue == NULL)
+    lazy->n_waits++;
+  return TRUE;
+}
+
+static TarnAllocator *
+lazy_allocator_new (Lazy *lazy)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.name = "lazy";
+  ops.allocate = lazy_allocate;
+  ops.free = lazy_free;
+  ops.queue_ref = lazy_ref;
+  ops.queue_unref = lazy_forget;
+  ops.event_record = lazy_record;
+  ops.event_is_done = lazy_is_done;
+  ops.event_wait = lazy_wait;
+  ops.event_release = lazy_forget;
+  ops.free_on_queue = lazy_free_on_queue;
+  return tarn_allocator_new (&ops, lazy, NULL);
+}
+
+/* What a queue is yet to give back is there: with a limit the host waits for it, or the device
+ * would run out below the limit. */
+static void
+test_on_queue (Fixture *fixture, gconstpointer has_limit)
+{
+  Lazy lazy = { .allocator = fake_device_allocator_new (fixture->device) };
+  g_autoptr (TarnAllocator) allocator = lazy_allocator_new (&lazy);
+  TarnPool *pool = pool_new (allocator, has_limit != NULL ? LIMIT : 0);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  block = tarn_pool_allocate_ordered (pool, 3071, &lazy, &error);
+  g_assert_no_error (error);
+  tarn_pool_stop_holding (pool);
+  tarn_block_free (block);
+  if (has_limit != NULL)
+    {
+      g_assert_cmpuint (lazy.n_waits, ==, 1);
+      tarn_block_free (allocate (pool, LIMIT - 1));
+      g_assert_cmpuint (get_stats (pool).upstream_failures, ==, 0);
+    }
+  else
+    {
+      g_assert_cmpuint (lazy.n_waits, ==, 0);
+      g_assert_cmpuint (lazy.size, ==, 3071);
+      lazy_free (&lazy, lazy.memory, lazy.size);
+    }
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (lazy.allocator);
+}
+
+int
+main (int argc, char **argv)
+{
+#define ADD(path, func, data)                                                                      \
+  g_test_add ("/core/limit-upstream/" path, Fixture, data, set_up, func, tear_down)
+  g_test_init (&argc, &argv, NULL);
+  ADD ("held", test_held, NULL);
+  ADD ("two-limits", test_two_limits, NULL);
+  ADD ("on-queue/limit", test_on_queue, "");
+  ADD ("on-queue/no-limit", test_on_queue, NULL);
+  return g_test_run ();
+}
