@@ -330,6 +330,7 @@ free_on_queue (gpointer user_data, TarnMemory address, gsize size, gpointer hand
   memory = take_back (address);
   g_assert_cmpuint (memory->size, ==, size);
   memory->gone = now_on (queue);
+  clock_join (&memory->gone, &world.host); /* the host has waited before it calls */
   tell ("memory %u goes back on %c", (guint) address.address - 1, world.queues[queue].letter);
   if (!clock_is_in (&memory->past, &memory->gone) && !clock_is_in (&memory->past, &world.host))
     fault ("memory goes back on a queue while others may use it");

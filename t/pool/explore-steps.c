@@ -218,7 +218,7 @@ check_request (const Call *call, const Memory *memory, gboolean has_own, gboolea
 
   if (call->has_nested || call->has_failed || call->outer != NULL)
     return;
-  if (has_own && call->n_calls > 0)
+  if (has_own && call->n_calls > 0 && !world.has_stopped)
     fault ("a queue's own memory costs it a call");
   if (must_not_wait && call->n_host_waits > 0 && !call->was_full)
     fault ("the host waits although there is room");
