@@ -145,9 +145,9 @@ _tarn_cuda_ask_device_data (const TarnCudaDriver *driver, CUdevice device, TarnC
 }
 
 /**
- * Stores the numbers of a device, as its driver says. What no driver can be asked is from a table:
- * registers_per_thread and the last three fields; they are 0 if the compute capability is not in
- * it. What a driver is too old to be asked is as the device has it.
+ * Stores the resources of a device, as its driver says them. What no driver can be asked is from a
+ * table: registers_per_thread and the last three fields; they are 0 if the compute capability is
+ * not in it. What a driver is too old to be asked is as the device has it.
  *
  * @param data    out: start from TARN_CUDA_DEVICE_DATA_INIT, whose struct_size says how much is to
  *                be filled
@@ -328,7 +328,7 @@ tarn_cuda_device_data_align_dtype (const TarnCudaDeviceData *data, gsize element
  * @param threads    threads
  * @param coalesced  out: threads, at least as many
  * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for threads that there
- * are no counters for once they are rounded up
+ *                   are no counters for once they are rounded up
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

@@ -67,7 +67,7 @@ has_owners (const TarnCudaHostArray *array)
  * @param item_size  bytes of an element, at least 1
  * @param order      'C': the last axis is the one whose elements are neighbours; 'F': the first
  * @param array      out: start from TARN_CUDA_HOST_ARRAY_INIT, whose struct_size says how much is
- * to be filled; for tarn_cuda_host_array_clear()
+ *                   to be filled; for tarn_cuda_host_array_clear()
  * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT, TARN_ERROR_INVALID_SIZE
  *                   if the bytes of all are more than a gsize holds, or as tarn_pool_allocate()
  * @return TRUE, or FALSE with @p error set and @p array as it was. Any thread may call it.

@@ -174,8 +174,9 @@ _tarn_cuda_ask_occupancy (const TarnCudaDriver *driver, CUfunction function, gui
  * @param occupancy             out: start from TARN_CUDA_OCCUPANCY_INIT, whose struct_size says how
  *                              much is to be filled
  * @param error                 return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for no
- * threads, TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of what failed, TARN_ERROR_FAILED for an answer
- * that makes no sense, TARN_ERROR_NOT_SUPPORTED for a driver that cannot be asked,
+ *                              threads, TARN_ERROR_NO_CONTEXT, TARN_CUDA_ERROR of what failed,
+ *                              TARN_ERROR_FAILED for an answer that makes no sense,
+ *                              TARN_ERROR_NOT_SUPPORTED for a driver that cannot be asked,
  *                              TARN_ERROR_NO_DRIVER, TARN_ERROR_NO_DEVICE, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it that has the
  *         context current

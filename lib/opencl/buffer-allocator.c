@@ -70,7 +70,7 @@ release_buffer (cl_mem buffer, gsize size)
                tarn_opencl_status_name (status), status, size);
 }
 
-/* The largest buffer of any device of a context, which is what clCreateBuffer goes by; 0 if no
+/* Gets the largest buffer of any device of a context, which is what clCreateBuffer goes by; 0 if no
  * device says it. */
 static cl_ulong
 get_max_size (cl_context context)
@@ -188,7 +188,7 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
  * @param flags    for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *                 with CL_MEM_READ_WRITE
  * @param error    return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
- * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ *                 CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -242,7 +242,7 @@ choose_command (cl_device_id device, Command *command, GError **error)
  * @param flags  for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
  *               with CL_MEM_READ_WRITE
  * @param error  return location, or NULL: TARN_ERROR_FORKED, or TARN_OPENCL_ERROR, with
- * CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
+ *               CL_INVALID_VALUE for CL_MEM_USE_HOST_PTR or CL_MEM_COPY_HOST_PTR
  * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
  * @since 0.1
  */

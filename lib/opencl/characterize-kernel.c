@@ -89,7 +89,7 @@ get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple
  * @param context   nullable: one is made, and released; where the kernel is built
  * @param multiple  out, nullable: work items
  * @param error     return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log
- * if the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ *                  if the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -184,7 +184,7 @@ find_bug (cl_device_id device, cl_context context, const gchar **bug, GError **e
  * @param context  nullable: one is made, and released; where the kernel is built, if one is
  * @param bug      out, nullable, (transfer none): "apple", "pocl" or NULL, constant strings
  * @param error    return location, or NULL: TARN_OPENCL_ERROR of what failed, with the build log if
- * the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ *                 the kernel could not be built; TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

@@ -67,9 +67,9 @@ give_text (gchar **out, gchar *text)
 }
 
 /**
- * Gets the work items in one local memory access. So they are served at the same time. Known of
- * NVIDIA's devices: 16 before compute capability 2.0, 32 from there on; it is a guess from 3.0 on.
- * One on CPUs; elsewhere 16, which is a guess.
+ * Gets how many work items one access serves. So many access local memory at the same time. It is
+ * known of NVIDIA's devices: 16 before compute capability 2.0, 32 from there on, which is a guess
+ * from 3.0 on. It is 1 on CPUs; elsewhere 16, which is a guess.
  *
  * @param device  the device
  * @param count   out, nullable: work items
@@ -144,7 +144,7 @@ check_banks (cl_device_id device, GError **error)
  * @param guess   out, nullable, (transfer full): why that is a guess, a sentence for g_free(); NULL
  *                if it is none
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local memory is
- * global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ *                global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -252,7 +252,8 @@ get_local_memory (cl_device_id device, gsize item_size, TarnLocalMemory *memory,
  *                      NULL if nothing is. An @p item_size that is not
  *                      tarn_opencl_local_memory_access_granularity() makes it one.
  * @param error         return location, or NULL: TARN_ERROR_NOT_SUPPORTED for a CPU whose local
- * memory is global memory; TARN_OPENCL_ERROR of a failing query, TARN_ERROR_FORKED
+ *                      memory is global memory; TARN_OPENCL_ERROR of a failing query,
+ *                      TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

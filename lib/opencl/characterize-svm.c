@@ -52,7 +52,7 @@ has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **erro
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -73,7 +73,7 @@ tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supporte
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -93,7 +93,7 @@ tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported,
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -114,7 +114,7 @@ tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported,
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -136,7 +136,7 @@ tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *su
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
+ *                   TARN_ERROR_FAILED if the device's version cannot be read, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

@@ -52,7 +52,7 @@ has_extension (cl_device_id device, const gchar *name, gboolean *supported, GErr
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FORKED
+ *                   TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -72,7 +72,7 @@ tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError
  * @param device     the device
  * @param supported  out, nullable
  * @param error      return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FORKED
+ *                   TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -93,7 +93,7 @@ tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GE
  * @param major   out, nullable: its first part
  * @param minor   out, nullable: its second part; both are 0 if the device has none
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of a query that failed otherwise than
- * because the driver does not know it; TARN_ERROR_FORKED
+ *                because the driver does not know it; TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -151,7 +151,7 @@ find_simd_group_size (cl_device_id device, gsize *size, GError **error)
  * @param device  the device
  * @param size    out, nullable: work items; 0 if it is not known
  * @param error   return location, or NULL: TARN_OPENCL_ERROR of what failed,
- * TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
+ *                TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */
@@ -224,7 +224,7 @@ parse_pocl_version (const gchar *version, guint *major, guint *minor)
  * @param guess           out, nullable, (transfer full): that the version could not be read, a
  *                        sentence for g_free(); NULL if it could, or the platform is not PoCL
  * @param error           return location, or NULL: TARN_OPENCL_ERROR of a failing query,
- * TARN_ERROR_FORKED
+ *                        TARN_ERROR_FORKED
  * @return TRUE, or FALSE with @p error set and nothing stored; any thread may call it
  * @since 0.1
  */

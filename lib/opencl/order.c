@@ -208,10 +208,10 @@ check_block (const gchar *function, const TarnBlock *block)
  * @param pool   a pool over one of libtarn-opencl's allocators; any thread may call it
  * @param size   bytes; 0 is allowed
  * @param queue  nullable: as tarn_pool_allocate(); of the allocator's context; an out-of-order
- * queue waits even for itself
+ *               queue waits even for itself
  * @param error  return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
- * a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2, or
- * TARN_OPENCL_ERROR with the driver's status
+ *               a queue of another context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL
+ *               1.2, or TARN_OPENCL_ERROR with the driver's status
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -229,7 +229,7 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
  * @param queue  of the allocator's context; retained
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a queue of another
  *               context, TARN_ERROR_NOT_SUPPORTED for a device before OpenCL 1.2,
- * TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
+ *               TARN_ERROR_FORKED, or TARN_OPENCL_ERROR with the driver's status
  * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it, one at a
  *         time for a block
  * @since 0.1
@@ -250,7 +250,7 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
  * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().
  *
  * @param block  a block in use, of one of libtarn-opencl's allocators or of a pool over one; a
- * block of 0 bytes, too, although there is nothing to wait for
+ *               block of 0 bytes, too, although there is nothing to wait for
  * @param queue  of the allocator's context; for shared virtual memory in order, as in PyOpenCL;
  *               retained
  * @param error  return location, or NULL: as tarn_opencl_block_record_use(), and TARN_OPENCL_ERROR

@@ -130,7 +130,7 @@ ask_platform (Platform *platform, guint index)
     }
 }
 
-/* All there are, of Platform; empty if the loader knows none. */
+/* Finds all there are, of Platform; empty if the loader knows none. */
 static GArray *
 ask_loader (void)
 {
@@ -206,7 +206,8 @@ collect (const GArray *platforms, const TarnSelectionPlatform *choices, const GA
   return devices;
 }
 
-/* The devices of all platforms in one array, which the platforms' parts of the result point to. */
+/* Puts the devices of all platforms in one array, which the platforms' parts of the result point
+ * to. */
 static TarnSelectionDevice *
 to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
 {
@@ -247,10 +248,11 @@ to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
  *
  * @param selection  nullable: the environment
  * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
- * is from and what there was to choose from; TARN_ERROR_FORKED in a child of fork ()
+ *                   is from and what there was to choose from; TARN_ERROR_FORKED in a child of
+ *                   fork ()
  * @return (transfer full): an array of TarnOpenclDevice, which may be empty, for
  *         g_ptr_array_unref(), or NULL with @p error set. Any thread may call it, while none
- * changes the environment.
+ *         changes the environment.
  * @since 0.1
  */
 GPtrArray *

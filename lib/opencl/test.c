@@ -101,7 +101,7 @@ tarn_opencl_test_add (const gchar *path, TarnOpenclTestFunc func, gconstpointer 
     }
 }
 
-/* The devices of a platform that were chosen, in the order in which they were. */
+/* Gets the devices of a platform that were chosen, in the order in which they were. */
 static GArray *
 devices_of (const GPtrArray *chosen, guint platform)
 {
@@ -159,7 +159,7 @@ tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc func, g
  * @param error  return location, or NULL: TARN_OPENCL_ERROR with the driver's status;
  *               TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): for clReleaseContext (), or NULL with @p error set. Any thread may call
- * it.
+ *         it.
  * @since 0.1
  */
 cl_context

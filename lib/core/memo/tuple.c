@@ -246,7 +246,7 @@ tarn_memo_key_tuple_equal (gconstpointer a, gconstpointer b)
  *
  * @param tuple  a TarnMemoKeyTuple
  * @return (transfer full): a TarnMemoKeyTuple, for tarn_memo_key_tuple_free(); any thread may call
- * it
+ *         it
  * @since 0.1
  */
 gpointer

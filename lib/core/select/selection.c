@@ -315,7 +315,7 @@ platform_choices (const Resolver *resolver, const gchar *kind)
   return choices;
 }
 
-/* Adds devices that were found to the result. */
+/* Appends the devices of a platform to the choices. */
 static void
 append_devices (const Resolver *resolver, guint platform, GArray *choices)
 {
@@ -641,10 +641,10 @@ resolve_text (Resolver *resolver, GError **error)
  * @param syntax       how to read it
  * @param platforms    what there is to choose from; not kept
  * @param n_platforms  how many
- * @param error        return location, or NULL:     TARN_ERROR_INVALID_SELECTION, saying what there
- * was to choose from, at most ten of it
+ * @param error        return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying what there was
+ *                     to choose from, at most ten of it
  * @return (transfer full): an array of TarnSelectionItem, which may be empty, for g_array_unref(),
- * or NULL with @p error set. Any thread may call it.
+ *         or NULL with @p error set. Any thread may call it.
  * @since 0.1
  */
 GArray *

@@ -138,7 +138,7 @@ tarn_selection_format_uuid (const guint8 *bytes)
  * @param n_platforms  how many
  * @param item         one of the devices
  * @return (transfer full): a selection of TARN_SELECTION_STRICT, for g_free(). Any thread may call
- * it.
+ *         it.
  * @since 0.1
  */
 gchar *
