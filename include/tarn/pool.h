@@ -57,10 +57,11 @@ typedef struct
 
   /**
    * The most bytes that the pool has of its upstream allocator at a time, for held blocks and
-   * blocks in use; 0, the default: no limit. A request that would exceed it gives held blocks back,
-   * then asks reclaim functions, and is TARN_ERROR_LIMIT if that is not enough. It may wait for
-   * requests of other threads that are in a call of the upstream allocator, which must not wait for
-   * it in turn. tarn_pool_set_limit_bytes() changes it.
+   * blocks in use; 0, the default: no limit. A request that would exceed it gives held blocks back
+   * if these are enough; else it asks reclaim functions, and is TARN_ERROR_LIMIT if that does not
+   * help: see tarn_pool_allocate(). It may wait for requests of other threads that are in a call of
+   * the upstream allocator, which must not wait for it in turn. tarn_pool_set_limit_bytes() changes
+   * it.
    */
   gsize limit_bytes;
 
