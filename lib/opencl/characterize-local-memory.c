@@ -67,9 +67,9 @@ give_text (gchar **out, gchar *text)
 }
 
 /**
- * Gets how many work items one access to local memory serves at the same time. It is known of
- * NVIDIA's devices: 16 before compute capability 2.0, 32 from there on, which is a guess from 3.0
- * on. It is 1 on CPUs; elsewhere 16, which is a guess.
+ * Gets how many work items one access serves. So many access local memory at the same time. It is
+ * known of NVIDIA's devices: 16 before compute capability 2.0, 32 from there on, which is a guess
+ * from 3.0 on. It is 1 on CPUs; elsewhere 16, which is a guess.
  *
  * @param device  the device
  * @param count   out, nullable: work items
