@@ -95,8 +95,8 @@ test_first (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
-/* A second stream that captures has no memory that was used, or fresh; but it can use the first one's
- * block. */
+/* A second stream that captures has no memory that was used, or fresh; but it can use the first
+ * one's block. */
 static void
 test_second (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -127,8 +127,8 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
   ++*(guint *) count;
 }
 
-/* A second one that appears while the first captures: no event can be recorded for what is held, which
- * is no news, and it stays with the first. */
+/* A second one that appears while the first captures: no event can be recorded for what is held,
+ * which is no news, and it stays with the first. */
 static void
 test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -158,8 +158,8 @@ test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
   g_log_remove_handler ("Tarn", handler);
 }
 
-/* A pool with several streams.  What is freed in a capture stays with its stream until that is named
- * after it. */
+/* A pool with several streams.  What is freed in a capture stays with its stream until that is
+ * named after it. */
 static void
 test_several (const TarnCudaTest *test, gconstpointer unused)
 {

@@ -258,16 +258,24 @@ typedef struct
 
 /* What nobody has to be told of: a context that is not known to be current is made so; an event is
  * taken for one that is not reached, also where the context cannot be entered to ask; memory is
- * asked for again, and so is an event for what goes back; a wait of the host's that fails is as good
- * if the event is done; a status has a number beside its name. */
+ * asked for again, and so is an event for what goes back; a wait of the host's that fails is as
+ * good if the event is done; a status has a number beside its name. */
 static gboolean
 may_be_silent (const gchar *failed)
 {
-  static const gchar *const silent[]
-      = { "cuCtxGetCurrent",  "cuCtxGetId",     "cuCtxPushCurrent",   "cuCtxRecordEvent",
-          "cuCtxSynchronize", "cuEventCreate",  "cuEventQuery",       "cuEventSynchronize",
-          "cuMemAlloc",       "cuMemAllocManaged", "cuMemHostAlloc",  "cuGetErrorName",
-          NULL };
+  static const gchar *const silent[] = { "cuCtxGetCurrent",
+                                         "cuCtxGetId",
+                                         "cuCtxPushCurrent",
+                                         "cuCtxRecordEvent",
+                                         "cuCtxSynchronize",
+                                         "cuEventCreate",
+                                         "cuEventQuery",
+                                         "cuEventSynchronize",
+                                         "cuMemAlloc",
+                                         "cuMemAllocManaged",
+                                         "cuMemHostAlloc",
+                                         "cuGetErrorName",
+                                         NULL };
 
   return g_strv_contains (silent, failed);
 }

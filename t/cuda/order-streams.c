@@ -35,7 +35,8 @@ make_heir (CUstream handle)
   return heir;
 }
 
-/* A block that the destroyed stream still uses is nobody's before it is idle, its heir's neither. */
+/* A block that the destroyed stream still uses is nobody's before it is idle, its heir's neither.
+ */
 static void
 test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
 {

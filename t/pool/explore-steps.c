@@ -459,6 +459,7 @@ do_with_pools (guint kind)
       tarn_pool_trim (world.pools[i], SIZE);
     else
       tarn_pool_stop_holding (world.pools[i]);
+  world.has_stopped |= kind == STEP_STOP;
   end_call (&call);
 }
 

@@ -413,8 +413,8 @@ test_retained (Order *order, gconstpointer unused)
   assert_calls (order, FAKE_QUEUE_UNREF, 1);
 }
 
-/* Queues that nobody vouches for are not called: an event for what they hold is recorded where memory
- * has run out, for all queues. */
+/* Queues that nobody vouches for are not called: an event for what they hold is recorded where
+ * memory has run out, for all queues. */
 static void
 test_destroyed (Order *order, gconstpointer unused)
 {
@@ -485,7 +485,8 @@ test_capture (Order *order, gconstpointer unused)
   assert_refused (order, OTHER_SIZE, order->a);
   fake_queue_set_capturing (order->queues, order->a, FALSE);
 
-  /* An event is recorded when others ask again, by the next call that names the queue at the latest.
+  /* An event is recorded when others ask again, by the next call that names the queue at the
+   * latest.
    */
   second = order_take (order, SIZE, order->b);
   g_assert_true (second != captured);

@@ -13,7 +13,8 @@
 #define SIZE 1023
 #define OTHER_SIZE 4095
 
-/* The pool knows two queues afterwards, which hand on blocks of SIZE, and holds none of either size.
+/* The pool knows two queues afterwards, which hand on blocks of SIZE, and holds none of either
+ * size.
  */
 static void
 meet_second_queue (Order *order)
@@ -87,9 +88,9 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
   tarn_block_free (later);
 }
 
-/* What another queue holds is nobody else's before it is idle, however long that takes: the queue has
- * fresh memory, and waits for nothing.  The event that tells is recorded at once where queues are
- * kept alive, else by the next call that names the queue. */
+/* What another queue holds is nobody else's before it is idle, however long that takes: the queue
+ * has fresh memory, and waits for nothing.  The event that tells is recorded at once where queues
+ * are kept alive, else by the next call that names the queue. */
 static void
 test_held_before (Order *order, gconstpointer flags)
 {
@@ -223,7 +224,8 @@ test_handed_on_within_a_limit (Order *order, gconstpointer unused)
   g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
 }
 
-/* A queue that is alone with a size again, and needs no more than it has, records no more events. */
+/* A queue that is alone with a size again, and needs no more than it has, records no more events.
+ */
 static void
 test_handed_on_no_more (Order *order, gconstpointer unused)
 {

@@ -319,7 +319,8 @@ second_queue (Queued *queued, gpointer second)
   for (guint i = 0; i < N_PLAYERS; i++)
     player_run (&queued->players[i], use_queue, i % 2 == 0 ? &on_second : &on_first);
   misses = get_misses (queued);
-  g_assert_cmpuint (misses, <=, N_PLAYERS * (10 + 10 + 2)); /* each thread's own for either, and these */
+  g_assert_cmpuint (misses, <=,
+                    N_PLAYERS * (10 + 10 + 2)); /* each thread's own for either, and these */
   for (guint i = 0; i < N_PLAYERS; i++)
     {
       player_run (&queued->players[i], use_queue, &on_first);

@@ -126,8 +126,9 @@ test_two_batches (Fixture *fixture, gconstpointer unused)
   player_keep (&fixture->players[0], fixture->pool, SIZE, 32);
   tarn_pool_trim (fixture->pool, G_MAXSIZE);
   g_assert_cmpuint (
-      _tarn_bins_get (fixture->pool->idle_bins, tarn_pool_bin_number (fixture->pool, SIZE))->n_batches, ==,
-      2);
+      _tarn_bins_get (fixture->pool->idle_bins, tarn_pool_bin_number (fixture->pool, SIZE))
+          ->n_batches,
+      ==, 2);
   for (guint i = 0; i < 2; i++)
     {
       Turn turn = { fixture->pool, SIZE, NULL, blocks[i] + 1, 15 };

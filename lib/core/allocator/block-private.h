@@ -29,12 +29,12 @@ struct _TarnQueue
   gboolean in_order; /* what is put on it runs one after the other */
 
   /* Behind the pool's lock */
-  guint n_refs;      /* uses of blocks, and calls that name it */
-  gboolean is_known; /* it is in the pool's table */
+  guint n_refs;       /* uses of blocks, and calls that name it */
+  gboolean is_known;  /* it is in the pool's table */
   gboolean is_wanted; /* others need what is in its share: the next call that names it records an
                          event for that */
   gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
-  GHashTable *bins;   /* bin number -> TarnBin, owned: its share; NULL: it never had any */
+  GHashTable *bins;        /* bin number -> TarnBin, owned: its share; NULL: it never had any */
 };
 
 /* That commands on a queue use a block: all that come before the event; without one, the queue's
@@ -70,16 +70,16 @@ struct _TarnBlock
                             allocator (a reference) */
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
-  guint32 bin;        /* pools only, as is_hit, is_handed_on, number and share */
-  guint n_uses;       /* 0: no command that anybody knows of */
-  guint8 exact : 1;   /* alloc_size is not the bin's; never held */
-  guint8 is_hit : 1;  /* the request that it serves was counted as a hit */
-  guint8 is_unready : 1;    /* nobody has waited yet for what makes it ready */
-  guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
-  guint16 number;     /* in its chunk, constant */
-  gpointer share;     /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
-                         TARN_NO_SHARE */
-  TarnUse *uses;      /* room for one is kept */
+  guint32 bin; /* pools only, as is_hit, is_handed_on, number and share */
+  guint n_uses;            /* 0: no command that anybody knows of */
+  guint8 exact : 1;        /* alloc_size is not the bin's; never held */
+  guint8 is_hit : 1;       /* the request that it serves was counted as a hit */
+  guint8 is_unready : 1;   /* nobody has waited yet for what makes it ready */
+  guint8 is_handed_on : 1; /* it was moved to its queue while in use */
+  guint16 number;          /* in its chunk, constant */
+  gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
+                     TARN_NO_SHARE */
+  TarnUse *uses;  /* room for one is kept */
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
 /* Whether a block of a pool may go from one state to another. */

@@ -93,14 +93,14 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
  * tarn_block_record_use() tells of further queues.
  *
  * What one in-order queue alone has used, it has again without any call of the driver, and without
- * a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other queues have it
- * once it is idle, and fresh memory until then. The queue waits only for memory that queues hand on:
- * that several of them used, that was moved to its queue (tarn_block_move_to_queue()), and that is of
- * a size of which there was not enough for each. The host waits only where there is no other memory
- * left.
+ * a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other queues have
+ * it once it is idle, and fresh memory until then. The queue waits only for memory that queues hand
+ * on: that several of them used, that was moved to its queue (tarn_block_move_to_queue()), and that
+ * is of a size of which there was not enough for each. The host waits only where there is no other
+ * memory left.
  *
- * A request that names no queue waits on the host where this one has the queue wait. Memory that was
- * neither allocated nor recorded with a queue is idle as soon as it is freed.
+ * A request that names no queue waits on the host where this one has the queue wait. Memory that
+ * was neither allocated nor recorded with a queue is idle as soon as it is freed.
  *
  * @param pool   a pool; any thread may call it
  * @param size   bytes; 0 is allowed

@@ -103,8 +103,7 @@ _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
 static gboolean
 needs_event (const TarnBlock *block, const TarnUse *use)
 {
-  return use->event == NULL
-         || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
+  return use->event == NULL || (block->state == TARN_BLOCK_HELD && !_tarn_use_has_event (use));
 }
 
 /* Has a block share an event for its uses of a queue that have none. */

@@ -42,7 +42,8 @@ count_recorded (TarnPool *pool, guint32 number)
     bin->n_to_record--;
 }
 
-/* Gets the queue of a block that is being freed, with a reference, if others want an event of it. */
+/* Gets the queue of a block that is being freed, with a reference, if others want an event of it.
+ */
 static TarnQueue *
 get_wanted_queue (const TarnBlock *block)
 {

@@ -56,8 +56,8 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives up what is stuck, as nobody comes any more who would try again: memory that may still be used
- * is lost, as the message said. */
+/* Gives up what is stuck, as nobody comes any more who would try again: memory that may still be
+ * used is lost, as the message said. */
 static void
 lose_stuck (TarnPool *pool)
 {

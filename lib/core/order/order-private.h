@@ -20,11 +20,11 @@
  *                    there and then.  A later request of another queue makes that queue wait for
  *                    these events, and for nothing that was put on the first one after the free.
  *     late events    A request that finds what it needs in the shares of other queues only takes
- *                    fresh memory, and wants theirs.  One event for all that a share has of the size
- *                    is recorded by the next call that names the queue, which lives then; at once by
- *                    backends that keep queues alive.  It comes after what was put on the queue
- *                    since the frees, which may wait for the host, and the host for the queue that
- *                    asks: so no queue is made to wait for it.  It tells when the memory is idle.
+ *                    fresh memory, and wants theirs.  One event for all that a share has of the
+ * size is recorded by the next call that names the queue, which lives then; at once by backends
+ * that keep queues alive.  It comes after what was put on the queue since the frees, which may wait
+ * for the host, and the host for the queue that asks: so no queue is made to wait for it.  It tells
+ * when the memory is idle.
  *
  * The host waits for a late event only where no memory is left, and where memory goes back.  What
  * cannot be told idle, because no event can be recorded (as while a stream captures a graph), stays

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory from the shares of other queues: asking for it, and recording the late events that tell when
- * it is idle.  Which way blocks of a size go once they are handed on. */
+ * Memory from the shares of other queues: asking for it, and recording the late events that tell
+ * when it is idle.  Which way blocks of a size go once they are handed on. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -19,8 +19,8 @@ _tarn_pool_wants_event (const TarnQueue *queue)
   return queue != NULL && queue->is_wanted;
 }
 
-/* Notes that a block was handed on to another queue, or had to be: the next frees of its size record
- * events, so that another queue need only wait for these. */
+/* Notes that a block was handed on to another queue, or had to be: the next frees of its size
+ * record events, so that another queue need only wait for these. */
 void
 _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 {
@@ -48,8 +48,7 @@ static void
 empty_own_bin (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnCacheBin *bin
-      = cache != NULL ? _tarn_cache_find_bin (cache, number, queue->handle) : NULL;
+  TarnCacheBin *bin = cache != NULL ? _tarn_cache_find_bin (cache, number, queue->handle) : NULL;
 
   if (bin != NULL && bin->top != NULL)
     _tarn_cache_empty_bin (cache, bin);
@@ -79,8 +78,8 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Wants what other queues have of a size.  Gets those on which an event can be recorded at once, with
- * a reference each.  @is_any is set if there are others. */
+/* Wants what other queues have of a size.  Gets those on which an event can be recorded at once,
+ * with a reference each.  @is_any is set if there are others. */
 static GPtrArray *
 want_others (TarnPool *pool, guint32 number, const TarnQueue *queue, gboolean *is_any)
 {
@@ -139,8 +138,8 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     }
 }
 
-/* Takes back an event that could not be recorded: what had it belongs to the queue's share again, or
- * to nobody as yet. */
+/* Takes back an event that could not be recorded: what had it belongs to the queue's share again,
+ * or to nobody as yet. */
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
@@ -172,8 +171,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
     {
       /* What has it was freed before, and nobody but the queue has it before that. */
       _tarn_mutex_unlock (&pool->lock);
-      handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named,
-                                             &error);
+      handle
+          = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named, &error);
       _tarn_mutex_lock (&pool->lock);
       if (handle != NULL)
         g_atomic_pointer_set (&event->handle, handle);
@@ -187,8 +186,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
-/* Asks for what other queues have of a size, on behalf of a request of a queue, which cannot have it
- * as yet.  TRUE: there is some. */
+/* Asks for what other queues have of a size, on behalf of a request of a queue, which cannot have
+ * it as yet.  TRUE: there is some. */
 gboolean
 _tarn_pool_ask_others (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {

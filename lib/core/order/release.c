@@ -12,7 +12,7 @@ _tarn_pool_waits_before_free (const TarnPool *pool)
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
 }
 
-/* Tells whether memory can go back as the last thing on a queue, which the backend keeps alive.  Not
+/* Tells whether memory can go back as the last thing on a queue, which the backend keeps alive. Not
  * in a pool with a limit, which would count bytes as gone that are not yet. */
 static gboolean
 frees_on_queue (TarnPool *pool, gboolean is_wanted)
@@ -70,7 +70,8 @@ record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 }
 
 /* Records events for a list of retired blocks that the host is going to wait for: one for each
- * queue, or one for all.  Where that fails, _tarn_pool_give_back_used () tries again, and says so. */
+ * queue, or one for all.  Where that fails, _tarn_pool_give_back_used () tries again, and says so.
+ */
 void
 _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted)
 {
@@ -92,8 +93,8 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   _tarn_pool_unlock_and_sweep (pool);
 }
 
-/* Frees a block's memory as the last thing on one of its queues, after the others: the queue waits for
- * timely events, and the host for late ones.  FALSE: the backend cannot, or nobody can wait. */
+/* Frees a block's memory as the last thing on one of its queues, after the others: the queue waits
+ * for timely events, and the host for late ones.  FALSE: the backend cannot, or nobody can wait. */
 static gboolean
 free_on_queue (TarnPool *pool, TarnBlock *block)
 {

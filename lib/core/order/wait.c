@@ -7,8 +7,8 @@
 
 /* The lock is held. */
 
-/* Tells whether a use is done, or comes before whatever is put on a queue (NULL: what the host does)
- * from now on. */
+/* Tells whether a use is done, or comes before whatever is put on a queue (NULL: what the host
+ * does) from now on. */
 static gboolean
 is_done_for (const TarnUse *use, const TarnQueue *queue)
 {
@@ -151,7 +151,8 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 
 /* Makes a queue, or the host, wait for a use of a block that no other call has.  An event that is
  * recorded stays the use's as long as the block is nobody else's.  @may_be_late: the queue may wait
- * for a late event; else the host does.  While a block is in use, so do the queues that use it live.
+ * for a late event; else the host does.  While a block is in use, so do the queues that use it
+ * live.
  */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
@@ -190,8 +191,8 @@ _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, gbo
   return TRUE;
 }
 
-/* Adds the queue that makes fresh memory ready to those that use a block for which nobody has waited
- * for that. */
+/* Adds the queue that makes fresh memory ready to those that use a block for which nobody has
+ * waited for that. */
 static gboolean
 use_fresh_queue (TarnPool *pool, TarnBlock *block, GError **error)
 {

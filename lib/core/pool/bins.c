@@ -177,7 +177,8 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
   return block;
 }
 
-/* Puts each block of a bin where it belongs by now, which may be the same bin, in the same order. */
+/* Puts each block of a bin where it belongs by now, which may be the same bin, in the same order.
+ */
 void
 _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 {

@@ -48,8 +48,8 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Ends a call that has given blocks back: their structs are vacant now, but for blocks that are stuck.
- * The lock is held. */
+/* Ends a call that has given blocks back: their structs are vacant now, but for blocks that are
+ * stuck. The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
@@ -84,7 +84,7 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
   return TRUE;
 }
 
-/* Gives the memory of a list of retired blocks back, and takes those out of it that are stuck.  Gets
+/* Gives the memory of a list of retired blocks back, and takes those out of it that are stuck. Gets
  * their bytes. */
 static gsize
 give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
@@ -109,8 +109,8 @@ give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 
 /* Gives retired blocks back to the upstream allocator, as announced. @is_wanted: a request waits
  * for the room, so that what is still used is waited for. The pool may be gone afterwards, unless
- * the caller has a reference.  Gets the bytes that are stuck, and held again, because nobody can tell
- * whether they are still used.  The lock is not held. */
+ * the caller has a reference.  Gets the bytes that are stuck, and held again, because nobody can
+ * tell whether they are still used.  The lock is not held. */
 gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {

@@ -260,7 +260,7 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no held block serves, or that only others' would.  *was_short
+/* Allocates a block for a request that no held block serves, or that only others' would. *was_short
  * is set if there was too little memory for it beside what is held.  The lock is not held. */
 TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was_short,
