@@ -182,9 +182,9 @@ test_busy_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   assert_nothing_left (state);
 }
 
-/* Exactly, where a queue asks for what another one has freed and that is still used: a marker, however
- * much that is, and then a question for each request, beside a marker and a barrier where fresh memory
- * is made ready on a queue.  The other one has its memory again for nothing. */
+/* Exactly, where a queue asks for what another one has freed and that is still used: a marker,
+ * however much that is, and then a question for each request, beside a marker and a barrier where
+ * fresh memory is made ready on a queue.  The other one has its memory again for nothing. */
 static void
 test_wanted (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {

@@ -20,8 +20,8 @@ typedef struct
   gboolean from_out_of_order;
   gboolean to_out_of_order;
   gboolean is_same_queue;
-  gboolean is_recorded; /* allocated for a third queue, and only recorded with the first */
-  gboolean has_met;     /* the pool has met the second queue before the memory is freed */
+  gboolean is_recorded;  /* allocated for a third queue, and only recorded with the first */
+  gboolean has_met;      /* the pool has met the second queue before the memory is freed */
   gboolean is_handed_on; /* as other memory of its size was before; else only if the pool has to */
 } Race;
 
