@@ -344,6 +344,8 @@ fail_call (const Scene *scene, guint nth, const Deeds *usual, guint *n_errors, g
   use_again (scene, kept);
   n_stuck = free_stuck_svm (scene);
   g_assert_cmpuint (n_stuck, <=, scene->for_ever ? count_messages ("not given back") : 0);
+  if (scene->for_ever && kept == NULL)
+    g_assert_true ((n_stuck > 0) == (count_messages ("not given back") > 0));
   if (n_stuck > 0 && kept == NULL)
     n_held = REFERENCES;
   lost = release_lost (scene);
