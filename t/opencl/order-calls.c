@@ -4,6 +4,7 @@
  * What the order of queues costs: which driver calls are made, and which are not, counted by a
  * layer above the driver. */
 
+#include "lib/conformance.h"
 #include "queues.h"
 
 #define SIZE 4096
@@ -74,9 +75,37 @@ test_one_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer da
   assert_nothing_left (state);
 }
 
-/* With two, a free is a marker and a flush, and a hit a question and a barrier at most. */
+/* So with two, each of which has what it freed, in whatever order they come. */
 static void
 test_two_queues (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue queues[] = { state->queue, opencl_queue_new (state, FALSE) };
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *blocks[2];
+  Calls before;
+
+  (void) data;
+  for (guint i = 0; i < 2; i++)
+    blocks[i] = opencl_allocate (pool, SIZE, queues[i]);
+  before = count ();
+  for (guint i = 0; i < 1000; i++)
+    {
+      tarn_block_free (blocks[i % 2]);
+      blocks[i % 2] = opencl_allocate (pool, SIZE, queues[i % 2]);
+    }
+  g_assert_cmpuint (count ().all, ==, before.all);
+  for (guint i = 0; i < 2; i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (count ().all, ==, before.all);
+  tarn_pool_unref (pool);
+  opencl_queue_free (queues[1]);
+  assert_nothing_left (state);
+}
+
+/* Where one block goes back and forth, a free is a marker and a flush, and a hit a question and a
+ * barrier at most. */
+static void
+test_handed_on (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
   const guint n = 200;
   cl_command_queue other = opencl_queue_new (state, FALSE);
@@ -85,6 +114,7 @@ test_two_queues (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   Calls before, after;
 
   (void) data;
+  hand_on (pool, SIZE);
   tarn_block_free (opencl_allocate (pool, SIZE, state->queue));
   before = count ();
   for (guint i = 0; i < n; i++)
@@ -121,6 +151,7 @@ test_busy_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   Calls before = count (), after;
 
   (void) data;
+  hand_on (pool, SIZE);
   tarn_block_free (block);
   after = count ();
   g_assert_cmpuint (after.all - before.all, ==, 2);
@@ -151,6 +182,54 @@ test_busy_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   assert_nothing_left (state);
 }
 
+/* Exactly, where a queue asks for what another one has freed and that is still used: a marker,
+ * however much that is, and then a question for each request, beside a marker and a barrier where
+ * fresh memory is made ready on a queue.  The other one has its memory again for nothing. */
+static void
+test_wanted (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue from = opencl_queue_new (state, FALSE), to = opencl_queue_new (state, FALSE);
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *kept = opencl_allocate (pool, 4, to), *blocks[10], *fresh[2];
+  cl_event gate = opencl_gate_new (state), old;
+  Calls before, after;
+
+  (void) data;
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = opencl_allocate (pool, SIZE, from);
+  old = opencl_fill (from, blocks[0], 1, gate);
+  before = count ();
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (count ().all, ==, before.all);
+
+  for (guint i = 0; i < G_N_ELEMENTS (fresh); i++)
+    {
+      fresh[i] = opencl_allocate (pool, SIZE, to);
+      after = count ();
+      g_assert_cmpuint (after.questions - before.questions, ==, i);
+      g_assert_cmpuint (after.barriers - before.barriers, <=, i + 1);
+      g_assert_cmpuint (after.markers - before.markers, ==, 1 + after.barriers - before.barriers);
+      g_assert_cmpuint (after.flushes - before.flushes, ==, after.markers - before.markers);
+      g_assert_cmpuint (after.finishes + after.waits, ==, before.finishes + before.waits);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = opencl_allocate (pool, SIZE, from);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (layer->get_live (OPENCL_LAYER_EVENT, NULL, 0), ==, 0);
+  g_assert_cmpuint (count ().all - after.all, ==, 1); /* which releases the marker */
+  opencl_gate_open (gate);
+  opencl_await (old);
+  for (guint i = 0; i < G_N_ELEMENTS (fresh); i++)
+    tarn_block_free (fresh[i]);
+  tarn_block_free (kept);
+  tarn_pool_unref (pool);
+  opencl_queue_free (to);
+  opencl_queue_free (from);
+  assert_nothing_left (state);
+}
+
 /* However many blocks are busy, the driver is asked about four. */
 static void
 test_asked (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -166,6 +245,7 @@ test_asked (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
     blocks[i] = opencl_allocate (pool, SIZE, from);
   gate = opencl_gate_new (state);
   old = opencl_fill (from, blocks[0], 1, gate);
+  hand_on (pool, SIZE);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     tarn_block_free (blocks[i]);
   before = count ();
@@ -183,7 +263,8 @@ test_asked (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   assert_nothing_left (state);
 }
 
-/* A pool has one reference on a queue that any of its blocks remembers, and none on others. */
+/* A pool has one reference on a queue that any of its blocks remembers, and none on others: what a
+ * queue freed is its own until another one has it. */
 static void
 test_references (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -191,7 +272,7 @@ test_references (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   cl_command_queue second = opencl_queue_new (state, FALSE);
   TarnPool *pool = opencl_pool_new (state, memory);
   TarnBlock *block = opencl_allocate (pool, SIZE, first);
-  TarnBlock *other = opencl_allocate (pool, SIZE, first);
+  TarnBlock *other = opencl_allocate (pool, SIZE, first), *fresh;
 
   (void) data;
   g_assert_cmpuint (layer->get_references (first), ==, 2);
@@ -199,8 +280,13 @@ test_references (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   tarn_block_free (block);
   g_assert_cmpuint (layer->get_references (first), ==, 2);
 
+  fresh = opencl_allocate (pool, SIZE, second);
+  g_assert_cmpuint (layer->get_references (first), ==, 2);
+  opencl_settle (first);
   block = opencl_allocate (pool, SIZE, second);
+  g_assert_cmpuint (layer->get_references (first), ==, 2);
   other = opencl_allocate (pool, SIZE, second);
+  tarn_block_free (fresh);
   g_assert_cmpuint (layer->get_references (first), ==, 1);
   g_assert_cmpuint (layer->get_references (second), ==, 2);
   record_use (block, first);
@@ -240,7 +326,7 @@ keep_gate (gpointer data)
 
 typedef enum
 {
-  ALLOCATE,      /* in a pool that has met one queue */
+  ALLOCATE,      /* what is handed on, in a pool that has met one queue */
   ALLOCATE_LATE, /* in one that has met two */
   BLOCK_WAIT,
   BLOCK_WAIT_DIRECT
@@ -274,6 +360,7 @@ act (TarnPool *pool, Action action, TarnBlock *block)
       g_assert_no_error (error);
       return block;
     }
+  hand_on (pool, SIZE);
   tarn_block_free (block);
   return opencl_allocate (pool, SIZE, NULL);
 }
@@ -317,6 +404,34 @@ test_host_waits (OpenclState *state, const OpenclMemory *memory, gconstpointer d
     wait_on_host (state, memory, action);
 }
 
+/* The host waits, too, before what a queue still uses goes back because there is no room for what
+ * another one asks for. */
+static void
+test_no_room (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  cl_command_queue from = opencl_queue_new (state, FALSE), to = opencl_queue_new (state, FALSE);
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *block = opencl_allocate (pool, SIZE, from);
+  Keeper keeper = { opencl_gate_new (state), count ().waits, FALSE };
+  cl_event old = opencl_fill (from, block, 1, keeper.gate);
+  GThread *thread;
+
+  (void) data;
+  tarn_block_free (block);
+  tarn_pool_set_limit_bytes (pool, tarn_pool_get_managed_bytes (pool));
+  thread = g_thread_new ("keeper", keep_gate, &keeper);
+  block = opencl_allocate (pool, SIZE, to);
+  g_assert_true (opencl_is_complete (old));
+  g_thread_join (thread);
+  g_assert_true (keeper.has_waited);
+  opencl_await (old);
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+  opencl_queue_free (to);
+  opencl_queue_free (from);
+  assert_nothing_left (state);
+}
+
 /* An allocator with a queue of its own has requests that name none wait there, and not the host. */
 static void
 test_default_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
@@ -330,6 +445,7 @@ test_default_queue (OpenclState *state, const OpenclMemory *memory, gconstpointe
 
   (void) memory;
   (void) data;
+  hand_on (pool, SIZE);
   tarn_block_free (block);
   before = count ();
   block = opencl_allocate (pool, SIZE, NULL);
@@ -356,7 +472,9 @@ main (int argc, char **argv)
   static const OpenclQueueCase cases[] = {
     { "order/calls/one-queue", test_one_queue, 0, NULL },
     { "order/calls/two-queues", test_two_queues, 0, NULL },
+    { "order/calls/handed-on", test_handed_on, 0, NULL },
     { "order/calls/busy-queue", test_busy_queue, GATE, NULL },
+    { "order/calls/wanted", test_wanted, GATE, NULL },
     { "order/calls/asked", test_asked, GATE, NULL },
     { "order/calls/references", test_references, 0, NULL },
     { "order/host-waits/block-wait", test_host_waits, GATE, GINT_TO_POINTER (BLOCK_WAIT) },
@@ -364,6 +482,7 @@ main (int argc, char **argv)
       GINT_TO_POINTER (BLOCK_WAIT_DIRECT) },
     { "order/host-waits/allocate", test_host_waits, GATE, GINT_TO_POINTER (ALLOCATE) },
     { "order/host-waits/allocate-late", test_host_waits, GATE, GINT_TO_POINTER (ALLOCATE_LATE) },
+    { "order/host-waits/no-room", test_no_room, GATE | OPENCL_NEEDS_SVM, NULL },
   };
   static const OpenclQueueCase bound
       = { "order/default-queue", test_default_queue, OPENCL_NEEDS_GATE | OPENCL_NEEDS_SVM, NULL };

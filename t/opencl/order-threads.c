@@ -12,6 +12,8 @@
 
 #define MAX_THREADS 8
 #define N_SLOTS 4
+#define MIN_SIZE 4096   /* bytes */
+#define N_SIZES 6       /* each twice the one before */
 #define ROUNDS_AHEAD 16 /* what a thread puts on its queue before it waits */
 
 static const gchar source[]
@@ -128,7 +130,7 @@ item_clear (Item *item)
 static void
 work_once (Worker *worker, GRand *rand)
 {
-  gsize size = (gsize) 4096 << g_rand_int_range (rand, 0, 6);
+  gsize size = (gsize) MIN_SIZE << g_rand_int_range (rand, 0, N_SIZES);
   guint32 value = worker->number << 24 | (guint32) (worker->n_rounds & 0xffffff);
   Item item = { opencl_allocate (worker->ring->pool, size, worker->queue), value, NULL };
 
@@ -233,6 +235,8 @@ is_rusticl (cl_context context)
   return g_str_equal (name, "rusticl");
 }
 
+/* @data: whether the pool has no more than can be in use at a time, so that what a queue has freed
+ * is another one's next. */
 static void
 test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -243,7 +247,6 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   Worker workers[MAX_THREADS];
   guint wrong = 0;
 
-  (void) data;
   if (is_rusticl (state->context))
     {
       g_test_skip ("rusticl was seen not to come to an end here");
@@ -251,6 +254,8 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
       clReleaseProgram (program);
       return;
     }
+  if (GPOINTER_TO_INT (data))
+    tarn_pool_set_limit_bytes (ring.pool, (gsize) (n + N_SLOTS) * (MIN_SIZE << (N_SIZES - 1)));
   _tarn_mutex_init (&ring.lock);
   ring.deadline = g_get_monotonic_time () + seconds * G_TIME_SPAN_SECOND;
   for (guint i = 0; i < n; i++)
@@ -277,7 +282,8 @@ int
 main (int argc, char **argv)
 {
   static const OpenclQueueCase cases[] = {
-    { "order/threads", test_threads, OPENCL_NEEDS_THREADS, NULL },
+    { "order/threads", test_threads, OPENCL_NEEDS_THREADS, GINT_TO_POINTER (FALSE) },
+    { "order/threads-within-a-limit", test_threads, OPENCL_NEEDS_THREADS, GINT_TO_POINTER (TRUE) },
   };
 
   g_test_init (&argc, &argv, NULL);

@@ -7,6 +7,7 @@
  * A queue stands behind a gate, so its command has not run when its memory is freed and handed to
  * another queue: whatever that one runs before the gate opens is wrong, and seen every time. */
 
+#include "lib/conformance.h"
 #include "queues.h"
 
 #define SIZE 4096
@@ -19,8 +20,9 @@ typedef struct
   gboolean from_out_of_order;
   gboolean to_out_of_order;
   gboolean is_same_queue;
-  gboolean is_recorded; /* allocated for a third queue, and only recorded with the first */
-  gboolean has_met;     /* the pool has met the second queue before the memory is freed */
+  gboolean is_recorded;  /* allocated for a third queue, and only recorded with the first */
+  gboolean has_met;      /* the pool has met the second queue before the memory is freed */
+  gboolean is_handed_on; /* as other memory of its size was before; else only if the pool has to */
 } Race;
 
 /* The queue's commands on the block wait until the gate opens. */
@@ -74,6 +76,8 @@ test_race (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   gpointer pointer = tarn_block_get_memory (block).pointer;
   cl_event old, gate = use_behind_gate (state, from, block, &old);
 
+  if (race->is_handed_on)
+    hand_on (pool, SIZE);
   tarn_block_free (block);
   block = opencl_allocate (pool, SIZE, to);
   g_assert_true (tarn_block_get_memory (block).pointer == pointer);
@@ -87,6 +91,47 @@ test_race (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   opencl_queue_free (third);
   if (to != from)
     opencl_queue_free (to);
+  opencl_queue_free (from);
+}
+
+/* What another queue alone has used is nobody else's before it is idle: the second queue has fresh
+ * memory, which it can use at once, however often it asks, and that of the first one afterwards. */
+static void
+test_meanwhile (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  const Race *race = data;
+  cl_command_queue from = opencl_queue_new (state, FALSE);
+  cl_command_queue to = opencl_queue_new (state, race->to_out_of_order);
+  TarnPool *pool = opencl_pool_new (state, memory);
+  TarnBlock *small = race->has_met ? opencl_allocate (pool, 4, to) : NULL;
+  TarnBlock *block = opencl_allocate (pool, SIZE, from), *fresh[2];
+  gpointer pointer = tarn_block_get_memory (block).pointer;
+  cl_event old, gate = use_behind_gate (state, from, block, &old);
+
+  tarn_block_free (block);
+  for (guint i = 0; i < G_N_ELEMENTS (fresh); i++)
+    {
+      fresh[i] = opencl_allocate (pool, SIZE, to);
+      g_assert_true (tarn_block_get_memory (fresh[i]).pointer != pointer);
+      opencl_await (opencl_fill (to, fresh[i], NEW, NULL));
+    }
+  g_assert_false (opencl_is_complete (old));
+  opencl_gate_open (gate);
+  opencl_await (old);
+  opencl_settle (from);
+  block = opencl_allocate (pool, SIZE, to);
+  g_assert_true (tarn_block_get_memory (block).pointer == pointer);
+  opencl_assert_content (to, block, OLD);
+
+  for (guint i = 0; i < G_N_ELEMENTS (fresh); i++)
+    {
+      opencl_assert_content (to, fresh[i], NEW);
+      tarn_block_free (fresh[i]);
+    }
+  tarn_block_free (block);
+  tarn_block_free (small);
+  tarn_pool_unref (pool);
+  opencl_queue_free (to);
   opencl_queue_free (from);
 }
 
@@ -128,8 +173,9 @@ test_bind (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   opencl_queue_free (from);
 }
 
-/* A legal program: one queue waits for the host, which waits for another queue.  That one has
- * memory of the first, freed before: what came after the free must not keep it waiting. */
+/* A legal program: one queue waits for the host, which waits for another queue.  That one asks for
+ * memory of the size of what the first has freed before: what came after the free must not keep it
+ * waiting.  It has the same memory where an event was recorded at the free, else other memory. */
 static void
 test_host_between (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
@@ -139,14 +185,16 @@ test_host_between (OpenclState *state, const OpenclMemory *memory, gconstpointer
   TarnBlock *block = opencl_allocate (pool, SIZE, from);
   TarnBlock *later = opencl_allocate (pool, 10 * SIZE, from);
   gpointer pointer = tarn_block_get_memory (block).pointer;
+  gboolean is_handed_on = GPOINTER_TO_INT (data);
   cl_event old, gate;
 
-  (void) data;
   opencl_await (opencl_fill (from, block, OLD, NULL));
+  if (is_handed_on)
+    hand_on (pool, SIZE);
   tarn_block_free (block);
   gate = use_behind_gate (state, from, later, &old);
   block = opencl_allocate (pool, SIZE, to);
-  g_assert_true (tarn_block_get_memory (block).pointer == pointer);
+  g_assert_true ((tarn_block_get_memory (block).pointer == pointer) == is_handed_on);
   opencl_await (opencl_fill (to, block, NEW, NULL));
   g_assert_false (opencl_is_complete (old));
   opencl_gate_open (gate);
@@ -174,7 +222,8 @@ test_preference (OpenclState *state, const OpenclMemory *memory, gconstpointer d
   cl_event old, gate = use_behind_gate (state, from, busy, &old);
   guint64 waits;
 
-  (void) data;
+  if (GPOINTER_TO_INT (data))
+    hand_on (pool, SIZE);
   tarn_pool_get_stats (pool, &stats);
   waits = stats.queue_waits;
   tarn_block_free (own);
@@ -212,9 +261,11 @@ test_fresh (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 
   (void) data;
   block = opencl_allocate (pool, SIZE, to);
+  if (!has_queue)
+    opencl_await (opencl_fill (to, block, NEW, NULL));
   written = opencl_fill (to, block, NEW, NULL);
   opencl_pass_time (state);
-  g_assert_true (opencl_is_complete (written) == !has_queue);
+  g_assert_false (has_queue && opencl_is_complete (written));
   opencl_gate_open (gate);
   opencl_await (old);
   opencl_await (written);
@@ -270,20 +321,24 @@ static void
 test_released_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
   cl_command_queue from = opencl_queue_new (state, FALSE), to = opencl_queue_new (state, FALSE);
-  gboolean has_met = GPOINTER_TO_INT (data);
+  const Race *race = data;
   TarnPool *pool = opencl_pool_new (state, memory);
-  TarnBlock *small = has_met ? opencl_allocate (pool, 4, to) : NULL;
+  TarnBlock *small = race->has_met ? opencl_allocate (pool, 4, to) : NULL;
   TarnBlock *block = opencl_allocate (pool, SIZE, from);
   gpointer pointer = tarn_block_get_memory (block).pointer;
   cl_event old, gate = use_behind_gate (state, from, block, &old), written;
 
+  if (race->is_handed_on)
+    hand_on (pool, SIZE);
   tarn_block_free (block);
   g_assert_cmpint (clReleaseCommandQueue (from), ==, CL_SUCCESS);
   block = opencl_allocate (pool, SIZE, to);
-  g_assert_true (tarn_block_get_memory (block).pointer == pointer);
+  g_assert_true ((tarn_block_get_memory (block).pointer == pointer) == race->is_handed_on);
+  if (!race->is_handed_on)
+    opencl_await (opencl_fill (to, block, NEW, NULL));
   written = opencl_fill (to, block, NEW, NULL);
   opencl_pass_time (state);
-  g_assert_false (opencl_is_complete (written));
+  g_assert_false (race->is_handed_on && opencl_is_complete (written));
   opencl_gate_open (gate);
   opencl_await (old);
   opencl_await (written);
@@ -300,15 +355,17 @@ test_released_queue (OpenclState *state, const OpenclMemory *memory, gconstpoint
 int
 main (int argc, char **argv)
 {
-  static const Race in_order = { .has_met = TRUE }, late = { .has_met = FALSE },
-                    from_out = { .from_out_of_order = TRUE },
-                    to_out = { .to_out_of_order = TRUE, .has_met = TRUE },
-                    late_to_out = { .to_out_of_order = TRUE },
+  static const Race in_order = { .has_met = TRUE, .is_handed_on = TRUE },
+                    late = { .is_handed_on = TRUE }, from_out = { .from_out_of_order = TRUE },
+                    to_out = { .to_out_of_order = TRUE, .has_met = TRUE, .is_handed_on = TRUE },
+                    late_to_out = { .to_out_of_order = TRUE, .is_handed_on = TRUE },
                     both_out = { .from_out_of_order = TRUE, .to_out_of_order = TRUE },
                     same_out = { .from_out_of_order = TRUE, .is_same_queue = TRUE },
                     recorded = { .is_recorded = TRUE, .has_met = TRUE },
                     late_recorded = { .is_recorded = TRUE },
-                    recorded_out = { .is_recorded = TRUE, .from_out_of_order = TRUE };
+                    recorded_out = { .is_recorded = TRUE, .from_out_of_order = TRUE },
+                    apart = { .has_met = TRUE }, late_apart = { .has_met = FALSE },
+                    apart_out = { .to_out_of_order = TRUE };
   static const OpenclQueueCase cases[] = {
     { "order/race/in-order", test_race, GATE, &in_order },
     { "order/race/late", test_race, GATE, &late },
@@ -321,12 +378,19 @@ main (int argc, char **argv)
     { "order/race/late-recorded", test_race, GATE, &late_recorded },
     { "order/race/recorded-out-of-order", test_race, OUT_OF_ORDER, &recorded_out },
     { "order/race/bind", test_bind, GATE, NULL },
-    { "order/host-between", test_host_between, GATE, NULL },
-    { "order/preference", test_preference, GATE, NULL },
+    { "order/meanwhile/in-order", test_meanwhile, GATE, &apart },
+    { "order/meanwhile/late", test_meanwhile, GATE, &late_apart },
+    { "order/meanwhile/to-out-of-order", test_meanwhile, OUT_OF_ORDER, &apart_out },
+    { "order/host-between", test_host_between, GATE, GINT_TO_POINTER (FALSE) },
+    { "order/host-between-handed-on", test_host_between, GATE, GINT_TO_POINTER (TRUE) },
+    { "order/preference", test_preference, GATE, GINT_TO_POINTER (FALSE) },
+    { "order/preference-handed-on", test_preference, GATE, GINT_TO_POINTER (TRUE) },
     { "order/fresh", test_fresh, GATE, NULL },
     { "order/other-context", test_other_context, 0, NULL },
-    { "order/released-queue", test_released_queue, GATE, GINT_TO_POINTER (TRUE) },
-    { "order/released-queue-late", test_released_queue, GATE, GINT_TO_POINTER (FALSE) },
+    { "order/released-queue", test_released_queue, GATE, &in_order },
+    { "order/released-queue-late", test_released_queue, GATE, &late },
+    { "order/released-queue-meanwhile", test_released_queue, GATE, &apart },
+    { "order/released-queue-late-meanwhile", test_released_queue, GATE, &late_apart },
   };
 
   g_test_init (&argc, &argv, NULL);

@@ -282,6 +282,16 @@ opencl_await (cl_event event)
 }
 
 void
+opencl_settle (cl_command_queue queue)
+{
+  cl_event event;
+
+  g_assert_cmpint (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event), ==, CL_SUCCESS);
+  g_assert_cmpint (clFlush (queue), ==, CL_SUCCESS);
+  opencl_await (event);
+}
+
+void
 opencl_pass_time (const OpenclState *state)
 {
   cl_command_queue queue = opencl_queue_new (state, FALSE);

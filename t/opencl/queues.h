@@ -74,6 +74,10 @@ gboolean opencl_is_complete (cl_event event);
 /* Ends the test if the command is not complete in good time; drops the event. */
 void opencl_await (cl_event event);
 
+/* Waits until events tell that all is done that was put on the queue: rusticl's clFinish () returns
+ * before that. */
+void opencl_settle (cl_command_queue queue);
+
 /* Puts a command on the queue that fills the block with a value, waits for @gate if that is not
  * NULL, and is flushed.  Transfer full. */
 cl_event opencl_fill (cl_command_queue queue, TarnBlock *block, guint32 value, cl_event gate);
