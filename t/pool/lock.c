@@ -53,7 +53,7 @@ unlock_what_is_anothers (gconstpointer unused)
 static void
 take_a_wrong_turn (gconstpointer unused)
 {
-  TarnBlock block = { .state = TARN_BLOCK_RETIRED };
+  TarnBlock block = { .state = TARN_BLOCK_VACANT };
 
   (void) unused;
   _tarn_block_set_state (&block, TARN_BLOCK_HELD);
