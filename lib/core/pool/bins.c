@@ -245,6 +245,7 @@ activate (TarnPool *pool, TarnBlock *block, gsize size)
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
+  _tarn_block_update_share (block); /* it may have got an event meanwhile */
   block->size = size;
   pool->stats.active_bytes += size;
 }
