@@ -276,12 +276,15 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 
 /* Notes that a block was allocated for nobody, while a queue may be yet to make it ready. */
 static void
-set_unready (const TarnPool *pool, TarnBlock *block)
+set_unready (TarnPool *pool, TarnBlock *block)
 {
   const TarnAllocator *direct = pool->upstream->direct;
 
-  block->is_unready
-      = direct->ops.fresh_queue != NULL && direct->ops.fresh_queue (direct->user_data) != NULL;
+  if (direct->ops.fresh_queue == NULL || direct->ops.fresh_queue (direct->user_data) == NULL)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  block->is_unready = TRUE;
+  _tarn_mutex_unlock (&pool->lock);
 }
 
 /* Allocates for a queue what no held block serves, from upstream or, after memory has run out, from
