@@ -163,6 +163,29 @@ test_stop_holding (Meanwhile *test, gconstpointer unused)
   assert_calls (&test->order, FAKE_HOST_WAIT, 2);
 }
 
+/* The pool's last reference goes while a free records what another queue wants: the block that is
+ * being freed keeps the pool alive. */
+static void
+drop_pool (gpointer data)
+{
+  Meanwhile *test = data;
+
+  order_drop_pool (&test->order);
+  test->is_done = TRUE;
+}
+
+static void
+test_last_reference (Meanwhile *test, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (&test->order, SIZE, test->order.a, 1);
+  test->block = order_take (&test->order, OTHER_SIZE, test->order.a);
+  tarn_block_free (order_take (&test->order, SIZE, test->order.b));
+  at_next (test, FAKE_EVENT_RECORD, drop_pool);
+  tarn_block_free (test->block);
+  assert_live (&test->order, 0);
+}
+
 /* The queue that is being recorded is forgotten, and recorded for that. */
 static void
 forget (gpointer data)
@@ -288,6 +311,8 @@ main (int argc, char **argv)
   ADD ("given-back-before", test_given_back_before);
   ADD_HANDING_ON ("double-free", test_double_free);
   ADD_HANDING_ON ("stop-holding", test_stop_holding);
+  g_test_add ("/core/order/meanwhile/last-reference", Meanwhile,
+              GUINT_TO_POINTER (FAKE_RECORDS_ALL), set_up, test_last_reference, tear_down);
   ADD_HANDING_ON ("forget", test_forget);
   ADD_HANDING_ON ("wait", test_wait);
   ADD_HANDING_ON ("done", test_is_done);

@@ -35,6 +35,7 @@ struct _TarnQueue
                          event for that */
   gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
   GHashTable *bins;        /* bin number -> TarnBin, owned: its share; NULL: it never had any */
+  TarnQueue *next;         /* once nobody has it any more */
 };
 
 /* That commands on a queue use a block: all that come before the event; without one, the queue's

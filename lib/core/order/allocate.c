@@ -6,17 +6,15 @@
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
-#include "upstream/upstream-private.h"
 
 /* Allocates what the thread's cache does not have. Apart from what is there for every hit. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
+  TarnRequest request = { .size = size };
+  TarnQueue *wanted = NULL;
   TarnBlock *block = NULL;
-  TarnQueue *queue = NULL;
-  gboolean is_wanted;
   TarnCache *cache;
-  guint32 number;
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
@@ -24,27 +22,23 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (block != NULL)
     return block;
 
-  number = _tarn_bin_number (size, pool->leading_bits);
+  request.number = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_lock (pool);
   if (handle != NULL)
-    queue = _tarn_pool_look_up_queue (pool, handle);
-  if (queue != NULL)
-    queue->n_refs++;
-  if (handle == NULL || queue != NULL)
-    block = _tarn_pool_take_at_once (pool, cache, queue, size, number);
-  is_wanted = _tarn_pool_wants_event (queue);
-  if (block != NULL && queue != NULL && !is_wanted)
-    _tarn_queue_unref (pool, queue);
+    request.queue = _tarn_pool_find_queue (pool, handle);
+  if (_tarn_pool_wants_event (request.queue))
+    wanted = _tarn_pool_find_queue (pool, handle);
+  if (handle == NULL || request.queue != NULL)
+    block = _tarn_pool_serve_at_once (pool, cache, &request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
 
-  if (is_wanted)
-    _tarn_pool_record_share (pool, queue, TRUE);
-  if (block == NULL)
-    return _tarn_pool_allocate_slowly (pool, size, number, handle, queue, error);
-  if (is_wanted)
-    _tarn_pool_leave_queue (pool, queue);
-  return block;
+  if (wanted != NULL)
+    {
+      _tarn_pool_record_share (pool, wanted, NULL, TRUE);
+      _tarn_pool_leave_queue (pool, wanted);
+    }
+  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, &request, handle, error);
 }
 
 /**

@@ -5,7 +5,8 @@
 
 #include "order/order-private.h"
 
-/* References.  The lock is held; _tarn_pool_sweep () frees what nobody has any more, without it. */
+/* References.  The lock is held; _tarn_pool_unlock_and_sweep () frees what nobody has any more,
+ * without it. */
 
 /* Makes an event of a backend's handle, with one reference; NULL: it is yet to be recorded. */
 TarnEvent *
@@ -27,59 +28,58 @@ _tarn_event_ref (TarnEvent *event)
   return event;
 }
 
-/* Drops a reference; an event that nobody has any more is left to _tarn_pool_sweep (). */
+/* Drops a reference; an event that nobody has any more is left to _tarn_pool_unlock_and_sweep ().
+ */
 void
 _tarn_event_unref (TarnPool *pool, TarnEvent *event)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (event->n_refs > 0);
-  if (--event->n_refs == 0)
-    pool->gone_events = g_slist_prepend (pool->gone_events, event);
+  if (--event->n_refs > 0)
+    return;
+  event->next = pool->gone_events;
+  pool->gone_events = event;
 }
 
-/* Gives back to the driver what nobody has any more.  The lock is not held. */
-void
-_tarn_pool_sweep (TarnPool *pool)
+static void
+release_events (TarnAllocator *direct, TarnEvent *events)
 {
-  TarnAllocator *direct = pool->upstream->direct;
-  GSList *queues, *events;
+  TarnEvent *event;
 
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  queues = g_steal_pointer (&pool->gone_queues);
-  events = g_steal_pointer (&pool->gone_events);
-  _tarn_mutex_unlock (&pool->lock);
-
-  for (GSList *link = events; link != NULL; link = link->next)
+  while ((event = events) != NULL)
     {
-      gpointer handle = ((TarnEvent *) link->data)->handle;
-
-      if (handle != NULL)
-        direct->ops.event_release (direct->user_data, handle);
-      g_free (link->data);
+      events = event->next;
+      if (event->handle != NULL)
+        direct->ops.event_release (direct->user_data, event->handle);
+      g_free (event);
     }
-  for (GSList *link = queues; link != NULL; link = link->next)
-    {
-      TarnQueue *queue = link->data;
+}
 
+static void
+release_queues (TarnAllocator *direct, TarnQueue *queues)
+{
+  TarnQueue *queue;
+
+  while ((queue = queues) != NULL)
+    {
+      queues = queue->next;
       _tarn_allocator_unref_queue (direct, queue->handle);
       g_clear_pointer (&queue->bins, g_hash_table_unref);
       g_free (queue);
     }
-  g_slist_free (events);
-  g_slist_free (queues);
 }
 
 /* Gives up the lock, and back to the driver what nobody has any more. */
 void
 _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
-  gboolean is_clean = pool->gone_queues == NULL && pool->gone_events == NULL;
+  TarnAllocator *direct = pool->upstream->direct;
+  TarnEvent *events = g_steal_pointer (&pool->gone_events);
+  TarnQueue *queues = g_steal_pointer (&pool->gone_queues);
 
-  _tarn_assert_locked (&pool->lock);
   _tarn_mutex_unlock (&pool->lock);
-  if (!is_clean)
-    _tarn_pool_sweep (pool);
+  release_events (direct, events);
+  release_queues (direct, queues);
 }
 
 /* Uses.  The lock is held. */

@@ -55,13 +55,26 @@ get_wanted_queue (const TarnBlock *block)
   return queue;
 }
 
+/* Records the event that others want of a queue, for a block of it, too, that is being freed; which
+ * keeps the pool alive until then.  Drops the reference on the queue.  The lock is held, and is
+ * given up meanwhile. */
+static void
+record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
+{
+  _tarn_block_set_state (block, TARN_BLOCK_ENDING);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_record_share (pool, wanted, block, TRUE);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_queue_unref (pool, wanted);
+}
+
 /* Frees a block that the thread's cache does not take. Apart from what is there for every hit. */
 static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
 {
-  gboolean goes_back = FALSE;
-  TarnQueue *wanted = NULL;
   TarnGiveBack give_back;
+  TarnQueue *wanted;
+  gboolean goes_back;
   TarnCache *cache;
   gint state;
 
@@ -69,29 +82,26 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;
-  if (state == TARN_BLOCK_ACTIVE && needs_events (pool, block))
+  if (state != TARN_BLOCK_ACTIVE)
+    {
+      _tarn_mutex_unlock (&pool->lock);
+      _tarn_block_report_double_free (block, state);
+      return;
+    }
+  wanted = get_wanted_queue (block);
+  if (needs_events (pool, block))
     {
       _tarn_block_record_free (pool, block);
       count_recorded (pool, block->bin);
     }
-  if (state == TARN_BLOCK_ACTIVE)
-    {
-      wanted = get_wanted_queue (block);
-      goes_back = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
-    }
+  if (wanted != NULL)
+    record_wanted (pool, wanted, block);
+  goes_back = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
   if (goes_back)
     _tarn_pool_begin_give_back (pool, &give_back, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-
-  if (wanted != NULL)
-    {
-      _tarn_pool_record_share (pool, wanted, TRUE);
-      _tarn_pool_leave_queue (pool, wanted);
-    }
-  if (state != TARN_BLOCK_ACTIVE)
-    _tarn_block_report_double_free (block, state);
-  else if (goes_back)
+  if (goes_back)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 

@@ -82,7 +82,6 @@ pool_finalize (TarnAllocator *allocator)
 
   lose_stuck (pool);
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
-  _tarn_pool_sweep (pool);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
       &pool->chunks); /* which threads that were ending looked at in checked builds */

@@ -53,27 +53,52 @@
 /* A backend's event, with what is known of it.  Blocks may share one. */
 struct _TarnEvent
 {
-  gpointer
-      handle; /* atomic: the backend's; NULL: not recorded, or not yet, which is as good as none */
+  gpointer handle;  /* atomic: the backend's; NULL: not recorded, or not yet: as good as none */
   guint n_refs;     /* behind the pool's lock */
   gint is_done;     /* atomic: the backend said so once */
   gboolean is_late; /* constant: it may come after more than was there at the free */
+  TarnEvent *next;  /* once nobody has it any more */
 };
 
 /* How many frees of a size record events after a block of it was handed on. */
 #define TARN_RECORDED_FREES 32
 
-/* order.c.  The lock is held in the first, not in the other. */
-TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnQueue *queue, gsize size,
-                                    guint32 number);
-TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 number, gpointer handle,
-                                       TarnQueue *queue, GError **error);
+/* How many events one request asks the driver about at most, and on how many queues that a backend
+ * keeps alive it has events recorded. */
+#define TARN_MAX_ASKED 8
+#define TARN_MAX_OTHERS 4
 
-/* others.c.  The lock is held in the first two, not in the others. */
+/* A request that its thread's cache did not serve, and what was found for it while the lock was
+ * held: what may be had once the driver was asked. */
+typedef struct
+{
+  gsize size;
+  guint32 number;   /* of the bin */
+  TarnQueue *queue; /* a reference; NULL: the host, or a queue that the pool is yet to meet */
+
+  gboolean finds_unready; /* idle blocks that no queue has made ready */
+  gboolean others_have;   /* other queues, of the size */
+  guint n_events;
+  guint n_others;
+
+  /* References: on what stands between the queue and recorded blocks, with a NULL after the events
+   * of each block; and on queues that are to record an event at once. */
+  TarnEvent *events[TARN_MAX_ASKED];
+  TarnQueue *others[TARN_MAX_OTHERS];
+} TarnRequest;
+
+/* order.c.  The lock is held in the first, not in the other. */
+TarnBlock *_tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
+TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpointer handle,
+                                       GError **error);
+
+/* others.c.  The lock is held in these, */
 gboolean _tarn_pool_wants_event (const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
-gboolean _tarn_pool_ask_others (TarnPool *pool, guint32 number, const TarnQueue *queue);
-void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named);
+void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
+/* not in this. */
+void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed,
+                              gboolean is_named);
 
 /* use.c.  The lock is not held. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);
@@ -93,13 +118,12 @@ void _tarn_pool_unlock_and_sweep (TarnPool *pool); /* and then it is not held */
 gboolean _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                                  GError **error);
 void _tarn_pool_report_unrecorded (const TarnPool *pool, const GError *error);
-void _tarn_pool_sweep (TarnPool *pool);
 
 /* wait.c.  The lock is held in these, */
 gboolean _tarn_block_is_ready_for (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_is_recorded (const TarnBlock *block, const TarnQueue *queue);
 gboolean _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue);
-void _tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue);
+void _tarn_request_add_events (TarnRequest *request, const TarnBlock *block);
 void _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block);
 void _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh);
 void _tarn_block_set_queue (TarnPool *pool, TarnBlock *block, TarnQueue *queue);
@@ -115,7 +139,8 @@ gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 
 /* queue.c.  The lock is held in these, */
-TarnQueue *_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle);
+TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
+TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 /* not in these. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);

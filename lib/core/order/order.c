@@ -4,17 +4,11 @@
  * Requests that threads' caches do not serve: what can be had at once, and then what the driver has
  * to be asked about. */
 
-#include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
-/* About how many events the driver is asked about before a block is taken that has to be waited
- * for.
- */
-#define MAX_ASKED 4
-
-/* How many blocks of a bin are looked at, without a call, for one that the request can have. */
+/* How many blocks of a bin are looked at for one that a request can have, or may have soon. */
 #define MAX_SEEN 64
 
 /* Tells whether a request of a queue can have a block.  The lock is held. */
@@ -40,10 +34,11 @@ take_first (TarnPool *pool, TarnBin *bin, gsize size, const TarnQueue *queue, Su
 
 /* What can be had at once.  The lock is held. */
 
-/* Takes a block that nobody uses for a queue, also from this thread's cache. */
+/* Takes a block that nobody uses for a request's queue, also from this thread's cache. */
 static TarnBlock *
-take_idle (TarnPool *pool, TarnCache *cache, const TarnQueue *queue, gsize size, guint32 number)
+take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {
+  guint32 number = request->number;
   TarnCacheBin *own = cache != NULL ? _tarn_cache_find_bin (cache, number, NULL) : NULL;
 
   if (own != NULL && own->top != NULL)
@@ -51,62 +46,142 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnQueue *queue, gsize size,
   else if (!_tarn_bins_have (pool->idle_bins, number)
            && !_tarn_pool_take_from_abandoned (pool, number, NULL))
     _tarn_pool_take_from_idle (pool, number, NULL);
-  return take_first (pool, _tarn_bins_get (pool->idle_bins, number), size, queue,
+  return take_first (pool, _tarn_bins_get (pool->idle_bins, number), request->size, request->queue,
                      _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block that a queue need not wait for.  One that another queue has just given up
- * is handed on. */
+/* Takes a recorded block that suits a request.  One that another queue has just given up is handed
+ * on. */
 static TarnBlock *
-take_recorded (TarnPool *pool, TarnQueue *queue, gsize size, guint32 number, Suits suits)
+take_recorded (TarnPool *pool, const TarnRequest *request, Suits suits)
 {
-  TarnBlock *block
-      = take_first (pool, _tarn_bins_get (pool->recorded_bins, number), size, queue, suits);
+  TarnBlock *block = take_first (pool, _tarn_bins_get (pool->recorded_bins, request->number),
+                                 request->size, request->queue, suits);
 
-  if (block != NULL && block->n_uses == 1 && block->uses->queue != queue
+  if (block != NULL && block->n_uses == 1 && block->uses->queue != request->queue
       && block->uses->event != NULL && !block->uses->event->is_late)
-    _tarn_pool_hand_on (pool, number);
+    _tarn_pool_hand_on (pool, request->number);
+  return block;
+}
+
+/* Takes a recorded block that a request's queue need not wait for, which is that queue's alone from
+ * now on. */
+static TarnBlock *
+take_done (TarnPool *pool, const TarnRequest *request)
+{
+  TarnBlock *block = take_recorded (pool, request, _tarn_block_is_ready_for);
+
+  if (block != NULL)
+    _tarn_block_set_queue (pool, block, request->queue);
   return block;
 }
 
 /* Takes a block for a request without any call of the driver: what the queue had before, from the
- * thread's cache or its share, what nobody uses, or what is ready for it.  @queue: NULL for a
- * request that names none; @cache: this thread's, or NULL. */
-TarnBlock *
-_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnQueue *queue, gsize size,
-                         guint32 number)
+ * thread's cache or its share, what nobody uses, or what is ready for it.  @cache: this thread's,
+ * or NULL. */
+static TarnBlock *
+take_at_once (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 {
+  TarnQueue *queue = request->queue;
   TarnBlock *block = NULL;
 
   _tarn_assert_locked (&pool->lock);
   if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (queue))
     cache = NULL; /* it would take more of what others want */
   if (queue == NULL || queue->in_order)
-    block = _tarn_pool_take_from_share (pool, cache, queue, number, size);
+    block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
     return block;
   if (queue != NULL)
-    {
-      queue->n_refs++; /* the block's may be the last one */
-      block = take_idle (pool, cache, queue, size, number);
-    }
+    block = take_idle (pool, cache, request);
   if (block == NULL)
-    block = take_recorded (pool, queue, size, number, _tarn_block_is_ready_for);
-  if (block != NULL)
-    _tarn_block_set_queue (pool, block, queue);
-  if (queue != NULL)
-    _tarn_queue_unref (pool, queue);
+    return take_done (pool, request);
+  _tarn_block_set_queue (pool, block, queue);
   return block;
 }
 
-/* What the driver has to be asked about.  The lock is not held, but for functions that say so. */
+/* What may be had later.  The lock is held. */
 
-typedef struct
+/* Notes the events that stand between a request and the first recorded blocks; of neighbours that
+ * share them once. */
+static void
+note_events (TarnPool *pool, TarnRequest *request)
 {
-  gsize size;
-  guint32 number;
-  TarnQueue *queue; /* a reference of the call's; NULL: the host */
-} Request;
+  const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
+  const TarnEvent *last = NULL;
+  guint n_seen = 0;
+
+  for (TarnBlock *block = bin != NULL ? bin->top : NULL;
+       block != NULL && n_seen < MAX_SEEN && request->n_events < TARN_MAX_ASKED;
+       block = block->below, n_seen++)
+    {
+      if (!_tarn_block_is_recorded (block, request->queue)
+          || (block->n_uses == 1 && block->uses->event == last))
+        continue;
+      last = block->n_uses == 1 ? block->uses->event : NULL;
+      _tarn_request_add_events (request, block);
+    }
+}
+
+/* Drops what was noted for a request. */
+static void
+clear_notes (TarnPool *pool, TarnRequest *request)
+{
+  _tarn_assert_locked (&pool->lock);
+  for (guint i = 0; i < request->n_events; i++)
+    if (request->events[i] != NULL)
+      _tarn_event_unref (pool, request->events[i]);
+  for (guint i = 0; i < request->n_others; i++)
+    _tarn_queue_unref (pool, request->others[i]);
+  request->n_events = request->n_others = 0;
+}
+
+/* Ends a request.  Its queue is a block's alone afterwards, or nobody's. */
+static void
+clear_request (TarnPool *pool, TarnRequest *request)
+{
+  clear_notes (pool, request);
+  if (request->queue != NULL)
+    _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
+}
+
+/* Serves a request of a queue that the pool knows, and ends it; else notes what it may have once
+ * the driver was asked, and wants what others have if that is nothing.  Idle blocks that are left
+ * are those that no queue has made ready. */
+TarnBlock *
+_tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
+{
+  TarnBlock *block = take_at_once (pool, cache, request);
+
+  if (block != NULL)
+    {
+      clear_request (pool, request);
+      return block;
+    }
+  request->finds_unready
+      = request->queue != NULL && _tarn_bins_have (pool->idle_bins, request->number);
+  note_events (pool, request);
+  if (!request->finds_unready && request->n_events == 0)
+    _tarn_pool_want_others (pool, request);
+  return NULL;
+}
+
+/* What the driver has to be asked about.  The lock is not held. */
+
+/* Serves a request at once, after all, or notes anew what it may have. */
+static TarnBlock *
+serve_again (TarnPool *pool, TarnRequest *request)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&pool->lock);
+  clear_notes (pool, request);
+  block = _tarn_pool_serve_at_once (pool, cache, request);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_pool_unlock_and_sweep (pool);
+  return block;
+}
 
 /* Counts a request that ended in an error. */
 static void
@@ -117,50 +192,17 @@ count_failure (TarnPool *pool)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Takes a block that the request can have at once.  The lock is held. */
-static TarnBlock *
-take_for (TarnPool *pool, const Request *request)
-{
-  return _tarn_pool_take_at_once (pool, _tarn_cache_of (_tarn_current_thread, pool), request->queue,
-                                  request->size, request->number);
-}
-
-/* Lists references on the events that stand between a queue and the first blocks of a bin, with a
- * NULL after those of each block; of neighbours that share them once.  The lock is held. */
-static GPtrArray *
-list_events (TarnPool *pool, const Request *request)
-{
-  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
-  GPtrArray *events = g_ptr_array_new ();
-  const TarnEvent *last = NULL;
-  guint n_asked = 0;
-
-  _tarn_assert_locked (&pool->lock);
-  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_asked < MAX_ASKED;
-       block = block->below)
-    {
-      if (!_tarn_block_is_recorded (block, request->queue)
-          || (block->n_uses == 1 && block->uses->event == last))
-        continue;
-      last = block->n_uses == 1 ? block->uses->event : NULL;
-      n_asked++;
-      _tarn_block_add_events (events, block, request->queue);
-      g_ptr_array_add (events, NULL);
-    }
-  return events;
-}
-
-/* Asks the driver about listed events until the events of one block are all done. */
+/* Asks the driver about the events that a request noted until those of one block are all done. */
 static void
-query_events (TarnPool *pool, const GPtrArray *events)
+query_events (TarnPool *pool, const TarnRequest *request)
 {
   TarnAllocator *direct = pool->upstream->direct;
   gboolean are_done = TRUE;
 
   _tarn_assert_not_locked (&pool->lock);
-  for (guint i = 0; i < events->len; i++)
+  for (guint i = 0; i < request->n_events; i++)
     {
-      TarnEvent *event = g_ptr_array_index (events, i);
+      TarnEvent *event = request->events[i];
 
       if (event == NULL && are_done)
         return;
@@ -173,22 +215,11 @@ query_events (TarnPool *pool, const GPtrArray *events)
     }
 }
 
-/* Drops a list of references, among which are NULLs.  The lock is held. */
-static void
-unref_events (TarnPool *pool, GPtrArray *events)
-{
-  _tarn_assert_locked (&pool->lock);
-  for (guint i = 0; i < events->len; i++)
-    if (g_ptr_array_index (events, i) != NULL)
-      _tarn_event_unref (pool, g_ptr_array_index (events, i));
-  g_ptr_array_unref (events);
-}
-
 /* Gives a block that was just taken or allocated to a request's queue; if the queue cannot be made
  * to wait, the pool holds the block, and NULL comes back with an error. */
 static TarnBlock *
-move_or_put_back (TarnPool *pool, TarnBlock *block, const Request *request, gboolean may_be_late,
-                  GError **error)
+move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
+                  gboolean may_be_late, GError **error)
 {
   if (_tarn_block_move (pool, block, request->queue, may_be_late, error))
     return block;
@@ -196,23 +227,10 @@ move_or_put_back (TarnPool *pool, TarnBlock *block, const Request *request, gboo
   return NULL;
 }
 
-/* Tells whether some idle blocks of a size have yet to be made ready for a queue.  The lock is
- * held. */
-static gboolean
-has_unready (TarnPool *pool, const Request *request)
-{
-  TarnBin *bin = _tarn_bins_get (pool->idle_bins, request->number);
-
-  for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
-    if (block->is_unready)
-      return request->queue != NULL;
-  return FALSE;
-}
-
 /* Moves idle blocks of a size that nobody has waited for to the share of the queue that makes them
  * ready. */
 static gboolean
-give_unready (TarnPool *pool, const Request *request, GError **error)
+give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
 {
   TarnQueue *fresh = NULL;
   TarnBin *bin;
@@ -232,36 +250,24 @@ give_unready (TarnPool *pool, const Request *request, GError **error)
   return TRUE;
 }
 
-/* Takes a block about which the driver has to be asked, or for which the queue has to wait.  NULL
- * without an error: the pool holds nothing of the kind. */
+/* Asks the driver about recorded blocks, and takes one that is done, or else one for which the
+ * queue has to wait.  NULL without an error: neither is there, and what others have is wanted. */
 static TarnBlock *
-take_after_asking (TarnPool *pool, const Request *request, GError **error)
+take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 {
   TarnBlock *block, *busy = NULL;
-  gboolean are_unready;
-  GPtrArray *events;
 
-  _tarn_assert_not_locked (&pool->lock);
+  query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
-  are_unready = has_unready (pool, request);
-  _tarn_mutex_unlock (&pool->lock);
-  if (are_unready && !give_unready (pool, request, error))
-    {
-      count_failure (pool);
-      return NULL;
-    }
-  _tarn_mutex_lock (&pool->lock);
-  events = list_events (pool, request);
-  _tarn_mutex_unlock (&pool->lock);
-  query_events (pool, events);
-  _tarn_mutex_lock (&pool->lock);
-  block = take_for (pool, request);
+  block = take_done (pool, request);
   if (block == NULL)
-    busy = take_recorded (pool, request->queue, request->size, request->number,
-                          _tarn_block_can_be_awaited);
-  unref_events (pool, events);
+    busy = take_recorded (pool, request, _tarn_block_can_be_awaited);
+  if (block != NULL)
+    clear_request (pool, request);
+  else if (busy == NULL)
+    _tarn_pool_want_others (pool, request);
   _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_unlock_and_sweep (pool);
   return busy != NULL ? move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
@@ -292,7 +298,7 @@ set_unready (TarnPool *pool, TarnBlock *block)
  * makes it ready is looked up before there is any memory: memory must not be held as idle because
  * that failed. */
 static TarnBlock *
-allocate_fresh (TarnPool *pool, const Request *request, gboolean *was_short, GError **error)
+allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {
   TarnQueue *fresh = NULL;
   TarnBlock *block;
@@ -314,12 +320,11 @@ allocate_fresh (TarnPool *pool, const Request *request, gboolean *was_short, GEr
   return move_or_put_back (pool, block, request, !block->is_hit, error);
 }
 
-/* Allocates for a request what the pool cannot serve at once. */
+/* Serves a request from what is held, whatever the driver has to be asked for that.  NULL without
+ * an error: nothing suits. */
 static TarnBlock *
-allocate_for (TarnPool *pool, const Request *request, GError **error)
+take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {
-  GError *local = NULL;
-  gboolean others_have, was_short = FALSE;
   TarnBlock *block;
 
   if (request->queue != NULL
@@ -328,16 +333,32 @@ allocate_for (TarnPool *pool, const Request *request, GError **error)
       count_failure (pool);
       return NULL;
     }
-  block = take_after_asking (pool, request, &local);
-  if (block != NULL || local != NULL)
+  if (request->finds_unready)
     {
-      if (local != NULL)
-        g_propagate_error (error, local);
-      return block;
+      if (!give_unready (pool, request, error))
+        {
+          count_failure (pool);
+          return NULL;
+        }
+      block = serve_again (pool, request);
+      if (block != NULL)
+        return block;
     }
-  others_have = _tarn_pool_ask_others (pool, request->number, request->queue);
+  return request->n_events > 0 ? take_after_asking (pool, request, error) : NULL;
+}
+
+/* Allocates for a request what nothing that is held serves.  That others had it, and there was too
+ * little memory beside that, makes what is freed next of the size go from queue to queue. */
+static TarnBlock *
+allocate_beside_others (TarnPool *pool, const TarnRequest *request, GError **error)
+{
+  gboolean was_short = FALSE;
+  TarnBlock *block;
+
+  for (guint i = 0; i < request->n_others; i++)
+    _tarn_pool_record_share (pool, request->others[i], NULL, FALSE);
   block = allocate_fresh (pool, request, &was_short, error);
-  if (others_have && was_short)
+  if (request->others_have && was_short)
     {
       _tarn_mutex_lock (&pool->lock);
       _tarn_pool_hand_on (pool, request->number);
@@ -346,37 +367,50 @@ allocate_for (TarnPool *pool, const Request *request, GError **error)
   return block;
 }
 
-/* Meets a request's queue, and takes a block that it can have at once, if there is one. */
+/* Meets a request's queue, and serves the request if that can be done at once. */
 static gboolean
-meet_queue (TarnPool *pool, Request *request, gpointer handle, TarnBlock **block, GError **error)
+meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, TarnBlock **block,
+            GError **error)
 {
-  request->queue = _tarn_pool_enter_queue (pool, handle, error);
-  if (request->queue == NULL)
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  gboolean in_order;
+
+  if (!_tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error))
     {
       count_failure (pool);
       return FALSE;
     }
   _tarn_mutex_lock (&pool->lock);
-  *block = take_for (pool, request);
+  request->queue = _tarn_pool_meet_queue (pool, handle, in_order);
+  *block = _tarn_pool_serve_at_once (pool, cache, request);
   _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_unlock_and_sweep (pool);
   return TRUE;
 }
 
-/* Allocates a block for a queue (@handle NULL: for the host) that could not be had at once.  @queue
- * is a reference, which is dropped; NULL: the pool is yet to meet it. */
+/* Serves a request for a queue (@handle NULL: for the host) that could not be served at once, and
+ * ends it. */
 TarnBlock *
-_tarn_pool_allocate_slowly (TarnPool *pool, gsize size, guint32 number, gpointer handle,
-                            TarnQueue *queue, GError **error)
+_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
 {
-  Request request = { size, number, queue };
   TarnBlock *block = NULL;
+  GError *local = NULL;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (handle != NULL && queue == NULL && !meet_queue (pool, &request, handle, &block, error))
+  if (handle != NULL && request->queue == NULL
+      && !meet_queue (pool, request, handle, &block, error))
     return NULL;
   if (block == NULL)
-    block = allocate_for (pool, &request, error);
-  _tarn_pool_leave_queue (pool, request.queue);
+    block = take_held (pool, request, &local);
+  if (block == NULL && local == NULL)
+    block = allocate_beside_others (pool, request, &local);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  if (request->queue != NULL || request->n_events > 0 || request->n_others > 0)
+    {
+      _tarn_mutex_lock (&pool->lock);
+      clear_request (pool, request);
+      _tarn_pool_unlock_and_sweep (pool);
+    }
   return block;
 }

@@ -7,9 +7,6 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* How many queues that a backend keeps alive are asked for memory by one request. */
-#define MAX_QUEUES 4
-
 /* The lock is held. */
 
 /* Tells whether a call that names a queue is to record an event for what others want of it. */
@@ -78,34 +75,34 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Wants what other queues have of a size.  Gets those on which an event can be recorded at once,
- * with a reference each.  @is_any is set if there are others. */
-static GPtrArray *
-want_others (TarnPool *pool, guint32 number, const TarnQueue *queue, gboolean *is_any)
+/* Wants what other queues have of a request's size, which cannot have it as yet.  Where queues are
+ * kept alive, the call itself is to record the events. */
+void
+_tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
   gboolean keeps_alive = pool->upstream->direct->ops.event_record_all == NULL;
-  GPtrArray *others = g_ptr_array_new ();
   GHashTableIter iter;
   gpointer item;
 
   _tarn_assert_locked (&pool->lock);
+  if (g_hash_table_size (pool->queues) == 0)
+    return;
   g_hash_table_iter_init (&iter, pool->queues);
-  while (others->len < MAX_QUEUES && g_hash_table_iter_next (&iter, NULL, &item))
+  while (request->n_others < TARN_MAX_OTHERS && g_hash_table_iter_next (&iter, NULL, &item))
     {
       TarnQueue *other = item;
 
-      if (other == queue || !want (pool, number, other))
+      if (other == request->queue || !want (pool, request->number, other))
         continue;
-      *is_any = TRUE;
+      request->others_have = TRUE;
       if (!keeps_alive)
         {
           want_event (pool, other);
           continue;
         }
       other->n_refs++;
-      g_ptr_array_add (others, other);
+      request->others[request->n_others++] = other;
     }
-  return others;
 }
 
 /* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
@@ -154,10 +151,11 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
 /* The lock is not held. */
 
-/* Records an event for all that others want of a queue's share.  @is_named: the caller vouches that
- * it lives, and has a reference. */
+/* Records an event for all that others want of a queue's share, and for a block of it (NULL: none)
+ * that the caller is freeing.  The caller has a reference on the queue; @is_named: and vouches that
+ * it lives. */
 void
-_tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
+_tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {
   TarnEvent *event = _tarn_event_new (NULL, TRUE);
   g_autoptr (GError) error = NULL;
@@ -167,6 +165,11 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
   _tarn_mutex_lock (&pool->lock);
   g_assert (queue->n_refs > 0);
   give_event (pool, queue, event);
+  if (freed != NULL && freed->share == queue->handle)
+    {
+      freed->uses->event = _tarn_event_ref (event);
+      _tarn_block_update_share (freed);
+    }
   if (event->n_refs > 1)
     {
       /* What has it was freed before, and nobody but the queue has it before that. */
@@ -179,29 +182,11 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, gboolean is_named)
       else
         take_event_back (pool, queue, event);
     }
+  if (freed != NULL)
+    _tarn_block_update_share (freed);
   _tarn_event_unref (pool, event);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
   if (error != NULL)
     _tarn_pool_report_unrecorded (pool, error);
-}
-
-/* Asks for what other queues have of a size, on behalf of a request of a queue, which cannot have
- * it as yet.  TRUE: there is some. */
-gboolean
-_tarn_pool_ask_others (TarnPool *pool, guint32 number, const TarnQueue *queue)
-{
-  g_autoptr (GPtrArray) others = NULL;
-  gboolean is_any = FALSE;
-
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  others = want_others (pool, number, queue, &is_any);
-  _tarn_mutex_unlock (&pool->lock);
-  for (guint i = 0; i < others->len; i++)
-    {
-      _tarn_pool_record_share (pool, g_ptr_array_index (others, i), FALSE);
-      _tarn_pool_leave_queue (pool, g_ptr_array_index (others, i));
-    }
-  return is_any;
 }

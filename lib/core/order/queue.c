@@ -10,8 +10,8 @@
 /* The lock is held. */
 
 /* Finds a queue that the pool knows. */
-TarnQueue *
-_tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
+static TarnQueue *
+look_up (TarnPool *pool, gpointer handle)
 {
   _tarn_assert_locked (&pool->lock);
   if (pool->latest_queue == NULL || pool->latest_queue->handle != handle)
@@ -23,6 +23,17 @@ _tarn_pool_look_up_queue (TarnPool *pool, gpointer handle)
       pool->latest_queue = queue;
     }
   return pool->latest_queue;
+}
+
+/* Finds a queue that the pool knows, and takes a reference. */
+TarnQueue *
+_tarn_pool_find_queue (TarnPool *pool, gpointer handle)
+{
+  TarnQueue *queue = look_up (pool, handle);
+
+  if (queue != NULL)
+    queue->n_refs++;
+  return queue;
 }
 
 /* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
@@ -39,8 +50,16 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     pool->latest_queue = NULL;
 }
 
-/* Drops a reference; a queue that nobody has any more leaves the pool's table, and is left to
- * _tarn_pool_sweep ().  Its share is empty, because blocks have references. */
+/* Leaves a queue, with the backend's reference, to _tarn_pool_unlock_and_sweep (). */
+static void
+leave_to_sweep (TarnPool *pool, TarnQueue *queue)
+{
+  queue->next = pool->gone_queues;
+  pool->gone_queues = queue;
+}
+
+/* Drops a reference; a queue that nobody has any more leaves the pool's table.  Its share is
+ * empty, because blocks have references. */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -49,47 +68,41 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   if (--queue->n_refs > 0)
     return;
   make_unknown (pool, queue);
-  pool->gone_queues = g_slist_prepend (pool->gone_queues, queue);
+  leave_to_sweep (pool, queue);
 }
 
-/* Adds a queue to the pool's table, with the backend's reference.  The table has no reference of
- * its own: the caller takes the first one. */
+/* Makes a queue, with the backend's reference. */
 static TarnQueue *
-add_queue (TarnPool *pool, gpointer handle, gboolean in_order)
+queue_new (gpointer handle, gboolean in_order)
 {
   TarnQueue *queue = g_new0 (TarnQueue, 1);
 
-  _tarn_assert_locked (&pool->lock);
   queue->handle = handle;
   queue->in_order = in_order;
-  queue->is_known = TRUE;
-  g_hash_table_insert (pool->queues, handle, queue);
+  return queue;
+}
+
+/* Meets a queue that the backend has just given a reference on, and gets it with a reference of the
+ * caller's.  Another thread may have been faster: then the backend's is one too many, which goes
+ * when the pool is swept. */
+TarnQueue *
+_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
+{
+  TarnQueue *queue = look_up (pool, handle);
+
+  if (queue != NULL)
+    leave_to_sweep (pool, queue_new (handle, in_order));
+  else
+    {
+      queue = queue_new (handle, in_order);
+      queue->is_known = TRUE;
+      g_hash_table_insert (pool->queues, handle, queue);
+    }
+  queue->n_refs++;
   return queue;
 }
 
 /* The lock is not held. */
-
-/* Meets a queue that the backend has just given a reference on, and gets it with a reference of the
- * caller's.  Another thread may have been faster: then the backend's is one too many. */
-static TarnQueue *
-meet (TarnPool *pool, gpointer handle, gboolean in_order)
-{
-  gboolean is_known;
-  TarnQueue *queue;
-
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  queue = _tarn_pool_look_up_queue (pool, handle);
-  is_known = queue != NULL;
-  if (!is_known)
-    queue = add_queue (pool, handle, in_order);
-  queue->n_refs++;
-  _tarn_mutex_unlock (&pool->lock);
-
-  if (is_known)
-    _tarn_allocator_unref_queue (pool->upstream->direct, handle);
-  return queue;
-}
 
 /* Gets a queue, with a reference of the caller's; the pool meets it if it does not know it yet. */
 TarnQueue *
@@ -99,15 +112,15 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   TarnQueue *queue;
 
   _tarn_mutex_lock (&pool->lock);
-  queue = _tarn_pool_look_up_queue (pool, handle);
-  if (queue != NULL)
-    queue->n_refs++;
+  queue = _tarn_pool_find_queue (pool, handle);
   _tarn_mutex_unlock (&pool->lock);
-  if (queue != NULL)
+  if (queue != NULL
+      || !_tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error))
     return queue;
-  return _tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error)
-             ? meet (pool, handle, in_order)
-             : NULL;
+  _tarn_mutex_lock (&pool->lock);
+  queue = _tarn_pool_meet_queue (pool, handle, in_order);
+  _tarn_pool_unlock_and_sweep (pool);
+  return queue;
 }
 
 /* Gets the queue on which the allocator makes memory ready, with a reference; *fresh is NULL if
@@ -181,9 +194,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
   if (_tarn_forked ())
     return TRUE;
   _tarn_mutex_lock (&pool->lock);
-  known = _tarn_pool_look_up_queue (pool, queue);
-  if (known != NULL)
-    known->n_refs++;
+  known = _tarn_pool_find_queue (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
   if (known == NULL)
     return TRUE;

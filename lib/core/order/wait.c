@@ -55,13 +55,16 @@ _tarn_block_can_be_awaited (const TarnBlock *block, const TarnQueue *queue)
   return TRUE;
 }
 
-/* Adds references on the events that stand between a queue and a block to a list. */
+/* Adds references on the events that stand between a request's queue and a block to those that the
+ * driver is to be asked about, as many as there is room for, and the NULL behind them. */
 void
-_tarn_block_add_events (GPtrArray *events, const TarnBlock *block, const TarnQueue *queue)
+_tarn_request_add_events (TarnRequest *request, const TarnBlock *block)
 {
-  for (guint i = 0; i < block->n_uses; i++)
-    if (!is_done_for (&block->uses[i], queue))
-      g_ptr_array_add (events, _tarn_event_ref (block->uses[i].event));
+  for (guint i = 0; i < block->n_uses && request->n_events < TARN_MAX_ASKED; i++)
+    if (!is_done_for (&block->uses[i], request->queue))
+      request->events[request->n_events++] = _tarn_event_ref (block->uses[i].event);
+  if (request->n_events < TARN_MAX_ASKED)
+    request->events[request->n_events++] = NULL;
 }
 
 /* Drops all that a block knows of queues. */

@@ -71,8 +71,11 @@ typedef struct
  *     length of each bin <= its capacity <= thread_cache_blocks
  *     has_room has the bit of each bin whose capacity is not 0
  *     of bins with the same number and queue, which stand at one home, only the first has any
- * capacity blocks are HELD, and their share is the bin's queue's no bin that records frees has any
- * capacity */
+ *     capacity
+ *
+ *     blocks are HELD, and their share is the bin's queue's
+ *
+ *     no bin that records frees has any capacity */
 struct _TarnCache
 {
   /* What the pool's own counters do not know of yet: count_active () adds it to them. */

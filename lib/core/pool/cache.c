@@ -659,6 +659,8 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
   _tarn_assert_locked (&pool->lock);
   if (pool->caches == NULL || (pool->caches == own && own->next == NULL))
     return FALSE; /* nobody but this thread */
+  if (_tarn_pool_records_frees (pool, number))
+    return FALSE; /* no cache has any */
   now = g_get_monotonic_time ();
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)

@@ -140,8 +140,8 @@ struct _TarnPool
   /* order/ */
   GHashTable *queues;      /* handle -> TarnQueue */
   TarnQueue *latest_queue; /* of them, the one named last; NULL: none */
-  GSList *gone_queues;     /* nobody's any more, for _tarn_pool_sweep () */
-  GSList *gone_events;
+  TarnQueue *gone_queues;  /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
+  TarnEvent *gone_events;
 
   TarnReclaimGroup *group; /* a reference; NULL: none */
 

@@ -54,7 +54,6 @@ static gsize
 get_managed_bytes (TarnPool *pool)
 {
   g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
-
   gsize bytes;
 
   if (group != NULL)
