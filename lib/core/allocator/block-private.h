@@ -20,6 +20,7 @@ typedef enum
 
 typedef struct _TarnQueue TarnQueue;
 typedef struct _TarnEvent TarnEvent; /* of a pool: order/ */
+typedef struct _TarnBins TarnBins;   /* of a pool: pool/ */
 
 /* A queue that uses blocks: of one pool, while anything there remembers it; or of one block without
  * a pool. */
@@ -34,7 +35,7 @@ struct _TarnQueue
   gboolean is_wanted; /* others need what is in its share: the next call that names it records an
                          event for that */
   gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
-  GHashTable *bins;        /* bin number -> TarnBin, owned: its share; NULL: it never had any */
+  TarnBins *bins;          /* owned: its share; NULL: it never had any */
   TarnQueue *next;         /* once nobody has it any more */
 };
 

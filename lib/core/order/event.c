@@ -12,11 +12,9 @@
 TarnEvent *
 _tarn_event_new (gpointer handle, gboolean is_late)
 {
-  TarnEvent *event = g_new0 (TarnEvent, 1);
+  TarnEvent *event = g_new (TarnEvent, 1); /* g_new0 () takes longer: no cache of malloc's */
 
-  event->handle = handle;
-  event->n_refs = 1;
-  event->is_late = is_late;
+  *event = (TarnEvent){ .handle = handle, .n_refs = 1, .is_late = is_late };
   return event;
 }
 
@@ -64,7 +62,7 @@ release_queues (TarnAllocator *direct, TarnQueue *queues)
     {
       queues = queue->next;
       _tarn_allocator_unref_queue (direct, queue->handle);
-      g_clear_pointer (&queue->bins, g_hash_table_unref);
+      _tarn_bins_free (queue->bins);
       g_free (queue);
     }
 }

@@ -86,8 +86,8 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_block_chunks_clear (
       &pool->chunks); /* which threads that were ending looked at in checked builds */
   g_hash_table_unref (pool->queues);
-  g_hash_table_unref (pool->recorded_bins);
-  g_hash_table_unref (pool->idle_bins);
+  _tarn_bins_free (pool->recorded_bins);
+  _tarn_bins_free (pool->idle_bins);
   g_hash_table_unref (pool->bare);
   _tarn_cond_clear (&pool->reservation_ended);
   _tarn_cond_clear (&pool->give_backs.changed);

@@ -121,7 +121,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   queue->has_unrecorded = FALSE;
   if (queue->bins == NULL)
     return;
-  g_hash_table_iter_init (&iter, queue->bins);
+  g_hash_table_iter_init (&iter, queue->bins->table);
   while (g_hash_table_iter_next (&iter, NULL, &item))
     {
       TarnBin *bin = item;

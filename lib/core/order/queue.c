@@ -75,10 +75,9 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 static TarnQueue *
 queue_new (gpointer handle, gboolean in_order)
 {
-  TarnQueue *queue = g_new0 (TarnQueue, 1);
+  TarnQueue *queue = g_new (TarnQueue, 1);
 
-  queue->handle = handle;
-  queue->in_order = in_order;
+  *queue = (TarnQueue){ .handle = handle, .in_order = in_order };
   return queue;
 }
 

@@ -19,23 +19,47 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-GHashTable *
+TarnBins *
 _tarn_bins_new (void)
 {
-  return g_hash_table_new_full (NULL, NULL, NULL, bin_free);
+  TarnBins *bins = g_new0 (TarnBins, 1);
+
+  bins->table = g_hash_table_new_full (NULL, NULL, NULL, bin_free);
+  return bins;
+}
+
+/* Frees bins, which are empty; NULL: there are none. */
+void
+_tarn_bins_free (TarnBins *bins)
+{
+  if (bins == NULL)
+    return;
+  g_hash_table_unref (bins->table);
+  g_free (bins);
+}
+
+static void
+look_up (TarnBins *bins, guint32 number)
+{
+  bins->latest_number = number;
+  bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
 /* Gets a bin by its number; NULL: it was empty when the pool last gave blocks back, or there are no
  * bins. */
 TarnBin *
-_tarn_bins_get (GHashTable *bins, guint32 number)
+_tarn_bins_get (TarnBins *bins, guint32 number)
 {
-  return bins != NULL ? g_hash_table_lookup (bins, GUINT_TO_POINTER (number)) : NULL;
+  if (bins == NULL)
+    return NULL;
+  if (bins->latest_number != number)
+    look_up (bins, number);
+  return bins->latest;
 }
 
 /* Tells whether a bin has a block. */
 gboolean
-_tarn_bins_have (GHashTable *bins, guint32 number)
+_tarn_bins_have (TarnBins *bins, guint32 number)
 {
   const TarnBin *bin = _tarn_bins_get (bins, number);
 
@@ -44,27 +68,25 @@ _tarn_bins_have (GHashTable *bins, guint32 number)
 
 /* Gets a bin by its number, and makes it if there is none. */
 static TarnBin *
-ensure_bin (GHashTable *bins, guint32 number)
+ensure_bin (TarnBins *bins, guint32 number)
 {
-  TarnBin *bin = _tarn_bins_get (bins, number);
-
-  if (bin == NULL)
+  if (_tarn_bins_get (bins, number) == NULL)
     {
-      bin = g_new0 (TarnBin, 1);
-      g_hash_table_insert (bins, GUINT_TO_POINTER (number), bin);
+      bins->latest = g_new0 (TarnBin, 1);
+      g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
-  return bin;
+  return bins->latest;
 }
 
 /* Gets the bins of a queue's share, or nobody's; NULL: it has none. */
-GHashTable *
+TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 {
   return queue != NULL ? queue->bins : pool->idle_bins;
 }
 
 /* Gets the bins that a held block belongs in. */
-static GHashTable *
+static TarnBins *
 ensure_bins_of (const TarnPool *pool, const TarnBlock *block)
 {
   TarnQueue *queue;
@@ -193,14 +215,14 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
 
 /* Does so for all bins of a table. */
 void
-_tarn_bins_move (TarnPool *pool, GHashTable *bins)
+_tarn_bins_move (TarnPool *pool, TarnBins *bins)
 {
   GHashTableIter iter;
   gpointer bin;
 
   if (bins == NULL)
     return;
-  g_hash_table_iter_init (&iter, bins);
+  g_hash_table_iter_init (&iter, bins->table);
   while (g_hash_table_iter_next (&iter, NULL, &bin))
     _tarn_bin_move (pool, bin);
 }
@@ -264,7 +286,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
 
 /* Takes the block of a bin that was freed last for a request; NULL: there is none. */
 TarnBlock *
-_tarn_pool_take_top (TarnPool *pool, GHashTable *bins, guint32 number, gsize size)
+_tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 {
   TarnBin *bin = _tarn_bins_get (bins, number);
 
@@ -387,15 +409,16 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 
 /* Lists a table's bins, and frees those that are of no use. */
 static void
-list_bins (GArray *list, GHashTable *bins)
+list_bins (GArray *list, TarnBins *bins)
 {
   GHashTableIter iter;
   gpointer number, bin;
 
   if (bins == NULL)
     return;
-  g_hash_table_foreach_remove (bins, bin_is_empty, NULL);
-  g_hash_table_iter_init (&iter, bins);
+  g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
+  look_up (bins, bins->latest_number); /* which may have been removed */
+  g_hash_table_iter_init (&iter, bins->table);
   while (g_hash_table_iter_next (&iter, &number, &bin))
     {
       NumberedBin item = { bin, GPOINTER_TO_UINT (number) };

@@ -72,9 +72,7 @@ typedef struct
  *     has_room has the bit of each bin whose capacity is not 0
  *     of bins with the same number and queue, which stand at one home, only the first has any
  *     capacity
- *
  *     blocks are HELD, and their share is the bin's queue's
- *
  *     no bin that records frees has any capacity */
 struct _TarnCache
 {
@@ -120,7 +118,7 @@ void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
-gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, GHashTable *share);
+gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);

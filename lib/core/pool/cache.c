@@ -581,7 +581,7 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
  * found none there: batches, or single blocks, but no more than half of those that the share has.
  * TRUE: the cache has some now.  The lock is held. */
 gboolean
-_tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, GHashTable *share)
+_tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
   TarnPool *pool = cache->pool;
   gsize alloc_size = get_alloc_size (cache, number);

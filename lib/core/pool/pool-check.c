@@ -110,14 +110,19 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
 
 /* Checks a table of bins, whose blocks are all of one share, and adds up their lengths. */
 static gboolean
-check_table (TarnPool *pool, GHashTable *bins, gpointer share, Sums *sums, gchar **violation)
+check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
 {
   GHashTableIter iter;
   gpointer key, value;
 
   if (bins == NULL)
     return TRUE;
-  g_hash_table_iter_init (&iter, bins);
+  if (bins->latest != g_hash_table_lookup (bins->table, GUINT_TO_POINTER (bins->latest_number)))
+    {
+      *violation = g_strdup_printf ("bin %u is not what was looked up last", bins->latest_number);
+      return FALSE;
+    }
+  g_hash_table_iter_init (&iter, bins->table);
   while (g_hash_table_iter_next (&iter, &key, &value))
     {
       const TarnBin *bin = value;

@@ -61,6 +61,14 @@ typedef struct
                          size are handed on from queue to queue */
 } TarnBin;
 
+/* Bins by their numbers.  A request, and a free, look for the same one several times. */
+struct _TarnBins
+{
+  GHashTable *table;     /* number -> TarnBin, owned */
+  guint32 latest_number; /* that was looked for last, */
+  TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
+};
+
 /* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
  * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
 typedef struct
@@ -110,9 +118,9 @@ struct _TarnPool
   /* and this is while the door is open. */
   TarnDoor door;
 
-  /* Behind the lock, and seldom written.  Bins are tables: bin number -> TarnBin, owned. */
-  GHashTable *idle_bins;
-  GHashTable *recorded_bins;
+  /* Behind the lock, and seldom written */
+  TarnBins *idle_bins;
+  TarnBins *recorded_bins;
   TarnCache *caches;
   guint n_abandoned; /* of them: their threads have ended */
   gboolean stop_holding;
@@ -175,21 +183,22 @@ TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const T
 gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* bins.c; the lock is held */
-GHashTable *_tarn_bins_new (void);
-TarnBin *_tarn_bins_get (GHashTable *bins, guint32 number);
-gboolean _tarn_bins_have (GHashTable *bins, guint32 number);
-GHashTable *_tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue);
+TarnBins *_tarn_bins_new (void);
+void _tarn_bins_free (TarnBins *bins);
+TarnBin *_tarn_bins_get (TarnBins *bins, guint32 number);
+gboolean _tarn_bins_have (TarnBins *bins, guint32 number);
+TarnBins *_tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue);
 gboolean _tarn_pool_records_frees (const TarnPool *pool, guint32 number);
 void _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n);
 void _tarn_pool_put_block (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n);
 void _tarn_bin_move (TarnPool *pool, TarnBin *bin);
-void _tarn_bins_move (TarnPool *pool, GHashTable *bins);
+void _tarn_bins_move (TarnPool *pool, TarnBins *bins);
 TarnBlock *_tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link);
 guint _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max,
                                  TarnBlock ***end);
 TarnBlock *_tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize size);
-TarnBlock *_tarn_pool_take_top (TarnPool *pool, GHashTable *bins, guint32 number, gsize size);
+TarnBlock *_tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size);
 TarnBlock *_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size);
 void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
