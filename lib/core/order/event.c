@@ -194,7 +194,7 @@ void
 _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
-  _tarn_block_set_state (block, TARN_BLOCK_ENDING);
+  g_assert (block->state == TARN_BLOCK_ENDING);
   for (guint i = 0; i < block->n_uses; i++)
     if (block->uses[i].event == NULL)
       block->uses[i].event = _tarn_event_new (NULL, FALSE);

@@ -61,7 +61,6 @@ get_wanted_queue (const TarnBlock *block)
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {
-  _tarn_block_set_state (block, TARN_BLOCK_ENDING);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_record_share (pool, wanted, block, TRUE);
   _tarn_mutex_lock (&pool->lock);
@@ -74,7 +73,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
 {
   TarnGiveBack give_back;
   TarnQueue *wanted;
-  gboolean goes_back;
+  gboolean goes_back, records_free;
   TarnCache *cache;
   gint state;
 
@@ -88,8 +87,11 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
       _tarn_block_report_double_free (block, state);
       return;
     }
+  records_free = needs_events (pool, block);
   wanted = get_wanted_queue (block);
-  if (needs_events (pool, block))
+  if (records_free || wanted != NULL)
+    _tarn_block_set_state (block, TARN_BLOCK_ENDING);
+  if (records_free)
     {
       _tarn_block_record_free (pool, block);
       count_recorded (pool, block->bin);
