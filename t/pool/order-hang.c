@@ -128,7 +128,11 @@ test_nothing_left (Order *order, gconstpointer unused)
 
 /* Pairs */
 
+#if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+#define N_PAIRS 50000 /* the pool is checked after each */
+#else
 #define N_PAIRS 1000000
+#endif
 #define N_QUEUES 8
 #define N_THREADS 4
 #define ALL_READY (2 * N_THREADS)
