@@ -17,6 +17,7 @@ skip_all () { # REASON
   done_testing
   exit
 }
+[ "$top_srcdir" -ef "$top_builddir" ] || skip_all "they are the same in a build in the source tree"
 [ "$SANITIZER" = no ] || skip_all "they are the same in builds without sanitizers"
 command -v spin >/dev/null || skip_all "there is no spin"
 
