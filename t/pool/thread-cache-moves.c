@@ -141,6 +141,81 @@ test_two_batches (Fixture *fixture, gconstpointer unused)
     player_drop (&fixture->players[i], blocks[i], 16);
 }
 
+/* Blocks that threads have handed over and nobody has taken yet. */
+static guint
+count_handed_over (const TarnPool *pool)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    n += pool->transfer_bins[i].n_batches * pool->transfer_blocks;
+  return n;
+}
+
+/* What a thread has too many of goes to one that has none, without the pool's lock; where there is
+ * no more room for that, to the pool. */
+static void
+test_handed_over (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[16 * (TARN_TRANSFER_BATCHES + 3)];
+  const guint n_all = G_N_ELEMENTS (blocks), n_given = 16 * TARN_TRANSFER_BATCHES;
+  Player *first = &fixture->players[0], *second = &fixture->players[1];
+  Turn turn = { fixture->pool, SIZE, NULL, blocks + 32, n_given };
+
+  (void) unused;
+  player_take (first, fixture->pool, SIZE, blocks, n_all);
+  player_drop (second, blocks, 32); /* which it keeps */
+  for (guint i = 0; i < 3; i++)
+    {
+      player_run_locked (second, fixture->pool, drop_all, &turn);
+      g_assert_cmpuint (count_handed_over (fixture->pool), ==, n_given);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 32 + n_given);
+      player_drop (second, &blocks[n_all - 16], 16); /* one batch too many */
+      g_assert_cmpuint (count_handed_over (fixture->pool), ==, 0);
+      player_take (first, fixture->pool, SIZE, &blocks[n_all - 16], 16);
+      player_take (first, fixture->pool, SIZE, blocks + 32, n_given);
+      assert_valid (fixture->pool);
+
+      player_run_locked (second, fixture->pool, drop_all, &turn);
+      player_run_locked (first, fixture->pool, take_all, &turn);
+      g_assert_cmpuint (count_handed_over (fixture->pool), ==, 0);
+      assert_valid (fixture->pool);
+    }
+  g_assert_cmpuint (players_get_misses (fixture), ==, n_all);
+  player_drop (first, blocks + 32, n_all - 32);
+}
+
+/* ... and to whoever asks: threads that never had any, requests of other sizes that there is no
+ * memory for, and upstream. */
+static void
+test_handed_over_to_all (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[64], *other;
+
+  (void) unused;
+  players_renew (fixture, 32, MANY, 100 * (SIZE + 1));
+  for (guint i = 0; i < 3; i++)
+    {
+      player_keep (&fixture->players[0], fixture->pool, SIZE, 64);
+      g_assert_cmpuint (count_handed_over (fixture->pool), ==, 32);
+      player_take (&fixture->players[1], fixture->pool, SIZE, blocks, 32);
+      g_assert_cmpuint (players_get_misses (fixture), ==, 64);
+      player_drop (&fixture->players[1], blocks, 32);
+      tarn_pool_trim (fixture->pool, G_MAXSIZE); /* to where all can have them */
+    }
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 64);
+  player_take (&fixture->players[2], fixture->pool, 90 * SIZE, &other, 1);
+  assert_valid (fixture->pool);
+  player_drop (&fixture->players[2], &other, 1);
+  player_keep (&fixture->players[0], fixture->pool, SIZE, 64);
+  player_take (&fixture->players[0], fixture->pool, SIZE, blocks, 32); /* that it kept */
+  g_assert_cmpuint (count_handed_over (fixture->pool), ==, 32);
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpuint (count_handed_over (fixture->pool), ==, 0);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  player_drop (&fixture->players[0], blocks, 32);
+}
+
 /* Of what is no batch, half is left to others. */
 static void
 test_half (Fixture *fixture, gconstpointer unused)
@@ -238,6 +313,8 @@ main (int argc, char **argv)
   ADD ("room-to-fill", test_room_to_fill);
   ADD ("batch", test_batch);
   ADD ("two-batches", test_two_batches);
+  ADD ("handed-over", test_handed_over);
+  ADD ("handed-over/to-all", test_handed_over_to_all);
   ADD ("half", test_half);
   ADD ("producer", test_producer);
   return g_test_run ();

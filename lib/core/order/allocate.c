@@ -19,8 +19,13 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
   block = _tarn_pool_take_fenced (pool, size, handle);
+  if (block == NULL)
+    block = _tarn_pool_take_received (pool, size, handle);
   if (block != NULL)
-    return block;
+    {
+      _tarn_pool_check_fast_if_full_debug (pool);
+      return block;
+    }
 
   request.number = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_lock (pool);

@@ -77,7 +77,8 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnCache *cache;
   gint state;
 
-  if (_tarn_pool_ignores_free (pool) || _tarn_pool_put_fenced (pool, block))
+  if (_tarn_pool_ignores_free (pool) || _tarn_pool_put_fenced (pool, block)
+      || _tarn_pool_put_handing_over (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;

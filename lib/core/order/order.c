@@ -43,7 +43,8 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 
   if (own != NULL && own->top != NULL)
     _tarn_cache_empty_bin (cache, own);
-  else if (!_tarn_bins_have (pool->idle_bins, number)
+  else if (!_tarn_pool_take_from_transfer (pool, number, NULL)
+           && !_tarn_bins_have (pool->idle_bins, number)
            && !_tarn_pool_take_from_abandoned (pool, number, NULL))
     _tarn_pool_take_from_idle (pool, number, NULL);
   return take_first (pool, _tarn_bins_get (pool->idle_bins, number), request->size, request->queue,

@@ -58,6 +58,7 @@ want (TarnPool *pool, guint32 number, TarnQueue *queue)
   TarnBin *bin;
 
   empty_own_bin (pool, number, queue);
+  _tarn_pool_take_from_transfer (pool, number, queue->handle);
   bin = _tarn_bins_get (queue->bins, number);
   if (bin != NULL && bin->top != NULL)
     bin->is_wanted = TRUE;

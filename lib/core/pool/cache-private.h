@@ -27,8 +27,11 @@
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
  *
+ * What does not fit is handed over to threads that have none (transfer.c), or goes to the pool's
+ * bin.
+ *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
- * fit goes to the pool's bin, oldest first.  So a thread that has a pool for itself gets back last
+ * fit goes away oldest first.  So a thread that has a pool for itself gets back last
  * what it freed first. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
@@ -48,6 +51,9 @@
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
 G_STATIC_ASSERT ((TARN_CACHE_HOMES & (TARN_CACHE_HOMES - 1)) == 0);
+
+/* The most bytes that a thread takes from a pool's bin at a time for its cache, or hands over. */
+#define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
 /* How many caches of ended threads a pool keeps for threads to come. */
 #define TARN_MAX_ABANDONED 4
@@ -123,14 +129,30 @@ gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
 
-/* Gets the first place for a bin.  Handles are addresses, mostly, whose low bits are alike: the
- * factor, 2^64 divided by the golden ratio, spreads them. */
-static inline TarnCacheBin *
-_tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
+/* transfer.c.  The lock is not held in these, */
+void _tarn_pool_init_transfers (TarnPool *pool);
+TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle);
+gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block);
+/* and is in these. */
+gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
+void _tarn_pool_empty_transfers (TarnPool *pool);
+void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
+
+/* Gets a number for a size and a queue.  Handles are addresses, mostly, whose low bits are alike:
+ * the factor, 2^64 divided by the golden ratio, spreads them. */
+static inline guint32
+_tarn_spread (guint32 number, gpointer handle)
 {
   guint64 spread = (guint64) GPOINTER_TO_SIZE (handle) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
 
-  return &cache->bins[(number + (guint32) (spread >> 40)) % TARN_CACHE_HOMES];
+  return number + (guint32) (spread >> 40);
+}
+
+/* Gets the first place for a bin. */
+static inline TarnCacheBin *
+_tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
+{
+  return &cache->bins[_tarn_spread (number, handle) % TARN_CACHE_HOMES];
 }
 
 static inline gboolean
@@ -239,6 +261,15 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
+/* Holds a block that is being freed in a bin that has room, and counts that.  The thread is
+ * inside. */
+static inline __attribute__ ((always_inline)) void
+_tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
+{
+  __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
+  _tarn_cache_push (bin, block);
+}
+
 /* Holds a block that is being freed in the thread's cache.  FALSE: the lock has to be taken, and
  * nothing was done. */
 static inline __attribute__ ((always_inline)) gboolean
@@ -258,8 +289,7 @@ _tarn_pool_put (TarnPool *pool, TarnBlock *block, TarnBeginVisit begin)
   bin = _tarn_cache_find_bin (cache, block->bin, block->share);
   if (TARN_LIKELY (bin != NULL && block->state == TARN_BLOCK_ACTIVE && bin->length < bin->capacity))
     {
-      __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
-      _tarn_cache_push (bin, block);
+      _tarn_cache_put (cache, bin, block);
       is_held = TRUE;
     }
   _tarn_thread_end_visit (thread, visit);

@@ -18,9 +18,6 @@
  * blocks again, and take them from the next. */
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
-/* The most bytes that a thread takes from a pool's bin at a time for its cache. */
-#define MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
-
 /* Life */
 
 static void empty (TarnCache *cache);
@@ -75,6 +72,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   pool->slot = _tarn_threads_take_slot (abandon);
   pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
+  _tarn_pool_init_transfers (pool);
   if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
     _tarn_door_open (&pool->door);
 }
@@ -282,6 +280,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
       add_held (cache, stats);
       stats->hits += cache->hits;
     }
+  _tarn_pool_add_transfers (pool, stats);
   stats->active_blocks = pool->n_blocks - stats->held_blocks;
   stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
 }
@@ -371,6 +370,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
   guint most = MAX (1, cache->pool->thread_cache_blocks / 2);
 
   _tarn_assert_locked (&cache->pool->lock);
+  if (bin->top != NULL)
+    _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older ones */
   while (bin->length > most)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
@@ -385,13 +386,15 @@ empty (TarnCache *cache)
     _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
-/* Moves the blocks of all caches to the pool's bins.  The lock is held, and the door is closed. */
+/* Moves the blocks of all caches, and what they hand over, to the pool's bins.  The lock is held,
+ * and the door is closed. */
 void
 _tarn_pool_flush_closed (TarnPool *pool)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_count_closed (pool);
+  _tarn_pool_empty_transfers (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     empty (cache);
 }
@@ -499,8 +502,10 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
       give_up_unused_room (cache);
     }
   set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
-  if (bin->length == bin->capacity)
-    move_rest (cache, bin, bin->capacity / 2);
+  if (bin->length < bin->capacity)
+    return;
+  _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older ones */
+  move_rest (cache, bin, bin->capacity / 2);
 }
 
 /* Keeps a block that is being freed in this thread's cache.  FALSE, and nothing was done: the block
@@ -544,6 +549,7 @@ clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, g
   gboolean was_open = _tarn_pool_close (pool);
 
   _tarn_assert_locked (&pool->lock);
+  _tarn_pool_empty_transfers (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     clear_bins (cache, is_it, data);
   _tarn_pool_open (pool, was_open);
@@ -592,7 +598,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   guint max, taken, n = 0;
 
   _tarn_assert_locked (&pool->lock);
-  if (from == NULL || alloc_size > MIN (MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
+  if (from == NULL || alloc_size > MIN (TARN_MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
@@ -600,7 +606,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
-  max = (guint) MIN (max, MAX_BYTES_AT_A_TIME / alloc_size);
+  max = (guint) MIN (max, TARN_MAX_BYTES_AT_A_TIME / alloc_size);
   while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)
     n += taken;
   *end = NULL;

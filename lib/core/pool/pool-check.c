@@ -252,6 +252,36 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
+/* Checks the transfer bins. The door is closed. */
+static gboolean
+check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
+{
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    {
+      const TarnTransferBin *bin = &pool->transfer_bins[i];
+
+      for (guint batch = 0; batch < bin->n_batches; batch++)
+        {
+          const TarnTransfer *transfer = &bin->batches[batch];
+          guint n = 0;
+
+          for (TarnBlock *block = transfer->first; block != NULL; block = block->below, n++)
+            if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
+                || _tarn_block_get_share (block) != bin->handle
+                || (block->below == NULL && block != transfer->last))
+              n = pool->transfer_blocks; /* which is one too many */
+          if (n != pool->transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
+            {
+              *violation
+                  = g_strdup_printf ("a batch of bin %u was handed over wrongly", bin->number);
+              return FALSE;
+            }
+          sums->binned_blocks += n;
+        }
+    }
+  return TRUE;
+}
+
 /* Checks every invariant. The door is closed, and everything counted. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
@@ -264,7 +294,7 @@ check_closed (TarnPool *pool, gchar **violation)
   g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_sum (pool, &now);
   if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
-      || !check_caches (pool, &sums, violation)
+      || !check_caches (pool, &sums, violation) || !check_transfers (pool, &sums, violation)
       || differs ("held_blocks", sums.held_blocks, stats->held_blocks, violation)
       || differs ("held_blocks", sums.binned_blocks, stats->held_blocks, violation)
       || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)

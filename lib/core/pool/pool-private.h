@@ -7,6 +7,7 @@
  *     bins.c        what it holds
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
+ *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
@@ -69,6 +70,26 @@ struct _TarnBins
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
 };
 
+/* How many places there are for what threads hand over, and for how many batches each. */
+#define TARN_TRANSFER_BINS 16
+#define TARN_TRANSFER_BATCHES 6
+
+typedef struct
+{
+  TarnBlock *first, *last; /* the one freed last, and first */
+} TarnTransfer;
+
+/* Batches of one size and one queue that threads hand over to others: transfer.c.  In no thread's
+ * cache, nor in the pool's bins. */
+typedef struct
+{
+  gboolean is_locked; /* atomic: guards the others, which a closed door does, too */
+  guint n_batches;    /* atomic, because others look without the lock */
+  guint32 number;
+  gpointer handle;                             /* NULL: nobody's */
+  TarnTransfer batches[TARN_TRANSFER_BATCHES]; /* of transfer_blocks, the oldest batch first */
+} __attribute__ ((aligned (TARN_CACHE_LINES))) TarnTransferBin;
+
 /* One call that is giving blocks back to the upstream allocator, on the stack of its thread.
  * Whoever runs out of memory meanwhile waits for it, because the memory is as good as free. */
 typedef struct
@@ -88,7 +109,7 @@ typedef struct
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
  *     n_blocks      == number of held and active blocks
- *     held_blocks   == sum of the bins' lengths, and n_stuck
+ *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, and n_stuck
  *     held_bytes    == sum of alloc_size over the blocks there
  *     every block in bin b satisfies bin_number (alloc_size) == b, and is used as its bins say
  *     an exact-size block is in no bin, and none is once stop_holding is set
@@ -114,7 +135,8 @@ struct _TarnPool
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   guint leading_bits;
-  guint slot; /* of threads' caches: cache-private.h */
+  guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
+  guint slot;            /* of threads' caches: cache-private.h */
   /* and this is while the door is open. */
   TarnDoor door;
 
@@ -125,6 +147,8 @@ struct _TarnPool
   guint n_abandoned; /* of them: their threads have ended */
   gboolean stop_holding;
   gboolean orphaned;
+
+  TarnTransferBin transfer_bins[TARN_TRANSFER_BINS];
 
   /* Apart from what it guards, because threads that wait for it write to it. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));

@@ -34,7 +34,8 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   own = cache != NULL ? _tarn_cache_find_bin (cache, number, handle) : NULL;
   if (own != NULL && own->top != NULL)
     return _tarn_cache_pop (cache, own, size);
-  if (!_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
+  if (!_tarn_pool_take_from_transfer (pool, number, handle)
+      && !_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
       && !_tarn_pool_take_from_abandoned (pool, number, handle)
       && !_tarn_pool_take_from_idle (pool, number, handle))
     return NULL;

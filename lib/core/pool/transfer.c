@@ -1,0 +1,237 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Transfer bins: batches of held blocks on their way from threads that free to threads that
+ * allocate.  A thread whose bin is full puts its oldest blocks here, and one whose bin is empty
+ * takes them, without the pool's lock, which all pairs of a producer and a consumer would share.
+ *
+ * Each transfer bin has a lock of its own, which is held for a few instructions: inside a visit, or
+ * by who holds the pool's lock.  A thread that does not get it soon does without the bin, because a
+ * writer at the pool's door would have to wait for it; one that closes the door gets it. */
+
+#include "pool/cache-private.h"
+
+/* The most blocks that are handed over together: a writer at the door waits while they are counted
+ * off. */
+#define MAX_BATCH 256
+
+/* Sets how many blocks of a pool are handed over together: as many as a thread's bin has room for
+ * when it takes some from the pool; 0: none are. */
+void
+_tarn_pool_init_transfers (TarnPool *pool)
+{
+  guint n = pool->thread_cache_blocks / 2;
+
+  pool->transfer_blocks = n <= MAX_BATCH ? n : 0;
+}
+
+/* Gets the transfer bin for blocks of a size and a queue, which may be others' at the moment. */
+static TarnTransferBin *
+get_home (TarnPool *pool, guint32 number, gpointer handle)
+{
+  return &pool->transfer_bins[_tarn_spread (number, handle) % TARN_TRANSFER_BINS];
+}
+
+static gboolean
+is_for (const TarnTransferBin *bin, guint32 number, gpointer handle)
+{
+  return bin->number == number && bin->handle == handle;
+}
+
+/* Takes the lock of a transfer bin, unless others hold it for too long. */
+static gboolean
+lock (TarnTransferBin *bin)
+{
+  for (guint pause = 1; pause <= TARN_MAX_PAUSE; pause *= 2)
+    {
+      if (!__atomic_load_n (&bin->is_locked, __ATOMIC_RELAXED)
+          && !__atomic_exchange_n (&bin->is_locked, TRUE, __ATOMIC_ACQUIRE))
+        return TRUE;
+      _tarn_pause (pause);
+    }
+  return FALSE;
+}
+
+static void
+unlock (TarnTransferBin *bin)
+{
+  __atomic_store_n (&bin->is_locked, FALSE, __ATOMIC_RELEASE);
+}
+
+static void
+set_n_batches (TarnTransferBin *bin, guint n)
+{
+  __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
+}
+
+/* Gets what remains of a chain of blocks after so many. */
+static TarnBlock **
+skip (TarnBlock **link, guint n)
+{
+  while (n-- > 0)
+    link = &(*link)->below;
+  return link;
+}
+
+/* Threads, inside a visit */
+
+/* Hands the oldest blocks of a bin over that has as many as there may be.  FALSE: there is no room
+ * for them, and nothing was done. */
+static gboolean
+hand_over (TarnCache *cache, TarnCacheBin *bin)
+{
+  TarnPool *pool = cache->pool;
+  guint n = pool->transfer_blocks;
+  TarnTransferBin *home;
+  TarnTransfer transfer;
+  TarnBlock **oldest;
+  gboolean has_room;
+
+  if (n == 0 || bin->length < pool->thread_cache_blocks
+      || bin->top->alloc_size > TARN_MAX_BYTES_AT_A_TIME / n)
+    return FALSE;
+  home = get_home (pool, bin->number, bin->handle);
+  oldest = skip (&bin->top, bin->length - n);
+  transfer = (TarnTransfer){ *oldest, *skip (oldest, n - 1) };
+  if (!lock (home))
+    return FALSE;
+  has_room
+      = home->n_batches == 0
+        || (home->n_batches < TARN_TRANSFER_BATCHES && is_for (home, bin->number, bin->handle));
+  if (has_room)
+    {
+      home->number = bin->number;
+      home->handle = bin->handle;
+      home->batches[home->n_batches] = transfer;
+      *oldest = NULL;
+      set_n_batches (home, home->n_batches + 1);
+    }
+  unlock (home);
+  if (has_room)
+    _tarn_cache_bin_set (bin, bin->top, bin->length - n);
+  return has_room;
+}
+
+/* Fills a bin that is empty with what another thread has handed over.  FALSE: there is nothing, or
+ * too much. */
+static gboolean
+receive (TarnCache *cache, TarnCacheBin *bin)
+{
+  TarnPool *pool = cache->pool;
+  guint n = pool->transfer_blocks;
+  TarnTransferBin *home = get_home (pool, bin->number, bin->handle);
+  TarnBlock *first = NULL;
+
+  if (bin->capacity < n || __atomic_load_n (&home->n_batches, __ATOMIC_RELAXED) == 0
+      || !lock (home))
+    return FALSE;
+  if (home->n_batches > 0 && is_for (home, bin->number, bin->handle))
+    {
+      first = home->batches[home->n_batches - 1].first;
+      set_n_batches (home, home->n_batches - 1);
+    }
+  unlock (home);
+  if (first != NULL)
+    _tarn_cache_bin_set (bin, first, n);
+  return first != NULL;
+}
+
+/* Requests and frees that the thread's cache did not serve as it was */
+
+/* Serves a request with what another thread has handed over.  NULL: the lock has to be taken. */
+TarnBlock *
+_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  guint32 number = _tarn_bin_number (size, pool->leading_bits);
+  TarnBlock *block = NULL;
+  TarnCacheBin *bin;
+
+  if (cache == NULL || pool->transfer_blocks == 0 || !_tarn_thread_enter (thread, &pool->door))
+    return NULL;
+  bin = _tarn_cache_find_bin (cache, number, handle);
+  if (bin != NULL && (bin->top != NULL || receive (cache, bin)))
+    block = _tarn_cache_pop (cache, bin, size);
+  _tarn_thread_leave (thread);
+  return block;
+}
+
+/* Holds a block that is being freed in the thread's cache, which hands others over for that. FALSE:
+ * the lock has to be taken, and nothing was done. */
+gboolean
+_tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  gboolean is_held;
+  TarnCacheBin *bin;
+
+  if (cache == NULL || pool->transfer_blocks == 0 || !_tarn_thread_enter (thread, &pool->door))
+    return FALSE;
+  bin = _tarn_cache_find_bin (cache, block->bin, block->share);
+  is_held = bin != NULL && block->state == TARN_BLOCK_ACTIVE && bin->length == bin->capacity
+            && hand_over (cache, bin);
+  if (is_held)
+    _tarn_cache_put (cache, bin, block);
+  _tarn_thread_leave (thread);
+  return is_held;
+}
+
+/* The lock is held. */
+
+/* Moves what a transfer bin has to the pool's bins.  Its own lock is held, or the door closed. */
+static void
+empty (TarnPool *pool, TarnTransferBin *bin)
+{
+  for (guint i = 0; i < bin->n_batches; i++)
+    _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last, pool->transfer_blocks);
+  set_n_batches (bin, 0);
+}
+
+/* Moves what was handed over of a size and a queue to its share.  TRUE: there was some. */
+gboolean
+_tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
+{
+  TarnTransferBin *home = get_home (pool, number, handle);
+  gboolean was_open = FALSE, is_any, is_mine;
+
+  _tarn_assert_locked (&pool->lock);
+  if (__atomic_load_n (&home->n_batches, __ATOMIC_RELAXED) == 0)
+    return FALSE;
+  is_mine = lock (home);
+  if (!is_mine)
+    was_open = _tarn_pool_close (pool); /* after which nobody has it */
+  is_any = home->n_batches > 0 && is_for (home, number, handle);
+  if (is_any)
+    empty (pool, home);
+  if (is_mine)
+    unlock (home);
+  _tarn_pool_open (pool, was_open);
+  return is_any;
+}
+
+/* Moves all that was handed over to the pool's bins.  The door is closed. */
+void
+_tarn_pool_empty_transfers (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    empty (pool, &pool->transfer_bins[i]);
+}
+
+/* Adds the blocks that were handed over to counters.  The door is closed; or this is a child of
+ * fork (). */
+void
+_tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
+{
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    {
+      const TarnTransferBin *bin = &pool->transfer_bins[i];
+      gsize n = (gsize) bin->n_batches * pool->transfer_blocks;
+
+      stats->held_blocks += n;
+      stats->held_bytes += n * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
+    }
+}
