@@ -3,6 +3,8 @@
 
 #include "pool-fixture.h"
 
+#include "pool/pool-private.h"
+
 void
 pool_fixture_init (PoolFixture *fixture, guint64 bytes)
 {
@@ -23,6 +25,40 @@ pool_fixture_tear_down (PoolFixture *fixture, gconstpointer unused)
   tarn_pool_unref (fixture->pool);
   fake_device_free (fixture->device);
   g_string_free (fixture->log, TRUE);
+}
+
+TarnPool *
+pool_new_limited (TarnAllocator *upstream, gsize limit_bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+
+  options.name = "small";
+  options.limit_bytes = limit_bytes;
+  pool = tarn_pool_new (upstream, &options, &error);
+  g_assert_no_error (error);
+  return pool;
+}
+
+void
+pool_fixture_init_limited (PoolFixture *fixture, gsize bytes)
+{
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  fixture->device = fake_device_new (bytes);
+  allocator = fake_device_allocator_new (fixture->device);
+  fixture->pool = pool_new_limited (allocator, bytes);
+  fixture->log = g_string_new (NULL);
+}
+
+void
+pool_fixture_tear_down_limited (PoolFixture *fixture, gconstpointer unused)
+{
+  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
+  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
+  g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
+  pool_fixture_tear_down (fixture, unused);
 }
 
 void

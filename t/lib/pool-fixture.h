@@ -20,6 +20,14 @@ typedef struct
 void pool_fixture_init (PoolFixture *fixture, guint64 bytes);
 void pool_fixture_tear_down (PoolFixture *fixture, gconstpointer unused);
 
+/* A pool that has a limit, and a name. */
+TarnPool *pool_new_limited (TarnAllocator *upstream, gsize limit_bytes);
+
+/* A device of so many bytes, and a pool that may have as many: if the device ever runs out, there
+ * were more.  Nothing is in use or on its way at the end. */
+void pool_fixture_init_limited (PoolFixture *fixture, gsize bytes);
+void pool_fixture_tear_down_limited (PoolFixture *fixture, gconstpointer unused);
+
 /* Has the pool hold a block of each size, in addition to what it holds of others. */
 void pool_hold (TarnPool *pool, const gsize *sizes, guint n);
 

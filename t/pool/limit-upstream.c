@@ -13,40 +13,11 @@
 
 typedef PoolFixture Fixture;
 
-static TarnPool *
-pool_new (TarnAllocator *upstream, gsize limit_bytes)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (GError) error = NULL;
-  TarnPool *pool;
-
-  options.name = "small";
-  options.limit_bytes = limit_bytes;
-  pool = tarn_pool_new (upstream, &options, &error);
-  g_assert_no_error (error);
-  return pool;
-}
-
-/* The device has as many bytes as the pool may have: if it ever runs out, there were more. */
 static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = NULL;
-
   (void) unused;
-  fixture->device = fake_device_new (LIMIT);
-  allocator = fake_device_allocator_new (fixture->device);
-  fixture->pool = pool_new (allocator, LIMIT);
-  fixture->log = g_string_new (NULL);
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer unused)
-{
-  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
-  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
-  g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
-  pool_fixture_tear_down (fixture, unused);
+  pool_fixture_init_limited (fixture, LIMIT);
 }
 
 /* A pool over a pool with a limit: what it holds goes back, as if that were a device, then the
@@ -55,7 +26,7 @@ static void
 test_held (Fixture *fixture, gconstpointer unused)
 {
   static const gsize sizes[] = { 1023, 511, 1023, 127 };
-  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 0);
+  g_autoptr (TarnPool) outer = pool_new_limited (TARN_ALLOCATOR (fixture->pool), 0);
   g_autoptr (GError) error = NULL;
   TarnBlock *block, *other;
 
@@ -79,7 +50,7 @@ test_held (Fixture *fixture, gconstpointer unused)
 static void
 test_two_limits (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnPool) outer = pool_new (TARN_ALLOCATOR (fixture->pool), 2047);
+  g_autoptr (TarnPool) outer = pool_new_limited (TARN_ALLOCATOR (fixture->pool), 2047);
   TarnBlock *block = allocate (outer, 1023), *other;
 
   (void) unused;
@@ -195,7 +166,7 @@ test_on_queue (Fixture *fixture, gconstpointer has_limit)
 {
   Lazy lazy = { .allocator = fake_device_allocator_new (fixture->device) };
   g_autoptr (TarnAllocator) allocator = lazy_allocator_new (&lazy);
-  TarnPool *pool = pool_new (allocator, has_limit != NULL ? LIMIT : 0);
+  TarnPool *pool = pool_new_limited (allocator, has_limit != NULL ? LIMIT : 0);
   g_autoptr (GError) error = NULL;
   TarnBlock *block;
 
@@ -223,7 +194,8 @@ int
 main (int argc, char **argv)
 {
 #define ADD(path, func, data)                                                                      \
-  g_test_add ("/core/limit-upstream/" path, Fixture, data, set_up, func, tear_down)
+  g_test_add ("/core/limit-upstream/" path, Fixture, data, set_up, func,                           \
+              pool_fixture_tear_down_limited)
   g_test_init (&argc, &argv, NULL);
   ADD ("held", test_held, NULL);
   ADD ("two-limits", test_two_limits, NULL);

@@ -13,40 +13,11 @@
 
 typedef PoolFixture Fixture;
 
-static TarnPool *
-pool_new (TarnAllocator *upstream, gsize limit_bytes)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (GError) error = NULL;
-  TarnPool *pool;
-
-  options.name = "small";
-  options.limit_bytes = limit_bytes;
-  pool = tarn_pool_new (upstream, &options, &error);
-  g_assert_no_error (error);
-  return pool;
-}
-
-/* The device has as many bytes as the pool may have: if it ever runs out, there were more. */
 static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = NULL;
-
   (void) unused;
-  fixture->device = fake_device_new (LIMIT);
-  allocator = fake_device_allocator_new (fixture->device);
-  fixture->pool = pool_new (allocator, LIMIT);
-  fixture->log = g_string_new (NULL);
-}
-
-static void
-tear_down (Fixture *fixture, gconstpointer unused)
-{
-  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
-  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
-  g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
-  pool_fixture_tear_down (fixture, unused);
+  pool_fixture_init_limited (fixture, LIMIT);
 }
 
 static void
@@ -337,7 +308,7 @@ slow_init (Slow *slow, FakeDevice *device,
   ops.allocate = func;
   ops.free = free_slow;
   upstream = tarn_allocator_new (&ops, slow, NULL);
-  slow->pool = pool_new (upstream, LIMIT);
+  slow->pool = pool_new_limited (upstream, LIMIT);
 }
 
 static void
@@ -687,7 +658,7 @@ run_threads (guint max_blocks, gsize limit)
 {
   FakeDevice *device = fake_device_new (limit);
   TarnAllocator *allocator = fake_device_allocator_new (device);
-  TarnPool *pool = pool_new (allocator, limit);
+  TarnPool *pool = pool_new_limited (allocator, limit);
   GThread *threads[N_THREADS];
   Worker workers[N_THREADS];
   TarnPoolStats stats;
@@ -740,7 +711,7 @@ test_changing (void)
   static const gsize limits[] = { 0, LARGEST / 2, 2 * LARGEST, 20 * LARGEST };
   FakeDevice *device = fake_device_new (G_MAXUINT64);
   TarnAllocator *allocator = fake_device_allocator_new (device);
-  TarnPool *pool = pool_new (allocator, 0);
+  TarnPool *pool = pool_new_limited (allocator, 0);
   GThread *threads[N_THREADS];
   Worker workers[N_THREADS];
 
@@ -771,7 +742,8 @@ test_changing (void)
 int
 main (int argc, char **argv)
 {
-#define ADD(path, func) g_test_add ("/core/limit/" path, Fixture, NULL, set_up, func, tear_down)
+#define ADD(path, func)                                                                            \
+  g_test_add ("/core/limit/" path, Fixture, NULL, set_up, func, pool_fixture_tear_down_limited)
   g_test_init (&argc, &argv, NULL);
   ADD ("refused", test_refused);
   ADD ("to-the-last-byte", test_to_the_last_byte);
@@ -789,7 +761,7 @@ main (int argc, char **argv)
   ADD ("lowered", test_lowered);
   ADD ("lowered-in-use", test_lowered_in_use);
 #define ADD_WITH(path, func, data)                                                                 \
-  g_test_add ("/core/limit/" path, Fixture, data, set_up, func, tear_down)
+  g_test_add ("/core/limit/" path, Fixture, data, set_up, func, pool_fixture_tear_down_limited)
   ADD_WITH ("raised-meanwhile", test_raised_meanwhile, GSIZE_TO_POINTER (2 * LIMIT));
   ADD_WITH ("removed-meanwhile", test_raised_meanwhile, NULL);
   ADD_WITH ("lowered-meanwhile", test_lowered_meanwhile, GINT_TO_POINTER (TRUE));
