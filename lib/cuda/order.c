@@ -497,7 +497,8 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
 /**
  * Tells a pool that a stream will be destroyed before it is idle. Commands on it may still use
  * memory of the pool. Without this call, a later stream with the same handle would be taken for it,
- * and would not wait.
+ * and would not wait. For an idle stream it may be left out, but then other streams have what was
+ * freed on that one only when memory runs out, or a limit is reached.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param stream  the stream, alive and not capturing
