@@ -371,6 +371,16 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
   return failed != NULL;
 }
 
+/* How far it is from one call that fails to the next one tried: TARN_FAILURES_STEP, for builds and
+ * programs in which each takes long; 1 unless that says otherwise. */
+static guint
+get_step (void)
+{
+  const gchar *step = g_getenv ("TARN_FAILURES_STEP");
+
+  return step != NULL ? (guint) MAX (atoi (step), 1) : 1;
+}
+
 /* What is lost goes with the context. */
 static void
 run_failures (const TarnCudaTest *test, FakeCudaKind kind, gboolean is_elsewhere)
@@ -387,14 +397,15 @@ run_failures (const TarnCudaTest *test, FakeCudaKind kind, gboolean is_elsewhere
               .status = is_full ? FAKE_CUDA_OUT_OF_MEMORY : FAKE_CUDA_INVALID_HANDLE,
               .number = is_full ? "(2)" : "(400)",
               .is_kept = (i & 2) != 0 };
-      guint nth = 1;
+      const gint step = (gint) get_step ();
+      guint nth = (guint) g_test_rand_int_range (1, step + 1);
 
       SUCCEED (_tarn_cuda_get_driver (NULL)->cuCtxCreate (&inner.context, 0, test->device));
       fixture_init (&fixture, &inner, kind);
       if (is_elsewhere)
         SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
       while (fail_nth (&fixture, nth, &failing))
-        nth++;
+        nth += (guint) step;
       g_assert_cmpuint (nth, >, 60);
       if (is_elsewhere)
         SUCCEED (tarn->cuCtxDestroy (other));
