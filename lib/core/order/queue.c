@@ -170,9 +170,9 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 /**
  * Tells a pool that a queue will be destroyed before its commands are done. They may still use
  * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
- * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done it
- * may be left out, but then other queues have what was freed on this one only when memory runs out,
- * or a limit is reached.
+ * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
+ * it may be left out, but then other queues have what was freed on this one only when memory runs
+ * out, or a limit is reached.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive, which is given no more commands that use the pool's memory
