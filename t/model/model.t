@@ -19,13 +19,14 @@ skip_all () { # REASON
 }
 [ "$top_srcdir" -ef "$top_builddir" ] || skip_all "they are the same in a build in the source tree"
 [ "$SANITIZER" = no ] || skip_all "they are the same in builds without sanitizers"
-command -v spin >/dev/null || skip_all "there is no spin"
+: "${SPIN:=spin}"
+command -v "$SPIN" >/dev/null || skip_all "there is no $SPIN"
 
 # What pan found is in ./log; DEFINES are for the model.
 verify () { # MODEL OPTIONS-OF-CC OPTIONS-OF-PAN [DEFINES]
   rm -rf "$scratch/run" && mkdir "$scratch/run" && cd "$scratch/run" || return
   # shellcheck disable=SC2086  # options are words
-  spin -a ${4-} "$top_srcdir/t/model/$1" && $CC -w $2 -o pan pan.c && ./pan $3 >log 2>&1
+  "$SPIN" -a ${4-} "$top_srcdir/t/model/$1" && $CC -w $2 -o pan pan.c && ./pan $3 >log 2>&1
   cat log
   ! grep -E '^error:|out of memory' log # such as a depth that was not reached
 }

@@ -15,7 +15,8 @@ case $($CLANG_FORMAT --version 2>/dev/null) in
 esac
 
 cd "$top_srcdir" || exit
-for file in $(find include lib t doc tools -name '*.[ch]' 2>/dev/null | sort); do
-  check "$file" $CLANG_FORMAT --dry-run -Werror "$file"
+for folder in $(find include lib t doc tools -name '*.[ch]' 2>/dev/null | xargs -n 1 dirname | sort -u)
+do
+  check "$folder" $CLANG_FORMAT --dry-run -Werror "$folder"/*.[ch]
 done
 done_testing
