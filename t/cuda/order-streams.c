@@ -62,7 +62,8 @@ test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
   fresh = take (&fixture, SIZE, fixture.a);
   g_assert_cmphex (get_address (fresh), !=, address);
   put_write (fresh, 2, fixture.a);
-  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
+  if (fake != NULL) /* a device may put it behind the one that was destroyed */
+    SUCCEED (cuda.cuStreamSynchronize (fixture.a));
   gate_open (&fixture.gate);
   SUCCEED (tarn->cuCtxSynchronize ());
   block = take (&fixture, SIZE, fixture.a);
