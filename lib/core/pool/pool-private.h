@@ -70,8 +70,10 @@ struct _TarnBins
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
 };
 
-/* How many places there are for what threads hand over, and for how many batches each. */
-#define TARN_TRANSFER_BINS 16
+/* How many places there are for what threads hand over; at how many of them blocks of one size and
+ * one queue can be, so that not all threads meet at one; and for how many batches each is. */
+#define TARN_TRANSFER_BINS 32
+#define TARN_TRANSFER_SHARDS 8
 #define TARN_TRANSFER_BATCHES 6
 
 typedef struct
@@ -172,6 +174,7 @@ struct _TarnPool
   /* order/ */
   GHashTable *queues;      /* handle -> TarnQueue */
   TarnQueue *latest_queue; /* of them, the one named last; NULL: none */
+  guint n_unused_queues;   /* of them: that nothing has a reference on */
   TarnQueue *gone_queues;  /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
 

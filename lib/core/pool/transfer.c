@@ -4,6 +4,8 @@
  * Transfer bins: batches of held blocks on their way from threads that free to threads that
  * allocate.  A thread whose bin is full puts its oldest blocks here, and one whose bin is empty
  * takes them, without the pool's lock, which all pairs of a producer and a consumer would share.
+ * Nor do they all share one transfer bin: a thread hands over to the one for its own number, and
+ * takes from that of any.
  *
  * Each transfer bin has a lock of its own, which is held for a few instructions: inside a visit, or
  * by who holds the pool's lock.  A thread that does not get it soon does without the bin, because a
@@ -25,11 +27,14 @@ _tarn_pool_init_transfers (TarnPool *pool)
   pool->transfer_blocks = n <= MAX_BATCH ? n : 0;
 }
 
-/* Gets the transfer bin for blocks of a size and a queue, which may be others' at the moment. */
+/* Gets one of the transfer bins for blocks of a size and a queue, which may have others' at the
+ * moment.  A thread's own shard is its number; any number will do. */
 static TarnTransferBin *
-get_home (TarnPool *pool, guint32 number, gpointer handle)
+get_bin (TarnPool *pool, guint32 number, gpointer handle, guint shard)
 {
-  return &pool->transfer_bins[_tarn_spread (number, handle) % TARN_TRANSFER_BINS];
+  guint i = _tarn_spread (number, handle) + shard % TARN_TRANSFER_SHARDS;
+
+  return &pool->transfer_bins[i % TARN_TRANSFER_BINS];
 }
 
 static gboolean
@@ -82,7 +87,7 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
   TarnPool *pool = cache->pool;
   guint n = pool->transfer_blocks;
-  TarnTransferBin *home;
+  TarnTransferBin *place;
   TarnTransfer transfer;
   TarnBlock **oldest;
   gboolean has_room;
@@ -90,49 +95,61 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   if (n == 0 || bin->length < pool->thread_cache_blocks
       || bin->top->alloc_size > TARN_MAX_BYTES_AT_A_TIME / n)
     return FALSE;
-  home = get_home (pool, bin->number, bin->handle);
+  place = get_bin (pool, bin->number, bin->handle, _tarn_current_thread->number);
   oldest = skip (&bin->top, bin->length - n);
   transfer = (TarnTransfer){ *oldest, *skip (oldest, n - 1) };
-  if (!lock (home))
+  if (!lock (place))
     return FALSE;
   has_room
-      = home->n_batches == 0
-        || (home->n_batches < TARN_TRANSFER_BATCHES && is_for (home, bin->number, bin->handle));
+      = place->n_batches == 0
+        || (place->n_batches < TARN_TRANSFER_BATCHES && is_for (place, bin->number, bin->handle));
   if (has_room)
     {
-      home->number = bin->number;
-      home->handle = bin->handle;
-      home->batches[home->n_batches] = transfer;
+      place->number = bin->number;
+      place->handle = bin->handle;
+      place->batches[place->n_batches] = transfer;
       *oldest = NULL;
-      set_n_batches (home, home->n_batches + 1);
+      set_n_batches (place, place->n_batches + 1);
     }
-  unlock (home);
+  unlock (place);
   if (has_room)
     _tarn_cache_bin_set (bin, bin->top, bin->length - n);
   return has_room;
 }
 
-/* Fills a bin that is empty with what another thread has handed over.  FALSE: there is nothing, or
- * too much. */
+/* Takes the newest batch for a size and a queue out of a transfer bin.  NULL: there is none. */
+static TarnBlock *
+take_batch (TarnTransferBin *place, guint32 number, gpointer handle)
+{
+  TarnBlock *first = NULL;
+
+  if (__atomic_load_n (&place->n_batches, __ATOMIC_RELAXED) == 0 || !lock (place))
+    return NULL;
+  if (place->n_batches > 0 && is_for (place, number, handle))
+    {
+      first = place->batches[place->n_batches - 1].first;
+      set_n_batches (place, place->n_batches - 1);
+    }
+  unlock (place);
+  return first;
+}
+
+/* Fills a bin that is empty with what this thread or another has handed over.  FALSE: there is
+ * nothing, or too much. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
   TarnPool *pool = cache->pool;
-  guint n = pool->transfer_blocks;
-  TarnTransferBin *home = get_home (pool, bin->number, bin->handle);
+  guint own = _tarn_current_thread->number;
   TarnBlock *first = NULL;
 
-  if (bin->capacity < n || __atomic_load_n (&home->n_batches, __ATOMIC_RELAXED) == 0
-      || !lock (home))
+  if (bin->capacity < pool->transfer_blocks)
     return FALSE;
-  if (home->n_batches > 0 && is_for (home, bin->number, bin->handle))
-    {
-      first = home->batches[home->n_batches - 1].first;
-      set_n_batches (home, home->n_batches - 1);
-    }
-  unlock (home);
+  for (guint i = 0; first == NULL && i < TARN_TRANSFER_SHARDS; i++)
+    first
+        = take_batch (get_bin (pool, bin->number, bin->handle, own + i), bin->number, bin->handle);
   if (first != NULL)
-    _tarn_cache_bin_set (bin, first, n);
+    _tarn_cache_bin_set (bin, first, pool->transfer_blocks);
   return first != NULL;
 }
 
@@ -189,25 +206,39 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (bin, 0);
 }
 
-/* Moves what was handed over of a size and a queue to its share.  TRUE: there was some. */
+/* Moves what one transfer bin has of a size and a queue to its share.  TRUE: there was some. */
+static gboolean
+take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
+{
+  gboolean was_open = FALSE, is_any, is_mine;
+
+  if (__atomic_load_n (&place->n_batches, __ATOMIC_RELAXED) == 0)
+    return FALSE;
+  is_mine = lock (place);
+  if (!is_mine)
+    was_open = _tarn_pool_close (pool); /* after which nobody has it */
+  is_any = place->n_batches > 0 && is_for (place, number, handle);
+  if (is_any)
+    empty (pool, place);
+  if (is_mine)
+    unlock (place);
+  _tarn_pool_open (pool, was_open);
+  return is_any;
+}
+
+/* Moves what was handed over of a size and a queue to its share: what this thread did last, so that
+ * it comes back first.  TRUE: there was some. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
-  TarnTransferBin *home = get_home (pool, number, handle);
-  gboolean was_open = FALSE, is_any, is_mine;
+  guint own = _tarn_current_thread->number;
+  gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (__atomic_load_n (&home->n_batches, __ATOMIC_RELAXED) == 0)
-    return FALSE;
-  is_mine = lock (home);
-  if (!is_mine)
-    was_open = _tarn_pool_close (pool); /* after which nobody has it */
-  is_any = home->n_batches > 0 && is_for (home, number, handle);
-  if (is_any)
-    empty (pool, home);
-  if (is_mine)
-    unlock (home);
-  _tarn_pool_open (pool, was_open);
+  if (_tarn_pool_records_frees (pool, number))
+    return FALSE; /* nothing is */
+  for (guint i = 1; i <= TARN_TRANSFER_SHARDS; i++)
+    is_any = take_from (pool, get_bin (pool, number, handle, own + i), number, handle) || is_any;
   return is_any;
 }
 
