@@ -35,18 +35,30 @@ _tarn_cuda_context_check (const TarnCudaContext *context, GError **error)
   return _tarn_cuda_check (context->driver, "cuCtxGetId", status, error);
 }
 
+/* Tells whether a context is the calling thread's, and alive. */
+static gboolean
+is_current (const TarnCudaContext *context)
+{
+  const TarnCudaDriver *driver = context->driver;
+  unsigned long long id;
+  CUcontext current;
+
+  if (driver->cuCtxGetId != NULL) /* NULL is the current one */
+    return driver->cuCtxGetId (NULL, &id) == TARN_CUDA_SUCCESS && id == context->id;
+  return driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle;
+}
+
 gboolean
 _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, GError **error)
 {
   const TarnCudaDriver *driver = context->driver;
-  CUcontext current = NULL;
   unsigned int status;
 
+  *is_pushed = FALSE;
+  if (is_current (context))
+    return TRUE;
   if (!_tarn_cuda_context_check (context, error))
     return FALSE;
-  *is_pushed = FALSE;
-  if (driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle)
-    return TRUE;
   status = driver->cuCtxPushCurrent (context->handle);
   if (status == TARN_CUDA_ERROR_INVALID_CONTEXT)
     return set_lost (error);
