@@ -110,7 +110,8 @@ typedef struct
   /**
    * An event for everything put on any queue so far, for a backend whose queues may be gone
    * although queue_ref() was called: event_record() is then called only for a queue that the caller
-   * has just named.
+   * has just named. What queue_ref() said of a queue is taken for a later one that has its handle,
+   * too.
    */
   gpointer (*event_record_all) (gpointer user_data, GError **error);
 

@@ -448,6 +448,66 @@ test_destroyed_at_the_end (Order *order, gconstpointer unused)
   assert_calls (order, FAKE_HOST_WAIT, 1);
 }
 
+/* Queues that nothing remembers */
+
+/* Puts the pool's one block on a queue, and lets it be done. */
+static void
+pass_on (Order *order, gpointer queue)
+{
+  order_hold (order, SIZE, queue, 1);
+  fake_queues_run_all (order->queues);
+  assert_valid (order->pool);
+  assert_live (order, 1);
+}
+
+/* Memory that goes back and forth leaves each of its queues known, unless that would keep the queue
+ * alive. */
+static void
+test_back_and_forth (Order *order, gconstpointer flags)
+{
+  gboolean stays = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+
+  tarn_pool_set_limit_bytes (order->pool, 1024);
+  for (guint i = 0; i < 10; i++)
+    {
+      pass_on (order, order->a);
+      pass_on (order, order->b);
+    }
+  assert_calls (order, FAKE_QUEUE_REF, stays ? 2 : 20);
+  order_drop_pool (order);
+  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+}
+
+/* A program that makes a queue for each thing to do. */
+static void
+test_many_come (Order *order, gconstpointer flags)
+{
+  gboolean stays = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+  guint most = 0;
+
+  tarn_pool_set_limit_bytes (order->pool, 1024);
+  for (guint i = 0; i < 200; i++)
+    {
+      pass_on (order, fake_queue_new (order->queues, TRUE));
+      most = MAX (most, fake_queues_get_refs (order->queues));
+    }
+  g_assert_cmpuint (most, ==, (stays ? 65 : 1));
+}
+
+/* One that is forgotten, is so, also if nothing remembers it. */
+static void
+test_forget_unused (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  tarn_pool_set_limit_bytes (order->pool, 1024);
+  pass_on (order, order->a);
+  pass_on (order, order->b);
+  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 2);
+  g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  assert_valid (order->pool);
+  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 1);
+}
+
 /* Capture: no call for the queue can be made */
 
 static void
@@ -599,6 +659,11 @@ main (int argc, char **argv)
   ADD ("retained", test_retained);
   ADD_WITH ("destroyed", test_destroyed, FAKE_RECORDS_ALL);
   ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, FAKE_RECORDS_ALL);
+  ADD ("unused/back-and-forth", test_back_and_forth);
+  ADD_WITH ("unused/back-and-forth/events-all", test_back_and_forth, FAKE_RECORDS_ALL);
+  ADD ("unused/many-come", test_many_come);
+  ADD_WITH ("unused/many-come/events-all", test_many_come, FAKE_RECORDS_ALL);
+  ADD_WITH ("unused/forget", test_forget_unused, FAKE_RECORDS_ALL);
   ADD_CAPTURE ("capture", test_capture);
   ADD_CAPTURE ("capture/before", test_capture_before);
   ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);

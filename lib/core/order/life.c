@@ -57,9 +57,9 @@ pool_dispose (TarnAllocator *allocator)
 }
 
 /* Gives up what is stuck, as nobody comes any more who would try again: memory that may still be
- * used is lost, as the message said. */
+ * used is lost, as the message said.  Then nothing uses a queue. */
 static void
-lose_stuck (TarnPool *pool)
+lose_stuck_and_queues (TarnPool *pool)
 {
   TarnBlock *blocks, *block;
 
@@ -71,6 +71,7 @@ lose_stuck (TarnPool *pool)
       _tarn_block_clear_uses (pool, block);
       _tarn_block_chunks_put (&pool->chunks, block);
     }
+  _tarn_pool_drop_unused_queues (pool);
   _tarn_pool_unlock_and_sweep (pool);
 }
 
@@ -80,11 +81,12 @@ pool_finalize (TarnAllocator *allocator)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
 
-  lose_stuck (pool);
+  lose_stuck_and_queues (pool);
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
       &pool->chunks); /* which threads that were ending looked at in checked builds */
+  g_assert (g_hash_table_size (pool->queues) == 0);
   g_hash_table_unref (pool->queues);
   _tarn_bins_free (pool->recorded_bins);
   _tarn_bins_free (pool->idle_bins);

@@ -5,7 +5,8 @@
  * done.
  *
  * A block knows which queues use it (TarnUse).  A pool meets a queue when a call first names it, or
- * when fresh memory is made ready on it, and knows it as long as a block or a call has a reference.
+ * when fresh memory is made ready on it, and knows it at least as long as a block or a call has a
+ * reference.
  *
  * What one in-order queue alone has used, that queue can use again at once: what comes next on it
  * comes after what was there before.  So such memory goes to the queue's share of the pool when it
@@ -142,6 +143,7 @@ gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
 TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
+void _tarn_pool_drop_unused_queues (TarnPool *pool);
 /* not in these. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
@@ -151,5 +153,12 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 gboolean _tarn_pool_ignores_free (TarnPool *pool);
 void _tarn_pool_free_block (TarnBlock *block);
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
+
+/* Tells whether a reference keeps a queue alive, so that any call may use the queue. */
+static inline gboolean
+_tarn_pool_keeps_queues_alive (const TarnPool *pool)
+{
+  return pool->upstream->direct->ops.event_record_all == NULL;
+}
 
 #endif

@@ -81,7 +81,7 @@ want_event (TarnPool *pool, TarnQueue *queue)
 void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
-  gboolean keeps_alive = pool->upstream->direct->ops.event_record_all == NULL;
+  gboolean keeps_alive = _tarn_pool_keeps_queues_alive (pool);
   GHashTableIter iter;
   gpointer item;
 
@@ -93,7 +93,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
     {
       TarnQueue *other = item;
 
-      if (other == request->queue || !want (pool, request->number, other))
+      if (other == request->queue || other->n_refs == 0 || !want (pool, request->number, other))
         continue;
       request->others_have = TRUE;
       if (!keeps_alive)

@@ -1,13 +1,29 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues that a pool has met, each as long as anything remembers it. */
+ * The queues that a pool has met, each as long as anything remembers it.  Where a reference keeps
+ * no queue alive, some that nothing remembers stay for a while: memory that goes from queue to
+ * queue may leave one for a moment only. */
 
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
+/* How many queues that nothing remembers a pool knows at most when it meets another. */
+#define MAX_UNUSED 64
+
 /* The lock is held. */
+
+/* Takes a reference on a queue that the pool knows. */
+static TarnQueue *
+queue_ref (TarnPool *pool, TarnQueue *queue)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (queue->is_known);
+  if (queue->n_refs++ == 0)
+    pool->n_unused_queues--;
+  return queue;
+}
 
 /* Finds a queue that the pool knows. */
 static TarnQueue *
@@ -31,9 +47,7 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
 {
   TarnQueue *queue = look_up (pool, handle);
 
-  if (queue != NULL)
-    queue->n_refs++;
-  return queue;
+  return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
 /* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
@@ -58,8 +72,8 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->gone_queues = queue;
 }
 
-/* Drops a reference; a queue that nobody has any more leaves the pool's table.  Its share is
- * empty, because blocks have references. */
+/* Drops a reference; a queue that nobody has any more leaves the pool's table, or may soon.  Its
+ * share is empty, because blocks have references. */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -67,8 +81,37 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   g_assert (queue->n_refs > 0);
   if (--queue->n_refs > 0)
     return;
+  if (queue->is_known && !_tarn_pool_keeps_queues_alive (pool))
+    {
+      queue->is_wanted = queue->has_unrecorded = FALSE;
+      pool->n_unused_queues++;
+      return;
+    }
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
+}
+
+/* Takes queues that nothing remembers out of the pool's table. */
+void
+_tarn_pool_drop_unused_queues (TarnPool *pool)
+{
+  GHashTableIter iter;
+  gpointer item;
+
+  _tarn_assert_locked (&pool->lock);
+  pool->latest_queue = NULL;
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (pool->n_unused_queues > 0 && g_hash_table_iter_next (&iter, NULL, &item))
+    {
+      TarnQueue *queue = item;
+
+      if (queue->n_refs > 0)
+        continue;
+      queue->is_known = FALSE;
+      g_hash_table_iter_remove (&iter);
+      leave_to_sweep (pool, queue);
+      pool->n_unused_queues--;
+    }
 }
 
 /* Makes a queue, with the backend's reference. */
@@ -87,17 +130,19 @@ queue_new (gpointer handle, gboolean in_order)
 TarnQueue *
 _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
-  TarnQueue *queue = look_up (pool, handle);
+  TarnQueue *queue = _tarn_pool_find_queue (pool, handle);
 
   if (queue != NULL)
-    leave_to_sweep (pool, queue_new (handle, in_order));
-  else
     {
-      queue = queue_new (handle, in_order);
-      queue->is_known = TRUE;
-      g_hash_table_insert (pool->queues, handle, queue);
+      leave_to_sweep (pool, queue_new (handle, in_order));
+      return queue;
     }
-  queue->n_refs++;
+  if (pool->n_unused_queues >= MAX_UNUSED)
+    _tarn_pool_drop_unused_queues (pool);
+  queue = queue_new (handle, in_order);
+  queue->n_refs = 1;
+  queue->is_known = TRUE;
+  g_hash_table_insert (pool->queues, handle, queue);
   return queue;
 }
 

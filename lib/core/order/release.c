@@ -20,7 +20,7 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
   const TarnAllocator *direct = pool->upstream->direct;
   gsize limit_bytes;
 
-  if (is_wanted || direct->ops.free_on_queue == NULL || direct->ops.event_record_all != NULL
+  if (is_wanted || direct->ops.free_on_queue == NULL || !_tarn_pool_keeps_queues_alive (pool)
       || direct != pool->upstream)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
@@ -35,7 +35,7 @@ static TarnEvent *
 ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 {
   TarnAllocator *direct = pool->upstream->direct;
-  gpointer key = direct->ops.event_record_all != NULL ? NULL : queue;
+  gpointer key = _tarn_pool_keeps_queues_alive (pool) ? queue : NULL;
   TarnEvent *event = g_hash_table_lookup (events, key);
   gpointer handle;
 

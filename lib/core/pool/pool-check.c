@@ -155,10 +155,19 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation);
 }
 
-/* Checks the queues that blocks know of. */
+/* Checks the queues that blocks know of, and that none do. */
 static gboolean
 check_uses (const TarnPool *pool, gchar **violation)
 {
+  GHashTableIter iter;
+  gpointer queue;
+  gsize n_unused = 0;
+
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (g_hash_table_iter_next (&iter, NULL, &queue))
+    n_unused += ((TarnQueue *) queue)->n_refs == 0;
+  if (differs ("n_unused_queues", n_unused, pool->n_unused_queues, violation))
+    return FALSE;
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     for (guint i = 0; *violation == NULL && i < block->n_uses; i++)
       if (block->uses[i].queue->n_refs == 0)
