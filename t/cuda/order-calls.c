@@ -139,8 +139,8 @@ static const Pattern patterns[] = {
   { "busy-own", TRUE, 1, N_TIMES, FALSE, 0 },
 };
 
-/* All were used on the first stream last.  A stream that no block remembers is met anew: one more
- * for each. */
+/* All were used on the first stream last.  The pool knows both streams: to meet one takes calls.
+ */
 static void
 hold_blocks (Fixture *fixture, guint n)
 {

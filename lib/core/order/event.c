@@ -92,6 +92,7 @@ _tarn_use_has_event (const TarnUse *use)
 void
 _tarn_use_clear_event (TarnPool *pool, TarnUse *use)
 {
+  _tarn_assert_locked (&pool->lock);
   if (use->event != NULL)
     _tarn_event_unref (pool, g_steal_pointer (&use->event));
 }

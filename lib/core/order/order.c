@@ -59,6 +59,7 @@ take_recorded (TarnPool *pool, const TarnRequest *request, Suits suits)
   TarnBlock *block = take_first (pool, _tarn_bins_get (pool->recorded_bins, request->number),
                                  request->size, request->queue, suits);
 
+  _tarn_assert_locked (&pool->lock);
   if (block != NULL && block->n_uses == 1 && block->uses->queue != request->queue
       && block->uses->event != NULL && !block->uses->event->is_late)
     _tarn_pool_hand_on (pool, request->number);
@@ -112,6 +113,8 @@ note_events (TarnPool *pool, TarnRequest *request)
   const TarnEvent *last = NULL;
   guint n_seen = 0;
 
+  g_assert (request->n_events == 0);
+  _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL;
        block != NULL && n_seen < MAX_SEEN && request->n_events < TARN_MAX_ASKED;
        block = block->below, n_seen++)
@@ -141,6 +144,7 @@ clear_notes (TarnPool *pool, TarnRequest *request)
 static void
 clear_request (TarnPool *pool, TarnRequest *request)
 {
+  _tarn_assert_locked (&pool->lock);
   clear_notes (pool, request);
   if (request->queue != NULL)
     _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
@@ -154,6 +158,7 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
 {
   TarnBlock *block = take_at_once (pool, cache, request);
 
+  _tarn_assert_locked (&pool->lock);
   if (block != NULL)
     {
       clear_request (pool, request);
@@ -222,6 +227,7 @@ static TarnBlock *
 move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
                   gboolean may_be_late, GError **error)
 {
+  _tarn_assert_not_locked (&pool->lock);
   if (_tarn_block_move (pool, block, request->queue, may_be_late, error))
     return block;
   _tarn_pool_put_back (pool, block);
@@ -236,6 +242,7 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
   TarnQueue *fresh = NULL;
   TarnBin *bin;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_pool_enter_fresh (pool, &fresh, error))
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
@@ -304,6 +311,7 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
   TarnQueue *fresh = NULL;
   TarnBlock *block;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (request->queue != NULL && !_tarn_pool_enter_fresh (pool, &fresh, error))
     {
       count_failure (pool);
@@ -328,6 +336,7 @@ take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {
   TarnBlock *block;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (request->queue != NULL
       && !_tarn_allocator_check_queue (pool->upstream->direct, request->queue->handle, error))
     {
@@ -356,6 +365,7 @@ allocate_beside_others (TarnPool *pool, const TarnRequest *request, GError **err
   gboolean was_short = FALSE;
   TarnBlock *block;
 
+  _tarn_assert_not_locked (&pool->lock);
   for (guint i = 0; i < request->n_others; i++)
     _tarn_pool_record_share (pool, request->others[i], NULL, FALSE);
   block = allocate_fresh (pool, request, &was_short, error);
@@ -376,6 +386,7 @@ meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, TarnBlock **b
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean in_order;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error))
     {
       count_failure (pool);

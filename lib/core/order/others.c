@@ -33,6 +33,7 @@ has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
   TarnBin *bin = queue->has_unrecorded ? _tarn_bins_get (pool->recorded_bins, number) : NULL;
 
+  _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
     for (guint i = 0; i < block->n_uses; i++)
       if (block->uses[i].queue == queue && block->uses[i].event == NULL)
@@ -47,6 +48,7 @@ empty_own_bin (TarnPool *pool, guint32 number, const TarnQueue *queue)
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   TarnCacheBin *bin = cache != NULL ? _tarn_cache_find_bin (cache, number, queue->handle) : NULL;
 
+  _tarn_assert_locked (&pool->lock);
   if (bin != NULL && bin->top != NULL)
     _tarn_cache_empty_bin (cache, bin);
 }
@@ -57,6 +59,7 @@ want (TarnPool *pool, guint32 number, TarnQueue *queue)
 {
   TarnBin *bin;
 
+  _tarn_assert_locked (&pool->lock);
   empty_own_bin (pool, number, queue);
   _tarn_pool_take_from_transfer (pool, number, queue->handle);
   bin = _tarn_bins_get (queue->bins, number);
@@ -71,6 +74,7 @@ want (TarnPool *pool, guint32 number, TarnQueue *queue)
 static void
 want_event (TarnPool *pool, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
   if (!queue->is_wanted)
     _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   queue->is_wanted = TRUE;

@@ -47,6 +47,7 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
 {
   TarnQueue *queue = look_up (pool, handle);
 
+  _tarn_assert_locked (&pool->lock);
   return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
@@ -68,6 +69,7 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
 static void
 leave_to_sweep (TarnPool *pool, TarnQueue *queue)
 {
+  _tarn_assert_locked (&pool->lock);
   queue->next = pool->gone_queues;
   pool->gone_queues = queue;
 }
@@ -132,6 +134,7 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
 {
   TarnQueue *queue = _tarn_pool_find_queue (pool, handle);
 
+  _tarn_assert_locked (&pool->lock);
   if (queue != NULL)
     {
       leave_to_sweep (pool, queue_new (handle, in_order));

@@ -39,6 +39,7 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   TarnEvent *event = g_hash_table_lookup (events, key);
   gpointer handle;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (event != NULL || g_hash_table_contains (events, key))
     return event;
   handle = _tarn_allocator_record_event (direct, queue->handle, FALSE, NULL);
@@ -102,6 +103,7 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
   TarnQueue *queue = block->uses[0].queue;
   g_autoptr (GError) error = NULL;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (_tarn_block_await (pool, block, queue, FALSE, &error))
     return direct->ops.free_on_queue (direct->user_data, block->memory, block->alloc_size,
                                       queue->handle);
@@ -117,6 +119,7 @@ await_end (TarnPool *pool, TarnBlock *block)
 {
   g_autoptr (GError) error = NULL;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (_tarn_block_await (pool, block, NULL, FALSE, &error)
       || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     return TRUE;

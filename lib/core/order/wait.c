@@ -86,6 +86,7 @@ _tarn_block_clear_uses (TarnPool *pool, TarnBlock *block)
 void
 _tarn_block_use_fresh (TarnBlock *block, TarnQueue *fresh)
 {
+  g_assert (block->is_unready);
   if (fresh != NULL)
     _tarn_block_add_use (block, fresh);
   block->is_unready = FALSE;
@@ -141,6 +142,7 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
   TarnAllocator *direct = pool->upstream->direct;
   GError *local = NULL;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_allocator_wait (direct, event->handle, NULL, &local)
       && !direct->ops.event_is_done (direct->user_data, event->handle))
     {

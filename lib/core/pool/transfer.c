@@ -201,6 +201,7 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block)
 static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
+  g_assert (bin->n_batches <= TARN_TRANSFER_BATCHES);
   for (guint i = 0; i < bin->n_batches; i++)
     _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last, pool->transfer_blocks);
   set_n_batches (bin, 0);
@@ -212,6 +213,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer hand
 {
   gboolean was_open = FALSE, is_any, is_mine;
 
+  _tarn_assert_locked (&pool->lock);
   if (__atomic_load_n (&place->n_batches, __ATOMIC_RELAXED) == 0)
     return FALSE;
   is_mine = lock (place);

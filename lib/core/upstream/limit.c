@@ -52,6 +52,7 @@ bytes_above (const TarnPool *pool, gsize size)
   gsize limit = get_limit (pool);
   gsize total = pool->stats.managed_bytes + pool->reserved_bytes + pool->returning_bytes;
 
+  _tarn_assert_locked (&pool->lock);
   if (total <= limit)
     return size - MIN (size, limit - total);
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
@@ -144,6 +145,7 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   guint waits = 0;
   gsize wanted;
 
+  _tarn_assert_locked (&pool->lock);
   while ((wanted = try_reserve (pool, size, taken)) > 0)
     if (waits++ == MAX_WAITS || !await_reservation (pool, wanted))
       return FALSE;
@@ -167,6 +169,7 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
 static void
 set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
+  _tarn_assert_locked (&pool->lock);
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
                "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
                " that the pool manages are more than a size can count",
@@ -177,6 +180,7 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
 static void
 tell_awaiting (TarnPool *pool)
 {
+  _tarn_assert_locked (&pool->lock);
   pool->ended_reservations++;
   if (pool->n_awaiting > 0)
     _tarn_cond_broadcast (&pool->reservation_ended);
@@ -285,6 +289,7 @@ take_above_limit (TarnPool *pool)
 {
   gsize above = bytes_above (pool, 0);
 
+  _tarn_assert_locked (&pool->lock);
   if (above <= pool->returning_bytes)
     return NULL;
   _tarn_pool_flush (pool);

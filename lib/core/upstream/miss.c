@@ -134,6 +134,7 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   TarnMemory memory;
   gboolean is_reserved;
 
+  _tarn_assert_not_locked (&pool->lock);
   reservation->size = alloc_size;
   is_reserved = _tarn_pool_reserve (pool, reservation, error);
   request->exceeds_limit = !is_reserved && reservation->is_limited;
@@ -203,6 +204,7 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnBlock *block = NULL;
 
+  _tarn_assert_not_locked (&pool->lock);
   if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
     block = ask_upstream_again (pool, request, alloc_size, error);
   if (block == NULL)
@@ -270,6 +272,7 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was
   GError *local = NULL;
   TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
 
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_assert_not_locked (&pool->lock);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);
