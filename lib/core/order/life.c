@@ -174,8 +174,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
-  pool->idle_bins = _tarn_bins_new ();
-  pool->recorded_bins = _tarn_bins_new ();
+  pool->idle_bins = _tarn_bins_new (NULL);
+  pool->recorded_bins = _tarn_bins_new (NULL);
   pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();

@@ -41,33 +41,19 @@ has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
   return FALSE;
 }
 
-/* Moves what the calling thread's cache has of a size and a queue to the queue's share. */
+/* Moves what the calling thread's cache has of a size, and what was handed over, to the shares of
+ * its queues. */
 static void
-empty_own_bin (TarnPool *pool, guint32 number, const TarnQueue *queue)
+fill_shares (TarnPool *pool, guint32 number)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnCacheBin *bin = cache != NULL ? _tarn_cache_find_bin (cache, number, queue->handle) : NULL;
 
   _tarn_assert_locked (&pool->lock);
-  if (bin != NULL && bin->top != NULL)
-    _tarn_cache_empty_bin (cache, bin);
-}
-
-/* Wants what the share of a queue has of a size.  FALSE: it has none. */
-static gboolean
-want (TarnPool *pool, guint32 number, TarnQueue *queue)
-{
-  TarnBin *bin;
-
-  _tarn_assert_locked (&pool->lock);
-  empty_own_bin (pool, number, queue);
-  _tarn_pool_take_from_transfer (pool, number, queue->handle);
-  bin = _tarn_bins_get (queue->bins, number);
-  if (bin != NULL && bin->top != NULL)
-    bin->is_wanted = TRUE;
-  else if (!has_unrecorded (pool, number, queue))
-    return FALSE;
-  return TRUE;
+  if (_tarn_pool_records_frees (pool, number))
+    return; /* neither has any */
+  if (cache != NULL)
+    _tarn_cache_empty_bins_of_size (cache, number);
+  _tarn_pool_take_from_transfers (pool, number);
 }
 
 /* Has the next call that names a queue record an event: it must not be served from a cache. */
@@ -80,34 +66,84 @@ want_event (TarnPool *pool, TarnQueue *queue)
   queue->is_wanted = TRUE;
 }
 
-/* Wants what other queues have of a request's size, which cannot have it as yet.  Where queues are
- * kept alive, the call itself is to record the events. */
+/* Has an event recorded on a queue: where queues are kept alive, by the request itself. */
+static void
+want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
+{
+  g_assert (request->n_others < TARN_MAX_OTHERS);
+  request->others_have = TRUE;
+  if (!_tarn_pool_keeps_queues_alive (pool))
+    {
+      want_event (pool, queue);
+      return;
+    }
+  queue->n_refs++;
+  request->others[request->n_others++] = queue;
+}
+
+/* Wants what the shares of other queues have of a size, and nobody has asked for yet: else each
+ * request would look at each queue that there ever was. */
+static void
+want_shares (TarnPool *pool, TarnRequest *request)
+{
+  TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, request->number);
+  TarnBin *next;
+
+  _tarn_assert_locked (&pool->lock);
+  for (TarnBin *bin = of_all != NULL ? of_all->unasked : NULL;
+       bin != NULL && request->n_others < TARN_MAX_OTHERS; bin = next)
+    {
+      next = bin->next;
+      if (bin->queue == request->queue)
+        continue;
+      _tarn_bin_want (bin);
+      want_event_for (pool, request, bin->queue);
+    }
+}
+
+/* Wants what could not be recorded when it was freed. */
+static void
+want_unrecorded (TarnPool *pool, TarnRequest *request)
+{
+  GHashTableIter iter;
+  gpointer queue;
+
+  _tarn_assert_locked (&pool->lock);
+  pool->has_unrecorded = FALSE;
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (g_hash_table_iter_next (&iter, NULL, &queue))
+    {
+      TarnQueue *other = queue;
+
+      pool->has_unrecorded |= other->has_unrecorded;
+      if (other != request->queue && request->n_others < TARN_MAX_OTHERS
+          && has_unrecorded (pool, request->number, other))
+        want_event_for (pool, request, other);
+    }
+}
+
+/* Tells whether other queues than a request's have blocks of its size in their shares. */
+static gboolean
+others_have (TarnPool *pool, const TarnRequest *request)
+{
+  const TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, request->number);
+  TarnBins *own = request->queue != NULL ? request->queue->bins : NULL;
+
+  return of_all != NULL && of_all->n_shares > (guint) _tarn_bins_have (own, request->number);
+}
+
+/* Wants what other queues have of a request's size, which cannot have it as yet. */
 void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
-  gboolean keeps_alive = _tarn_pool_keeps_queues_alive (pool);
-  GHashTableIter iter;
-  gpointer item;
-
   _tarn_assert_locked (&pool->lock);
-  if (g_hash_table_size (pool->queues) == 0)
-    return;
-  g_hash_table_iter_init (&iter, pool->queues);
-  while (request->n_others < TARN_MAX_OTHERS && g_hash_table_iter_next (&iter, NULL, &item))
-    {
-      TarnQueue *other = item;
-
-      if (other == request->queue || other->n_refs == 0 || !want (pool, request->number, other))
-        continue;
-      request->others_have = TRUE;
-      if (!keeps_alive)
-        {
-          want_event (pool, other);
-          continue;
-        }
-      other->n_refs++;
-      request->others[request->n_others++] = other;
-    }
+  if (g_hash_table_size (pool->queues) <= (request->queue != NULL))
+    return; /* there are none */
+  fill_shares (pool, request->number);
+  request->others_have = others_have (pool, request);
+  want_shares (pool, request);
+  if (pool->has_unrecorded)
+    want_unrecorded (pool, request);
 }
 
 /* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
@@ -150,7 +186,7 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
     for (guint i = 0; i < block->n_uses; i++)
       if (block->uses[i].event == event)
         _tarn_use_clear_event (pool, &block->uses[i]);
-  queue->has_unrecorded = TRUE;
+  queue->has_unrecorded = pool->has_unrecorded = TRUE;
   _tarn_bins_move (pool, pool->recorded_bins);
 }
 

@@ -86,6 +86,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   if (queue->is_known && !_tarn_pool_keeps_queues_alive (pool))
     {
       queue->is_wanted = queue->has_unrecorded = FALSE;
+      _tarn_bins_free (g_steal_pointer (&queue->bins));
       pool->n_unused_queues++;
       return;
     }

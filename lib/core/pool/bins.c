@@ -15,15 +15,18 @@ bin_free (gpointer data)
 {
   TarnBin *bin = data;
 
+  g_assert (bin->length == 0 && bin->link == NULL && bin->n_shares == 0);
   g_free (bin->batches);
   g_free (bin);
 }
 
+/* Makes the bins of a queue's share; NULL: they are no queue's. */
 TarnBins *
-_tarn_bins_new (void)
+_tarn_bins_new (TarnQueue *queue)
 {
   TarnBins *bins = g_new0 (TarnBins, 1);
 
+  bins->queue = queue;
   bins->table = g_hash_table_new_full (NULL, NULL, NULL, bin_free);
   return bins;
 }
@@ -73,6 +76,8 @@ ensure_bin (TarnBins *bins, guint32 number)
   if (_tarn_bins_get (bins, number) == NULL)
     {
       bins->latest = g_new0 (TarnBin, 1);
+      bins->latest->number = number;
+      bins->latest->queue = bins->queue;
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -97,7 +102,7 @@ ensure_bins_of (const TarnPool *pool, const TarnBlock *block)
     return pool->idle_bins;
   queue = block->uses->queue;
   if (queue->bins == NULL)
-    queue->bins = _tarn_bins_new ();
+    queue->bins = _tarn_bins_new (queue);
   return queue->bins;
 }
 
@@ -137,13 +142,71 @@ add_batch (TarnBin *bin, TarnBlock *last, gsize n)
   bin->batches[bin->n_batches++] = (TarnBatch){ last, n };
 }
 
+/* Queues' bins */
+
+/* Takes a bin out of those that nobody has asked for, if it is among them. */
+static void
+unlist (TarnBin *bin)
+{
+  if (bin->link == NULL)
+    return;
+  *bin->link = bin->next;
+  if (bin->next != NULL)
+    bin->next->link = bin->link;
+  bin->link = NULL;
+}
+
+static void
+list (TarnBin *bin, TarnBin *of_all)
+{
+  g_assert (bin->link == NULL && !bin->is_wanted);
+  bin->next = of_all->unasked;
+  bin->link = &of_all->unasked;
+  if (bin->next != NULL)
+    bin->next->link = &bin->next;
+  of_all->unasked = bin;
+}
+
+/* Counts a queue's bin among those of its size that have blocks: it has some now, and had none, or
+ * the other way round. */
+static void
+count_share (TarnPool *pool, TarnBin *bin)
+{
+  TarnBin *of_all = ensure_bin (pool->recorded_bins, bin->number);
+
+  if (bin->length == 0)
+    {
+      of_all->n_shares--;
+      unlist (bin);
+      return;
+    }
+  of_all->n_shares++;
+  if (!bin->is_wanted)
+    list (bin, of_all);
+}
+
+/* Notes that others have asked for the blocks of a queue's bin in vain. */
+void
+_tarn_bin_want (TarnBin *bin)
+{
+  g_assert (bin->queue != NULL);
+  bin->is_wanted = TRUE;
+  unlist (bin);
+}
+
+/* Blocks in bins */
+
 /* Counts blocks that came to a bin; below 0: that left it. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 {
+  gboolean was_empty = bin->length == 0;
+
   _tarn_assert_locked (&pool->lock);
   g_assert (n >= 0 || bin->length >= (gsize) -n);
   bin->length += (gsize) n;
+  if (bin->queue != NULL && was_empty != (bin->length == 0))
+    count_share (pool, bin);
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
@@ -404,7 +467,7 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
 
   (void) number;
   (void) unused;
-  return of_table->top == NULL && of_table->n_to_record == 0;
+  return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
 
 /* Lists a table's bins, and frees those that are of no use. */

@@ -124,6 +124,7 @@ void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number);
 void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
+void _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
@@ -135,6 +136,7 @@ TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle
 gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
+void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 

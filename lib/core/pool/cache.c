@@ -541,6 +541,16 @@ clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconst
       }
 }
 
+/* Moves what a cache has of a size to the shares of its queues. */
+void
+_tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
+{
+  _tarn_assert_locked (&cache->pool->lock);
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+    if (cache->bins[i].number == number)
+      _tarn_cache_empty_bin (cache, &cache->bins[i]);
+}
+
 /* Has the next use of some bins of all caches come to the lock. */
 static void
 clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),

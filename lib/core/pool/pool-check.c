@@ -155,6 +155,60 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation);
 }
 
+/* Counts the bins of a list, each of which must be of a number, not wanted, and have blocks. */
+static gsize
+count_unasked (const TarnBin *of_all, guint32 number)
+{
+  gsize n = 0;
+
+  for (const TarnBin *bin = of_all->unasked; bin != NULL; bin = bin->next)
+    n += bin->number == number && !bin->is_wanted && bin->length > 0 && bin->queue->n_refs > 0;
+  return n;
+}
+
+/* Counts the queues' bins of a number that have blocks, wanted or not. */
+static gsize
+count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
+{
+  GHashTableIter iter;
+  gpointer queue;
+  gsize n = 0;
+
+  *n_unasked = 0;
+  g_hash_table_iter_init (&iter, pool->queues);
+  while (g_hash_table_iter_next (&iter, NULL, &queue))
+    {
+      const TarnBin *bin = _tarn_bins_get (((TarnQueue *) queue)->bins, number);
+
+      if (bin == NULL || bin->length == 0)
+        continue;
+      n++;
+      *n_unasked += !bin->is_wanted;
+    }
+  return n;
+}
+
+/* Checks what recorded bins know of queues' bins. */
+static gboolean
+check_shares (const TarnPool *pool, gchar **violation)
+{
+  GHashTableIter iter;
+  gpointer key, value;
+
+  g_hash_table_iter_init (&iter, pool->recorded_bins->table);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    {
+      const TarnBin *of_all = value;
+      guint32 number = GPOINTER_TO_UINT (key);
+      gsize n_unasked, n = count_shares (pool, number, &n_unasked);
+
+      if (differs ("n_shares", n, of_all->n_shares, violation)
+          || differs ("unasked", n_unasked, count_unasked (of_all, number), violation))
+        return FALSE;
+    }
+  return TRUE;
+}
+
 /* Checks the queues that blocks know of, and that none do. */
 static gboolean
 check_uses (const TarnPool *pool, gchar **violation)
@@ -310,7 +364,8 @@ check_closed (TarnPool *pool, gchar **violation)
       || differs ("held_bytes", sums.held_bytes, stats->held_bytes, violation)
       || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
       || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
-      || !check_uses (pool, violation) || !check_limit (pool, violation))
+      || !check_uses (pool, violation) || !check_shares (pool, violation)
+      || !check_limit (pool, violation))
     return FALSE;
   if (pool->stop_holding && stats->held_blocks > pool->n_stuck)
     *violation = g_strdup ("a pool that does not hold blocks holds some");

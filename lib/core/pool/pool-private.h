@@ -48,23 +48,37 @@ typedef struct
  *     recorded bins   all others: each use has an event, or else nobody but its queue can have the
  *                     block as yet
  *
- * Invariant: the first blocks are in batches, in recorded bins none. */
-typedef struct
+ * Invariants: the first blocks are in batches, in recorded bins none.  A queue's bin that has
+ * blocks is counted by the recorded bin of its number, and is in that one's list unless it is
+ * wanted. */
+typedef struct _TarnBin TarnBin;
+
+struct _TarnBin
 {
+  guint32 number;
   TarnBlock *top; /* the one freed last; through TarnBlock.below */
   gsize length;
   TarnBatch *batches; /* the first blocks are the last one's */
   gsize n_batches;
   gsize max_batches; /* that there is room for */
 
-  gboolean is_wanted; /* of a queue's: others have asked for these blocks in vain */
-  guint n_to_record;  /* of the recorded: frees that are yet to record events, because blocks of the
-                         size are handed on from queue to queue */
-} TarnBin;
+  /* Of a queue's */
+  TarnQueue *queue;   /* NULL: it is none */
+  gboolean is_wanted; /* others have asked for these blocks in vain */
+  TarnBin *next;      /* among those that have blocks which nobody has asked for */
+  TarnBin **link;     /* what points to it there; NULL: it is not */
+
+  /* Of the recorded */
+  guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
+                        on from queue to queue */
+  guint n_shares;    /* queues' bins of the number that have blocks, */
+  TarnBin *unasked;  /* and those of them that nobody has asked for */
+};
 
 /* Bins by their numbers.  A request, and a free, look for the same one several times. */
 struct _TarnBins
 {
+  TarnQueue *queue;      /* whose share they are; NULL: they are no queue's */
   GHashTable *table;     /* number -> TarnBin, owned */
   guint32 latest_number; /* that was looked for last, */
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
@@ -175,6 +189,7 @@ struct _TarnPool
   GHashTable *queues;      /* handle -> TarnQueue */
   TarnQueue *latest_queue; /* of them, the one named last; NULL: none */
   guint n_unused_queues;   /* of them: that nothing has a reference on */
+  gboolean has_unrecorded; /* one of them may have TarnQueue.has_unrecorded */
   TarnQueue *gone_queues;  /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
 
@@ -210,7 +225,8 @@ TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const T
 gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* bins.c; the lock is held */
-TarnBins *_tarn_bins_new (void);
+TarnBins *_tarn_bins_new (TarnQueue *queue);
+void _tarn_bin_want (TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
 TarnBin *_tarn_bins_get (TarnBins *bins, guint32 number);
 gboolean _tarn_bins_have (TarnBins *bins, guint32 number);

@@ -207,9 +207,10 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (bin, 0);
 }
 
-/* Moves what one transfer bin has of a size and a queue to its share.  TRUE: there was some. */
+/* Moves what one transfer bin has of a size and a queue (@handle NULL: any queue) to its share.
+ * TRUE: there was some. */
 static gboolean
-take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
+take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
   gboolean was_open = FALSE, is_any, is_mine;
 
@@ -219,7 +220,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer hand
   is_mine = lock (place);
   if (!is_mine)
     was_open = _tarn_pool_close (pool); /* after which nobody has it */
-  is_any = place->n_batches > 0 && is_for (place, number, handle);
+  is_any = place->n_batches > 0 && is_for (place, number, handle != NULL ? *handle : place->handle);
   if (is_any)
     empty (pool, place);
   if (is_mine)
@@ -240,8 +241,16 @@ _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
   if (_tarn_pool_records_frees (pool, number))
     return FALSE; /* nothing is */
   for (guint i = 1; i <= TARN_TRANSFER_SHARDS; i++)
-    is_any = take_from (pool, get_bin (pool, number, handle, own + i), number, handle) || is_any;
+    is_any = take_from (pool, get_bin (pool, number, handle, own + i), number, &handle) || is_any;
   return is_any;
+}
+
+/* Moves what was handed over of a size to the shares of its queues. */
+void
+_tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
+{
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    take_from (pool, &pool->transfer_bins[i], number, NULL);
 }
 
 /* Moves all that was handed over to the pool's bins.  The door is closed. */
