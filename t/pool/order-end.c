@@ -623,6 +623,23 @@ test_capture_many (Order *order, gconstpointer unused)
   fake_queue_set_capturing (order->queues, order->a, FALSE);
 }
 
+/* A request that fails has asked for nothing: the next one has what is there. */
+static void
+test_capture_asks_in_vain (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  order_hold (order, SIZE, order->a, 1);
+  fake_queue_set_capturing (order->queues, order->b, TRUE);
+  assert_refused (order, SIZE, order->b);
+  fake_queue_set_capturing (order->queues, order->b, FALSE);
+  order_hold (order, SIZE, order->b, 1); /* fresh, and the other one gets its event */
+  assert_live (order, 2);
+  fake_queues_run_all (order->queues);
+  order_hold (order, SIZE, order->b, 2);
+  assert_live (order, 2);
+  assert_valid (order->pool);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -665,6 +682,7 @@ main (int argc, char **argv)
   ADD_WITH ("unused/many-come/events-all", test_many_come, FAKE_RECORDS_ALL);
   ADD_WITH ("unused/forget", test_forget_unused, FAKE_RECORDS_ALL);
   ADD_CAPTURE ("capture", test_capture);
+  ADD_WITH ("capture/asks-in-vain", test_capture_asks_in_vain, FAKE_CHECKS_QUEUES);
   ADD_CAPTURE ("capture/before", test_capture_before);
   ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);
   ADD_CAPTURE ("capture/many", test_capture_many);

@@ -135,9 +135,8 @@ clear_notes (TarnPool *pool, TarnRequest *request)
   for (guint i = 0; i < request->n_events; i++)
     if (request->events[i] != NULL)
       _tarn_event_unref (pool, request->events[i]);
-  for (guint i = 0; i < request->n_others; i++)
-    _tarn_queue_unref (pool, request->others[i]);
-  request->n_events = request->n_others = 0;
+  request->n_events = 0;
+  _tarn_pool_end_wants (pool, request);
 }
 
 /* Ends a request.  Its queue is a block's alone afterwards, or nobody's. */

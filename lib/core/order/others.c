@@ -146,6 +146,23 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
     want_unrecorded (pool, request);
 }
 
+/* Ends what a request wants of queues that are kept alive.  It may have failed before it recorded
+ * their events. */
+void
+_tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
+{
+  _tarn_assert_locked (&pool->lock);
+  for (guint i = 0; i < request->n_others; i++)
+    {
+      TarnBin *bin = _tarn_bins_get (request->others[i]->bins, request->number);
+
+      if (bin != NULL)
+        _tarn_bin_unwant (pool, bin);
+      _tarn_queue_unref (pool, request->others[i]);
+    }
+  request->n_others = 0;
+}
+
 /* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)

@@ -194,6 +194,18 @@ _tarn_bin_want (TarnBin *bin)
   unlist (bin);
 }
 
+/* Lets others ask again for what they have not got an event for. */
+void
+_tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
+{
+  _tarn_assert_locked (&pool->lock);
+  if (!bin->is_wanted)
+    return;
+  bin->is_wanted = FALSE;
+  if (bin->length > 0)
+    list (bin, ensure_bin (pool->recorded_bins, bin->number));
+}
+
 /* Blocks in bins */
 
 /* Counts blocks that came to a bin; below 0: that left it. */

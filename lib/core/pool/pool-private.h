@@ -227,6 +227,7 @@ gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 /* bins.c; the lock is held */
 TarnBins *_tarn_bins_new (TarnQueue *queue);
 void _tarn_bin_want (TarnBin *bin);
+void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
 TarnBin *_tarn_bins_get (TarnBins *bins, guint32 number);
 gboolean _tarn_bins_have (TarnBins *bins, guint32 number);
