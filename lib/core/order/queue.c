@@ -196,22 +196,64 @@ _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue)
 
 /* Forgetting */
 
+/* Has a block share the event of a queue that is forgotten. */
+static void
+share_last_event (TarnPool *pool, TarnBlock *block, const TarnQueue *queue, TarnEvent *event)
+{
+  _tarn_block_share_event (pool, block, queue, event);
+  _tarn_block_update_share (block);
+}
+
+/* Empties the share of a queue into the recorded bins.  Gets how many blocks there were. */
+static guint
+record_own (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
+{
+  GHashTableIter iter;
+  gpointer bin;
+  guint n = 0;
+
+  _tarn_assert_locked (&pool->lock);
+  if (queue->bins == NULL)
+    return 0;
+  g_hash_table_iter_init (&iter, queue->bins->table);
+  while (g_hash_table_iter_next (&iter, NULL, &bin))
+    for (TarnBlock *block = ((TarnBin *) bin)->top; block != NULL; block = block->below, n++)
+      share_last_event (pool, block, queue, event);
+  _tarn_bins_move (pool, queue->bins);
+  return n;
+}
+
+/* Tells whether a queue uses a block, and the queue's last event does not stand for that yet. */
+static gboolean
+is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *event)
+{
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].queue == queue)
+      return block->uses[i].event != event;
+  return FALSE;
+}
+
 /* Makes a pool forget a queue, given an event for all that was put on it: that stands for whatever
- * the queue used, and its share is empty. */
+ * the queue used, and its share is empty.  The caller has a reference, and so has each use: mostly
+ * no others are left when the share is empty, and no block need be looked at. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
   gboolean was_open;
+  guint n_left;
 
   _tarn_assert_locked (&pool->lock);
+  g_assert (queue->n_refs > 0);
   was_open = _tarn_pool_close (pool); /* whoever frees reads what share a block has */
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-    {
-      _tarn_block_share_event (pool, block, queue, event);
-      _tarn_block_update_share (block);
-    }
-  _tarn_bins_move (pool, queue->bins);
+  n_left = queue->n_refs - 1 - record_own (pool, queue, event);
+  for (TarnBlock *block = _tarn_block_chunks_next (&pool->chunks, NULL);
+       block != NULL && n_left > 0; block = _tarn_block_chunks_next (&pool->chunks, block))
+    if (is_used_still (block, queue, event))
+      {
+        share_last_event (pool, block, queue, event);
+        n_left--;
+      }
   make_unknown (pool, queue);
   _tarn_pool_open (pool, was_open);
 }
