@@ -494,6 +494,24 @@ test_many_come (Order *order, gconstpointer flags)
   g_assert_cmpuint (most, ==, (stays ? 65 : 1));
 }
 
+/* Each of these leaves blocks that others can have once there is an event for them: the program is
+ * to need as much memory as it uses, however long it runs. */
+static void
+test_one_for_each_task (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 1000; i++)
+    {
+      gpointer queue = fake_queue_new (order->queues, TRUE);
+
+      order_hold (order, SIZE, queue, 1);
+      fake_queues_run_all (order->queues);
+      fake_queue_destroy (order->queues, queue);
+    }
+  g_assert_cmpuint (fake_device_get_live (fake_queues_get_device (order->queues)), <=, 80);
+  assert_valid (order->pool);
+}
+
 /* One that is forgotten, is so, also if nothing remembers it. */
 static void
 test_forget_unused (Order *order, gconstpointer unused)
@@ -681,6 +699,7 @@ main (int argc, char **argv)
   ADD ("unused/many-come", test_many_come);
   ADD_WITH ("unused/many-come/events-all", test_many_come, FAKE_RECORDS_ALL);
   ADD_WITH ("unused/forget", test_forget_unused, FAKE_RECORDS_ALL);
+  ADD ("one-for-each-task", test_one_for_each_task);
   ADD_CAPTURE ("capture", test_capture);
   ADD_WITH ("capture/asks-in-vain", test_capture_asks_in_vain, FAKE_CHECKS_QUEUES);
   ADD_CAPTURE ("capture/before", test_capture_before);

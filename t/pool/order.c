@@ -319,9 +319,21 @@ test_prefers_idle (Order *order, gconstpointer unused)
 
   fake_queue_run (order->queues, order->b);
   g_assert_true (order_take (order, SIZE, order->loose) == blocks[1]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 3);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
   assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (blocks[1]);
+}
+
+/* Frees eight blocks one after the other, four on each queue. */
+static void
+free_four_on_each (Order *order, TarnBlock **blocks, gpointer first, gpointer second)
+{
+  meet_second_queue (order);
+  fake_queues_run_all (order->queues);
+  for (guint i = 0; i < 8; i++)
+    blocks[i] = order_take (order, SIZE, i < 4 ? first : second);
+  for (guint i = 0; i < 8; i++)
+    tarn_block_free (blocks[i]);
 }
 
 /* With more blocks in the bin than are asked about, the fifth of which is idle by now. */
@@ -332,17 +344,29 @@ test_asks_at_most_four (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  meet_second_queue (order);
-  fake_queues_run_all (order->queues);
-  for (guint i = 0; i < 8; i++)
-    blocks[i] = order_take (order, SIZE, i < 4 ? order->b : order->a);
-  for (guint i = 0; i < 8; i++)
-    tarn_block_free (blocks[i]);
+  free_four_on_each (order, blocks, order->a, order->b);
   fake_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
   assert_calls (order, FAKE_EVENT_IS_DONE, 4);
   assert_calls (order, FAKE_EVENT_WAIT, 1);
+  tarn_block_free (block);
+}
+
+/* What was freed first is idle first. */
+static void
+test_asks_oldest_first (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[8];
+  TarnBlock *block;
+
+  (void) unused;
+  free_four_on_each (order, blocks, order->b, order->a);
+  fake_queue_run (order->queues, order->b);
+  block = order_take (order, SIZE, order->c);
+  g_assert_true (block == blocks[0]);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -738,6 +762,7 @@ main (int argc, char **argv)
   ADD ("prefers/same-queue-below", test_prefers_same_queue_below);
   ADD ("prefers/idle", test_prefers_idle);
   ADD ("asks-at-most-four", test_asks_at_most_four);
+  ADD ("asks-oldest-first", test_asks_oldest_first);
   ADD ("done", test_is_done);
   ADD ("next-free-events-own-queue", test_next_free_records_own_queue);
   ADD ("out-of-order", test_out_of_order);

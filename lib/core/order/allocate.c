@@ -43,7 +43,10 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
       _tarn_pool_record_share (pool, wanted, NULL, TRUE);
       _tarn_pool_leave_queue (pool, wanted);
     }
-  return block != NULL ? block : _tarn_pool_allocate_slowly (pool, &request, handle, error);
+  if (block == NULL)
+    return _tarn_pool_allocate_slowly (pool, &request, handle, error);
+  _tarn_pool_record_others (pool, &request);
+  return block;
 }
 
 /**

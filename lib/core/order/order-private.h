@@ -97,10 +97,12 @@ TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpo
 gboolean _tarn_pool_wants_event (const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
 void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
+void _tarn_pool_want_next (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request);
-/* not in this. */
+/* not in these. */
 void _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed,
                               gboolean is_named);
+void _tarn_pool_record_others (TarnPool *pool, TarnRequest *request);
 
 /* use.c.  The lock is not held. */
 gboolean _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error);

@@ -52,16 +52,20 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 }
 
 /* Takes a recorded block that suits a request.  One that another queue has just given up is handed
- * on. */
+ * on; one that was wanted makes room for the next. */
 static TarnBlock *
-take_recorded (TarnPool *pool, const TarnRequest *request, Suits suits)
+take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
   TarnBlock *block = take_first (pool, _tarn_bins_get (pool->recorded_bins, request->number),
                                  request->size, request->queue, suits);
 
   _tarn_assert_locked (&pool->lock);
-  if (block != NULL && block->n_uses == 1 && block->uses->queue != request->queue
-      && block->uses->event != NULL && !block->uses->event->is_late)
+  if (block == NULL || block->n_uses != 1 || block->uses->queue == request->queue
+      || block->uses->event == NULL)
+    return block;
+  if (block->uses->event->is_late)
+    _tarn_pool_want_next (pool, request);
+  else
     _tarn_pool_hand_on (pool, request->number);
   return block;
 }
@@ -69,7 +73,7 @@ take_recorded (TarnPool *pool, const TarnRequest *request, Suits suits)
 /* Takes a recorded block that a request's queue need not wait for, which is that queue's alone from
  * now on. */
 static TarnBlock *
-take_done (TarnPool *pool, const TarnRequest *request)
+take_done (TarnPool *pool, TarnRequest *request)
 {
   TarnBlock *block = take_recorded (pool, request, _tarn_block_is_ready_for);
 
@@ -82,7 +86,7 @@ take_done (TarnPool *pool, const TarnRequest *request)
  * thread's cache or its share, what nobody uses, or what is ready for it.  @cache: this thread's,
  * or NULL. */
 static TarnBlock *
-take_at_once (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
+take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
   TarnQueue *queue = request->queue;
   TarnBlock *block = NULL;
@@ -104,47 +108,51 @@ take_at_once (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 
 /* What may be had later.  The lock is held. */
 
-/* Notes the events that stand between a request and the first recorded blocks; of neighbours that
- * share them once. */
+/* Notes the events that stand between a request and some of the first recorded blocks; of
+ * neighbours that share them once.  The last of these were recorded first, and are asked first. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
   const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
+  const TarnBlock *seen[MAX_SEEN];
   const TarnEvent *last = NULL;
   guint n_seen = 0;
 
   g_assert (request->n_events == 0);
   _tarn_assert_locked (&pool->lock);
-  for (TarnBlock *block = bin != NULL ? bin->top : NULL;
-       block != NULL && n_seen < MAX_SEEN && request->n_events < TARN_MAX_ASKED;
-       block = block->below, n_seen++)
+  for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_seen < MAX_SEEN;
+       block = block->below)
+    if (_tarn_block_is_recorded (block, request->queue))
+      seen[n_seen++] = block;
+  while (n_seen > 0 && request->n_events < TARN_MAX_ASKED)
     {
-      if (!_tarn_block_is_recorded (block, request->queue)
-          || (block->n_uses == 1 && block->uses->event == last))
+      const TarnBlock *block = seen[--n_seen];
+
+      if (block->n_uses == 1 && block->uses->event == last)
         continue;
       last = block->n_uses == 1 ? block->uses->event : NULL;
       _tarn_request_add_events (request, block);
     }
 }
 
-/* Drops what was noted for a request. */
+/* Drops the events that were noted for a request. */
 static void
-clear_notes (TarnPool *pool, TarnRequest *request)
+clear_events (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
   for (guint i = 0; i < request->n_events; i++)
     if (request->events[i] != NULL)
       _tarn_event_unref (pool, request->events[i]);
   request->n_events = 0;
-  _tarn_pool_end_wants (pool, request);
 }
 
-/* Ends a request.  Its queue is a block's alone afterwards, or nobody's. */
+/* Ends a request, but for what it wants of others.  Its queue is a block's alone afterwards, or
+ * nobody's. */
 static void
 clear_request (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
-  clear_notes (pool, request);
+  clear_events (pool, request);
   if (request->queue != NULL)
     _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
 }
@@ -181,7 +189,8 @@ serve_again (TarnPool *pool, TarnRequest *request)
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
-  clear_notes (pool, request);
+  clear_events (pool, request);
+  _tarn_pool_end_wants (pool, request);
   block = _tarn_pool_serve_at_once (pool, cache, request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
@@ -359,14 +368,13 @@ take_held (TarnPool *pool, TarnRequest *request, GError **error)
 /* Allocates for a request what nothing that is held serves.  That others had it, and there was too
  * little memory beside that, makes what is freed next of the size go from queue to queue. */
 static TarnBlock *
-allocate_beside_others (TarnPool *pool, const TarnRequest *request, GError **error)
+allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
 {
   gboolean was_short = FALSE;
   TarnBlock *block;
 
   _tarn_assert_not_locked (&pool->lock);
-  for (guint i = 0; i < request->n_others; i++)
-    _tarn_pool_record_share (pool, request->others[i], NULL, FALSE);
+  _tarn_pool_record_others (pool, request);
   block = allocate_fresh (pool, request, &was_short, error);
   if (request->others_have && was_short)
     {
@@ -417,10 +425,13 @@ _tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpointer handl
     block = allocate_beside_others (pool, request, &local);
   if (local != NULL)
     g_propagate_error (error, local);
+  if (block != NULL)
+    _tarn_pool_record_others (pool, request);
   if (request->queue != NULL || request->n_events > 0 || request->n_others > 0)
     {
       _tarn_mutex_lock (&pool->lock);
       clear_request (pool, request);
+      _tarn_pool_end_wants (pool, request);
       _tarn_pool_unlock_and_sweep (pool);
     }
   return block;

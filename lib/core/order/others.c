@@ -7,6 +7,9 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
+/* From how many queues' shares of a size on they count as many. */
+#define MANY_SHARES 64
+
 /* The lock is held. */
 
 /* Tells whether a call that names a queue is to record an event for what others want of it. */
@@ -81,17 +84,17 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Wants what the shares of other queues have of a size, and nobody has asked for yet: else each
- * request would look at each queue that there ever was. */
+/* Wants what the shares of so many other queues have of a size, and nobody has asked for yet: else
+ * each request would look at each queue that there ever was. */
 static void
-want_shares (TarnPool *pool, TarnRequest *request)
+want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
   TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, request->number);
   TarnBin *next;
 
   _tarn_assert_locked (&pool->lock);
   for (TarnBin *bin = of_all != NULL ? of_all->unasked : NULL;
-       bin != NULL && request->n_others < TARN_MAX_OTHERS; bin = next)
+       bin != NULL && request->n_others < max; bin = next)
     {
       next = bin->next;
       if (bin->queue == request->queue)
@@ -141,9 +144,34 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
     return; /* there are none */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
-  want_shares (pool, request);
+  want_shares (pool, request, TARN_MAX_OTHERS);
   if (pool->has_unrecorded)
     want_unrecorded (pool, request);
+}
+
+/* Tells whether many queues have blocks of a size in their shares. */
+static gboolean
+many_have (TarnPool *pool, guint32 number)
+{
+  const TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, number);
+
+  return of_all != NULL && of_all->n_shares >= MANY_SHARES;
+}
+
+/* Wants the next share beside the one whose block a request takes by its late event, where there
+ * are many.  Only so are there as many to take as are used up, where each thing to do has a queue
+ * of its own: else one request of a few finds none, takes fresh memory, and nothing ever makes that
+ * good.  A few queues would take their blocks from each other for ever. */
+void
+_tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
+{
+  _tarn_assert_locked (&pool->lock);
+  if (!_tarn_pool_keeps_queues_alive (pool))
+    return;
+  if (!many_have (pool, request->number))
+    fill_shares (pool, request->number);
+  if (many_have (pool, request->number))
+    want_shares (pool, request, 1);
 }
 
 /* Ends what a request wants of queues that are kept alive.  It may have failed before it recorded
@@ -247,4 +275,17 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
   _tarn_pool_unlock_and_sweep (pool);
   if (error != NULL)
     _tarn_pool_report_unrecorded (pool, error);
+}
+
+/* Records the events that a request wants of queues that are kept alive. */
+void
+_tarn_pool_record_others (TarnPool *pool, TarnRequest *request)
+{
+  if (request->n_others == 0)
+    return;
+  for (guint i = 0; i < request->n_others; i++)
+    _tarn_pool_record_share (pool, request->others[i], NULL, FALSE);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_wants (pool, request);
+  _tarn_pool_unlock_and_sweep (pool);
 }
