@@ -122,13 +122,13 @@ note_events (TarnPool *pool, TarnRequest *request)
   _tarn_assert_locked (&pool->lock);
   for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_seen < MAX_SEEN;
        block = block->below)
-    if (_tarn_block_is_recorded (block, request->queue))
-      seen[n_seen++] = block;
+    seen[n_seen++] = block;
   while (n_seen > 0 && request->n_events < TARN_MAX_ASKED)
     {
       const TarnBlock *block = seen[--n_seen];
 
-      if (block->n_uses == 1 && block->uses->event == last)
+      if (!_tarn_block_is_recorded (block, request->queue)
+          || (block->n_uses == 1 && block->uses->event == last))
         continue;
       last = block->n_uses == 1 ? block->uses->event : NULL;
       _tarn_request_add_events (request, block);
