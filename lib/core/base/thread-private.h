@@ -13,13 +13,13 @@
  *     writer   holds that mutex, closes the door, then waits until every thread's counter is even,
  *              or has moved on: nobody is inside, and nobody comes in before the door is opened.
  *
- * Each side stores one word and then loads the other's, so at least one of them must see the other:
- * that takes a full fence between the store and the load.  Readers are many and writers few, so the
- * writer pays for both: membarrier(2) makes every running thread of the process execute a fence,
- * and readers need a compiler barrier only.  Where the kernel has no membarrier, or refuses it from
- * some moment on, and under ThreadSanitizer, which knows no fences, readers order their own store
- * and load, which costs them an exchange: a fenced visit.  Which visits it takes is a door's own
- * affair, and is chosen when it is opened.
+ * Each side stores one word and then loads the other's.  At least one of them must see the other's
+ * store, so each needs a full fence between its store and its load.  Readers are many and writers
+ * few, so the writer pays for both: membarrier(2) makes every running thread of the process execute
+ * a fence, and readers need a compiler barrier only.  Where the kernel has no membarrier, or
+ * refuses it from some moment on, and under ThreadSanitizer, which knows no fences, readers order
+ * their own store and load, which costs them an exchange: a fenced visit.  Each door is set to
+ * plain or to fenced visits when it is opened.
  *
  * A reader must not wait inside, because a writer waits for it; nor enter by another door, because
  * a thread has one counter, which a visit inside a visit would make even. */
@@ -53,7 +53,7 @@ struct _TarnThread
 {
   guint visits; /* atomic, written by the thread alone; odd: it is inside, or looks at a door */
   guint number; /* constant, from 0 on */
-  gboolean is_taken; /* by a thread that has not ended, and alone reads and writes this */
+  gboolean is_taken; /* by a thread that has not ended; no other reads or writes this */
 
   /* In the list of living threads, or of records that were left; behind the lists' locks. */
   TarnThread *next;

@@ -191,8 +191,8 @@ _tarn_thread_set_item (TarnThread *thread, guint slot, gpointer item)
 /* How often one that closes a door yields to a thread inside before it sleeps. */
 #define N_YIELDS 20
 
-/* In microseconds, how long it takes a processor at the very most to have stored what it was told
- * to: some thousand times as long as it does. */
+/* In microseconds, for how long a processor may keep a store to itself: some thousand times as long
+ * as any is known to. */
 #define STORING_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 static gboolean membarrier_is_gone; /* atomic: it worked, and then was refused, as in a sandbox */
@@ -216,8 +216,8 @@ has_membarrier (void)
 }
 
 /* Runs on each processor in turn that the kernel lets this thread have.  A reader that was running
- * there had to make room, and no thread changes places on a processor without a full fence; so had
- * one that has gone elsewhere.  FALSE: it cannot go where it wants. */
+ * there was preempted, and one that has moved elsewhere was switched out before: either takes a
+ * full fence.  FALSE: this thread cannot go where it wants. */
 static gboolean
 visit_processors (void)
 {
@@ -241,8 +241,8 @@ visit_processors (void)
 }
 
 /* Has every reader execute a fence that comes after all that this thread has stored.  Where the
- * kernel begins to refuse that, doors take fenced visits only once they are opened again, and those
- * which are open to all have to be closed this way once more.
+ * kernel begins to refuse that, doors take fenced visits only, from the next time on that they are
+ * opened; until then those that are open to all have to be closed this way.
  *
  * The last resort is to wait.  No architecture says how long a processor may keep a store to
  * itself, but none is known that does for longer than some microseconds while it runs, and one that
@@ -270,8 +270,8 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
 }
 
 /* Waits until a thread has left whatever it is inside of now.  It may enter again meanwhile, but
- * not by the door that was closed before.  It may need this very processor, and not get it as long
- * as this thread comes first there, so yielding is not enough. */
+ * not by the door that was closed before.  It may have to run on this very processor with a lower
+ * priority, so yielding is not enough. */
 static void
 await_thread (const TarnThread *thread)
 {
@@ -285,7 +285,7 @@ await_thread (const TarnThread *thread)
       g_usleep (MIN (10 * (round - N_YIELDS), 1000));
 }
 
-/* Waits until no thread but this one is inside of what it may be inside of now.  One that registers
+/* Waits until each other thread has ended the visit that it is in now, if any.  One that registers
  * meanwhile is in the list, or takes the list's lock after this, and sees all that was stored
  * before. */
 static void

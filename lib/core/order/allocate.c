@@ -7,7 +7,8 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* Allocates what the thread's cache does not have. Apart from what is there for every hit. */
+/* Allocates what the thread's cache does not have.  Not inlined, to keep it off the path of hits.
+ */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -90,9 +91,8 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 
 /**
  * Allocates a block as tarn_pool_allocate() does, for use on a queue. The queue is a
- * cl_command_queue or a CUstream. If the memory was used on other queues before, until it was
- * freed, then the queue waits for what was put there by then, and the host does not.
- * tarn_block_record_use() tells of further queues.
+ * cl_command_queue or a CUstream. Memory that other queues used before comes only when they are
+ * done with it, or else the queue waits for that. tarn_block_record_use() tells of further queues.
  *
  * What one in-order queue alone has used, it has again without any call of the driver, and without
  * a lock as long as the thread keeps some (TarnPoolOptions.thread_cache_blocks). Other queues have

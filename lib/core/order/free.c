@@ -18,8 +18,8 @@ _tarn_pool_ignores_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Tells whether commands that use a block may outlast its use in the eyes of others than its own
- * queue, so that events have to be recorded.  The lock is held. */
+/* Tells whether the free of a block has to record events, for others than its own queue.  The lock
+ * is held. */
 static gboolean
 needs_events (TarnPool *pool, const TarnBlock *block)
 {
@@ -55,9 +55,9 @@ get_wanted_queue (const TarnBlock *block)
   return queue;
 }
 
-/* Records the event that others want of a queue, for a block of it, too, that is being freed; which
- * keeps the pool alive until then.  Drops the reference on the queue.  The lock is held, and is
- * given up meanwhile. */
+/* Records the event that others want of a queue, also for a block of it that is being freed.  That
+ * block keeps the pool alive meanwhile.  Drops the reference on the queue.  The lock is held, and
+ * is given up meanwhile. */
 static void
 record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
 {
@@ -67,7 +67,8 @@ record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
   _tarn_queue_unref (pool, wanted);
 }
 
-/* Frees a block that the thread's cache does not take. Apart from what is there for every hit. */
+/* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
+ * those that it takes. */
 static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
 {

@@ -5,8 +5,9 @@
  * done.
  *
  * A block knows which queues use it (TarnUse).  A pool meets a queue when a call first names it, or
- * when fresh memory is made ready on it, and knows it at least as long as a block or a call has a
- * reference.
+ * when fresh memory is made ready on it, and knows it as long as a block or a call has a reference,
+ * unless it is told to forget the queue.  Where a reference keeps no queue alive, a pool knows some
+ * that nothing refers to for longer (queue.c).
  *
  * What one in-order queue alone has used, that queue can use again at once: what comes next on it
  * comes after what was there before.  So such memory goes to the queue's share of the pool when it
@@ -18,22 +19,28 @@
  *     timely events  Where several queues use a block, where it was moved to its queue, on an
  *                    out-of-order queue, and where blocks of its size are handed on from queue to
  *                    queue all the time, the free records an event on every queue that uses it,
- *                    there and then.  A later request of another queue makes that queue wait for
- *                    these events, and for nothing that was put on the first one after the free.
- *     late events    A request that finds what it needs in the shares of other queues only takes
- *                    fresh memory, and wants theirs.  One event for all that a share has of the
- * size is recorded by the next call that names the queue, which lives then; at once by backends
- * that keep queues alive.  It comes after what was put on the queue since the frees, which may wait
- * for the host, and the host for the queue that asks: so no queue is made to wait for it.  It tells
- * when the memory is idle.
+ *                    there and then; and so it does where the memory goes straight back.  A later
+ * request of another queue makes that queue wait for these events, and for nothing that was put on
+ * the first one after the free. late events    A request that finds what it needs in the shares of
+ * other queues only takes fresh memory, and asks for an event on theirs.  One event for all that is
+ *                    wanted of a share is recorded by the next request or free for the queue that
+ *                    takes the lock, because the queue lives then; where the backend keeps queues
+ *                    alive, by the request that asks.  It may stand for more than was on the queue
+ *                    when the memory was freed.
  *
- * The host waits for a late event only where no memory is left, and where memory goes back.  What
- * cannot be told idle, because no event can be recorded (as while a stream captures a graph), stays
- * with its queue, or is stuck in the pool if it was to go back.
+ * A request does not make its queue wait for a late event: commands that came after the free may
+ * wait for the host, and the host for this queue, and then none of them would ever go on.  The
+ * event is only asked whether the memory is idle by now.  The host waits for it where no memory is
+ * left, and where memory goes back.  A queue waits for one where the caller says so, by moving a
+ * block in use, and for the queue that makes fresh memory ready.
+ *
+ * What cannot be told idle, because no event can be recorded (as while a stream captures a graph),
+ * stays with its queue, or is stuck in the pool if it was to go back.
  *
  * The driver is never called with the pool's lock held.  So a call that uses queues and events
- * without the lock has references on them; what nobody has any more waits in the pool's lists of
- * what has gone, until somebody who does not hold the lock sweeps it away.
+ * without the lock has references on them, or has the block that does.  What nobody has any more is
+ * put on the pool's lists of what has gone, for the next call that gives up the lock to release
+ * afterwards.
  *
  *     allocate.c  requests: the public ones, and what serves nearly all of them
  *     order.c     requests about which the driver has to be asked

@@ -51,8 +51,8 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
                      _tarn_block_is_ready_for);
 }
 
-/* Takes a recorded block that suits a request.  One that another queue has just given up is handed
- * on; one that was wanted makes room for the next. */
+/* Takes a recorded block that suits a request.  If another queue's timely event made it so, frees
+ * of the size go on to record events; if a late one, another share may be wanted. */
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
@@ -108,8 +108,8 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* What may be had later.  The lock is held. */
 
-/* Notes the events that stand between a request and some of the first recorded blocks; of
- * neighbours that share them once.  The last of these were recorded first, and are asked first. */
+/* Notes the events that stand between a request and some of the topmost recorded blocks, each once
+ * where neighbours share it.  The lowest of these blocks come first: they were recorded first. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
@@ -146,8 +146,7 @@ clear_events (TarnPool *pool, TarnRequest *request)
   request->n_events = 0;
 }
 
-/* Ends a request, but for what it wants of others.  Its queue is a block's alone afterwards, or
- * nobody's. */
+/* Drops a request's events, and its reference on its queue.  What it wants of others it keeps. */
 static void
 clear_request (TarnPool *pool, TarnRequest *request)
 {
@@ -157,9 +156,9 @@ clear_request (TarnPool *pool, TarnRequest *request)
     _tarn_queue_unref (pool, g_steal_pointer (&request->queue));
 }
 
-/* Serves a request of a queue that the pool knows, and ends it; else notes what it may have once
- * the driver was asked, and wants what others have if that is nothing.  Idle blocks that are left
- * are those that no queue has made ready. */
+/* Serves a request of the host, or of a queue that the pool knows, and ends it; else notes what it
+ * may have once the driver was asked, and wants what others have if there is nothing to note.  Idle
+ * blocks that are left are those that no queue has made ready. */
 TarnBlock *
 _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
@@ -309,10 +308,10 @@ set_unready (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Allocates for a queue what no held block serves, from upstream or, after memory has run out, from
- * what was freed meanwhile; the queue waits for what makes or leaves it ready.  The queue that
- * makes it ready is looked up before there is any memory: memory must not be held as idle because
- * that failed. */
+/* Allocates what no held block serves, from upstream or, after memory has run out, from what was
+ * freed meanwhile.  The request's queue waits for the queue that makes fresh memory ready, or for
+ * those that used it before.  The former is looked up before there is any memory: memory must not
+ * be held as idle because that failed. */
 static TarnBlock *
 allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
 {

@@ -7,7 +7,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* From how many queues' shares of a size on they count as many. */
+/* So many queues with blocks of one size in their shares, or more, are many. */
 #define MANY_SHARES 64
 
 /* The lock is held. */
@@ -84,8 +84,9 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
   request->others[request->n_others++] = queue;
 }
 
-/* Wants what the shares of so many other queues have of a size, and nobody has asked for yet: else
- * each request would look at each queue that there ever was. */
+/* Wants what the shares of other queues have of a size, and nobody has asked for yet: else each
+ * request would look at each queue that there ever was.  Where queues are kept alive, of @max at
+ * most, because the request itself records their events. */
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
@@ -158,10 +159,11 @@ many_have (TarnPool *pool, guint32 number)
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
 
-/* Wants the next share beside the one whose block a request takes by its late event, where there
- * are many.  Only so are there as many to take as are used up, where each thing to do has a queue
- * of its own: else one request of a few finds none, takes fresh memory, and nothing ever makes that
- * good.  A few queues would take their blocks from each other for ever. */
+/* Wants one more share, for a request that takes a block by its late event, where many queues have
+ * such blocks.  A program that makes a queue for each task leaves one share after the other behind,
+ * and nothing but requests of later queues ever uses them: each has to bring the next block within
+ * reach, or some find none, and take fresh memory, for as long as the program runs.  Not where few
+ * queues have some: these will use them again, and would take them from each other instead. */
 void
 _tarn_pool_want_next (TarnPool *pool, TarnRequest *request)
 {
@@ -222,7 +224,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 }
 
 /* Takes back an event that could not be recorded: what had it belongs to the queue's share again,
- * or to nobody as yet. */
+ * or stays a recorded block without an event. */
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
@@ -258,7 +260,8 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     }
   if (event->n_refs > 1)
     {
-      /* What has it was freed before, and nobody but the queue has it before that. */
+      /* The blocks that share it are free by now, and no other queue can have them before it is
+       * recorded. */
       _tarn_mutex_unlock (&pool->lock);
       handle
           = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named, &error);

@@ -9,7 +9,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 
-/* How many queues that nothing remembers a pool knows at most when it meets another. */
+/* Where a pool knows so many queues that nothing remembers when it meets another, they go. */
 #define MAX_UNUSED 64
 
 /* The lock is held. */
@@ -74,8 +74,9 @@ leave_to_sweep (TarnPool *pool, TarnQueue *queue)
   pool->gone_queues = queue;
 }
 
-/* Drops a reference; a queue that nobody has any more leaves the pool's table, or may soon.  Its
- * share is empty, because blocks have references. */
+/* Drops a reference.  A queue that nobody has any more leaves the pool's table, now or, where
+ * queues are not kept alive, some time later.  Its share is empty, because blocks have references.
+ */
 void
 _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 {
@@ -233,9 +234,9 @@ is_used_still (const TarnBlock *block, const TarnQueue *queue, const TarnEvent *
   return FALSE;
 }
 
-/* Makes a pool forget a queue, given an event for all that was put on it: that stands for whatever
- * the queue used, and its share is empty.  The caller has a reference, and so has each use: mostly
- * no others are left when the share is empty, and no block need be looked at. */
+/* Makes a pool forget a queue, given an event for all that was put on it, which stands for whatever
+ * the queue used; its share is emptied.  The caller has a reference, and so has each use: mostly no
+ * use is left then, and no other block need be looked at. */
 static void
 forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {

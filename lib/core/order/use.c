@@ -33,9 +33,8 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   return TRUE;
 }
 
-/* Drops the events that a move has recorded, the only ones that a block in use has, because it
- * failed and the block stays on its queues: what comes after these events uses it, too.  A queue
- * that was forgotten is not used any more, so its event stays. */
+/* Drops the events that a move recorded before it failed: the block stays on its queues, and what
+ * comes after these events uses it, too.  The event of a queue that was forgotten stays. */
 static void
 drop_events (TarnPool *pool, TarnBlock *block)
 {

@@ -16,7 +16,7 @@ is_done_for (const TarnUse *use, const TarnQueue *queue)
          || (_tarn_use_has_event (use) && g_atomic_int_get (&use->event->is_done));
 }
 
-/* Tells whether a queue can be made to wait for a use. */
+/* Tells whether a request can have its queue wait for a use. */
 static gboolean
 is_timely (const TarnUse *use)
 {
@@ -156,8 +156,7 @@ await_on_host (TarnPool *pool, TarnEvent *event, GError **error)
 
 /* Makes a queue, or the host, wait for a use of a block that no other call has.  An event that is
  * recorded stays the use's as long as the block is nobody else's.  @may_be_late: the queue may wait
- * for a late event; else the host does.  While a block is in use, so do the queues that use it
- * live.
+ * for a late event; else the host does.  The queues that use a block live as long as it is in use.
  */
 static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,

@@ -48,8 +48,8 @@ look_up (TarnBins *bins, guint32 number)
   bins->latest = g_hash_table_lookup (bins->table, GUINT_TO_POINTER (number));
 }
 
-/* Gets a bin by its number; NULL: it was empty when the pool last gave blocks back, or there are no
- * bins. */
+/* Gets a bin by its number; NULL: there is none, as before its first block, and after the pool gave
+ * blocks back when it was empty. */
 TarnBin *
 _tarn_bins_get (TarnBins *bins, guint32 number)
 {
@@ -302,10 +302,10 @@ _tarn_bins_move (TarnPool *pool, TarnBins *bins)
     _tarn_bin_move (pool, bin);
 }
 
-/* Takes blocks from the top of a bin for a thread's cache, which has taken so many already and
- * may take max more: a batch; or else a single block, unless that made more than half of those
- * there were. Gets their number; 0: none. Their chain begins at **end, which is where it ends
- * afterwards. */
+/* Takes blocks from the top of a bin for a thread's cache, which has taken @n_taken already and may
+ * take @max more: a whole batch; or else a single block, as long as the bin has more than were
+ * taken.  Gets their number; 0: none.  They are appended at *end, which moves to the end of the
+ * chain. */
 guint
 _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint max, TarnBlock ***end)
 {

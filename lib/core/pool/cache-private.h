@@ -11,13 +11,14 @@
  *     any other thread     holding the lock, after closing the door; or, if the cache is
  *                          abandoned, holding the lock alone
  *
- * With the lock alone others look at length, hits and active_bytes, which are atomic for that.
+ * With the lock alone others look at length, hits and active_bytes, which are atomic for that, and
+ * at number and handle of bins, which change with the lock only.
  *
- * A cache is abandoned when its thread ends, unless the pool has enough that are, and then it is
- * freed, and its blocks go to the pool's bins.  The blocks of one that is abandoned stay in it
- * until somebody who has the lock takes them, or a thread that has no cache takes it over, which
- * comes before making another.  In a child of fork () hits and frees find no cache: the thread has
- * no record (base/fork.c).
+ * A cache is abandoned when its thread ends, unless the pool already has TARN_MAX_ABANDONED of
+ * these: then it is freed, and its blocks go to the pool's bins.  The blocks of one that is
+ * abandoned stay in it until somebody who has the lock takes them.  A thread that has no cache
+ * takes over an abandoned one first, before another is made.  In a child of fork () hits and frees
+ * find no cache: the thread has no record (base/fork.c).
  *
  * A cache has blocks of any number of queues, each in a bin for its size and its queue: what one
  * in-order queue alone has used, that queue can use again at once, from whichever thread
@@ -27,8 +28,8 @@
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
  *
- * What does not fit is handed over to threads that have none (transfer.c), or goes to the pool's
- * bin.
+ * What does not fit is handed over to threads whose bin for the size and the queue is empty
+ * (transfer.c), or goes to the pool's bin.
  *
  * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
  * fit goes away oldest first.  So a thread that has a pool for itself gets back last
@@ -43,8 +44,8 @@
 
 /* How many homes of bins a cache has; a power of two.  A bin stands at its home, or at one of the
  * few places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its
- * own, as far as one queue is concerned; where all places of a home are taken, bins share by turns.
- */
+ * own, as far as one queue is concerned; where all places of a home are taken, the bin at the home
+ * makes way. */
 #define TARN_CACHE_HOMES 512
 #define TARN_CACHE_PROBES 4
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
@@ -94,8 +95,9 @@ struct _TarnCache
   gint64 seen_at;    /* when it first saw these: as g_get_monotonic_time () */
   gboolean is_abandoned; /* its thread has ended */
   gsize reserved_bytes;  /* of all blocks that the bins have capacity for */
-  gsize counted_bytes;   /* all changes that they know, modulo 2^64: with active_bytes it tells
-                            whether the cache was used, whoever has counted since */
+  gsize counted_bytes;   /* all changes that the pool's counters know, modulo 2^64: with
+                            active_bytes it tells whether the cache was used, whoever has counted
+                            since */
 
   TarnPool *pool;
   TarnCache *next;       /* of the pool */

@@ -12,10 +12,9 @@
 
 #include "base/fork-private.h"
 
-/* For how long, in microseconds, nobody has seen a thread use its cache if it counts as idle: from
- * the first look of another thread that finds what the last look found.  A busy one
- * must not count as idle because several others look at the same moment: it would come for its
- * blocks again, and take them from the next. */
+/* For how long, in microseconds, a cache's counters have stood where another thread saw them first
+ * if its thread counts as idle.  A busy one must not count as idle because several others look at
+ * the same moment: it would come for its blocks again, and take them from the next. */
 #define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 /* Life */
@@ -23,8 +22,8 @@
 static void empty (TarnCache *cache);
 static void count_active (TarnCache *cache);
 
-/* Frees a cache whose thread has ended: what it has goes to the pool.  Others remain, or the last
- * one's peak would count as the pool's.  The lock is held. */
+/* Frees a cache whose thread has ended: what it has goes to the pool.  Other caches remain, because
+ * the peak of a sole one counts as the pool's.  The lock is held. */
 static void
 cache_free (TarnCache *cache)
 {
@@ -363,7 +362,8 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
   _tarn_cache_bin_set (bin, top, n_kept);
 }
 
-/* Moves all blocks of a bin to the pool's, in batches of a size that another thread may take. */
+/* Moves all blocks of a bin to the pool's, after those that were handed over of its size and queue,
+ * in batches of a size that another thread may take. */
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -413,8 +413,9 @@ _tarn_pool_flush (TarnPool *pool)
 }
 
 /* Capacity of the bins in this thread's cache.  A bin keeps it when its blocks go, because a thread
- * that has had so many will have as many again; only another bin that needs the bytes takes it
- * away. The lock is held. */
+ * that has had so many will have as many again.  It is taken away by another bin that needs the
+ * bytes or the place, and where the next use of the bin is to come to the lock.  The lock is held.
+ */
 
 /* Sets how many blocks a bin has room for; no fewer than it has. */
 static void
@@ -527,8 +528,7 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
-/* Takes the blocks, and the room for them, of the bins of a cache that are of a size and a queue.
- */
+/* Takes the blocks of some bins of a cache, and the room for them. */
 static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
@@ -571,7 +571,7 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves what all caches have of a queue to its share. */
+/* Moves what all caches have of a queue to its share, and has its next call take the lock. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
@@ -584,7 +584,8 @@ is_of_size (const TarnCacheBin *bin, gconstpointer number)
   return bin->number == *(const guint32 *) number;
 }
 
-/* Moves what all caches have of a size to the pool's bins. */
+/* Moves what all caches have of a size to the pool's bins, and has the next calls for it take the
+ * lock. */
 void
 _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 {
@@ -594,8 +595,8 @@ _tarn_pool_empty_bins_of_size (TarnPool *pool, guint32 number)
 /* Blocks from the pool's bin to a cache; from other threads' caches to the pool's bin */
 
 /* Moves blocks from a bin of a share to this thread's cache, for its next requests, after one that
- * found none there: batches, or single blocks, but no more than half of those that the share has.
- * TRUE: the cache has some now.  The lock is held. */
+ * found none there: whole batches, or else single blocks, up to about half of those that the share
+ * has.  TRUE: the cache has some now.  The lock is held. */
 gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {

@@ -45,11 +45,13 @@ typedef struct
  *     idle bins       nobody's: no command that anybody knows of
  *     a queue's bins  its share: commands of that in-order queue alone, which it never has to wait
  *                     for, and no event stands for them
- *     recorded bins   all others: each use has an event, or else nobody but its queue can have the
- *                     block as yet
+ *     recorded bins   all others: each use has an event, or else no other queue can have the block
+ *                     as yet
  *
- * Invariants: the first blocks are in batches, in recorded bins none.  A queue's bin that has
- * blocks is counted by the recorded bin of its number, and is in that one's list unless it is
+ * A recorded bin also has what the pool knows of the size as a whole.
+ *
+ * Invariants: the topmost blocks may be in batches, in recorded bins none are.  A queue's bin that
+ * has blocks is counted by the recorded bin of its number, and is in that one's list unless it is
  * wanted. */
 typedef struct _TarnBin TarnBin;
 
@@ -58,13 +60,13 @@ struct _TarnBin
   guint32 number;
   TarnBlock *top; /* the one freed last; through TarnBlock.below */
   gsize length;
-  TarnBatch *batches; /* the first blocks are the last one's */
+  TarnBatch *batches; /* a stack: the last one has the topmost blocks */
   gsize n_batches;
   gsize max_batches; /* that there is room for */
 
   /* Of a queue's */
   TarnQueue *queue;   /* NULL: it is none */
-  gboolean is_wanted; /* others have asked for these blocks in vain */
+  gboolean is_wanted; /* others have asked for an event on these blocks */
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
@@ -84,15 +86,13 @@ struct _TarnBins
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
 };
 
-/* How many places there are for what threads hand over; at how many of them blocks of one size and
- * one queue can be, so that not all threads meet at one; and for how many batches each is. */
 #define TARN_TRANSFER_BINS 32
-#define TARN_TRANSFER_SHARDS 8
-#define TARN_TRANSFER_BATCHES 6
+#define TARN_TRANSFER_SHARDS 8  /* bins for one size and one queue, so that not all threads meet */
+#define TARN_TRANSFER_BATCHES 6 /* the most in a bin */
 
 typedef struct
 {
-  TarnBlock *first, *last; /* the one freed last, and first */
+  TarnBlock *first, *last; /* first the one freed last; through TarnBlock.below */
 } TarnTransfer;
 
 /* Batches of one size and one queue that threads hand over to others: transfer.c.  In no thread's

@@ -18,8 +18,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 }
 
 /* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
- * has none) could not serve it, or was not asked: from the bins, from caches that are abandoned or
- * idle.  NULL: there is none. */
+ * has none) could not serve it, or was not asked: from that cache, from what was handed over, from
+ * the bins, from caches that are abandoned or idle.  NULL: there is none. */
 TarnBlock *
 _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                             guint32 number, gsize size)

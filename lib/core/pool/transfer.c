@@ -7,14 +7,16 @@
  * Nor do they all share one transfer bin: a thread hands over to the one for its own number, and
  * takes from that of any.
  *
- * Each transfer bin has a lock of its own, which is held for a few instructions: inside a visit, or
- * by who holds the pool's lock.  A thread that does not get it soon does without the bin, because a
- * writer at the pool's door would have to wait for it; one that closes the door gets it. */
+ * Each transfer bin has a lock of its own.  A visitor holds it for a few instructions, and tries
+ * for a moment only, because whoever closes the door would have to wait: then it does without the
+ * bin. A thread with the pool's lock that does not get it closes the door, and nobody else has it
+ * then.
+ */
 
 #include "pool/cache-private.h"
 
-/* The most blocks that are handed over together: a writer at the door waits while they are counted
- * off. */
+/* Where more blocks would be handed over together, none are: whoever closes the door waits while
+ * they are counted off. */
 #define MAX_BATCH 256
 
 /* Sets how many blocks of a pool are handed over together: as many as a thread's bin has room for
@@ -80,8 +82,8 @@ skip (TarnBlock **link, guint n)
 
 /* Threads, inside a visit */
 
-/* Hands the oldest blocks of a bin over that has as many as there may be.  FALSE: there is no room
- * for them, and nothing was done. */
+/* Hands the oldest blocks of a bin over that has as many as there may be.  FALSE: it has not, or
+ * there is no room for them, or others hold the lock, and nothing was done. */
 static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -135,7 +137,7 @@ take_batch (TarnTransferBin *place, guint32 number, gpointer handle)
 }
 
 /* Fills a bin that is empty with what this thread or another has handed over.  FALSE: there is
- * nothing, or too much. */
+ * nothing, or more than it has room for, or others hold the lock. */
 static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -155,7 +157,7 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 
 /* Requests and frees that the thread's cache did not serve as it was */
 
-/* Serves a request with what another thread has handed over.  NULL: the lock has to be taken. */
+/* Serves a request with what was handed over.  NULL: the lock has to be taken. */
 TarnBlock *
 _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -207,8 +209,8 @@ empty (TarnPool *pool, TarnTransferBin *bin)
   set_n_batches (bin, 0);
 }
 
-/* Moves what one transfer bin has of a size and a queue (@handle NULL: any queue) to its share.
- * TRUE: there was some. */
+/* Moves what one transfer bin has of a size and a queue to its share.  @handle points to the
+ * queue's, which is NULL for nobody's; it is NULL itself for any.  TRUE: there was some. */
 static gboolean
 take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointer *handle)
 {
@@ -229,8 +231,8 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   return is_any;
 }
 
-/* Moves what was handed over of a size and a queue to its share: what this thread did last, so that
- * it comes back first.  TRUE: there was some. */
+/* Moves what was handed over of a size and a queue to its share: this thread's own blocks last, so
+ * that they lie on top.  TRUE: there was some. */
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
