@@ -144,6 +144,10 @@ use_anew_in_child (gpointer unused)
 static void
 test_new_allocator_in_child (void)
 {
+  FakeDevice *device = fake_device_new (G_MAXUINT64);
+
+  tarn_allocator_unref (fake_device_allocator_new (device)); /* the parent had one */
+  fake_device_free (device);
   in_child (use_anew_in_child, NULL);
 }
 

@@ -8,7 +8,7 @@
 #include "lib/in-child.h"
 #include "lib/order-fixture.h"
 #include "lib/players.h"
-#include "pool/pool-private.h"
+#include "pool/cache-private.h"
 
 #define SIZE 1023 /* of its bin, the largest */
 
@@ -281,6 +281,20 @@ test_one_queue (Queued *queued, gconstpointer unused)
   g_assert_cmpuint (order_get_stats (&queued->order).queue_waits, ==, 0);
 }
 
+/* That no thread missed more than its own blocks for either queue, and two others, tells something
+ * only where none was taken for idle, as on a machine that is busy with others: what it kept has
+ * gone to another one then. */
+static void
+assert_misses_are_own (Queued *queued, gint64 since)
+{
+  guint misses = get_misses (queued);
+
+  if (g_get_monotonic_time () - since < TARN_IDLE_TIME)
+    g_assert_cmpuint (misses, <=, N_PLAYERS * (10 + 10 + 2));
+  else
+    g_test_message ("this machine is so busy that threads were idle: %u misses", misses);
+}
+
 /* What threads keep when another queue appears was used on the first one: it is not for that
  * queue just so. */
 static void
@@ -289,7 +303,7 @@ second_queue (Queued *queued, gpointer second)
   Order *order = &queued->order;
   Use on_first = { queued, order->a, 2, 10 }, on_second = { queued, second, 2, 10 };
   TarnBlock *mine[N_PLAYERS], *more[N_PLAYERS];
-  guint misses;
+  gint64 start = g_get_monotonic_time ();
 
   for (guint i = 0; i < N_PLAYERS; i++)
     {
@@ -318,15 +332,13 @@ second_queue (Queued *queued, gpointer second)
   fake_queues_run_all (order->queues);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_run (&queued->players[i], use_queue, i % 2 == 0 ? &on_second : &on_first);
-  misses = get_misses (queued);
-  g_assert_cmpuint (misses, <=,
-                    N_PLAYERS * (10 + 10 + 2)); /* each thread's own for either, and these */
+  assert_misses_are_own (queued, start);
   for (guint i = 0; i < N_PLAYERS; i++)
     {
       player_run (&queued->players[i], use_queue, &on_first);
       player_run (&queued->players[i], use_queue, &on_second);
     }
-  g_assert_cmpuint (get_misses (queued), <=, N_PLAYERS * (10 + 10 + 2));
+  assert_misses_are_own (queued, start);
 }
 
 static void

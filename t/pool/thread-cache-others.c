@@ -10,7 +10,6 @@
 
 #define SIZE 1023 /* of its bin, the largest */
 #define LARGE_SIZE 65535
-#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
 
 typedef Players Fixture;
 
@@ -62,7 +61,7 @@ test_idle_watched (Fixture *fixture, gconstpointer unused)
 static void
 assert_misses (Fixture *fixture, guint misses, gint64 since)
 {
-  if (g_get_monotonic_time () - since < IDLE_TIME)
+  if (g_get_monotonic_time () - since < TARN_IDLE_TIME)
     g_assert_cmpuint (players_get_misses (fixture), ==, misses);
   else
     g_test_skip ("this machine is so busy that the thread was idle");
@@ -125,7 +124,7 @@ is_found (Fixture *fixture, gint hits, gint bytes, gint64 age)
       is_found = _tarn_pool_take_from_idle (pool, bin, NULL);
       _tarn_mutex_unlock (&pool->lock);
     }
-  while (age < IDLE_TIME && g_get_monotonic_time () - now >= IDLE_TIME - age);
+  while (age < TARN_IDLE_TIME && g_get_monotonic_time () - now >= TARN_IDLE_TIME - age);
   return is_found;
 }
 
@@ -139,13 +138,13 @@ test_who_is_idle (Fixture *fixture, gconstpointer unused)
   player_take (&fixture->players[0], fixture->pool, 4000, &block, 1); /* to have counted some */
   player_keep (&fixture->players[1], fixture->pool, 70000, 1);
   g_assert_null (fixture->pool->caches->next->next);
-  g_assert_true (is_found (fixture, 0, 0, IDLE_TIME));
+  g_assert_true (is_found (fixture, 0, 0, TARN_IDLE_TIME));
   g_assert_false (is_found (fixture, 0, 0, 0));
-  g_assert_false (is_found (fixture, 0, 0, IDLE_TIME / 2));
-  g_assert_false (is_found (fixture, 1, 0, IDLE_TIME));
-  g_assert_false (is_found (fixture, 0, 1, IDLE_TIME));
-  g_assert_false (is_found (fixture, 1, 1, IDLE_TIME));
-  g_assert_true (is_found (fixture, 0, 0, 2 * IDLE_TIME));
+  g_assert_false (is_found (fixture, 0, 0, TARN_IDLE_TIME / 2));
+  g_assert_false (is_found (fixture, 1, 0, TARN_IDLE_TIME));
+  g_assert_false (is_found (fixture, 0, 1, TARN_IDLE_TIME));
+  g_assert_false (is_found (fixture, 1, 1, TARN_IDLE_TIME));
+  g_assert_true (is_found (fixture, 0, 0, 2 * TARN_IDLE_TIME));
   g_assert_cmpuint (players_get_misses (fixture), ==, 3);
   player_drop (&fixture->players[1], &block, 1);
 }

@@ -56,6 +56,11 @@ G_STATIC_ASSERT ((TARN_CACHE_HOMES & (TARN_CACHE_HOMES - 1)) == 0);
 /* The most bytes that a thread takes from a pool's bin at a time for its cache, or hands over. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
 
+/* For how long, in microseconds, a cache's counters have stood where another thread saw them first
+ * if its thread counts as idle.  A busy one must not count as idle because several others look at
+ * the same moment: it would come for its blocks again, and take them from the next. */
+#define TARN_IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
+
 /* How many caches of ended threads a pool keeps for threads to come. */
 #define TARN_MAX_ABANDONED 4
 

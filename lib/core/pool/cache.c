@@ -12,11 +12,6 @@
 
 #include "base/fork-private.h"
 
-/* For how long, in microseconds, a cache's counters have stood where another thread saw them first
- * if its thread counts as idle.  A busy one must not count as idle because several others look at
- * the same moment: it would come for its blocks again, and take them from the next. */
-#define IDLE_TIME (10 * G_TIME_SPAN_MILLISECOND)
-
 /* Life */
 
 static void empty (TarnCache *cache);
@@ -626,8 +621,8 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Tells whether other threads have found a cache unused for IDLE_TIME.  The first look at it only
- * notes what there is.  The lock is held. */
+/* Tells whether other threads have found a cache unused for TARN_IDLE_TIME.  The first look at it
+ * only notes what there is.  The lock is held. */
 static gboolean
 is_idle (TarnCache *cache, gint64 now)
 {
@@ -635,7 +630,7 @@ is_idle (TarnCache *cache, gint64 now)
   gsize bytes = cache->counted_bytes + __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
 
   if (hits == cache->seen_hits && bytes == cache->seen_bytes)
-    return now - cache->seen_at >= IDLE_TIME;
+    return now - cache->seen_at >= TARN_IDLE_TIME;
   cache->seen_hits = hits;
   cache->seen_bytes = bytes;
   cache->seen_at = now;

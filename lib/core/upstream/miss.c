@@ -273,7 +273,6 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was
   TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
 
   _tarn_assert_not_locked (&pool->lock);
-  _tarn_assert_not_locked (&pool->lock);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);
   if (block == NULL && !has_run_out (&request, local) && size < alloc_size)

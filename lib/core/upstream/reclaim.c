@@ -139,7 +139,6 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
   gboolean given_back;
 
   _tarn_assert_not_locked (&pool->lock);
-  _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_reclaim_begin ())
     return FALSE;
 
