@@ -132,6 +132,55 @@ typedef struct
    * FALSE if it cannot. Without it the host waits, and then it is free().
    */
   gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
+
+  /* What a heap makes blocks of. Parts, or virtual memory, or both, of which it takes the latter.
+   */
+
+  /**
+   * What offsets of parts are multiples of: bytes, a power of two. With part_new().
+   */
+  gsize part_alignment;
+
+  /**
+   * Nullable. Makes a part of what allocate() gave, from @p offset on, which can be used as if
+   * allocate() had given it, beside others of the same memory that do not overlap it. @p part is
+   * all zero bytes before the call. The memory is freed after its parts are released.
+   */
+  gboolean (*part_new) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                        TarnMemory *part, GError **error);
+
+  /** Undoes part_new(). Nullable: there is nothing to undo. */
+  void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
+
+  /* Virtual memory: all of these or none. Memory is TarnMemory.address, to which bytes can be
+   * added, and every size and address is a multiple of the granularity. */
+
+  /** Bytes, a power of two; 0: there is none of these. */
+  gsize virtual_granularity;
+
+  /** Reserves addresses, with nothing behind them; of the order of what the device has, and more.
+   */
+  gboolean (*addresses_reserve) (gpointer user_data, gsize size, TarnMemory *addresses,
+                                 GError **error);
+
+  /** Gives back what addresses_reserve() stored; nothing is mapped there. */
+  void (*addresses_release) (gpointer user_data, TarnMemory addresses, gsize size);
+
+  /**
+   * Takes memory of the device, which has no address: @p backing is the driver's name for it.
+   * TARN_ERROR_OUT_OF_MEMORY where there is too little.
+   */
+  gboolean (*backing_new) (gpointer user_data, gsize size, TarnMemory *backing, GError **error);
+
+  /** Gives memory back that backing_new() took; it is not mapped. */
+  void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
+
+  /** Puts all of a backing behind addresses that were reserved, ready to be used. */
+  gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
+                           GError **error);
+
+  /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
+  void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 } TarnAllocatorOps;
 
 /**
@@ -169,7 +218,17 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* fresh_queue */                                                   \
         NULL,                  /* check_queue */                                                   \
         FALSE,                 /* frees_in_order */                                                \
-        NULL                   /* free_on_queue */                                                 \
+        NULL,                  /* free_on_queue */                                                 \
+        0,                     /* part_alignment */                                                \
+        NULL,                  /* part_new */                                                      \
+        NULL,                  /* part_release */                                                  \
+        0,                     /* virtual_granularity */                                           \
+        NULL,                  /* addresses_reserve */                                             \
+        NULL,                  /* addresses_release */                                             \
+        NULL,                  /* backing_new */                                                   \
+        NULL,                  /* backing_release */                                               \
+        NULL,                  /* backing_map */                                                   \
+        NULL                   /* backing_unmap */                                                 \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

@@ -28,12 +28,24 @@ typedef struct
   gpointer (*fresh_queue) (gpointer user_data);
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
   gboolean frees_in_order;
+  gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
+  gsize part_alignment;
+  gboolean (*part_new) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                        TarnMemory *part, GError **error);
+  void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
+  gsize virtual_granularity;
+  gboolean (*addresses_reserve) (gpointer user_data, gsize size, TarnMemory *addresses,
+                                 GError **error);
+  void (*addresses_release) (gpointer user_data, TarnMemory addresses, gsize size);
+  gboolean (*backing_new) (gpointer user_data, gsize size, TarnMemory *backing, GError **error);
+  void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
+  gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
+                           GError **error);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size,
-                                                  gpointer queue),
-                       free_on_queue);
+                       void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size),
+                       backing_unmap);
 
 typedef struct
 {

@@ -66,6 +66,12 @@ gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
 
 static inline gboolean
+_tarn_is_power_of_two (gsize number)
+{
+  return number != 0 && (number & (number - 1)) == 0;
+}
+
+static inline gboolean
 _tarn_is_out_of_memory (const GError *error)
 {
   return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);

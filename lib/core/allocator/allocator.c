@@ -211,6 +211,24 @@ ordering_is_all_or_none (const TarnAllocatorOps *ops)
   return all || none;
 }
 
+/* Tells whether what a heap needs is there in full, or not at all. */
+static gboolean
+heap_functions_are_whole (const TarnAllocatorOps *ops)
+{
+  gboolean all = ops->addresses_reserve != NULL && ops->addresses_release != NULL
+                 && ops->backing_new != NULL && ops->backing_release != NULL
+                 && ops->backing_map != NULL && ops->backing_unmap != NULL;
+  gboolean none = ops->addresses_reserve == NULL && ops->addresses_release == NULL
+                  && ops->backing_new == NULL && ops->backing_release == NULL
+                  && ops->backing_map == NULL && ops->backing_unmap == NULL;
+
+  if (ops->part_new == NULL ? ops->part_release != NULL || ops->part_alignment != 0
+                            : !_tarn_is_power_of_two (ops->part_alignment))
+    return FALSE;
+  return ops->virtual_granularity == 0 ? none
+                                       : all && _tarn_is_power_of_two (ops->virtual_granularity);
+}
+
 /* Copies the caller's functions.  FALSE, with a message: they are not a TarnAllocatorOps. */
 static gboolean
 read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
@@ -229,8 +247,9 @@ read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
  * needs.
  *
  * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
- *                   error to leave out allocate or free, or some of the ordering functions only, or
- *                   to set what this version of the library does not know.
+ *                   error to leave out allocate or free, or some only of the ordering functions, or
+ * of those of virtual memory, to have an alignment or granularity that is no power of two, or to
+ * set what this version of the library does not know.
  * @param user_data  for the functions
  * @param destroy    nullable; called with @p user_data when the last reference and the last block
  *                   are gone, by the thread that dropped it
@@ -248,6 +267,7 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
     return NULL;
   g_return_val_if_fail (known.allocate != NULL && known.free != NULL, NULL);
   g_return_val_if_fail (ordering_is_all_or_none (&known), NULL);
+  g_return_val_if_fail (heap_functions_are_whole (&known), NULL);
 
   allocator = g_new0 (TarnAllocator, 1);
   _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);
