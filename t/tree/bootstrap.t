@@ -9,7 +9,7 @@
 
 bin=$scratch/bin
 tree=$scratch/tree
-mkdir "$bin" "$tree" "$tree/debian" "$tree/t"
+mkdir "$bin" "$tree" "$tree/debian" "$tree/t" "$tree/t/tree"
 for tool in cat dirname env grep sed sh touch; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
@@ -34,7 +34,7 @@ shift
 for package; do echo "$package"; done >>"$scratch/asked"
 cat "$scratch/asked" >>"$scratch/installed"
 PROGRAM
-for name in bin/autoreconf bin/make tree/configure tree/config.status tree/t/count-results; do
+for name in bin/autoreconf bin/make tree/configure tree/config.status tree/t/tree/count-results; do
   fake "$scratch/$name" <<'PROGRAM'
 echo "${0##*/} $*" >>"$scratch/log"
 PROGRAM
@@ -127,7 +127,7 @@ else
 fi
 # ---- bare-tree ----
 
-bare_tree=$top_srcdir/t/bare-tree
+bare_tree=$top_srcdir/t/tree/bare-tree
 codename=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release 2>/dev/null)
 mkdir "$scratch/parts"
 cat >"$scratch/apt.conf" <<CONF

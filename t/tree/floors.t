@@ -94,11 +94,11 @@ list_names () { # FOLDER
   fi
 }
 
-at_most_16_names () {
+at_most_15_names () {
   list_names "$top_srcdir" >"$scratch/names"
-  [ "$(wc -l <"$scratch/names")" -ge 10 ] && [ "$(wc -l <"$scratch/names")" -le 16 ]
+  [ "$(wc -l <"$scratch/names")" -ge 10 ] && [ "$(wc -l <"$scratch/names")" -le 15 ]
 }
-check "t has at most 16 names" at_most_16_names
+check "t has at most 15 names" at_most_15_names
 
 does_not_count_strays () {
   mkdir -p "$scratch/tree/t" && git init -q "$scratch/tree" && touch "$scratch/tree/t/x" \
