@@ -85,6 +85,18 @@ free_file (gpointer user_data, TarnMemory memory, gsize size)
     munmap (memory.pointer, size);
 }
 
+/* For a heap: a part of a file is an address plus an offset. */
+static gboolean
+make_part (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+           GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) error;
+  part->pointer = (gchar *) memory.pointer + offset;
+  return TRUE;
+}
+
 /* An allocator of files in a folder; for tarn_allocator_unref (). */
 static TarnAllocator *
 file_allocator_new (const gchar *folder)
@@ -94,6 +106,8 @@ file_allocator_new (const gchar *folder)
   ops.name = "mapped-file";
   ops.allocate = allocate_file;
   ops.free = free_file;
+  ops.part_alignment = 64;
+  ops.part_new = make_part;
   return tarn_allocator_new (&ops, g_strdup (folder), g_free);
 }
 

@@ -6,6 +6,7 @@
  * Everything of libtarn: the headers of the core.
  *
  * - tarn/pool.h: pools, their options and counters, groups of pools
+ * - tarn/heap.h: heaps, which split and join memory
  * - tarn/allocator.h: allocators, and the functions of a backend
  * - tarn/block.h: memory in use
  * - tarn/memo.h: results that are kept for a context, a queue, a device
@@ -21,6 +22,7 @@
 #include <tarn/allocator.h>
 #include <tarn/block.h>
 #include <tarn/error.h>
+#include <tarn/heap.h>
 #include <tarn/local-memory.h>
 #include <tarn/memo.h>
 #include <tarn/pool.h>

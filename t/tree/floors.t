@@ -11,10 +11,11 @@ floors='
   0 common
   1 core/base
   2 core/allocator core/memo core/select
-  3 core/pool
-  4 core/upstream
-  5 core/order
-  6 opencl cuda'
+  3 core/heap
+  4 core/pool
+  5 core/upstream
+  6 core/order
+  7 opencl cuda'
 
 cd "$top_srcdir/lib" || exit
 echo "$floors" | awk '{ for (i = 2; i <= NF; i++) print $i, $1 }' >"$scratch/floors"

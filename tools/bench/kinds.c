@@ -10,24 +10,44 @@ make_null (gpointer unused, GError **error)
 {
   (void) unused;
   (void) error;
-  return counter_new (0);
+  return counter_new (0, TRUE);
 }
 
+static TarnAllocator *
+make_null_plain (gpointer unused, GError **error)
+{
+  (void) unused;
+  (void) error;
+  return counter_new (0, FALSE);
+}
+
+/* With a heap, and without. */
+#define BOTH(name, backend, make)                                                                  \
+  { name, backend, make, NULL, FALSE, FALSE }, { name "+heap", backend, make, NULL, FALSE, TRUE }
+
 const Kind kinds[] = {
-  { "null", NULL, make_null, NULL, FALSE },
+  BOTH ("null", NULL, make_null),
+  { "null-plain+heap", NULL, make_null_plain, NULL, FALSE, TRUE },
 #ifdef HAVE_OPENCL
-  { "opencl-deferred", &opencl_backend, make_opencl_deferred, NULL, FALSE },
-  { "opencl-immediate", &opencl_backend, make_opencl_immediate, NULL, FALSE },
-  { "opencl-svm", &opencl_backend, make_opencl_svm, NULL, FALSE },
+  BOTH ("opencl-deferred", &opencl_backend, make_opencl_deferred),
+  BOTH ("opencl-immediate", &opencl_backend, make_opencl_immediate),
+  BOTH ("opencl-svm", &opencl_backend, make_opencl_svm),
 #endif
 #ifdef HAVE_CUDA
-  { "cuda-device", &cuda_backend, make_cuda_device, NULL, FALSE },
-  { "cuda-host", &cuda_backend, make_cuda_host, NULL, FALSE },
-  { "cuda-managed", &cuda_backend, make_cuda_managed, NULL, FALSE },
-  { "cuda-async", &cuda_backend, make_cuda_async, enter_cuda_async, TRUE },
+  BOTH ("cuda-device", &cuda_backend, make_cuda_device),
+  BOTH ("cuda-host", &cuda_backend, make_cuda_host),
+  BOTH ("cuda-managed", &cuda_backend, make_cuda_managed),
+  { "cuda-async", &cuda_backend, make_cuda_async, enter_cuda_async, TRUE, FALSE },
 #endif
 };
 const gsize n_kinds = G_N_ELEMENTS (kinds);
+
+TarnAllocator *
+source_make_allocator (const Source *source, GError **error)
+{
+  return source->kind->has_heap ? tarn_heap_allocator_new (source->driver, NULL, error)
+                                : tarn_allocator_ref (source->driver);
+}
 
 Source *
 source_open (const Kind *kind, const Device *device, GError **error)
@@ -38,7 +58,9 @@ source_open (const Kind *kind, const Device *device, GError **error)
   source->device = device;
   if (kind->backend != NULL && !kind->backend->open (device, &source->handle, error))
     return NULL;
-  if ((source->allocator = kind->make (source->handle, error)) == NULL)
+  if ((source->driver = kind->make (source->handle, error)) == NULL)
+    return NULL;
+  if ((source->allocator = source_make_allocator (source, error)) == NULL)
     return NULL;
   return g_steal_pointer (&source);
 }
@@ -47,6 +69,7 @@ void
 source_close (Source *source)
 {
   g_clear_pointer (&source->allocator, tarn_allocator_unref);
+  g_clear_pointer (&source->driver, tarn_allocator_unref);
   if (source->handle != NULL)
     source->kind->backend->close (source->handle);
   g_free (source);
@@ -62,8 +85,9 @@ source_get_place (const Source *source)
 
 typedef struct
 {
-  gsize budget; /* bytes; 0: no end */
-  gsize used;   /* bytes; atomic */
+  gsize budget;     /* bytes; 0: no end */
+  gsize used;       /* bytes; atomic */
+  guint64 reserved; /* bytes of addresses, which are never used again; atomic */
 } Counter;
 
 static gboolean
@@ -92,8 +116,52 @@ counter_free (gpointer user_data, TarnMemory memory, gsize size)
   __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
 }
 
+static gboolean
+counter_part_new (gpointer unused, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                  GError **error)
+{
+  static guint64 n_parts = 0; /* pieces are not told apart by their addresses here */
+
+  (void) unused;
+  (void) memory;
+  (void) offset;
+  (void) size;
+  (void) error;
+  part->address = __atomic_add_fetch (&n_parts, 1, __ATOMIC_RELAXED);
+  return TRUE;
+}
+
+static gboolean
+counter_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
+{
+  Counter *counter = user_data;
+
+  (void) error;
+  addresses->address = __atomic_add_fetch (&counter->reserved, size, __ATOMIC_RELAXED);
+  return TRUE;
+}
+
+static void
+counter_release (gpointer user_data, TarnMemory addresses, gsize size)
+{
+  (void) user_data;
+  (void) addresses;
+  (void) size;
+}
+
+static gboolean
+counter_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address, GError **error)
+{
+  (void) user_data;
+  (void) backing;
+  (void) size;
+  (void) address;
+  (void) error;
+  return TRUE;
+}
+
 TarnAllocator *
-counter_new (gsize budget)
+counter_new (gsize budget, gboolean is_virtual)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   Counter *counter = g_new0 (Counter, 1);
@@ -102,5 +170,20 @@ counter_new (gsize budget)
   ops.name = "null";
   ops.allocate = counter_allocate;
   ops.free = counter_free;
+  if (is_virtual)
+    {
+      ops.virtual_granularity = 2 << 20;
+      ops.addresses_reserve = counter_reserve;
+      ops.addresses_release = counter_release;
+      ops.backing_new = counter_allocate;
+      ops.backing_release = counter_free;
+      ops.backing_map = counter_map;
+      ops.backing_unmap = counter_release;
+    }
+  else
+    {
+      ops.part_alignment = 128;
+      ops.part_new = counter_part_new;
+    }
   return tarn_allocator_new (&ops, counter, g_free);
 }

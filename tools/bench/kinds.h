@@ -25,7 +25,8 @@ typedef struct
   const Backend *backend; /* NULL: it needs no device */
   TarnAllocator *(*make) (gpointer handle, GError **error);
   void (*enter) (gpointer handle); /* nullable: called in each thread before it allocates */
-  gboolean is_pool; /* the driver's own pool: measured by itself, and not below Tarn's */
+  gboolean is_pool;  /* the driver's own pool: measured by itself, and not below Tarn's */
+  gboolean has_heap; /* a heap is between the pool and the driver */
 } Kind;
 
 /* A kind of memory of a device. */
@@ -34,7 +35,8 @@ typedef struct
   const Kind *kind;
   const Device *device; /* NULL: it needs none */
   gpointer handle;
-  TarnAllocator *allocator;
+  TarnAllocator *driver;
+  TarnAllocator *allocator; /* what pools are made over */
 } Source;
 
 extern const Kind kinds[];
@@ -46,9 +48,12 @@ Source *source_open (const Kind *kind, const Device *device, GError **error);
 void source_close (Source *source);
 const gchar *source_get_place (const Source *source);
 
+/* Another allocator for pools, which has nothing as yet; a reference. */
+TarnAllocator *source_make_allocator (const Source *source, GError **error);
+
 /* Memory that is a counter: what a pool over it costs is the pool's own.  It has that many bytes,
- * 0: as many as are asked for. */
-TarnAllocator *counter_new (gsize budget);
+ * 0: as many as are asked for; and virtual memory, or else parts. */
+TarnAllocator *counter_new (gsize budget, gboolean is_virtual);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)
 

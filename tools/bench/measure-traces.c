@@ -14,6 +14,7 @@
 typedef struct
 {
   const Trace *trace;
+  TarnAllocator *allocator;
   TarnPool *pool;
   TarnBlock **blocks; /* by slot */
 } Replay;
@@ -25,6 +26,7 @@ replay_clear (Replay *replay)
     tarn_block_free (replay->blocks[i]);
   g_free (replay->blocks);
   g_clear_pointer (&replay->pool, tarn_pool_unref);
+  g_clear_pointer (&replay->allocator, tarn_allocator_unref);
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Replay, replay_clear)
@@ -33,7 +35,8 @@ static gboolean
 replay_init (Replay *replay, const Source *source, GError **error)
 {
   replay->blocks = g_new0 (TarnBlock *, MAX (replay->trace->n_slots, 1));
-  return (replay->pool = tarn_pool_new (source->allocator, NULL, error)) != NULL;
+  return (replay->allocator = source_make_allocator (source, error)) != NULL
+         && (replay->pool = tarn_pool_new (replay->allocator, NULL, error)) != NULL;
 }
 
 static gboolean

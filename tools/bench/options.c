@@ -8,6 +8,7 @@
 #include "../file.h"
 #include "trace.h"
 
+#define HEAP "+heap" /* behind the name of a kind */
 #define MAX_THREADS 256
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
@@ -40,13 +41,18 @@ get_measure_name (gsize i)
   return measures[i].name;
 }
 
-/* "opencl" stands for each name that begins with "opencl-". */
+/* "opencl" stands for each name that begins with "opencl-", but for those with a heap, for which
+ * "opencl+heap" stands.  "null" is one of its own. */
 static gboolean
 is_meant (const gchar *word, const gchar *name)
 {
-  gsize length = strlen (word);
+  gboolean has_heap = g_str_has_suffix (word, HEAP);
+  gsize length = strlen (word) - (has_heap ? strlen (HEAP) : 0);
 
-  return g_str_has_prefix (name, word) && (name[length] == '\0' || name[length] == '-');
+  if (g_str_equal (word, "null") || g_str_equal (word, "null" HEAP))
+    return g_str_equal (word, name);
+  return strncmp (name, word, length) == 0 && g_str_has_suffix (name, HEAP) == has_heap
+         && (name[length] == '\0' || name[length] == '-' || name[length] == '+');
 }
 
 static gchar *
@@ -60,7 +66,7 @@ join_names (GetName get_name, gsize n)
   return g_string_free (text, FALSE);
 }
 
-/* NULL: all of them. */
+/* NULL: all of them, without heaps. */
 static gboolean *
 parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, GError **error)
 {
@@ -68,7 +74,7 @@ parse_names (const gchar *option, const gchar *list, GetName get_name, gsize n, 
   g_auto (GStrv) words = g_strsplit (list != NULL ? list : "", ",", -1);
 
   for (gsize i = 0; i < n; i++)
-    chosen[i] = list == NULL;
+    chosen[i] = list == NULL && !g_str_has_suffix (get_name (i), HEAP);
   for (gsize w = 0; list != NULL && (w == 0 || words[w] != NULL); w++)
     {
       const gchar *word = words[w] != NULL ? g_strstrip (words[w]) : "";

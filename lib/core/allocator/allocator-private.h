@@ -6,7 +6,7 @@
 
 #include <tarn/allocator.h>
 
-/* The two kinds of allocator, direct ones and pools, differ in what is behind these. */
+/* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */
 typedef struct
 {
   const gchar *kind; /* for messages: "pool" */
@@ -27,6 +27,9 @@ typedef struct
   /* Gives the memory of a retired block back that commands may still use.  FALSE: nothing was done,
    * because nobody can tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted);
+
+  /* Gives back to its own upstream allocator what nobody uses.  Nullable: it holds nothing. */
+  void (*trim) (TarnAllocator *allocator);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */
@@ -37,7 +40,7 @@ struct _TarnAllocator
   gchar *label;           /* for messages: "pool 'temporaries'", "an unnamed allocator" */
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* of user_data; nullable */
-  TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream of a pool */
+  TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 
@@ -45,6 +48,13 @@ void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *k
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);
 void _tarn_allocator_clear (TarnAllocator *allocator);
+
+/* Those of direct allocators */
+TarnBlock *_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error);
+void _tarn_direct_free_block (TarnBlock *block);
+gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                                       GError **error);
+void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
 gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error);

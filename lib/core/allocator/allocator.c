@@ -112,11 +112,12 @@ _tarn_allocator_get_default_queue (TarnAllocator *direct)
              : NULL;
 }
 
-/* Direct allocators */
+/* Direct allocators; a heap has memory, and blocks, in the same way. */
 
 /* Allocates memory of a direct allocator, which is asked again after its own reclaim function. */
-static gboolean
-direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+gboolean
+_tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
+                              GError **error)
 {
   g_autoptr (GError) local = NULL;
 
@@ -134,14 +135,14 @@ direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory
 
 /* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is
  * one. */
-static TarnBlock *
-direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+TarnBlock *
+_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
   gpointer queue = _tarn_allocator_get_default_queue (allocator);
   TarnMemory memory;
   TarnBlock *block;
 
-  if (!direct_allocate_memory (allocator, size, &memory, error))
+  if (!_tarn_direct_allocate_memory (allocator, size, &memory, error))
     return NULL;
   block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
   block->is_unready = queue == NULL && allocator->ops.fresh_queue != NULL
@@ -153,8 +154,8 @@ direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 }
 
 /* Frees a block of a direct allocator; the caller is the last to use it. */
-static void
-direct_free_block (TarnBlock *block)
+void
+_tarn_direct_free_block (TarnBlock *block)
 {
   TarnAllocator *allocator = block->source;
 
@@ -170,8 +171,8 @@ direct_free_block (TarnBlock *block)
   tarn_allocator_unref (allocator);
 }
 
-static void
-direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
+void
+_tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
   if (!_tarn_forked ())
     allocator->ops.free (allocator->user_data, memory, size);
@@ -187,10 +188,10 @@ direct_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass direct_class = {
   .kind = "allocator",
-  .allocate_block = direct_allocate_block,
-  .free_block = direct_free_block,
-  .allocate_memory = direct_allocate_memory,
-  .free_memory = direct_free_memory,
+  .allocate_block = _tarn_direct_allocate_block,
+  .free_block = _tarn_direct_free_block,
+  .allocate_memory = _tarn_direct_allocate_memory,
+  .free_memory = _tarn_direct_free_memory,
   .dispose = direct_finalize, /* its blocks have a reference each */
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,

@@ -40,7 +40,7 @@ _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 
   if (uses (block, handle))
     return TRUE;
-  if (!_tarn_allocator_ref_queue (block->source, handle, &in_order, error))
+  if (!_tarn_allocator_ref_queue (block->source->direct, handle, &in_order, error))
     return FALSE;
   queue = g_new0 (TarnQueue, 1);
   queue->handle = handle;
@@ -57,7 +57,7 @@ drop_use (TarnBlock *block, guint i)
 
   g_assert (i < block->n_uses);
   block->uses[i] = block->uses[--block->n_uses];
-  _tarn_allocator_unref_queue (block->source, queue->handle);
+  _tarn_allocator_unref_queue (block->source->direct, queue->handle);
   g_free (queue);
 }
 
@@ -74,7 +74,7 @@ drop_uses_but (TarnBlock *block, gpointer handle)
 static gboolean
 await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle, GError **error)
 {
-  TarnAllocator *direct = block->source;
+  TarnAllocator *direct = block->source->direct;
   gboolean is_fine;
   gpointer event;
 
@@ -139,7 +139,7 @@ free_on_used_queue (const TarnBlock *block)
   g_autoptr (GError) error = NULL;
 
   g_assert (block->n_uses > 0);
-  if (ops->free_on_queue == NULL)
+  if (ops->free_on_queue == NULL) /* as a heap's */
     return FALSE;
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);

@@ -163,6 +163,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
 void
 _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 {
+  g_autoptr (TarnAllocator) upstream = NULL;
   TarnBlock *blocks = NULL;
   TarnGiveBack give_back;
 
@@ -175,7 +176,10 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
+  upstream = tarn_allocator_ref (pool->upstream);
   _tarn_pool_give_back (pool, &give_back, FALSE);
+  if (upstream->klass->trim != NULL)
+    upstream->klass->trim (upstream);
 }
 
 /**

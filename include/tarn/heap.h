@@ -1,0 +1,112 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+/**
+ * @file
+ * Heaps: allocators that split large pieces of memory, and join what is freed.
+ */
+
+#ifndef TARN_HEAP_H
+#define TARN_HEAP_H
+
+#include <tarn/allocator.h>
+
+G_BEGIN_DECLS
+
+/**
+ * The options of a heap, for tarn_heap_allocator_new(). They are copied.
+ *
+ * @since 0.1
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnHeapOptions), as TARN_HEAP_OPTIONS_INIT sets it */
+
+  const gchar *name; /**< how messages call the heap; nullable; copied */
+
+  /**
+   * The most bytes that the heap has of its upstream allocator at a time; 0, the default: no limit.
+   * A request that would exceed it, whatever is idle, is TARN_ERROR_LIMIT.
+   */
+  gsize limit_bytes;
+
+  /**
+   * The least bytes of a piece, whatever the request; 0, the default: as many as the heap has
+   * already, within bounds, so that a program which needs little has little, and one that needs
+   * much calls the driver seldom.
+   */
+  gsize growth_bytes;
+
+  /**
+   * What sizes of blocks are rounded up to, and their addresses, or their offsets in what upstream
+   * allocated, are multiples of: bytes, a power of two. 0, the default: 512, or more where the
+   * backend's parts need that.
+   */
+  gsize alignment;
+} TarnHeapOptions;
+
+/**
+ * A TarnHeapOptions to start from: every field at its default.
+ *
+ * @since 0.1
+ */
+#define TARN_HEAP_OPTIONS_INIT                                                                     \
+  {                                                                                                \
+    sizeof (TarnHeapOptions), /* struct_size */                                                    \
+        NULL,                 /* name */                                                           \
+        0,                    /* limit_bytes */                                                    \
+        0,                    /* growth_bytes */                                                   \
+        0                     /* alignment */                                                      \
+  }
+
+/**
+ * What a heap has, all at one moment.
+ *
+ * @since 0.1
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnHeapStats), as TARN_HEAP_STATS_INIT sets it */
+
+  gsize upstream_bytes;      /**< that it has of its upstream allocator */
+  gsize peak_upstream_bytes; /**< the most that upstream_bytes was */
+  gsize used_bytes;          /**< in use: what was asked for, rounded up to the alignment */
+  gsize peak_used_bytes;     /**< the most that used_bytes was */
+  gsize free_bytes;          /**< neither in use nor on its way to or from upstream */
+  gsize largest_free_bytes;  /**< the most of these that lie side by side */
+  gsize pieces;              /**< that it has of its upstream allocator */
+  gsize idle_pieces;         /**< of them: that nothing is in use of, so that they can go back */
+
+  guint64 upstream_allocations; /**< pieces that upstream gave */
+  guint64 upstream_frees;       /**< pieces that went back */
+  guint64 moves;                /**< idle pieces of virtual memory that moved to other addresses */
+} TarnHeapStats;
+
+/**
+ * A TarnHeapStats to start from: every field at its default.
+ *
+ * @since 0.1
+ */
+#define TARN_HEAP_STATS_INIT                                                                       \
+  {                                                                                                \
+    sizeof (TarnHeapStats), /* struct_size */                                                      \
+        0,                  /* upstream_bytes */                                                   \
+        0,                  /* peak_upstream_bytes */                                              \
+        0,                  /* used_bytes */                                                       \
+        0,                  /* peak_used_bytes */                                                  \
+        0,                  /* free_bytes */                                                       \
+        0,                  /* largest_free_bytes */                                               \
+        0,                  /* pieces */                                                           \
+        0,                  /* idle_pieces */                                                      \
+        0,                  /* upstream_allocations */                                             \
+        0,                  /* upstream_frees */                                                   \
+        0                   /* moves */                                                            \
+  }
+
+TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options,
+                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
+
+G_END_DECLS
+
+#endif

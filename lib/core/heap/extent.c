@@ -1,0 +1,315 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Extents: how pieces are split and joined.  The lock is held in all of this.
+ *
+ * Each piece knows the extent that has its first byte.  A free extent may go over many pieces, so
+ * that what becomes of them is written to as few as can be: where two extents are joined, the
+ * larger one's struct stays, and where one is split, that of what remains. */
+
+#include "heap/heap-private.h"
+
+static inline guint64
+end_of (const TarnExtent *extent)
+{
+  return extent->start + extent->size;
+}
+
+static inline guint64
+end_of_piece (const TarnPiece *piece)
+{
+  return piece->start + piece->size;
+}
+
+/* Gets a struct, with a priority. */
+static TarnExtent *
+extent_new (TarnHeap *heap)
+{
+  TarnExtent *extent = heap->spare;
+
+  if (extent != NULL)
+    {
+      heap->spare = extent->after;
+      return extent;
+    }
+  extent = g_new0 (TarnExtent, 1);
+  heap->chance = heap->chance * 1664525 + 1013904223; /* a full period; what matters is on top */
+  extent->priority = heap->chance >> 8;
+  return extent;
+}
+
+static void
+extent_free (TarnHeap *heap, TarnExtent *extent)
+{
+  extent->after = heap->spare;
+  heap->spare = extent;
+}
+
+/* Frees the structs that are kept for extents to come. */
+void
+_tarn_heap_free_spare (TarnHeap *heap)
+{
+  TarnExtent *extent;
+
+  while ((extent = heap->spare) != NULL)
+    {
+      heap->spare = extent->after;
+      g_free (extent);
+    }
+}
+
+/* Gets the first piece that begins inside an extent; NULL: none does. */
+static TarnPiece *
+first_piece_inside (const TarnExtent *extent)
+{
+  TarnPiece *piece = extent->piece;
+
+  if (piece->start < extent->start)
+    piece = piece->after;
+  return piece != NULL && piece->start < end_of (extent) ? piece : NULL;
+}
+
+/* Has the pieces that begin inside an extent know it, or another one that takes its place. */
+static void
+tell_pieces (const TarnExtent *extent, TarnExtent *owner)
+{
+  for (TarnPiece *piece = first_piece_inside (extent);
+       piece != NULL && piece->start < end_of (extent); piece = piece->after)
+    piece->extent = owner;
+}
+
+/* Gets the piece that has the byte at an address, from one on that lies before it. */
+static TarnPiece *
+find_piece (TarnPiece *piece, guint64 address)
+{
+  while (end_of_piece (piece) <= address)
+    piece = piece->after;
+  return piece;
+}
+
+static void
+set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
+{
+  extent->before = before;
+  extent->after = after;
+  if (before != NULL)
+    before->after = extent;
+  if (after != NULL)
+    after->before = extent;
+}
+
+/* Splits the first bytes off a free extent, which is in no tree, and gets them as another one. */
+static TarnExtent *
+split (TarnHeap *heap, TarnExtent *extent, gsize size)
+{
+  TarnExtent *first = extent_new (heap);
+
+  g_assert (0 < size && size < extent->size);
+  first->start = extent->start;
+  first->size = size;
+  first->piece = extent->piece;
+  first->is_free = TRUE;
+  set_neighbours (first, extent->before, extent);
+  extent->start += size;
+  extent->size -= size;
+  extent->piece = find_piece (extent->piece, extent->start);
+  tell_pieces (first, first);
+  return first;
+}
+
+/* Joins two free neighbours, which are in no tree. */
+static TarnExtent *
+join (TarnHeap *heap, TarnExtent *left, TarnExtent *right)
+{
+  TarnExtent *stays = left->size >= right->size ? left : right;
+  TarnExtent *goes = stays == left ? right : left;
+  TarnHeapRegion *region = left->piece->region;
+
+  g_assert (left->is_free && right->is_free && end_of (left) == right->start);
+  tell_pieces (goes, stays);
+  if (region != NULL && region->last_extent == right)
+    region->last_extent = stays;
+  stays->size = left->size + right->size;
+  stays->start = left->start;
+  stays->piece = left->piece;
+  set_neighbours (stays, left->before, right->after);
+  extent_free (heap, goes);
+  return stays;
+}
+
+/* Counts an extent among those that are in use, in each of its pieces. */
+static void
+begin_use (TarnHeap *heap, TarnExtent *extent)
+{
+  extent->is_free = FALSE;
+  for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
+       piece = piece->after)
+    if (piece->n_used++ == 0)
+      g_queue_unlink (&heap->idle, &piece->idle_link);
+  heap->stats.used_bytes += extent->size;
+  heap->stats.free_bytes -= extent->size;
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
+}
+
+static void
+end_use (TarnHeap *heap, TarnExtent *extent)
+{
+  g_assert (!extent->is_free);
+  extent->is_free = TRUE;
+  for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
+       piece = piece->after)
+    if (--piece->n_used == 0)
+      g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+  heap->stats.used_bytes -= extent->size;
+  heap->stats.free_bytes += extent->size;
+}
+
+/* Takes so many bytes out of a range for use; NULL: no free extent has as many. */
+TarnExtent *
+_tarn_range_take (TarnHeapRange *range, gsize size)
+{
+  TarnHeap *heap = range->heap;
+  TarnExtent *extent = _tarn_tree_find (range->root, size), *rest = extent;
+
+  _tarn_assert_locked (&heap->lock);
+  if (extent == NULL)
+    return NULL;
+  _tarn_tree_remove (&range->root, extent);
+  if (extent->size > size)
+    {
+      extent = split (heap, rest, size);
+      _tarn_tree_insert (&range->root, rest);
+    }
+  begin_use (heap, extent);
+  return extent;
+}
+
+/* Joins a free extent, which is in no tree, with its free neighbours, and puts it there. */
+static void
+add_free (TarnHeapRange *range, TarnExtent *extent)
+{
+  TarnExtent *before = extent->before, *after = extent->after;
+
+  if (after != NULL && after->is_free)
+    {
+      _tarn_tree_remove (&range->root, after);
+      extent = join (range->heap, extent, after);
+    }
+  if (before != NULL && before->is_free)
+    {
+      _tarn_tree_remove (&range->root, before);
+      extent = join (range->heap, before, extent);
+    }
+  _tarn_tree_insert (&range->root, extent);
+}
+
+/* Puts an extent back that is not used any more. */
+void
+_tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
+{
+  _tarn_assert_locked (&range->heap->lock);
+  end_use (range->heap, extent);
+  add_free (range, extent);
+}
+
+/* Adds a piece, which is all free; one with a region at the region's end. */
+void
+_tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
+{
+  TarnHeap *heap = range->heap;
+  TarnHeapRegion *region = piece->region;
+  TarnExtent *extent = extent_new (heap);
+
+  _tarn_assert_locked (&heap->lock);
+  extent->start = piece->start;
+  extent->size = piece->size;
+  extent->piece = piece;
+  extent->is_free = TRUE;
+  set_neighbours (extent, region != NULL ? region->last_extent : NULL, NULL);
+  piece->range = range;
+  piece->extent = extent;
+  piece->n_used = 0;
+  piece->before = region != NULL ? region->last_piece : NULL;
+  piece->after = NULL;
+  if (piece->before != NULL)
+    piece->before->after = piece;
+  if (region != NULL)
+    {
+      g_assert (piece->start == region->end);
+      region->end += piece->size;
+      region->n_pieces++;
+      region->last_piece = piece;
+      region->last_extent = extent;
+    }
+  g_queue_push_tail_link (&range->pieces, &piece->link);
+  g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+  heap->stats.pieces++;
+  heap->stats.free_bytes += piece->size;
+  add_free (range, extent);
+}
+
+/* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
+static TarnExtent *
+cut_extent (TarnHeap *heap, TarnPiece *piece)
+{
+  TarnExtent *extent = piece->extent, *before = extent->before, *after;
+
+  g_assert (extent->is_free);
+  if (extent->start < piece->start)
+    before = split (heap, extent, piece->start - extent->start);
+  after = extent->after;
+  if (extent->size > piece->size)
+    {
+      split (heap, extent, piece->size);
+      after = extent;
+      extent = piece->extent;
+    }
+  if (before != NULL)
+    before->after = NULL;
+  if (after != NULL)
+    after->before = NULL;
+  extent_free (heap, extent);
+  if (before != NULL && before->is_free)
+    _tarn_tree_insert (&piece->range->root, before);
+  if (after != NULL && after->is_free)
+    _tarn_tree_insert (&piece->range->root, after);
+  return before;
+}
+
+/* Has a region's end be where the next piece goes, now that its last one has gone. */
+static void
+shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent)
+{
+  region->end = piece->start;
+  region->last_piece = piece->before;
+  region->last_extent = last_extent;
+}
+
+/* Takes an idle piece out of its range.  Its addresses are not used again, unless it was the last
+ * in its region. */
+void
+_tarn_range_cut_piece (TarnPiece *piece)
+{
+  TarnHeapRange *range = piece->range;
+  TarnHeap *heap = range->heap;
+  TarnExtent *before;
+
+  _tarn_assert_locked (&heap->lock);
+  g_assert (piece->n_used == 0);
+  _tarn_tree_remove (&range->root, piece->extent);
+  before = cut_extent (heap, piece);
+  if (piece->before != NULL)
+    piece->before->after = NULL;
+  if (piece->after != NULL)
+    piece->after->before = NULL;
+  if (piece->region != NULL)
+    {
+      piece->region->n_pieces--;
+      if (piece->region->last_piece == piece)
+        shrink_region (piece->region, piece, before);
+    }
+  g_queue_unlink (&range->pieces, &piece->link);
+  g_queue_unlink (&heap->idle, &piece->idle_link);
+  heap->stats.pieces--;
+  heap->stats.free_bytes -= piece->size;
+}

@@ -1,0 +1,205 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pieces as the upstream allocator gives them, of which blocks are parts.  They cannot move, so
+ * that a heap keeps fewer of them: where a new one would be too much, those go back first that have
+ * been idle for longest.  What a huge request had is no piece for others, because some small extent
+ * would be left in it when the next huge request comes; it has a piece of just its size, in a range
+ * of such pieces.
+ *
+ * The bounds below are those that did best on traces of programs: memory of what was in use at
+ * most, and few calls of the driver. */
+
+#include "heap/heap-private.h"
+
+#define MIB ((gsize) 1 << 20)
+
+/* Requests have pieces of a multiple of this. */
+#define UNIT (2 * MIB)
+
+/* The largest request for the range of small ones, and for that of large ones in a small heap; in a
+ * larger one the latter is a share of what was in use at most. */
+#define MAX_SMALL_BYTES ((gsize) 64 << 10)
+#define MIN_HUGE_BYTES (64 * MIB)
+#define HUGE_SHARE 8
+
+/* What a piece has at least, in a heap that has as much already, and the share of the heap that one
+ * has where the heap is large. */
+#define SMALL_PIECE_BYTES (16 * MIB)
+#define LARGE_PIECE_BYTES (128 * MIB)
+#define PIECE_SHARE 8
+
+/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
+#define MIN_ROOM (128 * MIB)
+#define ROOM_SHARE 32
+
+/* Reckons how many bytes the heap should have at most. */
+static gsize
+get_target (const TarnHeap *heap)
+{
+  gsize peak = heap->stats.peak_used_bytes;
+
+  return peak + peak / ROOM_SHARE + MIN_ROOM;
+}
+
+/* Chooses how large a piece is to be for a request. */
+static gsize
+choose_size (const TarnHeapRange *range, gsize needed)
+{
+  const TarnHeap *heap = range->heap;
+  gsize has = heap->stats.upstream_bytes, target = get_target (heap);
+  gsize usual = heap->growth_bytes;
+
+  if (usual == 0)
+    {
+      if (range->kind == TARN_RANGE_SMALL)
+        usual = MIN (SMALL_PIECE_BYTES, has);
+      else if (range->kind == TARN_RANGE_LARGE)
+        usual = MAX (MIN (LARGE_PIECE_BYTES, has), has / PIECE_SHARE);
+      usual = MIN (usual, target > has ? target - has : 0);
+    }
+  return MAX (needed, _tarn_round_up (usual, heap->alignment));
+}
+
+/* Has the host wait until fresh memory is ready, where a queue makes it so. */
+static gboolean
+await_ready (const TarnHeap *heap, GError **error)
+{
+  TarnAllocator *direct = heap->base.direct;
+  gpointer queue = direct == heap->upstream && direct->ops.fresh_queue != NULL
+                       ? direct->ops.fresh_queue (direct->user_data)
+                       : NULL;
+  gpointer event;
+  gboolean is_ready;
+
+  if (queue == NULL)
+    return TRUE;
+  event = _tarn_allocator_record_event (direct, queue, TRUE, error);
+  if (event == NULL)
+    return FALSE;
+  is_ready = _tarn_allocator_wait (direct, event, NULL, error);
+  direct->ops.event_release (direct->user_data, event);
+  return is_ready;
+}
+
+/* Asks upstream for memory that is ready.  The lock is not held. */
+static gboolean
+allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, GError **error)
+{
+  if (!tarn_allocator_allocate_memory (heap->upstream, size, memory, error))
+    return FALSE;
+  if (await_ready (heap, error))
+    return TRUE;
+  tarn_allocator_free_memory (heap->upstream, *memory, size);
+  return FALSE;
+}
+
+static TarnPiece *
+piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
+{
+  TarnPiece *piece = g_new0 (TarnPiece, 1);
+
+  piece->memory = memory;
+  piece->start = heap->next_start;
+  piece->size = size;
+  piece->link.data = piece;
+  piece->idle_link.data = piece;
+  heap->next_start += _tarn_round_up (size, UNIT) + UNIT;
+  return piece;
+}
+
+/* Takes a piece of a size. */
+static gboolean
+add (TarnHeapRange *range, gsize size, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  TarnMemory memory = { .address = 0 };
+  gboolean has_memory;
+
+  if (!_tarn_heap_has_room (heap, size, error))
+    return FALSE;
+  _tarn_heap_count_upstream (heap, size);
+  _tarn_mutex_unlock (&heap->lock);
+  has_memory = allocate (heap, size, &memory, error);
+  _tarn_mutex_lock (&heap->lock);
+  if (has_memory)
+    {
+      heap->stats.upstream_allocations++;
+      _tarn_range_add_piece (range, piece_new (heap, memory, size));
+    }
+  else
+    heap->stats.upstream_bytes -= size;
+  return has_memory;
+}
+
+static gboolean
+has_run_out (const GError *error)
+{
+  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
+/* Gives idle pieces back until a new one is no more than the heap should have. */
+static void
+make_room (TarnHeapRange *range, gsize needed)
+{
+  TarnHeap *heap = range->heap;
+
+  while (heap->stats.upstream_bytes + needed > get_target (heap) && heap->idle.length > 0)
+    _tarn_heap_release_idle (heap, g_queue_peek_head (&heap->idle));
+}
+
+/* A piece of the usual size, or of what is needed; or else once what is idle has gone, and then of
+ * the very bytes. */
+static gboolean
+parts_grow (TarnHeapRange *range, gsize size, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  gsize needed = _tarn_round_up (size, UNIT), bytes;
+  g_autoptr (GError) local = NULL;
+
+  make_room (range, needed);
+  bytes = choose_size (range, needed);
+  while (!add (range, bytes, &local))
+    {
+      if (!has_run_out (local) || (bytes == size && !_tarn_heap_release_idle (heap, NULL)))
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          return FALSE;
+        }
+      bytes = bytes > needed ? needed : size;
+      g_clear_error (&local);
+    }
+  return TRUE;
+}
+
+static void
+parts_release (TarnHeap *heap, TarnPiece *piece)
+{
+  _tarn_assert_not_locked (&heap->lock);
+  tarn_allocator_free_memory (heap->upstream, piece->memory, piece->size);
+  g_free (piece);
+}
+
+/* Pieces are all that such a range has. */
+static void
+parts_tidy (TarnHeapRange *range)
+{
+  (void) range;
+}
+
+static TarnRangeKind
+parts_choose (const TarnHeap *heap, gsize size)
+{
+  if (size <= MAX_SMALL_BYTES)
+    return TARN_RANGE_SMALL;
+  return size <= MAX (MIN_HUGE_BYTES, heap->stats.peak_used_bytes / HUGE_SHARE) ? TARN_RANGE_LARGE
+                                                                                : TARN_RANGE_HUGE;
+}
+
+const TarnHeapGrowth _tarn_heap_parts_growth = {
+  .choose = parts_choose,
+  .grow = parts_grow,
+  .release = parts_release,
+  .tidy = parts_tidy,
+  .clear = parts_tidy,
+};

@@ -1,0 +1,370 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pieces of virtual memory: a backing each, mapped at the end of the range that needs it.  As long
+ * as the heap has little more than was ever in use, it takes fresh memory; then idle pieces move.
+ *
+ * Addresses are never used again once a piece has moved away from them, but for the last ones.
+ * There are far more of them than memory; a region in which they have come to an end is followed by
+ * another, and goes when its last piece has. */
+
+#include "heap/heap-private.h"
+
+#define MIB ((gsize) 1 << 20)
+
+/* The largest request for the range of small ones. */
+#define MAX_SMALL_BYTES ((gsize) 256 << 10)
+
+/* What a piece has, where the request needs no more: large enough for few calls of the driver, and
+ * small enough to be idle often. */
+#define MAX_PIECE_BYTES (64 * MIB)
+
+/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
+#define MIN_ROOM (32 * MIB)
+#define ROOM_SHARE 33
+
+#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 40 : 30)))
+#define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
+
+static inline const TarnAllocatorOps *
+ops_of (const TarnHeap *heap)
+{
+  return &heap->upstream->ops;
+}
+
+static TarnMemory
+memory_at (guint64 address)
+{
+  TarnMemory memory = { .address = address };
+
+  return memory;
+}
+
+/* Regions */
+
+/* Reserves addresses for a range: if there are not as many, then half as many, as long as a request
+ * has room. */
+static TarnHeapRegion *
+reserve (const TarnHeapRange *range, gsize needed, GError **error)
+{
+  const TarnHeap *heap = range->heap;
+  gsize usual = range->kind == TARN_RANGE_SMALL ? SMALL_REGION_BYTES : LARGE_REGION_BYTES;
+  gsize size = needed > usual / 4 ? needed : usual;
+  TarnHeapRegion *region = g_new0 (TarnHeapRegion, 1);
+
+  for (;;)
+    {
+      g_autoptr (GError) local = NULL;
+
+      if (ops_of (heap)->addresses_reserve (heap->upstream->user_data, size, &region->addresses,
+                                            &local))
+        break;
+      if (size / 2 < needed)
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          g_free (region);
+          return NULL;
+        }
+      size = _tarn_round_up (size / 2, ops_of (heap)->virtual_granularity);
+    }
+  region->size = size;
+  region->end = region->addresses.address;
+  return region;
+}
+
+static void
+release_region (const TarnHeap *heap, TarnHeapRegion *region)
+{
+  g_assert (region->n_pieces == 0);
+  ops_of (heap)->addresses_release (heap->upstream->user_data, region->addresses, region->size);
+  g_free (region);
+}
+
+static gsize
+get_free_addresses (const TarnHeapRegion *region)
+{
+  return region->size - (gsize) (region->end - region->addresses.address);
+}
+
+/* Gets the bytes at the end of a range that are free already. */
+static gsize
+get_free_at_end (const TarnHeapRange *range)
+{
+  const TarnExtent *last = range->region != NULL ? range->region->last_extent : NULL;
+
+  return last != NULL && last->is_free ? last->size : 0;
+}
+
+/* Gets the bytes by which a range is too short for a request. */
+static gsize
+get_missing (const TarnHeapRange *range, gsize size)
+{
+  gsize free_bytes = get_free_at_end (range);
+
+  g_assert (size > free_bytes);
+  return _tarn_round_up (size - free_bytes, ops_of (range->heap)->virtual_granularity);
+}
+
+/* Sees to it that there are addresses for a request at the end of a range. */
+static gboolean
+ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  TarnHeapRegion *region;
+
+  if (range->region != NULL && get_missing (range, size) <= get_free_addresses (range->region))
+    return TRUE;
+  _tarn_mutex_unlock (&heap->lock);
+  region = reserve (range, _tarn_round_up (size, ops_of (heap)->virtual_granularity), error);
+  _tarn_mutex_lock (&heap->lock);
+  if (region == NULL)
+    return FALSE;
+  if (range->region != NULL)
+    range->old_regions = g_list_prepend (range->old_regions, range->region);
+  range->region = region;
+  return TRUE;
+}
+
+/* Gives addresses back that the range has no piece at any more, and does not grow in. */
+static void
+virtual_tidy (TarnHeapRange *range)
+{
+  TarnHeap *heap = range->heap;
+  GList *next;
+
+  _tarn_assert_locked (&heap->lock);
+  for (GList *link = range->old_regions; link != NULL; link = next)
+    {
+      TarnHeapRegion *region = link->data;
+
+      next = link->next;
+      if (region->n_pieces > 0)
+        continue;
+      range->old_regions = g_list_delete_link (range->old_regions, link);
+      _tarn_mutex_unlock (&heap->lock);
+      release_region (heap, region);
+      _tarn_mutex_lock (&heap->lock);
+    }
+}
+
+/* Gives all addresses of a heap back that has no piece any more. */
+static void
+virtual_clear (TarnHeapRange *range)
+{
+  g_assert (range->pieces.length == 0);
+  for (GList *link = range->old_regions; link != NULL; link = link->next)
+    release_region (range->heap, link->data);
+  g_clear_pointer (&range->old_regions, g_list_free);
+  if (range->region != NULL)
+    release_region (range->heap, range->region);
+  range->region = NULL;
+}
+
+/* Pieces */
+
+static TarnPiece *
+piece_new (TarnMemory backing, gsize size)
+{
+  TarnPiece *piece = g_new0 (TarnPiece, 1);
+
+  piece->memory = backing;
+  piece->size = size;
+  piece->link.data = piece;
+  piece->idle_link.data = piece;
+  return piece;
+}
+
+/* Gives a piece's memory back, which is not mapped. */
+static void
+discard (TarnHeap *heap, TarnPiece *piece)
+{
+  ops_of (heap)->backing_release (heap->upstream->user_data, piece->memory, piece->size);
+  g_free (piece);
+}
+
+static void
+virtual_release (TarnHeap *heap, TarnPiece *piece)
+{
+  _tarn_assert_not_locked (&heap->lock);
+  ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
+  discard (heap, piece);
+}
+
+/* Maps a piece at the end of a range.  Where that fails its memory goes back. */
+static gboolean
+map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  gboolean is_mapped;
+
+  _tarn_assert_locked (&heap->lock);
+  piece->region = range->region;
+  piece->start = range->region->end;
+  _tarn_mutex_unlock (&heap->lock);
+  is_mapped = ops_of (heap)->backing_map (heap->upstream->user_data, piece->memory, piece->size,
+                                          memory_at (piece->start), error);
+  _tarn_mutex_lock (&heap->lock);
+  if (is_mapped)
+    {
+      _tarn_range_add_piece (range, piece);
+      return TRUE;
+    }
+  heap->stats.upstream_bytes -= piece->size;
+  heap->stats.upstream_frees++;
+  _tarn_mutex_unlock (&heap->lock);
+  discard (heap, piece);
+  _tarn_mutex_lock (&heap->lock);
+  return FALSE;
+}
+
+/* Moves an idle piece to the end of a range. */
+static gboolean
+move (TarnHeapRange *range, TarnPiece *piece, GError **error)
+{
+  TarnHeap *heap = range->heap;
+
+  _tarn_range_cut_piece (piece);
+  heap->stats.moves++;
+  _tarn_mutex_unlock (&heap->lock);
+  ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
+  _tarn_mutex_lock (&heap->lock);
+  virtual_tidy (range);
+  return map_at_end (range, piece, error);
+}
+
+/* Chooses the idle piece that is to move to a range's end: the smallest that is large enough, or
+ * else the largest.  Those there already are no help. */
+static TarnPiece *
+choose_idle (const TarnHeapRange *range, gsize missing)
+{
+  const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
+  TarnPiece *best = NULL;
+
+  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+    {
+      TarnPiece *piece = link->data;
+      gboolean is_enough = piece->size >= missing;
+
+      if (last != NULL && piece->extent == last)
+        continue;
+      if (best == NULL
+          || (is_enough ? piece->size < best->size || best->size < missing
+                        : piece->size > best->size))
+        best = piece;
+    }
+  return best;
+}
+
+/* Reckons how much fresh memory there may be, at which a piece is moved instead. */
+static gsize
+get_room (const TarnHeap *heap)
+{
+  gsize peak = heap->stats.peak_used_bytes;
+  gsize wanted = peak + peak / ROOM_SHARE + MIN_ROOM;
+
+  return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
+}
+
+/* Chooses how large a fresh piece is to be: as large as all there is, up to a bound, so that a
+ * program that needs little has little. */
+static gsize
+choose_size (const TarnHeapRange *range, gsize missing)
+{
+  const TarnHeap *heap = range->heap;
+  gsize granularity = ops_of (heap)->virtual_granularity;
+  gsize usual = heap->growth_bytes;
+
+  if (usual == 0 && range->kind == TARN_RANGE_SMALL)
+    usual = granularity;
+  else if (usual == 0)
+    usual = CLAMP (MAX (heap->stats.upstream_bytes, missing), granularity,
+                   MAX (MAX_PIECE_BYTES, granularity));
+  usual = MIN (_tarn_round_up (usual, granularity), get_free_addresses (range->region));
+  if (heap->growth_bytes == 0)
+    missing = MIN (missing, usual);
+  return MAX (missing, usual);
+}
+
+/* Takes fresh memory of a size, and maps it at the end of a range. */
+static gboolean
+add (TarnHeapRange *range, gsize size, GError **error)
+{
+  TarnHeap *heap = range->heap;
+  TarnMemory backing = { .address = 0 };
+  gboolean has_memory;
+
+  if (!_tarn_heap_has_room (heap, size, error))
+    return FALSE;
+  _tarn_heap_count_upstream (heap, size);
+  _tarn_mutex_unlock (&heap->lock);
+  has_memory = ops_of (heap)->backing_new (heap->upstream->user_data, size, &backing, error);
+  _tarn_mutex_lock (&heap->lock);
+  if (!has_memory)
+    {
+      heap->stats.upstream_bytes -= size;
+      return FALSE;
+    }
+  heap->stats.upstream_allocations++;
+  return map_at_end (range, piece_new (backing, size), error);
+}
+
+static gboolean
+has_run_out (const GError *error)
+{
+  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
+/* Takes fresh memory: of the usual size, or what is missing at least; or moves what is idle; or
+ * takes as much as there is, down to the granularity. */
+static gboolean
+add_or_move (TarnHeapRange *range, gsize missing, GError **error)
+{
+  gsize granularity = ops_of (range->heap)->virtual_granularity;
+  gsize size = choose_size (range, missing);
+  g_autoptr (GError) local = NULL;
+  TarnPiece *idle;
+
+  while (!add (range, size, &local))
+    {
+      if (!has_run_out (local) || (size == granularity && choose_idle (range, missing) == NULL))
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          return FALSE;
+        }
+      if (size <= missing && (idle = choose_idle (range, missing)) != NULL)
+        return move (range, idle, error);
+      size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
+      g_clear_error (&local);
+    }
+  return TRUE;
+}
+
+static gboolean
+virtual_grow (TarnHeapRange *range, gsize size, GError **error)
+{
+  gsize missing;
+  TarnPiece *idle;
+
+  if (!ensure_addresses (range, size, error))
+    return FALSE;
+  if (get_free_at_end (range) >= size)
+    return TRUE; /* somebody has freed that meanwhile */
+  missing = get_missing (range, size);
+  idle = missing > get_room (range->heap) ? choose_idle (range, missing) : NULL;
+  return idle != NULL ? move (range, idle, error) : add_or_move (range, missing, error);
+}
+
+static TarnRangeKind
+virtual_choose (const TarnHeap *heap, gsize size)
+{
+  (void) heap;
+  return size <= MAX_SMALL_BYTES ? TARN_RANGE_SMALL : TARN_RANGE_LARGE;
+}
+
+const TarnHeapGrowth _tarn_heap_virtual_growth = {
+  .choose = virtual_choose,
+  .grow = virtual_grow,
+  .release = virtual_release,
+  .tidy = virtual_tidy,
+  .clear = virtual_clear,
+};

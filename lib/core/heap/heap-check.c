@@ -1,0 +1,220 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The invariants of a heap, executed: a walk over everything that it has. */
+
+#include "heap/heap-private.h"
+
+/* What a walk has seen so far. */
+typedef struct
+{
+  TarnHeap *heap;
+  gsize used_bytes, free_bytes, pieces, idle, used_extents, free_extents, remembered;
+  gchar *violation; /* the first one; NULL: none */
+} Walk;
+
+static void G_GNUC_PRINTF (3, 4) demand (Walk *walk, gboolean holds, const gchar *format, ...)
+{
+  va_list args;
+
+  if (holds || walk->violation != NULL)
+    return;
+  va_start (args, format);
+  walk->violation = g_strdup_vprintf (format, args);
+  va_end (args);
+}
+
+static guint64
+end_of (const TarnExtent *extent)
+{
+  return extent->start + extent->size;
+}
+
+static void
+check_extent (Walk *walk, const TarnExtent *extent)
+{
+  const TarnExtent *after = extent->after;
+
+  demand (walk, extent->size > 0, "an extent of no bytes");
+  demand (walk, extent->size % walk->heap->alignment == 0 || extent->is_free,
+          "%" G_GSIZE_FORMAT " bytes in use are no multiple of the alignment", extent->size);
+  if (after != NULL)
+    {
+      demand (walk, after->before == extent, "a neighbour that does not know this extent");
+      demand (walk, after->start == end_of (extent), "a gap between two neighbours");
+      demand (walk, !after->is_free || !extent->is_free, "two neighbours are free");
+    }
+  if (extent->is_free)
+    {
+      walk->free_bytes += extent->size;
+      walk->free_extents++;
+      return;
+    }
+  walk->used_bytes += extent->size;
+  walk->used_extents++;
+  if (g_hash_table_lookup (walk->heap->table, &extent->memory.address) == extent)
+    walk->remembered++;
+}
+
+/* Walks over the extents that begin in a piece, and counts those in use that have bytes in it. */
+static guint
+walk_piece (Walk *walk, const TarnPiece *piece)
+{
+  guint64 end = piece->start + piece->size;
+  guint n_used = 0;
+
+  demand (walk, piece->extent->start <= piece->start && end_of (piece->extent) > piece->start,
+          "a piece whose extent does not have its first byte");
+  for (const TarnExtent *extent = piece->extent;
+       walk->violation == NULL && extent != NULL && extent->start < end; extent = extent->after)
+    {
+      n_used += !extent->is_free;
+      if (extent->start < piece->start)
+        continue;
+      demand (walk, extent->piece == piece, "an extent that does not know its piece");
+      check_extent (walk, extent);
+    }
+  return n_used;
+}
+
+static void
+check_piece (Walk *walk, const TarnPiece *piece)
+{
+  const TarnPiece *after = piece->after;
+  guint n_used;
+
+  n_used = walk_piece (walk, piece);
+  demand (walk, n_used == piece->n_used, "%u extents in use in a piece that counts %u", n_used,
+          piece->n_used);
+  demand (walk, after == NULL || (after->before == piece && after->range == piece->range),
+          "a neighbour that does not know this piece");
+  demand (walk, after == NULL || after->start == piece->start + piece->size,
+          "a gap between two neighbouring pieces");
+  if (piece->region != NULL)
+    demand (walk, piece->start + piece->size <= piece->region->end,
+            "a piece beyond the end of its region");
+  walk->pieces++;
+  walk->idle += piece->n_used == 0;
+}
+
+static void
+check_region (Walk *walk, const TarnHeapRegion *region)
+{
+  const TarnPiece *piece = region->last_piece;
+  const TarnExtent *extent = region->last_extent;
+
+  demand (walk, (piece == NULL) == (extent == NULL), "a last piece without a last extent");
+  demand (walk, region->end - region->addresses.address <= region->size,
+          "a region that goes on behind its addresses");
+  if (piece == NULL)
+    return;
+  demand (walk, piece->start + piece->size == region->end && piece->after == NULL,
+          "a last piece that is not");
+  demand (walk, end_of (extent) == region->end && extent->after == NULL,
+          "a last extent that is not");
+}
+
+/* Checks a tree of free extents; gets how many there are. */
+static gsize
+check_tree (Walk *walk, const TarnExtent *extent)
+{
+  const TarnExtent *children[2];
+  gsize n = 1;
+
+  if (extent == NULL)
+    return 0;
+  children[0] = extent->less;
+  children[1] = extent->greater;
+  demand (walk, extent->is_free, "an extent in use is in the tree");
+  for (guint i = 0; i < 2 && walk->violation == NULL; i++)
+    {
+      const TarnExtent *child = children[i];
+      gboolean comes_before;
+
+      if (child == NULL)
+        continue;
+      comes_before = child->size < extent->size
+                     || (child->size == extent->size && child->start < extent->start);
+      demand (walk, comes_before == (i == 0), "an extent on the wrong side of another");
+      demand (walk, child->priority <= extent->priority,
+              "an extent above one that it gives way to");
+      n += check_tree (walk, child);
+    }
+  return n;
+}
+
+static void
+check_range (Walk *walk, const TarnHeapRange *range)
+{
+  gsize free_before = walk->free_extents, n;
+
+  for (const GList *link = range->pieces.head; link != NULL; link = link->next)
+    {
+      const TarnPiece *piece = link->data;
+
+      demand (walk, piece->range == range, "a piece of another range");
+      check_piece (walk, piece);
+    }
+  n = check_tree (walk, range->root);
+  demand (walk, n == walk->free_extents - free_before,
+          "%" G_GSIZE_FORMAT " extents in the tree, but %" G_GSIZE_FORMAT " are free", n,
+          walk->free_extents - free_before);
+  if (range->region != NULL)
+    check_region (walk, range->region);
+  for (const GList *link = range->old_regions; link != NULL; link = link->next)
+    check_region (walk, link->data);
+}
+
+static void
+check_totals (Walk *walk)
+{
+  const TarnHeap *heap = walk->heap;
+  const TarnHeapStats *stats = &heap->stats;
+
+  demand (walk, walk->used_bytes == stats->used_bytes,
+          "%" G_GSIZE_FORMAT " bytes in use, not %" G_GSIZE_FORMAT, walk->used_bytes,
+          stats->used_bytes);
+  demand (walk, walk->free_bytes == stats->free_bytes,
+          "%" G_GSIZE_FORMAT " bytes free, not %" G_GSIZE_FORMAT, walk->free_bytes,
+          stats->free_bytes);
+  demand (walk, walk->pieces == stats->pieces, "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT,
+          walk->pieces, stats->pieces);
+  demand (walk, walk->idle == heap->idle.length, "%" G_GSIZE_FORMAT " idle pieces, not %u",
+          walk->idle, heap->idle.length);
+  demand (walk,
+          heap->is_changing ? stats->upstream_bytes >= stats->used_bytes + stats->free_bytes
+                            : stats->upstream_bytes == stats->used_bytes + stats->free_bytes,
+          "%" G_GSIZE_FORMAT " bytes from upstream", stats->upstream_bytes);
+  demand (walk, walk->used_extents == walk->remembered + heap->n_unnamed,
+          "%" G_GSIZE_FORMAT " extents in use, of which %" G_GSIZE_FORMAT
+          " are in the table and %" G_GSIZE_FORMAT " on their way",
+          walk->used_extents, walk->remembered, heap->n_unnamed);
+  demand (walk, walk->remembered == g_hash_table_size (heap->table),
+          "there is more in the table than in use");
+  demand (walk, stats->peak_used_bytes >= stats->used_bytes, "a peak below what is in use");
+  demand (walk, stats->peak_upstream_bytes >= stats->upstream_bytes, "a peak below what there is");
+}
+
+/* Checks all invariants.  FALSE, and a text for the caller to free: one is violated. */
+gboolean
+_tarn_heap_check (TarnHeap *heap, gchar **violation)
+{
+  Walk walk = { .heap = heap };
+
+  _tarn_assert_locked (&heap->lock);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    check_range (&walk, &heap->ranges[i]);
+  check_totals (&walk);
+  *violation = walk.violation;
+  return walk.violation == NULL;
+}
+
+/* Ends the program if an invariant is violated. */
+void
+_tarn_heap_assert_valid (TarnHeap *heap)
+{
+  g_autofree gchar *violation = NULL;
+
+  if (!_tarn_heap_check (heap, &violation))
+    g_error ("%s: %s", heap->base.label, violation);
+}

@@ -1,0 +1,357 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The allocator that a heap is: requests and frees. */
+
+#include "heap/heap-private.h"
+
+#include "allocator/block-private.h"
+#include "common/struct-private.h"
+
+/* Where a backend asks for nothing else: what CUDA's own allocations are multiples of. */
+#define USUAL_ALIGNMENT 512
+
+static gboolean
+makes_parts (const TarnHeap *heap)
+{
+  return heap->growth == &_tarn_heap_parts_growth;
+}
+
+/* Remembers an extent by the memory that its user has.  The lock is held. */
+static void
+remember (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
+{
+  _tarn_assert_locked (&heap->lock);
+  extent->memory = memory;
+  g_hash_table_insert (heap->table, &extent->memory.address, extent);
+  heap->n_unnamed--;
+  _tarn_heap_check_if_full_debug (heap);
+}
+
+/* Takes an extent from any range, as better than nothing. */
+static TarnExtent *
+take_anywhere (TarnHeap *heap, gsize size)
+{
+  TarnExtent *extent = NULL;
+
+  for (guint i = 0; i < TARN_N_RANGES && extent == NULL; i++)
+    extent = _tarn_range_take (&heap->ranges[i], size);
+  return extent;
+}
+
+/* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
+ * lock is held, and given up meanwhile. */
+static TarnExtent *
+take (TarnHeap *heap, gsize size, GError **error)
+{
+  TarnHeapRange *range = &heap->ranges[heap->growth->choose (heap, size)];
+  g_autoptr (GError) local = NULL;
+  TarnExtent *extent;
+
+  _tarn_assert_locked (&heap->lock);
+  while ((extent = _tarn_range_take (range, size)) == NULL)
+    if (!_tarn_heap_grow (range, size, &local))
+      break;
+  if (extent == NULL)
+    extent = take_anywhere (heap, size);
+  if (extent != NULL)
+    heap->n_unnamed++;
+  else
+    g_propagate_error (error, g_steal_pointer (&local));
+  return extent;
+}
+
+/* Puts an extent back that is not remembered any more.  The lock is held. */
+static void
+put (TarnHeap *heap, TarnExtent *extent)
+{
+  _tarn_assert_locked (&heap->lock);
+  heap->n_unnamed--;
+  _tarn_range_put (extent->piece->range, extent);
+  _tarn_heap_check_if_full_debug (heap);
+}
+
+/* Has upstream make an extent's part of its piece.  The lock is not held. */
+static gboolean
+make_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
+{
+  const TarnAllocator *direct = heap->base.direct;
+  const TarnPiece *piece = extent->piece;
+  gsize offset = (gsize) (extent->start - piece->start);
+  TarnMemory part = { .address = 0 };
+
+  _tarn_assert_not_locked (&heap->lock);
+  if (direct->ops.part_new (direct->user_data, piece->memory, offset, extent->size, &part, error))
+    {
+      *memory = part;
+      return TRUE;
+    }
+  if (error != NULL && *error == NULL)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
+                 "part_new () of %s failed without saying why", direct->label);
+  return FALSE;
+}
+
+/* Makes an extent a part of upstream's, or else puts it back. */
+static gboolean
+name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
+{
+  gboolean is_made = make_part (heap, extent, memory, error);
+
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  if (is_made)
+    remember (heap, extent, *memory);
+  else
+    put (heap, extent);
+  _tarn_mutex_unlock (&heap->lock);
+  return is_made;
+}
+
+static gboolean
+refuse_size (const TarnHeap *heap, gsize size, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "%s: %" G_GSIZE_FORMAT " bytes are more than any memory has", heap->base.label,
+               size);
+  return FALSE;
+}
+
+/* The hooks below have the signatures of TarnAllocatorOps. */
+
+static gboolean
+heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnHeap *heap = user_data;
+  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  TarnExtent *extent;
+
+  if (rounded < size || rounded > G_MAXSIZE / 2)
+    return refuse_size (heap, size, error);
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  extent = take (heap, rounded, error);
+  if (extent != NULL && !makes_parts (heap))
+    {
+      memory->address = extent->start;
+      remember (heap, extent, *memory);
+    }
+  _tarn_mutex_unlock (&heap->lock);
+  if (extent == NULL || !makes_parts (heap))
+    return extent != NULL;
+  return name_part (heap, extent, memory, error);
+}
+
+/* Forgets the extent of some memory; NULL: there is none. */
+static TarnExtent *
+forget (TarnHeap *heap, TarnMemory memory)
+{
+  TarnExtent *extent = g_hash_table_lookup (heap->table, &memory.address);
+
+  _tarn_assert_locked (&heap->lock);
+  if (extent == NULL)
+    return NULL;
+  g_hash_table_remove (heap->table, &memory.address);
+  heap->n_unnamed++;
+  return extent;
+}
+
+static void
+heap_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  TarnHeap *heap = user_data;
+  const TarnAllocator *direct = heap->base.direct;
+  TarnExtent *extent;
+
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  extent = forget (heap, memory);
+  if (extent != NULL && makes_parts (heap) && direct->ops.part_release != NULL)
+    {
+      _tarn_mutex_unlock (&heap->lock);
+      direct->ops.part_release (direct->user_data, memory, extent->size);
+      _tarn_mutex_lock (&heap->lock);
+    }
+  if (extent != NULL)
+    put (heap, extent);
+  _tarn_mutex_unlock (&heap->lock);
+  if (extent == NULL)
+    g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
+                heap->base.label, memory.address, size);
+}
+
+/* Gives back what is idle, and else what upstream can. */
+static gboolean
+heap_reclaim (gpointer user_data)
+{
+  TarnHeap *heap = user_data;
+  gboolean has_given;
+
+  _tarn_mutex_lock (&heap->lock);
+  has_given = _tarn_heap_trim (heap);
+  _tarn_mutex_unlock (&heap->lock);
+  return has_given || _tarn_allocator_reclaim (heap->upstream);
+}
+
+/* Life */
+
+static void
+heap_trim (TarnAllocator *allocator)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+
+  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_trim (heap);
+  _tarn_heap_check_if_full_debug (heap);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+/* Frees a heap, all of whose memory is back. */
+static void
+heap_finalize (TarnAllocator *allocator)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+
+  heap_trim (allocator);
+  if (heap->stats.used_bytes > 0)
+    g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
+                heap->stats.used_bytes);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    heap->growth->clear (&heap->ranges[i]);
+  _tarn_heap_free_spare (heap);
+  g_hash_table_unref (heap->table);
+  _tarn_cond_clear (&heap->changed);
+  _tarn_mutex_clear (&heap->lock);
+  tarn_allocator_unref (heap->upstream);
+  _tarn_allocator_clear (&heap->base);
+  g_free (heap);
+}
+
+/* A heap has blocks as a direct allocator has. */
+static const TarnAllocatorClass heap_class = {
+  .kind = "heap",
+  .allocate_block = _tarn_direct_allocate_block,
+  .free_block = _tarn_direct_free_block,
+  .allocate_memory = _tarn_direct_allocate_memory,
+  .free_memory = _tarn_direct_free_memory,
+  .dispose = heap_finalize, /* its blocks have a reference each */
+  .finalize = heap_finalize,
+  .record_use = _tarn_direct_record_use,
+  .move_to_queue = _tarn_direct_move_to_queue,
+  .trim = heap_trim,
+};
+
+/* Gets the heap that an allocator is; NULL: it is none. */
+TarnHeap *
+_tarn_heap_of (TarnAllocator *allocator)
+{
+  gpointer heap = allocator;
+
+  return allocator->klass == &heap_class ? heap : NULL;
+}
+
+/* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing. */
+static const TarnHeapGrowth *
+choose_growth (const TarnAllocator *upstream)
+{
+  if (upstream->ops.virtual_granularity > 0)
+    return &_tarn_heap_virtual_growth;
+  return upstream->direct->ops.part_new != NULL ? &_tarn_heap_parts_growth : NULL;
+}
+
+/* Reads the options into a heap that has its upstream allocator. */
+static gboolean
+set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
+{
+  gsize least = makes_parts (heap) ? heap->base.direct->ops.part_alignment : 1;
+
+  if (options->alignment != 0 && !_tarn_is_power_of_two (options->alignment))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "alignment is %" G_GSIZE_FORMAT ", which is no power of two",
+                   options->alignment);
+      return FALSE;
+    }
+  if (!makes_parts (heap) && options->alignment > heap->upstream->ops.virtual_granularity)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "alignment is %" G_GSIZE_FORMAT
+                   ", but addresses of %s are aligned to %" G_GSIZE_FORMAT " only",
+                   options->alignment, heap->upstream->label,
+                   heap->upstream->ops.virtual_granularity);
+      return FALSE;
+    }
+  heap->alignment = MAX (options->alignment != 0 ? options->alignment : USUAL_ALIGNMENT, least);
+  heap->limit_bytes = options->limit_bytes;
+  heap->growth_bytes = options->growth_bytes;
+  return TRUE;
+}
+
+static TarnHeap *
+heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *name)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnHeap *heap = g_new0 (TarnHeap, 1);
+
+  ops.name = name;
+  ops.deferred = upstream->ops.deferred;
+  ops.allocate = heap_allocate;
+  ops.free = heap_free;
+  ops.reclaim = heap_reclaim;
+  _tarn_allocator_init (&heap->base, &heap_class, &ops, heap, NULL, upstream->direct);
+  heap->upstream = tarn_allocator_ref (upstream);
+  heap->growth = growth;
+  _tarn_mutex_init (&heap->lock);
+  _tarn_cond_init (&heap->changed);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    {
+      heap->ranges[i].heap = heap;
+      heap->ranges[i].kind = (TarnRangeKind) i;
+    }
+  heap->table = g_hash_table_new (g_int64_hash, g_int64_equal);
+  heap->chance = 1;
+  heap->stats = (TarnHeapStats) TARN_HEAP_STATS_INIT;
+  return heap;
+}
+
+/**
+ * Makes a heap over an allocator. It takes large pieces from there, makes blocks of any sizes of
+ * them, and joins what is freed, so that memory which had one size can have another later. Where
+ * the allocator has virtual memory (TarnAllocatorOps.virtual_granularity), pieces that are not used
+ * move to where memory is needed; else blocks are parts of pieces (TarnAllocatorOps.part_new()).
+ *
+ * A pool over a heap is quicker for sizes that come again, and knows about queues: a heap takes
+ * memory that is freed for unused.
+ *
+ * @param upstream  where pieces come from; the heap keeps a reference
+ * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT
+ * @param error     return location, or NULL: TARN_ERROR_NOT_SUPPORTED if @p upstream has neither
+ *                  parts nor virtual memory; TARN_ERROR_INVALID_ARGUMENT for an option outside its
+ *                  range, or one that this version of the library does not have
+ * @return (transfer full): the heap, which any thread may use, or NULL with @p error set. Its
+ *         memory goes back to @p upstream with its last reference, and its last block.
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options, GError **error)
+{
+  TarnHeapOptions known = TARN_HEAP_OPTIONS_INIT;
+  const TarnHeapGrowth *growth;
+  TarnHeap *heap;
+
+  g_return_val_if_fail (upstream != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (options != NULL
+      && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnHeapOptions", error))
+    return NULL;
+  growth = choose_growth (upstream);
+  if (growth == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "%s makes no parts of memory, and has no virtual memory", upstream->label);
+      return NULL;
+    }
+  heap = heap_new (upstream, growth, known.name);
+  if (set_options (heap, &known, error))
+    return &heap->base;
+  tarn_allocator_unref (&heap->base);
+  return NULL;
+}

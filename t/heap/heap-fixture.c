@@ -1,0 +1,107 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "heap-fixture.h"
+
+void
+heap_set_up (HeapFixture *fixture, gconstpointer is_virtual)
+{
+  fixture->is_virtual = GPOINTER_TO_INT (is_virtual);
+  fixture->pages = fake_pages_new (G_MAXUINT64, fixture->is_virtual);
+  fixture->heap = NULL;
+  heap_renew (fixture, NULL);
+}
+
+void
+heap_tear_down (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  tarn_allocator_unref (fixture->heap);
+  fake_pages_free (fixture->pages);
+}
+
+void
+heap_renew (HeapFixture *fixture, const TarnHeapOptions *options)
+{
+  g_autoptr (TarnAllocator) upstream = fake_pages_allocator_new (fixture->pages);
+  g_autoptr (GError) error = NULL;
+
+  tarn_allocator_unref (fixture->heap);
+  fixture->upstream = upstream;
+  fixture->heap = tarn_heap_allocator_new (upstream, options, &error);
+  g_assert_no_error (error);
+}
+
+void
+heap_assert_valid (HeapFixture *fixture)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+
+  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_assert_valid (heap);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+TarnHeapStats
+heap_get_stats (HeapFixture *fixture)
+{
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+
+  g_assert_true (tarn_heap_get_stats (fixture->heap, &stats));
+  return stats;
+}
+
+TarnMemory
+heap_take (HeapFixture *fixture, gsize size)
+{
+  TarnMemory memory = { .address = 0 };
+  g_autoptr (GError) error = NULL;
+
+  tarn_allocator_allocate_memory (fixture->heap, size, &memory, &error);
+  g_assert_no_error (error);
+  heap_assert_valid (fixture);
+  g_assert_true (fake_pages_is_usable (fixture->pages, memory, size));
+  return memory;
+}
+
+void
+heap_put (HeapFixture *fixture, TarnMemory memory, gsize size)
+{
+  tarn_allocator_free_memory (fixture->heap, memory, size);
+  heap_assert_valid (fixture);
+}
+
+void
+heap_assert_fails (HeapFixture *fixture, gsize size, gint code)
+{
+  TarnMemory memory = { .address = 42 };
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (tarn_allocator_allocate_memory (fixture->heap, size, &memory, &error));
+  g_assert_error (error, TARN_ERROR, code);
+  g_assert_cmpuint (memory.address, ==, 42);
+  heap_assert_valid (fixture);
+}
+
+const TarnExtent *
+heap_get_extent (HeapFixture *fixture, TarnMemory memory)
+{
+  const TarnExtent *extent
+      = g_hash_table_lookup (_tarn_heap_of (fixture->heap)->table, &memory.address);
+
+  g_assert_nonnull (extent);
+  return extent;
+}
+
+void
+heap_add (const gchar *path, void (*test) (HeapFixture *, gconstpointer))
+{
+  static const gchar *const ways[] = { "parts", "virtual" };
+
+  for (gint i = 0; i < 2; i++)
+    {
+      g_autofree gchar *full = g_strdup_printf ("/core/heap/%s/%s", ways[i], path);
+
+      g_test_add (full, HeapFixture, GINT_TO_POINTER (i), heap_set_up, test, heap_tear_down);
+    }
+}
