@@ -512,16 +512,48 @@ test_one_for_each_task (Order *order, gconstpointer unused)
   assert_valid (order->pool);
 }
 
-/* One that is forgotten, is so, also if nothing remembers it. */
+/* A few tasks that take long, and are forgotten, do not cost those that come after them anything.
+ */
+static void
+test_long_tasks (Order *order, gconstpointer unused)
+{
+  FakeDevice *device = fake_queues_get_device (order->queues);
+  gpointer queues[4];
+
+  (void) unused;
+  for (guint i = 0; i < 4; i++)
+    {
+      queues[i] = fake_queue_new (order->queues, TRUE);
+      order_hold (order, SIZE, queues[i], 1);
+      g_assert_true (tarn_pool_forget_queue (order->pool, queues[i], NULL));
+    }
+  for (guint i = 0; i < 200; i++)
+    {
+      gpointer queue = fake_queue_new (order->queues, TRUE);
+
+      order_hold (order, SIZE, queue, 1);
+      g_assert_true (tarn_pool_forget_queue (order->pool, queue, NULL));
+      fake_queue_run (order->queues, queue);
+      fake_queue_destroy (order->queues, queue);
+    }
+  g_assert_cmpuint (fake_device_get_live (device), <=, 8);
+  assert_valid (order->pool);
+}
+
+/* One that is forgotten, is so, also if nothing remembers it: without an event. */
 static void
 test_forget_unused (Order *order, gconstpointer unused)
 {
+  guint n_recorded;
+
   (void) unused;
   tarn_pool_set_limit_bytes (order->pool, 1024);
   pass_on (order, order->a);
   pass_on (order, order->b);
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 2);
+  n_recorded = fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
+  g_assert_cmpuint (fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD), ==, n_recorded);
   assert_valid (order->pool);
   g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 1);
 }
@@ -700,6 +732,7 @@ main (int argc, char **argv)
   ADD_WITH ("unused/many-come/events-all", test_many_come, FAKE_RECORDS_ALL);
   ADD_WITH ("unused/forget", test_forget_unused, FAKE_RECORDS_ALL);
   ADD ("one-for-each-task", test_one_for_each_task);
+  ADD ("long-tasks", test_long_tasks);
   ADD_CAPTURE ("capture", test_capture);
   ADD_WITH ("capture/asks-in-vain", test_capture_asks_in_vain, FAKE_CHECKS_QUEUES);
   ADD_CAPTURE ("capture/before", test_capture_before);

@@ -324,19 +324,19 @@ test_prefers_idle (Order *order, gconstpointer unused)
   tarn_block_free (blocks[1]);
 }
 
-/* Frees eight blocks one after the other, four on each queue. */
+/* Frees eight blocks one after the other, some of them from the first on, on the second queue. */
 static void
-free_four_on_each (Order *order, TarnBlock **blocks, gpointer first, gpointer second)
+free_eight (Order *order, TarnBlock **blocks, guint first, guint n, gpointer queue, gpointer second)
 {
   meet_second_queue (order);
   fake_queues_run_all (order->queues);
   for (guint i = 0; i < 8; i++)
-    blocks[i] = order_take (order, SIZE, i < 4 ? first : second);
+    blocks[i] = order_take (order, SIZE, first <= i && i < first + n ? second : queue);
   for (guint i = 0; i < 8; i++)
     tarn_block_free (blocks[i]);
 }
 
-/* With more blocks in the bin than are asked about, the fifth of which is idle by now. */
+/* With more blocks in the bin than are asked about, some of which are idle by now. */
 static void
 test_asks_at_most_four (Order *order, gconstpointer unused)
 {
@@ -344,7 +344,7 @@ test_asks_at_most_four (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  free_four_on_each (order, blocks, order->a, order->b);
+  free_eight (order, blocks, 2, 4, order->a, order->b);
   fake_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
@@ -361,11 +361,28 @@ test_asks_oldest_first (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  free_four_on_each (order, blocks, order->b, order->a);
+  free_eight (order, blocks, 0, 4, order->a, order->b);
   fake_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[0]);
   assert_calls (order, FAKE_EVENT_IS_DONE, 1);
+  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  tarn_block_free (block);
+}
+
+/* Unless it is of queues that take long, which do not hide what others have freed since. */
+static void
+test_asks_newest_too (Order *order, gconstpointer unused)
+{
+  TarnBlock *blocks[8];
+  TarnBlock *block;
+
+  (void) unused;
+  free_eight (order, blocks, 4, 4, order->a, order->b);
+  fake_queue_run (order->queues, order->b);
+  block = order_take (order, SIZE, order->c);
+  g_assert_true (block == blocks[7]);
+  assert_calls (order, FAKE_EVENT_IS_DONE, 2);
   assert_calls (order, FAKE_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
@@ -763,6 +780,7 @@ main (int argc, char **argv)
   ADD ("prefers/idle", test_prefers_idle);
   ADD ("asks-at-most-four", test_asks_at_most_four);
   ADD ("asks-oldest-first", test_asks_oldest_first);
+  ADD ("asks-newest-too", test_asks_newest_too);
   ADD ("done", test_is_done);
   ADD ("next-free-events-own-queue", test_next_free_records_own_queue);
   ADD ("out-of-order", test_out_of_order);

@@ -109,29 +109,33 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 /* What may be had later.  The lock is held. */
 
 /* Notes the events that stand between a request and some of the topmost recorded blocks, each once
- * where neighbours share it.  The lowest of these blocks come first: they were recorded first. */
+ * where neighbours share it: of the lowest of these blocks, which were recorded first, and of the
+ * topmost in turn.  Where the host runs ahead the former are done first; but a few that stand for
+ * long work must not hide all that is above them. */
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
   const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
   const TarnBlock *seen[MAX_SEEN];
-  const TarnEvent *last = NULL;
-  guint n_seen = 0;
+  const TarnEvent *last[2] = { NULL, NULL };
+  guint n_seen = 0, n_noted = 0;
+  gboolean is_top = FALSE;
 
   g_assert (request->n_events == 0);
   _tarn_assert_locked (&pool->lock);
   for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL && n_seen < MAX_SEEN;
        block = block->below)
     seen[n_seen++] = block;
-  while (n_seen > 0 && request->n_events < TARN_MAX_ASKED)
+  while (n_seen > n_noted && request->n_events < TARN_MAX_ASKED)
     {
-      const TarnBlock *block = seen[--n_seen];
+      const TarnBlock *block = is_top ? seen[n_noted++] : seen[--n_seen];
 
       if (!_tarn_block_is_recorded (block, request->queue)
-          || (block->n_uses == 1 && block->uses->event == last))
+          || (block->n_uses == 1 && block->uses->event == last[is_top]))
         continue;
-      last = block->n_uses == 1 ? block->uses->event : NULL;
+      last[is_top] = block->n_uses == 1 ? block->uses->event : NULL;
       _tarn_request_add_events (request, block);
+      is_top = !is_top;
     }
 }
 

@@ -278,6 +278,7 @@ gboolean
 tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 {
   TarnQueue *known;
+  gboolean is_used;
   gpointer handle;
 
   g_return_val_if_fail (pool != NULL, FALSE);
@@ -288,9 +289,17 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
     return TRUE;
   _tarn_mutex_lock (&pool->lock);
   known = _tarn_pool_find_queue (pool, queue);
+  is_used = known != NULL && known->n_refs > 1;
+  if (known != NULL && !is_used)
+    make_unknown (pool, known);
   _tarn_mutex_unlock (&pool->lock);
   if (known == NULL)
     return TRUE;
+  if (!is_used)
+    {
+      _tarn_pool_leave_queue (pool, known);
+      return TRUE;
+    }
   handle = _tarn_allocator_record_event (pool->upstream->direct, queue, TRUE, error);
   if (handle != NULL)
     {
