@@ -398,6 +398,41 @@ test_pool (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (pool);
 }
 
+/* What the heaps of other pools of a group have, and hold no longer, is there for one that has run
+ * out, whether or not their pools hold anything. */
+static void
+test_group (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
+  TarnPool *pools[2];
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (TarnAllocator) heap = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
+
+      pools[i] = tarn_pool_new (heap, NULL, NULL);
+      tarn_pool_set_reclaim_group (pools[i], group);
+    }
+  for (guint i = 0; i < 6; i++)
+    {
+      TarnBlock *block = tarn_pool_allocate (pools[i % 2], 200 * MIB, NULL);
+
+      g_assert_nonnull (block);
+      tarn_block_free (block);
+      if (i % 3 == 1) /* its heap has that then */
+        {
+          block = tarn_pool_allocate (pools[i % 2], 250 * MIB, NULL);
+          g_assert_nonnull (block);
+          tarn_block_free (block);
+        }
+    }
+  for (guint i = 0; i < 2; i++)
+    tarn_pool_unref (pools[i]);
+  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==, 0);
+}
+
 static void
 test_not_in_use (HeapFixture *fixture, gconstpointer unused)
 {
@@ -506,6 +541,7 @@ main (int argc, char **argv)
   heap_add ("failures", test_failures);
   heap_add ("blocks", test_blocks);
   heap_add ("pool", test_pool);
+  heap_add ("group", test_group);
   heap_add ("not-in-use", test_not_in_use);
   heap_add ("alignment", test_alignment);
   heap_add ("fork", test_fork);

@@ -28,8 +28,9 @@ typedef struct
    * because nobody can tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted);
 
-  /* Gives back to its own upstream allocator what nobody uses.  Nullable: it holds nothing. */
-  void (*trim) (TarnAllocator *allocator);
+  /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
+   * is given goes on at once. */
+  gsize (*trim) (TarnAllocator *allocator);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */
@@ -74,6 +75,12 @@ gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpoi
 
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
+
+static inline gsize
+_tarn_allocator_trim (TarnAllocator *allocator)
+{
+  return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
+}
 
 static inline gboolean
 _tarn_is_power_of_two (gsize number)

@@ -161,7 +161,7 @@ parts_grow (TarnHeapRange *range, gsize size, GError **error)
   bytes = choose_size (range, needed);
   while (!add (range, bytes, &local))
     {
-      if (!has_run_out (local) || (bytes == size && !_tarn_heap_release_idle (heap, NULL)))
+      if (!has_run_out (local) || (bytes == size && _tarn_heap_release_idle (heap, NULL) == 0))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;

@@ -101,8 +101,8 @@ cut_idle (TarnHeap *heap, TarnPiece *only, GQueue *pieces)
 }
 
 /* Gives an idle piece back (NULL: all there are), in a call that changes what pieces there are.
- * FALSE: there was none. */
-gboolean
+ * Gets the bytes. */
+gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
   GQueue pieces = G_QUEUE_INIT;
@@ -110,24 +110,24 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 
   g_assert (heap->is_changing);
   if (bytes == 0)
-    return FALSE;
+    return 0;
   _tarn_mutex_unlock (&heap->lock);
   release_all (heap, &pieces);
   _tarn_mutex_lock (&heap->lock);
   heap->stats.upstream_bytes -= bytes;
-  return TRUE;
+  return bytes;
 }
 
-/* Gives all idle pieces back.  FALSE: there was none. */
-gboolean
+/* Gives all idle pieces back.  Gets their bytes. */
+gsize
 _tarn_heap_trim (TarnHeap *heap)
 {
-  gboolean has_released;
+  gsize bytes;
 
   begin_change (heap);
-  has_released = _tarn_heap_release_idle (heap, NULL);
+  bytes = _tarn_heap_release_idle (heap, NULL);
   for (guint i = 0; i < TARN_N_RANGES; i++)
     heap->growth->tidy (&heap->ranges[i]);
   end_change (heap);
-  return has_released;
+  return bytes;
 }

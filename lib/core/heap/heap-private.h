@@ -178,11 +178,11 @@ void _tarn_heap_free_spare (TarnHeap *heap);
 
 /* grow.c; the lock is held, and given up meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
-gboolean _tarn_heap_trim (TarnHeap *heap);
+gsize _tarn_heap_trim (TarnHeap *heap);
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 void _tarn_heap_count_upstream (TarnHeap *heap, gsize size);
-gboolean _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
 /* heap-check.c; the lock is held */
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);

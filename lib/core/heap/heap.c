@@ -177,30 +177,30 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
                 heap->base.label, memory.address, size);
 }
 
+static gsize heap_trim (TarnAllocator *allocator);
+
 /* Gives back what is idle, and else what upstream can. */
 static gboolean
 heap_reclaim (gpointer user_data)
 {
   TarnHeap *heap = user_data;
-  gboolean has_given;
 
-  _tarn_mutex_lock (&heap->lock);
-  has_given = _tarn_heap_trim (heap);
-  _tarn_mutex_unlock (&heap->lock);
-  return has_given || _tarn_allocator_reclaim (heap->upstream);
+  return heap_trim (&heap->base) > 0 || _tarn_allocator_reclaim (heap->upstream);
 }
 
 /* Life */
 
-static void
+static gsize
 heap_trim (TarnAllocator *allocator)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
+  gsize bytes;
 
   _tarn_mutex_lock (&heap->lock);
-  _tarn_heap_trim (heap);
+  bytes = _tarn_heap_trim (heap);
   _tarn_heap_check_if_full_debug (heap);
   _tarn_mutex_unlock (&heap->lock);
+  return bytes;
 }
 
 /* Frees a heap, all of whose memory is back. */

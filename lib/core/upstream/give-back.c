@@ -178,8 +178,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_mutex_unlock (&pool->lock);
   upstream = tarn_allocator_ref (pool->upstream);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  if (upstream->klass->trim != NULL)
-    upstream->klass->trim (upstream);
+  _tarn_allocator_trim (upstream);
 }
 
 /**

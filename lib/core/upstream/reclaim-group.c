@@ -293,11 +293,31 @@ find_richest (const TarnReclaimGroup *group)
   return richest;
 }
 
-/* Gives back held blocks of the member that holds most, as _tarn_pool_give_back_held () does.
- * That member lives until it is done: pool_dispose () waits. */
+/* Has the members' upstream allocators give back what nobody uses, until it is enough. Gets the
+ * bytes. */
+static gsize
+trim_upstreams (TarnReclaimGroup *group, gsize wanted)
+{
+  g_autoptr (GPtrArray) upstreams
+      = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_allocator_unref);
+  gsize bytes = 0;
+
+  _tarn_mutex_lock (&group->lock);
+  for (guint i = 0; i < group->members->len; i++)
+    g_ptr_array_add (upstreams, tarn_allocator_ref (get_member (group, i)->upstream));
+  _tarn_mutex_unlock (&group->lock);
+  for (guint i = 0; i < upstreams->len && bytes < wanted; i++)
+    bytes += _tarn_allocator_trim (g_ptr_array_index (upstreams, i));
+  return bytes;
+}
+
+/* Gives back held blocks of the member that holds most, as _tarn_pool_give_back_held () does, and
+ * what its upstream allocator has of them; or else what those have that nobody held. The member
+ * lives until it is done: pool_dispose () waits. */
 gsize
 _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
 {
+  g_autoptr (TarnAllocator) upstream = NULL;
   TarnGiveBack give_back;
   TarnPool *richest;
   gsize bytes = 0;
@@ -308,6 +328,7 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
   richest = find_richest (group);
   if (richest != NULL)
     {
+      upstream = tarn_allocator_ref (richest->upstream);
       bytes = richest->stats.held_bytes;
       _tarn_pool_begin_give_back (richest, &give_back, _tarn_pool_take_largest (richest, wanted));
       bytes -= richest->stats.held_bytes;
@@ -316,7 +337,9 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
       _tarn_pool_check_if_full_debug (richest);
     }
   unlock_members (group);
-  if (richest != NULL)
-    bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
+  if (richest == NULL)
+    return trim_upstreams (group, wanted);
+  bytes -= _tarn_pool_give_back (richest, &give_back, TRUE);
+  _tarn_allocator_trim (upstream);
   return bytes;
 }
