@@ -433,6 +433,37 @@ test_group (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==, 0);
 }
 
+/* ... and no more of what is held goes back than is needed. */
+static void
+test_group_holds_on (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
+  g_autoptr (TarnAllocator) other = NULL;
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnPool *pool, *rich;
+  TarnBlock *blocks[10];
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  options.growth_bytes = 2 * MIB; /* no two share a piece */
+  heap_renew (fixture, &options);
+  other = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
+  rich = tarn_pool_new (fixture->heap, NULL, NULL);
+  pool = tarn_pool_new (other, NULL, NULL);
+  tarn_pool_set_reclaim_group (rich, group);
+  tarn_pool_set_reclaim_group (pool, group);
+  for (guint i = 0; i < 10; i++)
+    blocks[i] = tarn_pool_allocate (rich, 20 * MIB, NULL);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (blocks[i]);
+  blocks[0] = tarn_pool_allocate (pool, 80 * MIB, NULL);
+  g_assert_nonnull (blocks[0]);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (rich), >=, 100 * MIB);
+  tarn_block_free (blocks[0]);
+  tarn_pool_unref (rich);
+  tarn_pool_unref (pool);
+}
+
 static void
 test_not_in_use (HeapFixture *fixture, gconstpointer unused)
 {
@@ -542,6 +573,7 @@ main (int argc, char **argv)
   heap_add ("blocks", test_blocks);
   heap_add ("pool", test_pool);
   heap_add ("group", test_group);
+  heap_add ("group-holds-on", test_group_holds_on);
   heap_add ("not-in-use", test_not_in_use);
   heap_add ("alignment", test_alignment);
   heap_add ("fork", test_fork);
