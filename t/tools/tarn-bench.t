@@ -169,7 +169,7 @@ fi
 
 # ---- the same results in every form ----
 
-measures="driver hits mixed window exchange miss recovery overhead replay memory"
+measures="driver hits mixed window exchange miss recovery overhead calls replay memory"
 
 has_measures () {
   for measure in $measures; do

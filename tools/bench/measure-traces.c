@@ -71,6 +71,43 @@ for_each_trace (const Bench *bench, const Source *source, const Measure *measure
     }
 }
 
+/* What there is of the driver: the heap has it, or else the pool. */
+
+static gsize
+get_bytes (const Replay *replay)
+{
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+
+  return tarn_heap_get_stats (replay->allocator, &heap)
+             ? heap.upstream_bytes
+             : tarn_pool_get_managed_bytes (replay->pool);
+}
+
+static gsize
+get_peak_bytes (const Replay *replay)
+{
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  TarnPoolStats pool = TARN_POOL_STATS_INIT;
+
+  if (tarn_heap_get_stats (replay->allocator, &heap))
+    return heap.peak_upstream_bytes;
+  tarn_pool_get_stats (replay->pool, &pool);
+  return pool.peak_managed_bytes;
+}
+
+/* How often it was asked for some: a piece that was mapped anew counts as one that it gave. */
+static guint64
+get_calls (const Replay *replay)
+{
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  TarnPoolStats pool = TARN_POOL_STATS_INIT;
+
+  if (tarn_heap_get_stats (replay->allocator, &heap))
+    return heap.upstream_allocations + heap.moves;
+  tarn_pool_get_stats (replay->pool, &pool);
+  return pool.upstream_allocations;
+}
+
 /* Overhead */
 
 /* Of those in a stretch of the trace, the one with the most managed bytes stays. */
@@ -97,7 +134,6 @@ replay_bytes (Replay *replay, TraceResult *result, GError **error)
 {
   const GArray *events = replay->trace->events;
   guint64 start = g_array_index (events, TraceEvent, 0).time;
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
   gdouble active = 0;
 
   for (guint i = 0; i < events->len; i++)
@@ -109,11 +145,10 @@ replay_bytes (Replay *replay, TraceResult *result, GError **error)
         return FALSE;
       active += event->is_free ? -(gdouble) event->size : (gdouble) event->size;
       point.active = active;
-      point.managed = (gdouble) tarn_pool_get_managed_bytes (replay->pool);
+      point.managed = (gdouble) get_bytes (replay);
       add_point (result->points, point, i, events->len);
     }
-  tarn_pool_get_stats (replay->pool, &stats);
-  result->peak_managed = stats.peak_managed_bytes;
+  result->peak_managed = get_peak_bytes (replay);
   result->peak_active = replay->trace->peak_active;
   result->n_allocations = replay->trace->n_allocations;
   return TRUE;
@@ -147,6 +182,41 @@ void
 measure_overhead (const Bench *bench, const Source *source, const Measure *measure)
 {
   for_each_trace (bench, source, measure, measure_trace_overhead);
+}
+
+/* Calls */
+
+static gboolean
+replay_all (Replay *replay, GError **error)
+{
+  const GArray *events = replay->trace->events;
+
+  for (guint i = 0; i < events->len; i++)
+    if (!replay_event (replay, &g_array_index (events, TraceEvent, i), error))
+      return FALSE;
+  return TRUE;
+}
+
+/* It is the same each time. */
+static void
+measure_trace_calls (const Bench *bench, const Source *source, const Measure *measure,
+                     const Trace *trace)
+{
+  Result *result
+      = results_add (bench->results, source, measure->name, 1, g_strdup (trace->name), "calls");
+  g_auto (Replay) replay = { .trace = trace };
+  GError *error = NULL;
+
+  if (replay_init (&replay, source, &error) && replay_all (&replay, &error))
+    result_set (result, spread_of_one ((gdouble) get_calls (&replay)));
+  else
+    result_fail (result, error);
+}
+
+void
+measure_calls (const Bench *bench, const Source *source, const Measure *measure)
+{
+  for_each_trace (bench, source, measure, measure_trace_calls);
 }
 
 /* Time */
@@ -183,9 +253,8 @@ time_replay (const Trace *trace, const Source *source, gdouble *ns, GError **err
   if (!replay_init (&replay, source, error))
     return FALSE;
   start = clock_now ();
-  for (guint i = 0; i < trace->events->len; i++)
-    if (!replay_event (&replay, &g_array_index (trace->events, TraceEvent, i), error))
-      return FALSE;
+  if (!replay_all (&replay, error))
+    return FALSE;
   *ns = (gdouble) (clock_now () - start) / (gdouble) trace->n_allocations;
   return TRUE;
 }

@@ -58,6 +58,7 @@ void bench_hand_over (const Bench *bench);
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
 void measure_overhead (const Bench *bench, const Source *source, const Measure *measure);
+void measure_calls (const Bench *bench, const Source *source, const Measure *measure);
 void measure_replay (const Bench *bench, const Source *source, const Measure *measure);
 
 #endif
