@@ -49,7 +49,8 @@ typedef struct
    * How finely sizes are told apart, 0 to 26 bits; 4 by default. A request is rounded up, by less
    * than 1 / 2^leading_bits_in_bin_id of its size, to the largest size of its bin: the sizes whose
    * first 1 bit is followed by the same bits, as many as this says. More bits waste less memory,
-   * and find a held block that fits less often.
+   * and find a held block that fits less often. A pool over a heap tells all sizes apart, whatever
+   * this says: a heap has memory of any size.
    */
   guint leading_bits_in_bin_id;
 
@@ -85,6 +86,15 @@ typedef struct
    * thread_cache_blocks.
    */
   gsize thread_cache_bytes;
+
+  /**
+   * The most bytes that the pool holds of memory that is no queue's. What was held for longest goes
+   * back when there is more. 0, the default: over a heap, 1 % of what the pool manages, or 16 MiB
+   * where that is more, and all of it goes back before the heap takes more memory from its own
+   * upstream allocator; threads keep 1 MiB each. What bins hold cannot be joined. Over any other
+   * allocator there is no bound, nor is there with G_MAXSIZE.
+   */
+  gsize hold_bytes;
 } TarnPoolOptions;
 
 /**
@@ -94,12 +104,13 @@ typedef struct
  */
 #define TARN_POOL_OPTIONS_INIT                                                                     \
   {                                                                                                \
-    sizeof (TarnPoolOptions),                      /* struct_size */                               \
-        4,                                         /* leading_bits_in_bin_id */                    \
-        NULL,                                      /* name */                                      \
-        0,                                         /* limit_bytes */                               \
-        32,                                        /* thread_cache_blocks */                       \
-        G_MAXSIZE >> (sizeof (gsize) > 4 ? 30 : 2) /* thread_cache_bytes */                        \
+    sizeof (TarnPoolOptions),                       /* struct_size */                              \
+        4,                                          /* leading_bits_in_bin_id */                   \
+        NULL,                                       /* name */                                     \
+        0,                                          /* limit_bytes */                              \
+        32,                                         /* thread_cache_blocks */                      \
+        G_MAXSIZE >> (sizeof (gsize) > 4 ? 30 : 2), /* thread_cache_bytes */                       \
+        0                                           /* hold_bytes */                               \
   }
 
 /**

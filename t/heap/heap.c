@@ -441,6 +441,7 @@ test_group_holds_on (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
   g_autoptr (TarnAllocator) other = NULL;
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions pool_options = TARN_POOL_OPTIONS_INIT;
   TarnPool *pool, *rich;
   TarnBlock *blocks[10];
 
@@ -449,7 +450,8 @@ test_group_holds_on (HeapFixture *fixture, gconstpointer unused)
   options.growth_bytes = 2 * MIB; /* no two share a piece */
   heap_renew (fixture, &options);
   other = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
-  rich = tarn_pool_new (fixture->heap, NULL, NULL);
+  pool_options.hold_bytes = G_MAXSIZE;
+  rich = tarn_pool_new (fixture->heap, &pool_options, NULL);
   pool = tarn_pool_new (other, NULL, NULL);
   tarn_pool_set_reclaim_group (rich, group);
   tarn_pool_set_reclaim_group (pool, group);

@@ -54,9 +54,10 @@ typedef struct
   const gchar *name;
   gsize limit_bytes;
   guint thread_cache_blocks;
+  gsize thread_cache_bytes;
 } OldTarnPoolOptions;
 
-STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize thread_cache_bytes, thread_cache_bytes);
+STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize hold_bytes, hold_bytes);
 
 typedef struct
 {

@@ -31,6 +31,9 @@ typedef struct
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
    * is given goes on at once. */
   gsize (*trim) (TarnAllocator *allocator);
+  /* Tells whether a request can be served without more from its own upstream allocator.  Of heaps
+   * only. */
+  gboolean (*can_serve) (TarnAllocator *allocator, gsize size);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

@@ -203,6 +203,20 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
+static gboolean
+heap_can_serve (TarnAllocator *allocator, gsize size)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  gboolean can_serve;
+
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  can_serve
+      = _tarn_tree_find (heap->ranges[heap->growth->choose (heap, rounded)].root, rounded) != NULL;
+  _tarn_mutex_unlock (&heap->lock);
+  return can_serve;
+}
+
 /* Frees a heap, all of whose memory is back. */
 static void
 heap_finalize (TarnAllocator *allocator)
@@ -236,6 +250,7 @@ static const TarnAllocatorClass heap_class = {
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
+  .can_serve = heap_can_serve,
 };
 
 /* Gets the heap that an allocator is; NULL: it is none. */

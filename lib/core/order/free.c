@@ -74,7 +74,8 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
 {
   TarnGiveBack give_back;
   TarnQueue *wanted;
-  gboolean goes_back, records_free;
+  TarnBlock *retired;
+  gboolean records_free;
   TarnCache *cache;
   gint state;
 
@@ -100,12 +101,12 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     }
   if (wanted != NULL)
     record_wanted (pool, wanted, block);
-  goes_back = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
-  if (goes_back)
-    _tarn_pool_begin_give_back (pool, &give_back, block);
+  retired = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
+  if (retired != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, retired);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  if (goes_back)
+  if (retired != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
@@ -127,18 +128,18 @@ _tarn_pool_free_block (TarnBlock *block)
 void
 _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 {
-  gboolean goes_back;
+  TarnBlock *retired;
   TarnGiveBack give_back;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
-  goes_back = _tarn_pool_end_use (pool, NULL, block);
-  if (goes_back)
-    _tarn_pool_begin_give_back (pool, &give_back, block);
+  retired = _tarn_pool_end_use (pool, NULL, block);
+  if (retired != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, retired);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  if (goes_back)
+  if (retired != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }

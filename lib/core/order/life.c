@@ -14,6 +14,9 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
+/* What each thread keeps for itself of a pool over a heap, where the program does not say. */
+#define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
+
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -143,6 +146,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 {
   TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  gboolean is_over_heap;
   TarnPool *pool;
 
   g_return_val_if_fail (upstream != NULL, NULL);
@@ -159,6 +163,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
+  is_over_heap = upstream->klass->can_serve != NULL;
   pool = _tarn_aligned_new0 (TarnPool);
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
@@ -166,7 +171,10 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   ops.free = _tarn_pool_free_bare;
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = tarn_allocator_ref (upstream);
-  pool->leading_bits = known.leading_bits_in_bin_id;
+  pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
+  pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
+  if (is_over_heap && known.hold_bytes == 0)
+    known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
   pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
@@ -175,6 +183,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
   pool->idle_bins = _tarn_bins_new (NULL);
+  pool->idle_bins->has_bound = pool->hold_bytes != G_MAXSIZE;
   pool->recorded_bins = _tarn_bins_new (NULL);
   pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();

@@ -8,6 +8,10 @@
 
 #include "pool/cache-private.h"
 
+/* What a pool over a heap holds at most: one byte in HOLD_SHARE of what it manages. */
+#define MIN_HOLD_BYTES ((gsize) 16 << 20)
+#define HOLD_SHARE 100
+
 /* Bins */
 
 static void
@@ -16,6 +20,8 @@ bin_free (gpointer data)
   TarnBin *bin = data;
 
   g_assert (bin->length == 0 && bin->link == NULL && bin->n_shares == 0);
+  if (bin->by_use != NULL)
+    g_queue_unlink (bin->by_use, &bin->use_link);
   g_free (bin->batches);
   g_free (bin);
 }
@@ -78,6 +84,12 @@ ensure_bin (TarnBins *bins, guint32 number)
       bins->latest = g_new0 (TarnBin, 1);
       bins->latest->number = number;
       bins->latest->queue = bins->queue;
+      if (bins->has_bound)
+        {
+          bins->latest->by_use = &bins->by_use;
+          bins->latest->use_link.data = bins->latest;
+          g_queue_push_tail_link (&bins->by_use, &bins->latest->use_link);
+        }
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -223,10 +235,21 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
+/* Notes that a bin is used, as opposed to emptied. */
+static void
+note_use (TarnBin *bin)
+{
+  if (bin->by_use == NULL || bin->use_link.next == NULL)
+    return;
+  g_queue_unlink (bin->by_use, &bin->use_link);
+  g_queue_push_tail_link (bin->by_use, &bin->use_link);
+}
+
 /* Puts a chain of blocks on top of a bin. */
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
+  note_use (bin);
   last->below = bin->top;
   bin->top = first;
   count_held (pool, bin, first->alloc_size, (gssize) n);
@@ -316,6 +339,7 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   _tarn_assert_locked (&pool->lock);
   if (bin->top == NULL)
     return 0;
+  note_use (bin);
   if (batch != NULL && batch->n <= max)
     {
       first = bin->top;
@@ -353,6 +377,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
 {
   TarnBlock *block = _tarn_pool_pop_block (pool, bin, link);
 
+  note_use (bin);
   activate (pool, block, size);
   block->is_hit = TRUE;
   pool->stats.hits++;
@@ -463,6 +488,46 @@ _tarn_pool_take_stuck (TarnPool *pool)
     }
   pool->n_stuck = 0;
   return blocks;
+}
+
+/* Retires blocks that nobody uses, of bins that were used longest ago, until so many bytes are held
+ * at most, or none of these are.  Gets them as a list. */
+TarnBlock *
+_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
+{
+  TarnBins *bins = pool->idle_bins;
+  TarnBlock *blocks = NULL, *block;
+  TarnBlock **end = &blocks;
+  GList *oldest;
+
+  _tarn_assert_locked (&pool->lock);
+  while (pool->stats.held_bytes > keep_bytes && (oldest = bins->by_use.head) != NULL)
+    {
+      TarnBin *bin = oldest->data;
+
+      while (bin->top != NULL && pool->stats.held_bytes > keep_bytes)
+        {
+          block = _tarn_pool_pop_block (pool, bin, &bin->top);
+          _tarn_pool_retire (pool, block);
+          append (&end, block);
+        }
+      if (bin->top != NULL)
+        break;
+      g_hash_table_remove (bins->table, GUINT_TO_POINTER (bin->number));
+      look_up (bins, bins->latest_number);
+    }
+  return blocks;
+}
+
+/* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
+TarnBlock *
+_tarn_pool_take_excess (TarnPool *pool)
+{
+  gsize bound = pool->hold_bytes;
+
+  if (bound == 0)
+    bound = MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
+  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound) : NULL;
 }
 
 typedef struct

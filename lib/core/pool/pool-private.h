@@ -70,6 +70,10 @@ struct _TarnBin
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
+  /* Of the idle, in a pool that holds so many bytes at most */
+  GQueue *by_use; /* those of TarnBins; NULL: of another one */
+  GList use_link; /* there */
+
   /* Of the recorded */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
                         on from queue to queue */
@@ -84,6 +88,9 @@ struct _TarnBins
   GHashTable *table;     /* number -> TarnBin, owned */
   guint32 latest_number; /* that was looked for last, */
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
+  GQueue by_use; /* if has_bound: those of TarnBin that have, or had, blocks, by use_link: the
+                    one that was used last is last */
+  gboolean has_bound;
 };
 
 #define TARN_TRANSFER_BINS 32
@@ -199,6 +206,7 @@ struct _TarnPool
   gboolean was_open;      /* the door, before reclaim-group.c closed it */
   guint n_foreign;        /* of them: on behalf of another pool of the group */
 
+  gsize hold_bytes;    /* constant; G_MAXSIZE: no bound; 0: by managed_bytes */
   gsize limit_bytes;   /* 0: none */
   gsize ceiling_bytes; /* the limit; or what there was when that was lowered, as long as no request
                           has fitted in again */
@@ -222,7 +230,7 @@ _tarn_pool_of (TarnAllocator *base)
 /* pool.c; the lock is held */
 TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                                        guint32 number, gsize size);
-gboolean _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
+TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* bins.c; the lock is held */
 TarnBins *_tarn_bins_new (TarnQueue *queue);
@@ -248,6 +256,8 @@ void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
+TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
+TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
 /* bare.c */

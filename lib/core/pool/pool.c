@@ -44,10 +44,11 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
-/* Ends the use of a block that is being freed: it is held, or else retired, and then TRUE: the
- * caller gives it back to upstream, with what is stuck.  @cache is this thread's; NULL: the pool's
- * bin is to have the block. */
-gboolean
+/* Ends the use of a block that is being freed: it is held, or else retired.  Gets what is retired,
+ * as a list for the caller to give back to upstream: the block with what is stuck, or what is held
+ * beyond what the pool may hold; NULL: nothing.  @cache is this thread's; NULL: the pool's bin is
+ * to have the block. */
+TarnBlock *
 _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
@@ -61,9 +62,9 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   if (!pool->stop_holding && !block->exact)
     {
       hold (pool, cache, block);
-      return FALSE;
+      return _tarn_pool_take_excess (pool);
     }
   _tarn_pool_retire (pool, block);
   block->below = _tarn_pool_take_stuck (pool);
-  return TRUE;
+  return block;
 }

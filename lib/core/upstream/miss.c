@@ -270,9 +270,11 @@ _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was
   gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin };
   GError *local = NULL;
-  TarnBlock *block = ask_upstream (pool, &request, alloc_size, &local);
+  TarnBlock *block;
 
   _tarn_assert_not_locked (&pool->lock);
+  _tarn_pool_spare_upstream (pool, alloc_size);
+  block = ask_upstream (pool, &request, alloc_size, &local);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);
   if (block == NULL && !has_run_out (&request, local) && size < alloc_size)

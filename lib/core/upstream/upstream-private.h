@@ -31,6 +31,7 @@ TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gb
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
+void _tarn_pool_spare_upstream (TarnPool *pool, gsize size);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_is_giving_back (void);

@@ -1,0 +1,228 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pools over heaps: they hold little, and nothing while the heap would have to grow. */
+
+#include "heap-fixture.h"
+#include "lib/pool-fixture.h"
+
+#define N_THREADS 8
+
+static TarnPool *
+pool_new (TarnAllocator *upstream, gsize hold_bytes, guint thread_cache_blocks)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  options.hold_bytes = hold_bytes;
+  options.thread_cache_blocks = thread_cache_blocks;
+  return tarn_pool_new (upstream, &options, NULL);
+}
+
+/* Takes and frees blocks of so many sizes, which are MIB and a little more each. */
+static void
+hold (TarnPool *pool, guint n)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (pool, MIB + i * 4 * KIB);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+  assert_valid (pool);
+}
+
+/* What was held for longest has gone. */
+static void
+test_bound (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
+  TarnPoolStats stats;
+
+  (void) unused;
+  hold (pool, 100);
+  stats = get_stats (pool);
+  g_assert_cmpuint (stats.held_bytes, <=, 16 * MIB);
+  g_assert_cmpuint (stats.held_blocks, >=, 10);
+  for (guint i = 100 - (guint) stats.held_blocks; i < 100; i++)
+    tarn_block_free (allocate (pool, MIB + i * 4 * KIB));
+  g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + stats.held_blocks);
+  g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses);
+  tarn_block_free (allocate (pool, MIB));
+  g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses + 1);
+}
+
+/* What is used again has not been held for long. */
+static void
+test_used_again (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 10 * MIB, 0);
+  guint64 misses;
+
+  (void) unused;
+  hold (pool, 8);
+  tarn_block_free (allocate (pool, MIB));
+  misses = get_stats (pool).misses;
+  tarn_block_free (allocate (pool, 4 * MIB)); /* two go */
+  g_assert_cmpuint (get_stats (pool).misses, ==, misses + 1);
+  tarn_block_free (allocate (pool, MIB));
+  g_assert_cmpuint (get_stats (pool).misses, ==, misses + 1);
+  tarn_block_free (allocate (pool, MIB + 4 * KIB));
+  g_assert_cmpuint (get_stats (pool).misses, ==, misses + 2);
+}
+
+/* A hundredth, where that is more. */
+static void
+test_share (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
+  TarnBlock *large = allocate (pool, 4 * GIB);
+
+  (void) unused;
+  hold (pool, 100);
+  g_assert_cmpuint (get_stats (pool).held_bytes, <=, 42 * MIB);
+  g_assert_cmpuint (get_stats (pool).held_bytes, >, 38 * MIB);
+  tarn_block_free (large); /* which is too much itself */
+  g_assert_cmpuint (get_stats (pool).held_bytes, <=, 16 * MIB);
+}
+
+static void
+test_hold_bytes (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 5 * MIB, 0);
+  g_autoptr (TarnPool) endless = pool_new (fixture->heap, G_MAXSIZE, 0);
+
+  (void) unused;
+  hold (pool, 100);
+  g_assert_cmpuint (get_stats (pool).held_bytes, <=, 5 * MIB);
+  g_assert_cmpuint (get_stats (pool).held_bytes, >=, 3 * MIB);
+  hold (endless, 100);
+  g_assert_cmpuint (get_stats (endless).held_blocks, ==, 100);
+}
+
+/* Sizes are not rounded, so that a block is as large as it was asked for. */
+static void
+test_exact (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+
+  (void) unused;
+  for (gsize size = 1; size < 64 * MIB; size = size * 3 + 1)
+    {
+      TarnBlock *block = allocate (pool, size);
+
+      g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, size);
+      tarn_block_free (block);
+    }
+}
+
+/* What the pool holds is joined before the heap takes more, threads' caches included. */
+static void
+test_joined_first (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnPool *pool;
+  TarnBlock *blocks[10], *whole;
+  guint64 n_allocations;
+
+  (void) unused;
+  options.growth_bytes = 10 * MIB;
+  heap_renew (fixture, &options);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  for (guint i = 0; i < 10; i++)
+    blocks[i] = allocate (pool, MIB);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 10);
+  n_allocations = heap_get_stats (fixture).upstream_allocations;
+  whole = allocate (pool, 10 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_allocations, ==, n_allocations);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
+  tarn_block_free (whole);
+  tarn_pool_unref (pool);
+}
+
+/* Over another allocator. */
+static void
+test_device (void)
+{
+  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnPool *bounded = pool_new (allocator, 5 * MIB, 0), *usual = pool_new (allocator, 0, 0);
+
+  hold (bounded, 20);
+  g_assert_cmpuint (get_stats (bounded).held_bytes, <=, 5 * MIB);
+  hold (usual, 20);
+  g_assert_cmpuint (get_stats (usual).held_blocks, ==, 20);
+  tarn_pool_unref (bounded);
+  tarn_pool_unref (usual);
+  tarn_allocator_unref (allocator);
+}
+
+/* Threads */
+
+typedef struct
+{
+  TarnPool *pool;
+  guint32 seed;
+} Thread;
+
+static gpointer
+run_thread (gpointer data)
+{
+  Thread *thread = data;
+  g_autoptr (GRand) random = g_rand_new_with_seed (thread->seed);
+  TarnBlock *blocks[10] = { NULL };
+
+  for (guint i = 0; i < 5000; i++)
+    {
+      TarnBlock **block = &blocks[g_rand_int_range (random, 0, 10)];
+
+      if (*block == NULL)
+        *block = tarn_pool_allocate (
+            thread->pool,
+            (gsize) g_rand_int_range (random, 1, 10) << g_rand_int_range (random, 8, 20), NULL);
+      else
+        g_clear_pointer (block, tarn_block_free);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  return NULL;
+}
+
+static void
+test_threads (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  Thread threads[N_THREADS];
+  GThread *running[N_THREADS];
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  for (guint i = 0; i < N_THREADS; i++)
+    {
+      threads[i] = (Thread){ pool, (guint32) g_test_rand_int () };
+      running[i] = g_thread_new ("user", run_thread, &threads[i]);
+    }
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (running[i]);
+  assert_valid (pool);
+  heap_assert_valid (fixture);
+  g_assert_cmpuint (get_stats (pool).active_blocks, ==, 0);
+  g_assert_cmpuint (get_stats (pool).held_bytes, <=, (16 + N_THREADS) * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).used_bytes, >=, get_stats (pool).held_bytes);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  heap_add ("pool/bound", test_bound);
+  heap_add ("pool/used-again", test_used_again);
+  heap_add ("pool/share", test_share);
+  heap_add ("pool/hold-bytes", test_hold_bytes);
+  heap_add ("pool/exact", test_exact);
+  heap_add ("pool/joined-first", test_joined_first);
+  heap_add ("pool/threads", test_threads);
+  g_test_add_func ("/core/heap/pool/device", test_device);
+  return g_test_run ();
+}
