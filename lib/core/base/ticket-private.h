@@ -22,8 +22,9 @@ typedef struct
 {
   TarnTicket *oldest;
   TarnTicket *newest;
-  guint64 last;  /* serial of the last call that has begun */
-  guint64 ended; /* calls that have done something, and are over */
+  guint64 last;    /* serial of the last call that has begun */
+  guint64 ended;   /* calls that have done something, and are over */
+  guint n_waiting; /* threads; to wake none takes a call of the system, too */
   TarnCond changed;
 } TarnTickets;
 
@@ -46,15 +47,25 @@ _tarn_tickets_end (TarnTickets *tickets, TarnTicket *ticket, gboolean has_done)
   *(ticket->previous != NULL ? &ticket->previous->next : &tickets->oldest) = ticket->next;
   *(ticket->next != NULL ? &ticket->next->previous : &tickets->newest) = ticket->previous;
   tickets->ended += has_done;
-  _tarn_cond_broadcast (&tickets->changed);
+  if (tickets->n_waiting > 0)
+    _tarn_cond_broadcast (&tickets->changed);
 }
 
-/* Waits until every call up to that serial is done; @lock is what the list is behind. */
+/* Waits until a call ends; @lock is what the list is behind. */
+static inline void
+_tarn_tickets_wait (TarnTickets *tickets, TarnMutex *lock)
+{
+  tickets->n_waiting++;
+  _tarn_cond_wait (&tickets->changed, lock);
+  tickets->n_waiting--;
+}
+
+/* Waits until every call up to that serial is done. */
 static inline void
 _tarn_tickets_await (TarnTickets *tickets, guint64 serial, TarnMutex *lock)
 {
   while (tickets->oldest != NULL && tickets->oldest->serial <= serial)
-    _tarn_cond_wait (&tickets->changed, lock);
+    _tarn_tickets_wait (tickets, lock);
 }
 
 #endif

@@ -53,7 +53,7 @@ pool_dispose (TarnAllocator *allocator)
 
   _tarn_mutex_lock (&pool->lock);
   while (pool->n_foreign > 0 && !_tarn_is_giving_back ())
-    _tarn_cond_wait (&pool->give_backs.changed, &pool->lock);
+    _tarn_tickets_wait (&pool->give_backs, &pool->lock);
   pool->orphaned = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);

@@ -527,7 +527,8 @@ _tarn_pool_take_excess (TarnPool *pool)
 
   if (bound == 0)
     bound = MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
-  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound) : NULL;
+  /* Some more, so that not each free has to give something back. */
+  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound - bound / 8) : NULL;
 }
 
 typedef struct
