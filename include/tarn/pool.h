@@ -89,7 +89,7 @@ typedef struct
 
   /**
    * The most bytes that the pool holds of memory that is no queue's. What was held for longest goes
-   * back when there is more. 0, the default: over a heap, 1 % of what the pool manages, or 16 MiB
+   * back when there is more. 0, the default: over a heap, 0.5 % of what the pool manages, or 8 MiB
    * where that is more, and all of it goes back before the heap takes more memory from its own
    * upstream allocator; threads keep 1 MiB each. What bins hold cannot be joined. Over any other
    * allocator there is no bound, nor is there with G_MAXSIZE.

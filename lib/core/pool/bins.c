@@ -8,9 +8,10 @@
 
 #include "pool/cache-private.h"
 
-/* What a pool over a heap holds at most: one byte in HOLD_SHARE of what it manages. */
-#define MIN_HOLD_BYTES ((gsize) 16 << 20)
-#define HOLD_SHARE 100
+/* What a pool over a heap holds at most: one byte in HOLD_SHARE of what it manages.  Twice as much
+ * cost a language model 5 % of its memory. */
+#define MIN_HOLD_BYTES ((gsize) 8 << 20)
+#define HOLD_SHARE 200
 
 /* Bins */
 
