@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * cuda.c on a fake driver of CUDA 11.3, which cannot tell a context from a later one at its address
+ * cuda.c on a fake driver of CUDA 10.1, which cannot tell a context from a later one at its address
  * (CUDA 12.0 can), gives a part of a GPU the UUID of all (as before 11.4), and has no event of
  * what all streams have been given but a wait (as before 12.5). */
 
@@ -16,7 +16,7 @@ cuda_get_fake (void)
 
   g_assert_nonnull (driver);
   g_assert_cmpuint (driver->cuDriverGetVersion (&version), ==, 0);
-  g_assert_cmpint (version, ==, 11030);
+  g_assert_cmpint (version, ==, 10010);
   g_assert_null (driver->cuCtxGetId);
   g_assert_null (driver->cuCtxRecordEvent);
   g_assert_null (driver->cuDeviceGetUuid);

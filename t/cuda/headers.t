@@ -46,6 +46,8 @@ known () { # NAME COMPARISON
 # string.
 rows () { # FILE
   {
+    echo '#define FAKE_CUDA_IF_10_2(row) row'
+    echo '#define FAKE_CUDA_IF_11_0(row) row'
     echo '#define FAKE_CUDA_IF_11_4(row) row'
     echo '#define FAKE_CUDA_IF_12_0(row) row'
     echo '#define FAKE_CUDA_IF_12_5(row) row'
@@ -68,6 +70,12 @@ numbers () { # FILE SCRIPT
   sed -n "$2" "$1" | while read -r number name; do
     known "$name" "EQUAL ($number, $name)"
   done
+}
+
+# A field's place and size.
+field () { # TYPE FIELD, TYPE FIELD in <cuda.h>
+  echo "EQUAL (offsetof ($1, $2), offsetof ($3, $4))"
+  echo "EQUAL (sizeof ((($1 *) 0)->$2), sizeof ((($3 *) 0)->$4))"
 }
 
 # The versions of the functions themselves: without that, its macros give cuCtxCreate the name of
@@ -150,12 +158,22 @@ done
 fake=$top_srcdir/t/fake-cuda
 rows "$fake/fake-cuda.h" | sed 's/char \*uuid/CUuuid *uuid/' >"$scratch/rows"
 compare "the fake driver's functions" "$(count_rows "$fake/fake-cuda.h")"
-numbers "$fake/errors.c" 's/^  ERROR (\([0-9]*\), "\([A-Z0-9_]*\)").*/\1 CUDA_ERROR_\2/p' \
+for name in type requestedHandleTypes location win32HandleMetaData allocFlags \
+  allocFlags.compressionType allocFlags.gpuDirectRDMACapable allocFlags.usage; do
+  field FakeMemAllocationProp $name CUmemAllocationProp $name
+done >"$scratch/rows"
+for name in location location.type location.id flags; do
+  field FakeMemAccessDesc $name CUmemAccessDesc $name
+done >>"$scratch/rows"
+echo 'EQUAL (sizeof (FakeMemAllocationProp), sizeof (CUmemAllocationProp))' >>"$scratch/rows"
+compare "... its structs" 25 "$(sed -n '/^typedef .* CUmemGenericAllocationHandle;/,/} CUmemAccessDesc;/p' \
+  "$fake/fake-cuda.h" | sed 's/CUmem/FakeMem/g')"
+numbers "$fake/errors.c" 's/^  ERROR (\([0-9]*\), "\([A-Z0-9_]*\)".*/\1 CUDA_ERROR_\2/p' \
   >"$scratch/rows"
 compare "... its statuses" "$(grep -c '^  ERROR (' "$fake/errors.c")"
 numbers "$fake/fake-cuda.h" 's/^  FAKE_CUDA_\([A-Z_]*\) = \([1-9][0-9]*\),*$/\2 CUDA_ERROR_\1/p' \
   >"$scratch/rows"
-compare "... by their names" 15
+compare "... by their names" 16
 numbers "$fake/devices.c" \
   's/^  { \([0-9]*\), [0-9]* }, *\/\* \([A-Z0-9_]*\).*/\1 CU_DEVICE_ATTRIBUTE_\2/p' \
   >"$scratch/rows"

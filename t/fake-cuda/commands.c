@@ -20,6 +20,7 @@ typedef struct
   gsize size;         /* bytes */
   unsigned int value; /* what is written */
   void *to;           /* where what is read goes; NULL: nothing is read */
+  CUdevice device;    /* the stream's */
 } Access;
 
 /* Called locked. */
@@ -29,7 +30,7 @@ run_access (gpointer data)
   const Access *access = data;
   guint8 *bytes;
 
-  if (!fake_find_bytes (access->address, access->size, &bytes))
+  if (!fake_find_bytes (access->address, access->size, access->device, &bytes))
     g_error ("%s: the memory is gone before the command is done", access->function);
   if (access->to != NULL)
     memcpy (access->to, bytes, access->size);
@@ -41,14 +42,17 @@ run_access (gpointer data)
 static Status
 put_access (CUstream handle, Access access)
 {
-  FakeCudaMemory memory;
+  const Context *context;
   Stream *stream;
+  guint8 *bytes;
   Access *copy;
   Status status = fake_find_stream (access.function, handle, &stream);
 
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  REQUIRE (fake_find_memory (access.address, &memory)
-               && access.size <= memory.size - (access.address - memory.address),
+  context = fake_find_context (stream->context_id);
+  g_assert (context != NULL);
+  access.device = context->device;
+  REQUIRE (fake_find_bytes (access.address, access.size, access.device, &bytes),
            FAKE_CUDA_INVALID_VALUE);
   if (fake_get_capture (stream) != NULL)
     return FAKE_CUDA_SUCCESS;
@@ -65,7 +69,7 @@ cuMemsetD32Async (CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
   LOCKED;
   REQUIRE (to % sizeof value == 0 && n <= G_MAXSIZE / sizeof value, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream, (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL });
+  return put_access (stream, (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL, -1 });
 }
 
 Status
@@ -75,7 +79,7 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   LOCKED;
   REQUIRE (to != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to });
+  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1 });
 }
 
 /* Functions of the host: each in a thread of its own, while the stream waits for a mark. */

@@ -57,7 +57,9 @@ static const struct
   { 97, 232448 },     /* MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
   { 99, 1 },          /* HOST_REGISTER_SUPPORTED */
   { 102, 1 },         /* VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
+  { 103, 1 },         /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
   { 106, 32 },        /* MAX_BLOCKS_PER_MULTIPROCESSOR */
+  { 110, 1 },         /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
   { 111, 1024 },      /* RESERVED_SHARED_MEMORY_PER_BLOCK */
   { 115, 1 },         /* MEMORY_POOLS_SUPPORTED */
   { 120, 1 },         /* CLUSTER_LAUNCH */
@@ -173,24 +175,51 @@ get_default (guint attribute, CUdevice device)
   return 0;
 }
 
+gboolean
+fake_get_attribute (gint *value, guint attribute, CUdevice device)
+{
+  GHashTable *attributes = fake_get_settings (device)->attributes;
+  gpointer set;
+
+  if (attributes != NULL
+      && g_hash_table_lookup_extended (attributes, GUINT_TO_POINTER (attribute), NULL, &set))
+    *value = GPOINTER_TO_INT (set);
+  else if (attribute < 1 || attribute > LAST_ATTRIBUTE)
+    return FALSE;
+  else
+    *value = get_default (attribute, device);
+  return TRUE;
+}
+
 Status
 cuDeviceGetAttribute (int *value, unsigned int attribute, CUdevice device)
 {
-  GHashTable *attributes;
-  gpointer set;
   ENTER (cuDeviceGetAttribute);
   LOCKED;
   REQUIRE (value != NULL, FAKE_CUDA_INVALID_VALUE);
   REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
 
-  attributes = fake_get_settings (device)->attributes;
-  if (attributes != NULL
-      && g_hash_table_lookup_extended (attributes, GUINT_TO_POINTER (attribute), NULL, &set))
-    *value = GPOINTER_TO_INT (set);
-  else if (attribute < 1 || attribute > LAST_ATTRIBUTE)
-    return FAKE_CUDA_INVALID_VALUE;
-  else
-    *value = get_default (attribute, device);
+  return fake_get_attribute (value, attribute, device) ? FAKE_CUDA_SUCCESS
+                                                       : FAKE_CUDA_INVALID_VALUE;
+}
+
+/* All of them can, but for parts. */
+gboolean
+fake_can_access (CUdevice device, CUdevice peer)
+{
+  return device == peer
+         || (!fake_get_settings (device)->is_part && !fake_get_settings (peer)->is_part);
+}
+
+Status
+cuDeviceCanAccessPeer (int *can_access, CUdevice device, CUdevice peer)
+{
+  ENTER (cuDeviceCanAccessPeer);
+  LOCKED;
+  REQUIRE (can_access != NULL, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (fake_is_device (device) && fake_is_device (peer), FAKE_CUDA_INVALID_DEVICE);
+
+  *can_access = device != peer && fake_can_access (device, peer);
   return FAKE_CUDA_SUCCESS;
 }
 

@@ -26,6 +26,11 @@
  * when it was destroyed already (a success), and is then taken off the thread's stack, or asked for
  * its device.
  *
+ * Virtual memory belongs to no context, needs none, and disturbs no capture.  What is mapped is the
+ * host's memory at the same address, and a backing keeps its bytes wherever it is mapped.  What an
+ * H200 lets pass although it is not allowed, to map more than was reserved and to unmap what is not
+ * mapped, ends the test here, as does a handle that never was, which crashes there.
+ *
  * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits.  A
  * function's name is here what a user of <cuda.h> writes, cuMemAlloc.
  *
@@ -54,6 +59,38 @@ typedef unsigned long long CUdeviceptr;
 typedef unsigned int CUdeviceptr;
 #endif
 
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+typedef struct
+{
+  unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE: 1 */
+  int id;
+} CUmemLocation;
+
+typedef struct
+{
+  unsigned int type;                 /* CU_MEM_ALLOCATION_TYPE_PINNED: 1 */
+  unsigned int requestedHandleTypes; /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: 1; or none: 0 */
+  CUmemLocation location;
+  void *win32HandleMetaData;
+  struct
+  {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+} CUmemAllocationProp;
+
+typedef struct
+{
+  CUmemLocation location;
+  unsigned int flags; /* CU_MEM_ACCESS_FLAGS_PROT_NONE: 0, _READ: 1, _READWRITE: 3 */
+} CUmemAccessDesc;
+
+/* Bytes that virtual memory is a multiple of, as an H200's. */
+#define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
+
 /* Bytes of each device: an H200's, or what a size of 32 bits can count. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
   (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (3221225472))
@@ -76,6 +113,7 @@ enum
   FAKE_CUDA_NOT_FOUND = 500,
   FAKE_CUDA_NOT_READY = 600,
   FAKE_CUDA_CONTEXT_IS_DESTROYED = 709,
+  FAKE_CUDA_NOT_SUPPORTED = 801,
   FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
   FAKE_CUDA_STREAM_CAPTURE_INVALIDATED = 901,
   FAKE_CUDA_STREAM_CAPTURE_UNMATCHED = 903,
@@ -88,6 +126,16 @@ enum
  * version. */
 #ifndef FAKE_CUDA_VERSION
 #define FAKE_CUDA_VERSION 12090
+#endif
+#if FAKE_CUDA_VERSION >= 10020
+#define FAKE_CUDA_IF_10_2(row) row
+#else
+#define FAKE_CUDA_IF_10_2(row)
+#endif
+#if FAKE_CUDA_VERSION >= 11000
+#define FAKE_CUDA_IF_11_0(row) row
+#else
+#define FAKE_CUDA_IF_11_0(row)
 #endif
 #if FAKE_CUDA_VERSION >= 11040
 #define FAKE_CUDA_IF_11_4(row) row
@@ -169,6 +217,37 @@ enum
   FAKE_CUDA_IF_12_5 (F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event)))   \
   F (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
   F (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemGetAllocationGranularity, cuMemGetAllocationGranularity,                             \
+         (size_t * bytes, const CUmemAllocationProp *properties, unsigned int option)))            \
+  FAKE_CUDA_IF_10_2 (F (cuMemAddressReserve, cuMemAddressReserve,                                  \
+                        (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint,   \
+                         unsigned long long flags)))                                               \
+  FAKE_CUDA_IF_10_2 (F (cuMemAddressFree, cuMemAddressFree, (CUdeviceptr address, size_t size)))   \
+  FAKE_CUDA_IF_10_2 (F (cuMemCreate, cuMemCreate,                                                  \
+                        (CUmemGenericAllocationHandle * handle, size_t size,                       \
+                         const CUmemAllocationProp *properties, unsigned long long flags)))        \
+  FAKE_CUDA_IF_10_2 (F (cuMemRelease, cuMemRelease, (CUmemGenericAllocationHandle handle)))        \
+  FAKE_CUDA_IF_10_2 (F (cuMemMap, cuMemMap,                                                        \
+                        (CUdeviceptr address, size_t size, size_t offset,                          \
+                         CUmemGenericAllocationHandle handle, unsigned long long flags)))          \
+  FAKE_CUDA_IF_10_2 (F (cuMemUnmap, cuMemUnmap, (CUdeviceptr address, size_t size)))               \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemSetAccess, cuMemSetAccess,                                                           \
+         (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)))             \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemGetAccess, cuMemGetAccess,                                                           \
+         (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)))         \
+  FAKE_CUDA_IF_10_2 (F (cuMemGetAllocationPropertiesFromHandle,                                    \
+                        cuMemGetAllocationPropertiesFromHandle,                                    \
+                        (CUmemAllocationProp * properties, CUmemGenericAllocationHandle handle)))  \
+  FAKE_CUDA_IF_10_2 (F (cuMemExportToShareableHandle, cuMemExportToShareableHandle,                \
+                        (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,     \
+                         unsigned long long flags)))                                               \
+  FAKE_CUDA_IF_11_0 (F (cuMemRetainAllocationHandle, cuMemRetainAllocationHandle,                  \
+                        (CUmemGenericAllocationHandle * handle, void *address)))                   \
+  F (cuDeviceCanAccessPeer, cuDeviceCanAccessPeer,                                                 \
+     (int *can_access, CUdevice device, CUdevice peer))                                            \
   F (cuModuleLoadData, cuModuleLoadData, (CUmodule * module, const void *image))                   \
   F (cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
      (CUmodule * module, const void *image, unsigned int n_options, unsigned int *options,         \
@@ -192,6 +271,9 @@ typedef enum
   FAKE_CUDA_STREAM,
   FAKE_CUDA_EVENT,
   FAKE_CUDA_MODULE,
+  FAKE_CUDA_ADDRESSES, /* cuMemAddressReserve */
+  FAKE_CUDA_BACKING,   /* cuMemCreate, until it is released and nowhere mapped */
+  FAKE_CUDA_MAPPING,   /* cuMemMap */
   FAKE_CUDA_N_KINDS
 } FakeCudaKind;
 
@@ -199,10 +281,10 @@ typedef enum
 typedef struct
 {
   FakeCudaKind kind;
-  CUdeviceptr address; /* its first byte's; for host memory the host's */
+  CUdeviceptr address; /* its first byte's; for host memory the host's, and for mappings, too */
   gsize size;          /* bytes asked for */
   CUdevice device;
-  guint64 context_id; /* that it was allocated in */
+  guint64 context_id; /* that it was allocated in; 0: a mapping, which is no context's */
   guint64 freed_by;   /* the id of the context that was current at its free; 0: it is alive */
 } FakeCudaMemory;
 
@@ -221,7 +303,7 @@ typedef struct
    * the GPU's. */
   void (*set_part) (CUdevice device, gboolean is_part);
 
-  /* The bytes for all live device and managed memory of the device together, whatever its context;
+  /* The bytes for all live device, managed and created memory of the device, whatever its context;
    * what would exceed them is CUDA_ERROR_OUT_OF_MEMORY.  G_MAXUINT64: as much as there is in total,
    * as at the start. */
   void (*set_budget) (CUdevice device, guint64 bytes);
@@ -253,7 +335,7 @@ typedef struct
   void (*set_hook) (void (*hook) (const gchar *function, gpointer data), gpointer data);
 
   guint (*get_live) (FakeCudaKind kind);
-  guint64 (*get_live_bytes) (FakeCudaKind kind); /* as asked for; 0 but for memory */
+  guint64 (*get_live_bytes) (FakeCudaKind kind); /* as asked for; 0 but for memory and addresses */
 
   /* The live memory that @address lies in; FALSE: none. */
   gboolean (*find_memory) (CUdeviceptr address, FakeCudaMemory *memory);

@@ -9,6 +9,7 @@
  *     devices.c    what devices are
  *     contexts.c   contexts, each thread's stack of them
  *     ledger.c     memory, and what lies in it; memory.c
+ *     virtual.c    virtual memory: addresses, backings, mappings
  *     streams.c    streams, and work on them; commands.c; captures.c; events.c
  *     modules.c    modules, and their functions
  *     handles.c    what stands for a context, a stream, an event, a module, a function
@@ -98,6 +99,9 @@ guint fake_count_devices (void);                           /* locked */
 DeviceSettings *fake_get_settings (CUdevice device);       /* locked */
 void fake_device_settings_init (DeviceSettings *settings); /* locked */
 gboolean fake_is_device (CUdevice device);                 /* locked */
+gboolean fake_get_attribute (gint *value, guint attribute,
+                             CUdevice device);             /* locked; FALSE: none */
+gboolean fake_can_access (CUdevice device, CUdevice peer); /* locked; itself, too */
 
 /* The nth range of numbers above every address that a process can have on machines of today; a
  * 32-bit one has no such place. */
@@ -148,9 +152,50 @@ guint64 fake_count_available (CUdevice device);
 Status fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address);
 Status fake_release (CUdeviceptr address, gboolean is_host);
 Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
-gboolean fake_find_bytes (CUdeviceptr address, gsize size, guint8 **bytes);
+gboolean fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 guint fake_get_strangers (FakeCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
+
+/* Virtual memory; all are called locked.  Before CUDA 10.2 there is none. */
+#if FAKE_CUDA_VERSION >= 10020
+guint fake_count_virtual (FakeCudaKind kind, guint64 *bytes);
+guint64 fake_count_backed (CUdevice device); /* bytes */
+gboolean fake_find_mapping (CUdeviceptr address, FakeCudaMemory *memory);
+gboolean fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
+#else
+static inline guint
+fake_count_virtual (FakeCudaKind kind, guint64 *bytes)
+{
+  (void) kind;
+  *bytes = 0;
+  return 0;
+}
+
+static inline guint64
+fake_count_backed (CUdevice device)
+{
+  (void) device;
+  return 0;
+}
+
+static inline gboolean
+fake_find_mapping (CUdeviceptr address, FakeCudaMemory *memory)
+{
+  (void) address;
+  (void) memory;
+  return FALSE;
+}
+
+static inline gboolean
+fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
+{
+  (void) address;
+  (void) size;
+  (void) device;
+  (void) bytes;
+  return FALSE;
+}
+#endif
 
 /* Streams, events and captures; all are called locked. */
 

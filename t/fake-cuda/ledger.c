@@ -86,9 +86,10 @@ fake_find_memory (CUdeviceptr address, FakeCudaMemory *memory)
 {
   const Block *block = find_block (address);
 
-  if (block != NULL)
-    *memory = block->memory;
-  return block != NULL;
+  if (block == NULL)
+    return fake_find_mapping (address, memory);
+  *memory = block->memory;
+  return TRUE;
 }
 
 typedef struct
@@ -124,6 +125,8 @@ fake_count_memory (FakeCudaKind kind, guint64 *bytes)
 {
   Search search = { .kind = kind, .device = -1 };
 
+  if (kind >= FAKE_CUDA_ADDRESSES)
+    return fake_count_virtual (kind, bytes);
   g_tree_foreach (blocks, look_at, &search);
   *bytes = search.bytes;
   return search.n;
@@ -164,7 +167,7 @@ fake_forget_strangers (void)
   g_array_set_size (strangers, 0);
 }
 
-/* Bytes of device and managed memory that a device has left. */
+/* Bytes of device, managed and created memory that a device has left. */
 guint64
 fake_count_available (CUdevice device)
 {
@@ -175,7 +178,7 @@ fake_count_available (CUdevice device)
   g_tree_foreach (blocks, look_at, &search);
   search.kind = FAKE_CUDA_MANAGED_MEMORY;
   g_tree_foreach (blocks, look_at, &search);
-  used = search.bytes;
+  used = search.bytes + fake_count_backed (device);
   return used < limit ? limit - used : 0;
 }
 
@@ -255,14 +258,17 @@ fake_release (CUdeviceptr address, gboolean is_host)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* The host's address of @size bytes from @address on; FALSE: they are not in one block.  Device
- * memory that nothing was written to has no bytes that mean something. */
+/* The host's address of @size bytes from @address on; FALSE: they are not in one block, nor mapped
+ * for the device to use.  Device memory that nothing was written to has no bytes that mean
+ * something. */
 gboolean
-fake_find_bytes (CUdeviceptr address, gsize size, guint8 **bytes)
+fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
 {
   Block *block = find_block (address);
 
-  if (block == NULL || size > block->memory.size - (address - block->memory.address))
+  if (block == NULL)
+    return fake_find_mapped_bytes (address, size, device, bytes);
+  if (size > block->memory.size - (address - block->memory.address))
     return FALSE;
   if (block->bytes == NULL)
     {
@@ -285,6 +291,7 @@ fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   *bytes = nothing;
-  return size == 0 || fake_find_bytes (address, size, bytes) ? FAKE_CUDA_SUCCESS
-                                                             : FAKE_CUDA_INVALID_VALUE;
+  return size == 0 || fake_find_bytes (address, size, context->device, bytes)
+             ? FAKE_CUDA_SUCCESS
+             : FAKE_CUDA_INVALID_VALUE;
 }

@@ -201,11 +201,11 @@ cuPointerGetAttribute (void *value, unsigned int attribute, CUdeviceptr address)
   REQUIRE (fake_find_memory (address, &memory), FAKE_CUDA_INVALID_VALUE);
 
   context = fake_find_context (memory.context_id);
-  g_assert (context != NULL);
+  g_assert (context != NULL || memory.kind == FAKE_CUDA_MAPPING);
   switch (attribute)
     {
     case ATTRIBUTE_CONTEXT:
-      *(CUcontext *) value = context->handle;
+      *(CUcontext *) value = context != NULL ? context->handle : NULL;
       return FAKE_CUDA_SUCCESS;
     case ATTRIBUTE_MEMORY_TYPE:
       *(guint *) value = memory.kind == FAKE_CUDA_HOST_MEMORY ? 1 : 2;
