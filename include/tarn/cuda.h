@@ -93,8 +93,55 @@ gboolean tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError *
 
 /* Memory */
 
+/**
+ * What device memory is to be able to do. tarn_cuda_device_allocator_new_with_options() reads it.
+ *
+ * All but plain_memory is about virtual memory, of which a pool over the allocator may make its
+ * blocks. What tarn_allocator_allocate() takes from the allocator itself is plain memory in any
+ * case.
+ *
+ * @since 0.1
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnCudaDeviceOptions), as its initializer sets it */
+
+  /** TRUE: no virtual memory, only cuMemAlloc, for what takes nothing else: cuIpcGetMemHandle, or a
+   * library from before CUDA 10.2. */
+  gboolean plain_memory;
+
+  /** TRUE: other processes can be given virtual memory, as a file descriptor. It is made as
+   * cuMemCreate wants it for that (CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR); to send it,
+   * cuMemRetainAllocationHandle of a block's address gives the handle of the piece that the block
+   * is in, which cuMemExportToShareableHandle makes a descriptor of. */
+  gboolean exportable;
+
+  /** Nullable: devices that can use virtual memory, too, at the same addresses (cuMemSetAccess).
+   * Its own device always can. */
+  const CUdevice *peers;
+  gsize n_peers; /**< how many peers there are */
+} TarnCudaDeviceOptions;
+
+/**
+ * A TarnCudaDeviceOptions to start from: every field at its default.
+ *
+ * @since 0.1
+ */
+#define TARN_CUDA_DEVICE_OPTIONS_INIT                                                              \
+  {                                                                                                \
+    sizeof (TarnCudaDeviceOptions), /* struct_size */                                              \
+        FALSE,                      /* plain_memory */                                             \
+        FALSE,                      /* exportable */                                               \
+        NULL,                       /* peers */                                                    \
+        0                           /* n_peers */                                                  \
+  }
+
 TarnAllocator *tarn_cuda_device_allocator_new (CUcontext context,
                                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnAllocator *
+tarn_cuda_device_allocator_new_with_options (CUcontext context,
+                                             const TarnCudaDeviceOptions *options,
+                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_cuda_host_allocator_new (CUcontext context, guint flags,
                                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,

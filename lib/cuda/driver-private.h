@@ -25,6 +25,42 @@ typedef struct
 } TarnCudaUuid;
 #endif
 
+/* What virtual memory is made with: structs of CUDA 10.2, which are passed by their address and so
+ * do not grow.  A device is {1, its number}, CU_MEM_LOCATION_TYPE_DEVICE. */
+typedef struct
+{
+  unsigned int type;
+  int id;
+} TarnCudaOwnLocation;
+
+typedef struct
+{
+  unsigned int type;
+  unsigned int handle_types; /* TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR or 0 */
+  TarnCudaOwnLocation location;
+  void *windows; /* NULL */
+  unsigned char compression;
+  unsigned char rdma; /* whether GPUDirect RDMA is to be possible */
+  unsigned short usage;
+  unsigned char reserved[4];
+} TarnCudaOwnProperties;
+
+typedef struct
+{
+  TarnCudaOwnLocation location;
+  unsigned int flags;
+} TarnCudaOwnAccess;
+
+/* The same again for functions' arguments: t/cuda/headers.t compares these with <cuda.h>'s, and
+ * the layout of those. */
+#ifdef CUDA_VERSION
+typedef CUmemAllocationProp TarnCudaProperties;
+typedef CUmemAccessDesc TarnCudaAccess;
+#else
+typedef TarnCudaOwnProperties TarnCudaProperties;
+typedef TarnCudaOwnAccess TarnCudaAccess;
+#endif
+
 /* Without one of these a driver is of no use. */
 #define TARN_CUDA_REQUIRED(X)                                                                      \
   X (cuInit, cuInit, (unsigned int flags))                                                         \
@@ -73,6 +109,24 @@ typedef struct
   X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
   X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
+  X (cuMemGetAllocationGranularity, cuMemGetAllocationGranularity,                                 \
+     (size_t * bytes, const TarnCudaProperties *properties, unsigned int option))                  \
+  X (cuMemAddressReserve, cuMemAddressReserve,                                                     \
+     (CUdeviceptr * pointer, size_t size, size_t alignment, CUdeviceptr hint,                      \
+      unsigned long long flags))                                                                   \
+  X (cuMemAddressFree, cuMemAddressFree, (CUdeviceptr pointer, size_t size))                       \
+  X (cuMemCreate, cuMemCreate,                                                                     \
+     (unsigned long long *handle, size_t size, const TarnCudaProperties *properties,               \
+      unsigned long long flags))                                                                   \
+  X (cuMemRelease, cuMemRelease, (unsigned long long handle))                                      \
+  X (cuMemMap, cuMemMap,                                                                           \
+     (CUdeviceptr pointer, size_t size, size_t offset, unsigned long long handle,                  \
+      unsigned long long flags))                                                                   \
+  X (cuMemUnmap, cuMemUnmap, (CUdeviceptr pointer, size_t size))                                   \
+  X (cuMemSetAccess, cuMemSetAccess,                                                               \
+     (CUdeviceptr pointer, size_t size, const TarnCudaAccess *access, size_t n))                   \
+  X (cuDeviceCanAccessPeer, cuDeviceCanAccessPeer,                                                 \
+     (int *can_access, CUdevice device, CUdevice peer))                                            \
   X (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
      (int *value, unsigned int attribute, CUdevice device))                                        \
   X (cuFuncGetAttribute, cuFuncGetAttribute,                                                       \
@@ -100,9 +154,19 @@ typedef struct
 #define TARN_CUDA_ERROR_INVALID_CONTEXT 201
 #define TARN_CUDA_ERROR_NOT_READY 600
 #define TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED 709
+#define TARN_CUDA_ERROR_NOT_PERMITTED 800
+#define TARN_CUDA_ERROR_NOT_SUPPORTED 801
 #define TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED 900
 #define TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT 906
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
+#define TARN_CUDA_MEM_ALLOCATION_TYPE_PINNED 1
+#define TARN_CUDA_MEM_LOCATION_TYPE_DEVICE 1
+#define TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR 1
+#define TARN_CUDA_MEM_ACCESS_FLAGS_PROT_READWRITE 3
+#define TARN_CUDA_MEM_ALLOC_GRANULARITY_MINIMUM 0
+#define TARN_CUDA_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED 102
+#define TARN_CUDA_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED 103
+#define TARN_CUDA_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED 110
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
 

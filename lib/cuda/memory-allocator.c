@@ -5,35 +5,28 @@
  * pairs of driver calls. */
 
 #include "common/other-block-private.h"
-#include "order-private.h"
+#include "memory-private.h"
 
-typedef enum
-{
-  DEVICE_MEMORY,
-  HOST_MEMORY,
-  MANAGED_MEMORY
-} Kind;
+/* A part of memory is aligned as all of it, as far as any use needs.  Devices: an H200's textures
+ * begin at multiples of 512 bytes, and so does what cuMemAlloc gives; everything else is content
+ * with 256.  The host: 64 bytes are a cache line, which what two threads write should not share,
+ * and what write-combined memory is written in; no type needs more. */
+#define DEVICE_ALIGNMENT 512
+#define HOST_ALIGNMENT 64
 
 static const struct
 {
   const gchar *name, *allocate, *free;
+  gsize alignment; /* of parts: bytes */
 } kinds[] = {
-  [DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree" },
-  [HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost" },
-  [MANAGED_MEMORY] = { "cuda-managed", "cuMemAllocManaged", "cuMemFree" },
+  [TARN_CUDA_DEVICE_MEMORY] = { "cuda-device", "cuMemAlloc", "cuMemFree", DEVICE_ALIGNMENT },
+  [TARN_CUDA_HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost", HOST_ALIGNMENT },
+  [TARN_CUDA_MANAGED_MEMORY]
+  = { "cuda-managed", "cuMemAllocManaged", "cuMemFree", DEVICE_ALIGNMENT },
 };
 
-typedef struct
-{
-  TarnCudaHome home; /* first: see order-private.h */
-  Kind kind;         /* constant, as is the next one */
-  guint flags;
-  guint64 lost_bytes; /* atomic: that went with the context */
-  gint is_told;       /* atomic: whether somebody was told */
-} MemoryAllocator;
-
 static unsigned int
-call_allocate (const MemoryAllocator *self, gsize size, TarnMemory *memory)
+call_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memory)
 {
   const TarnCudaDriver *driver = self->home.context.driver;
   CUdeviceptr address = 0;
@@ -41,12 +34,12 @@ call_allocate (const MemoryAllocator *self, gsize size, TarnMemory *memory)
 
   switch (self->kind)
     {
-    case HOST_MEMORY:
+    case TARN_CUDA_HOST_MEMORY:
       return driver->cuMemHostAlloc (&memory->pointer, size, self->flags);
-    case MANAGED_MEMORY:
+    case TARN_CUDA_MANAGED_MEMORY:
       status = driver->cuMemAllocManaged (&address, size, self->flags);
       break;
-    case DEVICE_MEMORY:
+    case TARN_CUDA_DEVICE_MEMORY:
     default:
       status = driver->cuMemAlloc (&address, size);
       break;
@@ -59,7 +52,7 @@ call_allocate (const MemoryAllocator *self, gsize size, TarnMemory *memory)
 static gboolean
 memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
-  MemoryAllocator *self = user_data;
+  TarnCudaMemoryAllocator *self = user_data;
   gboolean is_pushed;
   unsigned int status;
 
@@ -79,7 +72,7 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
 
 /* Memory dies with its context: there is nothing to free, and its address may be another's. */
 static void
-count_lost (MemoryAllocator *self, gsize size, const GError *error)
+count_lost (TarnCudaMemoryAllocator *self, gsize size, const GError *error)
 {
   __atomic_add_fetch (&self->lost_bytes, size, __ATOMIC_RELAXED);
   if (g_atomic_int_compare_and_exchange (&self->is_told, FALSE, TRUE))
@@ -88,17 +81,17 @@ count_lost (MemoryAllocator *self, gsize size, const GError *error)
 }
 
 static unsigned int
-call_free (const MemoryAllocator *self, TarnMemory memory)
+call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 {
   const TarnCudaDriver *driver = self->home.context.driver;
 
-  return self->kind == HOST_MEMORY ? driver->cuMemFreeHost (memory.pointer)
-                                   : driver->cuMemFree ((CUdeviceptr) memory.address);
+  return self->kind == TARN_CUDA_HOST_MEMORY ? driver->cuMemFreeHost (memory.pointer)
+                                             : driver->cuMemFree ((CUdeviceptr) memory.address);
 }
 
 /* FALSE with an error if it is not freed. */
 static gboolean
-free_in_context (const MemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
+free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
 {
   gboolean is_pushed;
   unsigned int status;
@@ -117,7 +110,7 @@ free_in_context (const MemoryAllocator *self, TarnMemory memory, gsize size, GEr
 static void
 memory_free (gpointer user_data, TarnMemory memory, gsize size)
 {
-  MemoryAllocator *self = user_data;
+  TarnCudaMemoryAllocator *self = user_data;
   g_autoptr (GError) error = NULL;
 
   if (memory.address == 0 || free_in_context (self, memory, size, &error))
@@ -130,38 +123,66 @@ memory_free (gpointer user_data, TarnMemory memory, gsize size)
                error->message);
 }
 
+/* An address is all that a part is: no call is made, and there is nothing to release. */
+static gboolean
+part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+          GError **error)
+{
+  const TarnCudaMemoryAllocator *self = user_data;
+
+  (void) size;
+  (void) error;
+  if (self->kind == TARN_CUDA_HOST_MEMORY)
+    part->pointer = (guint8 *) memory.pointer + offset;
+  else
+    part->address = memory.address + offset;
+  return TRUE;
+}
+
 static void
 memory_allocator_free (gpointer user_data)
 {
-  MemoryAllocator *self = user_data;
+  TarnCudaMemoryAllocator *self = user_data;
 
+  _tarn_cuda_virtual_clear (&self->virtual_memory);
   _tarn_cuda_home_clear (&self->home);
   g_free (self);
 }
 
+/* Takes @self, which is whole. */
 static TarnAllocator *
-memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
+make_allocator (TarnCudaMemoryAllocator *self)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  MemoryAllocator *self = g_new0 (MemoryAllocator, 1);
+
+  ops.name = kinds[self->kind].name;
+  ops.allocate = memory_allocate;
+  ops.free = memory_free;
+  ops.part_alignment = kinds[self->kind].alignment;
+  ops.part_new = part_new;
+  _tarn_cuda_set_order (&ops);
+  _tarn_cuda_virtual_set_ops (&self->virtual_memory, &ops);
+  return tarn_allocator_new (&ops, self, memory_allocator_free);
+}
+
+/* NULL if it has no home. */
+static TarnCudaMemoryAllocator *
+memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError **error)
+{
+  TarnCudaMemoryAllocator *self = g_new0 (TarnCudaMemoryAllocator, 1);
 
   self->kind = kind;
   self->flags = flags;
-  if (!_tarn_cuda_home_init (&self->home, context, error))
-    {
-      g_free (self);
-      return NULL;
-    }
-  ops.name = kinds[kind].name;
-  ops.allocate = memory_allocate;
-  ops.free = memory_free;
-  _tarn_cuda_set_order (&ops);
-  return tarn_allocator_new (&ops, self, memory_allocator_free);
+  if (_tarn_cuda_home_init (&self->home, context, error))
+    return self;
+  g_free (self);
+  return NULL;
 }
 
 /**
  * Makes an allocator of device memory (cuMemAlloc). Each call is made in the context, from any
- * thread, and leaves the thread's current one as it was. A block of 0 bytes has no memory.
+ * thread, and leaves the thread's current one as it was. A block of 0 bytes has no memory. It is
+ * tarn_cuda_device_allocator_new_with_options() with NULL for the options.
  *
  * A primary context is retained until the allocator and all its blocks are gone; any other is its
  * owner's. When that one destroys it, its memory is gone: allocating then is
@@ -183,9 +204,46 @@ memory_allocator_new (Kind kind, CUcontext context, guint flags, GError **error)
 TarnAllocator *
 tarn_cuda_device_allocator_new (CUcontext context, GError **error)
 {
+  return tarn_cuda_device_allocator_new_with_options (context, NULL, error);
+}
+
+/**
+ * Makes an allocator of device memory with options. What tarn_cuda_device_allocator_new() says of
+ * contexts holds for it, too.
+ *
+ * Where the driver and the device have virtual memory (CUDA 10.2, and
+ * CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED), the allocator offers it
+ * (TarnAllocatorOps.virtual_granularity), for whatever makes blocks of it. Such memory is the
+ * device's, not the context's: it is reached from every context of the device, and is given back
+ * also when the context is gone. New memory is TARN_ERROR_CONTEXT_LOST then, as without it. It can
+ * be registered for GPUDirect RDMA where the driver can do that, but has no cuIpcGetMemHandle; for
+ * that there is TarnCudaDeviceOptions.plain_memory, or exportable.
+ *
+ * @param context  nullable: the one that is current in this thread
+ * @param options  nullable: TARN_CUDA_DEVICE_OPTIONS_INIT. Copied, and the peers, too.
+ * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
+ *                 TARN_ERROR_INVALID_ARGUMENT for peers or exportable beside plain_memory, n_peers
+ *                 without peers, or fields that this version does not know;
+ *                 TARN_ERROR_NOT_SUPPORTED for exportable where the device cannot export, for a
+ *                 peer that cannot use the device's memory, and for both without virtual memory
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_cuda_device_allocator_new_with_options (CUcontext context,
+                                             const TarnCudaDeviceOptions *options, GError **error)
+{
+  TarnCudaMemoryAllocator *self;
+
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  return memory_allocator_new (DEVICE_MEMORY, context, 0, error);
+  self = memory_allocator_new (TARN_CUDA_DEVICE_MEMORY, context, 0, error);
+  if (self == NULL)
+    return NULL;
+  if (_tarn_cuda_virtual_init (&self->virtual_memory, &self->home.context, options, error))
+    return make_allocator (self);
+  memory_allocator_free (self);
+  return NULL;
 }
 
 /**
@@ -201,9 +259,12 @@ tarn_cuda_device_allocator_new (CUcontext context, GError **error)
 TarnAllocator *
 tarn_cuda_host_allocator_new (CUcontext context, guint flags, GError **error)
 {
+  TarnCudaMemoryAllocator *self;
+
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  return memory_allocator_new (HOST_MEMORY, context, flags, error);
+  self = memory_allocator_new (TARN_CUDA_HOST_MEMORY, context, flags, error);
+  return self != NULL ? make_allocator (self) : NULL;
 }
 
 /**
@@ -221,6 +282,7 @@ TarnAllocator *
 tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
 {
   const TarnCudaDriver *driver;
+  TarnCudaMemoryAllocator *self;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
@@ -233,12 +295,13 @@ tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
                            "cuMemAllocManaged");
       return NULL;
     }
-  return memory_allocator_new (MANAGED_MEMORY, context,
+  self = memory_allocator_new (TARN_CUDA_MANAGED_MEMORY, context,
                                flags != 0 ? flags : TARN_CUDA_MEM_ATTACH_GLOBAL, error);
+  return self != NULL ? make_allocator (self) : NULL;
 }
 
 /* NULL if it is not one of these. */
-static MemoryAllocator *
+static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {
   if (!tarn_allocator_is_of (allocator, memory_free))
@@ -265,7 +328,7 @@ _tarn_cuda_check_block (const gchar *function, const TarnBlock *block)
 guint64
 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 {
-  MemoryAllocator *self;
+  TarnCudaMemoryAllocator *self;
 
   g_return_val_if_fail (allocator != NULL, 0);
   self = get_memory_allocator (allocator);
@@ -286,11 +349,11 @@ tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 CUdeviceptr
 tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 {
-  const MemoryAllocator *self;
+  const TarnCudaMemoryAllocator *self;
 
   g_return_val_if_fail (block != NULL, 0);
   self = get_memory_allocator (tarn_block_get_allocator (block));
-  if (self == NULL || self->kind == HOST_MEMORY)
+  if (self == NULL || self->kind == TARN_CUDA_HOST_MEMORY)
     {
       _tarn_report_other_block (G_STRFUNC, block, "'cuda-device' or 'cuda-managed'");
       return 0;
@@ -311,11 +374,11 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
 gpointer
 tarn_cuda_block_get_host_pointer (const TarnBlock *block)
 {
-  const MemoryAllocator *self;
+  const TarnCudaMemoryAllocator *self;
 
   g_return_val_if_fail (block != NULL, NULL);
   self = get_memory_allocator (tarn_block_get_allocator (block));
-  if (self == NULL || self->kind == DEVICE_MEMORY)
+  if (self == NULL || self->kind == TARN_CUDA_DEVICE_MEMORY)
     {
       _tarn_report_other_block (G_STRFUNC, block, "'cuda-host' or 'cuda-managed'");
       return NULL;

@@ -113,10 +113,45 @@ EQUAL (TARN_CUDA_ERROR_NO_DEVICE, CUDA_ERROR_NO_DEVICE)
 EQUAL (TARN_CUDA_ERROR_INVALID_CONTEXT, CUDA_ERROR_INVALID_CONTEXT)
 EQUAL (TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_CONTEXT_IS_DESTROYED)
 EQUAL (TARN_CUDA_MEM_ATTACH_GLOBAL, CU_MEM_ATTACH_GLOBAL)
+EQUAL (TARN_CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED)
+EQUAL (TARN_CUDA_ERROR_NOT_SUPPORTED, CUDA_ERROR_NOT_SUPPORTED)
+EQUAL (TARN_CUDA_MEM_ALLOCATION_TYPE_PINNED, CU_MEM_ALLOCATION_TYPE_PINNED)
+EQUAL (TARN_CUDA_MEM_LOCATION_TYPE_DEVICE, CU_MEM_LOCATION_TYPE_DEVICE)
+EQUAL (TARN_CUDA_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+EQUAL (TARN_CUDA_MEM_ACCESS_FLAGS_PROT_READWRITE, CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+EQUAL (TARN_CUDA_MEM_ALLOC_GRANULARITY_MINIMUM, CU_MEM_ALLOC_GRANULARITY_MINIMUM)
+EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+       CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
+       CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
+       CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
 CODE
-compare "the library's constants" 9
+compare "the library's constants" 19
 rows "$top_srcdir/lib/cuda/driver-private.h" >"$scratch/rows"
 compare "the library's functions" "$(count_rows "$top_srcdir/lib/cuda/driver-private.h")"
+
+# Structs whose fields have names of our own.
+{
+  echo 'EQUAL (sizeof (TarnCudaOwnProperties), sizeof (CUmemAllocationProp))'
+  while read -r ours theirs; do
+    field TarnCudaOwnProperties "$ours" CUmemAllocationProp "$theirs"
+  done <<'FIELDS'
+type type
+handle_types requestedHandleTypes
+location.type location.type
+location.id location.id
+windows win32HandleMetaData
+compression allocFlags.compressionType
+rdma allocFlags.gpuDirectRDMACapable
+usage allocFlags.usage
+reserved allocFlags.reserved
+FIELDS
+  echo 'EQUAL (sizeof (TarnCudaOwnAccess), sizeof (CUmemAccessDesc))'
+  field TarnCudaOwnAccess location CUmemAccessDesc location
+  field TarnCudaOwnAccess flags CUmemAccessDesc flags
+} >"$scratch/rows"
+compare "the library's structs" 24
 
 # The comparison itself sees a difference.
 sees_difference () {
@@ -144,6 +179,7 @@ compare "attributes of functions" \
 constants='
   s/^#define \(JIT_[A-Z_]*\) \([0-9]*\).*/\2 CU_\1/p
   s/^#define MEMPOOL_\([A-Z_]*\) \([0-9]*\).*/\2 CU_MEMPOOL_ATTR_\1/p
+  s/^#define \(HANDLE_TYPE_[A-Z_]*\|ACCESS_FLAGS_[A-Z_]*\|LOCATION_TYPE_[A-Z_]*\) \([0-9]*\).*/\2 CU_MEM_\1/p
   s/^#define \(NOT_SUPPORTED\) \([0-9]*\).*/\2 CUDA_ERROR_\1/p
   s/^#define \([A-Z_]*SHARED_SIZE_BYTES\|NUM_REGS\) \([0-9]*\).*/\2 CU_FUNC_ATTRIBUTE_\1/p'
 programs=$(cd "$top_srcdir" && grep -l '^  X (cu[A-Za-z]*, "cu' doc/examples/*.c t/cuda/*.c)

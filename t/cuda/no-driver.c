@@ -61,6 +61,8 @@ ask_for_allocators (CUcontext context)
 
   g_assert_null (tarn_cuda_device_allocator_new (context, &error));
   assert_told (&error);
+  g_assert_null (tarn_cuda_device_allocator_new_with_options (context, NULL, &error));
+  assert_told (&error);
   g_assert_null (tarn_cuda_host_allocator_new (context, 0, &error));
   assert_told (&error);
   g_assert_null (tarn_cuda_managed_allocator_new (context, 0, &error));

@@ -65,9 +65,24 @@ typedef struct
 
 STRUCT_SIZES_VERSIONS (TarnCudaOccupancy, TarnCudaLimit limited_by; guint reserved, reserved);
 
+typedef struct
+{
+  gsize struct_size;
+  gboolean plain_memory;
+  gboolean exportable;
+  const CUdevice *peers;
+} OldTarnCudaDeviceOptions;
+
+STRUCT_SIZES_VERSIONS (TarnCudaDeviceOptions, gsize n_peers, n_peers);
+
+/* Nor is there any between the fields. */
+G_STATIC_ASSERT (sizeof (TarnCudaDeviceOptions)
+                 == 2 * sizeof (gsize) + 2 * sizeof (gboolean) + sizeof (gpointer));
+
 static void
 test_defaults (void)
 {
+  struct_sizes_check_defaults (TarnCudaDeviceOptions, TARN_CUDA_DEVICE_OPTIONS_INIT);
   struct_sizes_check_defaults (TarnCudaFunctionKey, TARN_CUDA_FUNCTION_KEY_INIT);
   struct_sizes_check_defaults (TarnCudaHostArray, TARN_CUDA_HOST_ARRAY_INIT);
   struct_sizes_check_defaults (TarnCudaDeviceData, TARN_CUDA_DEVICE_DATA_INIT);
@@ -149,6 +164,50 @@ test_newer_key (const TarnCudaTest *test, gconstpointer unused)
   tarn_memo_get_stats (functions, &stats);
   g_assert_cmpuint (stats.entries, ==, 1);
   g_bytes_unref (key.image);
+}
+
+/* Options of device memory */
+
+/* Whoever cannot say how many peers there are has none. */
+static void
+test_older_options (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnCudaDeviceOptions options = TARN_CUDA_DEVICE_OPTIONS_INIT;
+  CUdevice peer = 1 - test->device;
+  OlderTarnCudaDeviceOptions older;
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator;
+
+  (void) unused;
+  options.plain_memory = TRUE;
+  options.peers = &peer;
+  struct_sizes_begin_from (&older, &options);
+  allocator = tarn_cuda_device_allocator_new_with_options (NULL, (gpointer) &older, &error);
+  g_assert_no_error (error);
+  tarn_allocator_unref (allocator);
+  older.as.exportable = TRUE; /* it was read */
+  g_assert_null (tarn_cuda_device_allocator_new_with_options (NULL, (gpointer) &older, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+}
+
+static void
+test_newer_options (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnCudaDeviceOptions options = TARN_CUDA_DEVICE_OPTIONS_INIT;
+  NewerTarnCudaDeviceOptions newer;
+  g_autoptr (GError) error = NULL;
+  TarnAllocator *allocator;
+
+  (void) test;
+  (void) unused;
+  struct_sizes_begin_from (&newer, &options);
+  allocator = tarn_cuda_device_allocator_new_with_options (NULL, &newer.as.known, &error);
+  g_assert_no_error (error);
+  tarn_allocator_unref (allocator);
+  newer.as.later = &newer;
+  g_assert_null (tarn_cuda_device_allocator_new_with_options (NULL, &newer.as.known, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "TarnCudaDeviceOptions"));
 }
 
 /* Arrays */
@@ -322,6 +381,8 @@ main (int argc, char **argv)
   g_test_add_func ("/cuda/struct-sizes/occupancy", test_occupancy);
   g_test_add_func ("/cuda/struct-sizes/device-data", test_device_data);
   tarn_cuda_test_add ("struct-sizes/asked-device-data", test_asked_device_data, NULL);
+  tarn_cuda_test_add ("struct-sizes/older-options", test_older_options, NULL);
+  tarn_cuda_test_add ("struct-sizes/newer-options", test_newer_options, NULL);
   tarn_cuda_test_add ("struct-sizes/older-key", test_older_key, NULL);
   tarn_cuda_test_add ("struct-sizes/newer-key", test_newer_key, NULL);
   tarn_cuda_test_add ("struct-sizes/host-array", test_host_array, NULL);
