@@ -234,6 +234,30 @@ test_addresses (HeapFixture *fixture, gconstpointer unused)
   heap_assert_fails (fixture, 257 * MIB, TARN_ERROR_OUT_OF_MEMORY);
 }
 
+/* A large piece does not move to where small ones have used up nearly all addresses. */
+static void
+test_last_addresses (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnMemory large, small[252];
+
+  (void) unused;
+  if (!fixture->is_virtual)
+    return;
+  options.growth_bytes = 2 * MIB;
+  heap_renew (fixture, &options);
+  fake_pages_set_max_addresses (fixture->pages, 64 * MIB);
+  large = heap_take (fixture, 64 * MIB);
+  for (guint i = 0; i < 248; i++)
+    small[i] = heap_take (fixture, 256 * KIB);
+  heap_put (fixture, large, 64 * MIB);
+  fake_pages_set_budget (fixture->pages, 126 * MIB);
+  for (guint i = 248; i < 252; i++)
+    small[i] = heap_take (fixture, 256 * KIB);
+  for (guint i = 0; i < 252; i++)
+    heap_put (fixture, small[i], 256 * KIB);
+}
+
 /* Giving back */
 
 static void
@@ -568,6 +592,7 @@ main (int argc, char **argv)
   heap_add ("sizes-change", test_sizes_change);
   heap_add ("moves", test_moves);
   heap_add ("addresses", test_addresses);
+  heap_add ("last-addresses", test_last_addresses);
   heap_add ("reclaim", test_reclaim);
   heap_add ("full", test_full);
   heap_add ("limit", test_limit);

@@ -233,7 +233,8 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
 }
 
 /* Chooses the idle piece that is to move to a range's end: the smallest that is large enough, or
- * else the largest.  Those there already are no help. */
+ * else the largest.  Those there already are no help, nor those for which there are no addresses.
+ */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -245,7 +246,8 @@ choose_idle (const TarnHeapRange *range, gsize missing)
       TarnPiece *piece = link->data;
       gboolean is_enough = piece->size >= missing;
 
-      if (last != NULL && piece->extent == last)
+      if ((last != NULL && piece->extent == last)
+          || piece->size > get_free_addresses (range->region))
         continue;
       if (best == NULL
           || (is_enough ? piece->size < best->size || best->size < missing
