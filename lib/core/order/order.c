@@ -108,8 +108,18 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 
 /* What may be had later.  The lock is held. */
 
+/* Tells whether a request asks about an event already. */
+static gboolean
+asks_about (const TarnRequest *request, const TarnEvent *event)
+{
+  for (guint i = 0; i < request->n_events; i++)
+    if (request->events[i] == event)
+      return TRUE;
+  return FALSE;
+}
+
 /* Notes the events that stand between a request and some of the topmost recorded blocks, each once
- * where neighbours share it: of the lowest of these blocks, which were recorded first, and of the
+ * where blocks share it: of the lowest of these blocks, which were recorded first, and of the
  * topmost in turn.  Where the host runs ahead the former are done first; but a few that stand for
  * long work must not hide all that is above them. */
 static void
@@ -117,7 +127,6 @@ note_events (TarnPool *pool, TarnRequest *request)
 {
   const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
   const TarnBlock *seen[MAX_SEEN];
-  const TarnEvent *last[2] = { NULL, NULL };
   guint n_seen = 0, n_noted = 0;
   gboolean is_top = FALSE;
 
@@ -131,9 +140,8 @@ note_events (TarnPool *pool, TarnRequest *request)
       const TarnBlock *block = is_top ? seen[n_noted++] : seen[--n_seen];
 
       if (!_tarn_block_is_recorded (block, request->queue)
-          || (block->n_uses == 1 && block->uses->event == last[is_top]))
+          || (block->n_uses == 1 && asks_about (request, block->uses->event)))
         continue;
-      last[is_top] = block->n_uses == 1 ? block->uses->event : NULL;
       _tarn_request_add_events (request, block);
       is_top = !is_top;
     }
