@@ -9,8 +9,9 @@
 typedef struct
 {
   guint64 start, size;
-  guint64 of;   /* of a mapping its backing, of a part its piece */
-  guint n_uses; /* of a backing or a piece: mappings, of which it has one, or parts */
+  guint64 of;     /* of a part its piece */
+  guint64 number; /* of a backing or a piece */
+  guint n_uses;   /* of a backing or a piece: mappings, of which it has one, or parts */
 } Stretch;
 
 struct _FakePages
@@ -170,6 +171,7 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
       return FALSE;
     }
   memory->address = ++pages->last_number;
+  backing.number = pages->is_virtual ? pages->allocations + 1 : memory->address;
   add (pages->backings, memory->address, backing);
   pages->used_bytes += size;
   pages->allocations++;
@@ -427,6 +429,31 @@ fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size)
                                 : part != NULL && part->size >= size;
   _tarn_mutex_unlock (&pages->lock);
   return is_usable;
+}
+
+guint64
+fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset)
+{
+  const Stretch *stretch;
+  guint64 number;
+
+  _tarn_mutex_lock (&pages->lock);
+  if (pages->is_virtual)
+    {
+      stretch = find_overlap (pages->mappings, memory.address + offset, 1, 0);
+      g_assert_nonnull (stretch);
+      number = find_mapped (pages, stretch->start)->number;
+      offset = (gsize) (memory.address + offset - stretch->start);
+    }
+  else
+    {
+      stretch = find (pages->parts, memory.address);
+      g_assert_cmpuint (offset, <, stretch->size);
+      number = stretch->of;
+      offset += (gsize) stretch->start;
+    }
+  _tarn_mutex_unlock (&pages->lock);
+  return (number << 32) + offset;
 }
 
 #define GETTER(type, name, expression)                                                             \

@@ -40,6 +40,10 @@ void fake_pages_set_hook (FakePages *pages, void (*func) (gpointer), gpointer us
 /* Whether a user may use memory: all of it is mapped, or it is a part of that size. */
 gboolean fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size);
 
+/* A number for a byte of memory that a user may use, wherever it is mapped: no other byte ever has
+ * it. */
+guint64 fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset);
+
 guint64 fake_pages_get_used_bytes (FakePages *pages);
 guint fake_pages_get_reserved (FakePages *pages);    /* reservations */
 guint fake_pages_get_allocations (FakePages *pages); /* backings, or pieces, that there ever were */
