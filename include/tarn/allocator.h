@@ -49,8 +49,8 @@ typedef union
  * From queue_ref() to event_release() is how to order the use of memory on several queues (a
  * cl_command_queue, a CUstream): all of these or none. An event stands for everything put on a
  * queue so far. They are called only once memory was allocated or recorded with a queue, and
- * but for queue_ref() and queue_unref() only where that is more than one in-order queue. What
- * follows them is nullable, and goes with them.
+ * but for queue_ref() and queue_unref() only where that is more than one in-order queue, or where a
+ * heap has memory that could go to another one. What follows them is nullable, and goes with them.
  *
  * @since 0.1
  */

@@ -96,7 +96,7 @@ gboolean tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError *
 /**
  * What device memory is to be able to do. tarn_cuda_device_allocator_new_with_options() reads it.
  *
- * All but plain_memory is about virtual memory, of which a pool over the allocator may make its
+ * All but plain_memory is about virtual memory, of which a heap over the allocator may make its
  * blocks. What tarn_allocator_allocate() takes from the allocator itself is plain memory in any
  * case.
  *

@@ -88,11 +88,12 @@ typedef struct
   gsize thread_cache_bytes;
 
   /**
-   * The most bytes that the pool holds of memory that is no queue's. What was held for longest goes
-   * back when there is more. 0, the default: over a heap, 0.5 % of what the pool manages, or 8 MiB
-   * where that is more, and all of it goes back before the heap takes more memory from its own
-   * upstream allocator; threads keep 1 MiB each. What bins hold cannot be joined. Over any other
-   * allocator there is no bound, nor is there with G_MAXSIZE.
+   * The most bytes that the pool holds. What was held for longest goes back when there is more, as
+   * far as that needs no wait: over a heap all but what several queues used and are not done with;
+   * over any other allocator what is no queue's. 0, the default: over a heap, 0.5 % of what the
+   * pool manages, or 8 MiB where that is more, and all of it goes back before the heap takes more
+   * memory from its own upstream allocator; threads keep 1 MiB each. What bins hold cannot be
+   * joined. Over any other allocator there is no bound, nor is there with G_MAXSIZE.
    */
   gsize hold_bytes;
 } TarnPoolOptions;

@@ -579,6 +579,59 @@ test_not_supported (void)
   g_assert_cmpuint (stats.pieces, ==, 42);
 }
 
+/* What a backend does while it is asked for memory, or to give some back. */
+typedef struct
+{
+  HeapFixture *fixture;
+  TarnPool *pool;
+  guint n_calls, n_failed;
+  gboolean is_inside;
+} Visitor;
+
+static void
+come_back (gpointer data)
+{
+  Visitor *visitor = data;
+  TarnMemory memory = { .address = 0 };
+  g_autoptr (GError) error = NULL;
+
+  if (visitor->is_inside)
+    return;
+  visitor->is_inside = TRUE;
+  visitor->n_calls++;
+  tarn_pool_free_held (visitor->pool);
+  if (tarn_allocator_allocate_memory (visitor->fixture->heap, GIB, &memory, &error))
+    tarn_allocator_free_memory (visitor->fixture->heap, memory, GIB);
+  else
+    {
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+      visitor->n_failed++;
+    }
+  visitor->is_inside = FALSE;
+}
+
+/* A backend that comes back for memory while the heap asks it for some, or has the pool over the
+ * heap give back, waits for nobody: it would be for itself. */
+static void
+test_comes_back (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  Visitor visitor = { fixture, pool, 0, 0, FALSE };
+  TarnBlock *blocks[8];
+
+  (void) unused;
+  fake_pages_set_hook (fixture->pages, come_back, &visitor);
+  for (guint i = 0; i < 8; i++)
+    blocks[i] = tarn_pool_allocate (pool, (1 + i) * 20 * MIB, NULL);
+  for (guint i = 0; i < 8; i++)
+    tarn_block_free (blocks[i]);
+  tarn_pool_free_held (pool);
+  fake_pages_set_hook (fixture->pages, NULL, NULL);
+  g_assert_cmpuint (visitor.n_calls, >, 8);
+  g_assert_cmpuint (visitor.n_failed, >, 0);
+  heap_assert_valid (fixture);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -605,6 +658,7 @@ main (int argc, char **argv)
   heap_add ("not-in-use", test_not_in_use);
   heap_add ("alignment", test_alignment);
   heap_add ("fork", test_fork);
+  heap_add ("comes-back", test_comes_back);
   g_test_add_func ("/core/heap/not-supported", test_not_supported);
   return g_test_run ();
 }

@@ -22,6 +22,8 @@ typedef struct
 
   /* Pools only; @is_wanted: there is no memory left. */
 
+  /* Tells whether nobody uses a held block any more, as far as is known. */
+  gboolean (*is_done) (const TarnBlock *block);
   /* Has events recorded for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
   /* Gives the memory of a retired block back that commands may still use.  FALSE: nothing was done,
@@ -31,9 +33,19 @@ typedef struct
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
    * is given goes on at once. */
   gsize (*trim) (TarnAllocator *allocator);
-  /* Tells whether a request can be served without more from its own upstream allocator.  Of heaps
-   * only. */
-  gboolean (*can_serve) (TarnAllocator *allocator, gsize size);
+
+  /* Heaps only, which know in-order queues. */
+
+  /* Allocates for commands on a queue; NULL: nobody's.  *is_own: the memory may be freed as soon as
+   * no other queue than this one may still use it; else once nobody does. */
+  gboolean (*allocate_for) (TarnAllocator *allocator, gsize size, gpointer queue,
+                            TarnMemory *memory, gboolean *is_own, GError **error);
+  /* Tells whether a request can be served without more from its own upstream allocator. */
+  gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
+  /* Says that a queue is alive now, so that events can be recorded on it. */
+  void (*name_queue) (TarnAllocator *allocator, gpointer queue);
+  /* Says that a queue, which is alive, is given no more commands. */
+  gboolean (*forget_queue) (TarnAllocator *allocator, gpointer queue, GError **error);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

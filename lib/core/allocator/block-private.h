@@ -72,13 +72,15 @@ struct _TarnBlock
                             allocator (a reference) */
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
-  guint32 bin; /* pools only, as is_hit, is_handed_on, number and share */
+  guint32 bin; /* pools only, as is_hit, is_handed_on, is_away, number and share */
   guint n_uses;            /* 0: no command that anybody knows of */
   guint8 exact : 1;        /* alloc_size is not the bin's; never held */
   guint8 is_hit : 1;       /* the request that it serves was counted as a hit */
   guint8 is_unready : 1;   /* nobody has waited yet for what makes it ready */
   guint8 is_handed_on : 1; /* it was moved to its queue while in use */
-  guint16 number;          /* in its chunk, constant */
+  guint8 is_away : 1; /* of a heap's: another queue's than the one whose it is there, or nobody's,
+                         so that it can go back only when nobody uses it */
+  guint16 number;     /* in its chunk, constant */
   gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
                      TARN_NO_SHARE */
   TarnUse *uses;  /* room for one is kept */
@@ -124,8 +126,9 @@ _tarn_block_get_share (const TarnBlock *block)
     return TARN_NO_SHARE;
   if (block->n_uses == 0)
     return NULL;
-  return use->event == NULL && use->queue->in_order && use->queue->is_known ? use->queue->handle
-                                                                            : TARN_NO_SHARE;
+  if (use->event != NULL || !use->queue->in_order || !use->queue->is_known || block->is_away)
+    return TARN_NO_SHARE;
+  return use->queue->handle;
 }
 
 static inline void

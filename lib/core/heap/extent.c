@@ -142,6 +142,7 @@ static void
 begin_use (TarnHeap *heap, TarnExtent *extent)
 {
   extent->is_free = FALSE;
+  extent->piece->range->queue->n_used++;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (piece->n_used++ == 0)
@@ -151,15 +152,27 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
 }
 
+/* Counts a piece among the idle ones.  Commands of its queue may still use it. */
+static void
+begin_idle (TarnHeap *heap, TarnPiece *piece)
+{
+  TarnHeapQueue *queue = piece->range->queue;
+
+  piece->idle_since = queue->n_begun;
+  queue->has_unmarked = TRUE;
+  g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+}
+
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
   extent->is_free = TRUE;
+  extent->piece->range->queue->n_used--;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (--piece->n_used == 0)
-      g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+      begin_idle (heap, piece);
   heap->stats.used_bytes -= extent->size;
   heap->stats.free_bytes += extent->size;
 }
@@ -212,7 +225,8 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   add_free (range, extent);
 }
 
-/* Adds a piece, which is all free; one with a region at the region's end. */
+/* Adds a piece, which is all free, and which no command uses; one with a region at the region's
+ * end. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
@@ -229,6 +243,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   piece->range = range;
   piece->extent = extent;
   piece->n_used = 0;
+  piece->idle_since = 0;
   piece->before = region != NULL ? region->last_piece : NULL;
   piece->after = NULL;
   if (piece->before != NULL)
@@ -243,6 +258,8 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
     }
   g_queue_push_tail_link (&range->pieces, &piece->link);
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+  range->queue->n_pieces++;
+  range->queue->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
   add_free (range, extent);
@@ -310,6 +327,8 @@ _tarn_range_cut_piece (TarnPiece *piece)
     }
   g_queue_unlink (&range->pieces, &piece->link);
   g_queue_unlink (&heap->idle, &piece->idle_link);
+  range->queue->n_pieces--;
+  range->queue->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
 }

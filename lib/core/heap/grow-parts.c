@@ -23,6 +23,9 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
+/* A huge request takes no other queue's piece that is larger by more than one byte in so many. */
+#define HUGE_SLACK 8
+
 /* What a piece has at least, in a heap that has as much already, and the share of the heap that one
  * has where the heap is large. */
 #define SMALL_PIECE_BYTES (16 * MIB)
@@ -47,7 +50,7 @@ static gsize
 choose_size (const TarnHeapRange *range, gsize needed)
 {
   const TarnHeap *heap = range->heap;
-  gsize has = heap->stats.upstream_bytes, target = get_target (heap);
+  gsize has = range->queue->bytes, all = heap->stats.upstream_bytes, target = get_target (heap);
   gsize usual = heap->growth_bytes;
 
   if (usual == 0)
@@ -56,7 +59,7 @@ choose_size (const TarnHeapRange *range, gsize needed)
         usual = MIN (SMALL_PIECE_BYTES, has);
       else if (range->kind == TARN_RANGE_LARGE)
         usual = MAX (MIN (LARGE_PIECE_BYTES, has), has / PIECE_SHARE);
-      usual = MIN (usual, target > has ? target - has : 0);
+      usual = MIN (usual, target > all ? target - all : 0);
     }
   return MAX (needed, _tarn_round_up (usual, heap->alignment));
 }
@@ -94,16 +97,13 @@ allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, GError **error)
   return FALSE;
 }
 
+/* Makes a piece, and numbers for its extents. */
 static TarnPiece *
 piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
 {
-  TarnPiece *piece = g_new0 (TarnPiece, 1);
+  TarnPiece *piece = _tarn_piece_new (memory, size);
 
-  piece->memory = memory;
   piece->start = heap->next_start;
-  piece->size = size;
-  piece->link.data = piece;
-  piece->idle_link.data = piece;
   heap->next_start += _tarn_round_up (size, UNIT) + UNIT;
   return piece;
 }
@@ -118,13 +118,13 @@ add (TarnHeapRange *range, gsize size, GError **error)
 
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
-  _tarn_heap_count_upstream (heap, size);
+  heap->stats.upstream_bytes += size;
   _tarn_mutex_unlock (&heap->lock);
   has_memory = allocate (heap, size, &memory, error);
   _tarn_mutex_lock (&heap->lock);
   if (has_memory)
     {
-      heap->stats.upstream_allocations++;
+      _tarn_heap_count_allocation (heap);
       _tarn_range_add_piece (range, piece_new (heap, memory, size));
     }
   else
@@ -132,10 +132,14 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return has_memory;
 }
 
-static gboolean
-has_run_out (const GError *error)
+/* Gets the piece that has been idle for longest of those that can go; NULL: none can. */
+static TarnPiece *
+find_oldest (const TarnHeap *heap)
 {
-  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  for (GList *link = heap->idle.head; link != NULL; link = link->next)
+    if (_tarn_piece_can_go (link->data))
+      return link->data;
+  return NULL;
 }
 
 /* Gives idle pieces back until a new one is no more than the heap should have. */
@@ -143,9 +147,45 @@ static void
 make_room (TarnHeapRange *range, gsize needed)
 {
   TarnHeap *heap = range->heap;
+  TarnPiece *piece;
 
-  while (heap->stats.upstream_bytes + needed > get_target (heap) && heap->idle.length > 0)
-    _tarn_heap_release_idle (heap, g_queue_peek_head (&heap->idle));
+  while (heap->stats.upstream_bytes + needed > get_target (heap)
+         && (piece = find_oldest (heap)) != NULL)
+    _tarn_heap_release_idle (heap, piece);
+}
+
+/* Gets the smallest quiet piece of another queue that has so many bytes, but not too many for what
+ * has a piece of its own; NULL: there is none. */
+static TarnPiece *
+find_of_others (const TarnHeapRange *range, gsize needed)
+{
+  gsize most = range->kind == TARN_RANGE_HUGE ? needed + needed / HUGE_SLACK : G_MAXSIZE;
+  TarnPiece *best = NULL;
+
+  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+    {
+      TarnPiece *piece = link->data;
+
+      if (piece->range != range && piece->range->kind == range->kind && piece->size >= needed
+          && piece->size <= most && _tarn_piece_is_quiet (piece)
+          && (best == NULL || piece->size < best->size))
+        best = piece;
+    }
+  return best;
+}
+
+/* Has a range take a quiet piece over from another queue. */
+static gboolean
+take_of_others (TarnHeapRange *range, gsize needed)
+{
+  TarnPiece *piece = find_of_others (range, needed);
+
+  if (piece == NULL)
+    return FALSE;
+  _tarn_range_cut_piece (piece);
+  _tarn_range_add_piece (range, piece);
+  range->heap->stats.moves++;
+  return TRUE;
 }
 
 /* A piece of the usual size, or of what is needed; or else once what is idle has gone, and then of
@@ -157,11 +197,17 @@ parts_grow (TarnHeapRange *range, gsize size, GError **error)
   gsize needed = _tarn_round_up (size, UNIT), bytes;
   g_autoptr (GError) local = NULL;
 
+  _tarn_heap_ask_marks (heap);
+  if (take_of_others (range, needed))
+    return TRUE;
   make_room (range, needed);
   bytes = choose_size (range, needed);
   while (!add (range, bytes, &local))
     {
-      if (!has_run_out (local) || (bytes == size && _tarn_heap_release_idle (heap, NULL) == 0))
+      if (_tarn_heap_has_run_out (local) && bytes == size)
+        _tarn_heap_await_idle (heap);
+      if (!_tarn_heap_has_run_out (local)
+          || (bytes == size && _tarn_heap_release_idle (heap, NULL) == 0))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;

@@ -23,7 +23,9 @@
 #define MIN_ROOM (32 * MIB)
 #define ROOM_SHARE 33
 
-#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 40 : 30)))
+/* How many addresses a range reserves at first: more than a device has memory, and few enough for
+ * hundreds of queues. */
+#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 30)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
 static inline const TarnAllocatorOps *
@@ -76,7 +78,8 @@ static void
 release_region (const TarnHeap *heap, TarnHeapRegion *region)
 {
   g_assert (region->n_pieces == 0);
-  ops_of (heap)->addresses_release (heap->upstream->user_data, region->addresses, region->size);
+  if (!region->has_lost)
+    ops_of (heap)->addresses_release (heap->upstream->user_data, region->addresses, region->size);
   g_free (region);
 }
 
@@ -162,18 +165,6 @@ virtual_clear (TarnHeapRange *range)
 
 /* Pieces */
 
-static TarnPiece *
-piece_new (TarnMemory backing, gsize size)
-{
-  TarnPiece *piece = g_new0 (TarnPiece, 1);
-
-  piece->memory = backing;
-  piece->size = size;
-  piece->link.data = piece;
-  piece->idle_link.data = piece;
-  return piece;
-}
-
 /* Gives a piece's memory back, which is not mapped. */
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
@@ -232,7 +223,7 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return map_at_end (range, piece, error);
 }
 
-/* Chooses the idle piece that is to move to a range's end: the smallest that is large enough, or
+/* Chooses the quiet piece that is to move to a range's end: the smallest that is large enough, or
  * else the largest.  Those there already are no help, nor those for which there are no addresses.
  */
 static TarnPiece *
@@ -246,7 +237,7 @@ choose_idle (const TarnHeapRange *range, gsize missing)
       TarnPiece *piece = link->data;
       gboolean is_enough = piece->size >= missing;
 
-      if ((last != NULL && piece->extent == last)
+      if ((last != NULL && piece->extent == last) || !_tarn_piece_is_quiet (piece)
           || piece->size > get_free_addresses (range->region))
         continue;
       if (best == NULL
@@ -267,8 +258,8 @@ get_room (const TarnHeap *heap)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Chooses how large a fresh piece is to be: as large as all there is, up to a bound, so that a
- * program that needs little has little. */
+/* Chooses how large a fresh piece is to be: as large as all that the queue has, up to a bound, so
+ * that who needs little has little. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize missing)
 {
@@ -279,7 +270,7 @@ choose_size (const TarnHeapRange *range, gsize missing)
   if (usual == 0 && range->kind == TARN_RANGE_SMALL)
     usual = granularity;
   else if (usual == 0)
-    usual = CLAMP (MAX (heap->stats.upstream_bytes, missing), granularity,
+    usual = CLAMP (MAX (range->queue->bytes, missing), granularity,
                    MAX (MAX_PIECE_BYTES, granularity));
   usual = MIN (_tarn_round_up (usual, granularity), get_free_addresses (range->region));
   if (heap->growth_bytes == 0)
@@ -297,7 +288,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
 
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
-  _tarn_heap_count_upstream (heap, size);
+  heap->stats.upstream_bytes += size;
   _tarn_mutex_unlock (&heap->lock);
   has_memory = ops_of (heap)->backing_new (heap->upstream->user_data, size, &backing, error);
   _tarn_mutex_lock (&heap->lock);
@@ -306,14 +297,8 @@ add (TarnHeapRange *range, gsize size, GError **error)
       heap->stats.upstream_bytes -= size;
       return FALSE;
     }
-  heap->stats.upstream_allocations++;
-  return map_at_end (range, piece_new (backing, size), error);
-}
-
-static gboolean
-has_run_out (const GError *error)
-{
-  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  _tarn_heap_count_allocation (heap);
+  return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
 /* Takes fresh memory: of the usual size, or what is missing at least; or moves what is idle; or
@@ -328,7 +313,10 @@ add_or_move (TarnHeapRange *range, gsize missing, GError **error)
 
   while (!add (range, size, &local))
     {
-      if (!has_run_out (local) || (size == granularity && choose_idle (range, missing) == NULL))
+      if (_tarn_heap_has_run_out (local) && size <= missing && choose_idle (range, missing) == NULL)
+        _tarn_heap_await_idle (range->heap);
+      if (!_tarn_heap_has_run_out (local)
+          || (size == granularity && choose_idle (range, missing) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
@@ -349,6 +337,8 @@ virtual_grow (TarnHeapRange *range, gsize size, GError **error)
 
   if (!ensure_addresses (range, size, error))
     return FALSE;
+  if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap))
+    _tarn_heap_ask_marks (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
   missing = get_missing (range, size);

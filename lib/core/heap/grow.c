@@ -6,20 +6,35 @@
 
 #include "heap/heap-private.h"
 
-/* Waits until nobody else changes what pieces there are, and is the one who does. */
+/* Heaps of which this thread changes what pieces there are.  A backend's functions may come back,
+ * for memory or to give some back; whoever waited then might wait for itself. */
+static _Thread_local guint changing = 0;
+
+/* Waits until nobody else changes what pieces there are.  FALSE: this thread must not wait. */
+static gboolean
+await_change (TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  while (heap->is_changing && changing == 0)
+    _tarn_cond_wait (&heap->changed, &heap->lock);
+  return !heap->is_changing;
+}
+
+/* Is the one who changes what pieces there are; nobody else does. */
 static void
 begin_change (TarnHeap *heap)
 {
-  _tarn_assert_locked (&heap->lock);
-  while (heap->is_changing)
-    _tarn_cond_wait (&heap->changed, &heap->lock);
+  g_assert (!heap->is_changing);
   heap->is_changing = TRUE;
+  changing++;
 }
 
 static void
 end_change (TarnHeap *heap)
 {
   g_assert (heap->is_changing);
+  _tarn_heap_drop_queues (heap);
+  changing--;
   heap->is_changing = FALSE;
   _tarn_cond_broadcast (&heap->changed);
 }
@@ -39,14 +54,30 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Counts bytes that upstream is asked for; if it has none they are taken off again. */
+/* Counts a piece that upstream has given, whose bytes are counted already. */
 void
-_tarn_heap_count_upstream (TarnHeap *heap, gsize size)
+_tarn_heap_count_allocation (TarnHeap *heap)
 {
+  TarnHeapStats *stats = &heap->stats;
+
   _tarn_assert_locked (&heap->lock);
-  heap->stats.upstream_bytes += size;
-  heap->stats.peak_upstream_bytes
-      = MAX (heap->stats.peak_upstream_bytes, heap->stats.upstream_bytes);
+  stats->upstream_allocations++;
+  stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
+}
+
+/* Tells whether there is no more to be had, as opposed to another failure. */
+gboolean
+_tarn_heap_has_run_out (const GError *error)
+{
+  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
+static void
+refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "%s is asked for %" G_GSIZE_FORMAT " bytes by what is called to get it more memory",
+               heap->base.label, size);
 }
 
 /* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
@@ -60,13 +91,35 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
   _tarn_assert_locked (&heap->lock);
   if (heap->is_changing)
     {
-      _tarn_cond_wait (&heap->changed, &heap->lock);
-      return TRUE;
+      has_grown = await_change (heap);
+      if (!has_grown)
+        refuse_to_wait (heap, size, error);
+      return has_grown;
     }
   begin_change (heap);
   has_grown = heap->growth->grow (range, size, error);
   end_change (heap);
   return has_grown;
+}
+
+/* Makes a piece of what upstream gave. */
+TarnPiece *
+_tarn_piece_new (TarnMemory memory, gsize size)
+{
+  TarnPiece *piece = g_new0 (TarnPiece, 1);
+
+  piece->memory = memory;
+  piece->size = size;
+  piece->link.data = piece;
+  piece->idle_link.data = piece;
+  return piece;
+}
+
+/* Tells whether an idle piece can go back now. */
+gboolean
+_tarn_piece_can_go (const TarnPiece *piece)
+{
+  return piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece);
 }
 
 /* Gives a list of pieces back that were cut out. */
@@ -80,35 +133,52 @@ release_all (TarnHeap *heap, GQueue *pieces)
     heap->growth->release (heap, link->data);
 }
 
-/* Cuts idle pieces out; all of them if only is NULL. Gets their bytes. */
+static void
+cut (TarnPiece *piece, GQueue *pieces)
+{
+  _tarn_range_cut_piece (piece);
+  g_queue_push_tail_link (pieces, &piece->link);
+}
+
+/* Cuts out all idle pieces that can go back now. */
+static void
+cut_idle (TarnHeap *heap, GQueue *pieces)
+{
+  GList *next;
+
+  for (GList *link = heap->idle.head; link != NULL; link = next)
+    {
+      next = link->next;
+      if (_tarn_piece_can_go (link->data))
+        cut (link->data, pieces);
+    }
+}
+
 static gsize
-cut_idle (TarnHeap *heap, TarnPiece *only, GQueue *pieces)
+count_bytes (const GQueue *pieces)
 {
   gsize bytes = 0;
-  TarnPiece *piece;
 
-  _tarn_assert_locked (&heap->lock);
-  while ((piece = only != NULL ? only : g_queue_peek_head (&heap->idle)) != NULL)
-    {
-      _tarn_range_cut_piece (piece);
-      g_queue_push_tail_link (pieces, &piece->link);
-      bytes += piece->size;
-      heap->stats.upstream_frees++;
-      if (only != NULL)
-        break;
-    }
+  for (const GList *link = pieces->head; link != NULL; link = link->next)
+    bytes += ((const TarnPiece *) link->data)->size;
   return bytes;
 }
 
-/* Gives an idle piece back (NULL: all there are), in a call that changes what pieces there are.
- * Gets the bytes. */
+/* Gives an idle piece back that can go (NULL: all there are), in a call that changes what pieces
+ * there are.  Gets the bytes. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
   GQueue pieces = G_QUEUE_INIT;
-  gsize bytes = cut_idle (heap, piece, &pieces);
+  gsize bytes;
 
   g_assert (heap->is_changing);
+  if (piece != NULL)
+    cut (piece, &pieces);
+  else
+    cut_idle (heap, &pieces);
+  bytes = count_bytes (&pieces);
+  heap->stats.upstream_frees += pieces.length;
   if (bytes == 0)
     return 0;
   _tarn_mutex_unlock (&heap->lock);
@@ -118,16 +188,22 @@ _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
   return bytes;
 }
 
-/* Gives all idle pieces back.  Gets their bytes. */
+/* Gives all idle pieces back, once the host has waited for what still uses them.  Gets their bytes;
+ * 0 also if this thread must not wait for those who change what pieces there are. */
 gsize
 _tarn_heap_trim (TarnHeap *heap)
 {
   gsize bytes;
 
+  if (!await_change (heap))
+    return 0;
   begin_change (heap);
+  if (!heap->frees_in_order)
+    _tarn_heap_await_idle (heap);
   bytes = _tarn_heap_release_idle (heap, NULL);
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    heap->growth->tidy (&heap->ranges[i]);
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    for (guint i = 0; i < TARN_N_RANGES; i++)
+      heap->growth->tidy (&((TarnHeapQueue *) link->data)->ranges[i]);
   end_change (heap);
   return bytes;
 }

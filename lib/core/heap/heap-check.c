@@ -153,6 +153,8 @@ check_range (Walk *walk, const TarnHeapRange *range)
       const TarnPiece *piece = link->data;
 
       demand (walk, piece->range == range, "a piece of another range");
+      demand (walk, piece->n_used > 0 || piece->idle_since <= range->queue->n_begun,
+              "a piece that is idle since a mark to come");
       check_piece (walk, piece);
     }
   n = check_tree (walk, range->root);
@@ -163,6 +165,31 @@ check_range (Walk *walk, const TarnHeapRange *range)
     check_region (walk, range->region);
   for (const GList *link = range->old_regions; link != NULL; link = link->next)
     check_region (walk, link->data);
+}
+
+static void
+check_queue (Walk *walk, const TarnHeapQueue *queue)
+{
+  gsize used_before = walk->used_extents, pieces_before = walk->pieces;
+
+  gsize bytes_before = walk->used_bytes + walk->free_bytes;
+
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    check_range (walk, &queue->ranges[i]);
+  demand (walk, walk->used_bytes + walk->free_bytes - bytes_before == queue->bytes,
+          "%" G_GSIZE_FORMAT " bytes of a queue that counts %" G_GSIZE_FORMAT,
+          walk->used_bytes + walk->free_bytes - bytes_before, queue->bytes);
+  demand (walk, walk->used_extents - used_before == queue->n_used,
+          "%" G_GSIZE_FORMAT " extents in use of a queue that counts %" G_GSIZE_FORMAT,
+          walk->used_extents - used_before, queue->n_used);
+  demand (walk, walk->pieces - pieces_before == queue->n_pieces,
+          "%" G_GSIZE_FORMAT " pieces of a queue that counts %" G_GSIZE_FORMAT,
+          walk->pieces - pieces_before, queue->n_pieces);
+  demand (walk, queue->handle == NULL || queue->n_done <= queue->n_begun,
+          "marks are done that nobody has begun");
+  demand (walk,
+          queue->handle == NULL || g_hash_table_lookup (walk->heap->queues, queue->handle) == queue,
+          "a queue that is not in the table");
 }
 
 static void
@@ -192,7 +219,8 @@ check_totals (Walk *walk)
   demand (walk, walk->remembered == g_hash_table_size (heap->table),
           "there is more in the table than in use");
   demand (walk, stats->peak_used_bytes >= stats->used_bytes, "a peak below what is in use");
-  demand (walk, stats->peak_upstream_bytes >= stats->upstream_bytes, "a peak below what there is");
+  demand (walk, heap->is_changing || stats->peak_upstream_bytes >= stats->upstream_bytes,
+          "a peak below what there is");
 }
 
 /* Checks all invariants.  FALSE, and a text for the caller to free: one is violated. */
@@ -202,8 +230,8 @@ _tarn_heap_check (TarnHeap *heap, gchar **violation)
   Walk walk = { .heap = heap };
 
   _tarn_assert_locked (&heap->lock);
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    check_range (&walk, &heap->ranges[i]);
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    check_queue (&walk, link->data);
   check_totals (&walk);
   *violation = walk.violation;
   return walk.violation == NULL;

@@ -7,6 +7,8 @@
  *     heap.c          the allocator that it is: requests and frees
  *     extent.c        splitting and joining; which piece is idle
  *     tree.c          free extents by their sizes
+ *     heap-queue.c    the queues that it has ranges for
+ *     mark.c          when nothing uses an idle piece any more
  *     grow.c          where the next piece comes from
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
  *     grow-parts.c    ... pieces as the upstream allocator gives them
@@ -20,7 +22,13 @@
  * Pieces of virtual memory are mapped one behind the other, so that extents go on from one to the
  * next.  A piece without an extent in use is idle: it can move to the end of the range that needs
  * memory, or of another one, and leaves a gap behind.  That is why a heap hardly ever has more than
- * was in use at most: what is free in pieces that are in use is all that it can lose. */
+ * was in use at most: what is free in pieces that are in use is all that it can lose.
+ *
+ * Each in-order queue that requests name has ranges of its own.  What is free there commands on
+ * that queue may still use, and others do not: so the queue has it again at once, and whoever frees
+ * memory that only its own queue used waits for nothing.  Another queue, and upstream, get idle
+ * pieces that are quiet: an event that was recorded after they became idle is done.  Where memory
+ * has run out the host waits for that. */
 
 #ifndef TARN_HEAP_PRIVATE_H
 #define TARN_HEAP_PRIVATE_H
@@ -31,6 +39,7 @@
 #include "common/lock-private.h"
 
 typedef struct _TarnHeap TarnHeap;
+typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnHeapRange TarnHeapRange;
 typedef struct _TarnHeapRegion TarnHeapRegion;
 typedef struct _TarnPiece TarnPiece;
@@ -66,8 +75,9 @@ struct _TarnPiece
   TarnPiece *before, *after; /* neighbours without a gap; NULL: none */
   TarnExtent *extent;        /* that has its first byte */
   guint n_used;
-  GList link;      /* in its range's pieces */
-  GList idle_link; /* in the heap's */
+  guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then */
+  GList link;         /* in its range's pieces */
+  GList idle_link;    /* in the heap's */
 };
 
 /* Addresses that were reserved.  Those from end on were never used, or the piece there has gone.
@@ -79,6 +89,7 @@ struct _TarnHeapRegion
   gsize size;
   guint64 end;
   guint n_pieces;
+  gboolean has_lost; /* a piece is there that could not be given back: the addresses stay, too */
   TarnPiece *last_piece;   /* NULL: there is none that ends at end */
   TarnExtent *last_extent; /* as well */
 };
@@ -95,11 +106,47 @@ typedef enum
 struct _TarnHeapRange
 {
   TarnHeap *heap;
+  TarnHeapQueue *queue;
   TarnRangeKind kind;
   TarnExtent *root;       /* of the tree of free extents: by size, then by start */
   GQueue pieces;          /* of TarnPiece, by link */
   TarnHeapRegion *region; /* that it grows in; NULL: none as yet */
   GList *old_regions;     /* that still have pieces */
+};
+
+/* An event that stands for what was put on a queue before. */
+typedef struct
+{
+  gpointer handle; /* the backend's */
+  guint64 number;  /* TarnHeapQueue.n_begun before it was recorded */
+  guint n_refs;    /* its queue, until it is done, and calls that ask about it */
+} TarnMark;
+
+/* A queue that has ranges, or nobody, who has ranges of what no command uses.
+ *
+ * When a queue is forgotten its ranges stay, with a last mark, until another queue takes them over,
+ * or they have no piece left.
+ *
+ * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done; n_done <= n_begun
+ * as long as it is not forgotten.  n_used is the number of extents in use in its pieces. */
+struct _TarnHeapQueue
+{
+  TarnHeap *heap;
+  gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
+  TarnHeapRange ranges[TARN_N_RANGES];
+  gsize n_used;
+  gsize n_pieces;
+  gsize bytes;   /* of its pieces */
+  guint n_calls; /* that use it, and may give up the lock meanwhile */
+
+  guint64 n_begun;       /* marks that somebody began to record */
+  guint64 n_done;        /* the number of the last one that is done, and one more */
+  gboolean has_unmarked; /* a piece became idle since the last one was begun */
+  guint n_passed;        /* calls that named it since, and recorded none */
+  GQueue marks;          /* of TarnMark: that are not known to be done */
+
+  GList link;           /* in the heap's all_queues */
+  GList forgotten_link; /* in its forgotten_queues */
 };
 
 /* How a heap grows. */
@@ -138,15 +185,21 @@ struct _TarnHeap
   TarnAllocator base;      /* first */
   TarnAllocator *upstream; /* a reference */
   const TarnHeapGrowth *growth;
-  gsize alignment;    /* of extents: a power of two */
-  gsize limit_bytes;  /* 0: none */
-  gsize growth_bytes; /* of a piece, where a request needs no more; 0: by what there is */
+  gsize alignment;         /* of extents: a power of two */
+  gsize limit_bytes;       /* 0: none */
+  gboolean frees_in_order; /* pieces may go back while commands use them */
+  gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
 
   TarnMutex lock;
   TarnCond changed; /* is_changing is FALSE again */
   gboolean is_changing;
-  TarnHeapRange ranges[TARN_N_RANGES];
-  GHashTable *table; /* memory in use -> TarnExtent */
+  TarnHeapQueue *nobody;       /* whose ranges are for requests that name no queue */
+  GHashTable *queues;          /* handle -> TarnHeapQueue */
+  TarnHeapQueue *latest_queue; /* of them, the one named last; NULL: none */
+  GQueue all_queues;           /* these, nobody, and those that are forgotten; only who changes what
+                                  pieces there are takes one out */
+  GQueue forgotten_queues;     /* forgotten for longest first */
+  GHashTable *table;           /* memory in use -> TarnExtent */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
   TarnExtent *spare; /* structs */
@@ -169,6 +222,24 @@ void _tarn_tree_insert (TarnExtent **root, TarnExtent *extent);
 void _tarn_tree_remove (TarnExtent **root, TarnExtent *extent);
 TarnExtent *_tarn_tree_find (TarnExtent *root, gsize size);
 
+/* heap-queue.c; the lock is held, and given up meanwhile by those that have an error */
+TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
+TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
+TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
+gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
+void _tarn_heap_drop_queues (TarnHeap *heap); /* and so does this one */
+void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
+
+/* mark.c; the lock is held, and given up meanwhile but by the first */
+gboolean _tarn_piece_is_quiet (const TarnPiece *piece);
+gboolean _tarn_queue_mark_last (TarnHeapQueue *queue, GError **error);
+void _tarn_queue_drop_marks (TarnHeapQueue *queue);
+void _tarn_queue_mark_if_idle (TarnHeapQueue *queue);
+void _tarn_queue_ask (TarnHeapQueue *queue);
+gboolean _tarn_queue_await (TarnHeapQueue *queue);
+void _tarn_heap_ask_marks (TarnHeap *heap);
+void _tarn_heap_await_idle (TarnHeap *heap);
+
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
@@ -181,7 +252,10 @@ gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
-void _tarn_heap_count_upstream (TarnHeap *heap, gsize size);
+gboolean _tarn_heap_has_run_out (const GError *error);
+void _tarn_heap_count_allocation (TarnHeap *heap);
+TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
+gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
 /* heap-check.c; the lock is held */

@@ -17,15 +17,16 @@ get_largest (const TarnHeapRange *range)
   return extent != NULL ? extent->size : 0;
 }
 
-/* Gets all counters.  The lock is held, but in a child of fork (). */
-static void
-count (const TarnHeap *heap, TarnHeapStats *stats)
+static gsize
+get_largest_of_all (const TarnHeap *heap)
 {
-  *stats = heap->stats;
-  stats->largest_free_bytes = 0;
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    stats->largest_free_bytes = MAX (stats->largest_free_bytes, get_largest (&heap->ranges[i]));
-  stats->idle_pieces = heap->idle.length;
+  gsize largest = 0;
+
+  _tarn_assert_locked (&heap->lock);
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    for (guint i = 0; i < TARN_N_RANGES; i++)
+      largest = MAX (largest, get_largest (&((const TarnHeapQueue *) link->data)->ranges[i]));
+  return largest;
 }
 
 /**
@@ -33,7 +34,7 @@ count (const TarnHeap *heap, TarnHeapStats *stats)
  *
  * @param heap   an allocator; any thread may call it
  * @param stats  out: start from TARN_HEAP_STATS_INIT; what this version of the library does not
- *               know becomes 0
+ *               know becomes 0, and in a child of fork () largest_free_bytes does
  * @return FALSE, with @p stats as it was: @p heap is no heap
  * @since 0.1
  */
@@ -50,11 +51,16 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
   if (known == NULL)
     return FALSE;
   if (_tarn_forked ())
-    count (known, &now); /* nobody has the lock, or else nobody ever gives it up */
+    {
+      now = known->stats; /* what somebody has the lock for may be half changed */
+      now.idle_pieces = known->idle.length;
+    }
   else
     {
       _tarn_mutex_lock (&known->lock);
-      count (known, &now);
+      now = known->stats;
+      now.idle_pieces = known->idle.length;
+      now.largest_free_bytes = get_largest_of_all (known);
       _tarn_mutex_unlock (&known->lock);
     }
   _tarn_struct_write (stats, &now, sizeof now);

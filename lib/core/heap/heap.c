@@ -28,39 +28,6 @@ remember (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent from any range, as better than nothing. */
-static TarnExtent *
-take_anywhere (TarnHeap *heap, gsize size)
-{
-  TarnExtent *extent = NULL;
-
-  for (guint i = 0; i < TARN_N_RANGES && extent == NULL; i++)
-    extent = _tarn_range_take (&heap->ranges[i], size);
-  return extent;
-}
-
-/* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
- * lock is held, and given up meanwhile. */
-static TarnExtent *
-take (TarnHeap *heap, gsize size, GError **error)
-{
-  TarnHeapRange *range = &heap->ranges[heap->growth->choose (heap, size)];
-  g_autoptr (GError) local = NULL;
-  TarnExtent *extent;
-
-  _tarn_assert_locked (&heap->lock);
-  while ((extent = _tarn_range_take (range, size)) == NULL)
-    if (!_tarn_heap_grow (range, size, &local))
-      break;
-  if (extent == NULL)
-    extent = take_anywhere (heap, size);
-  if (extent != NULL)
-    heap->n_unnamed++;
-  else
-    g_propagate_error (error, g_steal_pointer (&local));
-  return extent;
-}
-
 /* Puts an extent back that is not remembered any more.  The lock is held. */
 static void
 put (TarnHeap *heap, TarnExtent *extent)
@@ -69,6 +36,79 @@ put (TarnHeap *heap, TarnExtent *extent)
   heap->n_unnamed--;
   _tarn_range_put (extent->piece->range, extent);
   _tarn_heap_check_if_full_debug (heap);
+}
+
+/* Takes an extent of a range, which is yet to be remembered; NULL: there is none. */
+static TarnExtent *
+take_from (TarnHeapRange *range, gsize size)
+{
+  TarnExtent *extent = _tarn_range_take (range, size);
+
+  range->heap->n_unnamed += extent != NULL;
+  return extent;
+}
+
+/* Takes an extent from any range of a queue. */
+static TarnExtent *
+take_anywhere (TarnHeapQueue *queue, gsize size)
+{
+  TarnExtent *extent = NULL;
+
+  for (guint i = 0; i < TARN_N_RANGES && extent == NULL; i++)
+    extent = take_from (&queue->ranges[i], size);
+  return extent;
+}
+
+/* Takes an extent that another queue has, which the host waits for. */
+static TarnExtent *
+take_from_other (TarnHeapQueue *other, gsize size)
+{
+  TarnExtent *extent = take_anywhere (other, size);
+
+  if (extent == NULL || other == other->heap->nobody || _tarn_queue_await (other))
+    return extent;
+  put (other->heap, extent);
+  return NULL;
+}
+
+/* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
+ * others.  The lock is given up meanwhile; a queue that has an extent in use does not go. */
+static TarnExtent *
+take_what_there_is (TarnHeapQueue *queue, gsize size)
+{
+  TarnHeap *heap = queue->heap;
+  TarnExtent *extent = take_anywhere (queue, size);
+  guint n = heap->all_queues.length;
+
+  for (guint i = 0; extent == NULL && i < n; i++)
+    {
+      TarnHeapQueue *other = g_queue_peek_nth (&heap->all_queues, i);
+
+      if (other != NULL && other != queue)
+        extent = take_from_other (other, size);
+    }
+  return extent;
+}
+
+/* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
+ * lock is held, and given up meanwhile. */
+static TarnExtent *
+take (TarnHeapQueue *queue, gsize size, GError **error)
+{
+  TarnHeap *heap = queue->heap;
+  TarnHeapRange *range = &queue->ranges[heap->growth->choose (heap, size)];
+  g_autoptr (GError) local = NULL;
+  TarnExtent *extent;
+
+  _tarn_assert_locked (&heap->lock);
+  while ((extent = take_from (range, size)) == NULL)
+    if (!_tarn_heap_grow (range, size, &local))
+      break;
+  if (extent == NULL)
+    extent = take_what_there_is (queue, size);
+  if (extent == NULL)
+    g_propagate_error (error, g_steal_pointer (&local));
+  return extent;
 }
 
 /* Has upstream make an extent's part of its piece.  The lock is not held. */
@@ -118,26 +158,51 @@ refuse_size (const TarnHeap *heap, gsize size, GError **error)
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
+/* Allocates for a queue (NULL: nobody).  *is_own: it is the queue's own memory, or nobody's. */
 static gboolean
-heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, gboolean *is_own,
+          GError **error)
 {
-  TarnHeap *heap = user_data;
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  TarnHeapQueue *queue;
   TarnExtent *extent;
 
   if (rounded < size || rounded > G_MAXSIZE / 2)
     return refuse_size (heap, size, error);
   _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = take (heap, rounded, error);
+  queue = _tarn_heap_enter_queue (heap, handle, error);
+  extent = queue != NULL ? take (queue, rounded, error) : NULL;
+  if (extent != NULL)
+    *is_own = extent->piece->range->queue == queue;
   if (extent != NULL && !makes_parts (heap))
     {
       memory->address = extent->start;
       remember (heap, extent, *memory);
     }
+  if (queue != NULL)
+    {
+      _tarn_queue_mark_if_idle (queue);
+      queue->n_calls--;
+    }
   _tarn_mutex_unlock (&heap->lock);
   if (extent == NULL || !makes_parts (heap))
     return extent != NULL;
   return name_part (heap, extent, memory, error);
+}
+
+static gboolean
+heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  gboolean is_own;
+
+  return allocate (user_data, size, NULL, memory, &is_own, error);
+}
+
+static gboolean
+heap_allocate_for (TarnAllocator *allocator, gsize size, gpointer queue, TarnMemory *memory,
+                   gboolean *is_own, GError **error)
+{
+  return allocate (_tarn_heap_of (allocator), size, queue, memory, is_own, error);
 }
 
 /* Forgets the extent of some memory; NULL: there is none. */
@@ -204,17 +269,83 @@ heap_trim (TarnAllocator *allocator)
 }
 
 static gboolean
-heap_can_serve (TarnAllocator *allocator, gsize size)
+heap_can_serve (TarnAllocator *allocator, gsize size, gpointer handle)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  const TarnHeapQueue *queue;
   gboolean can_serve;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  can_serve
-      = _tarn_tree_find (heap->ranges[heap->growth->choose (heap, rounded)].root, rounded) != NULL;
+  queue = _tarn_heap_find_queue (heap, handle);
+  can_serve = queue != NULL
+              && _tarn_tree_find (queue->ranges[heap->growth->choose (heap, rounded)].root, rounded)
+                     != NULL;
   _tarn_mutex_unlock (&heap->lock);
   return can_serve;
+}
+
+static void
+heap_name_queue (TarnAllocator *allocator, gpointer handle)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnHeapQueue *queue;
+
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  queue = _tarn_heap_find_queue (heap, handle);
+  if (queue != NULL)
+    _tarn_queue_mark_if_idle (queue);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+static gboolean
+heap_forget_queue (TarnAllocator *allocator, gpointer handle, GError **error)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  gboolean is_forgotten;
+
+  _tarn_mutex_lock (&heap->lock);
+  is_forgotten = _tarn_heap_forget_queue (heap, handle, error);
+  _tarn_heap_check_if_full_debug (heap);
+  _tarn_mutex_unlock (&heap->lock);
+  return is_forgotten;
+}
+
+/* Loses the pieces of which nobody can tell whether they are still used.  Nobody uses the heap. */
+static void
+lose_idle (TarnHeap *heap)
+{
+  TarnPiece *piece;
+  gsize bytes = 0;
+
+  while ((piece = g_queue_peek_head (&heap->idle)) != NULL)
+    {
+      bytes += piece->size;
+      _tarn_range_cut_piece (piece);
+      if (piece->region != NULL)
+        piece->region->has_lost = TRUE;
+      g_free (piece);
+    }
+  if (bytes > 0)
+    g_message ("%s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+               heap->base.label, bytes);
+}
+
+/* Gives back what there is besides pieces, and frees all queues.  If anything is in use, nothing is
+ * touched. */
+static void
+free_queues (TarnHeap *heap)
+{
+  TarnHeapQueue *queue;
+
+  if (heap->stats.used_bytes > 0)
+    return;
+  _tarn_mutex_lock (&heap->lock);
+  lose_idle (heap);
+  while ((queue = g_queue_peek_tail (&heap->all_queues)) != NULL)
+    _tarn_heap_free_queue (heap, queue);
+  _tarn_mutex_unlock (&heap->lock);
+  g_hash_table_unref (heap->queues);
 }
 
 /* Frees a heap, all of whose memory is back. */
@@ -227,8 +358,7 @@ heap_finalize (TarnAllocator *allocator)
   if (heap->stats.used_bytes > 0)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
                 heap->stats.used_bytes);
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    heap->growth->clear (&heap->ranges[i]);
+  free_queues (heap);
   _tarn_heap_free_spare (heap);
   g_hash_table_unref (heap->table);
   _tarn_cond_clear (&heap->changed);
@@ -250,7 +380,10 @@ static const TarnAllocatorClass heap_class = {
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
+  .allocate_for = heap_allocate_for,
   .can_serve = heap_can_serve,
+  .name_queue = heap_name_queue,
+  .forget_queue = heap_forget_queue,
 };
 
 /* Gets the heap that an allocator is; NULL: it is none. */
@@ -315,11 +448,9 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   heap->growth = growth;
   _tarn_mutex_init (&heap->lock);
   _tarn_cond_init (&heap->changed);
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    {
-      heap->ranges[i].heap = heap;
-      heap->ranges[i].kind = (TarnRangeKind) i;
-    }
+  heap->queues = g_hash_table_new (NULL, NULL);
+  heap->nobody = _tarn_heap_queue_new (heap, NULL);
+  heap->frees_in_order = growth == &_tarn_heap_parts_growth && upstream->ops.frees_in_order;
   heap->table = g_hash_table_new (g_int64_hash, g_int64_equal);
   heap->chance = 1;
   heap->stats = (TarnHeapStats) TARN_HEAP_STATS_INIT;
@@ -332,8 +463,10 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
  * the allocator has virtual memory (TarnAllocatorOps.virtual_granularity), pieces that are not used
  * move to where memory is needed; else blocks are parts of pieces (TarnAllocatorOps.part_new()).
  *
- * A pool over a heap is quicker for sizes that come again, and knows about queues: a heap takes
- * memory that is freed for unused.
+ * A pool over a heap is quicker for sizes that come again, and knows about queues. The heap has
+ * memory for each of them apart, so that what one queue has freed it can have again at once, in any
+ * size; others have it when the commands that used it are done. A heap by itself takes memory that
+ * is freed for unused.
  *
  * @param upstream  where pieces come from; the heap keeps a reference
  * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT

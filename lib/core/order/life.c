@@ -112,6 +112,7 @@ static const TarnAllocatorClass pool_class = {
   .finalize = pool_finalize,
   .record_use = _tarn_pool_record_use,
   .move_to_queue = _tarn_pool_move_to_queue,
+  .is_done = _tarn_block_is_done,
   .record_returning = _tarn_pool_record_returning,
   .give_back_used = _tarn_pool_give_back_used,
 };
@@ -163,8 +164,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
-  is_over_heap = upstream->klass->can_serve != NULL;
+  is_over_heap = upstream->klass->allocate_for != NULL;
   pool = _tarn_aligned_new0 (TarnPool);
+  pool->is_over_heap = is_over_heap;
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
@@ -182,9 +184,10 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
-  pool->idle_bins = _tarn_bins_new (NULL);
-  pool->idle_bins->has_bound = pool->hold_bytes != G_MAXSIZE;
-  pool->recorded_bins = _tarn_bins_new (NULL);
+  pool->idle_bins
+      = _tarn_bins_new (NULL, pool->hold_bytes != G_MAXSIZE ? &pool->bins_by_use : NULL);
+  pool->recorded_bins = _tarn_bins_new (
+      NULL, pool->idle_bins->by_use != NULL && is_over_heap ? &pool->recorded_by_use : NULL);
   pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();

@@ -34,6 +34,11 @@
  * left, and where memory goes back.  A queue waits for one where the caller says so, by moving a
  * block in use, and for the queue that makes fresh memory ready.
  *
+ * Over a heap, which has ranges for each queue, blocks that only the queue they were allocated for
+ * has used go back without an event at any time, and requests have memory of their own queue's from
+ * there.  Blocks that go from queue to queue record events when they are freed, and go back when
+ * these are done.
+ *
  * What cannot be told idle, because no event can be recorded (as while a stream captures a graph),
  * stays with its queue, or is stuck in the pool if it was to go back.
  *
@@ -144,10 +149,16 @@ gboolean _tarn_block_move (TarnPool *pool, TarnBlock *block, TarnQueue *queue, g
 gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *queue,
                             gboolean may_be_late, GError **error);
 
-/* release.c.  The lock is not held. */
+/* release.c.  The lock is held in this one, */
+gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
+/* not in these. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
+gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
+void _tarn_pool_ask_recorded (TarnPool *pool);
+void _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request);
+void _tarn_pool_give_back_to_heap (TarnPool *pool, TarnGiveBack *give_back, gpointer handle);
 
 /* queue.c.  The lock is held in these, */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);

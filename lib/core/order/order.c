@@ -63,6 +63,8 @@ take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
   if (block == NULL || block->n_uses != 1 || block->uses->queue == request->queue
       || block->uses->event == NULL)
     return block;
+  if (pool->is_over_heap)
+    return block;
   if (block->uses->event->is_late)
     _tarn_pool_want_next (pool, request);
   else
@@ -98,7 +100,7 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
     return block;
-  if (queue != NULL)
+  if (queue != NULL && !pool->is_over_heap) /* which has other memory of the queue's own */
     block = take_idle (pool, cache, request);
   if (block == NULL)
     return take_done (pool, request);
@@ -182,8 +184,8 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
       clear_request (pool, request);
       return block;
     }
-  request->finds_unready
-      = request->queue != NULL && _tarn_bins_have (pool->idle_bins, request->number);
+  request->finds_unready = request->queue != NULL && !pool->is_over_heap
+                           && _tarn_bins_have (pool->idle_bins, request->number);
   note_events (pool, request);
   if (!request->finds_unready && request->n_events == 0)
     _tarn_pool_want_others (pool, request);
@@ -313,7 +315,8 @@ set_unready (TarnPool *pool, TarnBlock *block)
 {
   const TarnAllocator *direct = pool->upstream->direct;
 
-  if (direct->ops.fresh_queue == NULL || direct->ops.fresh_queue (direct->user_data) == NULL)
+  if (pool->is_over_heap || direct->ops.fresh_queue == NULL
+      || direct->ops.fresh_queue (direct->user_data) == NULL)
     return;
   _tarn_mutex_lock (&pool->lock);
   block->is_unready = TRUE;
@@ -336,7 +339,11 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
       count_failure (pool);
       return NULL;
     }
-  block = _tarn_pool_allocate_miss (pool, request->size, request->number, was_short, error);
+  if (pool->is_over_heap)
+    _tarn_pool_spare_heap (pool, request);
+  block = _tarn_pool_allocate_miss (
+      pool, request->size, request->number,
+      request->queue != NULL && request->queue->in_order ? request->queue : NULL, was_short, error);
   if (block != NULL && !block->is_hit && fresh != NULL)
     add_use (pool, block, fresh);
   else if (block != NULL && !block->is_hit && request->queue == NULL)

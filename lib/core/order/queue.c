@@ -173,13 +173,14 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
 }
 
 /* Gets the queue on which the allocator makes memory ready, with a reference; *fresh is NULL if
- * there is no such queue. */
+ * there is no such queue, as of a heap, whose memory is ready. */
 gboolean
 _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
   TarnAllocator *direct = pool->upstream->direct;
-  gpointer handle
-      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
+  gpointer handle = direct->ops.fresh_queue != NULL && !pool->is_over_heap
+                        ? direct->ops.fresh_queue (direct->user_data)
+                        : NULL;
 
   *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
   return handle == NULL || *fresh != NULL;
@@ -259,34 +260,16 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/**
- * Tells a pool that a queue will be destroyed before its commands are done. They may still use
- * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
- * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
- * it may be left out, but then other queues have what was freed on this one only when memory runs
- * out, or a limit is reached.
- *
- * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
- * @param queue  the queue, alive, which is given no more commands that use the pool's memory
- * @param error  return location, or NULL: what the backend says when no event can be recorded on
- *               the queue
- * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set and
- * nothing changed
- * @since 0.1
- */
-gboolean
-tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
+/* Makes a pool forget a queue, which is alive.  A heap below is to do so afterwards: what the pool
+ * gives it as the queue's own must be from before that. */
+static gboolean
+forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
 {
   TarnQueue *known;
   gboolean is_used;
   gpointer handle;
 
-  g_return_val_if_fail (pool != NULL, FALSE);
-  g_return_val_if_fail (queue != NULL, FALSE);
-  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
-
-  if (_tarn_forked ())
-    return TRUE;
+  _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   known = _tarn_pool_find_queue (pool, queue);
   is_used = known != NULL && known->n_refs > 1;
@@ -313,4 +296,33 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
     }
   _tarn_pool_leave_queue (pool, known);
   return handle != NULL;
+}
+
+/**
+ * Tells a pool that a queue will be destroyed before its commands are done. They may still use
+ * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
+ * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
+ * it may be left out, but then other queues have what was freed on this one only when memory runs
+ * out, or a limit is reached.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param queue  the queue, alive, which is given no more commands that use the pool's memory
+ * @param error  return location, or NULL: what the backend says when no event can be recorded on
+ *               the queue
+ * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set: then the
+ *         queue must not be destroyed yet, and the call can be made again
+ * @since 0.1
+ */
+gboolean
+tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
+{
+  g_return_val_if_fail (pool != NULL, FALSE);
+  g_return_val_if_fail (queue != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked ())
+    return TRUE;
+  return forget_in_pool (pool, queue, error)
+         && (!pool->is_over_heap
+             || pool->upstream->klass->forget_queue (pool->upstream, queue, error));
 }

@@ -4,12 +4,33 @@
  * Giving memory back that commands may still use. */
 
 #include "order/order-private.h"
+#include "pool/bin-private.h"
+#include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
 
 /* Tells whether memory must not go back to upstream while commands use it. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
 {
   return !pool->upstream->direct->ops.frees_in_order || pool->upstream->direct != pool->upstream;
+}
+
+/* Tells whether memory can go back to a heap while commands use it: those of the queue whose it is
+ * there. */
+gboolean
+_tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
+{
+  const TarnUse *use = block->uses;
+
+  return pool->is_over_heap && block->n_uses == 1 && !block->is_away && !block->is_handed_on
+         && use->event == NULL && use->queue->in_order && use->queue->is_known;
+}
+
+/* Tells whether nobody uses a held block any more, as far as is known. */
+gboolean
+_tarn_block_is_done (const TarnBlock *block)
+{
+  return _tarn_block_is_ready_for (block, NULL);
 }
 
 /* Tells whether memory can go back as the last thing on a queue, which the backend keeps alive. Not
@@ -48,10 +69,24 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   return event;
 }
 
+/* Does so without the lock. */
+static gboolean
+can_go_at_once (TarnPool *pool, const TarnBlock *block)
+{
+  gboolean can_go;
+
+  _tarn_mutex_lock (&pool->lock);
+  can_go = _tarn_pool_can_go_at_once (pool, block);
+  _tarn_mutex_unlock (&pool->lock);
+  return can_go;
+}
+
 /* Gives each use of a block that has no event the one of its queue. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
+  if (can_go_at_once (pool, block))
+    return;
   for (guint i = 0; i < block->n_uses; i++)
     {
       TarnUse *use = &block->uses[i];
@@ -140,7 +175,8 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
   if (!_tarn_pool_waits_before_free (pool) || !frees_on_queue (pool, is_wanted)
       || !free_on_queue (pool, block))
     {
-      if (_tarn_pool_waits_before_free (pool) && !await_end (pool, block))
+      if (_tarn_pool_waits_before_free (pool) && !can_go_at_once (pool, block)
+          && !await_end (pool, block))
         return FALSE;
       tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
     }
@@ -148,4 +184,90 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
   _tarn_block_clear_uses (pool, block);
   _tarn_pool_unlock_and_sweep (pool);
   return TRUE;
+}
+
+/* Finds an event that stands between the host and a block of the recorded bin that was used longest
+ * ago, and takes a reference; NULL: there is none. */
+static TarnEvent *
+find_unasked (TarnPool *pool)
+{
+  const TarnBin *bin = g_queue_peek_head (&pool->recorded_by_use);
+
+  _tarn_assert_locked (&pool->lock);
+  for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
+    for (guint i = 0; i < block->n_uses; i++)
+      if (_tarn_use_has_event (&block->uses[i])
+          && !g_atomic_int_get (&block->uses[i].event->is_done))
+        return _tarn_event_ref (block->uses[i].event);
+  return NULL;
+}
+
+/* Asks the driver about recorded blocks that were used longest ago, until one is not done. */
+void
+_tarn_pool_ask_recorded (TarnPool *pool)
+{
+  TarnAllocator *direct = pool->upstream->direct;
+  TarnEvent *event;
+  gboolean is_done = TRUE;
+
+  for (guint n = 0; n < TARN_MAX_ASKED && is_done; n++)
+    {
+      _tarn_mutex_lock (&pool->lock);
+      event = find_unasked (pool);
+      _tarn_mutex_unlock (&pool->lock);
+      if (event == NULL)
+        return;
+      is_done = direct->ops.event_is_done (direct->user_data, event->handle);
+      if (is_done)
+        g_atomic_int_set (&event->is_done, TRUE);
+      _tarn_mutex_lock (&pool->lock);
+      _tarn_event_unref (pool, event);
+      _tarn_pool_unlock_and_sweep (pool);
+    }
+}
+
+/* Retires all that can go back to the heap, for the caller to give back. */
+static gboolean
+begin_sparing (TarnPool *pool, TarnGiveBack *give_back)
+{
+  TarnBlock *blocks;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_flush (pool);
+  blocks = _tarn_pool_take_idle (pool, 0);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return blocks != NULL;
+}
+
+/* Gives a heap back what is held and can go, where it would need more memory of its own upstream
+ * allocator for a request. */
+void
+_tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
+{
+  TarnAllocator *heap = pool->upstream;
+  gsize size = _tarn_bin_alloc_size (request->number, pool->leading_bits);
+  gboolean is_own = request->queue != NULL && request->queue->in_order;
+  TarnGiveBack give_back;
+
+  _tarn_assert_not_locked (&pool->lock);
+  if (pool->hold_bytes != 0
+      || heap->klass->can_serve (heap, size, is_own ? request->queue->handle : NULL))
+    return;
+  _tarn_pool_ask_recorded (pool);
+  if (begin_sparing (pool, &give_back))
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/* Gives blocks back to a heap, as announced, on behalf of a call that names a queue, which may give
+ * the heap the occasion to record an event. */
+void
+_tarn_pool_give_back_to_heap (TarnPool *pool, TarnGiveBack *give_back, gpointer handle)
+{
+  g_autoptr (TarnAllocator) heap = tarn_allocator_ref (pool->upstream);
+
+  _tarn_pool_give_back (pool, give_back, FALSE);
+  heap->klass->name_queue (heap, handle);
 }

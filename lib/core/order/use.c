@@ -26,7 +26,10 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   if (!is_used_by (block, queue))
-    _tarn_block_add_use (block, queue);
+    {
+      block->is_away |= pool->is_over_heap && block->n_uses == 0;
+      _tarn_block_add_use (block, queue);
+    }
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_leave_queue (pool, queue);

@@ -13,6 +13,9 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
+/* How many bins of recorded blocks are looked at for some that can go back. */
+#define MAX_RECORDED_BINS 8
+
 /* Bins */
 
 static void
@@ -21,19 +24,21 @@ bin_free (gpointer data)
   TarnBin *bin = data;
 
   g_assert (bin->length == 0 && bin->link == NULL && bin->n_shares == 0);
-  if (bin->by_use != NULL)
-    g_queue_unlink (bin->by_use, &bin->use_link);
+  if (bin->bins->by_use != NULL)
+    g_queue_unlink (bin->bins->by_use, &bin->use_link);
   g_free (bin->batches);
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share; NULL: they are no queue's. */
+/* Makes the bins of a queue's share; NULL: they are no queue's.  @by_use: the pool's list for them;
+ * NULL: none. */
 TarnBins *
-_tarn_bins_new (TarnQueue *queue)
+_tarn_bins_new (TarnQueue *queue, GQueue *by_use)
 {
   TarnBins *bins = g_new0 (TarnBins, 1);
 
   bins->queue = queue;
+  bins->by_use = by_use;
   bins->table = g_hash_table_new_full (NULL, NULL, NULL, bin_free);
   return bins;
 }
@@ -84,13 +89,11 @@ ensure_bin (TarnBins *bins, guint32 number)
     {
       bins->latest = g_new0 (TarnBin, 1);
       bins->latest->number = number;
+      bins->latest->bins = bins;
       bins->latest->queue = bins->queue;
-      if (bins->has_bound)
-        {
-          bins->latest->by_use = &bins->by_use;
-          bins->latest->use_link.data = bins->latest;
-          g_queue_push_tail_link (&bins->by_use, &bins->latest->use_link);
-        }
+      bins->latest->use_link.data = bins->latest;
+      if (bins->by_use != NULL)
+        g_queue_push_tail_link (bins->by_use, &bins->latest->use_link);
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -105,7 +108,7 @@ _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 
 /* Gets the bins that a held block belongs in. */
 static TarnBins *
-ensure_bins_of (const TarnPool *pool, const TarnBlock *block)
+ensure_bins_of (TarnPool *pool, const TarnBlock *block)
 {
   TarnQueue *queue;
 
@@ -115,7 +118,7 @@ ensure_bins_of (const TarnPool *pool, const TarnBlock *block)
     return pool->idle_bins;
   queue = block->uses->queue;
   if (queue->bins == NULL)
-    queue->bins = _tarn_bins_new (queue);
+    queue->bins = _tarn_bins_new (queue, pool->is_over_heap ? pool->idle_bins->by_use : NULL);
   return queue->bins;
 }
 
@@ -230,7 +233,7 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   _tarn_assert_locked (&pool->lock);
   g_assert (n >= 0 || bin->length >= (gsize) -n);
   bin->length += (gsize) n;
-  if (bin->queue != NULL && was_empty != (bin->length == 0))
+  if (bin->queue != NULL && was_empty != (bin->length == 0) && !pool->is_over_heap)
     count_share (pool, bin);
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
@@ -240,10 +243,12 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
 static void
 note_use (TarnBin *bin)
 {
-  if (bin->by_use == NULL || bin->use_link.next == NULL)
+  GQueue *by_use = bin->bins->by_use;
+
+  if (by_use == NULL || bin->use_link.next == NULL)
     return;
-  g_queue_unlink (bin->by_use, &bin->use_link);
-  g_queue_push_tail_link (bin->by_use, &bin->use_link);
+  g_queue_unlink (by_use, &bin->use_link);
+  g_queue_push_tail_link (by_use, &bin->use_link);
 }
 
 /* Puts a chain of blocks on top of a bin. */
@@ -491,53 +496,6 @@ _tarn_pool_take_stuck (TarnPool *pool)
   return blocks;
 }
 
-/* Retires blocks that nobody uses, of bins that were used longest ago, until so many bytes are held
- * at most, or none of these are.  Gets them as a list. */
-TarnBlock *
-_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
-{
-  TarnBins *bins = pool->idle_bins;
-  TarnBlock *blocks = NULL, *block;
-  TarnBlock **end = &blocks;
-  GList *oldest;
-
-  _tarn_assert_locked (&pool->lock);
-  while (pool->stats.held_bytes > keep_bytes && (oldest = bins->by_use.head) != NULL)
-    {
-      TarnBin *bin = oldest->data;
-
-      while (bin->top != NULL && pool->stats.held_bytes > keep_bytes)
-        {
-          block = _tarn_pool_pop_block (pool, bin, &bin->top);
-          _tarn_pool_retire (pool, block);
-          append (&end, block);
-        }
-      if (bin->top != NULL)
-        break;
-      g_hash_table_remove (bins->table, GUINT_TO_POINTER (bin->number));
-      look_up (bins, bins->latest_number);
-    }
-  return blocks;
-}
-
-/* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
-TarnBlock *
-_tarn_pool_take_excess (TarnPool *pool)
-{
-  gsize bound = pool->hold_bytes;
-
-  if (bound == 0)
-    bound = MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
-  /* Some more, so that not each free has to give something back. */
-  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound - bound / 8) : NULL;
-}
-
-typedef struct
-{
-  TarnBin *bin;
-  guint32 number;
-} NumberedBin;
-
 /* Tells whether a bin of a table has nothing to keep it for. */
 static gboolean
 bin_is_empty (gpointer number, gpointer bin, gpointer unused)
@@ -548,6 +506,98 @@ bin_is_empty (gpointer number, gpointer bin, gpointer unused)
   (void) unused;
   return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
 }
+
+/* Frees a bin if it is of no use, or else has it be the last one in its list. */
+static void
+drop_bin (TarnBin *bin)
+{
+  TarnBins *bins = bin->bins;
+
+  if (!bin_is_empty (NULL, bin, NULL))
+    {
+      note_use (bin);
+      return;
+    }
+  g_hash_table_remove (bins->table, GUINT_TO_POINTER (bin->number));
+  look_up (bins, bins->latest_number);
+}
+
+/* Retires blocks of a bin that can go, until so many bytes are held at most. */
+static void
+take_from_bin (TarnPool *pool, TarnBin *bin, gsize keep_bytes, TarnBlock ***end)
+{
+  TarnBlock **link = &bin->top;
+
+  while (*link != NULL && pool->stats.held_bytes > keep_bytes)
+    if (bin->bins != pool->recorded_bins || pool->base.klass->is_done (*link))
+      {
+        TarnBlock *block = _tarn_pool_pop_block (pool, bin, link);
+
+        _tarn_pool_retire (pool, block);
+        append (end, block);
+      }
+    else
+      link = &(*link)->below;
+}
+
+/* Does so for bins of a list that were used longest ago, and for so many at most. */
+static void
+take_by_use (TarnPool *pool, GQueue *by_use, guint max, gsize keep_bytes, TarnBlock ***end)
+{
+  for (guint n = MIN (max, by_use->length); n > 0 && pool->stats.held_bytes > keep_bytes; n--)
+    {
+      TarnBin *bin = by_use->head->data;
+
+      take_from_bin (pool, bin, keep_bytes, end);
+      drop_bin (bin);
+    }
+}
+
+/* Retires blocks that can go back without a wait, of bins that were used longest ago, until so many
+ * bytes are held at most, or none of these are.  Gets them as a list. */
+TarnBlock *
+_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
+{
+  TarnBlock *blocks = NULL;
+  TarnBlock **end = &blocks;
+
+  _tarn_assert_locked (&pool->lock);
+  take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, keep_bytes, &end);
+  take_by_use (pool, &pool->bins_by_use, G_MAXUINT, keep_bytes, &end);
+  return blocks;
+}
+
+/* Reckons how many bytes the pool may hold. */
+static gsize
+get_bound (const TarnPool *pool)
+{
+  return pool->hold_bytes != 0 ? pool->hold_bytes
+                               : MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
+}
+
+/* Tells whether recorded blocks are all that a pool holds too much, so that it pays to ask whether
+ * they are done. */
+gboolean
+_tarn_pool_holds_too_much (const TarnPool *pool)
+{
+  return pool->recorded_by_use.length > 0 && pool->stats.held_bytes > get_bound (pool);
+}
+
+/* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
+TarnBlock *
+_tarn_pool_take_excess (TarnPool *pool)
+{
+  gsize bound = get_bound (pool);
+
+  /* Some more, so that not each free has to give something back. */
+  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound - bound / 8) : NULL;
+}
+
+typedef struct
+{
+  TarnBin *bin;
+  guint32 number;
+} NumberedBin;
 
 /* Lists a table's bins, and frees those that are of no use. */
 static void

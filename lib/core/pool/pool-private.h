@@ -52,7 +52,7 @@ typedef struct
  *
  * Invariants: the topmost blocks may be in batches, in recorded bins none are.  A queue's bin that
  * has blocks is counted by the recorded bin of its number, and is in that one's list unless it is
- * wanted. */
+ * wanted; but not over a heap, where nobody asks what other queues hold. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
@@ -64,15 +64,15 @@ struct _TarnBin
   gsize n_batches;
   gsize max_batches; /* that there is room for */
 
+  TarnBins *bins; /* that it is one of */
+
   /* Of a queue's */
   TarnQueue *queue;   /* NULL: it is none */
   gboolean is_wanted; /* others have asked for an event on these blocks */
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
-  /* Of the idle, in a pool that holds so many bytes at most */
-  GQueue *by_use; /* those of TarnBins; NULL: of another one */
-  GList use_link; /* there */
+  GList use_link; /* in by_use of its table, if there is one */
 
   /* Of the recorded */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
@@ -88,9 +88,7 @@ struct _TarnBins
   GHashTable *table;     /* number -> TarnBin, owned */
   guint32 latest_number; /* that was looked for last, */
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
-  GQueue by_use; /* if has_bound: those of TarnBin that have, or had, blocks, by use_link: the
-                    one that was used last is last */
-  gboolean has_bound;
+  GQueue *by_use;        /* the pool's, in which they are; NULL: in none */
 };
 
 #define TARN_TRANSFER_BINS 32
@@ -166,8 +164,15 @@ struct _TarnPool
   /* Behind the lock, and seldom written */
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
+
+  /* In a pool that holds so many bytes at most, bins that have, or had, blocks, by use_link: the
+   * one that was used last is last.  What can go back at any time: the idle; over a heap queues' as
+   * well, because a heap orders what it is given.  And, over a heap, the recorded, of which those
+   * can whose events are done. */
+  GQueue bins_by_use, recorded_by_use;
   TarnCache *caches;
-  guint n_abandoned; /* of them: their threads have ended */
+  guint n_abandoned;     /* of them: their threads have ended */
+  gboolean is_over_heap; /* constant */
   gboolean stop_holding;
   gboolean orphaned;
 
@@ -233,7 +238,7 @@ TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const T
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* bins.c; the lock is held */
-TarnBins *_tarn_bins_new (TarnQueue *queue);
+TarnBins *_tarn_bins_new (TarnQueue *queue, GQueue *by_use);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
@@ -258,6 +263,7 @@ void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
+gboolean _tarn_pool_holds_too_much (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
 /* bare.c */

@@ -158,29 +158,6 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   return bytes;
 }
 
-/* Gives a heap back what is held and nobody uses, where it would need more memory of its own
- * upstream allocator for a request.  The lock is not held. */
-void
-_tarn_pool_spare_upstream (TarnPool *pool, gsize size)
-{
-  const TarnAllocatorClass *klass = pool->upstream->klass;
-  TarnGiveBack give_back;
-  TarnBlock *blocks;
-
-  _tarn_assert_not_locked (&pool->lock);
-  if (klass->can_serve == NULL || pool->hold_bytes != 0 || klass->can_serve (pool->upstream, size))
-    return;
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_flush (pool);
-  blocks = _tarn_pool_take_idle (pool, 0);
-  if (blocks != NULL)
-    _tarn_pool_begin_give_back (pool, &give_back, blocks);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (blocks != NULL)
-    _tarn_pool_give_back (pool, &give_back, FALSE);
-}
-
 /* Gives back held blocks, the largest first, until at most keep_bytes are held, and on request
  * holds none from now on. The lock is not held. */
 void

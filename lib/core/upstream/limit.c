@@ -246,16 +246,22 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   return reserved;
 }
 
-/* Asks upstream once for bytes that are reserved. The lock is not held. */
+/* Asks upstream once for bytes that are reserved; a heap for those of an in-order queue (NULL: of
+ * nobody), where *is_own becomes TRUE if they are.  The lock is not held. */
 gboolean
-_tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, TarnMemory *memory,
-                         GError **error)
+_tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, const TarnQueue *queue,
+                         TarnMemory *memory, gboolean *is_own, GError **error)
 {
+  TarnAllocator *upstream = pool->upstream;
   gboolean allocated;
 
   _tarn_assert_not_locked (&pool->lock);
   asking += reservation->is_limited;
-  allocated = _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
+  if (queue != NULL && pool->is_over_heap)
+    allocated = upstream->klass->allocate_for (upstream, reservation->size, queue->handle, memory,
+                                               is_own, error);
+  else
+    allocated = _tarn_allocator_try (upstream, reservation->size, memory, error);
   asking -= reservation->is_limited;
   return allocated;
 }

@@ -33,6 +33,7 @@ typedef struct
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
   guint32 bin;
+  TarnQueue *queue;            /* in order, that the caller has a reference on; NULL: nobody */
   TarnReservation reservation; /* of the last attempt */
   gboolean exceeds_limit;      /* that did, so that upstream was not asked */
   gboolean was_short;          /* bytes left were not enough */
@@ -92,10 +93,12 @@ has_run_out (const Request *request, const GError *error)
          || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
-/* Makes a block of fresh memory. The lock is held. */
+/* Makes a block of fresh memory.  @is_own: it is the request's queue's already.  The lock is held.
+ */
 static TarnBlock *
-block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize alloc_size)
+block_new (TarnPool *pool, const Request *request, TarnMemory memory, gboolean is_own)
 {
+  gsize alloc_size = request->reservation.size;
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   TarnBlock *block
       = _tarn_block_chunks_take (&pool->chunks, cache != NULL ? &cache->chunk : &pool->chunk);
@@ -107,19 +110,22 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gsize allo
   block->source = &pool->base;
   block->bin = request->bin;
   block->exact = alloc_size != request->rounded_size;
+  block->is_away = FALSE;
   _tarn_block_update_share (block);
+  if (is_own)
+    _tarn_block_add_use (block, request->queue);
   return block;
 }
 
 /* Adds fresh memory, whose bytes are reserved, to the pool as an active block. */
 static TarnBlock *
-add_fresh (TarnPool *pool, const Request *request, TarnMemory memory)
+add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, gboolean is_own)
 {
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, &request->reservation);
-  block = block_new (pool, request, memory, request->reservation.size);
+  block = block_new (pool, request, memory, is_own);
   _tarn_pool_add_fresh (pool, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -131,8 +137,8 @@ static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnReservation *reservation = &request->reservation;
+  gboolean is_reserved, is_own = FALSE;
   TarnMemory memory;
-  gboolean is_reserved;
 
   _tarn_assert_not_locked (&pool->lock);
   reservation->size = alloc_size;
@@ -141,8 +147,8 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   request->was_short |= reservation->was_short;
   if (!is_reserved)
     return NULL;
-  if (_tarn_pool_try_upstream (pool, reservation, &memory, error))
-    return add_fresh (pool, request, memory);
+  if (_tarn_pool_try_upstream (pool, reservation, request->queue, &memory, &is_own, error))
+    return add_fresh (pool, request, memory, is_own);
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, reservation);
@@ -261,19 +267,19 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
-/* Allocates a block for a request that no held block serves, or that only others' would. *was_short
- * is set if there was too little memory for it beside what is held.  The lock is not held. */
+/* Allocates a block for a request that no held block serves, or that only others' would.  @queue:
+ * an in-order one that is to use it; NULL: another one, or none.  *was_short is set if there was
+ * too little memory for it beside what is held.  The lock is not held. */
 TarnBlock *
-_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was_short,
-                          GError **error)
+_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
+                          gboolean *was_short, GError **error)
 {
   gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
-  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin };
+  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
   GError *local = NULL;
   TarnBlock *block;
 
   _tarn_assert_not_locked (&pool->lock);
-  _tarn_pool_spare_upstream (pool, alloc_size);
   block = ask_upstream (pool, &request, alloc_size, &local);
   if (block == NULL && request.exceeds_limit)
     block = recover_from_limit (pool, &request, alloc_size, &local);

@@ -24,14 +24,13 @@ typedef struct
 } TarnReservation;
 
 /* miss.c */
-TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, gboolean *was_short,
-                                     GError **error);
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
+                                     gboolean *was_short, GError **error);
 
 /* give-back.c; the caller of the first two holds the lock */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
 void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *blocks);
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
-void _tarn_pool_spare_upstream (TarnPool *pool, gsize size);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_is_giving_back (void);
@@ -40,7 +39,8 @@ gboolean _tarn_is_giving_back (void);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
-                                  TarnMemory *memory, GError **error);
+                                  const TarnQueue *queue, TarnMemory *memory, gboolean *is_own,
+                                  GError **error);
 
 /* reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);

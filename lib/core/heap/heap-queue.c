@@ -1,0 +1,226 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The queues that a heap has ranges for.  It meets a queue when a request names it.  Where a
+ * reference keeps queues alive, it forgets those that have nothing in use when it meets others;
+ * else it is told to.
+ *
+ * What a forgotten queue leaves behind, another queue takes over as it is once its last mark is
+ * done: a program that makes a queue for each task has one task's memory, and no call of the driver
+ * between them. */
+
+#include "heap/heap-private.h"
+
+/* How many forgotten queues are asked about for one that is met. */
+#define MAX_ASKED 4
+
+/* Makes a queue, with the backend's reference; NULL: nobody. */
+TarnHeapQueue *
+_tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
+{
+  TarnHeapQueue *queue = g_new0 (TarnHeapQueue, 1);
+
+  queue->heap = heap;
+  queue->handle = handle;
+  queue->n_begun = 1; /* fresh pieces are idle since 0 */
+  queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    {
+      queue->ranges[i].heap = heap;
+      queue->ranges[i].queue = queue;
+      queue->ranges[i].kind = (TarnRangeKind) i;
+    }
+  queue->link.data = queue->forgotten_link.data = queue;
+  g_queue_push_tail_link (&heap->all_queues, &queue->link);
+  return queue;
+}
+
+/* Finds the queue that has a handle (NULL: nobody); NULL: the heap does not know it. */
+TarnHeapQueue *
+_tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
+{
+  TarnHeapQueue *queue = heap->latest_queue;
+
+  _tarn_assert_locked (&heap->lock);
+  if (handle == NULL)
+    return heap->nobody;
+  if (queue == NULL || queue->handle != handle)
+    queue = g_hash_table_lookup (heap->queues, handle);
+  if (queue != NULL)
+    heap->latest_queue = queue;
+  return queue;
+}
+
+/* Takes a forgotten queue whose last mark is done from among the others, with a call that uses it;
+ * NULL: there is none of those that were forgotten first. */
+static TarnHeapQueue *
+steal_quiet (TarnHeap *heap)
+{
+  TarnHeapQueue *queue;
+
+  for (guint i = 0; i < MAX_ASKED && (queue = g_queue_peek_head (&heap->forgotten_queues)) != NULL;
+       i++)
+    {
+      g_queue_unlink (&heap->forgotten_queues, &queue->forgotten_link);
+      queue->n_calls++;
+      _tarn_queue_ask (queue);
+      if (queue->n_done == G_MAXUINT64)
+        return queue;
+      queue->n_calls--;
+      g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
+    }
+  return NULL;
+}
+
+/* Has a queue with a handle, and the backend's reference, take over what one that was stolen from
+ * the forgotten ones has left behind. */
+static void
+take_over (TarnHeapQueue *queue, gpointer handle)
+{
+  g_assert (queue->handle == NULL && queue->n_done == G_MAXUINT64);
+  queue->handle = handle;
+  queue->n_calls--;
+  queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
+}
+
+/* Leaves a queue's ranges to others, and gets its handle, with the backend's reference. */
+static gpointer
+make_forgotten (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+
+  g_hash_table_remove (heap->queues, queue->handle);
+  if (heap->latest_queue == queue)
+    heap->latest_queue = NULL;
+  queue->has_unmarked = FALSE;
+  g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
+  return g_steal_pointer (&queue->handle);
+}
+
+static void
+unref_handle (TarnHeap *heap, gpointer handle)
+{
+  _tarn_assert_locked (&heap->lock);
+  _tarn_mutex_unlock (&heap->lock);
+  _tarn_allocator_unref_queue (heap->base.direct, handle);
+  _tarn_mutex_lock (&heap->lock);
+}
+
+/* Adds a queue that the backend has just given a reference on, unless another thread was faster. */
+static TarnHeapQueue *
+meet (TarnHeap *heap, gpointer handle)
+{
+  TarnHeapQueue *left, *queue;
+
+  left = steal_quiet (heap);
+  queue = _tarn_heap_find_queue (heap, handle);
+  if (queue != NULL)
+    {
+      if (left != NULL)
+        {
+          g_queue_push_head_link (&heap->forgotten_queues, &left->forgotten_link);
+          left->n_calls--;
+        }
+      queue->n_calls++;
+      unref_handle (heap, handle);
+      queue->n_calls--;
+      return queue;
+    }
+  if (left != NULL)
+    take_over (left, handle);
+  queue = left != NULL ? left : _tarn_heap_queue_new (heap, handle);
+  g_hash_table_insert (heap->queues, handle, queue);
+  return queue;
+}
+
+/* Gets a queue (NULL: nobody), which the heap meets if it does not know it yet.  The caller counts
+ * among the calls that use it. */
+TarnHeapQueue *
+_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
+{
+  TarnHeapQueue *queue = _tarn_heap_find_queue (heap, handle);
+  gboolean is_met, in_order;
+
+  _tarn_assert_locked (&heap->lock);
+  if (queue == NULL)
+    {
+      _tarn_mutex_unlock (&heap->lock);
+      is_met = _tarn_allocator_ref_queue (heap->base.direct, handle, &in_order, error);
+      _tarn_mutex_lock (&heap->lock);
+      if (!is_met)
+        return NULL;
+      queue = meet (heap, handle);
+    }
+  queue->n_calls++;
+  return queue;
+}
+
+/* Forgets a queue, alive, which is given no more commands that use the heap's memory. */
+gboolean
+_tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
+{
+  TarnHeapQueue *queue = _tarn_heap_find_queue (heap, handle);
+  gboolean is_marked;
+
+  _tarn_assert_locked (&heap->lock);
+  if (queue == NULL)
+    return TRUE;
+  queue->n_calls++;
+  is_marked = _tarn_queue_mark_last (queue, error);
+  if (is_marked && queue->handle == handle)
+    unref_handle (heap, make_forgotten (queue));
+  queue->n_calls--;
+  return is_marked;
+}
+
+/* Frees a queue that has no piece, and is in no list but that of all. */
+void
+_tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
+{
+  gpointer handle = queue->handle;
+
+  _tarn_assert_locked (&heap->lock);
+  g_assert (queue->n_pieces == 0 && queue->n_calls == 0);
+  g_queue_unlink (&heap->all_queues, &queue->link);
+  _tarn_queue_drop_marks (queue);
+  _tarn_mutex_unlock (&heap->lock);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    heap->growth->clear (&queue->ranges[i]);
+  if (handle != NULL)
+    _tarn_allocator_unref_queue (heap->base.direct, handle);
+  _tarn_mutex_lock (&heap->lock);
+  g_free (queue);
+}
+
+/* Finds a queue that has nothing, and nobody uses it. */
+static TarnHeapQueue *
+find_empty (const TarnHeap *heap)
+{
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    {
+      TarnHeapQueue *queue = link->data;
+
+      if (queue != heap->nobody && queue->n_pieces == 0 && queue->n_calls == 0)
+        return queue;
+    }
+  return NULL;
+}
+
+/* Frees the queues that have nothing.  For who changes what pieces there are. */
+void
+_tarn_heap_drop_queues (TarnHeap *heap)
+{
+  TarnHeapQueue *queue;
+
+  g_assert (heap->is_changing);
+  while ((queue = find_empty (heap)) != NULL)
+    {
+      if (queue->handle == NULL)
+        g_queue_unlink (&heap->forgotten_queues, &queue->forgotten_link);
+      else
+        g_hash_table_remove (heap->queues, queue->handle);
+      if (heap->latest_queue == queue)
+        heap->latest_queue = NULL;
+      _tarn_heap_free_queue (heap, queue);
+    }
+}

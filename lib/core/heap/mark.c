@@ -1,0 +1,255 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * When nothing uses an idle piece any more.  Commands on a queue may still use what is free in its
+ * ranges; an event that is recorded once a piece is idle, a mark, tells when they do not.
+ *
+ * Marks are numbered, rather than each piece having one: a mark stands for all pieces of the queue
+ * that became idle before it was begun.
+ *
+ * Where a reference keeps no queue alive, a mark is recorded by calls that name the queue, or else
+ * on all queues at once, when memory has run out.  The lock is held in all of this, and given up
+ * for each call of the driver. */
+
+#include "heap/heap-private.h"
+
+/* The number of a mark that stands for all that a queue was ever given. */
+#define LAST (G_MAXUINT64 - 1)
+
+/* Of so many calls that name a queue one asks about its mark on behalf of the next one. */
+#define PASSES 16
+
+/* Tells whether no command uses an idle piece. */
+gboolean
+_tarn_piece_is_quiet (const TarnPiece *piece)
+{
+  g_assert (piece->n_used == 0);
+  return piece->idle_since < piece->range->queue->n_done;
+}
+
+static TarnMark *
+mark_ref (TarnMark *mark)
+{
+  mark->n_refs++;
+  return mark;
+}
+
+static void
+mark_unref (TarnHeap *heap, TarnMark *mark)
+{
+  const TarnAllocator *direct = heap->base.direct;
+
+  _tarn_assert_locked (&heap->lock);
+  if (--mark->n_refs > 0)
+    return;
+  _tarn_mutex_unlock (&heap->lock);
+  direct->ops.event_release (direct->user_data, mark->handle);
+  g_free (mark);
+  _tarn_mutex_lock (&heap->lock);
+}
+
+/* Notes that a mark of a number is done. */
+static void
+note_done (TarnHeapQueue *queue, guint64 number)
+{
+  queue->n_done = MAX (queue->n_done, number + 1);
+}
+
+/* Notes that a mark is done, which the caller has a reference on, and drops that; and the queue's.
+ */
+static void
+settle (TarnHeapQueue *queue, TarnMark *mark)
+{
+  note_done (queue, mark->number);
+  if (g_queue_remove (&queue->marks, mark))
+    mark_unref (queue->heap, mark);
+  mark_unref (queue->heap, mark);
+}
+
+/* Has the driver record a mark of a number.  What was used in a context that is lost is not. */
+static gboolean
+record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
+{
+  TarnHeap *heap = queue->heap;
+  g_autoptr (GError) local = NULL;
+  TarnMark *mark;
+  gpointer event;
+
+  _tarn_assert_locked (&heap->lock);
+  g_assert (queue->handle != NULL);
+  queue->n_calls++;
+  _tarn_mutex_unlock (&heap->lock);
+  event = _tarn_allocator_record_event (heap->base.direct, queue->handle, is_named, &local);
+  _tarn_mutex_lock (&heap->lock);
+  queue->n_calls--;
+  if (event != NULL)
+    {
+      mark = g_new (TarnMark, 1);
+      *mark = (TarnMark){ .handle = event, .number = number, .n_refs = 1 };
+      g_queue_push_tail (&queue->marks, mark);
+      return TRUE;
+    }
+  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    {
+      note_done (queue, number);
+      return TRUE;
+    }
+  queue->has_unmarked = TRUE;
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
+/* Records a mark for all that became idle until now.  @is_named: the caller vouches that the queue
+ * lives. */
+static gboolean
+mark_idle (TarnHeapQueue *queue, gboolean is_named)
+{
+  guint64 number = queue->n_begun++;
+
+  queue->has_unmarked = FALSE;
+  queue->n_passed = 0;
+  return record (queue, number, is_named, NULL);
+}
+
+/* Records a mark on a queue that is given no more commands, for whatever it used. */
+gboolean
+_tarn_queue_mark_last (TarnHeapQueue *queue, GError **error)
+{
+  return record (queue, LAST, TRUE, error);
+}
+
+/* Drops all marks of a queue, which nobody else has. */
+void
+_tarn_queue_drop_marks (TarnHeapQueue *queue)
+{
+  TarnMark *mark;
+
+  while ((mark = g_queue_pop_head (&queue->marks)) != NULL)
+    mark_unref (queue->heap, mark);
+}
+
+/* Asks whether marks of a queue are done, the oldest first, until one is not. */
+void
+_tarn_queue_ask (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+  const TarnAllocator *direct = heap->base.direct;
+  gboolean is_done = TRUE;
+
+  _tarn_assert_locked (&heap->lock);
+  queue->n_calls++;
+  while (is_done && queue->marks.head != NULL)
+    {
+      TarnMark *mark = mark_ref (queue->marks.head->data);
+
+      _tarn_mutex_unlock (&heap->lock);
+      is_done = direct->ops.event_is_done (direct->user_data, mark->handle);
+      _tarn_mutex_lock (&heap->lock);
+      if (is_done)
+        settle (queue, mark);
+      else
+        mark_unref (heap, mark);
+    }
+  queue->n_calls--;
+}
+
+/* Records a mark if pieces of a queue, which the caller names, became idle since the last one was
+ * begun.  Not while another is on its way, which is asked about now and then: a queue that is far
+ * behind needs no more of them. */
+void
+_tarn_queue_mark_if_idle (TarnHeapQueue *queue)
+{
+  if (!queue->has_unmarked || queue->handle == NULL || queue->n_passed++ % PASSES != 0)
+    return;
+  _tarn_queue_ask (queue);
+  if (queue->marks.length == 0 && queue->handle != NULL)
+    mark_idle (queue, TRUE);
+}
+
+/* Has the host wait for a mark.  A wait that fails is good enough where the event is done, or went
+ * with its context. */
+static gboolean
+await (TarnHeap *heap, TarnMark *mark)
+{
+  const TarnAllocator *direct = heap->base.direct;
+  g_autoptr (GError) error = NULL;
+  gboolean is_done;
+
+  _tarn_mutex_unlock (&heap->lock);
+  is_done = _tarn_allocator_wait (direct, mark->handle, NULL, &error)
+            || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+            || direct->ops.event_is_done (direct->user_data, mark->handle);
+  _tarn_mutex_lock (&heap->lock);
+  return is_done;
+}
+
+/* Has the host wait for all that a queue was given until now.  FALSE: nobody can tell when that is
+ * done. */
+gboolean
+_tarn_queue_await (TarnHeapQueue *queue)
+{
+  guint64 number = queue->handle != NULL ? queue->n_begun : LAST;
+
+  if (queue->handle != NULL && !mark_idle (queue, FALSE))
+    return FALSE;
+  queue->n_calls++;
+  while (queue->n_done <= number && queue->marks.tail != NULL)
+    {
+      TarnMark *mark = mark_ref (queue->marks.tail->data);
+
+      if (!await (queue->heap, mark))
+        {
+          mark_unref (queue->heap, mark);
+          break;
+        }
+      settle (queue, mark);
+    }
+  queue->n_calls--;
+  return queue->n_done > number;
+}
+
+/* Finds an idle piece of a queue that is not quiet. */
+static gboolean
+has_unquiet (const TarnHeapQueue *queue)
+{
+  for (const GList *link = queue->heap->idle.head; link != NULL; link = link->next)
+    {
+      const TarnPiece *piece = link->data;
+
+      if (piece->range->queue == queue && !_tarn_piece_is_quiet (piece))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Asks about the marks of all queues, and has one recorded where there is none for idle pieces and
+ * a reference keeps queues alive.  Else the next call that names the queue does so.  For who
+ * changes what pieces there are. */
+void
+_tarn_heap_ask_marks (TarnHeap *heap)
+{
+  g_assert (heap->is_changing);
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    {
+      TarnHeapQueue *queue = link->data;
+
+      _tarn_queue_ask (queue);
+      if (queue->handle != NULL && queue->has_unmarked && queue->marks.length == 0
+          && heap->base.direct->ops.event_record_all == NULL)
+        {
+          mark_idle (queue, FALSE);
+          _tarn_queue_ask (queue); /* it may have nothing to do */
+        }
+    }
+}
+
+/* Has the host wait until all idle pieces are quiet of which that can be told.  For who changes
+ * what pieces there are. */
+void
+_tarn_heap_await_idle (TarnHeap *heap)
+{
+  g_assert (heap->is_changing);
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    if (has_unquiet (link->data))
+      _tarn_queue_await (link->data);
+}

@@ -1,0 +1,480 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a queue has of a heap: handed to it again without a call, and to others when it is done. */
+
+#include "heap-fixture.h"
+#include "lib/fake-order.h"
+#include "lib/pool-fixture.h"
+
+typedef struct
+{
+  FakeOrder *order;
+  FakeQueues *queues;
+  FakePages *pages;
+  TarnAllocator *heap;
+  TarnPool *pool;
+  gpointer first, second;
+} Fixture;
+
+typedef struct
+{
+  gboolean is_virtual;
+  guint flags;
+} Way;
+
+static void
+set_up (Fixture *fixture, gconstpointer data)
+{
+  const Way *way = data;
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) upstream = NULL;
+
+  fixture->order = fake_order_new (G_MAXUINT64, way->is_virtual, way->flags);
+  fixture->queues = fake_order_get_queues (fixture->order);
+  fixture->pages = fake_order_get_pages (fixture->order);
+  upstream = fake_order_allocator_new (fixture->order);
+  options.alignment = FAKE_ORDER_GRANULE;
+  fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
+  fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  fixture->first = fake_queue_new (fixture->queues, TRUE);
+  fixture->second = fake_queue_new (fixture->queues, TRUE);
+}
+
+static void
+tear_down (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  g_clear_pointer (&fixture->pool, tarn_pool_unref);
+  tarn_allocator_unref (fixture->heap);
+  fake_queues_run_all (fixture->queues);
+  fake_order_free (fixture->order);
+}
+
+static void
+assert_all_valid (Fixture *fixture)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+
+  assert_valid (fixture->pool);
+  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_assert_valid (heap);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+/* A block with a command on it; NULL: that the host uses. */
+static TarnBlock *
+use (Fixture *fixture, gsize size, gpointer queue)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = tarn_pool_allocate_ordered (fixture->pool, size, queue, &error);
+
+  g_assert_no_error (error);
+  fake_order_own (fixture->order, tarn_block_get_memory (block), size);
+  if (queue != NULL)
+    fake_order_put (fixture->order, queue, tarn_block_get_memory (block), size, FAKE_WRITE, 1);
+  else
+    fake_order_touch (fixture->order, tarn_block_get_memory (block), size);
+  assert_all_valid (fixture);
+  return block;
+}
+
+static void
+end (Fixture *fixture, TarnBlock *block)
+{
+  tarn_block_free (block);
+  assert_all_valid (fixture);
+}
+
+static TarnHeapStats
+get_heap_stats (Fixture *fixture)
+{
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+
+  g_assert_true (tarn_heap_get_stats (fixture->heap, &stats));
+  return stats;
+}
+
+static guint
+get_calls (Fixture *fixture)
+{
+  return fake_queues_get_calls (fixture->queues, FAKE_ANY_CALL);
+}
+
+static TarnHeapQueue *
+get_queue (Fixture *fixture, gpointer handle)
+{
+  return g_hash_table_lookup (_tarn_heap_of (fixture->heap)->queues, handle);
+}
+
+/* Memory goes back without a wait: then nothing has to stay where it is. */
+static gboolean
+is_freed_in_order (const Way *way)
+{
+  if ((way->flags & FAKE_FREES_IN_ORDER) != 0)
+    g_test_skip ("what is freed may still be used");
+  return (way->flags & FAKE_FREES_IN_ORDER) != 0;
+}
+
+/* Sizes that never come again are no reason to take memory for ever, nor to call the driver: what
+ * a queue has freed it has again in any size, although nothing it was given has run. */
+static void
+test_any_size (Fixture *fixture, gconstpointer unused)
+{
+  guint calls;
+
+  (void) unused;
+  for (guint i = 0; i < 40; i++)
+    end (fixture, use (fixture, MIB + i * FAKE_ORDER_GRANULE, fixture->first));
+  calls = get_calls (fixture);
+  for (guint i = 0; i < 400; i++)
+    end (fixture, use (fixture, 4 * MIB - i * FAKE_ORDER_GRANULE / 8, fixture->first));
+  g_assert_cmpuint (get_stats (fixture->pool).managed_bytes, <=, 16 * MIB);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 24 * MIB);
+  g_assert_cmpuint (get_calls (fixture) - calls, <=, 2);
+  g_assert_cmpuint (fake_queue_get_pending (fixture->queues, fixture->first), >=, 440);
+}
+
+/* What another queue has freed is taken when that has done its work, and not before. */
+static void
+test_moves (Fixture *fixture, gconstpointer data)
+{
+  TarnHeapStats before;
+
+  if (is_freed_in_order (data))
+    return;
+  for (guint i = 0; i < 2; i++)
+    end (fixture, use (fixture, 300 * MIB, fixture->first));
+  tarn_block_free (use (fixture, 300 * MIB, fixture->second));
+  before = get_heap_stats (fixture);
+  g_assert_cmpuint (before.moves, ==, 0);
+  g_assert_cmpuint (before.upstream_bytes, >=, 600 * MIB);
+  tarn_pool_free_held (fixture->pool); /* and so the host waits */
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, 0);
+
+  end (fixture, use (fixture, 300 * MIB, fixture->first));
+  fake_queues_run_all (fixture->queues);
+  end (fixture, use (fixture, 4 * MIB, fixture->first)); /* names the queue, for the driver */
+  fake_queues_run_all (fixture->queues);
+  tarn_block_free (use (fixture, 300 * MIB, fixture->second));
+  g_assert_cmpuint (get_heap_stats (fixture).moves, >, 0);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <, 500 * MIB);
+}
+
+/* A call that names a queue is the occasion to record an event for what it has freed. */
+static void
+test_marked (Fixture *fixture, gconstpointer unused)
+{
+  guint64 n_begun;
+
+  (void) unused;
+  end (fixture, use (fixture, 20 * MIB, fixture->first));
+  n_begun = get_queue (fixture, fixture->first)->n_begun;
+  g_assert_cmpuint (n_begun, >, 1);
+  fake_queues_run_all (fixture->queues);
+  end (fixture, use (fixture, 20 * MIB, fixture->first));
+  g_assert_cmpuint (get_queue (fixture, fixture->first)->n_begun, >, n_begun);
+}
+
+/* Where there is no more memory the host waits for another queue, as often as it takes. */
+static void
+test_out_of_memory (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *small;
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 64 * MIB);
+  end (fixture, use (fixture, 60 * MIB, fixture->first));
+  end (fixture, use (fixture, 60 * MIB, fixture->second));
+  small = use (fixture, FAKE_ORDER_GRANULE, fixture->second);
+  end (fixture, use (fixture, 50 * MIB, fixture->first));
+  end (fixture, use (fixture, 50 * MIB, NULL));
+  end (fixture, small);
+  g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 64 * MIB);
+}
+
+/* What lies between blocks of another queue is had as well, and goes back there. */
+static void
+test_between (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[8], *other;
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 16 * MIB);
+  end (fixture, use (fixture, 16 * MIB, fixture->first)); /* one piece */
+  for (guint i = 0; i < 8; i++)
+    blocks[i] = use (fixture, 2 * MIB - FAKE_ORDER_GRANULE, fixture->first);
+  for (guint i = 0; i < 8; i += 2)
+    end (fixture, g_steal_pointer (&blocks[i]));
+  other = use (fixture, MIB, fixture->second);
+  g_assert_cmpuint (get_queue (fixture, fixture->first)->n_used, ==, 5);
+  end (fixture, other);
+  for (guint i = 1; i < 8; i += 2)
+    end (fixture, blocks[i]);
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpuint (get_heap_stats (fixture).used_bytes, ==, 0);
+}
+
+/* A queue that captures cannot be asked: what it has stays, and others do without. */
+static void
+test_capture (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (is_freed_in_order (data))
+    return;
+  fake_pages_set_budget (fixture->pages, 64 * MIB);
+  end (fixture, use (fixture, 60 * MIB, fixture->first));
+  fake_queue_set_capturing (fixture->queues, fixture->first, TRUE);
+  g_assert_null (tarn_pool_allocate_ordered (fixture->pool, 60 * MIB, fixture->second, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  assert_all_valid (fixture);
+  fake_queue_set_capturing (fixture->queues, fixture->first, FALSE);
+  end (fixture, use (fixture, 60 * MIB, fixture->second));
+}
+
+/* A program that makes a queue for each task, which it forgets, has one task's memory: the next
+ * takes it over as it is. */
+static void
+test_task_after_task (Fixture *fixture, gconstpointer unused)
+{
+  guint allocations = 0;
+
+  (void) unused;
+  for (guint i = 0; i < 300; i++)
+    {
+      gpointer queue = fake_queue_new (fixture->queues, TRUE);
+      TarnBlock *blocks[4];
+
+      for (guint j = 0; j < 4; j++)
+        blocks[j] = use (fixture, (1 + j) * MIB + i * FAKE_ORDER_GRANULE / 16, queue);
+      for (guint j = 0; j < 4; j++)
+        end (fixture, blocks[j]);
+      fake_queues_run_all (fixture->queues);
+      g_assert_true (tarn_pool_forget_queue (fixture->pool, queue, NULL));
+      fake_queue_destroy (fixture->queues, queue);
+      assert_all_valid (fixture);
+      if (i == 30)
+        allocations = fake_pages_get_allocations (fixture->pages);
+    }
+  g_assert_cmpuint (fake_pages_get_allocations (fixture->pages), <=, allocations + 2);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 80 * MIB);
+  g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 8);
+}
+
+/* Where queues are kept alive, one that is never forgotten is not kept for ever. */
+static void
+test_never_forgotten (Fixture *fixture, gconstpointer data)
+{
+  const Way *way = data;
+
+  if ((way->flags & FAKE_RECORDS_ALL) != 0)
+    {
+      g_test_skip ("such queues have to be forgotten");
+      return;
+    }
+  for (guint i = 0; i < 300; i++)
+    {
+      gpointer queue = fake_queue_new (fixture->queues, TRUE);
+      TarnBlock *blocks[4];
+
+      for (guint j = 0; j < 4; j++)
+        blocks[j] = use (fixture, (1 + j) * MIB + i * FAKE_ORDER_GRANULE / 16, queue);
+      for (guint j = 0; j < 4; j++)
+        end (fixture, blocks[j]);
+      fake_queues_run_all (fixture->queues);
+      fake_queue_destroy (fixture->queues, queue);
+    }
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 400 * MIB);
+  g_assert_cmpuint (fake_queues_get_refs (fixture->queues), <=, 80);
+  g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
+}
+
+/* A queue with the handle of one that was forgotten has none of its memory before that is done. */
+static void
+test_same_handle (Fixture *fixture, gconstpointer unused)
+{
+  gpointer queue = fake_queue_new (fixture->queues, TRUE), next;
+
+  (void) unused;
+  end (fixture, use (fixture, 20 * MIB, queue));
+  g_assert_true (tarn_pool_forget_queue (fixture->pool, queue, NULL));
+  fake_queue_destroy (fixture->queues, queue);
+  next = fake_queue_new (fixture->queues, TRUE);
+  end (fixture, use (fixture, 20 * MIB, next));
+  end (fixture, use (fixture, 10 * MIB, next));
+}
+
+/* What several queues used goes back once all are done, and is no reason for more memory. */
+static void
+test_shared (Fixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  for (guint i = 0; i < 400; i++)
+    {
+      TarnBlock *block = use (fixture, 2 * MIB + i * FAKE_ORDER_GRANULE / 4, fixture->first);
+
+      fake_queue_follow (fixture->queues, fixture->second, fixture->first);
+      g_assert_true (tarn_block_record_use (block, fixture->second, NULL));
+      fake_order_put (fixture->order, fixture->second, tarn_block_get_memory (block), 2 * MIB,
+                      FAKE_USE, 0);
+      end (fixture, block);
+      fake_queues_run_all (fixture->queues);
+    }
+  g_assert_cmpuint (get_stats (fixture->pool).managed_bytes, <=, 40 * MIB);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 80 * MIB);
+}
+
+/* Each call that can fail does: nothing is lost, and nothing used too early. */
+static void
+test_failures (Fixture *fixture, gconstpointer unused)
+{
+  guint n_failed = 0;
+
+  (void) unused;
+  fake_pages_set_budget (fixture->pages, 48 * MIB);
+  for (guint nth = 1; nth < 60; nth++)
+    {
+      fake_queues_fail (fixture->queues, FAKE_ANY_CALL, nth, nth % 3 == 0);
+      for (guint i = 0; i < 12; i++)
+        {
+          gpointer queue = i % 2 == 0 ? fixture->first : fixture->second;
+          g_autoptr (GError) error = NULL;
+          TarnBlock *block
+              = tarn_pool_allocate_ordered (fixture->pool, (10 + i) * MIB, queue, &error);
+
+          if (block == NULL)
+            {
+              g_assert_true (g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY)
+                             || g_error_matches (error, TARN_ERROR, TARN_ERROR_FAILED));
+              continue;
+            }
+          fake_order_own (fixture->order, tarn_block_get_memory (block), (10 + i) * MIB);
+          fake_order_put (fixture->order, queue, tarn_block_get_memory (block), (10 + i) * MIB,
+                          FAKE_WRITE, i);
+          end (fixture, block);
+        }
+      n_failed += fake_queues_get_failed (fixture->queues);
+      fake_queues_fail (fixture->queues, FAKE_ANY_CALL, 0, FALSE);
+      g_assert_null (fake_queues_steal_fault (fixture->queues));
+      if (nth % 4 == 0)
+        tarn_pool_free_held (fixture->pool);
+    }
+  g_assert_cmpuint (n_failed, >, 0);
+  end (fixture, use (fixture, 40 * MIB, fixture->first));
+  end (fixture, use (fixture, 40 * MIB, fixture->second));
+}
+
+/* Threads: each has queues of its own, and what one allocates another one frees. */
+
+#define N_THREADS 4
+#define N_EXCHANGED 8
+#define N_ROUNDS 400
+
+typedef struct
+{
+  Fixture *fixture;
+  TarnMutex lock; /* guards what stands below it */
+  TarnBlock *exchanged[N_EXCHANGED];
+} Shared;
+
+static gpointer
+play (gpointer data)
+{
+  Shared *shared = data;
+  Fixture *fixture = shared->fixture;
+  gpointer queue = fake_queue_new (fixture->queues, TRUE);
+  GRand *rand = g_rand_new_with_seed ((guint32) g_random_int ());
+
+  for (guint i = 0; i < N_ROUNDS; i++)
+    {
+      gsize size = FAKE_ORDER_GRANULE * (gsize) g_rand_int_range (rand, 1, 40);
+      g_autoptr (GError) error = NULL;
+      TarnBlock *block = tarn_pool_allocate_ordered (fixture->pool, size, queue, &error);
+
+      if (block != NULL)
+        {
+          fake_order_own (fixture->order, tarn_block_get_memory (block), size);
+          fake_order_put (fixture->order, queue, tarn_block_get_memory (block), size, FAKE_WRITE,
+                          i);
+        }
+      else
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+      fake_queue_run_one (fixture->queues, queue);
+      if (block != NULL)
+        {
+          guint slot = (guint) g_rand_int_range (rand, 0, N_EXCHANGED);
+          TarnBlock *other;
+
+          _tarn_mutex_lock (&shared->lock);
+          other = shared->exchanged[slot];
+          shared->exchanged[slot] = block;
+          _tarn_mutex_unlock (&shared->lock);
+          tarn_block_free (other);
+        }
+      if (i % 100 == 99)
+        tarn_pool_free_held (fixture->pool);
+    }
+  g_rand_free (rand);
+  return queue;
+}
+
+static void
+test_threads (Fixture *fixture, gconstpointer unused)
+{
+  Shared shared = { .fixture = fixture };
+  GThread *threads[N_THREADS];
+
+  (void) unused;
+  _tarn_mutex_init (&shared.lock);
+  fake_pages_set_budget (fixture->pages, 32 * MIB);
+  for (guint i = 0; i < N_THREADS; i++)
+    threads[i] = g_thread_new ("player", play, &shared);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+  for (guint i = 0; i < N_EXCHANGED; i++)
+    tarn_block_free (shared.exchanged[i]);
+  assert_all_valid (fixture);
+  g_assert_null (fake_queues_steal_fault (fixture->queues));
+  _tarn_mutex_clear (&shared.lock);
+}
+
+static void
+add (const gchar *name, void (*test) (Fixture *, gconstpointer))
+{
+  static const struct
+  {
+    const gchar *name;
+    Way way;
+  } ways[] = { { "virtual", { TRUE, 0 } },
+               { "virtual/events-all", { TRUE, FAKE_RECORDS_ALL } },
+               { "parts", { FALSE, 0 } },
+               { "parts/events-all", { FALSE, FAKE_RECORDS_ALL } },
+               { "parts/frees-in-order", { FALSE, FAKE_FREES_IN_ORDER } } };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
+    {
+      g_autofree gchar *path = g_strdup_printf ("/core/heap/queues/%s/%s", name, ways[i].name);
+
+      g_test_add (path, Fixture, &ways[i].way, set_up, test, tear_down);
+    }
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  add ("any-size", test_any_size);
+  add ("moves", test_moves);
+  add ("marked", test_marked);
+  add ("out-of-memory", test_out_of_memory);
+  add ("between", test_between);
+  add ("capture", test_capture);
+  add ("task-after-task", test_task_after_task);
+  add ("never-forgotten", test_never_forgotten);
+  add ("same-handle", test_same_handle);
+  add ("shared", test_shared);
+  add ("failures", test_failures);
+  add ("threads", test_threads);
+  return g_test_run ();
+}
