@@ -43,6 +43,13 @@ typedef struct
    * backend's parts need that.
    */
   gsize alignment;
+
+  /**
+   * For how many seconds a piece is kept that nothing is in use of; the next request of the heap
+   * after that gives it back. 0, the default: 10; G_MAXSIZE: for ever, or until tarn_pool_trim() or
+   * its like is called, memory runs out, or a limit is reached.
+   */
+  gsize idle_seconds;
 } TarnHeapOptions;
 
 /**
@@ -56,7 +63,8 @@ typedef struct
         NULL,                 /* name */                                                           \
         0,                    /* limit_bytes */                                                    \
         0,                    /* growth_bytes */                                                   \
-        0                     /* alignment */                                                      \
+        0,                    /* alignment */                                                      \
+        0                     /* idle_seconds */                                                   \
   }
 
 /**

@@ -579,6 +579,42 @@ test_not_supported (void)
   g_assert_cmpuint (stats.pieces, ==, 42);
 }
 
+/* Idle pieces go back after as many seconds as the options say, and others stay. */
+static void
+test_idle_seconds (HeapFixture *fixture, gconstpointer unused)
+{
+  static const gsize seconds[] = { 3, 0, G_MAXSIZE };
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (seconds); i++)
+    {
+      gint64 usual = seconds[i] == 0 ? 10 : (gint64) MIN (seconds[i], 100);
+      TarnMemory used, idle;
+      TarnHeap *heap;
+
+      options.idle_seconds = seconds[i];
+      options.growth_bytes = 64 * MIB;
+      heap_renew (fixture, &options);
+      heap = _tarn_heap_of (fixture->heap);
+      used = heap_take (fixture, 60 * MIB);
+      idle = heap_take (fixture, 60 * MIB);
+      heap_put (fixture, idle, 60 * MIB);
+      g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, ==, 1);
+      ((TarnPiece *) heap->idle.head->data)->idle_at -= usual * G_TIME_SPAN_SECOND / 2;
+      heap->look_at = 0;
+      heap_put (fixture, heap_take (fixture, MIB), MIB);
+      g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
+      ((TarnPiece *) heap->idle.head->data)->idle_at -= usual * G_TIME_SPAN_SECOND;
+      heap_put (fixture, heap_take (fixture, MIB), MIB); /* nobody looks all the time */
+      g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
+      heap->look_at = 0;
+      heap_put (fixture, heap_take (fixture, MIB), MIB);
+      g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, seconds[i] == G_MAXSIZE ? 2 : 1);
+      heap_put (fixture, used, 60 * MIB);
+    }
+}
+
 /* What a backend does while it is asked for memory, or to give some back. */
 typedef struct
 {
@@ -658,6 +694,7 @@ main (int argc, char **argv)
   heap_add ("not-in-use", test_not_in_use);
   heap_add ("alignment", test_alignment);
   heap_add ("fork", test_fork);
+  heap_add ("idle-seconds", test_idle_seconds);
   heap_add ("comes-back", test_comes_back);
   g_test_add_func ("/core/heap/not-supported", test_not_supported);
   return g_test_run ();

@@ -5,6 +5,7 @@
 
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
+#include "pool/pool-private.h"
 
 #define N_THREADS 8
 
@@ -115,6 +116,43 @@ test_exact (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+/* Has everything be as if it had happened so many seconds before. */
+static void
+age (TarnPool *pool, HeapFixture *fixture, guint seconds)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+
+  for (GList *link = pool->bins_by_use.head; link != NULL; link = link->next)
+    ((TarnBin *) link->data)->used_at -= seconds * G_TIME_SPAN_SECOND;
+  for (GList *link = heap->idle.head; link != NULL; link = link->next)
+    ((TarnPiece *) link->data)->idle_at -= seconds * G_TIME_SPAN_SECOND;
+  pool->look_at = heap->look_at = 0;
+}
+
+/* What nobody has used for seconds goes back at the next call, all the way, and what threads keep
+ * as well. */
+static void
+test_expire (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 32);
+
+  (void) unused;
+  hold (pool, 8);
+  tarn_block_free (allocate (pool, 512 * KIB)); /* which this thread keeps */
+  age (pool, fixture, 9);
+  tarn_block_free (allocate (pool, 3 * MIB));
+  g_assert_cmpuint (get_stats (pool).held_blocks, >, 4);
+  for (guint i = 0; i < 4; i++)
+    {
+      age (pool, fixture, 11);
+      tarn_block_free (allocate (pool, 5 * MIB));
+      assert_valid (pool);
+    }
+  g_assert_cmpuint (get_stats (pool).held_blocks, <=, 1);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 16 * MIB);
+  heap_assert_valid (fixture);
+}
+
 /* What the pool holds is joined before the heap takes more, threads' caches included. */
 static void
 test_joined_first (HeapFixture *fixture, gconstpointer unused)
@@ -221,6 +259,7 @@ main (int argc, char **argv)
   heap_add ("pool/share", test_share);
   heap_add ("pool/hold-bytes", test_hold_bytes);
   heap_add ("pool/exact", test_exact);
+  heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);
   g_test_add_func ("/core/heap/pool/device", test_device);

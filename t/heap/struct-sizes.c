@@ -15,9 +15,10 @@ typedef struct
   const gchar *name;
   gsize limit_bytes;
   gsize growth_bytes;
+  gsize alignment;
 } OldTarnHeapOptions;
 
-STRUCT_SIZES_VERSIONS (TarnHeapOptions, gsize alignment, alignment);
+STRUCT_SIZES_VERSIONS (TarnHeapOptions, gsize idle_seconds, idle_seconds);
 
 typedef struct
 {

@@ -159,6 +159,7 @@ begin_idle (TarnHeap *heap, TarnPiece *piece)
   TarnHeapQueue *queue = piece->range->queue;
 
   piece->idle_since = queue->n_begun;
+  piece->idle_at = _tarn_clock_now ();
   queue->has_unmarked = TRUE;
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
 }
@@ -244,6 +245,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   piece->extent = extent;
   piece->n_used = 0;
   piece->idle_since = 0;
+  piece->idle_at = _tarn_clock_now ();
   piece->before = region != NULL ? region->last_piece : NULL;
   piece->after = NULL;
   if (piece->before != NULL)

@@ -164,28 +164,74 @@ count_bytes (const GQueue *pieces)
   return bytes;
 }
 
+/* Gives pieces back that were cut out, in a call that changes what pieces there are.  Gets their
+ * bytes. */
+static gsize
+release (TarnHeap *heap, GQueue *pieces)
+{
+  gsize bytes = count_bytes (pieces);
+
+  g_assert (heap->is_changing);
+  heap->stats.upstream_frees += pieces->length;
+  if (bytes == 0)
+    return 0;
+  _tarn_mutex_unlock (&heap->lock);
+  release_all (heap, pieces);
+  _tarn_mutex_lock (&heap->lock);
+  heap->stats.upstream_bytes -= bytes;
+  return bytes;
+}
+
 /* Gives an idle piece back that can go (NULL: all there are), in a call that changes what pieces
  * there are.  Gets the bytes. */
 gsize
 _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece)
 {
   GQueue pieces = G_QUEUE_INIT;
-  gsize bytes;
 
-  g_assert (heap->is_changing);
   if (piece != NULL)
     cut (piece, &pieces);
   else
     cut_idle (heap, &pieces);
-  bytes = count_bytes (&pieces);
-  heap->stats.upstream_frees += pieces.length;
-  if (bytes == 0)
-    return 0;
-  _tarn_mutex_unlock (&heap->lock);
-  release_all (heap, &pieces);
-  _tarn_mutex_lock (&heap->lock);
-  heap->stats.upstream_bytes -= bytes;
-  return bytes;
+  return release (heap, &pieces);
+}
+
+/* Gives back pieces that have been idle for longer than the heap keeps them. */
+static void
+release_expired (TarnHeap *heap, gint64 now)
+{
+  GQueue pieces = G_QUEUE_INIT;
+  GList *next;
+
+  for (GList *link = heap->idle.head; link != NULL; link = next)
+    {
+      TarnPiece *piece = link->data;
+
+      next = link->next;
+      if (now - piece->idle_at >= heap->idle_time && _tarn_piece_can_go (piece))
+        cut (piece, &pieces);
+    }
+  release (heap, &pieces);
+}
+
+/* Looks now and then whether pieces have been idle for so long that nobody seems to need them, and
+ * gives them back. */
+void
+_tarn_heap_expire (TarnHeap *heap)
+{
+  gint64 now;
+
+  _tarn_assert_locked (&heap->lock);
+  if (heap->idle.head == NULL || heap->idle_time == G_MAXINT64 || heap->is_changing)
+    return;
+  now = _tarn_clock_now ();
+  if (now < heap->look_at)
+    return;
+  heap->look_at = now + heap->idle_time / TARN_LOOKS;
+  begin_change (heap);
+  _tarn_heap_ask_marks (heap);
+  release_expired (heap, now);
+  end_change (heap);
 }
 
 /* Gives all idle pieces back, once the host has waited for what still uses them.  Gets their bytes;

@@ -36,6 +36,7 @@
 #include <tarn/heap.h>
 
 #include "allocator/allocator-private.h"
+#include "base/clock-private.h"
 #include "common/lock-private.h"
 
 typedef struct _TarnHeap TarnHeap;
@@ -75,7 +76,8 @@ struct _TarnPiece
   TarnPiece *before, *after; /* neighbours without a gap; NULL: none */
   TarnExtent *extent;        /* that has its first byte */
   guint n_used;
-  guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then */
+  guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then, */
+  gint64 idle_at;     /* and the time */
   GList link;         /* in its range's pieces */
   GList idle_link;    /* in the heap's */
 };
@@ -189,6 +191,7 @@ struct _TarnHeap
   gsize limit_bytes;       /* 0: none */
   gboolean frees_in_order; /* pieces may go back while commands use them */
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
+  gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
 
   TarnMutex lock;
   TarnCond changed; /* is_changing is FALSE again */
@@ -202,6 +205,7 @@ struct _TarnHeap
   GHashTable *table;           /* memory in use -> TarnExtent */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
+  gint64 look_at;    /* the time at which to see whether some were idle for too long */
   TarnExtent *spare; /* structs */
   guint32 chance;
   guint64 next_start; /* of parts: for the next piece */
@@ -250,6 +254,7 @@ void _tarn_heap_free_spare (TarnHeap *heap);
 /* grow.c; the lock is held, and given up meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
 gsize _tarn_heap_trim (TarnHeap *heap);
+void _tarn_heap_expire (TarnHeap *heap);
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);

@@ -184,6 +184,7 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, gbool
       _tarn_queue_mark_if_idle (queue);
       queue->n_calls--;
     }
+  _tarn_heap_expire (heap);
   _tarn_mutex_unlock (&heap->lock);
   if (extent == NULL || !makes_parts (heap))
     return extent != NULL;
@@ -404,6 +405,14 @@ choose_growth (const TarnAllocator *upstream)
   return upstream->direct->ops.part_new != NULL ? &_tarn_heap_parts_growth : NULL;
 }
 
+static gint64
+get_idle_time (gsize seconds)
+{
+  if (seconds > G_MAXINT64 / G_TIME_SPAN_SECOND)
+    return G_MAXINT64;
+  return seconds != 0 ? (gint64) seconds * G_TIME_SPAN_SECOND : TARN_USUAL_IDLE_TIME;
+}
+
 /* Reads the options into a heap that has its upstream allocator. */
 static gboolean
 set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
@@ -429,6 +438,7 @@ set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
   heap->alignment = MAX (options->alignment != 0 ? options->alignment : USUAL_ALIGNMENT, least);
   heap->limit_bytes = options->limit_bytes;
   heap->growth_bytes = options->growth_bytes;
+  heap->idle_time = get_idle_time (options->idle_seconds);
   return TRUE;
 }
 

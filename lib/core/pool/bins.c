@@ -94,6 +94,7 @@ ensure_bin (TarnBins *bins, guint32 number)
       bins->latest->use_link.data = bins->latest;
       if (bins->by_use != NULL)
         g_queue_push_tail_link (bins->by_use, &bins->latest->use_link);
+      bins->latest->used_at = _tarn_clock_now ();
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -245,7 +246,10 @@ note_use (TarnBin *bin)
 {
   GQueue *by_use = bin->bins->by_use;
 
-  if (by_use == NULL || bin->use_link.next == NULL)
+  if (by_use == NULL)
+    return;
+  bin->used_at = _tarn_clock_now ();
+  if (bin->use_link.next == NULL)
     return;
   g_queue_unlink (by_use, &bin->use_link);
   g_queue_push_tail_link (by_use, &bin->use_link);
@@ -583,6 +587,30 @@ _tarn_pool_holds_too_much (const TarnPool *pool)
   return pool->recorded_by_use.length > 0 && pool->stats.held_bytes > get_bound (pool);
 }
 
+/* Retires the blocks of bins that were not used for long, which keep a heap's pieces from being
+ * idle, and has those that threads keep be in the bins when it looks again.  Gets them as a list;
+ * NULL: there are none, or nobody has to look as yet. */
+static TarnBlock *
+take_expired (TarnPool *pool)
+{
+  gint64 now = _tarn_clock_now ();
+  TarnBlock *blocks = NULL;
+  TarnBlock **end = &blocks;
+  TarnBin *bin;
+
+  if (now < pool->look_at)
+    return NULL;
+  pool->look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
+  while ((bin = g_queue_peek_head (&pool->bins_by_use)) != NULL
+         && now - bin->used_at >= TARN_USUAL_IDLE_TIME)
+    {
+      take_from_bin (pool, bin, 0, &end);
+      drop_bin (bin);
+    }
+  _tarn_pool_flush (pool);
+  return blocks;
+}
+
 /* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
@@ -590,7 +618,9 @@ _tarn_pool_take_excess (TarnPool *pool)
   gsize bound = get_bound (pool);
 
   /* Some more, so that not each free has to give something back. */
-  return pool->stats.held_bytes > bound ? _tarn_pool_take_idle (pool, bound - bound / 8) : NULL;
+  if (pool->stats.held_bytes > bound)
+    return _tarn_pool_take_idle (pool, bound - bound / 8);
+  return pool->is_over_heap && pool->hold_bytes == 0 ? take_expired (pool) : NULL;
 }
 
 typedef struct

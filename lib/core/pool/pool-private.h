@@ -23,6 +23,7 @@
 
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
+#include "base/clock-private.h"
 #include "base/thread-private.h"
 #include "base/ticket-private.h"
 #include "common/lock-private.h"
@@ -72,7 +73,8 @@ struct _TarnBin
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
-  GList use_link; /* in by_use of its table, if there is one */
+  GList use_link; /* in by_use of its table, if there is one; */
+  gint64 used_at; /* the time when it was used last */
 
   /* Of the recorded */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
@@ -170,6 +172,7 @@ struct _TarnPool
    * well, because a heap orders what it is given.  And, over a heap, the recorded, of which those
    * can whose events are done. */
   GQueue bins_by_use, recorded_by_use;
+  gint64 look_at; /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
   gboolean is_over_heap; /* constant */
