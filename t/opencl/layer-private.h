@@ -27,6 +27,7 @@
   F (clCreateContextFromType)                                                                      \
   F (clCreateKernel)                                                                               \
   F (clCreateProgramWithSource)                                                                    \
+  F (clCreateSubBuffer)                                                                            \
   F (clEnqueueBarrierWithWaitList)                                                                 \
   F (clEnqueueFillBuffer)                                                                          \
   F (clEnqueueMarkerWithWaitList)                                                                  \
@@ -76,6 +77,7 @@ typedef struct
   gsize size;           /* 0 but for memory */
   gboolean is_resident; /* counts against the budget */
   guint references;     /* at least 1 in the ledger */
+  gconstpointer whole;  /* of a part: the buffer that it is of */
 } Object;
 
 extern const cl_icd_dispatch *_layer_driver; /* set before any call, and constant */

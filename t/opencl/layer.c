@@ -82,7 +82,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
   ledger = g_hash_table_new_full (NULL, NULL, NULL, g_free);
 }
 
-/* The ledger and the budget; these two are called locked. */
+/* The ledger and the budget; these three are called locked. */
 
 static void
 list_object (gpointer handle, const Object *object)
@@ -109,6 +109,16 @@ make_resident (Object *object)
   return CL_SUCCESS;
 }
 
+/* What is counted where a command uses a buffer: that, or what it is a part of; NULL: not known. */
+static Object *
+find_whole (cl_mem buffer)
+{
+  Object *object = g_hash_table_lookup (ledger, buffer);
+
+  return object == NULL || object->whole == NULL ? object
+                                                 : g_hash_table_lookup (ledger, object->whole);
+}
+
 static cl_int
 make_buffers_resident (const cl_mem *buffers, cl_uint n)
 {
@@ -117,7 +127,7 @@ make_buffers_resident (const cl_mem *buffers, cl_uint n)
 
   for (cl_uint i = 0; buffers != NULL && i < n && status == CL_SUCCESS; i++)
     {
-      Object *object = g_hash_table_lookup (ledger, buffers[i]);
+      Object *object = find_whole (buffers[i]);
 
       status = object == NULL ? CL_SUCCESS : make_resident (object);
     }
@@ -219,7 +229,7 @@ _layer_leave_create (gpointer handle, const Object *object, cl_int status, cl_in
 #define CREATE(name, type, kind, size, parameters, arguments)                                      \
   static type layer_##name parameters                                                              \
   {                                                                                                \
-    Object object = { kind, size, FALSE, 0 };                                                      \
+    Object object = { kind, size, FALSE, 0, NULL };                                                \
     cl_int status = _layer_enter_create (FUNCTION_##name, &object);                                \
     type handle = status == CL_SUCCESS ? _layer_driver->name arguments : NULL;                     \
                                                                                                    \
@@ -287,6 +297,19 @@ CREATE (clCreateProgramWithSource, cl_program, OPENCL_LAYER_PROGRAM, 0,
         (context, n, sources, lengths, &status))
 CREATE (clCreateKernel, cl_kernel, OPENCL_LAYER_KERNEL, 0,
         (cl_program program, const char *name, cl_int *errcode_ret), (program, name, &status))
+
+static cl_mem
+layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
+                         const void *info, cl_int *errcode_ret)
+{
+  Object object = { .kind = OPENCL_LAYER_PART, .whole = buffer };
+  cl_int status = _layer_enter_create (FUNCTION_clCreateSubBuffer, &object);
+  cl_mem part = status == CL_SUCCESS
+                    ? _layer_driver->clCreateSubBuffer (buffer, flags, type, info, &status)
+                    : NULL;
+
+  return _layer_leave_create (part, &object, status, errcode_ret);
+}
 
 RETAIN_RELEASE (Context, cl_context)
 RETAIN_RELEASE (CommandQueue, cl_command_queue)

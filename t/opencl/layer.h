@@ -29,6 +29,7 @@ typedef enum
   OPENCL_LAYER_KERNEL,
   OPENCL_LAYER_EVENT, /* of a kernel's launch, or a marker or barrier */
   OPENCL_LAYER_SVM,   /* until it is freed, or a command that frees it has run */
+  OPENCL_LAYER_PART,  /* a sub-buffer: of no bytes, it is its buffer that has them */
   OPENCL_LAYER_N_KINDS
 } OpenclLayerKind;
 
@@ -42,7 +43,8 @@ typedef guint64 (*OpenclLayerClock) (const cl_uint *arguments);
 typedef enum
 {
   OPENCL_LAYER_AT_CREATION,
-  OPENCL_LAYER_AT_MIGRATION /* or a write or fill, whichever is first: as drivers do that defer */
+  OPENCL_LAYER_AT_MIGRATION /* or a write or fill, of it or of a part of it, whichever is first: as
+                             * drivers do that defer */
 } OpenclLayerPoint;
 
 typedef struct
