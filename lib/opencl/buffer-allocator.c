@@ -11,6 +11,12 @@
 #include "order-private.h"
 #include "status-private.h"
 
+/* What clCreateSubBuffer takes; the rest of a buffer's flags its parts inherit (OpenCL 3.0
+ * specification, section 5.2.1, clCreateSubBuffer). */
+#define PART_FLAGS                                                                                 \
+  (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY               \
+   | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+
 /* The command that has the driver allocate the memory of a new buffer; see choose_command (). */
 typedef enum
 {
@@ -137,6 +143,50 @@ buffer_free (gpointer user_data, TarnMemory memory, gsize size)
 }
 
 static void
+set_part_error (cl_int status, gsize offset, gsize size, GError **error)
+{
+  g_autofree gchar *text
+      = g_strdup_printf ("%" G_GSIZE_FORMAT " bytes at offset %" G_GSIZE_FORMAT, size, offset);
+
+  _tarn_opencl_set_error_with_text (error, "clCreateSubBuffer", status, text);
+}
+
+/* Makes a part, which is a buffer of its own to every command, kernel and query; but:
+ *
+ * - there are no parts of a part: clCreateSubBuffer takes none (CL_INVALID_MEM_OBJECT);
+ * - it says whose part it is: CL_MEM_ASSOCIATED_MEMOBJECT is the whole buffer, and CL_MEM_OFFSET
+ *   where the part begins in it;
+ * - it is no better aligned than CL_DEVICE_MEM_BASE_ADDR_ALIGN, a new buffer often is;
+ * - commands on it beside others on the whole buffer are undefined unless all of them read;
+ * - between devices that share no memory a driver may move the whole buffer for a part of it: by
+ * its source PoCL before 7.0 does, and then waits for the latest command on the buffer only, not
+ * for those that other queues of the same device have been given before.
+ *
+ * Nothing is put on a device: with the immediate allocator the whole buffer is there already. */
+static gboolean
+buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                 GError **error)
+{
+  const BufferAllocator *self = user_data;
+  const cl_buffer_region region = { offset, size };
+  cl_int status;
+  cl_mem buffer;
+
+  /* As there are no empty buffers, there are no empty parts. */
+  if (size == 0)
+    return TRUE;
+  buffer = clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
+                              CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
+  if (status != CL_SUCCESS)
+    {
+      set_part_error (status, offset, size, error);
+      return FALSE;
+    }
+  part->pointer = buffer;
+  return TRUE;
+}
+
+static void
 buffer_allocator_free (gpointer user_data)
 {
   BufferAllocator *self = user_data;
@@ -157,8 +207,33 @@ check_flags (cl_mem_flags flags, GError **error)
   return FALSE;
 }
 
+/* Finds what offsets of parts are multiples of, in bytes; OpenCL says it in bits.  The most that
+ * any device wants: clCreateSubBuffer is content if one device can use the part, and the commands
+ * on another's queue would then fail. */
+static gboolean
+find_part_alignment (cl_context context, gsize *alignment, GError **error)
+{
+  g_autoptr (GArray) devices = _tarn_opencl_list_devices (context, error);
+  cl_uint max = 0, bits;
+
+  if (devices == NULL)
+    return FALSE;
+  for (guint i = 0; i < devices->len; i++)
+    {
+      if (!_tarn_opencl_get_device_value (g_array_index (devices, cl_device_id, i),
+                                          CL_DEVICE_MEM_BASE_ADDR_ALIGN, &bits, sizeof bits, error))
+        return FALSE;
+      max = MAX (max, bits);
+    }
+  /* Whatever a driver says, the core takes powers of two. */
+  for (*alignment = 1; *alignment < max / 8; *alignment *= 2)
+    ;
+  return TRUE;
+}
+
 /* OpenCL keeps buffers until the commands that use them are done (OpenCL 3.0 specification, section
- * 5.5.1, clReleaseMemObject), so they may be released before. */
+ * 5.5.1, clReleaseMemObject), so they may be released before.  Parts are buffers in that, too, and
+ * a whole buffer is kept for as long as its parts are. */
 static TarnAllocator *
 buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError **error)
 {
@@ -166,7 +241,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   BufferAllocator made = *template;
   BufferAllocator *self;
 
-  if (!_tarn_opencl_home_init (&made.home, template->home.context, template->home.queue, error))
+  if (!find_part_alignment (template->home.context, &ops.part_alignment, error)
+      || !_tarn_opencl_home_init (&made.home, template->home.context, template->home.queue, error))
     return NULL;
   self = g_new (BufferAllocator, 1);
   *self = made;
@@ -175,6 +251,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   ops.allocate = buffer_allocate;
   ops.free = buffer_free;
   ops.frees_in_order = TRUE;
+  ops.part_new = buffer_part_new;
+  ops.part_release = buffer_free;
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, buffer_allocator_free);
 }
@@ -183,6 +261,13 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
  * Makes an allocator of buffers by clCreateBuffer alone. The driver may find out that it has no
  * memory only when a command first uses the buffer; for a pool, take
  * tarn_opencl_immediate_allocator_new(). A block of 0 bytes has no buffer.
+ *
+ * A part of a buffer (TarnAllocatorOps.part_new) is a sub-buffer: clCreateSubBuffer, with those of
+ * the flags that it takes, the others are inherited. To kernels and commands it is a buffer as any
+ * other, but clCreateSubBuffer makes no part of it, its CL_MEM_ASSOCIATED_MEMOBJECT is the whole
+ * buffer, and it is aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only, the most that a device of the
+ * context asks for. Commands may use parts that do not overlap at the same time, but a part and the
+ * whole buffer only if all of them read.
  *
  * @param context  where buffers belong; retained
  * @param flags    for clCreateBuffer; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
@@ -234,7 +319,8 @@ choose_command (cl_device_id device, Command *command, GError **error)
  * so that out-of-memory is found when a block is allocated: clCreateBuffer, then
  * clEnqueueMigrateMemObjects with CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED; on NVIDIA's devices,
  * where that is not safe in threads, a fill of up to 4 bytes; on a device older than OpenCL 1.2, a
- * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer.
+ * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer. Parts are as
+ * tarn_opencl_deferred_allocator_new() says; they are on the device as their buffer is.
  *
  * @param queue  where that is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one, as a pool does where

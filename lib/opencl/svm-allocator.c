@@ -19,6 +19,11 @@
 #define MEM_SVM_FINE_GRAIN_BUFFER (1 << 10)
 #define MEM_SVM_ATOMICS (1 << 11)
 
+/* What clSVMAlloc aligns memory to where it is asked for 0: the largest type of OpenCL C, double16
+ * or long16 (OpenCL 3.0 specification, section 5.6.1).  Parts are to be as good as what it gives.
+ */
+#define DEFAULT_ALIGNMENT (16 * sizeof (cl_long))
+
 typedef struct
 {
   gpointer (*alloc) (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
@@ -144,6 +149,31 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   return TRUE;
 }
 
+/* Makes a part, which is an address and needs no call: kernels and commands take any address within
+ * shared virtual memory (OpenCL 3.0 specification, section 5.9.2, clSetKernelArgSVMPointer).  Only
+ * what frees memory takes none but that of the whole. */
+static gboolean
+svm_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+              GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) error;
+  part->pointer = (guint8 *) memory.pointer + offset;
+  return TRUE;
+}
+
+/* An alignment that is no power of two is for clSVMAlloc to refuse: there is nothing to have parts
+ * of. */
+static void
+set_parts (TarnAllocatorOps *ops, cl_uint alignment)
+{
+  if ((alignment & (alignment - 1)) != 0)
+    return;
+  ops->part_alignment = alignment != 0 ? alignment : DEFAULT_ALIGNMENT;
+  ops->part_new = svm_part_new;
+}
+
 static void
 svm_allocator_free (gpointer user_data)
 {
@@ -216,6 +246,10 @@ check_own_queue (cl_command_queue queue, cl_context context, GError **error)
  * Where there is no memory left, an allocation waits for what queues have still to free, as long as
  * they do: one that frees nothing for a second may be waiting for the host, and is not waited for.
  *
+ * A part of a block (TarnAllocatorOps.part_new) is an address within it, aligned as the block is.
+ * It goes to kernels and commands as the block's address does, but not to clSVMFree or
+ * clEnqueueSVMFree.
+ *
  * @param context    where memory belongs; retained
  * @param alignment  bytes, for clSVMAlloc; 0: the largest that any type of OpenCL C needs
  * @param flags      for clSVMAlloc; without CL_MEM_WRITE_ONLY or CL_MEM_READ_ONLY, 0 for example,
@@ -251,6 +285,7 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   ops.allocate = svm_allocate;
   ops.free = svm_free;
   ops.free_on_queue = svm_free_on_queue;
+  set_parts (&ops, alignment);
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, svm_allocator_free);
 }

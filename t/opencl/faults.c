@@ -177,7 +177,7 @@ test_constructors (const TarnOpenclDevice *device, OpenclState *state)
       g_assert_cmpuint (layer->get_references (state->context), ==, 1);
       g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
     }
-  g_assert_cmpuint (failures, ==, 7);
+  g_assert_cmpuint (failures, ==, 10);
   g_assert_cmpuint (layer->get_references (state->context), ==, 1);
   g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
 }

@@ -156,7 +156,7 @@ opencl_add_for_memories (const OpenclQueueCase *cases, gsize n_cases)
       {
         g_autofree gchar *path = g_strdup_printf ("%s/%s", cases[i].path, memories[j].name);
 
-        if ((cases[i].needs & OPENCL_NEEDS_SVM) != 0 && !memories[j].is_svm)
+        if ((cases[i].needs & (memories[j].is_svm ? OPENCL_NEEDS_BUFFERS : OPENCL_NEEDS_SVM)) != 0)
           continue;
         add_case (path, &cases[i], &memories[j]);
       }

@@ -23,7 +23,8 @@ typedef enum
   OPENCL_NEEDS_GATE = 1 << 0,         /* a queue that waits for the test */
   OPENCL_NEEDS_OUT_OF_ORDER = 1 << 1, /* out-of-order queues */
   OPENCL_NEEDS_THREADS = 1 << 2,      /* threads that put commands on one queue */
-  OPENCL_NEEDS_SVM = 1 << 3           /* ... and of kinds of memory that one only */
+  OPENCL_NEEDS_SVM = 1 << 3,          /* ... and of kinds of memory that one only */
+  OPENCL_NEEDS_BUFFERS = 1 << 4       /* of kinds of memory those only */
 } OpenclNeeds;
 
 typedef struct
