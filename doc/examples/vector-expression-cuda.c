@@ -272,6 +272,12 @@ allocator_new (Session *session, GError **error)
   return tarn_cuda_device_allocator_new (session->context, error);
 }
 
+static TarnPool *
+pool_new (Session *session, GError **error)
+{
+  return tarn_cuda_pool_new (session->context, NULL, error);
+}
+
 /* Launches */
 
 static CUdeviceptr
@@ -320,6 +326,7 @@ const Backend cuda_backend = {
   .open = open_session,
   .close = close_session,
   .allocator_new = allocator_new,
+  .pool_new = pool_new,
   .launch = launch,
   .finish = finish,
   .read = read_vector,

@@ -170,6 +170,12 @@ allocator_new (Session *session, GError **error)
   return tarn_opencl_immediate_allocator_new (session->queue, CL_MEM_READ_WRITE, error);
 }
 
+static TarnPool *
+pool_new (Session *session, GError **error)
+{
+  return tarn_opencl_pool_new (session->queue, CL_MEM_READ_WRITE, NULL, error);
+}
+
 /* Kernels */
 
 static cl_mem
@@ -221,6 +227,7 @@ const Backend opencl_backend = {
   .open = open_session,
   .close = close_session,
   .allocator_new = allocator_new,
+  .pool_new = pool_new,
   .launch = launch,
   .finish = finish,
   .read = read_vector,

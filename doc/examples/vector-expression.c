@@ -442,7 +442,7 @@ compare (const Device *device, const Options *options, Report *alone, Report *po
   if (calc.session != NULL)
     allocator = device->backend->allocator_new (calc.session, &calc.error);
   if (allocator != NULL)
-    pool = tarn_pool_new (allocator, NULL, &calc.error);
+    pool = device->backend->pool_new (calc.session, &calc.error);
   if (pool != NULL)
     {
       alone->clock_ns = pooled->clock_ns = measure_clock ();
@@ -493,7 +493,7 @@ print_table (const Report *left, const Report *right)
 {
   const TarnPoolStats *a = &left->stats, *b = &right->stats;
 
-  printf ("%-28s %24s %24s\n", "", "allocator alone", "pool over it");
+  printf ("%-28s %24s %24s\n", "", "allocator alone", "pool");
   print_row ("time per step", format_time, left->step_ns, right->step_ns);
   print_row ("one allocation and free", format_time, left->pair_ns, right->pair_ns);
   print_row ("  in the first step", format_time, left->first_ns, right->first_ns);

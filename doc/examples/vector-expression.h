@@ -55,7 +55,9 @@ struct _Backend
   Session *(*open) (const Device *device, GError **error);
   void (*close) (Session *session);
 
+  /* The driver's memory alone, and with a heap and a pool over it. */
   TarnAllocator *(*allocator_new) (Session *session, GError **error);
+  TarnPool *(*pool_new) (Session *session, GError **error);
 
   /* Puts an operator on the queue, which is in order.  What it does not use is NULL or 0. */
   gboolean (*launch) (Session *session, Operator op, const TarnBlock *a, const TarnBlock *b,

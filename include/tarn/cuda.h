@@ -150,8 +150,10 @@ guint64 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator);
 CUdeviceptr tarn_cuda_block_get_device_pointer (const TarnBlock *block);
 gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);
 
-/* Memory that several streams use */
+/* Pools, and memory that several streams use */
 
+TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
+                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);

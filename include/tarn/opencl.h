@@ -35,8 +35,11 @@ TarnAllocator *tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignm
 cl_mem tarn_opencl_block_get_buffer (const TarnBlock *block);
 gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 
-/* Memory that several queues use */
+/* Pools, and memory that several queues use */
 
+TarnPool *tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags,
+                                const TarnPoolOptions *options,
+                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue,
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);

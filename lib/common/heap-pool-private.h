@@ -1,0 +1,26 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the backends' own pools are: driver, heap and pool. */
+
+#ifndef TARN_HEAP_POOL_PRIVATE_H
+#define TARN_HEAP_POOL_PRIVATE_H
+
+#include <tarn/heap.h>
+#include <tarn/pool.h>
+
+/* Makes a pool over a heap over an allocator, which it takes over; NULL: the allocator could not be
+ * made, and @error is set. */
+static inline TarnPool *
+_tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
+{
+  g_autoptr (TarnAllocator) driver = allocator;
+  g_autoptr (TarnAllocator) heap = NULL;
+
+  if (driver == NULL)
+    return NULL;
+  heap = tarn_heap_allocator_new (driver, NULL, error);
+  return heap != NULL ? tarn_pool_new (heap, options, error) : NULL;
+}
+
+#endif

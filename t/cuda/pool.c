@@ -1,0 +1,144 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The pool in one line: driver, heap and pool. */
+
+#include "driver.h"
+
+#define MIB ((gsize) 1 << 20)
+#define N_BLOCKS 12
+#define N_ROUNDS 600
+
+static const FakeCuda *fake;
+
+static void
+assert_nothing_is_alive (void)
+{
+  if (fake == NULL)
+    return;
+  for (FakeCudaKind kind = FAKE_CUDA_ADDRESSES; kind <= FAKE_CUDA_MAPPING; kind++)
+    g_assert_cmpuint (fake->get_live (kind), ==, 0);
+  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+}
+
+static TarnPool *
+pool_new (const TarnCudaTest *test)
+{
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+
+  if (fake != NULL)
+    fake->reset ();
+  pool = tarn_cuda_pool_new (test->context, NULL, &error);
+  g_assert_no_error (error);
+  return pool;
+}
+
+/* Sizes that never come again: blocks do not overlap, and little more is managed than is in use. */
+static void
+test_sizes (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPool *pool = pool_new (test);
+  TarnBlock *blocks[N_BLOCKS] = { NULL };
+  gsize active_bytes = 0;
+
+  (void) unused;
+  for (guint i = 0; i < N_ROUNDS; i++)
+    {
+      guint slot = (guint) g_random_int_range (0, N_BLOCKS);
+      gsize size = (gsize) g_random_int_range (1, 4 * MIB);
+      g_autoptr (GError) error = NULL;
+      CUdeviceptr from;
+
+      tarn_block_free (g_steal_pointer (&blocks[slot]));
+      blocks[slot] = tarn_cuda_pool_allocate (pool, size, NULL, &error);
+      g_assert_no_error (error);
+      from = tarn_cuda_block_get_device_pointer (blocks[slot]);
+      g_assert_cmpuint (from % 512, ==, 0);
+      for (guint j = 0; j < N_BLOCKS; j++)
+        if (j != slot && blocks[j] != NULL)
+          {
+            CUdeviceptr other = tarn_cuda_block_get_device_pointer (blocks[j]);
+
+            g_assert_true (from + size <= other || other + tarn_block_get_size (blocks[j]) <= from);
+          }
+      active_bytes = MAX (active_bytes, tarn_pool_get_active_bytes (pool));
+      g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), <=, active_bytes + 9 * MIB);
+    }
+  for (guint i = 0; i < N_BLOCKS; i++)
+    tarn_block_free (blocks[i]);
+  tarn_pool_unref (pool);
+  assert_nothing_is_alive ();
+}
+
+/* Options are the pool's, and what they say that is wrong is said. */
+static void
+test_options (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+
+  (void) unused;
+  if (fake != NULL)
+    fake->reset ();
+  options.name = "weights";
+  options.limit_bytes = MIB;
+  pool = tarn_cuda_pool_new (test->context, &options, &error);
+  g_assert_no_error (error);
+  g_assert_null (tarn_pool_allocate (pool, 2 * MIB, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_assert_nonnull (strstr (error->message, "'weights'"));
+  g_clear_error (&error);
+  tarn_pool_unref (pool);
+  options.leading_bits_in_bin_id = 99;
+  g_assert_null (tarn_cuda_pool_new (test->context, &options, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  assert_nothing_is_alive ();
+}
+
+/* Each call of the driver fails in turn: an error, or a way round it, and nothing is left. */
+static void
+test_failures (const TarnCudaTest *test, gconstpointer unused)
+{
+  guint failures = 0;
+
+  (void) unused;
+  for (guint nth = 1;; nth++)
+    {
+      g_autoptr (GError) error = NULL;
+      TarnBlock *block = NULL;
+      gboolean has_failed;
+      TarnPool *pool;
+
+      fake->reset ();
+      fake->fail (NULL, nth, FALSE, FAKE_CUDA_OUT_OF_MEMORY);
+      pool = tarn_cuda_pool_new (test->context, NULL, &error);
+      if (pool != NULL)
+        block = tarn_cuda_pool_allocate (pool, 5000, NULL, &error);
+      has_failed = fake->get_failed () != NULL;
+      fake->fail (NULL, 0, FALSE, 0);
+      g_assert_true (has_failed || block != NULL);
+      g_assert_true ((block == NULL) == (error != NULL));
+      failures += has_failed;
+      tarn_block_free (block);
+      tarn_pool_unref (pool);
+      assert_nothing_is_alive ();
+      if (!has_failed)
+        break;
+    }
+  g_assert_cmpuint (failures, >, 5);
+  fake->reset ();
+}
+
+int
+main (int argc, char **argv)
+{
+  fake = cuda_get_fake ();
+  g_test_init (&argc, &argv, NULL);
+  tarn_cuda_test_add ("pool/sizes", test_sizes, NULL);
+  tarn_cuda_test_add ("pool/options", test_options, NULL);
+  if (fake != NULL)
+    tarn_cuda_test_add ("pool/failures", test_failures, NULL);
+  return g_test_run ();
+}
