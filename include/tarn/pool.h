@@ -93,7 +93,8 @@ typedef struct
    * over any other allocator what is no queue's. 0, the default: over a heap, 0.5 % of what the
    * pool manages, or 8 MiB where that is more, and all of it goes back before the heap takes more
    * memory from its own upstream allocator; threads keep 1 MiB each, and what was not used for ten
-   * seconds goes back when a block is freed. What bins hold cannot be joined. Over any other
+   * seconds goes back when a block is freed; where the heap makes parts, bins hold no block of more
+   * than 1 MiB. What bins hold cannot be joined. Over any other
    * allocator there is no bound, nor is there with G_MAXSIZE.
    */
   gsize hold_bytes;

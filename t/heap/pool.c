@@ -8,6 +8,7 @@
 #include "pool/pool-private.h"
 
 #define N_THREADS 8
+#define HALF (512 * KIB)
 
 static TarnPool *
 pool_new (TarnAllocator *upstream, gsize hold_bytes, guint thread_cache_blocks)
@@ -19,14 +20,14 @@ pool_new (TarnAllocator *upstream, gsize hold_bytes, guint thread_cache_blocks)
   return tarn_pool_new (upstream, &options, NULL);
 }
 
-/* Takes and frees blocks of so many sizes, which are MIB and a little more each. */
+/* Takes and frees blocks of so many sizes, which are the least and a little more each. */
 static void
-hold (TarnPool *pool, guint n)
+hold (TarnPool *pool, gsize least, guint n)
 {
   g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
 
   for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (pool, MIB + i * 4 * KIB);
+    blocks[i] = allocate (pool, least + i * 4 * KIB);
   for (guint i = 0; i < n; i++)
     tarn_block_free (blocks[i]);
   assert_valid (pool);
@@ -40,15 +41,15 @@ test_bound (HeapFixture *fixture, gconstpointer unused)
   TarnPoolStats stats;
 
   (void) unused;
-  hold (pool, 100);
+  hold (pool, HALF, 100);
   stats = get_stats (pool);
   g_assert_cmpuint (stats.held_bytes, <=, 8 * MIB);
   g_assert_cmpuint (stats.held_blocks, >=, 5);
   for (guint i = 100 - (guint) stats.held_blocks; i < 100; i++)
-    tarn_block_free (allocate (pool, MIB + i * 4 * KIB));
+    tarn_block_free (allocate (pool, HALF + i * 4 * KIB));
   g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + stats.held_blocks);
   g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses);
-  tarn_block_free (allocate (pool, MIB));
+  tarn_block_free (allocate (pool, HALF));
   g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses + 1);
 }
 
@@ -60,7 +61,7 @@ test_used_again (HeapFixture *fixture, gconstpointer unused)
   guint64 misses;
 
   (void) unused;
-  hold (pool, 8);
+  hold (pool, MIB, 8);
   tarn_block_free (allocate (pool, MIB));
   misses = get_stats (pool).misses;
   tarn_block_free (allocate (pool, 4 * MIB)); /* two go */
@@ -79,7 +80,7 @@ test_share (HeapFixture *fixture, gconstpointer unused)
   TarnBlock *large = allocate (pool, 4 * GIB);
 
   (void) unused;
-  hold (pool, 100);
+  hold (pool, HALF, 100);
   g_assert_cmpuint (get_stats (pool).held_bytes, <=, 21 * MIB);
   g_assert_cmpuint (get_stats (pool).held_bytes, >, 16 * MIB);
   tarn_block_free (large); /* which is too much itself */
@@ -93,10 +94,10 @@ test_hold_bytes (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnPool) endless = pool_new (fixture->heap, G_MAXSIZE, 0);
 
   (void) unused;
-  hold (pool, 100);
+  hold (pool, MIB, 100);
   g_assert_cmpuint (get_stats (pool).held_bytes, <=, 5 * MIB);
   g_assert_cmpuint (get_stats (pool).held_bytes, >=, 3 * MIB);
-  hold (endless, 100);
+  hold (endless, MIB, 100);
   g_assert_cmpuint (get_stats (endless).held_blocks, ==, 100);
 }
 
@@ -137,7 +138,8 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 32);
 
   (void) unused;
-  hold (pool, 8);
+  tarn_block_free (allocate (pool, 8 * MIB)); /* so that the heap need not grow */
+  hold (pool, HALF, 8);
   tarn_block_free (allocate (pool, 512 * KIB)); /* which this thread keeps */
   age (pool, fixture, 9);
   tarn_block_free (allocate (pool, 3 * MIB));
@@ -151,6 +153,24 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).held_blocks, <=, 1);
   g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 16 * MIB);
   heap_assert_valid (fixture);
+}
+
+/* Where the heap makes parts, what is larger than a MiB goes back at once, unless the program says
+ * how much is to be held. */
+static void
+test_large (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
+  g_autoptr (TarnPool) holding = pool_new (fixture->heap, 5 * MIB, 0);
+
+  TarnBlock *blocks[2] = { allocate (pool, MIB), allocate (pool, MIB + 1) };
+
+  (void) unused;
+  for (guint i = 0; i < 2; i++)
+    tarn_block_free (blocks[i]);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, fixture->is_virtual ? 2 : 1);
+  tarn_block_free (allocate (holding, MIB + 1));
+  g_assert_cmpuint (get_stats (holding).held_blocks, ==, 1);
 }
 
 /* What the pool holds is joined before the heap takes more, threads' caches included. */
@@ -187,9 +207,9 @@ test_device (void)
   TarnAllocator *allocator = fake_device_allocator_new (device);
   TarnPool *bounded = pool_new (allocator, 5 * MIB, 0), *usual = pool_new (allocator, 0, 0);
 
-  hold (bounded, 20);
+  hold (bounded, MIB, 20);
   g_assert_cmpuint (get_stats (bounded).held_bytes, <=, 5 * MIB);
-  hold (usual, 20);
+  hold (usual, MIB, 20);
   g_assert_cmpuint (get_stats (usual).held_blocks, ==, 20);
   tarn_pool_unref (bounded);
   tarn_pool_unref (usual);
@@ -259,6 +279,7 @@ main (int argc, char **argv)
   heap_add ("pool/share", test_share);
   heap_add ("pool/hold-bytes", test_hold_bytes);
   heap_add ("pool/exact", test_exact);
+  heap_add ("pool/large", test_large);
   heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);

@@ -42,6 +42,8 @@ typedef struct
                             TarnMemory *memory, gboolean *is_own, GError **error);
   /* Tells whether a request can be served without more from its own upstream allocator. */
   gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
+  /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
+  gsize (*get_max_held) (TarnAllocator *allocator);
   /* Says that a queue is alive now, so that events can be recorded on it. */
   void (*name_queue) (TarnAllocator *allocator, gpointer queue);
   /* Says that a queue, which is alive, is given no more commands. */

@@ -242,7 +242,10 @@ parts_choose (const TarnHeap *heap, gsize size)
                                                                                 : TARN_RANGE_HUGE;
 }
 
+/* A block of several MiB that a pool holds keeps a piece in use which could go back, or be split.
+ */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
+  .max_held = MIB,
   .choose = parts_choose,
   .grow = parts_grow,
   .release = parts_release,

@@ -354,6 +354,7 @@ virtual_choose (const TarnHeap *heap, gsize size)
 }
 
 const TarnHeapGrowth _tarn_heap_virtual_growth = {
+  .max_held = G_MAXSIZE,
   .choose = virtual_choose,
   .grow = virtual_grow,
   .release = virtual_release,

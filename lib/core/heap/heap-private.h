@@ -154,6 +154,7 @@ struct _TarnHeapQueue
 /* How a heap grows. */
 typedef struct
 {
+  gsize max_held; /* what get_max_held () of heaps says */
   /* Chooses the range for a request. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.

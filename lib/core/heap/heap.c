@@ -286,6 +286,12 @@ heap_can_serve (TarnAllocator *allocator, gsize size, gpointer handle)
   return can_serve;
 }
 
+static gsize
+heap_get_max_held (TarnAllocator *allocator)
+{
+  return _tarn_heap_of (allocator)->growth->max_held;
+}
+
 static void
 heap_name_queue (TarnAllocator *allocator, gpointer handle)
 {
@@ -383,6 +389,7 @@ static const TarnAllocatorClass heap_class = {
   .trim = heap_trim,
   .allocate_for = heap_allocate_for,
   .can_serve = heap_can_serve,
+  .get_max_held = heap_get_max_held,
   .name_queue = heap_name_queue,
   .forget_queue = heap_forget_queue,
 };

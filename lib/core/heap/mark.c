@@ -153,13 +153,22 @@ _tarn_queue_ask (TarnHeapQueue *queue)
   queue->n_calls--;
 }
 
+/* Tells whether marks are of use: where pieces go back only with one, or could go to another queue.
+ */
+static gboolean
+uses_marks (const TarnHeap *heap)
+{
+  return !heap->frees_in_order || g_hash_table_size (heap->queues) > 1;
+}
+
 /* Records a mark if pieces of a queue, which the caller names, became idle since the last one was
  * begun.  Not while another is on its way, which is asked about now and then: a queue that is far
  * behind needs no more of them. */
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
-  if (!queue->has_unmarked || queue->handle == NULL || queue->n_passed++ % PASSES != 0)
+  if (!queue->has_unmarked || queue->handle == NULL || !uses_marks (queue->heap)
+      || queue->n_passed++ % PASSES != 0)
     return;
   _tarn_queue_ask (queue);
   if (queue->marks.length == 0 && queue->handle != NULL)

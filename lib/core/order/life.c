@@ -175,6 +175,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
+  pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
+                                                         : G_MAXSIZE;
   if (is_over_heap && known.hold_bytes == 0)
     known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);

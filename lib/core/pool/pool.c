@@ -6,15 +6,20 @@
 #include "pool/cache-private.h"
 
 /* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
- * is for it, or in the pool's bin. */
-static void
+ * is for it, or in the pool's bin.  FALSE: the block is better given back, which needs no wait. */
+static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
+  if (pool->stop_holding || block->exact)
+    return FALSE;
   if (cache != NULL && block->share != TARN_NO_SHARE && _tarn_cache_keep (cache, block))
-    return;
+    return TRUE;
+  if (block->share != TARN_NO_SHARE && block->alloc_size > pool->max_held)
+    return FALSE;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
   _tarn_pool_put_block (pool, block);
+  return TRUE;
 }
 
 /* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
@@ -59,12 +64,10 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   pool->stats.active_bytes -= block->size;
   block->is_handed_on = FALSE;
   _tarn_block_update_share (block);
-  if (!pool->stop_holding && !block->exact)
-    {
-      hold (pool, cache, block);
-      return _tarn_pool_take_excess (pool);
-    }
+  if (hold (pool, cache, block))
+    return _tarn_pool_take_excess (pool);
   _tarn_pool_retire (pool, block);
-  block->below = _tarn_pool_take_stuck (pool);
+  block->below = pool->stop_holding || block->exact ? _tarn_pool_take_stuck (pool)
+                                                    : _tarn_pool_take_excess (pool);
   return block;
 }
