@@ -167,6 +167,23 @@ else
   skip "traces of known overhead" "there is no jq"
 fi
 
+# ---- compressed traces ----
+
+if command -v jq >/dev/null && command -v gzip >/dev/null; then
+  trace 0,0,allocate,1,1000,0 10,0,allocate,2,1024,0 20,0,free,1,,0 30,0,free,2,,0
+  gzip -c "$scratch/trace.csv" >"$scratch/compressed"
+  mv "$scratch/compressed" "$scratch/trace.csv"
+  check "a compressed trace, whatever its name" overhead_is 104249 2110 2024
+  head -c 60 "$scratch/trace.csv" >"$scratch/cut.csv.gz"
+  check "... that is cut off" fails 2 "--trace $scratch/cut.csv.gz: " --trace "$scratch/cut.csv.gz"
+  trace 0,0,allocate,1,x,0
+  gzip -f "$scratch/trace.csv"
+  check "... with a bad line" fails 2 "$scratch/trace.csv.gz: line 2: size 'x' is no number" \
+    --trace "$scratch/trace.csv.gz"
+else
+  skip "compressed traces" "there is no gzip, or no jq"
+fi
+
 # ---- the same results in every form ----
 
 measures="driver hits mixed window exchange miss recovery overhead calls replay memory"

@@ -4,6 +4,7 @@
  * Traces in files: comma-separated values, all of them numbers or one of two words, so that nothing
  * is quoted. */
 
+#include <gio/gio.h>
 #include <string.h>
 #include <tarn/tarn.h>
 
@@ -140,6 +141,34 @@ read_text (const gchar *name, gchar *text, gsize length, GError **error)
   return trace_new (name, g_steal_pointer (&events), error);
 }
 
+/* What gzip made begins so (RFC 1952, 2.3.1). */
+static gboolean
+is_compressed (const gchar *bytes, gsize length)
+{
+  return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
+}
+
+/* Text with a zero byte behind it, in the place of what was compressed. */
+static gboolean
+decompress (gchar **text, gsize *length, GError **error)
+{
+  g_autoptr (GZlibDecompressor) gzip = g_zlib_decompressor_new (G_ZLIB_COMPRESSOR_FORMAT_GZIP);
+  g_autoptr (GInputStream) bytes
+      = g_memory_input_stream_new_from_data (*text, (gssize) *length, NULL);
+  g_autoptr (GInputStream) input = g_converter_input_stream_new (bytes, G_CONVERTER (gzip));
+  g_autoptr (GOutputStream) output = g_memory_output_stream_new_resizable ();
+  GMemoryOutputStream *memory = G_MEMORY_OUTPUT_STREAM (output);
+
+  if (g_output_stream_splice (output, input, G_OUTPUT_STREAM_SPLICE_NONE, NULL, error) < 0
+      || !g_output_stream_write_all (output, "", 1, NULL, NULL, error)
+      || !g_output_stream_close (output, NULL, error))
+    return FALSE;
+  g_free (*text);
+  *length = g_memory_output_stream_get_data_size (memory) - 1;
+  *text = g_memory_output_stream_steal_data (memory);
+  return TRUE;
+}
+
 Trace *
 trace_read (const gchar *path, GError **error)
 {
@@ -148,7 +177,8 @@ trace_read (const gchar *path, GError **error)
   gsize length;
   Trace *trace = NULL;
 
-  if (g_file_get_contents (path, &text, &length, error))
+  if (g_file_get_contents (path, &text, &length, error)
+      && (!is_compressed (text, length) || decompress (&text, &length, error)))
     trace = read_text (name, text, length, error);
   if (trace == NULL)
     g_prefix_error (error, "%s: ", path);

@@ -28,8 +28,8 @@ typedef struct
   guint64 peak_active; /* bytes */
 } Trace;
 
-/* A file with the columns time,thread,action,id,size,queue; an error names the file and the line.
- */
+/* A file with the columns time,thread,action,id,size,queue, which gzip may have compressed; an
+ * error names the file and the line. */
 Trace *trace_read (const gchar *path, GError **error);
 
 /* Those that the program makes: an array of Trace. */
