@@ -86,7 +86,8 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
     {
       const Target *target = &g_array_index (targets, Target, i);
       GError *error = NULL;
-      g_autoptr (Source) source = source_open (target->kind, target->device, &error);
+      g_autoptr (Source) source
+          = source_open (target->kind, target->device, bench->has_queues, &error);
       g_autofree gchar *prefix
           = g_strdup_printf ("[%u/%u] %s%s%s", i + 1, targets->len,
                              target->device != NULL ? target->device->place : "",
@@ -177,12 +178,16 @@ measure_devices (const Options *options, const GPtrArray *devices)
   g_autoptr (GArray) targets = make_targets (options, devices);
   g_autoptr (GPtrArray) made_traces = traces_make ();
   g_autoptr (Results) results = results_new ();
-  const PrintHead head
-      = { options->seconds, (guint) options->repetitions, terminal_has_color (STDOUT_FILENO) };
-  Bench bench = { options->seconds, (guint) options->repetitions,
-                  options->threads, made_traces,
-                  options->traces,  results,
-                  &report,          NULL };
+  const PrintHead head = { options->seconds, (guint) options->repetitions, options->queues,
+                           terminal_has_color (STDOUT_FILENO) };
+  Bench bench = { .seconds = options->seconds,
+                  .n_repetitions = (guint) options->repetitions,
+                  .threads = options->threads,
+                  .made_traces = made_traces,
+                  .read_traces = options->traces,
+                  .has_queues = options->queues,
+                  .results = results,
+                  .report = &report };
   gboolean is_missing = devices->len == 0 && options->selection != NULL;
   gboolean is_plotted;
 

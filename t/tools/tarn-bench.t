@@ -184,6 +184,81 @@ else
   skip "compressed traces" "there is no gzip, or no jq"
 fi
 
+# ---- queues and threads ----
+
+# The second queue asks for what the first one has just freed, and once more after 2 N events.
+ask_again_after () { # N
+  awk -v n="$1" 'BEGIN {
+    print "0,,allocate,1,1000,1\n1,,free,1,,\n2,,allocate,2,1000,2"
+    for (i = 3; i < n + 3; i++)
+      printf "%d,,allocate,3,100,1\n%d,,free,3,,\n", i, i
+    print n + 3 ",,allocate,4,1000,2" }'
+}
+
+# MANAGED ARGUMENT...: of the trace; so many bytes
+managed_is () {
+  managed=$1
+  shift
+  runs quick_null --measure overhead --json --trace "$scratch/trace.csv" "$@" || return
+  [ "$(jq -r '.traces[] | select (.name == "trace.csv") | .peak_managed_bytes' "$scratch/out")" \
+    = "$managed" ]
+}
+
+has_two_threads () {
+  runs quick_null --measure overhead,calls,replay --queues --json --trace "$scratch/trace.csv" \
+    && jq -e '.queues == true and ([.results[] | select (.parameter == "trace.csv")]
+      | map ("\(.measure) \(.threads)") == ["overhead 2", "calls 2", "replay 2"]
+        and all (.median > 0) and (.[2].malloc_median > 0))' "$scratch/out"
+}
+
+has_one_thread () {
+  runs quick_null --measure overhead --json --trace "$scratch/trace.csv" \
+    && jq -e '.queues == false and all (.results[]; .threads == 1)' "$scratch/out"
+}
+
+if command -v jq >/dev/null; then
+  trace 0,,allocate,1,1000,1 10,,free,1,, 20,,allocate,2,1000,2 30,,free,2,,
+  check "two queues: without --queues they are none" managed_is 1023
+  check "... each has memory of its own" managed_is 2046 --queues
+  trace 0,,allocate,1,1000,7 10,,free,1,, 20,,allocate,2,1000,7 30,,free,2,,7
+  check "... and one queue has its own again" managed_is 1023 --queues
+  trace 0,,allocate,1,1000,1 10,,free,1,,2 20,,allocate,2,1000,2 30,,free,2,,
+  check "a free that names another queue: that has used it, too" managed_is 1023 --queues
+  trace $(ask_again_after 498)
+  check "another queue's memory, 996 events later: it is in use" managed_is 3172 --queues
+  trace $(ask_again_after 502)
+  check "... 1,004 events later: it is not" managed_is 2149 --queues
+  trace 0,1,allocate,1,1000, 10,1,free,1,, 20,2,allocate,2,1000, 30,2,free,2,,
+  check "two threads: without --queues they are one" managed_is 1023
+  check "... each keeps some for itself" managed_is 2046 --queues
+  trace 0,1,allocate,1,1000,0 10,2,allocate,2,2000,0 20,2,free,1,,0 30,1,free,2,,0
+  check "... one frees what the other has allocated" has_two_threads
+  check "... the table has one, without --queues" has_one_thread
+else
+  skip "queues and threads" "there is no jq"
+fi
+
+# As many of each as there are lines; the second column or the sixth.
+trace_of_many () { # THREADS QUEUES
+  awk -v threads="$1" -v queues="$2" -v header="$header" 'BEGIN {
+    print header
+    for (i = 1; i <= (threads > queues ? threads : queues); i++)
+      printf "%d,%d,allocate,%d,1,%d\n", i, 1 + i % threads, i, 1 + i % queues }'
+}
+
+trace_of_many 256 256 >"$scratch/many.csv"
+check "256 threads, 256 queues" status_is 0 quick_null --measure overhead,replay --queues \
+  --trace "$scratch/many.csv"
+check "... each one a thread" grep -qE '^replay +256 many.csv' "$scratch/out"
+trace_of_many 257 1 >"$scratch/many.csv"
+check "257 threads" fails 2 "--trace $scratch/many.csv: its 257 threads are too many" --queues \
+  --trace "$scratch/many.csv"
+check "... which are none without --queues" runs quick_null --measure overhead \
+  --trace "$scratch/many.csv"
+trace_of_many 1 257 >"$scratch/many.csv"
+check "257 queues" fails 2 "--trace $scratch/many.csv: its 257 queues are too many" --queues \
+  --trace "$scratch/many.csv"
+
 # ---- the same results in every form ----
 
 measures="driver hits mixed window exchange miss recovery overhead calls replay memory"
@@ -615,8 +690,16 @@ else
     cuda:*) check "... its kinds" measures_kinds null cuda-device cuda-host cuda-managed ;;
     *) check "... its kinds" measures_kinds null opencl-deferred opencl-immediate opencl-svm ;;
   esac
+  trace 0,1,allocate,1,1000,1 10,2,allocate,2,1000,2 20,2,free,1,,2 30,1,free,2,,1
+  check "... its queues" status_is 0 quick --select "$place" --measure overhead,replay --queues \
+    --trace "$scratch/trace.csv"
+  check "... by two threads" grep -qE '^replay +2 trace.csv +[0-9.]+' "$scratch/out"
   check "a device that is not there" fails 2 "--select: there is no platform 97; platforms:" --select 97:0
 fi
+
+counts_rows () { # N REGEX
+  [ "$(grep -c "$2" "$scratch/out")" -eq "$1" ]
+}
 
 # What it costs is measured on the device that was meant, and that alone; the other gives no context.
 chooses () {
@@ -631,6 +714,21 @@ if [ -e "$fake/libcuda.so.1" ]; then
   check "... it has no pool of its own, which is no fault" \
     grep -q '^(the driver has no cuMem' "$scratch/out"
   check "--select" chooses
+  trace 0,1,allocate,1,1000,1 10,2,allocate,2,1000,2 20,2,free,1,,2 30,1,free,2,,1
+  check "streams" status_is 0 with_fake "$program" --select cuda:0 --kinds cuda,cuda-device+heap \
+    --measure overhead,calls,replay --repetitions 2 --queues --trace "$scratch/trace.csv"
+  check "... of every kind" counts_rows 12 ' 2 trace.csv  '
+  FAKE_CUDA_FAIL=cuStreamCreate:2
+  export FAKE_CUDA_FAIL
+  check "a stream that there is not" status_is 1 with_fake "$program" --select cuda:0 \
+    --kinds cuda-device --measure overhead --queues --trace "$scratch/trace.csv"
+  unset FAKE_CUDA_FAIL
+  check "... says so" grep -q 'trace.csv *(cuStreamCreate: ' "$scratch/out"
+  trace 0,1,allocate,1,1000000000000000,0 10,2,free,1,,0
+  check "a thread that fails where another one waits for it" status_is 1 with_fake "$program" \
+    --select cuda:0 --kinds cuda-device --measure overhead,replay --queues \
+    --trace "$scratch/trace.csv"
+  check "... says so" counts_rows 2 'trace.csv *(.*OUT_OF_MEMORY'
   FAKE_CUDA_REFUSE_CONTEXTS=1
   export FAKE_CUDA_REFUSE_CONTEXTS
   check "a device without a context" status_is 1 with_fake "$program" --kinds cuda-device \

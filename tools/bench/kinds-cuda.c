@@ -9,6 +9,99 @@
 
 #include "kinds-private.h"
 
+/* Functions of the driver's that Tarn does not use */
+
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
+
+/* X (name, "symbol", arguments) */
+#define STREAM_FUNCTIONS(X)                                                                        \
+  X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \
+  X (cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))
+
+/* Those of memory are in no driver before CUDA 11.2. */
+#define POOL_FUNCTIONS(X)                                                                          \
+  X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
+  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
+  X (cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * pointer, size_t size, CUstream stream))    \
+  X (cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr pointer, CUstream stream))                     \
+  X (cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool",                                       \
+     (CUmemoryPool * pool, CUdevice device))                                                       \
+  X (cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                               \
+     (CUmemoryPool pool, unsigned int attribute, void *value))                                     \
+  X (cuMemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool pool, size_t bytes))
+
+#define NON_BLOCKING 1      /* CU_STREAM_NON_BLOCKING in <cuda.h> */
+#define RELEASE_THRESHOLD 4 /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD in <cuda.h> */
+#define OUT_OF_MEMORY 2     /* CUDA_ERROR_OUT_OF_MEMORY */
+#define NOT_SUPPORTED 801   /* CUDA_ERROR_NOT_SUPPORTED */
+
+static struct
+{
+#define X(name, symbol, arguments) unsigned int (*name) arguments;
+  STREAM_FUNCTIONS (X)
+  POOL_FUNCTIONS (X)
+#undef X
+} cuda;
+
+/* Tarn has a context, and so has opened the library, which it never closes. */
+static gpointer
+open_library (void)
+{
+  return dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+}
+
+static gboolean
+check_missing (const gchar *missing, GError **error)
+{
+  if (missing == NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "the driver has no %s", missing);
+  return FALSE;
+}
+
+#define X(name, symbol, arguments)                                                                 \
+  if (library == NULL || (*(gpointer *) &cuda.name = dlsym (library, symbol)) == NULL)             \
+    missing = missing != NULL ? missing : symbol;
+
+static gboolean
+load_stream_functions (GError **error)
+{
+  gpointer library = open_library ();
+  const gchar *missing = NULL;
+
+  STREAM_FUNCTIONS (X)
+  return check_missing (missing, error);
+}
+
+static gboolean
+load_pool_functions (GError **error)
+{
+  gpointer library = open_library ();
+  const gchar *missing = NULL;
+
+  POOL_FUNCTIONS (X)
+  return check_missing (missing, error);
+}
+#undef X
+
+static gboolean
+check_status (unsigned int status, const gchar *call, GError **error)
+{
+  if (status == 0)
+    return TRUE;
+  if (status == NOT_SUPPORTED)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "%s: the device does not support it",
+                 call);
+  else if (status == OUT_OF_MEMORY)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "%s: out of memory (%u)", call,
+                 status);
+  else
+    g_set_error (error, TARN_CUDA_ERROR, (gint) status, "%s: status %u", call, status);
+  return FALSE;
+}
+
+/* Contexts and streams */
+
 /* Only one device is open at a time, and in one thread. */
 static gboolean
 handle_open (const Device *device, gpointer *handle, GError **error)
@@ -32,7 +125,29 @@ handle_close (gpointer handle)
   tarn_cuda_context_release (handle);
 }
 
-const Backend cuda_backend = { "cuda", handle_open, handle_close };
+/* The context is current in the thread that opened it. */
+static gpointer
+stream_new (gpointer unused, GError **error)
+{
+  CUstream stream;
+
+  (void) unused;
+  if (!load_stream_functions (error)
+      || !check_status (cuda.cuStreamCreate (&stream, NON_BLOCKING), "cuStreamCreate", error))
+    return NULL;
+  return stream;
+}
+
+static void
+stream_free (gpointer unused, gpointer stream)
+{
+  (void) unused;
+  cuda.cuStreamDestroy (stream);
+}
+
+const Backend cuda_backend = { "cuda", handle_open, handle_close, stream_new, stream_free };
+
+/* Kinds */
 
 TarnAllocator *
 make_cuda_device (gpointer handle, GError **error)
@@ -53,65 +168,6 @@ make_cuda_managed (gpointer handle, GError **error)
 }
 
 /* The driver's pool */
-
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
-/* X (name, "symbol", arguments); those of memory are in no driver before CUDA 11.2. */
-#define FUNCTIONS(X)                                                                               \
-  X (cuCtxSetCurrent, "cuCtxSetCurrent", (CUcontext context))                                      \
-  X (cuCtxGetDevice, "cuCtxGetDevice", (CUdevice * device))                                        \
-  X (cuMemAllocAsync, "cuMemAllocAsync", (CUdeviceptr * pointer, size_t size, CUstream stream))    \
-  X (cuMemFreeAsync, "cuMemFreeAsync", (CUdeviceptr pointer, CUstream stream))                     \
-  X (cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool",                                       \
-     (CUmemoryPool * pool, CUdevice device))                                                       \
-  X (cuMemPoolSetAttribute, "cuMemPoolSetAttribute",                                               \
-     (CUmemoryPool pool, unsigned int attribute, void *value))                                     \
-  X (cuMemPoolTrimTo, "cuMemPoolTrimTo", (CUmemoryPool pool, size_t bytes))
-
-#define RELEASE_THRESHOLD 4 /* CU_MEMPOOL_ATTR_RELEASE_THRESHOLD in <cuda.h> */
-#define OUT_OF_MEMORY 2     /* CUDA_ERROR_OUT_OF_MEMORY */
-#define NOT_SUPPORTED 801   /* CUDA_ERROR_NOT_SUPPORTED */
-
-static struct
-{
-#define X(name, symbol, arguments) unsigned int (*name) arguments;
-  FUNCTIONS (X)
-#undef X
-} cuda;
-
-static gboolean
-load_functions (GError **error)
-{
-  /* Tarn has a context, and so has opened the library, which it never closes. */
-  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  const gchar *missing = NULL;
-
-#define X(name, symbol, arguments)                                                                 \
-  if (library == NULL || (*(gpointer *) &cuda.name = dlsym (library, symbol)) == NULL)             \
-    missing = missing != NULL ? missing : symbol;
-  FUNCTIONS (X)
-#undef X
-  if (missing == NULL)
-    return TRUE;
-  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "the driver has no %s", missing);
-  return FALSE;
-}
-
-static gboolean
-check_status (unsigned int status, const gchar *call, GError **error)
-{
-  if (status == 0)
-    return TRUE;
-  if (status == NOT_SUPPORTED)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "%s: the device does not support it",
-                 call);
-  else if (status == OUT_OF_MEMORY)
-    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "%s: out of memory (%u)", call,
-                 status);
-  else
-    g_set_error (error, TARN_CUDA_ERROR, (gint) status, "%s: status %u", call, status);
-  return FALSE;
-}
 
 /* On the default stream, as the free. */
 static gboolean
@@ -157,7 +213,7 @@ make_cuda_async (gpointer handle, GError **error)
   CUdevice device;
 
   (void) handle; /* it is current here */
-  if (!load_functions (error)
+  if (!load_pool_functions (error)
       || !check_status (cuda.cuCtxGetDevice (&device), "cuCtxGetDevice", error)
       || !check_status (cuda.cuDeviceGetDefaultMemPool (&pool, device), "cuDeviceGetDefaultMemPool",
                         error)

@@ -11,6 +11,7 @@ typedef struct
 {
   cl_context context;
   cl_command_queue queue;
+  cl_device_id device;
 } Handle;
 
 static void
@@ -45,6 +46,7 @@ handle_open (const Device *device, gpointer *handle, GError **error)
   cl_int status;
   Handle *opened = *handle = g_new0 (Handle, 1); /* source_close () frees it if a call fails */
 
+  opened->device = found->device;
   opened->context = clCreateContext (properties, 1, &found->device, NULL, NULL, &status);
   if (status != CL_SUCCESS)
     return fail ("clCreateContext", status, error);
@@ -52,7 +54,26 @@ handle_open (const Device *device, gpointer *handle, GError **error)
   return status == CL_SUCCESS || fail ("clCreateCommandQueue", status, error);
 }
 
-const Backend opencl_backend = { "opencl", handle_open, handle_free };
+static gpointer
+queue_new (gpointer handle, GError **error)
+{
+  const Handle *opened = handle;
+  cl_int status;
+  cl_command_queue queue = clCreateCommandQueue (opened->context, opened->device, 0, &status);
+
+  if (status != CL_SUCCESS)
+    fail ("clCreateCommandQueue", status, error);
+  return status == CL_SUCCESS ? queue : NULL;
+}
+
+static void
+queue_free (gpointer unused, gpointer queue)
+{
+  (void) unused;
+  clReleaseCommandQueue (queue);
+}
+
+const Backend opencl_backend = { "opencl", handle_open, handle_free, queue_new, queue_free };
 
 TarnAllocator *
 make_opencl_deferred (gpointer handle, GError **error)

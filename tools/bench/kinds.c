@@ -6,19 +6,17 @@
 #include "kinds-private.h"
 
 static TarnAllocator *
-make_null (gpointer unused, GError **error)
+make_null (gpointer simulated /* nullable */, GError **error)
 {
-  (void) unused;
   (void) error;
-  return counter_new (0, TRUE);
+  return counter_new (0, TRUE, simulated != NULL);
 }
 
 static TarnAllocator *
-make_null_plain (gpointer unused, GError **error)
+make_null_plain (gpointer simulated /* nullable */, GError **error)
 {
-  (void) unused;
   (void) error;
-  return counter_new (0, FALSE);
+  return counter_new (0, FALSE, simulated != NULL);
 }
 
 /* With a heap, and without. */
@@ -50,15 +48,20 @@ source_make_allocator (const Source *source, GError **error)
 }
 
 Source *
-source_open (const Kind *kind, const Device *device, GError **error)
+source_open (const Kind *kind, const Device *device, gboolean has_queues, GError **error)
 {
   g_autoptr (Source) source = g_new0 (Source, 1);
 
   source->kind = kind;
   source->device = device;
+  source->queues = g_ptr_array_new ();
   if (kind->backend != NULL && !kind->backend->open (device, &source->handle, error))
     return NULL;
-  if ((source->driver = kind->make (source->handle, error)) == NULL)
+  if (kind->backend == NULL && has_queues)
+    source->simulated = simulated_queues_new ();
+  source->driver
+      = kind->make (kind->backend != NULL ? source->handle : (gpointer) source->simulated, error);
+  if (source->driver == NULL)
     return NULL;
   if ((source->allocator = source_make_allocator (source, error)) == NULL)
     return NULL;
@@ -70,9 +73,29 @@ source_close (Source *source)
 {
   g_clear_pointer (&source->allocator, tarn_allocator_unref);
   g_clear_pointer (&source->driver, tarn_allocator_unref);
+  for (guint i = 0; i < source->queues->len && source->simulated == NULL; i++)
+    source->kind->backend->queue_free (source->handle, g_ptr_array_index (source->queues, i));
+  g_ptr_array_unref (source->queues);
+  g_clear_pointer (&source->simulated, simulated_queues_free);
   if (source->handle != NULL)
     source->kind->backend->close (source->handle);
   g_free (source);
+}
+
+gpointer
+source_get_queue (const Source *source, guint index, GError **error)
+{
+  while (source->queues->len <= index)
+    {
+      gpointer queue = source->simulated != NULL
+                           ? simulated_queues_add (source->simulated)
+                           : source->kind->backend->queue_new (source->handle, error);
+
+      if (queue == NULL)
+        return NULL;
+      g_ptr_array_add (source->queues, queue);
+    }
+  return g_ptr_array_index (source->queues, index);
 }
 
 const gchar *
@@ -161,7 +184,7 @@ counter_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory addr
 }
 
 TarnAllocator *
-counter_new (gsize budget, gboolean is_virtual)
+counter_new (gsize budget, gboolean is_virtual, gboolean has_queues)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   Counter *counter = g_new0 (Counter, 1);
@@ -185,5 +208,7 @@ counter_new (gsize budget, gboolean is_virtual)
       ops.part_alignment = 128;
       ops.part_new = counter_part_new;
     }
+  if (has_queues)
+    simulated_queues_set_ops (&ops);
   return tarn_allocator_new (&ops, counter, g_free);
 }

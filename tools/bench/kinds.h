@@ -9,6 +9,7 @@
 #include <tarn/tarn.h>
 
 #include "../devices.h"
+#include "simulated-queues.h"
 
 /* What the kinds of one driver share. */
 typedef struct
@@ -17,6 +18,9 @@ typedef struct
   /* Stores what make() takes. */
   gboolean (*open) (const Device *device, gpointer *handle, GError **error);
   void (*close) (gpointer handle);
+  /* In the thread that called open (): an in-order queue, on which nothing is ever put. */
+  gpointer (*queue_new) (gpointer handle, GError **error);
+  void (*queue_free) (gpointer handle, gpointer queue);
 } Backend;
 
 typedef struct
@@ -36,24 +40,30 @@ typedef struct
   const Device *device; /* NULL: it needs none */
   gpointer handle;
   TarnAllocator *driver;
-  TarnAllocator *allocator; /* what pools are made over */
+  TarnAllocator *allocator;   /* what pools are made over */
+  GPtrArray *queues;          /* as far as they were asked for */
+  SimulatedQueues *simulated; /* for memory that needs no device; NULL: it has no queues */
 } Source;
 
 extern const Kind kinds[];
 extern const gsize n_kinds;
 
 /* NULL with an error: TARN_ERROR_NOT_SUPPORTED where the device or the driver has no such memory.
- */
-Source *source_open (const Kind *kind, const Device *device, GError **error);
+ * Memory that needs no device has simulated queues if @has_queues. */
+Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, GError **error);
 void source_close (Source *source);
 const gchar *source_get_place (const Source *source);
 
 /* Another allocator for pools, which has nothing as yet; a reference. */
 TarnAllocator *source_make_allocator (const Source *source, GError **error);
 
+/* The queue of this index, which the source keeps: the same one each time.  In the thread that
+ * opened the source. */
+gpointer source_get_queue (const Source *source, guint index, GError **error);
+
 /* Memory that is a counter: what a pool over it costs is the pool's own.  It has that many bytes,
- * 0: as many as are asked for; and virtual memory, or else parts. */
-TarnAllocator *counter_new (gsize budget, gboolean is_virtual);
+ * 0: as many as are asked for; virtual memory, or else parts; and queues, if @has_queues. */
+TarnAllocator *counter_new (gsize budget, gboolean is_virtual, gboolean has_queues);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)
 

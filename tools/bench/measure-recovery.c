@@ -28,7 +28,7 @@ make_pool (const Source *source, GError **error)
     return NULL;
   room = N_HELD * tarn_pool_alloc_size (any, tarn_pool_bin_number (any, HELD_SIZE));
   if (source->kind->backend == NULL)
-    counter = counter_new (room, TRUE);
+    counter = counter_new (room, TRUE, FALSE);
   else
     options.limit_bytes = room;
   return tarn_pool_new (counter != NULL ? counter : source->allocator, &options, error);

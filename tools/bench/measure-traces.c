@@ -1,55 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Traces, replayed one event after the other: how much memory a pool takes for what is in use, and
- * how long it takes.  Each replay begins with an empty pool. */
-
-#include <stdlib.h>
+ * Traces: how much memory a pool takes for what is in use, and how long it takes.  Each replay
+ * begins with an empty pool. */
 
 #include "measures.h"
-#include "trace.h"
+#include "replay.h"
 
 #define MAX_POINTS 1000 /* of a trace that are kept for a plot */
-
-typedef struct
-{
-  const Trace *trace;
-  TarnAllocator *allocator;
-  TarnPool *pool;
-  TarnBlock **blocks; /* by slot */
-} Replay;
-
-static void
-replay_clear (Replay *replay)
-{
-  for (guint i = 0; i < replay->trace->n_slots; i++)
-    tarn_block_free (replay->blocks[i]);
-  g_free (replay->blocks);
-  g_clear_pointer (&replay->pool, tarn_pool_unref);
-  g_clear_pointer (&replay->allocator, tarn_allocator_unref);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Replay, replay_clear)
-
-static gboolean
-replay_init (Replay *replay, const Source *source, GError **error)
-{
-  replay->blocks = g_new0 (TarnBlock *, MAX (replay->trace->n_slots, 1));
-  return (replay->allocator = source_make_allocator (source, error)) != NULL
-         && (replay->pool = tarn_pool_new (replay->allocator, NULL, error)) != NULL;
-}
-
-static gboolean
-replay_event (Replay *replay, const TraceEvent *event, GError **error)
-{
-  TarnBlock **block = &replay->blocks[event->slot];
-
-  if (event->is_free)
-    g_clear_pointer (block, tarn_block_free);
-  else
-    *block = tarn_pool_allocate (replay->pool, event->size, error);
-  return event->is_free || *block != NULL;
-}
 
 typedef void (*TraceFunc) (const Bench *bench, const Source *source, const Measure *measure,
                            const Trace *trace);
@@ -128,30 +86,47 @@ add_point (GArray *points, TracePoint point, guint index, guint n_events)
     *last = point;
 }
 
+typedef struct
+{
+  TraceResult *result;
+  gdouble active; /* bytes */
+} Bytes;
+
 /* Active bytes are known from the trace itself, and managed bytes from the pool. */
+static void
+count_bytes (const Replay *replay, guint i, gpointer data)
+{
+  const GArray *events = replay->trace->events;
+  const TraceEvent *event = &g_array_index (events, TraceEvent, i);
+  guint64 start = g_array_index (events, TraceEvent, 0).time;
+  Bytes *bytes = data;
+  TracePoint point = { .time = (gdouble) (event->time - start) };
+
+  bytes->active += event->is_free ? -(gdouble) event->size : (gdouble) event->size;
+  point.active = bytes->active;
+  point.managed = (gdouble) get_bytes (replay);
+  add_point (bytes->result->points, point, i, events->len);
+}
+
 static gboolean
 replay_bytes (Replay *replay, TraceResult *result, GError **error)
 {
-  const GArray *events = replay->trace->events;
-  guint64 start = g_array_index (events, TraceEvent, 0).time;
-  gdouble active = 0;
+  Bytes bytes = { result, 0 };
 
-  for (guint i = 0; i < events->len; i++)
-    {
-      const TraceEvent *event = &g_array_index (events, TraceEvent, i);
-      TracePoint point = { .time = (gdouble) (event->time - start) };
-
-      if (!replay_event (replay, event, error))
-        return FALSE;
-      active += event->is_free ? -(gdouble) event->size : (gdouble) event->size;
-      point.active = active;
-      point.managed = (gdouble) get_bytes (replay);
-      add_point (result->points, point, i, events->len);
-    }
+  if (!replay_in_order (replay, count_bytes, &bytes, error))
+    return FALSE;
   result->peak_managed = get_peak_bytes (replay);
   result->peak_active = replay->trace->peak_active;
   result->n_allocations = replay->trace->n_allocations;
   return TRUE;
+}
+
+static Result *
+add_result (const Bench *bench, const Source *source, const Measure *measure, const Trace *trace,
+            const gchar *unit)
+{
+  return results_add (bench->results, source, measure->name,
+                      bench->has_queues ? trace->n_threads : 1, g_strdup (trace->name), unit);
 }
 
 /* It is the same each time: repetitions would tell nothing. */
@@ -159,13 +134,13 @@ static void
 measure_trace_overhead (const Bench *bench, const Source *source, const Measure *measure,
                         const Trace *trace)
 {
-  Result *result
-      = results_add (bench->results, source, measure->name, 1, g_strdup (trace->name), "ratio");
+  Result *result = add_result (bench, source, measure, trace, "ratio");
   TraceResult *bytes = results_add_trace (bench->results, source, trace->name);
   g_auto (Replay) replay = { .trace = trace };
   GError *error = NULL;
 
-  if (!replay_init (&replay, source, &error) || !replay_bytes (&replay, bytes, &error))
+  if (!replay_init (&replay, trace, source, bench->has_queues, &error)
+      || !replay_bytes (&replay, bytes, &error))
     {
       result_fail (result, error);
       g_ptr_array_remove (bench->results->traces, bytes);
@@ -186,28 +161,17 @@ measure_overhead (const Bench *bench, const Source *source, const Measure *measu
 
 /* Calls */
 
-static gboolean
-replay_all (Replay *replay, GError **error)
-{
-  const GArray *events = replay->trace->events;
-
-  for (guint i = 0; i < events->len; i++)
-    if (!replay_event (replay, &g_array_index (events, TraceEvent, i), error))
-      return FALSE;
-  return TRUE;
-}
-
 /* It is the same each time. */
 static void
 measure_trace_calls (const Bench *bench, const Source *source, const Measure *measure,
                      const Trace *trace)
 {
-  Result *result
-      = results_add (bench->results, source, measure->name, 1, g_strdup (trace->name), "calls");
+  Result *result = add_result (bench, source, measure, trace, "calls");
   g_auto (Replay) replay = { .trace = trace };
   GError *error = NULL;
 
-  if (replay_init (&replay, source, &error) && replay_all (&replay, &error))
+  if (replay_init (&replay, trace, source, bench->has_queues, &error)
+      && replay_in_order (&replay, NULL, NULL, &error))
     result_set (result, spread_of_one ((gdouble) get_calls (&replay)));
   else
     result_fail (result, error);
@@ -221,50 +185,25 @@ measure_calls (const Bench *bench, const Source *source, const Measure *measure)
 
 /* Time */
 
-/* malloc (64) for each allocation. */
-static gdouble
-time_yardstick (const Trace *trace)
-{
-  const GArray *events = trace->events;
-  g_autofree gpointer *blocks = g_new0 (gpointer, MAX (trace->n_slots, 1));
-  gint64 start = clock_now ();
-
-  for (guint i = 0; i < events->len; i++)
-    {
-      const TraceEvent *event = &g_array_index (events, TraceEvent, i);
-
-      if (event->is_free)
-        g_clear_pointer (&blocks[event->slot], free);
-      else
-        blocks[event->slot] = malloc (64);
-    }
-  start = clock_now () - start;
-  for (guint i = 0; i < trace->n_slots; i++)
-    free (blocks[i]);
-  return (gdouble) start / (gdouble) trace->n_allocations;
-}
-
+/* The yardstick first. */
 static gboolean
-time_replay (const Trace *trace, const Source *source, gdouble *ns, GError **error)
+time_both (const Bench *bench, const Source *source, const Trace *trace, gdouble *yardstick,
+           gdouble *cost, GError **error)
 {
+  g_auto (Replay) with_malloc = { .trace = trace };
   g_auto (Replay) replay = { .trace = trace };
-  gint64 start;
 
-  if (!replay_init (&replay, source, error))
-    return FALSE;
-  start = clock_now ();
-  if (!replay_all (&replay, error))
-    return FALSE;
-  *ns = (gdouble) (clock_now () - start) / (gdouble) trace->n_allocations;
-  return TRUE;
+  replay_init_malloc (&with_malloc, trace, bench->has_queues);
+  return replay_time (&with_malloc, yardstick, error)
+         && replay_init (&replay, trace, source, bench->has_queues, error)
+         && replay_time (&replay, cost, error);
 }
 
 static void
 measure_trace_time (const Bench *bench, const Source *source, const Measure *measure,
                     const Trace *trace)
 {
-  Result *result
-      = results_add (bench->results, source, measure->name, 1, g_strdup (trace->name), "ns");
+  Result *result = add_result (bench, source, measure, trace, "ns");
   g_autofree gdouble *costs = g_new (gdouble, bench->n_repetitions);
   g_autofree gdouble *yardsticks = g_new (gdouble, bench->n_repetitions);
   GError *error = NULL;
@@ -272,8 +211,7 @@ measure_trace_time (const Bench *bench, const Source *source, const Measure *mea
   for (guint i = 0; i < bench->n_repetitions && error == NULL; i++)
     {
       bench_show_progress (bench, i);
-      yardsticks[i] = time_yardstick (trace);
-      time_replay (trace, source, &costs[i], &error);
+      time_both (bench, source, trace, &yardsticks[i], &costs[i], &error);
     }
   if (error != NULL)
     {

@@ -13,6 +13,7 @@
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
 #define MAX_REPETITIONS 1000
+#define MAX_QUEUES 256 /* of a trace */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {
@@ -144,6 +145,19 @@ parse_threads (const gchar *list, GError **error)
 
 /* The rest */
 
+/* A replay makes them all. */
+static gboolean
+check_trace (const gchar *name, const Trace *trace, GError **error)
+{
+  if (trace->n_threads > MAX_THREADS)
+    return refuse (error, "%s: its %u threads are too many for --queues: at most %d", name,
+                   trace->n_threads, MAX_THREADS);
+  if (trace->n_queues > MAX_QUEUES)
+    return refuse (error, "%s: its %u queues are too many for --queues: at most %d", name,
+                   trace->n_queues, MAX_QUEUES);
+  return TRUE;
+}
+
 static gboolean
 read_traces (Options *options, GError **error)
 {
@@ -152,12 +166,14 @@ read_traces (Options *options, GError **error)
     {
       Trace *trace = trace_read (options->trace_paths[i], error);
 
-      if (trace == NULL)
+      if (trace != NULL)
+        g_ptr_array_add (options->traces, trace);
+      if (trace == NULL
+          || (options->queues && !check_trace (options->trace_paths[i], trace, error)))
         {
           g_prefix_error (error, "--trace ");
           return FALSE;
         }
-      g_ptr_array_add (options->traces, trace);
     }
   return TRUE;
 }
@@ -200,7 +216,7 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "select", 's', 0, G_OPTION_ARG_STRING, &options->selection,
-      "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
+      "Such as 0:0 or *:h200 [TARN_TEST, PYOPENCL_TEST, all]", "SPEC" },
     { "kinds", 'k', 0, G_OPTION_ARG_STRING, &options->kind_list,
       "Of memory, such as null,opencl,cuda-host", "LIST" },
     { "measure", 'm', 0, G_OPTION_ARG_STRING, &options->measure_list,
@@ -212,6 +228,8 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "N" },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->trace_paths,
       "Replay this, too; can be repeated", "FILE" },
+    { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,
+      "Replay traces with their queues and threads", NULL },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "csv", 'c', 0, G_OPTION_ARG_NONE, &options->csv, "Print CSV", NULL },
     { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Draw it as SVG, too", "FILE" },
@@ -223,8 +241,7 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
 
   g_option_context_set_summary (context, "Measures what a pool costs and saves on each device.");
   g_option_context_set_description (
-      context, "Without --select, TARN_TEST chooses, else PYOPENCL_TEST, else all are measured.\n"
-               "Exit status: 0, 1 if something could not be measured, 2 for wrong usage.\n");
+      context, "Exit status: 0, 1 if something could not be measured, 2 for wrong usage.");
   g_option_context_add_main_entries (context, entries, NULL);
   return g_option_context_parse (context, argc, argv, error)
          && (options->version || check_options (options, error));

@@ -17,6 +17,7 @@ typedef struct
   gdouble seconds;
   gint repetitions;
   gchar **trace_paths;
+  gboolean queues;
   gchar *plot; /* a file; nullable */
   gboolean json, csv, version;
   gchar **surplus;

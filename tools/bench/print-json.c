@@ -118,6 +118,8 @@ begin (const PrintHead *head)
   build_integer (builder, "processors", g_get_num_processors ());
   build_number (builder, "seconds", head->seconds);
   build_integer (builder, "repetitions", head->n_repetitions);
+  json_builder_set_member_name (builder, "queues");
+  json_builder_add_boolean_value (builder, head->has_queues);
   json_builder_end_object (builder);
   text = format_object (builder);
   *strrchr (text, '\n') = '\0';

@@ -12,6 +12,7 @@ typedef struct
 {
   gdouble seconds;
   guint n_repetitions;
+  gboolean has_queues; /* traces were replayed with theirs */
   gboolean has_color;
 } PrintHead;
 

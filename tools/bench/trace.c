@@ -5,19 +5,31 @@
 
 #include <tarn/tarn.h>
 
-/* While a trace is checked: what is allocated, and which slots are not taken. */
+/* While a trace is checked: what is allocated, which slots are not taken, and who was met. */
 typedef struct
 {
-  GHashTable *live; /* from the id of a block to its TraceEvent */
-  GArray *unused;   /* of guint: slots */
-  guint64 active;   /* bytes */
+  GHashTable *live;             /* from the id of a block to its TraceEvent */
+  GArray *unused;               /* of guint: slots */
+  guint64 active;               /* bytes */
+  GHashTable *threads, *queues; /* from a number to the place among those that were met */
 } State;
+
+static void
+state_init (State *state)
+{
+  *state = (State){ .live = g_hash_table_new (g_int64_hash, g_int64_equal),
+                    .unused = g_array_new (FALSE, FALSE, sizeof (guint)),
+                    .threads = g_hash_table_new (g_int64_hash, g_int64_equal),
+                    .queues = g_hash_table_new (g_int64_hash, g_int64_equal) };
+}
 
 static void
 state_clear (State *state)
 {
   g_hash_table_unref (state->live);
   g_array_unref (state->unused);
+  g_hash_table_unref (state->threads);
+  g_hash_table_unref (state->queues);
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (State, state_clear)
@@ -69,7 +81,7 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
   g_hash_table_insert (state->live, &event->id, event);
   state->active += event->size;
   trace->peak_active = MAX (trace->peak_active, state->active);
-  trace->n_allocations++;
+  event->block = (guint) trace->n_allocations++;
   return TRUE;
 }
 
@@ -77,25 +89,42 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
 static gboolean
 add_free (State *state, TraceEvent *event, GError **error)
 {
-  const TraceEvent *allocation = g_hash_table_lookup (state->live, &event->id);
+  TraceEvent *allocation = g_hash_table_lookup (state->live, &event->id);
 
   if (allocation == NULL)
     return refuse (event, error, "block %" G_GUINT64_FORMAT " is not allocated", event->id);
   event->slot = allocation->slot;
+  event->block = allocation->block;
   event->size = allocation->size;
+  event->has_other_queue = event->queue != 0 && event->queue != allocation->queue;
+  event->is_handed_on = allocation->is_handed_on = event->thread_index != allocation->thread_index;
   g_array_append_val (state->unused, event->slot);
   state->active -= event->size;
   g_hash_table_remove (state->live, &event->id);
   return TRUE;
 }
 
+/* Which one of those that were met it is, from 0. */
+static guint
+get_place (GHashTable *places, guint64 *number)
+{
+  gpointer place;
+
+  if (!g_hash_table_lookup_extended (places, number, NULL, &place))
+    {
+      place = GUINT_TO_POINTER (g_hash_table_size (places));
+      g_hash_table_insert (places, number, place);
+    }
+  return GPOINTER_TO_UINT (place);
+}
+
 Trace *
 trace_new (const gchar *name, GArray *events, GError **error)
 {
   g_autoptr (Trace) trace = g_new0 (Trace, 1);
-  g_auto (State) state = { g_hash_table_new (g_int64_hash, g_int64_equal),
-                           g_array_new (FALSE, FALSE, sizeof (guint)), 0 };
+  g_auto (State) state;
 
+  state_init (&state);
   trace->name = g_strdup (name);
   trace->events = events;
   g_array_sort (events, compare_times); /* stable */
@@ -103,9 +132,13 @@ trace_new (const gchar *name, GArray *events, GError **error)
     {
       TraceEvent *event = &g_array_index (events, TraceEvent, i);
 
+      event->thread_index = get_place (state.threads, &event->thread);
+      event->queue_index = event->queue != 0 ? get_place (state.queues, &event->queue) + 1 : 0;
       if (!(event->is_free ? add_free (&state, event, error)
                            : add_allocation (trace, &state, event, error)))
         return NULL;
     }
+  trace->n_threads = g_hash_table_size (state.threads);
+  trace->n_queues = g_hash_table_size (state.queues);
   return g_steal_pointer (&trace);
 }

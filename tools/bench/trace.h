@@ -16,7 +16,12 @@ typedef struct
   guint64 thread, queue; /* 0: none */
   guint line;            /* in the file; 0: it was made */
   guint slot;            /* of the block: one that no other block has at the time, below n_slots */
+  guint block;           /* of the block: which one of all, below n_allocations */
+  guint thread_index;    /* below n_threads */
+  guint queue_index;     /* up to n_queues; 0: none */
   gboolean is_free;
+  gboolean is_handed_on;    /* one thread allocates the block, and another one frees it */
+  gboolean has_other_queue; /* of a free: it names one, and not the allocation's */
 } TraceEvent;
 
 typedef struct
@@ -24,6 +29,8 @@ typedef struct
   gchar *name;
   GArray *events; /* of TraceEvent, in the order of their times */
   guint n_slots;
+  guint n_threads; /* that have events: 0 is one, too */
+  guint n_queues;  /* that are named */
   guint64 n_allocations;
   guint64 peak_active; /* bytes */
 } Trace;

@@ -1,0 +1,163 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "simulated-queues.h"
+
+#include "ring.h"
+
+/* Of one thread, which alone writes it. */
+typedef struct
+{
+  guint64 n_steps; /* atomic */
+  gchar apart[CACHE_LINE_PAIR];
+} Steps;
+
+struct _SimulatedQueues
+{
+  GPtrArray *queues; /* of Queue */
+  Steps *steps;      /* of each thread */
+  guint n_threads;
+};
+
+typedef struct
+{
+  const SimulatedQueues *of;
+  guint64 awaited; /* atomic: of so many steps the host has seen the end */
+} Queue;
+
+/* All that was put on a queue before. */
+typedef struct
+{
+  Queue *queue;
+  guint64 step; /* that had begun */
+} Event;
+
+SimulatedQueues *
+simulated_queues_new (void)
+{
+  SimulatedQueues *queues = g_new0 (SimulatedQueues, 1);
+
+  queues->queues = g_ptr_array_new_with_free_func (g_free);
+  return queues;
+}
+
+void
+simulated_queues_free (SimulatedQueues *queues)
+{
+  g_ptr_array_unref (queues->queues);
+  g_free (queues->steps);
+  g_free (queues);
+}
+
+gpointer
+simulated_queues_add (SimulatedQueues *queues)
+{
+  Queue *queue = g_new0 (Queue, 1);
+
+  queue->of = queues;
+  g_ptr_array_add (queues->queues, queue);
+  return queue;
+}
+
+void
+simulated_queues_begin (SimulatedQueues *queues, guint n_threads)
+{
+  g_free (queues->steps);
+  queues->steps = g_new0 (Steps, n_threads);
+  queues->n_threads = n_threads;
+  for (guint i = 0; i < queues->queues->len; i++)
+    ((Queue *) g_ptr_array_index (queues->queues, i))->awaited = 0;
+}
+
+void
+simulated_queues_step (SimulatedQueues *queues, guint thread)
+{
+  Steps *steps = &queues->steps[thread];
+
+  __atomic_store_n (&steps->n_steps, steps->n_steps + 1, __ATOMIC_RELAXED);
+}
+
+static guint64
+count_steps (const SimulatedQueues *queues)
+{
+  guint64 n = 0;
+
+  for (guint i = 0; i < queues->n_threads; i++)
+    n += __atomic_load_n (&queues->steps[i].n_steps, __ATOMIC_RELAXED);
+  return n;
+}
+
+/* For TarnAllocatorOps */
+
+static gboolean
+queue_ref (gpointer unused, gpointer queue, gboolean *in_order, GError **error)
+{
+  (void) unused;
+  (void) queue;
+  (void) error;
+  *in_order = TRUE;
+  return TRUE;
+}
+
+static void
+queue_unref (gpointer unused, gpointer queue)
+{
+  (void) unused;
+  (void) queue;
+}
+
+static gpointer
+event_record (gpointer unused, gpointer queue, GError **error)
+{
+  Event *event = g_new (Event, 1);
+
+  (void) unused;
+  (void) error;
+  event->queue = queue;
+  event->step = count_steps (event->queue->of);
+  return event;
+}
+
+static gboolean
+event_is_done (gpointer unused, gpointer data)
+{
+  const Event *event = data;
+
+  (void) unused;
+  return count_steps (event->queue->of) >= event->step + SIMULATED_LAG
+         || event->step <= __atomic_load_n (&event->queue->awaited, __ATOMIC_RELAXED);
+}
+
+static gboolean
+event_wait (gpointer unused, gpointer data, gpointer queue, GError **error)
+{
+  const Event *event = data;
+  guint64 *awaited = &event->queue->awaited;
+  guint64 before = __atomic_load_n (awaited, __ATOMIC_RELAXED);
+
+  (void) unused;
+  (void) error;
+  while (queue == NULL && before < event->step
+         && !__atomic_compare_exchange_n (awaited, &before, event->step, FALSE, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED))
+    ;
+  return TRUE;
+}
+
+static void
+event_release (gpointer unused, gpointer event)
+{
+  (void) unused;
+  g_free (event);
+}
+
+void
+simulated_queues_set_ops (TarnAllocatorOps *ops)
+{
+  ops->queue_ref = queue_ref;
+  ops->queue_unref = queue_unref;
+  ops->event_record = event_record;
+  ops->event_is_done = event_is_done;
+  ops->event_wait = event_wait;
+  ops->event_release = event_release;
+}
