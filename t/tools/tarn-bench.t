@@ -259,6 +259,48 @@ trace_of_many 1 257 >"$scratch/many.csv"
 check "257 queues" fails 2 "--trace $scratch/many.csv: its 257 queues are too many" --queues \
   --trace "$scratch/many.csv"
 
+# ---- woven traces ----
+
+# More than threads keep for themselves; and another block of 1 byte, at the start or at the end.
+burst () { # FROM TO EDGE
+  awk -v from="$1" -v to="$2" -v edge="$3" -v header="$header" 'BEGIN {
+    print header
+    print edge ",,allocate,0,1,"
+    for (i = 1; i <= 300; i++)
+      printf "%d,,allocate,%d,1000,\n%d,,free,%d,,\n", from, i, to, i }'
+}
+
+# At 60 of 100 the fast one has its large blocks, and the slow one has freed its own.
+weaves () { # MANAGED ARGUMENT...
+  managed=$1
+  shift
+  runs quick_null --measure overhead,calls,replay --json --weave --trace "$scratch/slow.csv" \
+    --trace "$scratch/fast.csv.gz" "$@" && [ "$(jq -r '.traces[] | select (.name == "slow+fast")
+      | "\(.peak_managed_bytes) \(.peak_active_bytes)"' "$scratch/out")" = "$managed 300002" ]
+}
+
+burst 0 50 100 >"$scratch/slow.csv"
+check "--weave without a trace" fails 2 "--weave: there is no --trace" --weave
+check "--weave of one" fails 2 "--weave: there is one --trace only, $scratch/slow.csv" --weave \
+  --trace "$scratch/slow.csv"
+if command -v jq >/dev/null && command -v gzip >/dev/null; then
+  burst 13 17 7 | gzip >"$scratch/fast.csv.gz"
+  check "--weave: by the times, which are scaled" weaves 306902
+  check "--weave --queues: each has a queue of its own" weaves 613802 --queues
+  check "... and a thread" jq -e '[.results[] | select (.parameter == "slow+fast") | .threads]
+    == [2, 2, 2]' "$scratch/out"
+else
+  skip "woven traces" "there is no gzip, or no jq"
+fi
+trace 0,,allocate,1,2000000000000000000,
+check "woven traces that are too large" fails 2 \
+  "--weave trace+trace: the 2000000000000000000 bytes that trace.csv has in use are too many" \
+  --weave --trace "$scratch/trace.csv" --trace "$scratch/trace.csv"
+trace_of_many 200 1 >"$scratch/many.csv"
+check "woven traces with too many threads" fails 2 \
+  "--weave many+many: its 400 threads are too many" --queues --weave \
+  --trace "$scratch/many.csv" --trace "$scratch/many.csv"
+
 # ---- the same results in every form ----
 
 measures="driver hits mixed window exchange miss recovery overhead calls replay memory"

@@ -159,6 +159,25 @@ check_trace (const gchar *name, const Trace *trace, GError **error)
 }
 
 static gboolean
+weave_traces (Options *options, GError **error)
+{
+  Trace *woven;
+
+  if (options->traces->len < 2)
+    return options->traces->len == 0
+               ? refuse (error, "--weave: there is no --trace")
+               : refuse (error, "--weave: there is one --trace only, %s", options->trace_paths[0]);
+  if ((woven = traces_weave (options->traces, error)) == NULL)
+    {
+      g_prefix_error (error, "--weave ");
+      return FALSE;
+    }
+  g_ptr_array_set_size (options->traces, 0);
+  g_ptr_array_add (options->traces, woven);
+  return TRUE;
+}
+
+static gboolean
 read_traces (Options *options, GError **error)
 {
   options->traces = g_ptr_array_new_with_free_func ((GDestroyNotify) trace_free);
@@ -176,6 +195,23 @@ read_traces (Options *options, GError **error)
         }
     }
   return TRUE;
+}
+
+/* What is woven has the threads and queues of all. */
+static gboolean
+weave_if_asked (Options *options, GError **error)
+{
+  const Trace *woven;
+
+  if (!options->weave)
+    return TRUE;
+  if (!weave_traces (options, error))
+    return FALSE;
+  woven = g_ptr_array_index (options->traces, 0);
+  if (!options->queues || check_trace (woven->name, woven, error))
+    return TRUE;
+  g_prefix_error (error, "--weave ");
+  return FALSE;
 }
 
 static gboolean
@@ -208,7 +244,7 @@ check_options (Options *options, GError **error)
                 != NULL
          && (options->threads = parse_threads (options->thread_list, error)) != NULL
          && (options->plot == NULL || file_check_writable ("--plot", options->plot, error))
-         && read_traces (options, error);
+         && read_traces (options, error) && weave_if_asked (options, error);
 }
 
 gboolean
@@ -228,6 +264,8 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "N" },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->trace_paths,
       "Replay this, too; can be repeated", "FILE" },
+    { "weave", 0, 0, G_OPTION_ARG_NONE, &options->weave,
+      "Weave all of these into one, by their times", NULL },
     { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,
       "Replay traces with their queues and threads", NULL },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },

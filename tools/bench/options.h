@@ -17,7 +17,7 @@ typedef struct
   gdouble seconds;
   gint repetitions;
   gchar **trace_paths;
-  gboolean queues;
+  gboolean queues, weave;
   gchar *plot; /* a file; nullable */
   gboolean json, csv, version;
   gchar **surplus;
@@ -26,7 +26,7 @@ typedef struct
   gboolean *has_kind;    /* of each of kinds[] */
   gboolean *has_measure; /* of each of measures[] */
   GArray *threads;       /* of guint */
-  GPtrArray *traces;     /* of Trace: those that were read */
+  GPtrArray *traces;     /* of Trace: those that were read, or the one that they were woven into */
 } Options;
 
 /* Nothing but --version is left to do where that was given. */

@@ -68,8 +68,7 @@ add_allocation (Trace *trace, State *state, TraceEvent *event, GError **error)
 {
   if (g_hash_table_contains (state->live, &event->id))
     return refuse (event, error, "block %" G_GUINT64_FORMAT " is allocated already", event->id);
-  /* So that no sum of what a pool makes of it overflows. */
-  if (event->size > G_MAXINT64 / 4 || state->active + event->size > G_MAXINT64 / 4)
+  if (event->size > TRACE_MAX_ACTIVE || state->active + event->size > TRACE_MAX_ACTIVE)
     return refuse (event, error, "size %" G_GUINT64_FORMAT " is too large", event->size);
   if (state->unused->len > 0)
     {

@@ -39,12 +39,20 @@ typedef struct
  * error names the file and the line. */
 Trace *trace_read (const gchar *path, GError **error);
 
+/* Several programs at the same time: what was recorded is made equally long, and woven into one by
+ * the times.  Each keeps threads and queues of its own; what was allocated for no queue is for one
+ * of the program's.  An error names the traces. */
+Trace *traces_weave (const GPtrArray *traces, GError **error);
+
 /* Those that the program makes: an array of Trace. */
 GPtrArray *traces_make (void);
 
 void trace_free (Trace *trace);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Trace, trace_free)
+
+/* Bytes of a trace that can be in use at a time: no sum of what a pool makes of it overflows. */
+#define TRACE_MAX_ACTIVE (G_MAXINT64 / 4)
 
 /* In trace.c, for those who make one: @events in any order, which are taken over. Events at the
  * same time stay in their order.  An error names the line. */
