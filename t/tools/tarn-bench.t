@@ -216,6 +216,17 @@ has_one_thread () {
     && jq -e '.queues == false and all (.results[]; .threads == 1)' "$scratch/out"
 }
 
+# What of the model is counted, on the counters; not what takes time.
+count_model () { # FILE
+  "$program" --kinds null,null+heap,null-plain+heap --measure overhead,calls --queues --csv >"$1"
+}
+
+counts_are_the_same () {
+  count_model "$scratch/first" && count_model "$scratch/second" \
+    && grep -q '^none,null+heap,calls,2,model,' "$scratch/first" \
+    && diff "$scratch/first" "$scratch/second"
+}
+
 if command -v jq >/dev/null; then
   trace 0,,allocate,1,1000,1 10,,free,1,, 20,,allocate,2,1000,2 30,,free,2,,
   check "two queues: without --queues they are none" managed_is 1023
@@ -234,6 +245,7 @@ if command -v jq >/dev/null; then
   trace 0,1,allocate,1,1000,0 10,2,allocate,2,2000,0 20,2,free,1,,0 30,1,free,2,,0
   check "... one frees what the other has allocated" has_two_threads
   check "... the table has one, without --queues" has_one_thread
+  check "the same counts in every run" counts_are_the_same
 else
   skip "queues and threads" "there is no jq"
 fi
@@ -376,7 +388,7 @@ gains_are_right () {
 # What it has by itself is fixed: sizes are the same in every run.
 made_traces_are_sound () {
   jq -e '[.results[] | select (.measure == "overhead")]
-    | map (.parameter) == ["step", "window-10", "window-100", "window-1000"]
+    | map (.parameter) == ["step", "window-10", "window-100", "window-1000", "model"]
       and all (.median >= 1 and .min == .median and .max == .median)
       and (.[0].median < 1.0625)' "$scratch/json"
 }
@@ -467,11 +479,11 @@ check "--plot" runs quick_null --threads 1,2 --trace "$scratch/a<&>b.csv" --plot
 check "... beside the table" grep -q '^hits' "$scratch/out"
 check "... without what is no number" sh -c '! grep -iE "nan|inf[\", ]" "$1"' sh "$scratch/plot.svg"
 if command -v xmllint >/dev/null; then
-  check "... a chart of costs, and one for each trace" plots 'count(//@@text[@class="title"]) = 6'
+  check "... a chart of costs, and one for each trace" plots 'count(//@@text[@class="title"]) = 7'
   check "... lines of all measures and of malloc" plots \
     'count(//@@text[.="hits" or .="mixed" or .="window" or .="malloc (64) + free"]) = 4'
   check "... managed and active bytes" plots \
-    'count(//@@text[.="managed"]) = 5 and count(//@@text[.="active"]) = 5'
+    'count(//@@text[.="managed"]) = 6 and count(//@@text[.="active"]) = 6'
   check "... the least and the most at each mark" plots \
     'count(//@@circle) > 5 and count(//@@line[@class="spread"]) = 3 * count(//@@circle)'
   check "... every vertical axis ends with a number" plots 'count(//@@text[@class="title"]) =
@@ -535,8 +547,8 @@ check "standard output that is closed" into_nothing
 
 # When the last trace's overhead was printed; seconds of replays follow, which are last.
 interrupt_later () { # SIGNAL
-  until grep -q 'overhead.*window-1000' "$scratch/out" 2>/dev/null \
-    || grep -q '"window-1000"' "$scratch/out" 2>/dev/null; do
+  until grep -q 'overhead.*model' "$scratch/out" 2>/dev/null \
+    || grep -q '"model"' "$scratch/out" 2>/dev/null; do
     kill -s 0 $$ || return # this script has ended
     sleep 0.05
   done
@@ -559,12 +571,12 @@ is_interrupted () { # SIGNAL STATUS ARGUMENT...
 }
 
 has_half () { # OF ROWS: those of overhead, and not all of replay
-  [ "$(grep -c overhead "$scratch/out")" -eq 4 ] && [ "$(grep -c replay "$scratch/out")" -lt 4 ]
+  [ "$(grep -c overhead "$scratch/out")" -eq 5 ] && [ "$(grep -c replay "$scratch/out")" -lt 5 ]
 }
 
 json_is_whole () {
-  jq -e '(.traces | length) == 4 and ([.results[] | select (.measure == "overhead")] | length) == 4
-    and ([.results[] | select (.measure == "replay")] | length) < 4' "$scratch/out"
+  jq -e '(.traces | length) == 5 and ([.results[] | select (.measure == "overhead")] | length) == 5
+    and ([.results[] | select (.measure == "replay")] | length) < 5' "$scratch/out"
 }
 
 # What is ignored when a program starts stays so: SIGINT in the background, SIGHUP behind nohup.

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Traces that are made: the same ones in every run.  Sizes are spread evenly on a logarithmic
- * scale, and no powers of two, which a pool's bins round up the most. */
+ * Traces that are made: the same ones in every run.  But for the model's, sizes are spread evenly
+ * on a logarithmic scale, and no powers of two, which a pool's bins round up the most. */
 
 #include <math.h>
 
@@ -79,5 +79,6 @@ traces_make (void)
   g_ptr_array_add (traces, make_steps ());
   for (guint n_blocks = 10; n_blocks <= 1000; n_blocks *= 10)
     g_ptr_array_add (traces, make_window (n_blocks));
+  g_ptr_array_add (traces, trace_make_model ());
   return traces;
 }

@@ -46,6 +46,7 @@ Trace *traces_weave (const GPtrArray *traces, GError **error);
 
 /* Those that the program makes: an array of Trace. */
 GPtrArray *traces_make (void);
+Trace *trace_make_model (void); /* one of them */
 
 void trace_free (Trace *trace);
 
