@@ -1,0 +1,45 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# What pools over heaps take for traces, and how often they ask the driver: on memory that is a
+# counter it is the same in every run.  The bounds are a little above what it is.
+. "$(dirname "$0")/../lib/tap.sh"
+
+program=$top_builddir/tools/tarn-bench
+resnet=$top_srcdir/t/data/resnet.csv.gz
+if [ ! -x "$program" ]; then
+  skip "traces" "built without json-glib"
+  done_testing
+  exit
+fi
+case ${DEBUG_FLAGS-} in
+  *TARN_DEBUG_LEVEL=2*)
+    skip "traces" "each pool would be checked after each operation"
+    done_testing
+    exit
+    ;;
+esac
+
+replays () { # ARGUMENT...: rows into $scratch/rows
+  "$program" --kinds null+heap,null-plain+heap --measure overhead,calls --csv "$@" >"$scratch/rows"
+}
+
+is_within () { # KIND TRACE THREADS RATIO CALLS
+  awk -F , -v kind="$1" -v trace="$2" -v threads="$3" -v ratio="$4" -v calls="$5" '
+    $2 == kind && $5 == trace && $4 == threads { print; value[$3] = $6 }
+    END {
+      if (value["overhead"] < 1 || value["overhead"] > ratio) exit 1
+      if (value["calls"] < 1 || value["calls"] > calls) exit 1
+    }' "$scratch/rows"
+}
+
+check "a program that trains ResNet-50" replays --trace "$resnet"
+check "... virtual memory" is_within null+heap resnet.csv.gz 1 1.03 120
+check "... parts of memory" is_within null-plain+heap resnet.csv.gz 1 1.06 70
+check "two of them on two queues" replays --queues --weave --trace "$resnet" --trace "$resnet"
+check "... virtual memory" is_within null+heap resnet+resnet 2 1.04 220
+check "... parts of memory" is_within null-plain+heap resnet+resnet 2 1.17 140
+check "a language model on three queues: virtual memory" is_within null+heap model 2 1.09 18
+check "... parts of memory" is_within null-plain+heap model 2 1.21 16
+done_testing
