@@ -308,6 +308,25 @@ test_same_handle (Fixture *fixture, gconstpointer unused)
   end (fixture, use (fixture, 10 * MIB, next));
 }
 
+/* A queue that one pool over the heap has forgotten may go on with the memory of another one. */
+static void
+test_two_pools (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *forgetting = tarn_pool_new (fixture->heap, NULL, NULL);
+  TarnBlock *block = use (fixture, 20 * MIB, fixture->first);
+
+  (void) unused;
+  tarn_block_free (tarn_pool_allocate_ordered (forgetting, MIB, fixture->first, NULL));
+  g_assert_true (tarn_pool_forget_queue (forgetting, fixture->first, NULL));
+  tarn_pool_unref (forgetting);
+  fake_queues_run_all (fixture->queues);
+  fake_order_put (fixture->order, fixture->first, tarn_block_get_memory (block), 20 * MIB,
+                  FAKE_CHECK, 1);
+  end (fixture, block);
+  for (guint i = 0; i < 3; i++)
+    end (fixture, use (fixture, 20 * MIB, i == 2 ? fixture->first : fixture->second));
+}
+
 /* What several queues used goes back once all are done, and is no reason for more memory. */
 static void
 test_shared (Fixture *fixture, gconstpointer unused)
@@ -476,6 +495,7 @@ main (int argc, char **argv)
   add ("task-after-task", test_task_after_task);
   add ("never-forgotten", test_never_forgotten);
   add ("same-handle", test_same_handle);
+  add ("two-pools", test_two_pools);
   add ("shared", test_shared);
   add ("failures", test_failures);
   add ("threads", test_threads);

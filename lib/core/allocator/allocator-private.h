@@ -36,10 +36,13 @@ typedef struct
 
   /* Heaps only, which know in-order queues. */
 
-  /* Allocates for commands on a queue; NULL: nobody's.  *is_own: the memory may be freed as soon as
-   * no other queue than this one may still use it; else once nobody does. */
+  /* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that
+   * is not 0: then free_for () takes the memory as long as only this queue may still use it. */
   gboolean (*allocate_for) (TarnAllocator *allocator, gsize size, gpointer queue,
-                            TarnMemory *memory, gboolean *is_own, GError **error);
+                            TarnMemory *memory, guint64 *owner, GError **error);
+  /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another
+   * one, or was forgotten. */
+  gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
   /* Tells whether a request can be served without more from its own upstream allocator. */
   gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */

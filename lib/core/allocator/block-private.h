@@ -35,6 +35,7 @@ struct _TarnQueue
   gboolean is_wanted; /* others need what is in its share: the next call that names it records an
                          event for that */
   gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
+  guint64 owner;           /* what a heap calls it since it gave it memory last; 0: it gave none */
   TarnBins *bins;          /* owned: its share; NULL: it never had any */
   TarnQueue *next;         /* once nobody has it any more */
 };

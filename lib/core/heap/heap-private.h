@@ -135,6 +135,7 @@ struct _TarnHeapQueue
 {
   TarnHeap *heap;
   gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
+  guint64 number;  /* no other queue ever has it; 0: as long as there is no handle */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
@@ -203,6 +204,7 @@ struct _TarnHeap
   GQueue all_queues;           /* these, nobody, and those that are forgotten; only who changes what
                                   pieces there are takes one out */
   GQueue forgotten_queues;     /* forgotten for longest first */
+  guint64 last_number;         /* of a queue */
   GHashTable *table;           /* memory in use -> TarnExtent */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */

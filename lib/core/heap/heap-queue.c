@@ -1,9 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues that a heap has ranges for.  It meets a queue when a request names it.  Where a
- * reference keeps queues alive, it forgets those that have nothing in use when it meets others;
- * else it is told to.
+ * The queues that a heap has ranges for.  It meets a queue when a request names it, and knows it as
+ * long as the queue has a piece, unless it is told to forget it.
  *
  * What a forgotten queue leaves behind, another queue takes over as it is once its last mark is
  * done: a program that makes a queue for each task has one task's memory, and no call of the driver
@@ -22,6 +21,7 @@ _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 
   queue->heap = heap;
   queue->handle = handle;
+  queue->number = handle != NULL ? ++heap->last_number : 0;
   queue->n_begun = 1; /* fresh pieces are idle since 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   for (guint i = 0; i < TARN_N_RANGES; i++)
@@ -79,6 +79,7 @@ take_over (TarnHeapQueue *queue, gpointer handle)
 {
   g_assert (queue->handle == NULL && queue->n_done == G_MAXUINT64);
   queue->handle = handle;
+  queue->number = ++queue->heap->last_number;
   queue->n_calls--;
   queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
 }
@@ -93,6 +94,7 @@ make_forgotten (TarnHeapQueue *queue)
   if (heap->latest_queue == queue)
     heap->latest_queue = NULL;
   queue->has_unmarked = FALSE;
+  queue->number = 0;
   g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
   return g_steal_pointer (&queue->handle);
 }

@@ -158,9 +158,10 @@ refuse_size (const TarnHeap *heap, gsize size, GError **error)
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
-/* Allocates for a queue (NULL: nobody).  *is_own: it is the queue's own memory, or nobody's. */
+/* Allocates for a queue; NULL: nobody.  *owner: the queue's number, if the memory is its own; else
+ * 0. */
 static gboolean
-allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, gboolean *is_own,
+allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint64 *owner,
           GError **error)
 {
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
@@ -173,7 +174,7 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, gbool
   queue = _tarn_heap_enter_queue (heap, handle, error);
   extent = queue != NULL ? take (queue, rounded, error) : NULL;
   if (extent != NULL)
-    *is_own = extent->piece->range->queue == queue;
+    *owner = extent->piece->range->queue == queue ? queue->number : 0;
   if (extent != NULL && !makes_parts (heap))
     {
       memory->address = extent->start;
@@ -194,49 +195,64 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, gbool
 static gboolean
 heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
-  gboolean is_own;
+  guint64 owner;
 
-  return allocate (user_data, size, NULL, memory, &is_own, error);
+  return allocate (user_data, size, NULL, memory, &owner, error);
 }
 
 static gboolean
 heap_allocate_for (TarnAllocator *allocator, gsize size, gpointer queue, TarnMemory *memory,
-                   gboolean *is_own, GError **error)
+                   guint64 *owner, GError **error)
 {
-  return allocate (_tarn_heap_of (allocator), size, queue, memory, is_own, error);
+  return allocate (_tarn_heap_of (allocator), size, queue, memory, owner, error);
 }
 
-/* Forgets the extent of some memory; NULL: there is none. */
-static TarnExtent *
-forget (TarnHeap *heap, TarnMemory memory)
+/* Ends the use of memory.  The lock is held, and given up meanwhile. */
+static void
+end_use (TarnHeap *heap, TarnExtent *extent)
 {
-  TarnExtent *extent = g_hash_table_lookup (heap->table, &memory.address);
+  const TarnAllocator *direct = heap->base.direct;
+  TarnMemory memory = extent->memory;
 
   _tarn_assert_locked (&heap->lock);
-  if (extent == NULL)
-    return NULL;
   g_hash_table_remove (heap->table, &memory.address);
   heap->n_unnamed++;
-  return extent;
+  if (makes_parts (heap) && direct->ops.part_release != NULL)
+    {
+      _tarn_mutex_unlock (&heap->lock);
+      direct->ops.part_release (direct->user_data, memory, extent->size);
+      _tarn_mutex_lock (&heap->lock);
+    }
+  put (heap, extent);
+}
+
+static gboolean
+heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnExtent *extent;
+  gboolean is_owner;
+
+  (void) size;
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  extent = g_hash_table_lookup (heap->table, &memory.address);
+  is_owner = extent != NULL && owner != 0 && extent->piece->range->queue->number == owner;
+  if (is_owner)
+    end_use (heap, extent);
+  _tarn_mutex_unlock (&heap->lock);
+  return is_owner;
 }
 
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   TarnHeap *heap = user_data;
-  const TarnAllocator *direct = heap->base.direct;
   TarnExtent *extent;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = forget (heap, memory);
-  if (extent != NULL && makes_parts (heap) && direct->ops.part_release != NULL)
-    {
-      _tarn_mutex_unlock (&heap->lock);
-      direct->ops.part_release (direct->user_data, memory, extent->size);
-      _tarn_mutex_lock (&heap->lock);
-    }
+  extent = g_hash_table_lookup (heap->table, &memory.address);
   if (extent != NULL)
-    put (heap, extent);
+    end_use (heap, extent);
   _tarn_mutex_unlock (&heap->lock);
   if (extent == NULL)
     g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
@@ -388,6 +404,7 @@ static const TarnAllocatorClass heap_class = {
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
   .allocate_for = heap_allocate_for,
+  .free_for = heap_free_for,
   .can_serve = heap_can_serve,
   .get_max_held = heap_get_max_held,
   .name_queue = heap_name_queue,

@@ -69,23 +69,23 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   return event;
 }
 
-/* Does so without the lock. */
-static gboolean
-can_go_at_once (TarnPool *pool, const TarnBlock *block)
+/* Gets a heap's number for the queue that memory can go back for while it is used; 0: none. */
+static guint64
+get_owner (TarnPool *pool, const TarnBlock *block)
 {
-  gboolean can_go;
+  guint64 owner;
 
   _tarn_mutex_lock (&pool->lock);
-  can_go = _tarn_pool_can_go_at_once (pool, block);
+  owner = _tarn_pool_can_go_at_once (pool, block) ? block->uses->queue->owner : 0;
   _tarn_mutex_unlock (&pool->lock);
-  return can_go;
+  return owner;
 }
 
 /* Gives each use of a block that has no event the one of its queue. */
 static void
 record_block (TarnPool *pool, GHashTable *events, TarnBlock *block)
 {
-  if (can_go_at_once (pool, block))
+  if (get_owner (pool, block) != 0)
     return;
   for (guint i = 0; i < block->n_uses; i++)
     {
@@ -163,6 +163,17 @@ await_end (TarnPool *pool, TarnBlock *block)
   return FALSE;
 }
 
+/* Frees a block's memory to a heap that has it for the queue which may still use it. */
+static gboolean
+free_for_owner (TarnPool *pool, TarnBlock *block)
+{
+  guint64 owner = get_owner (pool, block);
+  TarnAllocator *upstream = pool->upstream;
+
+  return owner != 0
+         && upstream->klass->free_for (upstream, block->memory, block->alloc_size, owner);
+}
+
 /* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
  * be room when this returns; else it may go as soon as they are done.  FALSE: nothing was done,
  * because nobody can tell when they are. */
@@ -172,11 +183,11 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
   TarnPool *pool = _tarn_pool_of (block->source);
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
-  if (!_tarn_pool_waits_before_free (pool) || !frees_on_queue (pool, is_wanted)
-      || !free_on_queue (pool, block))
+  if (!free_for_owner (pool, block)
+      && (!_tarn_pool_waits_before_free (pool) || !frees_on_queue (pool, is_wanted)
+          || !free_on_queue (pool, block)))
     {
-      if (_tarn_pool_waits_before_free (pool) && !can_go_at_once (pool, block)
-          && !await_end (pool, block))
+      if (_tarn_pool_waits_before_free (pool) && !await_end (pool, block))
         return FALSE;
       tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
     }

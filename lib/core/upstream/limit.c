@@ -247,10 +247,10 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
 }
 
 /* Asks upstream once for bytes that are reserved; a heap for those of an in-order queue (NULL: of
- * nobody), where *is_own becomes TRUE if they are.  The lock is not held. */
+ * nobody), where *owner becomes the heap's number for it if they are.  The lock is not held. */
 gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, const TarnQueue *queue,
-                         TarnMemory *memory, gboolean *is_own, GError **error)
+                         TarnMemory *memory, guint64 *owner, GError **error)
 {
   TarnAllocator *upstream = pool->upstream;
   gboolean allocated;
@@ -259,7 +259,7 @@ _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, con
   asking += reservation->is_limited;
   if (queue != NULL && pool->is_over_heap)
     allocated = upstream->klass->allocate_for (upstream, reservation->size, queue->handle, memory,
-                                               is_own, error);
+                                               owner, error);
   else
     allocated = _tarn_allocator_try (upstream, reservation->size, memory, error);
   asking -= reservation->is_limited;

@@ -93,10 +93,11 @@ has_run_out (const Request *request, const GError *error)
          || (!request->exceeds_limit && g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT));
 }
 
-/* Makes a block of fresh memory.  @is_own: it is the request's queue's already.  The lock is held.
+/* Makes a block of fresh memory.  @owner: a heap's number for the request's queue, whose it is
+ * already; 0: it is nobody's.  The lock is held.
  */
 static TarnBlock *
-block_new (TarnPool *pool, const Request *request, TarnMemory memory, gboolean is_own)
+block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
   gsize alloc_size = request->reservation.size;
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
@@ -112,20 +113,22 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, gboolean i
   block->exact = alloc_size != request->rounded_size;
   block->is_away = FALSE;
   _tarn_block_update_share (block);
-  if (is_own)
-    _tarn_block_add_use (block, request->queue);
+  if (owner == 0)
+    return block;
+  request->queue->owner = owner;
+  _tarn_block_add_use (block, request->queue);
   return block;
 }
 
 /* Adds fresh memory, whose bytes are reserved, to the pool as an active block. */
 static TarnBlock *
-add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, gboolean is_own)
+add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
 {
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, &request->reservation);
-  block = block_new (pool, request, memory, is_own);
+  block = block_new (pool, request, memory, owner);
   _tarn_pool_add_fresh (pool, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -137,7 +140,8 @@ static TarnBlock *
 ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnReservation *reservation = &request->reservation;
-  gboolean is_reserved, is_own = FALSE;
+  gboolean is_reserved;
+  guint64 owner = 0;
   TarnMemory memory;
 
   _tarn_assert_not_locked (&pool->lock);
@@ -147,8 +151,8 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   request->was_short |= reservation->was_short;
   if (!is_reserved)
     return NULL;
-  if (_tarn_pool_try_upstream (pool, reservation, request->queue, &memory, &is_own, error))
-    return add_fresh (pool, request, memory, is_own);
+  if (_tarn_pool_try_upstream (pool, reservation, request->queue, &memory, &owner, error))
+    return add_fresh (pool, request, memory, owner);
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, reservation);

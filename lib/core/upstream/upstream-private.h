@@ -39,7 +39,7 @@ gboolean _tarn_is_giving_back (void);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
-                                  const TarnQueue *queue, TarnMemory *memory, gboolean *is_own,
+                                  const TarnQueue *queue, TarnMemory *memory, guint64 *owner,
                                   GError **error);
 
 /* reclaim.c */
