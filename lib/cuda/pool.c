@@ -15,7 +15,8 @@
  * memory, see TarnCudaDeviceOptions.
  *
  * @param context  where memory belongs; NULL: the current one
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
+ * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is for what
+ * the pool has of the heap, which has a little more of the driver.
  * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set

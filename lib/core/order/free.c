@@ -91,7 +91,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
       _tarn_block_report_double_free (block, state);
       return;
     }
-  handle = block->n_uses > 0 ? block->uses->queue->handle : NULL;
+  handle = block->n_uses > 0 && block->uses->queue->is_known ? block->uses->queue->handle : NULL;
   records_free = needs_events (pool, block);
   wanted = get_wanted_queue (block);
   if (records_free || wanted != NULL)
