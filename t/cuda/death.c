@@ -22,6 +22,7 @@ typedef struct
 {
   FakeCudaKind memory;
   ContextKind context;
+  gboolean has_heap;
 } Kind;
 
 static const Kind *
@@ -102,7 +103,12 @@ close_context (DeathWorld *world)
 static TarnAllocator *
 allocator_new (DeathWorld *world, GError **error)
 {
-  return cuda_allocator_new (get_kind (world)->memory, world->context, error);
+  g_autoptr (TarnAllocator) driver
+      = cuda_allocator_new (get_kind (world)->memory, world->context, error);
+
+  if (driver == NULL || !get_kind (world)->has_heap)
+    return g_steal_pointer (&driver);
+  return tarn_heap_allocator_new (driver, NULL, error);
 }
 
 static void
@@ -137,7 +143,8 @@ check (DeathWorld *world, TarnBlock *block)
   FakeCudaMemory memory;
 
   g_assert_true (fake->find_memory ((CUdeviceptr) tarn_block_get_memory (block).address, &memory));
-  g_assert_true (memory.kind == get_kind (world)->memory);
+  g_assert_true (memory.kind == get_kind (world)->memory
+                 || (get_kind (world)->has_heap && memory.kind == FAKE_CUDA_MAPPING));
 }
 
 static guint
@@ -147,10 +154,12 @@ get_calls (DeathWorld *world)
   return fake->get_calls (NULL);
 }
 
-#define BACKEND(path, memory, owner)                                                               \
+#define BACKEND(path, memory, owner) BACKEND_OVER (path, memory, owner, FALSE)
+#define HEAP(path, memory, owner) BACKEND_OVER (path, memory, owner, TRUE)
+#define BACKEND_OVER(path, memory, owner, has_heap)                                                \
   {                                                                                                \
-    .name = path, .kind = &(const Kind){ memory, owner }, .add = add, .open = open_context,        \
-    .close = close_context, .allocator_new = allocator_new,                                        \
+    .name = path, .kind = &(const Kind){ memory, owner, has_heap }, .add = add,                    \
+    .open = open_context, .close = close_context, .allocator_new = allocator_new,                  \
     .memo_new = tarn_cuda_context_memo_new, .release_context = release_context,                    \
     .release_queue = release_stream, .use = use, .check = check, .get_calls = get_calls,           \
     .forgets_queues = TRUE, .context_takes_all = owner == OWN, .n_orders = 10                      \
@@ -164,6 +173,9 @@ static const DeathBackend backends[] = {
   BACKEND ("page-locked/own", FAKE_CUDA_HOST_MEMORY, OWN),
   BACKEND ("managed/primary", FAKE_CUDA_MANAGED_MEMORY, PRIMARY),
   BACKEND ("managed/own", FAKE_CUDA_MANAGED_MEMORY, OWN),
+  HEAP ("device-heap/primary", FAKE_CUDA_DEVICE_MEMORY, PRIMARY),
+  HEAP ("device-heap/own", FAKE_CUDA_DEVICE_MEMORY, OWN),
+  HEAP ("page-locked-heap/own", FAKE_CUDA_HOST_MEMORY, OWN),
 };
 
 int

@@ -45,6 +45,7 @@ gboolean fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size);
 guint64 fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset);
 
 guint64 fake_pages_get_used_bytes (FakePages *pages);
+guint fake_pages_get_calls (FakePages *pages);       /* that can fail */
 guint fake_pages_get_reserved (FakePages *pages);    /* reservations */
 guint fake_pages_get_allocations (FakePages *pages); /* backings, or pieces, that there ever were */
 

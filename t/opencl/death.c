@@ -17,6 +17,15 @@ no_threads (gconstpointer device)
 
 static const OpenclMemory deferred = { "deferred", FALSE, opencl_deferred_new };
 static const OpenclMemory immediate = { "immediate", FALSE, opencl_immediate_new };
+static TarnAllocator *
+heap_new (gpointer state, GError **error)
+{
+  g_autoptr (TarnAllocator) driver = opencl_immediate_new (state, error);
+
+  return driver != NULL ? tarn_heap_allocator_new (driver, NULL, error) : NULL;
+}
+
+static const OpenclMemory heap = { "heap", FALSE, heap_new };
 static const OpenclMemory svm = { "svm", TRUE, opencl_svm_unbound_new };
 static const OpenclMemory bound = { "svm-bound", TRUE, opencl_svm_bound_new };
 
@@ -174,10 +183,8 @@ get_calls (DeathWorld *world)
   }
 
 static const DeathBackend backends[] = {
-  BACKEND ("deferred", deferred),
-  BACKEND ("immediate", immediate),
-  BACKEND ("svm", svm),
-  BACKEND ("svm-bound", bound),
+  BACKEND ("deferred", deferred), BACKEND ("immediate", immediate), BACKEND ("heap", heap),
+  BACKEND ("svm", svm),           BACKEND ("svm-bound", bound),
 };
 
 int
