@@ -327,6 +327,43 @@ test_two_pools (Fixture *fixture, gconstpointer unused)
     end (fixture, use (fixture, 20 * MIB, i == 2 ? fixture->first : fixture->second));
 }
 
+typedef struct
+{
+  Fixture *fixture;
+  TarnPool *other;
+  TarnBlock *block; /* of the second queue */
+} Meanwhile;
+
+static void
+forget_and_take_over (gpointer data)
+{
+  Meanwhile *meanwhile = data;
+  Fixture *fixture = meanwhile->fixture;
+
+  g_assert_true (tarn_pool_forget_queue (meanwhile->other, fixture->first, NULL));
+  fake_queues_run_all (fixture->queues);
+  meanwhile->block = use (fixture, 20 * MIB, fixture->second);
+}
+
+/* A queue that two pools forget at once is taken over while one of them is yet to record its last
+ * event: that is not the next queue's. */
+static void
+test_forgotten_twice (Fixture *fixture, gconstpointer unused)
+{
+  Meanwhile meanwhile = { fixture, tarn_pool_new (fixture->heap, NULL, NULL), NULL };
+  gpointer third = fake_queue_new (fixture->queues, TRUE);
+
+  (void) unused;
+  end (fixture, use (fixture, 20 * MIB, fixture->first));
+  fake_queues_set_hook (fixture->queues, FAKE_EVENT_RECORD, forget_and_take_over, &meanwhile);
+  g_assert_true (tarn_pool_forget_queue (fixture->pool, fixture->first, NULL));
+  g_assert_nonnull (meanwhile.block);
+  fake_pages_set_budget (fixture->pages, fake_pages_get_used_bytes (fixture->pages));
+  end (fixture, meanwhile.block);
+  end (fixture, use (fixture, 20 * MIB, third));
+  tarn_pool_unref (meanwhile.other);
+}
+
 /* What several queues used goes back once all are done, and is no reason for more memory. */
 static void
 test_shared (Fixture *fixture, gconstpointer unused)
@@ -496,6 +533,7 @@ main (int argc, char **argv)
   add ("never-forgotten", test_never_forgotten);
   add ("same-handle", test_same_handle);
   add ("two-pools", test_two_pools);
+  add ("forgotten-twice", test_forgotten_twice);
   add ("shared", test_shared);
   add ("failures", test_failures);
   add ("threads", test_threads);

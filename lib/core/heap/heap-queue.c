@@ -52,7 +52,8 @@ _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
 }
 
 /* Takes a forgotten queue whose last mark is done from among the others, with a call that uses it;
- * NULL: there is none of those that were forgotten first. */
+ * NULL: there is none of those that were forgotten first.  Nobody else works on it: a mark that was
+ * begun for the queue it was must not be taken for one of the queue that it will be. */
 static TarnHeapQueue *
 steal_quiet (TarnHeap *heap)
 {
@@ -65,6 +66,8 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
+        _tarn_queue_drop_marks (queue); /* which two calls that forgot it have left, say */
+      if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->marks.length == 0)
         return queue;
       queue->n_calls--;
       g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
