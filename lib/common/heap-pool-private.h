@@ -10,17 +10,22 @@
 #include <tarn/pool.h>
 
 /* Makes a pool over a heap over an allocator, which it takes over; NULL: the allocator could not be
- * made, and @error is set. */
+ * made, and @error is set.  Where the allocator has neither parts nor virtual memory, of which a
+ * heap makes blocks, the pool is straight over it. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {
   g_autoptr (TarnAllocator) driver = allocator;
   g_autoptr (TarnAllocator) heap = NULL;
+  g_autoptr (GError) reason = NULL;
 
   if (driver == NULL)
     return NULL;
-  heap = tarn_heap_allocator_new (driver, NULL, error);
-  return heap != NULL ? tarn_pool_new (heap, options, error) : NULL;
+  heap = tarn_heap_allocator_new (driver, NULL, &reason);
+  if (heap != NULL || g_error_matches (reason, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))
+    return tarn_pool_new (heap != NULL ? heap : driver, options, error);
+  g_propagate_error (error, g_steal_pointer (&reason));
+  return NULL;
 }
 
 #endif

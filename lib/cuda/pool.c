@@ -9,14 +9,13 @@
 
 /**
  * Makes a pool of device memory as most programs want it. It is over a heap, which is over
- * tarn_cuda_device_allocator_new(), and has little
- * more than what is in use, whatever sizes the program asks for, and seldom calls the driver. Where
- * the device has virtual memory, blocks are of that: for cuIpcGetMemHandle(), which needs plain
- * memory, see TarnCudaDeviceOptions.
+ * tarn_cuda_device_allocator_new(), and has little more than what is in use, whatever sizes the
+ * program asks for, and seldom calls the driver. Where the device has virtual memory, blocks are of
+ * that: for cuIpcGetMemHandle(), which needs plain memory, see TarnCudaDeviceOptions.
  *
  * @param context  where memory belongs; NULL: the current one
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is for what
- * the pool has of the heap, which has a little more of the driver.
+ *                 the pool has of the heap, which has a little more of the driver.
  * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set

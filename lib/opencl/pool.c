@@ -23,7 +23,7 @@
  * @param flags    for clCreateBuffer, as tarn_opencl_immediate_allocator_new() takes them; 0 for
  *                 CL_MEM_READ_WRITE
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is for what
- * the pool has of the heap, which has a little more of the driver.
+ *                 the pool has of the heap, which has a little more of the driver.
  * @param error    return location, or NULL: as tarn_opencl_immediate_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set

@@ -97,7 +97,51 @@ test_options (const TarnCudaTest *test, gconstpointer unused)
   assert_nothing_is_alive ();
 }
 
-/* Each call of the driver fails in turn: an error, or a way round it, and nothing is left. */
+/* No context is the current one, and the pool keeps that alive. */
+static void
+test_current (const TarnCudaTest *test, gconstpointer unused)
+{
+  const TarnCudaDriver *driver = cuda_get_driver ();
+  g_autoptr (GError) error = NULL;
+  CUcontext primary, popped;
+  unsigned int flags;
+  int is_active;
+  TarnPool *pool;
+
+  (void) unused;
+  if (fake != NULL)
+    fake->reset ();
+  g_assert_cmpuint (driver->cuDevicePrimaryCtxRetain (&primary, test->device), ==, 0);
+  g_assert_cmpuint (driver->cuCtxPushCurrent (primary), ==, 0);
+  pool = tarn_cuda_pool_new (NULL, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (driver->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_cmpuint (driver->cuDevicePrimaryCtxRelease (test->device), ==, 0);
+  tarn_block_free (tarn_cuda_pool_allocate (pool, 5000, NULL, &error));
+  g_assert_no_error (error);
+  driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
+  g_assert_true (is_active);
+  tarn_pool_unref (pool);
+  driver->cuDevicePrimaryCtxGetState (test->device, &flags, &is_active);
+  g_assert_false (is_active);
+  assert_nothing_is_alive ();
+}
+
+static void
+test_no_context (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext popped;
+
+  (void) unused;
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPopCurrent (&popped), ==, 0);
+  g_assert_null (tarn_cuda_pool_new (NULL, NULL, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NO_CONTEXT);
+  g_assert_cmpuint (cuda_get_driver ()->cuCtxPushCurrent (test->context), ==, 0);
+}
+
+/* Each call of the driver fails in turn: an error that names it, or a way round it, and nothing is
+ * left. */
 static void
 test_failures (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -108,6 +152,7 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
     {
       g_autoptr (GError) error = NULL;
       TarnBlock *block = NULL;
+      const gchar *failed;
       gboolean has_failed;
       TarnPool *pool;
 
@@ -116,10 +161,13 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
       pool = tarn_cuda_pool_new (test->context, NULL, &error);
       if (pool != NULL)
         block = tarn_cuda_pool_allocate (pool, 5000, NULL, &error);
-      has_failed = fake->get_failed () != NULL;
+      failed = fake->get_failed ();
+      has_failed = failed != NULL;
       fake->fail (NULL, 0, FALSE, 0);
       g_assert_true (has_failed || block != NULL);
       g_assert_true ((block == NULL) == (error != NULL));
+      if (error != NULL)
+        cuda_assert_blamed (error, failed, FAKE_CUDA_OUT_OF_MEMORY, FALSE);
       failures += has_failed;
       tarn_block_free (block);
       tarn_pool_unref (pool);
@@ -138,6 +186,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   tarn_cuda_test_add ("pool/sizes", test_sizes, NULL);
   tarn_cuda_test_add ("pool/options", test_options, NULL);
+  tarn_cuda_test_add ("pool/current", test_current, NULL);
+  tarn_cuda_test_add ("pool/no-context", test_no_context, NULL);
   if (fake != NULL)
     tarn_cuda_test_add ("pool/failures", test_failures, NULL);
   return g_test_run ();

@@ -119,6 +119,40 @@ test_options (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
 }
 
+/* The pool alone keeps its queue and context alive, and no longer than it lives. */
+static void
+test_alone (const TarnOpenclDevice *device, OpenclState *state)
+{
+  OpenclState own = { opencl_context_new (device), NULL };
+  cl_context context = NULL;
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+  TarnPool *pool;
+  cl_int status;
+
+  (void) state;
+  own.queue = clCreateCommandQueue (own.context, device->device, 0, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  pool = pool_new (&own);
+  clReleaseCommandQueue (own.queue);
+  g_assert_cmpint (clReleaseContext (own.context), ==, CL_SUCCESS);
+  block = tarn_pool_allocate (pool, 5000, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (clGetMemObjectInfo (tarn_opencl_block_get_buffer (block), CL_MEM_CONTEXT,
+                                       sizeof context, &context, NULL),
+                   ==, CL_SUCCESS);
+  g_assert_true (context == own.context);
+  tarn_pool_unref (pool);
+  if (layer != NULL)
+    g_assert_cmpuint (layer->get_references (own.queue), >=, 1);
+  tarn_block_free (block);
+  if (layer != NULL)
+    {
+      g_assert_cmpuint (layer->get_references (own.queue), ==, 0);
+      g_assert_cmpuint (layer->get_references (own.context), ==, 0);
+    }
+}
+
 /* What of OpenCL a pool and its first block call, but for releases, whose objects are lost where
  * they fail. */
 static const gchar *const calls[] = { "clCreateBuffer",        "clCreateSubBuffer",
@@ -127,9 +161,10 @@ static const gchar *const calls[] = { "clCreateBuffer",        "clCreateSubBuffe
                                       "clGetDeviceInfo",       "clWaitForEvents",
                                       "clRetainCommandQueue",  "clRetainContext" };
 
-/* Has the nth call of a function fail.  FALSE: there were not as many. */
+/* Has the nth call of a function fail, or that and all later ones.  FALSE: there were not as many.
+ */
 static gboolean
-fail_one (OpenclState *state, const gchar *function, guint nth)
+fail_from (OpenclState *state, const gchar *function, guint nth, gboolean for_ever)
 {
   g_autoptr (GError) error = NULL;
   TarnBlock *block = NULL;
@@ -137,7 +172,7 @@ fail_one (OpenclState *state, const gchar *function, guint nth)
   TarnPool *pool;
 
   layer->reset ();
-  layer->fail (function, nth, FALSE, CL_OUT_OF_HOST_MEMORY);
+  layer->fail (function, nth, for_ever, CL_OUT_OF_HOST_MEMORY);
   pool = tarn_opencl_pool_new (state->queue, 0, NULL, &error);
   if (pool != NULL)
     block = tarn_opencl_pool_allocate (pool, 5000, state->queue, &error);
@@ -145,6 +180,11 @@ fail_one (OpenclState *state, const gchar *function, guint nth)
   layer->fail (NULL, 0, FALSE, CL_SUCCESS);
   g_assert_true (has_failed || block != NULL);
   g_assert_true ((block == NULL) == (error != NULL));
+  if (error != NULL)
+    {
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+      g_assert_nonnull (strstr (error->message, function));
+    }
   tarn_block_free (block);
   tarn_pool_unref (pool);
   g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0), ==, 0);
@@ -153,7 +193,8 @@ fail_one (OpenclState *state, const gchar *function, guint nth)
   return has_failed;
 }
 
-/* Each call of the driver fails in turn: an error, or a way round it, and nothing is left. */
+/* Each call of the driver fails in turn: an error that names it, or a way round it, and nothing is
+ * left. */
 static void
 test_failures (const TarnOpenclDevice *device, OpenclState *state)
 {
@@ -166,8 +207,11 @@ test_failures (const TarnOpenclDevice *device, OpenclState *state)
       return;
     }
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
-    for (guint nth = 1; fail_one (state, calls[i], nth); nth++)
-      failures++;
+    for (guint nth = 1; fail_from (state, calls[i], nth, FALSE); nth++)
+      {
+        g_assert_true (fail_from (state, calls[i], nth, TRUE));
+        failures++;
+      }
   g_assert_cmpuint (failures, >, 8);
   layer->reset ();
 }
@@ -178,6 +222,7 @@ main (int argc, char **argv)
   static const OpenclCase cases[] = {
     { "pool/sizes", test_sizes },
     { "pool/options", test_options },
+    { "pool/alone", test_alone },
     { "pool/failures", test_failures },
   };
 

@@ -201,11 +201,10 @@ main (void)
     g_printerr ("%s\n", error->message);
     return 1;
   }
-  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (NULL, NULL);
-  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (TarnPool) pool = tarn_cuda_pool_new (NULL, NULL, NULL);
   tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
   tarn_cuda_context_release (context);
-  return tarn_pool_get_managed_bytes (pool) != 1023;
+  return tarn_pool_get_managed_bytes (pool) != 1000;
 }
 CODE
 if $PKG_CONFIG --exists tarn-cuda; then
