@@ -11,7 +11,8 @@
  * Makes a pool of device memory as most programs want it. It is over a heap, which is over
  * tarn_cuda_device_allocator_new(), and has little more than what is in use, whatever sizes the
  * program asks for, and seldom calls the driver. Where the device has virtual memory, blocks are of
- * that: for cuIpcGetMemHandle(), which needs plain memory, see TarnCudaDeviceOptions.
+ * that. For cuIpcGetMemHandle(), which takes the beginning of what cuMemAlloc gave, make a pool
+ * straight over that allocator.
  *
  * @param context  where memory belongs; NULL: the current one
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is for what
