@@ -135,6 +135,7 @@ struct _TarnHeapQueue
 {
   TarnHeap *heap;
   gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
+  gpointer left;   /* of a forgotten one, until nobody uses it: the same */
   guint64 number;  /* no other queue ever has it; 0: as long as there is no handle */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;

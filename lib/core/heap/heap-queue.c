@@ -51,6 +51,15 @@ _tarn_heap_find_queue (TarnHeap *heap, gpointer handle)
   return queue;
 }
 
+static void
+unref_handle (TarnHeap *heap, gpointer handle)
+{
+  _tarn_assert_locked (&heap->lock);
+  _tarn_mutex_unlock (&heap->lock);
+  _tarn_allocator_unref_queue (heap->base.direct, handle);
+  _tarn_mutex_lock (&heap->lock);
+}
+
 /* Takes a forgotten queue whose last mark is done from among the others, with a call that uses it;
  * NULL: there is none of those that were forgotten first.  Nobody else works on it: a mark that was
  * begun for the queue it was must not be taken for one of the queue that it will be. */
@@ -68,7 +77,11 @@ steal_quiet (TarnHeap *heap)
       if (queue->n_done == G_MAXUINT64)
         _tarn_queue_drop_marks (queue); /* which two calls that forgot it have left, say */
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->marks.length == 0)
-        return queue;
+        {
+          if (queue->left != NULL)
+            unref_handle (heap, g_steal_pointer (&queue->left));
+          return queue;
+        }
       queue->n_calls--;
       g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
     }
@@ -87,8 +100,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
 }
 
-/* Leaves a queue's ranges to others, and gets its handle, with the backend's reference. */
-static gpointer
+/* Leaves a queue's ranges to others. */
+static void
 make_forgotten (TarnHeapQueue *queue)
 {
   TarnHeap *heap = queue->heap;
@@ -99,16 +112,7 @@ make_forgotten (TarnHeapQueue *queue)
   queue->has_unmarked = FALSE;
   queue->number = 0;
   g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
-  return g_steal_pointer (&queue->handle);
-}
-
-static void
-unref_handle (TarnHeap *heap, gpointer handle)
-{
-  _tarn_assert_locked (&heap->lock);
-  _tarn_mutex_unlock (&heap->lock);
-  _tarn_allocator_unref_queue (heap->base.direct, handle);
-  _tarn_mutex_lock (&heap->lock);
+  queue->left = g_steal_pointer (&queue->handle);
 }
 
 /* Adds a queue that the backend has just given a reference on, unless another thread was faster. */
@@ -166,14 +170,19 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
   TarnHeapQueue *queue = _tarn_heap_find_queue (heap, handle);
   gboolean is_marked;
+  guint64 number;
 
   _tarn_assert_locked (&heap->lock);
   if (queue == NULL)
     return TRUE;
   queue->n_calls++;
+  number = queue->number;
+  queue->number = 0; /* the mark does not stand for what is freed for it from now on */
   is_marked = _tarn_queue_mark_last (queue, error);
   if (is_marked && queue->handle == handle)
-    unref_handle (heap, make_forgotten (queue));
+    make_forgotten (queue);
+  else if (!is_marked && queue->handle == handle)
+    queue->number = number;
   queue->n_calls--;
   return is_marked;
 }
@@ -182,7 +191,7 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 void
 _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 {
-  gpointer handle = queue->handle;
+  gpointer handle = queue->handle != NULL ? queue->handle : queue->left;
 
   _tarn_assert_locked (&heap->lock);
   g_assert (queue->n_pieces == 0 && queue->n_calls == 0);

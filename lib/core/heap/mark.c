@@ -56,13 +56,15 @@ note_done (TarnHeapQueue *queue, guint64 number)
 }
 
 /* Notes that a mark is done, which the caller has a reference on, and drops that; and the queue's.
- */
+ * If another call has done so before, the mark may be of a queue that is no more. */
 static void
 settle (TarnHeapQueue *queue, TarnMark *mark)
 {
-  note_done (queue, mark->number);
   if (g_queue_remove (&queue->marks, mark))
-    mark_unref (queue->heap, mark);
+    {
+      note_done (queue, mark->number);
+      mark_unref (queue->heap, mark);
+    }
   mark_unref (queue->heap, mark);
 }
 
@@ -72,14 +74,14 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 {
   TarnHeap *heap = queue->heap;
   g_autoptr (GError) local = NULL;
+  gpointer event, handle = queue->handle; /* alive as long as this call counts */
   TarnMark *mark;
-  gpointer event;
 
   _tarn_assert_locked (&heap->lock);
-  g_assert (queue->handle != NULL);
+  g_assert (handle != NULL);
   queue->n_calls++;
   _tarn_mutex_unlock (&heap->lock);
-  event = _tarn_allocator_record_event (heap->base.direct, queue->handle, is_named, &local);
+  event = _tarn_allocator_record_event (heap->base.direct, handle, is_named, &local);
   _tarn_mutex_lock (&heap->lock);
   queue->n_calls--;
   if (event != NULL)
