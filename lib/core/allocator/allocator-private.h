@@ -47,8 +47,6 @@ typedef struct
   gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
-  /* Says that a queue is alive now, so that events can be recorded on it. */
-  void (*name_queue) (TarnAllocator *allocator, gpointer queue);
   /* Says that a queue, which is alive, is given no more commands. */
   gboolean (*forget_queue) (TarnAllocator *allocator, gpointer queue, GError **error);
 } TarnAllocatorClass;

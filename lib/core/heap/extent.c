@@ -146,7 +146,10 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (piece->n_used++ == 0)
-      g_queue_unlink (&heap->idle, &piece->idle_link);
+      {
+        g_queue_unlink (&heap->idle, &piece->idle_link);
+        piece->range->queue->n_idle--;
+      }
   heap->stats.used_bytes += extent->size;
   heap->stats.free_bytes -= extent->size;
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
@@ -161,6 +164,7 @@ begin_idle (TarnHeap *heap, TarnPiece *piece)
   piece->idle_since = queue->n_begun;
   piece->idle_at = _tarn_clock_now ();
   queue->has_unmarked = TRUE;
+  queue->n_idle++;
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
 }
 
@@ -261,6 +265,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   g_queue_push_tail_link (&range->pieces, &piece->link);
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
   range->queue->n_pieces++;
+  range->queue->n_idle++;
   range->queue->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
@@ -330,6 +335,7 @@ _tarn_range_cut_piece (TarnPiece *piece)
   g_queue_unlink (&range->pieces, &piece->link);
   g_queue_unlink (&heap->idle, &piece->idle_link);
   range->queue->n_pieces--;
+  range->queue->n_idle--;
   range->queue->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;

@@ -172,7 +172,7 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
 {
   gsize used_before = walk->used_extents, pieces_before = walk->pieces;
 
-  gsize bytes_before = walk->used_bytes + walk->free_bytes;
+  gsize bytes_before = walk->used_bytes + walk->free_bytes, idle_before = walk->idle;
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &queue->ranges[i]);
@@ -182,6 +182,9 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   demand (walk, walk->used_extents - used_before == queue->n_used,
           "%" G_GSIZE_FORMAT " extents in use of a queue that counts %" G_GSIZE_FORMAT,
           walk->used_extents - used_before, queue->n_used);
+  demand (walk, walk->idle - idle_before == queue->n_idle,
+          "%" G_GSIZE_FORMAT " idle pieces of a queue that counts %u", walk->idle - idle_before,
+          queue->n_idle);
   demand (walk, walk->pieces - pieces_before == queue->n_pieces,
           "%" G_GSIZE_FORMAT " pieces of a queue that counts %" G_GSIZE_FORMAT,
           walk->pieces - pieces_before, queue->n_pieces);

@@ -145,6 +145,7 @@ struct _TarnHeapQueue
 
   guint64 n_begun;       /* marks that somebody began to record */
   guint64 n_done;        /* the number of the last one that is done, and one more */
+  guint n_idle;          /* of its pieces */
   gboolean has_unmarked; /* a piece became idle since the last one was begun */
   guint n_passed;        /* calls that named it since, and recorded none */
   GQueue marks;          /* of TarnMark: that are not known to be done */

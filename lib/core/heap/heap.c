@@ -308,19 +308,6 @@ heap_get_max_held (TarnAllocator *allocator)
   return _tarn_heap_of (allocator)->growth->max_held;
 }
 
-static void
-heap_name_queue (TarnAllocator *allocator, gpointer handle)
-{
-  TarnHeap *heap = _tarn_heap_of (allocator);
-  TarnHeapQueue *queue;
-
-  _tarn_mutex_lock_adaptively (&heap->lock);
-  queue = _tarn_heap_find_queue (heap, handle);
-  if (queue != NULL)
-    _tarn_queue_mark_if_idle (queue);
-  _tarn_mutex_unlock (&heap->lock);
-}
-
 static gboolean
 heap_forget_queue (TarnAllocator *allocator, gpointer handle, GError **error)
 {
@@ -407,7 +394,6 @@ static const TarnAllocatorClass heap_class = {
   .free_for = heap_free_for,
   .can_serve = heap_can_serve,
   .get_max_held = heap_get_max_held,
-  .name_queue = heap_name_queue,
   .forget_queue = heap_forget_queue,
 };
 

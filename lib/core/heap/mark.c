@@ -109,7 +109,6 @@ mark_idle (TarnHeapQueue *queue, gboolean is_named)
   guint64 number = queue->n_begun++;
 
   queue->has_unmarked = FALSE;
-  queue->n_passed = 0;
   return record (queue, number, is_named, NULL);
 }
 
@@ -169,8 +168,8 @@ uses_marks (const TarnHeap *heap)
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
-  if (!queue->has_unmarked || queue->handle == NULL || !uses_marks (queue->heap)
-      || queue->n_passed++ % PASSES != 0)
+  if (!queue->has_unmarked || queue->n_idle == 0 || queue->handle == NULL
+      || !uses_marks (queue->heap) || queue->n_passed++ % PASSES != 0)
     return;
   _tarn_queue_ask (queue);
   if (queue->marks.length == 0 && queue->handle != NULL)

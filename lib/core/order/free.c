@@ -75,8 +75,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnGiveBack give_back;
   TarnQueue *wanted;
   TarnBlock *retired;
-  gboolean records_free, asks;
-  gpointer handle;
+  gboolean records_free;
   TarnCache *cache;
   gint state;
 
@@ -91,7 +90,6 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
       _tarn_block_report_double_free (block, state);
       return;
     }
-  handle = block->n_uses > 0 && block->uses->queue->is_known ? block->uses->queue->handle : NULL;
   records_free = needs_events (pool, block);
   wanted = get_wanted_queue (block);
   if (records_free || wanted != NULL)
@@ -106,14 +104,9 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   retired = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
   if (retired != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, retired);
-  asks = _tarn_pool_holds_too_much (pool);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
-  if (asks)
-    _tarn_pool_ask_recorded (pool);
-  if (retired != NULL && pool->is_over_heap && handle != NULL)
-    _tarn_pool_give_back_to_heap (pool, &give_back, handle);
-  else if (retired != NULL)
+  if (retired != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 

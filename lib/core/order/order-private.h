@@ -158,7 +158,6 @@ gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 void _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request);
-void _tarn_pool_give_back_to_heap (TarnPool *pool, TarnGiveBack *give_back, gpointer handle);
 
 /* queue.c.  The lock is held in these, */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);

@@ -232,6 +232,7 @@ _tarn_pool_ask_recorded (TarnPool *pool)
       if (is_done)
         g_atomic_int_set (&event->is_done, TRUE);
       _tarn_mutex_lock (&pool->lock);
+      pool->has_done |= is_done;
       _tarn_event_unref (pool, event);
       _tarn_pool_unlock_and_sweep (pool);
     }
@@ -254,31 +255,27 @@ begin_sparing (TarnPool *pool, TarnGiveBack *give_back)
 }
 
 /* Gives a heap back what is held and can go, where it would need more memory of its own upstream
- * allocator for a request. */
+ * allocator for a request; and asks about recorded blocks where too much is held.  A free must not
+ * do either: a query of an event ends what CUDA captures. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
 {
   TarnAllocator *heap = pool->upstream;
   gsize size = _tarn_bin_alloc_size (request->number, pool->leading_bits);
   gboolean is_own = request->queue != NULL && request->queue->in_order;
+  gboolean asks;
   TarnGiveBack give_back;
 
   _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  asks = _tarn_pool_holds_too_much (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (asks)
+    _tarn_pool_ask_recorded (pool);
   if (pool->hold_bytes != 0
       || heap->klass->can_serve (heap, size, is_own ? request->queue->handle : NULL))
     return;
   _tarn_pool_ask_recorded (pool);
   if (begin_sparing (pool, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
-}
-
-/* Gives blocks back to a heap, as announced, on behalf of a call that names a queue, which may give
- * the heap the occasion to record an event. */
-void
-_tarn_pool_give_back_to_heap (TarnPool *pool, TarnGiveBack *give_back, gpointer handle)
-{
-  g_autoptr (TarnAllocator) heap = tarn_allocator_ref (pool->upstream);
-
-  _tarn_pool_give_back (pool, give_back, FALSE);
-  heap->klass->name_queue (heap, handle);
 }

@@ -566,7 +566,9 @@ _tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
   TarnBlock **end = &blocks;
 
   _tarn_assert_locked (&pool->lock);
-  take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, keep_bytes, &end);
+  if (pool->has_done)
+    take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, keep_bytes, &end);
+  pool->has_done = FALSE;
   take_by_use (pool, &pool->bins_by_use, G_MAXUINT, keep_bytes, &end);
   return blocks;
 }

@@ -172,7 +172,8 @@ struct _TarnPool
    * well, because a heap orders what it is given.  And, over a heap, the recorded, of which those
    * can whose events are done. */
   GQueue bins_by_use, recorded_by_use;
-  gint64 look_at; /* the time at which to see whether some were not used for too long */
+  gboolean has_done; /* some of the recorded may be done that were not looked at since */
+  gint64 look_at;    /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
   gboolean is_over_heap; /* constant */
