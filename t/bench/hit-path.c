@@ -118,7 +118,7 @@ use_one_size (TarnPool *pool, guint n)
     tarn_block_free (tarn_pool_allocate (pool, 4096, NULL));
 }
 
-/* 256 bytes to 256 MiB. */
+/* 300 bytes to 150 MiB. */
 static void
 use_mixed_sizes (TarnPool *pool, guint n)
 {

@@ -36,10 +36,9 @@ clock_now (void)
 }
 
 static gsize
-get_mixed_size (guint i, const Kind *kind)
+get_mixed_size (guint i)
 {
-  gsize max = kind->backend != NULL ? MAX_MIXED_SIZE_OF_DEVICE : MAX_MIXED_SIZE;
-  gdouble range = log2 ((gdouble) max / MIN_MIXED_SIZE);
+  gdouble range = log2 ((gdouble) MAX_MIXED_SIZE / MIN_MIXED_SIZE);
 
   return (gsize) lrint (exp2 (range * i / (N_MIXED_SIZES - 1)) * MIN_MIXED_SIZE);
 }
@@ -47,7 +46,7 @@ get_mixed_size (guint i, const Kind *kind)
 /* Mixed sizes come in an order of their own for each thread, the same in every run: all of them,
  * shuffled, then all of them in another order. */
 static void
-fill_sizes (gsize *sizes, Sizes which, const Kind *kind, guint thread)
+fill_sizes (gsize *sizes, Sizes which, guint thread)
 {
   g_autoptr (GRand) random = g_rand_new_with_seed (thread);
 
@@ -58,7 +57,7 @@ fill_sizes (gsize *sizes, Sizes which, const Kind *kind, guint thread)
 
       /* Fisher's and Yates's shuffle, while it is filled. */
       sizes[i] = sizes[other];
-      sizes[other] = which == SIZES_ONE ? ONE_SIZE : get_mixed_size (i - first, kind);
+      sizes[other] = which == SIZES_ONE ? ONE_SIZE : get_mixed_size (i - first);
     }
 }
 
@@ -118,7 +117,7 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   worker->lane.sizes = worker->sizes;
   worker->lane.chunk = choose_chunk (job);
   worker->lane.ring = is_pair ? &rings[index / 2] : NULL;
-  fill_sizes (worker->sizes, job->sizes, job->source->kind, index);
+  fill_sizes (worker->sizes, job->sizes, index);
 }
 
 /* The clock runs from the first start to the last end: a thread that had no processor when it was

@@ -18,8 +18,7 @@ typedef enum
 #define ONE_SIZE ((gsize) 64 << 10)
 #define N_MIXED_SIZES 64
 #define MIN_MIXED_SIZE ((gsize) 256)
-#define MAX_MIXED_SIZE ((gsize) 256 << 20)
-#define MAX_MIXED_SIZE_OF_DEVICE ((gsize) 4 << 20) /* so that it is not filled */
+#define MAX_MIXED_SIZE ((gsize) 4 << 20) /* so that no device is filled */
 
 /* What is to be measured. */
 typedef struct

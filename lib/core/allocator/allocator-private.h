@@ -45,6 +45,11 @@ typedef struct
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
   /* Tells whether a request can be served without more from its own upstream allocator. */
   gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
+  /* Gets what the sizes of parts have to be multiples of where memory can be split; 0: it cannot.
+   */
+  gsize (*get_split_unit) (TarnAllocator *allocator);
+  /* Makes two of memory in use: the first so many bytes, and the rest. */
+  void (*split) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
   /* Says that a queue, which is alive, is given no more commands. */

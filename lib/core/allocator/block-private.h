@@ -93,8 +93,10 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
 {
   switch (after)
     {
-    case TARN_BLOCK_ACTIVE: /* handed out; or fresh, in a struct that may have been another's */
-      return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT;
+    case TARN_BLOCK_ACTIVE: /* handed out; or fresh or lent, in a struct that may have been
+                               another's */
+      return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
+             || before == TARN_BLOCK_RETIRED;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_HELD: /* also what could not go back */

@@ -117,6 +117,29 @@ split (TarnHeap *heap, TarnExtent *extent, gsize size)
   return first;
 }
 
+/* Makes two of an extent in use: the first so many bytes, and the rest, which it gets. */
+TarnExtent *
+_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size)
+{
+  TarnExtent *rest = extent_new (heap);
+  TarnHeapRegion *region = extent->piece->region;
+
+  _tarn_assert_locked (&heap->lock);
+  g_assert (!extent->is_free && 0 < size && size < extent->size);
+  rest->start = extent->start + size;
+  rest->size = extent->size - size;
+  rest->piece = find_piece (extent->piece, rest->start);
+  rest->is_free = FALSE;
+  extent->size = size;
+  set_neighbours (rest, extent, extent->after);
+  tell_pieces (rest, rest);
+  if (region != NULL && region->last_extent == extent)
+    region->last_extent = rest;
+  rest->piece->range->queue->n_used++;
+  rest->piece->n_used += rest->piece->start < rest->start; /* which both are in now */
+  return rest;
+}
+
 /* Joins two free neighbours, which are in no tree. */
 static TarnExtent *
 join (TarnHeap *heap, TarnExtent *left, TarnExtent *right)

@@ -252,6 +252,7 @@ void _tarn_heap_await_idle (TarnHeap *heap);
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
+TarnExtent *_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
 void _tarn_heap_free_spare (TarnHeap *heap);

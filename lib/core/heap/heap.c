@@ -302,6 +302,31 @@ heap_can_serve (TarnAllocator *allocator, gsize size, gpointer handle)
   return can_serve;
 }
 
+/* Where users' memory is the extent itself. */
+static gsize
+heap_get_split_unit (TarnAllocator *allocator)
+{
+  const TarnHeap *heap = _tarn_heap_of (allocator);
+
+  return makes_parts (heap) ? 0 : heap->alignment;
+}
+
+static void
+heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnExtent *extent, *rest;
+
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  extent = g_hash_table_lookup (heap->table, &memory.address);
+  g_assert (extent != NULL && !makes_parts (heap));
+  rest = _tarn_extent_split (heap, extent, size);
+  heap->n_unnamed++;
+  memory.address = rest->start;
+  remember (heap, rest, memory);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
 static gsize
 heap_get_max_held (TarnAllocator *allocator)
 {
@@ -393,6 +418,8 @@ static const TarnAllocatorClass heap_class = {
   .allocate_for = heap_allocate_for,
   .free_for = heap_free_for,
   .can_serve = heap_can_serve,
+  .get_split_unit = heap_get_split_unit,
+  .split = heap_split,
   .get_max_held = heap_get_max_held,
   .forget_queue = heap_forget_queue,
 };

@@ -21,6 +21,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     return NULL;
   block = _tarn_pool_take_fenced (pool, size, handle);
   if (block == NULL)
+    block = _tarn_pool_take_lent (pool, size, handle);
+  if (block == NULL)
     block = _tarn_pool_take_received (pool, size, handle);
   if (block != NULL)
     {
@@ -36,6 +38,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     wanted = _tarn_pool_find_queue (pool, handle);
   if (handle == NULL || request.queue != NULL)
     block = _tarn_pool_serve_at_once (pool, cache, &request);
+  _tarn_cache_note_latest (cache, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
 

@@ -80,7 +80,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   gint state;
 
   if (_tarn_pool_ignores_free (pool) || _tarn_pool_put_fenced (pool, block)
-      || _tarn_pool_put_handing_over (pool, block))
+      || _tarn_pool_put_lent (pool, block) || _tarn_pool_put_handing_over (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
   state = block->state;
@@ -90,6 +90,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
       _tarn_block_report_double_free (block, state);
       return;
     }
+  _tarn_pool_release_lent (pool, block);
   records_free = needs_events (pool, block);
   wanted = get_wanted_queue (block);
   if (records_free || wanted != NULL)

@@ -178,7 +178,10 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
                                                          : G_MAXSIZE;
   if (is_over_heap && known.hold_bytes == 0)
-    known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
+    {
+      known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
+      pool->scratch_unit = upstream->klass->get_split_unit (upstream);
+    }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
   pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;

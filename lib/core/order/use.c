@@ -4,6 +4,7 @@
  * What the caller says of blocks in use. */
 
 #include "order/order-private.h"
+#include "pool/cache-private.h"
 
 /* Tells whether a block's uses have a queue.  The lock is held. */
 static gboolean
@@ -27,6 +28,7 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   _tarn_mutex_lock (&pool->lock);
   if (!is_used_by (block, queue))
     {
+      _tarn_pool_release_lent (pool, block);
       block->is_away |= pool->is_over_heap && block->n_uses == 0;
       _tarn_block_add_use (block, queue);
     }
@@ -61,6 +63,9 @@ _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 
   if (handle != NULL && queue == NULL)
     return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_release_lent (pool, block);
+  _tarn_mutex_unlock (&pool->lock);
   is_other = block->n_uses > 1 || (block->n_uses == 1 && block->uses->queue != queue);
   is_moved = _tarn_block_move (pool, block, queue, TRUE, error);
   if (!is_moved)

@@ -28,6 +28,8 @@
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
  *
+ * Over a heap a cache also has a stretch of memory for blocks of any size: scratch.c.
+ *
  * What does not fit is handed over to threads whose bin for the size and the queue is empty
  * (transfer.c), or goes to the pool's bin.
  *
@@ -46,12 +48,14 @@
  * few places behind it.  With four leading bits each bin of sizes below 4 GiB has a home of its
  * own, as far as one queue is concerned; where all places of a home are taken, the bin at the home
  * makes way. */
-#define TARN_CACHE_HOMES 512
+#define TARN_CACHE_HOME_BITS 9
+#define TARN_CACHE_HOMES (1U << TARN_CACHE_HOME_BITS)
 #define TARN_CACHE_PROBES 4
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-G_STATIC_ASSERT ((TARN_CACHE_HOMES & (TARN_CACHE_HOMES - 1)) == 0);
+/* A home is the top bits of a number times TarnPool.spread. */
+#define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread takes from a pool's bin at a time for its cache, or hands over. */
 #define TARN_MAX_BYTES_AT_A_TIME ((gsize) 2 << 20)
@@ -73,6 +77,28 @@ typedef struct
   guint16 length;   /* blocks; atomic, because others look without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
+
+/* How many blocks of a scratch are lent at a time, at most. */
+#define TARN_MAX_LENT 8
+
+/* The bin of a lent block: no size's, so that no cache takes it. */
+#define TARN_LENT G_MAXUINT32
+
+/* What a thread has temporaries from: scratch.c.  Those who may use the cache may use it, but for
+ * the state of blocks, by which other threads say that they have freed one.
+ *
+ * Invariants, if rest is not NULL: the lent blocks and the rest lie side by side, in this order,
+ * and make up bytes; lent ones are active, or held once they are freed; the others are retired, and
+ * what uses them is what uses the rest: the queue of the handle alone. */
+typedef struct
+{
+  TarnBlock *rest;  /* held, though it may have no bytes; NULL: there is no scratch */
+  gpointer handle;  /* of the queue that alone has used it; NULL: nobody has */
+  gsize bytes;      /* of the whole */
+  guint n_lent;     /* of the blocks */
+  gboolean is_used; /* since another block could have taken its place */
+  TarnBlock *blocks[TARN_MAX_LENT];
+} TarnScratch;
 
 /* What one thread keeps of one pool.
  *
@@ -108,9 +134,16 @@ struct _TarnCache
   TarnCache *next;       /* of the pool */
   TarnCache **link;      /* what points to it */
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
+  guint32 spread;        /* the pool's */
 
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
+
+  TarnScratch scratch;
+  const TarnBlock *latest; /* behind the lock: that the thread allocated last, with the lock, to
+                              tell others from it; it may be gone */
+  guint n_temporaries;     /* behind the lock: of latest, freed before another took its place, in
+                              turn */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* cache.c.  The lock is not held in the first three, */
@@ -137,6 +170,17 @@ gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
 
+/* scratch.c.  The lock is not held in these, */
+TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle);
+gboolean _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block);
+/* and is in these. */
+void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
+gboolean _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block);
+void _tarn_cache_end_scratch (TarnCache *cache);
+void _tarn_pool_end_scratches (TarnPool *pool);
+void _tarn_pool_release_lent (TarnPool *pool, const TarnBlock *block);
+void _tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks);
+
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);
 TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle);
@@ -161,7 +205,7 @@ _tarn_spread (guint32 number, gpointer handle)
 static inline TarnCacheBin *
 _tarn_cache_get_home (TarnCache *cache, guint32 number, gpointer handle)
 {
-  return &cache->bins[_tarn_spread (number, handle) % TARN_CACHE_HOMES];
+  return &cache->bins[_tarn_spread (number, handle) * cache->spread >> TARN_SPREAD_SHIFT];
 }
 
 static inline gboolean
@@ -199,15 +243,12 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* Takes the block of a bin that was freed last, makes it active, and counts the hit.  The bin has
- * one; the thread is inside, or has the lock. */
-static inline __attribute__ ((always_inline)) TarnBlock *
-_tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
+/* Makes a block active, and counts the hit.  The thread is inside, or has the lock. */
+static inline __attribute__ ((always_inline)) void
+_tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
 {
-  TarnBlock *block = bin->top;
   gsize active;
 
-  _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
   _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
   block->size = size;
   active = cache->active_bytes + size;
@@ -215,6 +256,17 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
   if ((gssize) active > cache->peak)
     cache->peak = (gssize) active;
   __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
+}
+
+/* Takes the block of a bin that was freed last, and makes it active.  The bin has one; the thread
+ * is inside, or has the lock. */
+static inline __attribute__ ((always_inline)) TarnBlock *
+_tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
+{
+  TarnBlock *block = bin->top;
+
+  _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
+  _tarn_cache_activate (cache, block, size);
   return block;
 }
 
@@ -270,12 +322,19 @@ _tarn_cache_push (TarnCacheBin *bin, TarnBlock *block)
   _tarn_cache_bin_set (bin, block, bin->length + 1U);
 }
 
+/* Counts that a block is not active any more.  The thread is inside. */
+static inline __attribute__ ((always_inline)) void
+_tarn_cache_count_free (TarnCache *cache, const TarnBlock *block)
+{
+  __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
+}
+
 /* Holds a block that is being freed in a bin that has room, and counts that.  The thread is
  * inside. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_put (TarnCache *cache, TarnCacheBin *bin, TarnBlock *block)
 {
-  __atomic_store_n (&cache->active_bytes, cache->active_bytes - block->size, __ATOMIC_RELAXED);
+  _tarn_cache_count_free (cache, block);
   _tarn_cache_push (bin, block);
 }
 

@@ -12,6 +12,12 @@
 
 #include "base/fork-private.h"
 
+/* What numbers of bins are multiplied by for their homes.  Their low bits tell apart what comes
+ * often, unless all sizes have bins of their own, as over a heap: these have most of their low bits
+ * the same, so that all bits have to count (2^32 divided by the golden ratio). */
+#define PLAIN_SPREAD (1U << TARN_SPREAD_SHIFT)
+#define HEAP_SPREAD 0x9e3779b1U
+
 /* Life */
 
 static void empty (TarnCache *cache);
@@ -25,7 +31,7 @@ cache_free (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
+  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && cache->scratch.rest == NULL);
   empty (cache);
   count_active (cache);
   pool->stats.hits += cache->hits;
@@ -34,6 +40,16 @@ cache_free (TarnCache *cache)
   if (cache->next != NULL)
     cache->next->link = cache->link;
   free (cache);
+}
+
+/* Ends the scratch of a thread that ends.  The lock is held. */
+static void
+end_scratch_of_ended (TarnCache *cache)
+{
+  gboolean was_open = _tarn_pool_close (cache->pool);
+
+  _tarn_cache_end_scratch (cache);
+  _tarn_pool_open (cache->pool, was_open);
 }
 
 /* Leaves a cache, whose thread has ended, to whoever has the lock, unless there are enough of them.
@@ -45,6 +61,8 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
+  if (cache->scratch.rest != NULL)
+    end_scratch_of_ended (cache);
   if (pool->n_abandoned < TARN_MAX_ABANDONED)
     {
       cache->is_abandoned = TRUE;
@@ -64,6 +82,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
+  pool->spread = pool->is_over_heap ? HEAP_SPREAD : PLAIN_SPREAD;
   pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
@@ -81,6 +100,7 @@ cache_new (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
+  cache->spread = pool->spread;
   /* Only while there is one cache, its peak is the pool's: it is counted before that ends. */
   if (pool->caches != NULL && pool->caches->next == NULL)
     _tarn_pool_count (pool, &stats);
@@ -267,15 +287,18 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
+  gsize n_blocks = pool->n_blocks;
+
   *stats = pool->stats;
   for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
       add_active (cache, stats);
       add_held (cache, stats);
+      _tarn_cache_add_scratch (cache, stats, &n_blocks);
       stats->hits += cache->hits;
     }
   _tarn_pool_add_transfers (pool, stats);
-  stats->active_blocks = pool->n_blocks - stats->held_blocks;
+  stats->active_blocks = n_blocks - stats->held_blocks;
   stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
 }
 
@@ -392,6 +415,7 @@ _tarn_pool_flush_closed (TarnPool *pool)
   _tarn_pool_empty_transfers (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     empty (cache);
+  _tarn_pool_end_scratches (pool);
 }
 
 /* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  If the
@@ -566,11 +590,13 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves what all caches have of a queue to its share, and has its next call take the lock. */
+/* Moves what all caches have of a queue to its share, and has its next call take the lock.  The
+ * door is closed. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
   clear_bins_of_all (pool, is_of_queue, handle);
+  _tarn_pool_end_scratches (pool);
 }
 
 static gboolean

@@ -307,12 +307,38 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
+/* Checks a thread's scratch, and adds up what it holds.  The door is closed. */
+static gboolean
+check_scratch (const TarnScratch *scratch, Sums *sums, gchar **violation)
+{
+  const TarnBlock *rest = scratch->rest;
+  gsize bytes = rest->alloc_size;
+  guint64 end = rest->memory.address;
+
+  sums->binned_blocks++;
+  for (guint i = TARN_MAX_LENT; *violation == NULL && i-- > 0;)
+    {
+      const TarnBlock *block = scratch->blocks[i];
+      gboolean is_lent = i < scratch->n_lent, is_held = block->state == TARN_BLOCK_HELD;
+
+      if (_tarn_block_get_share (block) != scratch->handle
+          || is_lent == (block->state == TARN_BLOCK_RETIRED)
+          || (is_lent && (end -= block->alloc_size) != block->memory.address))
+        *violation
+            = g_strdup_printf ("block %p is not what its scratch says", (const void *) block);
+      sums->binned_blocks += is_lent && is_held;
+      bytes += is_lent ? block->alloc_size : 0;
+    }
+  return *violation == NULL && !differs ("a scratch", bytes, scratch->bytes, violation);
+}
+
 /* Checks all threads' caches. */
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    if (!check_cache (pool, cache, sums, violation))
+    if (!check_cache (pool, cache, sums, violation)
+        || (cache->scratch.rest != NULL && !check_scratch (&cache->scratch, sums, violation)))
       return FALSE;
   return TRUE;
 }

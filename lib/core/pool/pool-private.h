@@ -7,6 +7,7 @@
  *     bins.c        what it holds
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
+ *     scratch.c     ... and has temporaries of any size from
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
@@ -131,8 +132,9 @@ typedef struct
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
- *     n_blocks      == number of held and active blocks
- *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, and n_stuck
+ *     n_blocks      == number of held and active blocks, but for those that scratches have lent
+ *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, of what is
+ *                      held of scratches, and n_stuck
  *     held_bytes    == sum of alloc_size over the blocks there
  *     every block in bin b satisfies bin_number (alloc_size) == b, and is used as its bins say
  *     an exact-size block is in no bin, and none is once stop_holding is set
@@ -160,6 +162,9 @@ struct _TarnPool
   guint leading_bits;
   guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
   guint slot;            /* of threads' caches: cache-private.h */
+  guint32 spread;        /* what bins' numbers are multiplied by for their homes there */
+  gsize scratch_unit;    /* bytes that a heap makes blocks a multiple of; 0: it splits none, and
+                            threads have no scratch */
   /* and this is while the door is open. */
   TarnDoor door;
 

@@ -13,7 +13,8 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   if (pool->stop_holding || block->exact)
     return FALSE;
-  if (cache != NULL && block->share != TARN_NO_SHARE && _tarn_cache_keep (cache, block))
+  if (cache != NULL && block->share != TARN_NO_SHARE
+      && (_tarn_cache_keep_as_scratch (cache, block) || _tarn_cache_keep (cache, block)))
     return TRUE;
   if (block->share != TARN_NO_SHARE && block->alloc_size > pool->max_held)
     return FALSE;

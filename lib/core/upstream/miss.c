@@ -130,6 +130,7 @@ add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   _tarn_pool_end_reservation (pool, &request->reservation);
   block = block_new (pool, request, memory, owner);
   _tarn_pool_add_fresh (pool, block);
+  _tarn_cache_note_latest (_tarn_cache_of (_tarn_current_thread, pool), block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return block;

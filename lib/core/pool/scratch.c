@@ -1,0 +1,326 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A thread's scratch: one stretch of a heap's memory, from which the thread has temporaries of any
+ * size without a lock.  Bins serve sizes that come again; a program whose temporaries have sizes
+ * that vary would take the pool's lock, and the heap's, twice for each of them.
+ *
+ * A scratch is made of a block that the thread frees, and that it was the last to allocate.  Blocks
+ * are lent from its beginning, one behind the other, and what is behind them all is the rest.  A
+ * lent block that is freed, by whichever thread, joins the rest when those behind it have, which is
+ * seen by the next request.
+ *
+ * When a scratch ends, the heap is told where its parts are: lent blocks in use are like any others
+ * from then on, and what is between them goes to the pool's bins.  So it ends whenever all caches
+ * are emptied, as before a heap grows; with its thread; and before a lent block has other queues.
+ */
+
+#include "pool/cache-private.h"
+
+/* The most bytes.  More are worth a lock, for what is done with them takes far longer. */
+#define MAX_SCRATCH_BYTES ((gsize) 4 << 20)
+
+/* So many blocks in turn that a thread frees are the ones that it allocated last, before it is
+ * taken to have temporaries. */
+#define MIN_TEMPORARIES 2
+
+/* Threads, inside a visit */
+
+/* Has lent blocks that were freed, and that only the rest is behind, join the rest. */
+static void
+take_back (TarnScratch *scratch)
+{
+  TarnBlock *rest = scratch->rest;
+
+  while (scratch->n_lent > 0)
+    {
+      TarnBlock *last = scratch->blocks[scratch->n_lent - 1];
+
+      if (__atomic_load_n (&last->state, __ATOMIC_ACQUIRE) != TARN_BLOCK_HELD)
+        return;
+      _tarn_block_set_state (last, TARN_BLOCK_RETIRED);
+      rest->memory = last->memory;
+      rest->alloc_size += last->alloc_size;
+      scratch->n_lent--;
+    }
+}
+
+/* Lends the first bytes of the rest.  NULL: there are not as many, or enough are lent. */
+static TarnBlock *
+lend (TarnScratch *scratch, gsize size, gsize unit)
+{
+  TarnBlock *rest = scratch->rest, *block;
+
+  take_back (scratch);
+  if (scratch->n_lent == TARN_MAX_LENT || rest->alloc_size == 0 || size > rest->alloc_size)
+    return NULL;
+  block = scratch->blocks[scratch->n_lent++];
+  block->memory = rest->memory;
+  block->alloc_size = MIN ((MAX (size, 1) + unit - 1) & ~(unit - 1), rest->alloc_size);
+  rest->memory.address += block->alloc_size;
+  rest->alloc_size -= block->alloc_size;
+  scratch->is_used = TRUE;
+  return block;
+}
+
+/* Serves a request from the thread's scratch.  NULL: the lock has to be taken. */
+TarnBlock *
+_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  TarnBlock *block = NULL;
+
+  if (pool->scratch_unit == 0 || cache == NULL || !_tarn_thread_enter (thread, &pool->door))
+    return NULL;
+  if (cache->scratch.rest != NULL && cache->scratch.handle == handle)
+    block = lend (&cache->scratch, size, pool->scratch_unit);
+  if (block != NULL)
+    _tarn_cache_activate (cache, block, size);
+  _tarn_thread_leave (thread);
+  return block;
+}
+
+/* Ends the use of a block that some thread's scratch has lent.  FALSE: the lock has to be taken,
+ * and nothing was done. */
+gboolean
+_tarn_pool_put_lent (TarnPool *pool, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  gboolean is_lent;
+
+  if (pool->scratch_unit == 0 || cache == NULL || !_tarn_thread_enter (thread, &pool->door))
+    return FALSE;
+  is_lent = block->bin == TARN_LENT && block->state == TARN_BLOCK_ACTIVE;
+  if (is_lent)
+    {
+      _tarn_cache_count_free (cache, block);
+      g_assert (_tarn_block_state_may_follow (block->state, TARN_BLOCK_HELD));
+      __atomic_store_n (&block->state, (gint) TARN_BLOCK_HELD, __ATOMIC_RELEASE);
+    }
+  _tarn_thread_leave (thread);
+  return is_lent;
+}
+
+/* The lock is held in all that follows. */
+
+/* Makes a block's struct, and its reference on a queue, one that can be lent. */
+static TarnBlock *
+lendable_new (TarnPool *pool, TarnCache *cache, const TarnBlock *like)
+{
+  TarnBlock *block = _tarn_block_chunks_take (&pool->chunks, &cache->chunk);
+
+  block->state = TARN_BLOCK_RETIRED;
+  block->source = &pool->base;
+  block->bin = TARN_LENT;
+  block->is_hit = TRUE;
+  if (like->n_uses > 0)
+    _tarn_block_add_use (block, like->uses->queue);
+  _tarn_block_update_share (block);
+  return block;
+}
+
+/* Makes the struct of a block that is neither held nor active vacant, which is not the last one
+ * with a reference on its queue. */
+static void
+drop_struct (TarnPool *pool, TarnBlock *block)
+{
+  if (block->n_uses > 0)
+    {
+      g_assert (block->n_uses == 1 && block->uses->queue->n_refs > 1);
+      block->uses->queue->n_refs--;
+      block->n_uses = 0;
+    }
+  _tarn_block_chunks_put (&pool->chunks, block);
+}
+
+/* Has a thread's scratch be of a block that is being freed. */
+static void
+begin (TarnCache *cache, TarnBlock *block)
+{
+  TarnScratch *scratch = &cache->scratch;
+
+  g_assert (scratch->rest == NULL && block->share != TARN_NO_SHARE);
+  for (guint i = 0; i < TARN_MAX_LENT; i++)
+    scratch->blocks[i] = lendable_new (cache->pool, cache, block);
+  _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  scratch->rest = block;
+  scratch->handle = block->share;
+  scratch->bytes = block->alloc_size;
+  scratch->n_lent = 0;
+  scratch->is_used = TRUE;
+}
+
+/* Tells the heap that a stretch of memory is one by itself, beside what comes after it. */
+static void
+split_off (TarnPool *pool, TarnMemory memory, gsize size, const TarnBlock *after)
+{
+  if (after != NULL)
+    pool->upstream->klass->split (pool->upstream, memory, size);
+}
+
+/* Puts a held block that is no scratch any more into the pool's bin. */
+static void
+put_away (TarnPool *pool, TarnBlock *block)
+{
+  block->bin = _tarn_bin_number (block->alloc_size, pool->leading_bits);
+  pool->n_blocks++;
+  _tarn_pool_put_batch (pool, block, block, 1);
+}
+
+/* Joins a freed block with those behind it that are freed as well.  Gets the number of the first
+ * that is not. */
+static guint
+join_freed (TarnPool *pool, TarnScratch *scratch, guint i)
+{
+  TarnBlock *first = scratch->blocks[i++];
+
+  for (; i < scratch->n_lent && scratch->blocks[i]->state == TARN_BLOCK_HELD; i++)
+    {
+      TarnBlock *block = scratch->blocks[i];
+
+      first->alloc_size += block->alloc_size;
+      _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
+      drop_struct (pool, block);
+    }
+  return i;
+}
+
+/* Has the blocks that a scratch has lent stand for themselves. */
+static void
+release_lent (TarnPool *pool, TarnScratch *scratch)
+{
+  for (guint i = 0; i < scratch->n_lent;)
+    {
+      TarnBlock *block = scratch->blocks[i];
+      gboolean is_freed = block->state == TARN_BLOCK_HELD;
+
+      i = is_freed ? join_freed (pool, scratch, i) : i + 1;
+      split_off (pool, block->memory, block->alloc_size,
+                 i < scratch->n_lent             ? scratch->blocks[i]
+                 : scratch->rest->alloc_size > 0 ? scratch->rest
+                                                 : NULL);
+      if (is_freed)
+        put_away (pool, block);
+      else
+        {
+          block->bin = _tarn_bin_number (block->alloc_size, pool->leading_bits);
+          pool->n_blocks++;
+        }
+    }
+}
+
+/* Ends a thread's scratch, if it has one.  The door is closed; or nothing is lent, and the cache is
+ * this thread's, or abandoned. */
+void
+_tarn_cache_end_scratch (TarnCache *cache)
+{
+  TarnScratch *scratch = &cache->scratch;
+  TarnPool *pool = cache->pool;
+  TarnBlock *rest = scratch->rest;
+
+  _tarn_assert_locked (&pool->lock);
+  if (rest == NULL)
+    return;
+  take_back (scratch);
+  release_lent (pool, scratch);
+  for (guint i = scratch->n_lent; i < TARN_MAX_LENT; i++)
+    drop_struct (pool, scratch->blocks[i]);
+  pool->n_blocks--; /* the rest, which is counted anew */
+  if (rest->alloc_size > 0)
+    put_away (pool, rest);
+  else
+    {
+      _tarn_block_set_state (rest, TARN_BLOCK_RETIRED);
+      drop_struct (pool, rest);
+    }
+  *scratch = (TarnScratch){ .rest = NULL };
+}
+
+/* Ends all scratches.  The door is closed. */
+void
+_tarn_pool_end_scratches (TarnPool *pool)
+{
+  g_assert (_tarn_door_is_closed (&pool->door));
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    _tarn_cache_end_scratch (cache);
+}
+
+/* Sees to it that a block is no part of a scratch. */
+void
+_tarn_pool_release_lent (TarnPool *pool, const TarnBlock *block)
+{
+  gboolean was_open;
+
+  _tarn_assert_locked (&pool->lock);
+  if (block->bin != TARN_LENT)
+    return;
+  was_open = _tarn_pool_close (pool);
+  _tarn_pool_end_scratches (pool);
+  _tarn_pool_open (pool, was_open);
+  g_assert (block->bin != TARN_LENT);
+}
+
+/* Tells whether a thread is better off with another block for its scratch: a larger one, or of the
+ * queue that it names now. */
+static gboolean
+is_better (TarnScratch *scratch, const TarnBlock *block)
+{
+  gboolean was_used = scratch->is_used;
+
+  if (scratch->rest == NULL)
+    return TRUE;
+  take_back (scratch);
+  scratch->is_used = FALSE;
+  if (scratch->n_lent > 0)
+    return FALSE;
+  return scratch->handle == block->share ? block->alloc_size > scratch->bytes : !was_used;
+}
+
+/* Notes that a thread allocated a block with the lock. */
+void
+_tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
+{
+  if (cache != NULL)
+    cache->latest = block;
+}
+
+/* Makes a block that is being freed, and that can be held, the thread's scratch.  FALSE, and
+ * nothing was done: the thread does not seem to have temporaries, or has a better one. */
+gboolean
+_tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block)
+{
+  const TarnPool *pool = cache->pool;
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->scratch_unit == 0)
+    return FALSE;
+  cache->n_temporaries = block == cache->latest ? cache->n_temporaries + 1 : 0;
+  if (cache->n_temporaries < MIN_TEMPORARIES || block->alloc_size > MAX_SCRATCH_BYTES
+      || _tarn_pool_records_frees (pool, block->bin) || !is_better (&cache->scratch, block))
+    return FALSE;
+  _tarn_cache_end_scratch (cache);
+  begin (cache, block);
+  return TRUE;
+}
+
+/* Adds what a cache's scratch holds, and has lent, to counters.  The door is closed; or this is a
+ * child of fork (). */
+void
+_tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks)
+{
+  const TarnScratch *scratch = &cache->scratch;
+
+  if (scratch->rest == NULL)
+    return;
+  stats->held_blocks++;
+  stats->held_bytes += scratch->rest->alloc_size;
+  *n_blocks += scratch->n_lent;
+  for (guint i = 0; i < scratch->n_lent; i++)
+    if (scratch->blocks[i]->state == TARN_BLOCK_HELD)
+      {
+        stats->held_blocks++;
+        stats->held_bytes += scratch->blocks[i]->alloc_size;
+      }
+}
