@@ -202,6 +202,119 @@ test_out_of_memory (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 64 * MIB);
 }
 
+/* Another thread takes memory while the host waits for a queue. */
+typedef struct
+{
+  Fixture *fixture;
+  TarnMutex lock;
+  TarnCond ended;
+  gboolean has_ended;
+} Other;
+
+static gpointer
+take_beside (gpointer data)
+{
+  Other *other = data;
+  TarnMemory memory;
+
+  if (tarn_allocator_allocate_memory (other->fixture->heap, 40 * MIB, &memory, NULL))
+    tarn_allocator_free_memory (other->fixture->heap, memory, 40 * MIB);
+  _tarn_mutex_lock (&other->lock);
+  other->has_ended = TRUE;
+  _tarn_cond_broadcast (&other->ended);
+  _tarn_mutex_unlock (&other->lock);
+  return NULL;
+}
+
+/* What the queue waits for. */
+static void
+await_other (gpointer data)
+{
+  Other *other = data;
+  gint64 end = g_get_monotonic_time () + 20 * G_TIME_SPAN_SECOND;
+
+  g_thread_unref (g_thread_new ("other", take_beside, other));
+  _tarn_mutex_lock (&other->lock);
+  while (!other->has_ended && g_get_monotonic_time () < end)
+    {
+      _tarn_mutex_unlock (&other->lock);
+      g_thread_yield ();
+      _tarn_mutex_lock (&other->lock);
+    }
+  g_assert_true (other->has_ended);
+  _tarn_mutex_unlock (&other->lock);
+}
+
+/* While the host waits for a queue, which may wait for what other threads do next, these get new
+ * pieces. */
+static void
+wait_alone (Fixture *fixture, void (*act) (Fixture *))
+{
+  Other other = { .fixture = fixture };
+
+  _tarn_mutex_init (&other.lock);
+  _tarn_cond_init (&other.ended);
+  end (fixture, use (fixture, 60 * MIB, fixture->first));
+  fake_queues_set_hook (fixture->queues, FAKE_HOST_WAIT, await_other, &other);
+  act (fixture);
+  g_assert_true (other.has_ended);
+  _tarn_cond_clear (&other.ended);
+  _tarn_mutex_clear (&other.lock);
+}
+
+static void
+trim (Fixture *fixture)
+{
+  tarn_pool_free_held (fixture->pool);
+}
+
+static void
+test_trim_waits_alone (Fixture *fixture, gconstpointer data)
+{
+  if (!is_freed_in_order (data))
+    wait_alone (fixture, trim);
+}
+
+static void
+run_short (Fixture *fixture)
+{
+  fake_pages_set_budget (fixture->pages, 110 * MIB);
+  end (fixture, use (fixture, 90 * MIB, fixture->second));
+}
+
+static void
+test_grow_waits_alone (Fixture *fixture, gconstpointer data)
+{
+  if (!is_freed_in_order (data))
+    wait_alone (fixture, run_short);
+}
+
+/* Memory that a pool below hands on, and that a queue makes ready, is ready. */
+static void
+test_ready (Fixture *fixture, gconstpointer data)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) heap = NULL;
+  TarnMemory memory;
+  TarnPool *lower;
+
+  if (((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("a pool has no virtual memory");
+      return;
+    }
+  lower = tarn_pool_new (_tarn_heap_of (fixture->heap)->upstream, NULL, NULL);
+  options.alignment = FAKE_ORDER_GRANULE;
+  heap = tarn_heap_allocator_new (TARN_ALLOCATOR (lower), &options, NULL);
+  fake_queues_set_fresh (fixture->queues, fixture->first);
+  g_assert_true (tarn_allocator_allocate_memory (heap, MIB, &memory, NULL));
+  g_assert_cmpuint (fake_queues_get_calls (fixture->queues, FAKE_HOST_WAIT), ==, 1);
+  tarn_allocator_free_memory (heap, memory, MIB);
+  g_clear_pointer (&heap, tarn_allocator_unref);
+  tarn_pool_unref (lower);
+  fake_queues_set_fresh (fixture->queues, NULL);
+}
+
 /* What lies between blocks of another queue is had as well, and goes back there. */
 static void
 test_between (Fixture *fixture, gconstpointer unused)
@@ -533,6 +646,9 @@ main (int argc, char **argv)
   add ("moves", test_moves);
   add ("marked", test_marked);
   add ("out-of-memory", test_out_of_memory);
+  add ("trim-waits-alone", test_trim_waits_alone);
+  add ("grow-waits-alone", test_grow_waits_alone);
+  add ("ready", test_ready);
   add ("between", test_between);
   add ("capture", test_capture);
   add ("task-after-task", test_task_after_task);

@@ -166,6 +166,15 @@ free_memory (gpointer user_data, TarnMemory memory, gsize size)
   order->on_pages->ops.free (order->on_pages->user_data, memory, size);
 }
 
+/* For the test to ask what was waited for. */
+static gpointer
+fresh_queue (gpointer user_data)
+{
+  const FakeOrder *order = user_data;
+
+  return order->on_queues->ops.fresh_queue (order->on_queues->user_data);
+}
+
 TarnAllocator *
 fake_order_allocator_new (FakeOrder *order)
 {
@@ -197,5 +206,6 @@ fake_order_allocator_new (FakeOrder *order)
   ops.event_release = event_release;
   ops.check_queue = queues->check_queue != NULL ? check_queue : NULL;
   ops.frees_in_order = queues->frees_in_order;
+  ops.fresh_queue = fresh_queue;
   return tarn_allocator_new (&ops, order, NULL);
 }

@@ -64,14 +64,14 @@ choose_size (const TarnHeapRange *range, gsize needed)
   return MAX (needed, _tarn_round_up (usual, heap->alignment));
 }
 
-/* Has the host wait until fresh memory is ready, where a queue makes it so. */
+/* Has the host wait until fresh memory is ready, where a queue makes it so; also memory that a pool
+ * below has, for nobody may have waited for it there. */
 static gboolean
 await_ready (const TarnHeap *heap, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
-  gpointer queue = direct == heap->upstream && direct->ops.fresh_queue != NULL
-                       ? direct->ops.fresh_queue (direct->user_data)
-                       : NULL;
+  gpointer queue
+      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
   gpointer event;
   gboolean is_ready;
 
@@ -204,8 +204,6 @@ parts_grow (TarnHeapRange *range, gsize size, GError **error)
   bytes = choose_size (range, needed);
   while (!add (range, bytes, &local))
     {
-      if (_tarn_heap_has_run_out (local) && bytes == size)
-        _tarn_heap_await_idle (heap);
       if (!_tarn_heap_has_run_out (local)
           || (bytes == size && _tarn_heap_release_idle (heap, NULL) == 0))
         {

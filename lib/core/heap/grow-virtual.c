@@ -313,8 +313,6 @@ add_or_move (TarnHeapRange *range, gsize missing, GError **error)
 
   while (!add (range, size, &local))
     {
-      if (_tarn_heap_has_run_out (local) && size <= missing && choose_idle (range, missing) == NULL)
-        _tarn_heap_await_idle (range->heap);
       if (!_tarn_heap_has_run_out (local)
           || (size == granularity && choose_idle (range, missing) == NULL))
         {

@@ -102,6 +102,14 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
   return has_grown;
 }
 
+/* After a range could not grow, has the host wait for what may be there then.  TRUE: it did, so
+ * that to try again may help. */
+gboolean
+_tarn_heap_await_more (TarnHeap *heap, const GError *error)
+{
+  return changing == 0 && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
+}
+
 /* Makes a piece of what upstream gave. */
 TarnPiece *
 _tarn_piece_new (TarnMemory memory, gsize size)
@@ -241,11 +249,11 @@ _tarn_heap_trim (TarnHeap *heap)
 {
   gsize bytes;
 
+  if (!heap->frees_in_order)
+    _tarn_heap_await_idle (heap);
   if (!await_change (heap))
     return 0;
   begin_change (heap);
-  if (!heap->frees_in_order)
-    _tarn_heap_await_idle (heap);
   bytes = _tarn_heap_release_idle (heap, NULL);
   for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
     for (guint i = 0; i < TARN_N_RANGES; i++)

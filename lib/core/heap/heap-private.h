@@ -247,7 +247,7 @@ void _tarn_queue_mark_if_idle (TarnHeapQueue *queue);
 void _tarn_queue_ask (TarnHeapQueue *queue);
 gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_ask_marks (TarnHeap *heap);
-void _tarn_heap_await_idle (TarnHeap *heap);
+gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size);
@@ -259,6 +259,7 @@ void _tarn_heap_free_spare (TarnHeap *heap);
 
 /* grow.c; the lock is held, and given up meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
+gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 void _tarn_heap_expire (TarnHeap *heap);
 /* and for the ways to grow */

@@ -98,12 +98,18 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeap *heap = queue->heap;
   TarnHeapRange *range = &queue->ranges[heap->growth->choose (heap, size)];
   g_autoptr (GError) local = NULL;
+  gboolean was_awaited = FALSE;
   TarnExtent *extent;
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = take_from (range, size)) == NULL)
     if (!_tarn_heap_grow (range, size, &local))
-      break;
+      {
+        if (was_awaited || !_tarn_heap_await_more (heap, local))
+          break;
+        was_awaited = TRUE;
+        g_clear_error (&local);
+      }
   if (extent == NULL)
     extent = take_what_there_is (queue, size);
   if (extent == NULL)

@@ -218,18 +218,24 @@ _tarn_queue_await (TarnHeapQueue *queue)
   return queue->n_done > number;
 }
 
-/* Finds an idle piece of a queue that is not quiet. */
-static gboolean
-has_unquiet (const TarnHeapQueue *queue)
+/* Lists the queues that have idle pieces which are not quiet.  The caller counts among the calls
+ * that use each. */
+static GPtrArray *
+enter_unquiet (const TarnHeap *heap)
 {
-  for (const GList *link = queue->heap->idle.head; link != NULL; link = link->next)
+  GPtrArray *queues = g_ptr_array_new ();
+
+  for (const GList *link = heap->idle.head; link != NULL; link = link->next)
     {
       const TarnPiece *piece = link->data;
+      TarnHeapQueue *queue = piece->range->queue;
 
-      if (piece->range->queue == queue && !_tarn_piece_is_quiet (piece))
-        return TRUE;
+      if (_tarn_piece_is_quiet (piece) || g_ptr_array_find (queues, queue, NULL))
+        continue;
+      queue->n_calls++;
+      g_ptr_array_add (queues, queue);
     }
-  return FALSE;
+  return queues;
 }
 
 /* Asks about the marks of all queues, and has one recorded where there is none for idle pieces and
@@ -253,13 +259,21 @@ _tarn_heap_ask_marks (TarnHeap *heap)
     }
 }
 
-/* Has the host wait until all idle pieces are quiet of which that can be told.  For who changes
- * what pieces there are. */
-void
+/* Has the host wait until all pieces that are idle now are quiet, of which that can be told.  Other
+ * threads may change what pieces there are meanwhile, because a queue may wait for what they do
+ * next.  TRUE: there were such pieces. */
+gboolean
 _tarn_heap_await_idle (TarnHeap *heap)
 {
-  g_assert (heap->is_changing);
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    if (has_unquiet (link->data))
-      _tarn_queue_await (link->data);
+  g_autoptr (GPtrArray) queues = enter_unquiet (heap);
+
+  _tarn_assert_locked (&heap->lock);
+  for (guint i = 0; i < queues->len; i++)
+    {
+      TarnHeapQueue *queue = g_ptr_array_index (queues, i);
+
+      _tarn_queue_await (queue);
+      queue->n_calls--;
+    }
+  return queues->len > 0;
 }
