@@ -6,6 +6,7 @@
 #include "heap-fixture.h"
 #include "lib/fake-order.h"
 #include "lib/pool-fixture.h"
+#include "pool/pool-private.h"
 
 typedef struct
 {
@@ -200,6 +201,58 @@ test_out_of_memory (Fixture *fixture, gconstpointer unused)
   end (fixture, use (fixture, 50 * MIB, NULL));
   end (fixture, small);
   g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 64 * MIB);
+}
+
+/* Has all that is held be as if nobody had used it for eleven seconds. */
+static void
+age (Fixture *fixture)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+  const GQueue *lists[] = { &fixture->pool->bins_by_use, &fixture->pool->recorded_by_use };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (lists); i++)
+    for (GList *link = lists[i]->head; link != NULL; link = link->next)
+      ((TarnBin *) link->data)->used_at -= 11 * G_TIME_SPAN_SECOND;
+  for (GList *link = heap->idle.head; link != NULL; link = link->next)
+    ((TarnPiece *) link->data)->idle_at -= 11 * G_TIME_SPAN_SECOND;
+  fixture->pool->look_at = heap->look_at = 0;
+}
+
+/* What several queues have used goes back after seconds as well, though some of it is in use for
+ * long: the driver is asked about what was freed first. */
+static void
+test_shared_expires (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[3];
+
+  (void) unused;
+  for (guint i = 0; i < 3; i++)
+    {
+      blocks[i] = use (fixture, 2 * MIB, fixture->first);
+      g_assert_true (tarn_block_record_use (blocks[i], fixture->second, NULL));
+    }
+  for (guint i = 0; i < 3; i++)
+    {
+      end (fixture, blocks[i]);
+      if (i == 1)
+        fake_queues_run_all (fixture->queues);
+      fake_order_put (fixture->order, fixture->first, tarn_block_get_memory (blocks[2]), MIB,
+                      FAKE_USE, 0);
+    }
+  for (guint i = 0; i < 4; i++)
+    {
+      age (fixture);
+      end (fixture, use (fixture, (6 + i) * MIB, NULL));
+    }
+  g_assert_cmpuint (fixture->pool->recorded_by_use.length, ==, 1);
+  g_assert_cmpuint (((TarnBin *) fixture->pool->recorded_by_use.head->data)->length, ==, 1);
+  fake_queues_run_all (fixture->queues);
+  for (guint i = 0; i < 4; i++)
+    {
+      age (fixture);
+      end (fixture, use (fixture, (6 + i) * MIB, NULL));
+    }
+  g_assert_cmpuint (fixture->pool->recorded_by_use.length, ==, 0);
 }
 
 /* Another thread takes memory while the host waits for a queue. */
@@ -657,6 +710,7 @@ main (int argc, char **argv)
   add ("two-pools", test_two_pools);
   add ("forgotten-twice", test_forgotten_twice);
   add ("shared", test_shared);
+  add ("shared-expires", test_shared_expires);
   add ("failures", test_failures);
   add ("threads", test_threads);
   return g_test_run ();

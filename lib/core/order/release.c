@@ -197,20 +197,21 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
   return TRUE;
 }
 
-/* Finds an event that stands between the host and a block of the recorded bin that was used longest
- * ago, and takes a reference; NULL: there is none. */
+/* Finds the event that was recorded first of those between the host and blocks of the recorded bin
+ * that was used longest ago, and takes a reference; NULL: there is none. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
   const TarnBin *bin = g_queue_peek_head (&pool->recorded_by_use);
+  TarnEvent *event = NULL;
 
   _tarn_assert_locked (&pool->lock);
   for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
     for (guint i = 0; i < block->n_uses; i++)
       if (_tarn_use_has_event (&block->uses[i])
           && !g_atomic_int_get (&block->uses[i].event->is_done))
-        return _tarn_event_ref (block->uses[i].event);
-  return NULL;
+        event = block->uses[i].event;
+  return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
 /* Asks the driver about recorded blocks that were used longest ago, until one is not done. */
@@ -255,7 +256,7 @@ begin_sparing (TarnPool *pool, TarnGiveBack *give_back)
 }
 
 /* Gives a heap back what is held and can go, where it would need more memory of its own upstream
- * allocator for a request; and asks about recorded blocks where too much is held.  A free must not
+ * allocator for a request; and asks about recorded blocks where these are to go.  A free must not
  * do either: a query of an event ends what CUDA captures. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
@@ -268,7 +269,7 @@ _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
-  asks = _tarn_pool_holds_too_much (pool);
+  asks = _tarn_pool_needs_recorded (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (asks)
     _tarn_pool_ask_recorded (pool);

@@ -581,12 +581,47 @@ get_bound (const TarnPool *pool)
                                : MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
 }
 
-/* Tells whether recorded blocks are all that a pool holds too much, so that it pays to ask whether
- * they are done. */
-gboolean
-_tarn_pool_holds_too_much (const TarnPool *pool)
+/* Tells whether a pool over a heap gives back what was not used for long. */
+static gboolean
+is_to_expire (const TarnPool *pool)
 {
-  return pool->recorded_by_use.length > 0 && pool->stats.held_bytes > get_bound (pool);
+  return pool->is_over_heap && pool->hold_bytes == 0;
+}
+
+/* Tells whether a bin was not used for long. */
+static gboolean
+is_expired (const TarnBin *bin, gint64 now)
+{
+  return now - bin->used_at >= TARN_USUAL_IDLE_TIME;
+}
+
+/* Tells whether it pays to ask whether recorded blocks are done, because more is held than may be,
+ * or they have been for long. */
+gboolean
+_tarn_pool_needs_recorded (const TarnPool *pool)
+{
+  const GList *link = pool->recorded_by_use.head;
+
+  return link != NULL
+         && (pool->stats.held_bytes > get_bound (pool)
+             || (is_to_expire (pool) && is_expired (link->data, _tarn_clock_now ())));
+}
+
+/* Retires blocks that can go of those bins of a list that were not used for long. */
+static void
+take_expired_of (TarnPool *pool, const GQueue *by_use, gint64 now, TarnBlock ***end)
+{
+  GList *next;
+
+  for (GList *link = by_use->head; link != NULL && is_expired (link->data, now); link = next)
+    {
+      TarnBin *bin = link->data;
+
+      next = link->next;
+      take_from_bin (pool, bin, 0, end);
+      if (bin->top == NULL)
+        drop_bin (bin);
+    }
 }
 
 /* Retires the blocks of bins that were not used for long, which keep a heap's pieces from being
@@ -598,17 +633,12 @@ take_expired (TarnPool *pool)
   gint64 now = _tarn_clock_now ();
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;
-  TarnBin *bin;
 
   if (now < pool->look_at)
     return NULL;
   pool->look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
-  while ((bin = g_queue_peek_head (&pool->bins_by_use)) != NULL
-         && now - bin->used_at >= TARN_USUAL_IDLE_TIME)
-    {
-      take_from_bin (pool, bin, 0, &end);
-      drop_bin (bin);
-    }
+  take_expired_of (pool, &pool->recorded_by_use, now, &end);
+  take_expired_of (pool, &pool->bins_by_use, now, &end);
   _tarn_pool_flush (pool);
   return blocks;
 }
@@ -622,7 +652,7 @@ _tarn_pool_take_excess (TarnPool *pool)
   /* Some more, so that not each free has to give something back. */
   if (pool->stats.held_bytes > bound)
     return _tarn_pool_take_idle (pool, bound - bound / 8);
-  return pool->is_over_heap && pool->hold_bytes == 0 ? take_expired (pool) : NULL;
+  return is_to_expire (pool) ? take_expired (pool) : NULL;
 }
 
 typedef struct
