@@ -310,6 +310,37 @@ test_full (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 202 * MIB), 202 * MIB);
 }
 
+/* That a request does not fit is said with a few calls of the device, not by filling it each time
+ * that somebody asks; what fits is served all the same, also if some of it has to move. */
+static void
+test_short (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnMemory kept;
+  guint calls;
+
+  (void) unused;
+  if (!fixture->is_virtual)
+    {
+      g_test_skip ("a heap of parts asks for what a request needs");
+      return;
+    }
+  fake_pages_set_budget (fixture->pages, 8 * GIB);
+  heap_assert_fails (fixture, 9 * GIB, TARN_ERROR_OUT_OF_MEMORY);
+  for (guint i = 0; i < 4; i++)
+    {
+      fixture->heap->klass->trim (fixture->heap);
+      calls = fake_pages_get_calls (fixture->pages);
+      heap_assert_fails (fixture, (9 + i) * GIB, TARN_ERROR_OUT_OF_MEMORY);
+      g_assert_cmpuint (fake_pages_get_calls (fixture->pages) - calls, <=, 6);
+    }
+  heap_put (fixture, heap_take (fixture, 3 * GIB), 3 * GIB);
+  kept = heap_take (fixture, GIB);
+  heap_assert_fails (fixture, 8 * GIB, TARN_ERROR_OUT_OF_MEMORY);
+  heap_put (fixture, heap_take (fixture, 7 * GIB), 7 * GIB);
+  heap_put (fixture, kept, GIB);
+  heap_put (fixture, heap_take (fixture, 8 * GIB), 8 * GIB);
+}
+
 static void
 test_limit (HeapFixture *fixture, gconstpointer unused)
 {
@@ -684,6 +715,7 @@ main (int argc, char **argv)
   heap_add ("last-addresses", test_last_addresses);
   heap_add ("reclaim", test_reclaim);
   heap_add ("full", test_full);
+  heap_add ("short", test_short);
   heap_add ("limit", test_limit);
   heap_add ("too-large", test_too_large);
   heap_add ("failures", test_failures);

@@ -301,6 +301,44 @@ add (TarnHeapRange *range, gsize size, GError **error)
   return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
+/* Adds up the pieces that can move to a range's end. */
+static gsize
+count_movable (const TarnHeapRange *range)
+{
+  const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
+  gsize bytes = 0;
+
+  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+    {
+      const TarnPiece *piece = link->data;
+
+      if ((last == NULL || piece->extent != last) && _tarn_piece_is_quiet (piece))
+        bytes += piece->size;
+    }
+  return bytes;
+}
+
+/* Sees whether upstream has so many bytes, where memory ran out before.  To map all that there is
+ * piece by piece, only to learn that it is not enough, takes seconds. */
+static gboolean
+probe (TarnHeap *heap, gsize size, GError **error)
+{
+  const TarnAllocatorOps *ops = ops_of (heap);
+  gpointer upstream = heap->upstream->user_data;
+  TarnMemory backing = { .address = 0 };
+  gboolean is_there;
+
+  if (!_tarn_heap_has_room (heap, size, error))
+    return FALSE;
+  _tarn_mutex_unlock (&heap->lock);
+  is_there = ops->backing_new (upstream, size, &backing, error);
+  if (is_there)
+    ops->backing_release (upstream, backing, size);
+  _tarn_mutex_lock (&heap->lock);
+  heap->is_short = !is_there;
+  return is_there;
+}
+
 /* Takes fresh memory: of the usual size, or what is missing at least; or moves what is idle; or
  * takes as much as there is, down to the granularity. */
 static gboolean
@@ -321,16 +359,25 @@ add_or_move (TarnHeapRange *range, gsize missing, GError **error)
         }
       if (size <= missing && (idle = choose_idle (range, missing)) != NULL)
         return move (range, idle, error);
+      range->heap->is_short = TRUE;
       size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
       g_clear_error (&local);
     }
   return TRUE;
 }
 
+/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
+ * small ones would be in use for as long as the smallest block in it. */
+static gboolean
+moves_in (const TarnHeapRange *range)
+{
+  return range->kind != TARN_RANGE_SMALL;
+}
+
 static gboolean
 virtual_grow (TarnHeapRange *range, gsize size, GError **error)
 {
-  gsize missing;
+  gsize missing, movable;
   TarnPiece *idle;
 
   if (!ensure_addresses (range, size, error))
@@ -340,8 +387,14 @@ virtual_grow (TarnHeapRange *range, gsize size, GError **error)
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
   missing = get_missing (range, size);
-  idle = missing > get_room (range->heap) ? choose_idle (range, missing) : NULL;
-  return idle != NULL ? move (range, idle, error) : add_or_move (range, missing, error);
+  idle = moves_in (range) && missing > get_room (range->heap) ? choose_idle (range, missing) : NULL;
+  if (idle != NULL)
+    return move (range, idle, error);
+  movable = range->heap->is_short ? count_movable (range) : G_MAXSIZE;
+  if (movable < missing && missing - movable > choose_size (range, missing)
+      && !probe (range->heap, missing - movable, error))
+    return FALSE;
+  return add_or_move (range, missing, error);
 }
 
 static TarnRangeKind

@@ -210,6 +210,7 @@ struct _TarnHeap
   GHashTable *table;           /* memory in use -> TarnExtent */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
+  gboolean is_short; /* upstream ran out, and has not given much at once since */
   gint64 look_at;    /* the time at which to see whether some were idle for too long */
   TarnExtent *spare; /* structs */
   guint32 chance;
