@@ -87,7 +87,7 @@ typedef struct
 
   guint64 upstream_allocations; /**< pieces that upstream gave */
   guint64 upstream_frees;       /**< pieces that went back */
-  guint64 moves;                /**< idle pieces of virtual memory that moved to other addresses */
+  guint64 moves; /**< idle pieces that went to other addresses, or to another queue */
 } TarnHeapStats;
 
 /**

@@ -20,15 +20,37 @@ pool_new (TarnAllocator *upstream, gsize hold_bytes, guint thread_cache_blocks)
   return tarn_pool_new (upstream, &options, NULL);
 }
 
-/* Takes and frees blocks of so many sizes, which are the least and a little more each. */
-static void
-hold (TarnPool *pool, gsize least, guint n)
+/* So many sizes, the least and a little more each. */
+typedef struct
 {
-  g_autofree TarnBlock **blocks = g_new (TarnBlock *, n);
+  gsize least, step;
+  guint n;
+} Sizes;
 
-  for (guint i = 0; i < n; i++)
-    blocks[i] = allocate (pool, least + i * 4 * KIB);
-  for (guint i = 0; i < n; i++)
+static gsize
+get_size (const Sizes *sizes, guint i)
+{
+  return sizes->least + i * sizes->step;
+}
+
+/* Sizes that a pool holds blocks of, together far more than it may. */
+static const Sizes *
+get_sizes (const HeapFixture *fixture)
+{
+  static const Sizes of_virtual = { HALF, 4 * KIB, 100 }, of_parts = { 32 * KIB, 32, 1000 };
+
+  return fixture->is_virtual ? &of_virtual : &of_parts;
+}
+
+/* Takes and frees blocks of these sizes. */
+static void
+hold (TarnPool *pool, const Sizes *sizes)
+{
+  g_autofree TarnBlock **blocks = g_new (TarnBlock *, sizes->n);
+
+  for (guint i = 0; i < sizes->n; i++)
+    blocks[i] = allocate (pool, get_size (sizes, i));
+  for (guint i = 0; i < sizes->n; i++)
     tarn_block_free (blocks[i]);
   assert_valid (pool);
 }
@@ -37,19 +59,20 @@ hold (TarnPool *pool, gsize least, guint n)
 static void
 test_bound (HeapFixture *fixture, gconstpointer unused)
 {
+  const Sizes *sizes = get_sizes (fixture);
   g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
   TarnPoolStats stats;
 
   (void) unused;
-  hold (pool, HALF, 100);
+  hold (pool, sizes);
   stats = get_stats (pool);
   g_assert_cmpuint (stats.held_bytes, <=, 8 * MIB);
-  g_assert_cmpuint (stats.held_blocks, >=, 5);
-  for (guint i = 100 - (guint) stats.held_blocks; i < 100; i++)
-    tarn_block_free (allocate (pool, HALF + i * 4 * KIB));
+  g_assert_cmpuint (stats.held_bytes, >=, 6 * MIB);
+  for (guint i = sizes->n - (guint) stats.held_blocks; i < sizes->n; i++)
+    tarn_block_free (allocate (pool, get_size (sizes, i)));
   g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + stats.held_blocks);
   g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses);
-  tarn_block_free (allocate (pool, HALF));
+  tarn_block_free (allocate (pool, sizes->least));
   g_assert_cmpuint (get_stats (pool).misses, ==, stats.misses + 1);
 }
 
@@ -61,7 +84,7 @@ test_used_again (HeapFixture *fixture, gconstpointer unused)
   guint64 misses;
 
   (void) unused;
-  hold (pool, MIB, 8);
+  hold (pool, &(Sizes){ MIB, 4 * KIB, 8 });
   tarn_block_free (allocate (pool, MIB));
   misses = get_stats (pool).misses;
   tarn_block_free (allocate (pool, 4 * MIB)); /* two go */
@@ -80,7 +103,7 @@ test_share (HeapFixture *fixture, gconstpointer unused)
   TarnBlock *large = allocate (pool, 4 * GIB);
 
   (void) unused;
-  hold (pool, HALF, 100);
+  hold (pool, get_sizes (fixture));
   g_assert_cmpuint (get_stats (pool).held_bytes, <=, 21 * MIB);
   g_assert_cmpuint (get_stats (pool).held_bytes, >, 16 * MIB);
   tarn_block_free (large); /* which is too much itself */
@@ -94,10 +117,10 @@ test_hold_bytes (HeapFixture *fixture, gconstpointer unused)
   g_autoptr (TarnPool) endless = pool_new (fixture->heap, G_MAXSIZE, 0);
 
   (void) unused;
-  hold (pool, MIB, 100);
+  hold (pool, &(Sizes){ MIB, 4 * KIB, 100 });
   g_assert_cmpuint (get_stats (pool).held_bytes, <=, 5 * MIB);
   g_assert_cmpuint (get_stats (pool).held_bytes, >=, 3 * MIB);
-  hold (endless, MIB, 100);
+  hold (endless, &(Sizes){ MIB, 4 * KIB, 100 });
   g_assert_cmpuint (get_stats (endless).held_blocks, ==, 100);
 }
 
@@ -139,8 +162,8 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (allocate (pool, 8 * MIB)); /* so that the heap need not grow */
-  hold (pool, HALF, 8);
-  tarn_block_free (allocate (pool, 512 * KIB)); /* which this thread keeps */
+  hold (pool, &(Sizes){ 32 * KIB, 32, 8 });
+  tarn_block_free (allocate (pool, 64 * KIB)); /* which this thread keeps */
   age (pool, fixture, 9);
   tarn_block_free (allocate (pool, 3 * MIB));
   g_assert_cmpuint (get_stats (pool).held_blocks, >, 4);
@@ -155,20 +178,24 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   heap_assert_valid (fixture);
 }
 
-/* Where the heap makes parts, what is larger than a MiB goes back at once, unless the program says
- * how much is to be held. */
+/* Where the heap makes parts, what is larger than 64 KiB goes back at once, unless the program says
+ * how much is to be held, or a thread has temporaries of the size. */
 static void
 test_large (HeapFixture *fixture, gconstpointer unused)
 {
   g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
   g_autoptr (TarnPool) holding = pool_new (fixture->heap, 5 * MIB, 0);
 
-  TarnBlock *blocks[2] = { allocate (pool, MIB), allocate (pool, MIB + 1) };
+  g_autoptr (TarnPool) keeping = tarn_pool_new (fixture->heap, NULL, NULL);
+  TarnBlock *blocks[2] = { allocate (pool, 64 * KIB), allocate (pool, 64 * KIB + 1) };
 
   (void) unused;
   for (guint i = 0; i < 2; i++)
     tarn_block_free (blocks[i]);
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, fixture->is_virtual ? 2 : 1);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (allocate (keeping, HALF));
+  g_assert_cmpuint (get_stats (keeping).hits, ==, fixture->is_virtual ? 9 : 8);
   tarn_block_free (allocate (holding, MIB + 1));
   g_assert_cmpuint (get_stats (holding).held_blocks, ==, 1);
 }
@@ -178,21 +205,23 @@ static void
 test_joined_first (HeapFixture *fixture, gconstpointer unused)
 {
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
-  TarnPool *pool;
-  TarnBlock *blocks[10], *whole;
+  gboolean is_virtual = fixture->is_virtual;
+  guint n = is_virtual ? 10 : 64;
+  TarnBlock *blocks[64], *whole;
   guint64 n_allocations;
+  TarnPool *pool;
 
   (void) unused;
-  options.growth_bytes = 10 * MIB;
+  options.growth_bytes = is_virtual ? 10 * MIB : 2 * MIB;
   heap_renew (fixture, &options);
   pool = tarn_pool_new (fixture->heap, NULL, NULL);
-  for (guint i = 0; i < 10; i++)
-    blocks[i] = allocate (pool, 512 * KIB);
-  for (guint i = 0; i < 10; i++)
+  for (guint i = 0; i < n; i++)
+    blocks[i] = allocate (pool, is_virtual ? HALF : 32 * KIB);
+  for (guint i = 0; i < n; i++)
     tarn_block_free (blocks[i]);
-  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 10);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, n);
   n_allocations = heap_get_stats (fixture).upstream_allocations;
-  whole = allocate (pool, 9 * MIB);
+  whole = allocate (pool, is_virtual ? 9 * MIB : 64 * KIB);
   g_assert_cmpuint (heap_get_stats (fixture).upstream_allocations, ==, n_allocations);
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
   tarn_block_free (whole);
@@ -207,9 +236,9 @@ test_device (void)
   TarnAllocator *allocator = fake_device_allocator_new (device);
   TarnPool *bounded = pool_new (allocator, 5 * MIB, 0), *usual = pool_new (allocator, 0, 0);
 
-  hold (bounded, MIB, 20);
+  hold (bounded, &(Sizes){ MIB, 4 * KIB, 20 });
   g_assert_cmpuint (get_stats (bounded).held_bytes, <=, 5 * MIB);
-  hold (usual, MIB, 20);
+  hold (usual, &(Sizes){ MIB, 4 * KIB, 20 });
   g_assert_cmpuint (get_stats (usual).held_blocks, ==, 20);
   tarn_pool_unref (bounded);
   tarn_pool_unref (usual);
@@ -266,7 +295,7 @@ test_threads (HeapFixture *fixture, gconstpointer unused)
   assert_valid (pool);
   heap_assert_valid (fixture);
   g_assert_cmpuint (get_stats (pool).active_blocks, ==, 0);
-  g_assert_cmpuint (get_stats (pool).held_bytes, <=, (8 + N_THREADS) * MIB);
+  g_assert_cmpuint (get_stats (pool).held_bytes, <=, (8 + 5 * N_THREADS) * MIB);
   g_assert_cmpuint (heap_get_stats (fixture).used_bytes, >=, get_stats (pool).held_bytes);
 }
 

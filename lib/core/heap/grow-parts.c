@@ -32,17 +32,18 @@
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
-#define MIN_ROOM (128 * MIB)
-#define ROOM_SHARE 32
+/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What
+ * a new piece has more than its request needs may be GROWTH_ROOM beyond that, because a heap that
+ * grows goes on to grow, mostly. */
+#define MIN_ROOM (112 * MIB)
+#define ROOM_SHARE 48
+#define GROWTH_ROOM (64 * MIB)
 
 /* Reckons how many bytes the heap should have at most. */
 static gsize
 get_target (const TarnHeap *heap)
 {
-  gsize peak = heap->stats.peak_used_bytes;
-
-  return peak + peak / ROOM_SHARE + MIN_ROOM;
+  return _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM);
 }
 
 /* Chooses how large a piece is to be for a request. */
@@ -50,7 +51,8 @@ static gsize
 choose_size (const TarnHeapRange *range, gsize needed)
 {
   const TarnHeap *heap = range->heap;
-  gsize has = range->queue->bytes, all = heap->stats.upstream_bytes, target = get_target (heap);
+  gsize has = range->queue->bytes, all = heap->stats.upstream_bytes;
+  gsize most = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
 
   if (usual == 0)
@@ -59,7 +61,7 @@ choose_size (const TarnHeapRange *range, gsize needed)
         usual = MIN (SMALL_PIECE_BYTES, has);
       else if (range->kind == TARN_RANGE_LARGE)
         usual = MAX (MIN (LARGE_PIECE_BYTES, has), has / PIECE_SHARE);
-      usual = MIN (usual, target > all ? target - all : 0);
+      usual = MIN (usual, most > all ? most - all : 0);
     }
   return MAX (needed, _tarn_round_up (usual, heap->alignment));
 }
@@ -147,9 +149,10 @@ static void
 make_room (TarnHeapRange *range, gsize needed)
 {
   TarnHeap *heap = range->heap;
+  gsize target = get_target (heap);
   TarnPiece *piece;
 
-  while (heap->stats.upstream_bytes + needed > get_target (heap)
+  while ((needed > target || heap->stats.upstream_bytes > target - needed)
          && (piece = find_oldest (heap)) != NULL)
     _tarn_heap_release_idle (heap, piece);
 }
@@ -240,10 +243,9 @@ parts_choose (const TarnHeap *heap, gsize size)
                                                                                 : TARN_RANGE_HUGE;
 }
 
-/* A block of several MiB that a pool holds keeps a piece in use which could go back, or be split.
- */
+/* A larger block that a pool holds keeps a piece in use which could go back, or be split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
-  .max_held = MIB,
+  .max_held = MAX_SMALL_BYTES,
   .choose = parts_choose,
   .grow = parts_grow,
   .release = parts_release,

@@ -252,8 +252,7 @@ choose_idle (const TarnHeapRange *range, gsize missing)
 static gsize
 get_room (const TarnHeap *heap)
 {
-  gsize peak = heap->stats.peak_used_bytes;
-  gsize wanted = peak + peak / ROOM_SHARE + MIN_ROOM;
+  gsize wanted = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM);
 
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }

@@ -224,6 +224,17 @@ _tarn_round_up (gsize size, gsize unit)
   return (size + unit - 1) & ~(unit - 1);
 }
 
+/* Reckons what a heap may have: what was in use at most, one byte in a share of that, and some
+ * room.
+ */
+static inline gsize
+_tarn_heap_get_target (const TarnHeap *heap, gsize share, gsize room)
+{
+  gsize peak = heap->stats.peak_used_bytes, more = peak / share + room;
+
+  return peak <= G_MAXSIZE - more ? peak + more : G_MAXSIZE;
+}
+
 /* heap.c */
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 

@@ -92,7 +92,7 @@ typedef struct
  * what uses them is what uses the rest: the queue of the handle alone. */
 typedef struct
 {
-  TarnBlock *rest;  /* held, though it may have no bytes; NULL: there is no scratch */
+  TarnBlock *rest;  /* held; retired while it has no bytes; NULL: there is no scratch */
   gpointer handle;  /* of the queue that alone has used it; NULL: nobody has */
   gsize bytes;      /* of the whole */
   guint n_lent;     /* of the blocks */
@@ -175,6 +175,7 @@ TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle);
 gboolean _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
+gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block);
 void _tarn_cache_end_scratch (TarnCache *cache);
 void _tarn_pool_end_scratches (TarnPool *pool);

@@ -315,7 +315,7 @@ check_scratch (const TarnScratch *scratch, Sums *sums, gchar **violation)
   gsize bytes = rest->alloc_size;
   guint64 end = rest->memory.address;
 
-  sums->binned_blocks++;
+  sums->binned_blocks += rest->alloc_size > 0;
   for (guint i = TARN_MAX_LENT; *violation == NULL && i-- > 0;)
     {
       const TarnBlock *block = scratch->blocks[i];

@@ -5,6 +5,19 @@
 
 #include "pool/cache-private.h"
 
+/* Has a thread's cache keep a block whose use has ended. */
+static gboolean
+keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  gboolean is_temporary = _tarn_cache_note_free (cache, block);
+
+  if (block->share == TARN_NO_SHARE)
+    return FALSE;
+  return (is_temporary && _tarn_cache_keep_as_scratch (cache, block))
+         || ((is_temporary || block->alloc_size <= pool->max_held)
+             && _tarn_cache_keep (cache, block));
+}
+
 /* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
  * is for it, or in the pool's bin.  FALSE: the block is better given back, which needs no wait. */
 static gboolean
@@ -13,8 +26,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   if (pool->stop_holding || block->exact)
     return FALSE;
-  if (cache != NULL && block->share != TARN_NO_SHARE
-      && (_tarn_cache_keep_as_scratch (cache, block) || _tarn_cache_keep (cache, block)))
+  if (cache != NULL && keep (pool, cache, block))
     return TRUE;
   if (block->share != TARN_NO_SHARE && block->alloc_size > pool->max_held)
     return FALSE;

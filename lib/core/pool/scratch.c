@@ -39,6 +39,8 @@ take_back (TarnScratch *scratch)
       if (__atomic_load_n (&last->state, __ATOMIC_ACQUIRE) != TARN_BLOCK_HELD)
         return;
       _tarn_block_set_state (last, TARN_BLOCK_RETIRED);
+      if (rest->alloc_size == 0)
+        _tarn_block_set_state (rest, TARN_BLOCK_HELD);
       rest->memory = last->memory;
       rest->alloc_size += last->alloc_size;
       scratch->n_lent--;
@@ -59,6 +61,8 @@ lend (TarnScratch *scratch, gsize size, gsize unit)
   block->alloc_size = MIN ((MAX (size, 1) + unit - 1) & ~(unit - 1), rest->alloc_size);
   rest->memory.address += block->alloc_size;
   rest->alloc_size -= block->alloc_size;
+  if (rest->alloc_size == 0)
+    _tarn_block_set_state (rest, TARN_BLOCK_RETIRED);
   scratch->is_used = TRUE;
   return block;
 }
@@ -231,10 +235,7 @@ _tarn_cache_end_scratch (TarnCache *cache)
   if (rest->alloc_size > 0)
     put_away (pool, rest);
   else
-    {
-      _tarn_block_set_state (rest, TARN_BLOCK_RETIRED);
-      drop_struct (pool, rest);
-    }
+    drop_struct (pool, rest);
   *scratch = (TarnScratch){ .rest = NULL };
 }
 
@@ -278,7 +279,7 @@ is_better (TarnScratch *scratch, const TarnBlock *block)
   return scratch->handle == block->share ? block->alloc_size > scratch->bytes : !was_used;
 }
 
-/* Notes that a thread allocated a block with the lock. */
+/* Notes that a thread (NULL: it has no cache) allocated a block with the lock. */
 void
 _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
 {
@@ -286,18 +287,24 @@ _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
     cache->latest = block;
 }
 
-/* Makes a block that is being freed, and that can be held, the thread's scratch.  FALSE, and
- * nothing was done: the thread does not seem to have temporaries, or has a better one. */
+/* Notes that a thread frees a block with the lock.  TRUE: it seems to have temporaries, of which
+ * this is one. */
+gboolean
+_tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
+{
+  cache->n_temporaries = block == cache->latest ? cache->n_temporaries + 1 : 0;
+  return cache->n_temporaries >= MIN_TEMPORARIES;
+}
+
+/* Makes a temporary that is being freed, and that can be held, the thread's scratch.  FALSE, and
+ * nothing was done: it has a better one, or the pool has none. */
 gboolean
 _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block)
 {
   const TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->scratch_unit == 0)
-    return FALSE;
-  cache->n_temporaries = block == cache->latest ? cache->n_temporaries + 1 : 0;
-  if (cache->n_temporaries < MIN_TEMPORARIES || block->alloc_size > MAX_SCRATCH_BYTES
+  if (pool->scratch_unit == 0 || block->alloc_size > MAX_SCRATCH_BYTES
       || _tarn_pool_records_frees (pool, block->bin) || !is_better (&cache->scratch, block))
     return FALSE;
   _tarn_cache_end_scratch (cache);
@@ -314,9 +321,9 @@ _tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_
 
   if (scratch->rest == NULL)
     return;
-  stats->held_blocks++;
+  stats->held_blocks += scratch->rest->alloc_size > 0;
   stats->held_bytes += scratch->rest->alloc_size;
-  *n_blocks += scratch->n_lent;
+  *n_blocks += scratch->n_lent - (scratch->rest->alloc_size == 0);
   for (guint i = 0; i < scratch->n_lent; i++)
     if (scratch->blocks[i]->state == TARN_BLOCK_HELD)
       {
