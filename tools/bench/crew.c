@@ -86,7 +86,8 @@ run_worker (gpointer data)
 
   if (job->source->kind->enter != NULL)
     job->source->kind->enter (job->source->handle);
-  warm_up (worker, loop);
+  if (worker->lane.error == NULL)
+    warm_up (worker, loop);
   pthread_barrier_wait (&worker->crew->barrier);
   worker->start = clock_now ();
   if (worker->lane.error == NULL)
@@ -114,6 +115,8 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   worker->pattern = is_pair && index % 2 == 1 ? PATTERN_CONSUME : job->pattern;
   worker->lane.pool = job->pool;
   worker->lane.driver = job->source->allocator;
+  if (job->subject == SUBJECT_ORDERED)
+    worker->lane.queue = source_get_queue (job->source, index, &worker->lane.error);
   worker->lane.sizes = worker->sizes;
   worker->lane.chunk = choose_chunk (job);
   worker->lane.ring = is_pair ? &rings[index / 2] : NULL;

@@ -32,9 +32,9 @@ typedef struct
   gdouble seconds;
 } Job;
 
-/* Every thread runs its loop once, to fill pools and caches; then all start together, and stop
- * after so many seconds.  Stores the nanoseconds of one block, as a thread sees it, or as a pair of
- * threads does that hand blocks on. */
+/* In the thread that opened the source.  Every thread runs its loop once, to fill pools and caches;
+ * then all start together, and stop after so many seconds.  Stores the nanoseconds of one block, as
+ * a thread sees it, or as a pair of threads does that hand blocks on. */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
 gint64 clock_now (void); /* nanoseconds */

@@ -49,6 +49,19 @@ give_pool (Lane *lane, TarnMemory memory, gsize size)
 }
 
 INLINE gboolean
+take_ordered (Lane *lane, gsize size, TarnMemory *memory)
+{
+  memory->pointer = tarn_pool_allocate_ordered (lane->pool, size, lane->queue, &lane->error);
+  return memory->pointer != NULL;
+}
+
+INLINE void
+give_ordered (Lane *lane, TarnMemory memory, gsize size)
+{
+  give_pool (lane, memory, size);
+}
+
+INLINE gboolean
 take_driver (Lane *lane, gsize size, TarnMemory *memory)
 {
   return tarn_allocator_allocate_memory (lane->driver, size, memory, &lane->error);
@@ -190,6 +203,7 @@ do_consume (Lane *lane, Give give)
 
 DEFINE_LOOPS (malloc, FALSE)
 DEFINE_LOOPS (pool, TRUE)
+DEFINE_LOOPS (ordered, TRUE)
 
 /* A driver is asked to free by size, which the others do not keep. */
 static guint64
@@ -199,11 +213,11 @@ pairs_of_driver (Lane *lane)
 }
 
 const Loop loops[N_PATTERNS][N_SUBJECTS] = {
-  [PATTERN_PAIRS] = { pairs_of_malloc, pairs_of_pool, pairs_of_driver },
-  [PATTERN_WINDOW] = { window_of_malloc, window_of_pool, NULL },
-  [PATTERN_ROUNDS] = { rounds_of_malloc, rounds_of_pool, NULL },
-  [PATTERN_PRODUCE] = { produce_of_malloc, produce_of_pool, NULL },
-  [PATTERN_CONSUME] = { consume_of_malloc, consume_of_pool, NULL },
+  [PATTERN_PAIRS] = { pairs_of_malloc, pairs_of_pool, pairs_of_ordered, pairs_of_driver },
+  [PATTERN_WINDOW] = { window_of_malloc, window_of_pool, window_of_ordered, NULL },
+  [PATTERN_ROUNDS] = { rounds_of_malloc, rounds_of_pool, rounds_of_ordered, NULL },
+  [PATTERN_PRODUCE] = { produce_of_malloc, produce_of_pool, produce_of_ordered, NULL },
+  [PATTERN_CONSUME] = { consume_of_malloc, consume_of_pool, consume_of_ordered, NULL },
 };
 
 void
@@ -212,6 +226,6 @@ loops_clear_window (Lane *lane, Subject subject)
   for (guint i = 0; i < WINDOW_BLOCKS; i++)
     if (subject == SUBJECT_MALLOC)
       free (lane->window[i].pointer);
-    else if (subject == SUBJECT_POOL)
+    else if (subject == SUBJECT_POOL || subject == SUBJECT_ORDERED)
       tarn_block_free (lane->window[i].pointer);
 }

@@ -15,7 +15,8 @@ typedef enum
 {
   SUBJECT_MALLOC, /* malloc (64) and free () whatever the size: the yardstick */
   SUBJECT_POOL,
-  SUBJECT_DRIVER, /* the functions of a direct allocator */
+  SUBJECT_ORDERED, /* a pool, with requests that name the thread's queue */
+  SUBJECT_DRIVER,  /* the functions of a direct allocator */
   N_SUBJECTS
 } Subject;
 
@@ -37,6 +38,7 @@ typedef enum
 typedef struct
 {
   TarnPool *pool;
+  gpointer queue;        /* of SUBJECT_ORDERED */
   TarnAllocator *driver; /* for calls of the driver without a pool */
   const gsize *sizes;    /* N_SIZES of them */
   guint chunk;           /* allocations between two looks at stop */

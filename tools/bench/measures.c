@@ -86,14 +86,16 @@ add_cost (GArray *costs, const Bench *bench, const Source *source, const Measure
   Cost cost = { .first = TARN_POOL_STATS_INIT,
                 .job = { source, NULL, measure->subject, measure->pattern, measure->sizes,
                          n_threads, bench->seconds } };
+  gboolean is_pool = measure->subject == SUBJECT_POOL;
   GError *error = NULL;
 
   cost.result
       = results_add (bench->results, source, measure->name, n_threads, describe (measure), "ns");
   cost.costs = g_new0 (gdouble, bench->n_repetitions);
   cost.yardsticks = g_new0 (gdouble, bench->n_repetitions);
-  if (measure->subject == SUBJECT_POOL
-      && (cost.job.pool = tarn_pool_new (source->allocator, NULL, &error)) == NULL)
+  if (is_pool && bench->has_queues)
+    cost.job.subject = SUBJECT_ORDERED;
+  if (is_pool && (cost.job.pool = tarn_pool_new (source->allocator, NULL, &error)) == NULL)
     result_fail (cost.result, error);
   g_array_append_val (costs, cost);
 }

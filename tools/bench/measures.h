@@ -24,10 +24,10 @@ typedef struct
   const GArray *threads;        /* of guint */
   const GPtrArray *made_traces; /* of Trace: for memory that needs no device */
   const GPtrArray *read_traces; /* of Trace: for every kind */
-  gboolean has_queues;          /* traces are replayed with their queues and threads */
-  Results *results;             /* of what is being measured */
-  Report *report;               /* ... and where they go then */
-  const gchar *step;            /* for the line of progress */
+  gboolean has_queues; /* threads have one each; traces are replayed with theirs, and threads */
+  Results *results;    /* of what is being measured */
+  Report *report;      /* ... and where they go then */
+  const gchar *step;   /* for the line of progress */
 } Bench;
 
 typedef struct _Measure Measure;

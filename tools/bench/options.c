@@ -267,7 +267,7 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
     { "weave", 0, 0, G_OPTION_ARG_NONE, &options->weave,
       "Weave all of these into one, by their times", NULL },
     { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,
-      "Replay traces with their queues and threads", NULL },
+      "A queue for each thread; traces with theirs", NULL },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "csv", 'c', 0, G_OPTION_ARG_NONE, &options->csv, "Print CSV", NULL },
     { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Draw it as SVG, too", "FILE" },
