@@ -6,6 +6,14 @@
 
 #include <tarn/allocator.h>
 
+/* What a heap serves a request from. */
+typedef enum
+{
+  TARN_SUPPLY_OWN,   /* what its queue has there */
+  TARN_SUPPLY_FRESH, /* more from upstream */
+  TARN_SUPPLY_OTHERS /* what other queues have, if they do not use it, rather than more */
+} TarnSupply;
+
 /* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */
 typedef struct
 {
@@ -43,8 +51,8 @@ typedef struct
   /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another
    * one, or was forgotten. */
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
-  /* Tells whether a request can be served without more from its own upstream allocator. */
-  gboolean (*can_serve) (TarnAllocator *allocator, gsize size, gpointer queue);
+  /* Tells what a request would be served from. */
+  TarnSupply (*foresee) (TarnAllocator *allocator, gsize size, gpointer queue);
   /* Gets what the sizes of parts have to be multiples of where memory can be split; 0: it cannot.
    */
   gsize (*get_split_unit) (TarnAllocator *allocator);

@@ -46,6 +46,14 @@ get_target (const TarnHeap *heap)
   return _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM);
 }
 
+static gsize
+get_room (const TarnHeap *heap)
+{
+  gsize target = get_target (heap), all = heap->stats.upstream_bytes;
+
+  return target > all ? target - all : 0;
+}
+
 /* Chooses how large a piece is to be for a request. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize needed)
@@ -205,6 +213,7 @@ parts_grow (TarnHeapRange *range, gsize size, GError **error)
     return TRUE;
   make_room (range, needed);
   bytes = choose_size (range, needed);
+  heap->is_short = FALSE;
   while (!add (range, bytes, &local))
     {
       if (!_tarn_heap_has_run_out (local)
@@ -213,6 +222,7 @@ parts_grow (TarnHeapRange *range, gsize size, GError **error)
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
+      heap->is_short = TRUE;
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }
@@ -247,6 +257,7 @@ parts_choose (const TarnHeap *heap, gsize size)
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_held = MAX_SMALL_BYTES,
   .choose = parts_choose,
+  .get_room = get_room,
   .grow = parts_grow,
   .release = parts_release,
   .tidy = parts_tidy,

@@ -406,6 +406,7 @@ virtual_choose (const TarnHeap *heap, gsize size)
 const TarnHeapGrowth _tarn_heap_virtual_growth = {
   .max_held = G_MAXSIZE,
   .choose = virtual_choose,
+  .get_room = get_room,
   .grow = virtual_grow,
   .release = virtual_release,
   .tidy = virtual_tidy,

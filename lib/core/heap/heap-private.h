@@ -160,6 +160,8 @@ typedef struct
   gsize max_held; /* what get_max_held () of heaps says */
   /* Chooses the range for a request. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
+  /* Reckons how many bytes more the heap may have before it takes what queues do not use. */
+  gsize (*get_room) (const TarnHeap *heap);
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
    * The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, GError **error);
@@ -224,13 +226,20 @@ _tarn_round_up (gsize size, gsize unit)
   return (size + unit - 1) & ~(unit - 1);
 }
 
+/* Some room for what each queue beyond the first has free, as long as that is no more than what was
+ * in use: else queues that need little take it from each other in turn. */
+#define TARN_QUEUE_ROOM ((gsize) 8 << 20)
+
 /* Reckons what a heap may have: what was in use at most, one byte in a share of that, and some
  * room.
  */
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize share, gsize room)
 {
-  gsize peak = heap->stats.peak_used_bytes, more = peak / share + room;
+  gsize peak = heap->stats.peak_used_bytes;
+  gsize n = heap->all_queues.length; /* with nobody */
+  gsize of_queues = n > 2 ? MIN ((n - 2) * TARN_QUEUE_ROOM, peak) : 0;
+  gsize more = peak / share + room + of_queues;
 
   return peak <= G_MAXSIZE - more ? peak + more : G_MAXSIZE;
 }

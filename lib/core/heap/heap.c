@@ -291,21 +291,24 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-static gboolean
-heap_can_serve (TarnAllocator *allocator, gsize size, gpointer handle)
+static TarnSupply
+heap_foresee (TarnAllocator *allocator, gsize size, gpointer handle)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  TarnSupply supply = TARN_SUPPLY_OTHERS;
   const TarnHeapQueue *queue;
-  gboolean can_serve;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
   queue = _tarn_heap_find_queue (heap, handle);
-  can_serve = queue != NULL
-              && _tarn_tree_find (queue->ranges[heap->growth->choose (heap, rounded)].root, rounded)
-                     != NULL;
+  if (queue != NULL
+      && _tarn_tree_find (queue->ranges[heap->growth->choose (heap, rounded)].root, rounded)
+             != NULL)
+    supply = TARN_SUPPLY_OWN;
+  else if (!heap->is_short && heap->growth->get_room (heap) >= rounded)
+    supply = TARN_SUPPLY_FRESH;
   _tarn_mutex_unlock (&heap->lock);
-  return can_serve;
+  return supply;
 }
 
 /* Where users' memory is the extent itself. */
@@ -423,7 +426,7 @@ static const TarnAllocatorClass heap_class = {
   .trim = heap_trim,
   .allocate_for = heap_allocate_for,
   .free_for = heap_free_for,
-  .can_serve = heap_can_serve,
+  .foresee = heap_foresee,
   .get_split_unit = heap_get_split_unit,
   .split = heap_split,
   .get_max_held = heap_get_max_held,

@@ -239,15 +239,24 @@ _tarn_pool_ask_recorded (TarnPool *pool)
     }
 }
 
-/* Retires all that can go back to the heap, for the caller to give back. */
+/* Retires what can go back to the heap, for the caller to give back: all, where the heap takes what
+ * queues do not use; else what a queue (NULL: nobody) has, which is all that can help it. */
 static gboolean
-begin_sparing (TarnPool *pool, TarnGiveBack *give_back)
+begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSupply supply, TarnGiveBack *give_back)
 {
   TarnBlock *blocks;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_flush (pool);
-  blocks = _tarn_pool_take_idle (pool, 0);
+  if (supply == TARN_SUPPLY_OTHERS)
+    {
+      _tarn_pool_flush (pool);
+      blocks = _tarn_pool_take_idle (pool, 0);
+    }
+  else
+    {
+      _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
+      blocks = _tarn_pool_take_share (pool, _tarn_pool_get_share (pool, queue));
+    }
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
@@ -263,9 +272,11 @@ _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
 {
   TarnAllocator *heap = pool->upstream;
   gsize size = _tarn_bin_alloc_size (request->number, pool->leading_bits);
-  gboolean is_own = request->queue != NULL && request->queue->in_order;
-  gboolean asks;
+  const TarnQueue *queue
+      = request->queue != NULL && request->queue->in_order ? request->queue : NULL;
   TarnGiveBack give_back;
+  TarnSupply supply;
+  gboolean asks;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
@@ -273,10 +284,12 @@ _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
   _tarn_mutex_unlock (&pool->lock);
   if (asks)
     _tarn_pool_ask_recorded (pool);
-  if (pool->hold_bytes != 0
-      || heap->klass->can_serve (heap, size, is_own ? request->queue->handle : NULL))
+  if (pool->hold_bytes != 0)
+    return;
+  supply = heap->klass->foresee (heap, size, queue != NULL ? queue->handle : NULL);
+  if (supply == TARN_SUPPLY_OWN)
     return;
   _tarn_pool_ask_recorded (pool);
-  if (begin_sparing (pool, &give_back))
+  if (begin_sparing (pool, queue, supply, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }

@@ -573,6 +573,32 @@ _tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
   return blocks;
 }
 
+/* Retires all blocks of a share (NULL: there is none), and recorded ones that are done.  Gets them
+ * as a list.  For a pool that has its bins by their use. */
+TarnBlock *
+_tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
+{
+  TarnBlock *blocks = NULL;
+  TarnBlock **end = &blocks;
+  GList *next;
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->has_done)
+    take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, 0, &end);
+  pool->has_done = FALSE;
+  for (GList *link = pool->bins_by_use.head; link != NULL; link = next)
+    {
+      TarnBin *bin = link->data;
+
+      next = link->next;
+      if (bin->bins != share)
+        continue;
+      take_from_bin (pool, bin, 0, &end);
+      drop_bin (bin);
+    }
+  return blocks;
+}
+
 /* Reckons how many bytes the pool may hold. */
 static gsize
 get_bound (const TarnPool *pool)

@@ -157,6 +157,7 @@ gboolean _tarn_pool_close (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_flush (TarnPool *pool);
 void _tarn_pool_flush_closed (TarnPool *pool);
+void _tarn_pool_flush_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_pool_count_closed (TarnPool *pool);
@@ -189,6 +190,7 @@ gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
+gboolean _tarn_pool_has_transfers (const TarnPool *pool);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 

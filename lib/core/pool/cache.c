@@ -431,6 +431,47 @@ _tarn_pool_flush (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
+/* Tells whether a cache has blocks of a queue, or had any.  The lock is held. */
+static gboolean
+has_any_of (const TarnCache *cache, gconstpointer handle)
+{
+  if (cache->scratch.rest != NULL && cache->scratch.handle == handle)
+    return TRUE;
+  FOR_EACH_BIN_WITH_ROOM (i, cache)
+    if (cache->bins[i].handle == handle)
+      return TRUE;
+  return FALSE;
+}
+
+/* Moves what caches have of a queue (NULL: nobody) to its share.  The door is closed for that only
+ * if other threads have some, or have handed anything over.  The lock is held. */
+void
+_tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
+{
+  const TarnCache *own = _tarn_cache_of (_tarn_current_thread, pool);
+  gboolean was_open = FALSE;
+
+  _tarn_assert_locked (&pool->lock);
+  if (_tarn_pool_has_transfers (pool))
+    {
+      was_open = _tarn_pool_close (pool);
+      _tarn_pool_empty_transfers (pool);
+    }
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      if (!has_any_of (cache, handle))
+        continue;
+      if (cache != own || cache->scratch.n_lent > 0)
+        was_open = _tarn_pool_close (pool) || was_open;
+      FOR_EACH_BIN_WITH_ROOM (i, cache)
+        if (cache->bins[i].handle == handle)
+          _tarn_cache_empty_bin (cache, &cache->bins[i]);
+      if (cache->scratch.handle == handle)
+        _tarn_cache_end_scratch (cache);
+    }
+  _tarn_pool_open (pool, was_open);
+}
+
 /* Capacity of the bins in this thread's cache.  A bin keeps it when its blocks go, because a thread
  * that has had so many will have as many again.  It is taken away by another bin that needs the
  * bytes or the place, and where the next use of the bin is to come to the lock.  The lock is held.

@@ -273,6 +273,7 @@ void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
+TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);
 TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
 gboolean _tarn_pool_needs_recorded (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);

@@ -255,6 +255,16 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
     take_from (pool, &pool->transfer_bins[i], number, NULL);
 }
 
+/* Tells whether anything is being handed over. */
+gboolean
+_tarn_pool_has_transfers (const TarnPool *pool)
+{
+  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
+    if (__atomic_load_n (&pool->transfer_bins[i].n_batches, __ATOMIC_RELAXED) > 0)
+      return TRUE;
+  return FALSE;
+}
+
 /* Moves all that was handed over to the pool's bins.  The door is closed. */
 void
 _tarn_pool_empty_transfers (TarnPool *pool)
