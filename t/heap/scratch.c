@@ -954,6 +954,30 @@ test_heap_grows (Fixture *fixture, gconstpointer unused)
 }
 
 /* There is no more memory than what a scratch has, which others need. */
+/* What another queue needs fresh memory for is no reason to end a scratch: its memory would not
+ * help that one.  Once pieces are to move, it would. */
+static void
+test_others_grow (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block, *other;
+  guint64 n;
+
+  (void) unused;
+  make_scratch (fixture, SCRATCH);
+  lend (fixture, 100 * KIB, &block, 1);
+  n = get_heap_stats (fixture).upstream_allocations;
+  other = use_on (fixture, 6 * MIB, fixture->second);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_allocations, >, n);
+  g_assert_nonnull (get_scratch (fixture)->rest);
+  g_assert_true (is_lent (block));
+  end (fixture, other);
+  other = use_on (fixture, 200 * MIB, fixture->second); /* more than there is room for */
+  g_assert_null (get_scratch (fixture)->rest);
+  g_assert_false (is_lent (block));
+  end (fixture, other);
+  end (fixture, block);
+}
+
 static void
 test_out_of_memory (Fixture *fixture, gconstpointer unused)
 {
@@ -1773,6 +1797,7 @@ main (int argc, char **argv)
   add ("forget-other", test_forget_other);
   add ("meanwhile", test_meanwhile);
   add ("heap-grows", test_heap_grows);
+  add ("others-grow", test_others_grow);
   add ("out-of-memory", test_out_of_memory);
   add ("limit", test_limit);
   add ("group", test_group);
