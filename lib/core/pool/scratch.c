@@ -228,6 +228,9 @@ _tarn_cache_end_scratch (TarnCache *cache)
   if (rest == NULL)
     return;
   take_back (scratch);
+  g_assert (_tarn_door_is_closed (&pool->door)
+            || (scratch->n_lent == 0
+                && (cache->is_abandoned || cache == _tarn_cache_of (_tarn_current_thread, pool))));
   release_lent (pool, scratch);
   for (guint i = scratch->n_lent; i < TARN_MAX_LENT; i++)
     drop_struct (pool, scratch->blocks[i]);
