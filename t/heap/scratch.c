@@ -686,7 +686,47 @@ test_thread_ends (Fixture *fixture, gconstpointer unused)
     }
 }
 
-/* ... and so does the pool. */
+/* Borrows, says so, and stays until it is told to go on. */
+typedef struct
+{
+  Others others;
+  GAsyncQueue *said, *told;
+} Stayer;
+
+static gpointer
+borrow_and_stay (gpointer data)
+{
+  Stayer *stayer = data;
+
+  borrow (&stayer->others);
+  g_async_queue_push (stayer->said, stayer);
+  g_async_queue_pop (stayer->told);
+  g_assert_null (get_scratch (stayer->others.fixture)->rest);
+  return NULL;
+}
+
+/* Another thread needs more of the same queue's memory than the heap has. */
+static void
+test_others_need (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *blocks[5], *large;
+  Stayer stayer = { { fixture, blocks, 5 }, g_async_queue_new (), g_async_queue_new () };
+  GThread *thread = g_thread_new ("stayer", borrow_and_stay, &stayer);
+
+  (void) unused;
+  g_async_queue_pop (stayer.said);
+  large = use (fixture, 20 * MIB);
+  for (guint j = 0; j < 5; j++)
+    g_assert_false (is_lent (blocks[j]));
+  g_async_queue_push (stayer.told, &stayer);
+  g_thread_join (thread);
+  end_all (fixture, blocks, 5, (guint) g_test_rand_int ());
+  end (fixture, large);
+  g_async_queue_unref (stayer.said);
+  g_async_queue_unref (stayer.told);
+}
+
+/* A thread ends with the pool. */
 static gpointer
 borrow_and_drop (gpointer data)
 {
@@ -1790,6 +1830,7 @@ main (int argc, char **argv)
   add ("freed-first", test_freed_first);
   add ("freed-late", test_freed_late);
   add ("thread-ends", test_thread_ends);
+  add ("others-need", test_others_need);
   add ("pool-ends-in-thread", test_pool_ends_in_thread);
   add ("record-use", test_record_use);
   add ("move", test_move);
