@@ -44,6 +44,17 @@ typedef struct
   guint last_value;
 } Fixture;
 
+/* A pool whose threads have one scratch for blocks of any size, and soon. */
+static TarnPool *
+pool_new (TarnAllocator *heap, const TarnPoolOptions *options)
+{
+  TarnPool *pool = tarn_pool_new (heap, options, NULL);
+
+  pool->scratch_max_small = 0;
+  pool->scratch_min_temporaries = 2;
+  return pool;
+}
+
 static void
 set_up (Fixture *fixture, gconstpointer data)
 {
@@ -58,7 +69,7 @@ set_up (Fixture *fixture, gconstpointer data)
   options.alignment = fixture->way->alignment;
   options.growth_bytes = 4 * FAKE_PAGES_GRANULARITY;
   fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
-  fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  fixture->pool = pool_new (fixture->heap, NULL);
   fixture->second = fake_queue_new (fixture->queues, TRUE);
   fixture->first = fixture->way->has_queue ? fake_queue_new (fixture->queues, TRUE) : NULL;
   fixture->uses = g_array_new (FALSE, FALSE, sizeof (Use));
@@ -93,7 +104,7 @@ static void
 renew (Fixture *fixture, const TarnPoolOptions *options)
 {
   tarn_pool_unref (fixture->pool);
-  fixture->pool = tarn_pool_new (fixture->heap, options, NULL);
+  fixture->pool = pool_new (fixture->heap, options);
 }
 
 /* What the pool says of itself is so at every moment. */
@@ -255,7 +266,7 @@ get_scratch (Fixture *fixture)
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, fixture->pool);
 
   g_assert_nonnull (cache);
-  return &cache->scratch;
+  return &cache->scratches[1];
 }
 
 static gboolean
@@ -824,7 +835,11 @@ test_move (Fixture *fixture, gconstpointer unused)
       make_scratch (fixture, SCRATCH);
       lend (fixture, 700 * KIB, blocks, 3);
       go_on (fixture, blocks[i % 3], queues[i / 3]);
-      end_released (fixture, blocks, 3);
+      g_assert_true (is_lent (blocks[i % 3]) == (queues[i / 3] == fixture->first));
+      if (queues[i / 3] == fixture->first) /* which has it already */
+        end_all (fixture, blocks, 3, i);
+      else
+        end_released (fixture, blocks, 3);
       tarn_pool_free_held (fixture->pool);
       fake_pages_set_budget (fixture->pages, G_MAXUINT64);
     }
@@ -1070,7 +1085,7 @@ static void
 test_group (Fixture *fixture, gconstpointer unused)
 {
   g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
-  g_autoptr (TarnPool) other = tarn_pool_new (fixture->heap, NULL, NULL);
+  g_autoptr (TarnPool) other = pool_new (fixture->heap, NULL);
   TarnBlock *lent, *large;
 
   (void) unused;
@@ -1323,7 +1338,7 @@ assert_none (TarnAllocator *heap, const TarnPoolOptions *options)
       assert_valid (pool);
     }
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    g_assert_null (cache->scratch.rest);
+    g_assert_false (_tarn_cache_has_scratch (cache));
 }
 
 /* Parts are split by nobody but the heap; a program that says how much is to be held has as much;
@@ -1791,6 +1806,52 @@ test_bytes (Fixture *fixture, gconstpointer data)
   g_free (bytes.words);
 }
 
+/* Nothing that stays is lent of what large temporaries had: it would keep a large piece in use. */
+static void
+test_ranges (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *small[24];
+
+  (void) unused;
+  fixture->pool->scratch_max_small = 256 * KIB; /* as the heap has it */
+  for (guint i = 0; i < G_N_ELEMENTS (small); i++)
+    {
+      for (guint j = 0; j < 4; j++)
+        end (fixture, use (fixture, 3 * MIB + (i + j) * 1000));
+      small[i] = use (fixture, 1000);
+      end (fixture, use (fixture, 30 * MIB + i * MIB));
+    }
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 8 * MIB); /* growth_bytes */
+  end_all (fixture, small, G_N_ELEMENTS (small), 1);
+}
+
+/* Who is served from a scratch looks after the pool and the heap as others do: what was not used
+ * for seconds goes back. */
+static void
+test_looks_after (Fixture *fixture, gconstpointer unused)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+
+  (void) unused;
+  end (fixture, use (fixture, 6 * MIB)); /* the piece that the scratch will be in */
+  end (fixture, use (fixture, 60 * MIB));
+  fake_queues_run_all (fixture->queues);
+  make_scratch (fixture, SCRATCH);
+  for (guint i = 0; i < 4; i++)
+    {
+      for (GList *link = heap->idle.head; link != NULL; link = link->next)
+        ((TarnPiece *) link->data)->idle_at -= 11 * G_TIME_SPAN_SECOND;
+      heap->look_at = 0;
+      for (guint j = 0; j < 1010; j++)
+        tarn_block_free (
+            tarn_pool_allocate_ordered (fixture->pool, 1000 + j, fixture->first, NULL));
+      fake_queues_run_all (fixture->queues);
+    }
+  g_assert_nonnull (get_scratch (fixture)->rest);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 24 * MIB);
+}
+
 static void
 add (const gchar *name, void (*test) (Fixture *, gconstpointer))
 {
@@ -1839,6 +1900,8 @@ main (int argc, char **argv)
   add ("meanwhile", test_meanwhile);
   add ("heap-grows", test_heap_grows);
   add ("others-grow", test_others_grow);
+  add ("ranges", test_ranges);
+  add ("looks-after", test_looks_after);
   add ("out-of-memory", test_out_of_memory);
   add ("limit", test_limit);
   add ("group", test_group);

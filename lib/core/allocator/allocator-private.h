@@ -56,10 +56,15 @@ typedef struct
   /* Gets what the sizes of parts have to be multiples of where memory can be split; 0: it cannot.
    */
   gsize (*get_split_unit) (TarnAllocator *allocator);
+  /* Gets the most bytes of a block that is kept apart from larger ones. */
+  gsize (*get_max_small) (TarnAllocator *allocator);
   /* Makes two of memory in use: the first so many bytes, and the rest. */
   void (*split) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
+  /* Does what each request does besides: sees whether memory can go back, and, on behalf of a queue
+   * that is alive (NULL: none), to others. */
+  void (*look_after) (TarnAllocator *allocator, gpointer queue);
   /* Says that a queue, which is alive, is given no more commands. */
   gboolean (*forget_queue) (TarnAllocator *allocator, gpointer queue, GError **error);
 } TarnAllocatorClass;

@@ -255,6 +255,7 @@ parts_choose (const TarnHeap *heap, gsize size)
 
 /* A larger block that a pool holds keeps a piece in use which could go back, or be split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
+  .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,
   .choose = parts_choose,
   .get_room = get_room,

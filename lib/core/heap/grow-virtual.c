@@ -404,6 +404,7 @@ virtual_choose (const TarnHeap *heap, gsize size)
 }
 
 const TarnHeapGrowth _tarn_heap_virtual_growth = {
+  .max_small = MAX_SMALL_BYTES,
   .max_held = G_MAXSIZE,
   .choose = virtual_choose,
   .get_room = get_room,

@@ -157,7 +157,8 @@ struct _TarnHeapQueue
 /* How a heap grows. */
 typedef struct
 {
-  gsize max_held; /* what get_max_held () of heaps says */
+  gsize max_small; /* of a request in the range of small ones */
+  gsize max_held;  /* what get_max_held () of heaps says */
   /* Chooses the range for a request. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Reckons how many bytes more the heap may have before it takes what queues do not use. */

@@ -320,6 +320,12 @@ heap_get_split_unit (TarnAllocator *allocator)
   return makes_parts (heap) ? 0 : heap->alignment;
 }
 
+static gsize
+heap_get_max_small (TarnAllocator *allocator)
+{
+  return _tarn_heap_of (allocator)->growth->max_small;
+}
+
 static void
 heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -333,6 +339,24 @@ heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
   heap->n_unnamed++;
   memory.address = rest->start;
   remember (heap, rest, memory);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+static void
+heap_look_after (TarnAllocator *allocator, gpointer handle)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnHeapQueue *queue;
+
+  _tarn_mutex_lock (&heap->lock);
+  queue = _tarn_heap_find_queue (heap, handle);
+  if (queue != NULL)
+    {
+      queue->n_calls++;
+      _tarn_queue_mark_if_idle (queue);
+      queue->n_calls--;
+    }
+  _tarn_heap_expire (heap);
   _tarn_mutex_unlock (&heap->lock);
 }
 
@@ -428,8 +452,10 @@ static const TarnAllocatorClass heap_class = {
   .free_for = heap_free_for,
   .foresee = heap_foresee,
   .get_split_unit = heap_get_split_unit,
+  .get_max_small = heap_get_max_small,
   .split = heap_split,
   .get_max_held = heap_get_max_held,
+  .look_after = heap_look_after,
   .forget_queue = heap_forget_queue,
 };
 

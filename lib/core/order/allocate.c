@@ -14,6 +14,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
   TarnRequest request = { .size = size };
   TarnQueue *wanted = NULL;
+  gboolean is_due = FALSE;
   TarnBlock *block = NULL;
   TarnCache *cache;
 
@@ -21,11 +22,13 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     return NULL;
   block = _tarn_pool_take_fenced (pool, size, handle);
   if (block == NULL)
-    block = _tarn_pool_take_lent (pool, size, handle);
+    block = _tarn_pool_take_lent (pool, size, handle, &is_due);
   if (block == NULL)
     block = _tarn_pool_take_received (pool, size, handle);
   if (block != NULL)
     {
+      if (is_due)
+        _tarn_pool_look_after (pool, handle);
       _tarn_pool_check_fast_if_full_debug (pool);
       return block;
     }

@@ -62,7 +62,7 @@ release_queues (TarnAllocator *direct, TarnQueue *queues)
     {
       queues = queue->next;
       _tarn_allocator_unref_queue (direct, queue->handle);
-      _tarn_bins_free (queue->bins);
+      g_assert (queue->bins == NULL);
       g_free (queue);
     }
 }

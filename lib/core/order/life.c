@@ -17,6 +17,12 @@
 /* What each thread keeps for itself of a pool over a heap, where the program does not say. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 
+/* What a thread's scratch for large blocks may have besides, and how many temporaries, which a few
+ * sizes may serve as well and quicker, it takes to get one.  More bytes are worth a lock: what is
+ * done with them takes far longer. */
+#define SCRATCH_BYTES ((gsize) 4 << 20)
+#define SCRATCH_TEMPORARIES 16
+
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -179,8 +185,11 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
                                                          : G_MAXSIZE;
   if (is_over_heap && known.hold_bytes == 0)
     {
-      known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
       pool->scratch_unit = upstream->klass->get_split_unit (upstream);
+      pool->scratch_max_small = upstream->klass->get_max_small (upstream);
+      pool->scratch_max_bytes = MIN (known.thread_cache_bytes, SCRATCH_BYTES);
+      pool->scratch_min_temporaries = SCRATCH_TEMPORARIES;
+      known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
     }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;

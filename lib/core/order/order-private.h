@@ -157,6 +157,7 @@ gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
 gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 void _tarn_pool_ask_recorded (TarnPool *pool);
+void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
 void _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request);
 
 /* queue.c.  The lock is held in these, */

@@ -91,6 +91,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       pool->n_unused_queues++;
       return;
     }
+  _tarn_bins_free (g_steal_pointer (&queue->bins)); /* while the lock is held */
   make_unknown (pool, queue);
   leave_to_sweep (pool, queue);
 }

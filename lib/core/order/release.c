@@ -293,3 +293,25 @@ _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
   if (begin_sparing (pool, queue, supply, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
+
+/* Does for a pool over a heap, and the heap, what those do who take their locks, on behalf of a
+ * request that named a queue (NULL: none) and took none: gives back what nobody has used for long,
+ * and has the heap see when the queue is done with what it has. */
+void
+_tarn_pool_look_after (TarnPool *pool, gpointer handle)
+{
+  TarnAllocator *heap = pool->upstream;
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  blocks = _tarn_pool_take_excess (pool);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (blocks != NULL)
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+  heap->klass->look_after (heap, handle);
+}

@@ -81,7 +81,14 @@ typedef struct
 /* How many blocks of a scratch are lent at a time, at most. */
 #define TARN_MAX_LENT 8
 
-/* The bin of a lent block: no size's, so that no cache takes it. */
+/* Of small blocks, and of large ones. */
+#define TARN_N_SCRATCHES 2
+
+/* So many blocks in turn that a thread frees with the lock are the ones that it allocated last,
+ * before it is taken to have temporaries. */
+#define TARN_FEW_TEMPORARIES 2
+
+/* The bin of a lent block: no size's of which a heap gives any, so that no cache takes it. */
 #define TARN_LENT G_MAXUINT32
 
 /* What a thread has temporaries from: scratch.c.  Those who may use the cache may use it, but for
@@ -139,7 +146,8 @@ struct _TarnCache
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
 
-  TarnScratch scratch;
+  TarnScratch scratches[TARN_N_SCRATCHES];
+  guint n_lent_in_turn;    /* of them, since the thread looked after the pool */
   const TarnBlock *latest; /* behind the lock: that the thread allocated last, with the lock, to
                               tell others from it; it may be gone */
   guint n_temporaries;     /* behind the lock: of latest, freed before another took its place, in
@@ -172,16 +180,20 @@ gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointe
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
 
 /* scratch.c.  The lock is not held in these, */
-TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle);
+TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due);
 gboolean _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block);
-void _tarn_cache_end_scratch (TarnCache *cache);
+gboolean _tarn_cache_has_scratch (const TarnCache *cache);
+gboolean _tarn_cache_has_lent (const TarnCache *cache);
+gboolean _tarn_cache_has_scratch_of (const TarnCache *cache, gconstpointer handle);
+void _tarn_cache_end_scratches (TarnCache *cache);
+void _tarn_cache_end_scratches_of (TarnCache *cache, gconstpointer handle);
 void _tarn_pool_end_scratches (TarnPool *pool);
 void _tarn_pool_release_lent (TarnPool *pool, const TarnBlock *block);
-void _tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks);
+void _tarn_cache_add_scratches (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks);
 
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);

@@ -31,7 +31,7 @@ cache_free (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && cache->scratch.rest == NULL);
+  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && !_tarn_cache_has_scratch (cache));
   empty (cache);
   count_active (cache);
   pool->stats.hits += cache->hits;
@@ -42,13 +42,13 @@ cache_free (TarnCache *cache)
   free (cache);
 }
 
-/* Ends the scratch of a thread that ends.  The lock is held. */
+/* Ends the scratches of a thread that ends.  The lock is held. */
 static void
-end_scratch_of_ended (TarnCache *cache)
+end_scratches_of_ended (TarnCache *cache)
 {
   gboolean was_open = _tarn_pool_close (cache->pool);
 
-  _tarn_cache_end_scratch (cache);
+  _tarn_cache_end_scratches (cache);
   _tarn_pool_open (cache->pool, was_open);
 }
 
@@ -61,8 +61,8 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  if (cache->scratch.rest != NULL)
-    end_scratch_of_ended (cache);
+  if (_tarn_cache_has_scratch (cache))
+    end_scratches_of_ended (cache);
   if (pool->n_abandoned < TARN_MAX_ABANDONED)
     {
       cache->is_abandoned = TRUE;
@@ -294,7 +294,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     {
       add_active (cache, stats);
       add_held (cache, stats);
-      _tarn_cache_add_scratch (cache, stats, &n_blocks);
+      _tarn_cache_add_scratches (cache, stats, &n_blocks);
       stats->hits += cache->hits;
     }
   _tarn_pool_add_transfers (pool, stats);
@@ -435,7 +435,7 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  if (cache->scratch.rest != NULL && cache->scratch.handle == handle)
+  if (_tarn_cache_has_scratch_of (cache, handle))
     return TRUE;
   FOR_EACH_BIN_WITH_ROOM (i, cache)
     if (cache->bins[i].handle == handle)
@@ -461,13 +461,12 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
     {
       if (!has_any_of (cache, handle))
         continue;
-      if (cache != own || cache->scratch.n_lent > 0)
+      if (cache != own || _tarn_cache_has_lent (cache))
         was_open = _tarn_pool_close (pool) || was_open;
       FOR_EACH_BIN_WITH_ROOM (i, cache)
         if (cache->bins[i].handle == handle)
           _tarn_cache_empty_bin (cache, &cache->bins[i]);
-      if (cache->scratch.handle == handle)
-        _tarn_cache_end_scratch (cache);
+      _tarn_cache_end_scratches_of (cache, handle);
     }
   _tarn_pool_open (pool, was_open);
 }
@@ -631,13 +630,16 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
   return bin->handle == handle;
 }
 
-/* Moves what all caches have of a queue to its share, and has its next call take the lock.  The
- * door is closed. */
+/* Moves what all caches have of a queue to its share, and has its next call take the lock. */
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
+  gboolean was_open = _tarn_pool_close (pool);
+
   clear_bins_of_all (pool, is_of_queue, handle);
-  _tarn_pool_end_scratches (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    _tarn_cache_end_scratches_of (cache, handle);
+  _tarn_pool_open (pool, was_open);
 }
 
 static gboolean

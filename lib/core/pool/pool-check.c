@@ -337,9 +337,14 @@ static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    if (!check_cache (pool, cache, sums, violation)
-        || (cache->scratch.rest != NULL && !check_scratch (&cache->scratch, sums, violation)))
-      return FALSE;
+    {
+      if (!check_cache (pool, cache, sums, violation))
+        return FALSE;
+      for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+        if (cache->scratches[i].rest != NULL
+            && !check_scratch (&cache->scratches[i], sums, violation))
+          return FALSE;
+    }
   return TRUE;
 }
 

@@ -160,11 +160,14 @@ struct _TarnPool
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
   guint leading_bits;
-  guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
-  guint slot;            /* of threads' caches: cache-private.h */
-  guint32 spread;        /* what bins' numbers are multiplied by for their homes there */
-  gsize scratch_unit;    /* bytes that a heap makes blocks a multiple of; 0: it splits none, and
-                            threads have no scratch */
+  guint transfer_blocks;   /* of a batch that threads hand over; 0: they do not */
+  guint slot;              /* of threads' caches: cache-private.h */
+  guint32 spread;          /* what bins' numbers are multiplied by for their homes there */
+  gsize scratch_unit;      /* bytes that a heap makes blocks a multiple of; 0: it splits none, and
+                              threads have no scratch */
+  gsize scratch_max_small; /* of a block that the heap has among the small ones */
+  gsize scratch_max_bytes; /* of a scratch */
+  guint scratch_min_temporaries; /* that a thread has before it gets one */
   /* and this is while the door is open. */
   TarnDoor door;
 

@@ -10,19 +10,25 @@
  * lent block that is freed, by whichever thread, joins the rest when those behind it have, which is
  * seen by the next request.
  *
+ * A thread has one for each range of the heap's, so that no small block lies among large ones.
+ *
  * When a scratch ends, the heap is told where its parts are: lent blocks in use are like any others
  * from then on, and what is between them goes to the pool's bins.  So it ends whenever all caches
  * are emptied, as before a heap grows; with its thread; and before a lent block has other queues.
- */
+ *
+ * Whoever is served from a scratch looks after the pool and the heap now and then, as those do who
+ * take their locks: whether memory can go back, or to other queues. */
 
 #include "pool/cache-private.h"
 
-/* The most bytes.  More are worth a lock, for what is done with them takes far longer. */
-#define MAX_SCRATCH_BYTES ((gsize) 4 << 20)
+/* After so many temporaries a thread looks after the pool. */
+#define LENT_IN_TURN 1000
 
-/* So many blocks in turn that a thread frees are the ones that it allocated last, before it is
- * taken to have temporaries. */
-#define MIN_TEMPORARIES 2
+static TarnScratch *
+get_scratch (TarnCache *cache, gsize size)
+{
+  return &cache->scratches[MAX (size, 1) > cache->pool->scratch_max_small];
+}
 
 /* Threads, inside a visit */
 
@@ -49,9 +55,10 @@ take_back (TarnScratch *scratch)
 
 /* Lends the first bytes of the rest.  NULL: there are not as many, or enough are lent. */
 static TarnBlock *
-lend (TarnScratch *scratch, gsize size, gsize unit)
+lend (TarnCache *cache, TarnScratch *scratch, gsize size)
 {
   TarnBlock *rest = scratch->rest, *block;
+  gsize unit = cache->pool->scratch_unit;
 
   take_back (scratch);
   if (scratch->n_lent == TARN_MAX_LENT || rest->alloc_size == 0 || size > rest->alloc_size)
@@ -67,18 +74,24 @@ lend (TarnScratch *scratch, gsize size, gsize unit)
   return block;
 }
 
-/* Serves a request from the thread's scratch.  NULL: the lock has to be taken. */
+/* Serves a request from the thread's scratch.  NULL: the lock has to be taken.  *is_due: the caller
+ * is to look after the pool and the heap. */
 TarnBlock *
-_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle)
+_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   TarnBlock *block = NULL;
+  TarnScratch *scratch;
 
   if (pool->scratch_unit == 0 || cache == NULL || !_tarn_thread_enter (thread, &pool->door))
     return NULL;
-  if (cache->scratch.rest != NULL && cache->scratch.handle == handle)
-    block = lend (&cache->scratch, size, pool->scratch_unit);
+  scratch = get_scratch (cache, size);
+  if (scratch->rest != NULL && scratch->handle == handle)
+    block = lend (cache, scratch, size);
+  *is_due = block != NULL && ++cache->n_lent_in_turn == LENT_IN_TURN;
+  if (*is_due)
+    cache->n_lent_in_turn = 0;
   if (block != NULL)
     _tarn_cache_activate (cache, block, size);
   _tarn_thread_leave (thread);
@@ -141,10 +154,8 @@ drop_struct (TarnPool *pool, TarnBlock *block)
 
 /* Has a thread's scratch be of a block that is being freed. */
 static void
-begin (TarnCache *cache, TarnBlock *block)
+begin (TarnCache *cache, TarnScratch *scratch, TarnBlock *block)
 {
-  TarnScratch *scratch = &cache->scratch;
-
   g_assert (scratch->rest == NULL && block->share != TARN_NO_SHARE);
   for (guint i = 0; i < TARN_MAX_LENT; i++)
     scratch->blocks[i] = lendable_new (cache->pool, cache, block);
@@ -215,12 +226,11 @@ release_lent (TarnPool *pool, TarnScratch *scratch)
     }
 }
 
-/* Ends a thread's scratch, if it has one.  The door is closed; or nothing is lent, and the cache is
- * this thread's, or abandoned. */
-void
-_tarn_cache_end_scratch (TarnCache *cache)
+/* Ends one of a thread's scratches, if it is there.  The door is closed; or nothing is lent, and
+ * the cache is this thread's, or abandoned. */
+static void
+end_scratch (TarnCache *cache, TarnScratch *scratch)
 {
-  TarnScratch *scratch = &cache->scratch;
   TarnPool *pool = cache->pool;
   TarnBlock *rest = scratch->rest;
 
@@ -242,13 +252,62 @@ _tarn_cache_end_scratch (TarnCache *cache)
   *scratch = (TarnScratch){ .rest = NULL };
 }
 
+/* Ends a thread's scratches, under the same conditions. */
+void
+_tarn_cache_end_scratches (TarnCache *cache)
+{
+  for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+    end_scratch (cache, &cache->scratches[i]);
+}
+
+/* Does so with those of a queue; NULL: nobody's. */
+void
+_tarn_cache_end_scratches_of (TarnCache *cache, gconstpointer handle)
+{
+  for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+    if (cache->scratches[i].handle == handle)
+      end_scratch (cache, &cache->scratches[i]);
+}
+
+/* Tells whether a cache has a scratch, and whether some is lent of it. */
+gboolean
+_tarn_cache_has_scratch (const TarnCache *cache)
+{
+  return cache->scratches[0].rest != NULL || cache->scratches[1].rest != NULL;
+}
+
+gboolean
+_tarn_cache_has_lent (const TarnCache *cache)
+{
+  return cache->scratches[0].n_lent > 0 || cache->scratches[1].n_lent > 0;
+}
+
+gboolean
+_tarn_cache_has_scratch_of (const TarnCache *cache, gconstpointer handle)
+{
+  for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+    if (cache->scratches[i].rest != NULL && cache->scratches[i].handle == handle)
+      return TRUE;
+  return FALSE;
+}
+
 /* Ends all scratches.  The door is closed. */
 void
 _tarn_pool_end_scratches (TarnPool *pool)
 {
   g_assert (_tarn_door_is_closed (&pool->door));
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    _tarn_cache_end_scratch (cache);
+    _tarn_cache_end_scratches (cache);
+}
+
+/* Tells whether a scratch has lent a block.  The door is closed. */
+static gboolean
+has_lent (const TarnScratch *scratch, const TarnBlock *block)
+{
+  for (guint i = 0; i < scratch->n_lent; i++)
+    if (scratch->blocks[i] == block)
+      return TRUE;
+  return FALSE;
 }
 
 /* Sees to it that a block is no part of a scratch. */
@@ -258,12 +317,14 @@ _tarn_pool_release_lent (TarnPool *pool, const TarnBlock *block)
   gboolean was_open;
 
   _tarn_assert_locked (&pool->lock);
-  if (block->bin != TARN_LENT)
+  if (pool->scratch_unit == 0 || block->bin != TARN_LENT)
     return;
   was_open = _tarn_pool_close (pool);
-  _tarn_pool_end_scratches (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+      if (has_lent (&cache->scratches[i], block))
+        end_scratch (cache, &cache->scratches[i]);
   _tarn_pool_open (pool, was_open);
-  g_assert (block->bin != TARN_LENT);
 }
 
 /* Tells whether a thread is better off with another block for its scratch: a larger one, or of the
@@ -296,7 +357,7 @@ gboolean
 _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 {
   cache->n_temporaries = block == cache->latest ? cache->n_temporaries + 1 : 0;
-  return cache->n_temporaries >= MIN_TEMPORARIES;
+  return cache->n_temporaries >= TARN_FEW_TEMPORARIES;
 }
 
 /* Makes a temporary that is being freed, and that can be held, the thread's scratch.  FALSE, and
@@ -304,24 +365,23 @@ _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
 gboolean
 _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block)
 {
+  TarnScratch *scratch = get_scratch (cache, block->alloc_size);
   const TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->scratch_unit == 0 || block->alloc_size > MAX_SCRATCH_BYTES
-      || _tarn_pool_records_frees (pool, block->bin) || !is_better (&cache->scratch, block))
+  if (pool->scratch_unit == 0 || block->alloc_size > pool->scratch_max_bytes
+      || cache->n_temporaries < pool->scratch_min_temporaries
+      || _tarn_pool_records_frees (pool, block->bin) || !is_better (scratch, block))
     return FALSE;
-  _tarn_cache_end_scratch (cache);
-  begin (cache, block);
+  end_scratch (cache, scratch);
+  begin (cache, scratch, block);
   return TRUE;
 }
 
-/* Adds what a cache's scratch holds, and has lent, to counters.  The door is closed; or this is a
- * child of fork (). */
-void
-_tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks)
+/* Adds what a scratch holds, and has lent, to counters. */
+static void
+add_scratch (const TarnScratch *scratch, TarnPoolStats *stats, gsize *n_blocks)
 {
-  const TarnScratch *scratch = &cache->scratch;
-
   if (scratch->rest == NULL)
     return;
   stats->held_blocks += scratch->rest->alloc_size > 0;
@@ -333,4 +393,12 @@ _tarn_cache_add_scratch (const TarnCache *cache, TarnPoolStats *stats, gsize *n_
         stats->held_blocks++;
         stats->held_bytes += scratch->blocks[i]->alloc_size;
       }
+}
+
+/* Does so for a cache's.  The door is closed; or this is a child of fork (). */
+void
+_tarn_cache_add_scratches (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks)
+{
+  for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+    add_scratch (&cache->scratches[i], stats, n_blocks);
 }
