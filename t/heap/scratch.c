@@ -701,8 +701,28 @@ test_thread_ends (Fixture *fixture, gconstpointer unused)
 typedef struct
 {
   Others others;
-  GAsyncQueue *said, *told;
+  TarnMutex lock;
+  TarnCond changed;
+  gboolean has_borrowed, may_end;
 } Stayer;
+
+static void
+set_and_tell (Stayer *stayer, gboolean *flag)
+{
+  _tarn_mutex_lock (&stayer->lock);
+  *flag = TRUE;
+  _tarn_cond_broadcast (&stayer->changed);
+  _tarn_mutex_unlock (&stayer->lock);
+}
+
+static void
+await_flag (Stayer *stayer, const gboolean *flag)
+{
+  _tarn_mutex_lock (&stayer->lock);
+  while (!*flag)
+    _tarn_cond_wait (&stayer->changed, &stayer->lock);
+  _tarn_mutex_unlock (&stayer->lock);
+}
 
 static gpointer
 borrow_and_stay (gpointer data)
@@ -710,8 +730,8 @@ borrow_and_stay (gpointer data)
   Stayer *stayer = data;
 
   borrow (&stayer->others);
-  g_async_queue_push (stayer->said, stayer);
-  g_async_queue_pop (stayer->told);
+  set_and_tell (stayer, &stayer->has_borrowed);
+  await_flag (stayer, &stayer->may_end);
   g_assert_null (get_scratch (stayer->others.fixture)->rest);
   return NULL;
 }
@@ -721,20 +741,23 @@ static void
 test_others_need (Fixture *fixture, gconstpointer unused)
 {
   TarnBlock *blocks[5], *large;
-  Stayer stayer = { { fixture, blocks, 5 }, g_async_queue_new (), g_async_queue_new () };
-  GThread *thread = g_thread_new ("stayer", borrow_and_stay, &stayer);
+  Stayer stayer = { .others = { fixture, blocks, 5 } };
+  GThread *thread;
 
   (void) unused;
-  g_async_queue_pop (stayer.said);
+  _tarn_mutex_init (&stayer.lock);
+  _tarn_cond_init (&stayer.changed);
+  thread = g_thread_new ("stayer", borrow_and_stay, &stayer);
+  await_flag (&stayer, &stayer.has_borrowed);
   large = use (fixture, 20 * MIB);
   for (guint j = 0; j < 5; j++)
     g_assert_false (is_lent (blocks[j]));
-  g_async_queue_push (stayer.told, &stayer);
+  set_and_tell (&stayer, &stayer.may_end);
   g_thread_join (thread);
   end_all (fixture, blocks, 5, (guint) g_test_rand_int ());
   end (fixture, large);
-  g_async_queue_unref (stayer.said);
-  g_async_queue_unref (stayer.told);
+  _tarn_cond_clear (&stayer.changed);
+  _tarn_mutex_clear (&stayer.lock);
 }
 
 /* A thread ends with the pool. */
