@@ -3,8 +3,8 @@
  *
  * hit-path WAY N: N blocks that a pool holds are handed out and freed; with new-queues N blocks
  * that are fresh, since each is for another queue, and none of these is named again; with
- * forgotten-queues each is, beside N blocks.  How many instructions that takes does not depend on
- * the machine: instructions.t counts them. */
+ * forgotten-queues each is, beside N blocks; with heap-misses of sizes that vary, from a heap.  How
+ * many instructions that takes does not depend on the machine: instructions.t counts them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include <tarn/tarn.h>
 
 #define N_SIZES 64
+#define GRANULARITY ((gsize) 2 << 20)
 
 static gboolean
 allocate (gpointer next, gsize size, TarnMemory *memory, GError **error)
@@ -90,11 +91,33 @@ event_record_all (gpointer next, GError **error)
   g_assert_not_reached ();
 }
 
+/* Virtual memory: no address is reserved twice. */
+
+static gboolean
+reserve (gpointer next, gsize size, TarnMemory *addresses, GError **error)
+{
+  (void) error;
+  addresses->address = (*(guint64 *) next + 1) * GRANULARITY;
+  *(guint64 *) next += size / GRANULARITY + 1;
+  return TRUE;
+}
+
+static gboolean
+map (gpointer next, TarnMemory backing, gsize size, TarnMemory address, GError **error)
+{
+  (void) next;
+  (void) backing;
+  (void) size;
+  (void) address;
+  (void) error;
+  return TRUE;
+}
+
 static TarnPool *
-pool_new (guint64 *next)
+pool_new (guint64 *next, gboolean has_heap)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
 
   ops.name = "nothing";
   ops.allocate = allocate;
@@ -107,8 +130,17 @@ pool_new (guint64 *next)
   ops.event_release = event_release;
   ops.event_record_all = event_record_all; /* or each request would record others' events */
   ops.frees_in_order = TRUE;               /* or it would be waited for at the end */
+  ops.virtual_granularity = GRANULARITY;
+  ops.addresses_reserve = reserve;
+  ops.addresses_release = free_nothing;
+  ops.backing_new = allocate;
+  ops.backing_release = free_nothing;
+  ops.backing_map = map;
+  ops.backing_unmap = free_nothing;
   allocator = tarn_allocator_new (&ops, next, NULL);
-  return tarn_pool_new (allocator, NULL, NULL);
+  heap
+      = has_heap ? tarn_heap_allocator_new (allocator, NULL, NULL) : tarn_allocator_ref (allocator);
+  return tarn_pool_new (heap, NULL, NULL);
 }
 
 static void
@@ -165,31 +197,51 @@ forget_queues (TarnPool *pool, guint n)
   g_free (blocks);
 }
 
+/* 512 bytes to 8 MiB, of which N_SIZES are in use; the first one is freed first.  Hardly any size
+ * comes again. */
+static void
+use_many_sizes (TarnPool *pool, guint n)
+{
+  TarnBlock *blocks[N_SIZES] = { NULL };
+  guint32 chance = 1;
+
+  for (guint i = 0; i < n + N_SIZES; i++)
+    {
+      tarn_block_free (blocks[i % N_SIZES]);
+      chance = chance * 1664525 + 1013904223;
+      blocks[i % N_SIZES]
+          = i < n ? tarn_pool_allocate (pool, (chance >> 18) * (gsize) 512, NULL) : NULL;
+    }
+}
+
 static const struct
 {
   const gchar *name;
   void (*use) (TarnPool *pool, guint n);
+  gboolean has_heap;
 } ways[] = {
-  { "one-size", use_one_size },
-  { "mixed-sizes", use_mixed_sizes },
-  { "one-queue", use_queue },
-  { "new-queues", use_new_queues },
-  { "forgotten-queues", forget_queues },
+  { "one-size", use_one_size, FALSE },
+  { "mixed-sizes", use_mixed_sizes, FALSE },
+  { "one-queue", use_queue, FALSE },
+  { "new-queues", use_new_queues, FALSE },
+  { "forgotten-queues", forget_queues, FALSE },
+  { "heap-misses", use_many_sizes, TRUE },
 };
 
 int
 main (int argc, char **argv)
 {
   guint64 next = 0;
-  g_autoptr (TarnPool) pool = pool_new (&next);
 
   for (guint i = 0; argc == 3 && i < G_N_ELEMENTS (ways); i++)
     if (strcmp (argv[1], ways[i].name) == 0)
       {
+        g_autoptr (TarnPool) pool = pool_new (&next, ways[i].has_heap);
+
         ways[i].use (pool, N_SIZES); /* which are held afterwards */
         ways[i].use (pool, (guint) strtoul (argv[2], NULL, 10));
         return EXIT_SUCCESS;
       }
-  fprintf (stderr, "hit-path: one-size, mixed-sizes or one-queue, and a number\n");
+  fprintf (stderr, "hit-path: a way, such as one-size, and a number\n");
   return 2;
 }

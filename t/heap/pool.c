@@ -178,6 +178,22 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   heap_assert_valid (fixture);
 }
 
+/* A pool forgets the sizes that do not come again. */
+static void
+test_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
+  Sizes sizes = { 32 * KIB, fixture->is_virtual ? 512 : 32, 20 };
+  guint n;
+
+  (void) unused;
+  for (guint i = 0; i < 50; i++, sizes.least += sizes.n * sizes.step)
+    hold (pool, &sizes);
+  n = g_hash_table_size (pool->idle_bins->table);
+  g_assert_cmpuint (n, >=, sizes.n);
+  g_assert_cmpuint (n, <=, pool->bins_by_use.length + 256);
+}
+
 /* Where the heap makes parts, what is larger than 64 KiB goes back at once, unless the program says
  * how much is to be held, or a thread has temporaries of the size. */
 static void
@@ -309,6 +325,7 @@ main (int argc, char **argv)
   heap_add ("pool/hold-bytes", test_hold_bytes);
   heap_add ("pool/exact", test_exact);
   heap_add ("pool/large", test_large);
+  heap_add ("pool/sizes", test_sizes);
   heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);

@@ -3,12 +3,14 @@
  *
  * One GPU, as OpenCL and CUDA see it: pools of both in a group, and then a pool of page-locked
  * memory with a limit.  At random states a request succeeds exactly if it fits into what could be
- * had at the start beside what is in use, whoever holds the rest.  It fills the GPU. */
+ * had at the start beside what is in use, whoever holds the rest; over heaps, if it fits beside the
+ * pieces that are in use.  It fills the GPU. */
 
 #include <tarn/cuda.h>
 #include <tarn/opencl.h>
 
 #include "lib/conformance.h"
+#include "lib/filled.h"
 
 /* What the driver gives memory in, as far as requests above it go. */
 #define GRANULE ((gsize) 2 << 20)
@@ -183,6 +185,26 @@ run (const TarnCudaTest *test, cl_context context, cl_device_id device)
   g_assert_cmpuint (count_granules (test), ==, there);
 }
 
+/* The same over a heap each: one of parts, and one of virtual memory. */
+static void
+run_over_heaps (const TarnCudaTest *test, cl_context context, cl_device_id device)
+{
+  g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
+  cl_ulong max_size = 0;
+  FilledPart parts[2];
+  gsize there;
+
+  clGetDeviceInfo (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof max_size, &max_size, NULL);
+  filled_part_init (&parts[0], opencl_allocator_new (context, device), group, max_size);
+  filled_part_init (&parts[1], tarn_cuda_device_allocator_new (test->context, NULL), group,
+                    test->info->bytes);
+  there = count_granules (test);
+  filled_run (parts, G_N_ELEMENTS (parts), there, N_STATES);
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    filled_part_clear (&parts[i]);
+  g_assert_cmpuint (count_granules (test), ==, there);
+}
+
 /* By itself: what the GPU needs to know of page-locked memory is in memory of its own. */
 static void
 test_limit (const TarnCudaTest *test, gconstpointer unused)
@@ -201,15 +223,16 @@ test_limit (const TarnCudaTest *test, gconstpointer unused)
   part_clear (&pages);
 }
 
+typedef void (*RunFunc) (const TarnCudaTest *test, cl_context context, cl_device_id device);
+
 static void
-test_exactly_what_fits (const TarnCudaTest *test, gconstpointer unused)
+run_on_gpu (const TarnCudaTest *test, RunFunc func)
 {
   g_autoptr (GPtrArray) devices = tarn_opencl_select_test_devices (NULL, NULL);
   const TarnOpenclDevice *device = devices != NULL ? find_device (devices, test->info) : NULL;
   cl_context context;
   cl_int status;
 
-  (void) unused;
   if (device == NULL)
     {
       g_test_skip ("none of OpenCL's devices is this GPU");
@@ -217,8 +240,22 @@ test_exactly_what_fits (const TarnCudaTest *test, gconstpointer unused)
     }
   context = clCreateContext (NULL, 1, &device->device, NULL, NULL, &status);
   g_assert_cmpint (status, ==, CL_SUCCESS);
-  run (test, context, device->device);
+  func (test, context, device->device);
   clReleaseContext (context);
+}
+
+static void
+test_exactly_what_fits (const TarnCudaTest *test, gconstpointer unused)
+{
+  (void) unused;
+  run_on_gpu (test, run);
+}
+
+static void
+test_what_fits_over_heaps (const TarnCudaTest *test, gconstpointer unused)
+{
+  (void) unused;
+  run_on_gpu (test, run_over_heaps);
 }
 
 int
@@ -226,6 +263,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   tarn_cuda_test_add ("reclaim-group/exactly-what-fits", test_exactly_what_fits, NULL);
+  tarn_cuda_test_add ("reclaim-group/what-fits-over-heaps", test_what_fits_over_heaps, NULL);
   tarn_cuda_test_add ("limit/exactly-what-fits", test_limit, NULL);
   return g_test_run ();
 }

@@ -6,14 +6,6 @@
 
 #include <tarn/allocator.h>
 
-/* What a heap serves a request from. */
-typedef enum
-{
-  TARN_SUPPLY_OWN,   /* what its queue has there */
-  TARN_SUPPLY_FRESH, /* more from upstream */
-  TARN_SUPPLY_OTHERS /* what other queues have, if they do not use it, rather than more */
-} TarnSupply;
-
 /* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */
 typedef struct
 {
@@ -44,6 +36,10 @@ typedef struct
 
   /* Heaps only, which know in-order queues. */
 
+  /* Does the next from what a queue (NULL: nobody) has there.  FALSE: it has nothing that will do.
+   */
+  gboolean (*allocate_own) (TarnAllocator *allocator, gsize size, gpointer queue,
+                            TarnMemory *memory, guint64 *owner);
   /* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that
    * is not 0: then free_for () takes the memory as long as only this queue may still use it. */
   gboolean (*allocate_for) (TarnAllocator *allocator, gsize size, gpointer queue,
@@ -51,8 +47,9 @@ typedef struct
   /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another
    * one, or was forgotten. */
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
-  /* Tells what a request would be served from. */
-  TarnSupply (*foresee) (TarnAllocator *allocator, gsize size, gpointer queue);
+  /* Tells whether a request that allocate_own () does not serve is served with more from upstream,
+   * rather than with what other queues have and do not use. */
+  gboolean (*may_grow) (TarnAllocator *allocator, gsize size);
   /* Gets what the sizes of parts have to be multiples of where memory can be split; 0: it cannot.
    */
   gsize (*get_split_unit) (TarnAllocator *allocator);

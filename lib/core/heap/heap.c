@@ -164,21 +164,15 @@ refuse_size (const TarnHeap *heap, gsize size, GError **error)
 
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
-/* Allocates for a queue; NULL: nobody.  *owner: the queue's number, if the memory is its own; else
- * 0. */
+/* Ends a call that took an extent (NULL: it could not) for a queue, which it has entered, and gives
+ * the lock up.  *owner: the queue's number, if the memory is its own; else 0. */
 static gboolean
-allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint64 *owner,
+hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 *owner,
           GError **error)
 {
-  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
-  TarnHeapQueue *queue;
-  TarnExtent *extent;
+  TarnHeap *heap = queue->heap;
 
-  if (rounded < size || rounded > G_MAXSIZE / 2)
-    return refuse_size (heap, size, error);
-  _tarn_mutex_lock_adaptively (&heap->lock);
-  queue = _tarn_heap_enter_queue (heap, handle, error);
-  extent = queue != NULL ? take (queue, rounded, error) : NULL;
+  _tarn_assert_locked (&heap->lock);
   if (extent != NULL)
     *owner = extent->piece->range->queue == queue ? queue->number : 0;
   if (extent != NULL && !makes_parts (heap))
@@ -186,16 +180,40 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint
       memory->address = extent->start;
       remember (heap, extent, *memory);
     }
-  if (queue != NULL)
-    {
-      _tarn_queue_mark_if_idle (queue);
-      queue->n_calls--;
-    }
+  _tarn_queue_mark_if_idle (queue);
+  queue->n_calls--;
   _tarn_heap_expire (heap);
   _tarn_mutex_unlock (&heap->lock);
   if (extent == NULL || !makes_parts (heap))
     return extent != NULL;
   return name_part (heap, extent, memory, error);
+}
+
+/* Gets the bytes that a request takes; 0: they are more than any memory has. */
+static gsize
+round_size (const TarnHeap *heap, gsize size)
+{
+  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+
+  return rounded >= size && rounded <= G_MAXSIZE / 2 ? rounded : 0;
+}
+
+/* Allocates for a queue; NULL: nobody. */
+static gboolean
+allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint64 *owner,
+          GError **error)
+{
+  gsize rounded = round_size (heap, size);
+  TarnHeapQueue *queue;
+
+  if (rounded == 0)
+    return refuse_size (heap, size, error);
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  queue = _tarn_heap_enter_queue (heap, handle, error);
+  if (queue != NULL)
+    return hand_out (queue, take (queue, rounded, error), memory, owner, error);
+  _tarn_mutex_unlock (&heap->lock);
+  return FALSE;
 }
 
 static gboolean
@@ -204,6 +222,30 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   guint64 owner;
 
   return allocate (user_data, size, NULL, memory, &owner, error);
+}
+
+static gboolean
+heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMemory *memory,
+                   guint64 *owner)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  gsize rounded = round_size (heap, size);
+  TarnHeapQueue *queue;
+  TarnExtent *extent = NULL;
+
+  if (rounded == 0)
+    return FALSE;
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  queue = _tarn_heap_find_queue (heap, handle);
+  if (queue != NULL)
+    extent = take_from (&queue->ranges[heap->growth->choose (heap, rounded)], rounded);
+  if (extent == NULL)
+    {
+      _tarn_mutex_unlock (&heap->lock);
+      return FALSE;
+    }
+  queue->n_calls++;
+  return hand_out (queue, extent, memory, owner, NULL);
 }
 
 static gboolean
@@ -291,24 +333,16 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-static TarnSupply
-heap_foresee (TarnAllocator *allocator, gsize size, gpointer handle)
+static gboolean
+heap_may_grow (TarnAllocator *allocator, gsize size)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
-  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
-  TarnSupply supply = TARN_SUPPLY_OTHERS;
-  const TarnHeapQueue *queue;
+  gboolean may_grow;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  queue = _tarn_heap_find_queue (heap, handle);
-  if (queue != NULL
-      && _tarn_tree_find (queue->ranges[heap->growth->choose (heap, rounded)].root, rounded)
-             != NULL)
-    supply = TARN_SUPPLY_OWN;
-  else if (!heap->is_short && heap->growth->get_room (heap) >= rounded)
-    supply = TARN_SUPPLY_FRESH;
+  may_grow = !heap->is_short && heap->growth->get_room (heap) >= size;
   _tarn_mutex_unlock (&heap->lock);
-  return supply;
+  return may_grow;
 }
 
 /* Where users' memory is the extent itself. */
@@ -448,9 +482,10 @@ static const TarnAllocatorClass heap_class = {
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
+  .allocate_own = heap_allocate_own,
   .allocate_for = heap_allocate_for,
   .free_for = heap_free_for,
-  .foresee = heap_foresee,
+  .may_grow = heap_may_grow,
   .get_split_unit = heap_get_split_unit,
   .get_max_small = heap_get_max_small,
   .split = heap_split,

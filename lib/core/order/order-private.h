@@ -91,6 +91,7 @@ typedef struct
 
   gboolean finds_unready; /* idle blocks that no queue has made ready */
   gboolean others_have;   /* other queues, of the size */
+  gboolean asks_recorded; /* it pays to ask about recorded blocks */
   guint n_events;
   guint n_others;
 
@@ -158,7 +159,7 @@ gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 void _tarn_pool_ask_recorded (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
-void _tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request);
+void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue);
 
 /* queue.c.  The lock is held in these, */
 TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);

@@ -184,6 +184,7 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
       clear_request (pool, request);
       return block;
     }
+  request->asks_recorded = pool->is_over_heap && _tarn_pool_needs_recorded (pool);
   request->finds_unready = request->queue != NULL && !pool->is_over_heap
                            && _tarn_bins_have (pool->idle_bins, request->number);
   note_events (pool, request);
@@ -323,6 +324,25 @@ set_unready (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+/* Allocates what no held block serves, from upstream: from a heap, for a queue (NULL: for nobody),
+ * what the queue has there, if that will do. */
+static TarnBlock *
+allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
+               GError **error)
+{
+  TarnBlock *block = NULL;
+
+  if (request->asks_recorded)
+    _tarn_pool_ask_recorded (pool);
+  if (pool->is_over_heap)
+    block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
+  if (block != NULL)
+    return block;
+  if (pool->is_over_heap)
+    _tarn_pool_spare_heap (pool, request->number, queue);
+  return _tarn_pool_allocate_miss (pool, request->size, request->number, queue, was_short, error);
+}
+
 /* Allocates what no held block serves, from upstream or, after memory has run out, from what was
  * freed meanwhile.  The request's queue waits for the queue that makes fresh memory ready, or for
  * those that used it before.  The former is looked up before there is any memory: memory must not
@@ -339,11 +359,9 @@ allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short,
       count_failure (pool);
       return NULL;
     }
-  if (pool->is_over_heap)
-    _tarn_pool_spare_heap (pool, request);
-  block = _tarn_pool_allocate_miss (
-      pool, request->size, request->number,
-      request->queue != NULL && request->queue->in_order ? request->queue : NULL, was_short, error);
+  block = allocate_miss (pool, request,
+                         request->queue != NULL && request->queue->in_order ? request->queue : NULL,
+                         was_short, error);
   if (block != NULL && !block->is_hit && fresh != NULL)
     add_use (pool, block, fresh);
   else if (block != NULL && !block->is_hit && request->queue == NULL)

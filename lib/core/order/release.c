@@ -69,16 +69,41 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
   return event;
 }
 
-/* Gets a heap's number for the queue that memory can go back for while it is used; 0: none. */
+/* Finds a heap's number for the queue that memory can go back for while it is used; 0: none. */
+static guint64
+find_owner (const TarnPool *pool, const TarnBlock *block)
+{
+  return _tarn_pool_can_go_at_once (pool, block) ? block->uses->queue->owner : 0;
+}
+
+/* Does so without the lock. */
 static guint64
 get_owner (TarnPool *pool, const TarnBlock *block)
 {
   guint64 owner;
 
   _tarn_mutex_lock (&pool->lock);
-  owner = _tarn_pool_can_go_at_once (pool, block) ? block->uses->queue->owner : 0;
+  owner = find_owner (pool, block);
   _tarn_mutex_unlock (&pool->lock);
   return owner;
+}
+
+/* Tells whether commands may use any of a list of retired blocks, and a heap does not have it for
+ * their queue. */
+static gboolean
+are_used (TarnPool *pool, const TarnBlock *blocks)
+{
+  gboolean are_used = FALSE;
+
+  while (blocks != NULL && blocks->n_uses == 0)
+    blocks = blocks->below;
+  if (blocks == NULL)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  for (const TarnBlock *block = blocks; block != NULL && !are_used; block = block->below)
+    are_used = block->n_uses > 0 && find_owner (pool, block) == 0;
+  _tarn_mutex_unlock (&pool->lock);
+  return are_used;
 }
 
 /* Gives each use of a block that has no event the one of its queue. */
@@ -116,7 +141,8 @@ _tarn_pool_record_returning (TarnAllocator *allocator, TarnBlock *blocks, gboole
   GHashTableIter iter;
   gpointer event;
 
-  if (!_tarn_pool_waits_before_free (pool) || frees_on_queue (pool, is_wanted))
+  if (!are_used (pool, blocks) || !_tarn_pool_waits_before_free (pool)
+      || frees_on_queue (pool, is_wanted))
     return;
   events = g_hash_table_new (NULL, NULL);
   for (TarnBlock *block = blocks; block != NULL; block = block->below)
@@ -239,23 +265,23 @@ _tarn_pool_ask_recorded (TarnPool *pool)
     }
 }
 
-/* Retires what can go back to the heap, for the caller to give back: all, where the heap takes what
- * queues do not use; else what a queue (NULL: nobody) has, which is all that can help it. */
+/* Retires what can go back to the heap, for the caller to give back: what a queue (NULL: nobody)
+ * has, which is all that can help it where the heap grows; else all. */
 static gboolean
-begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSupply supply, TarnGiveBack *give_back)
+begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGiveBack *give_back)
 {
   TarnBlock *blocks;
 
   _tarn_mutex_lock (&pool->lock);
-  if (supply == TARN_SUPPLY_OTHERS)
-    {
-      _tarn_pool_flush (pool);
-      blocks = _tarn_pool_take_idle (pool, 0);
-    }
-  else
+  if (may_grow)
     {
       _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
       blocks = _tarn_pool_take_share (pool, _tarn_pool_get_share (pool, queue));
+    }
+  else
+    {
+      _tarn_pool_flush (pool);
+      blocks = _tarn_pool_take_idle (pool, 0);
     }
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, give_back, blocks);
@@ -264,33 +290,22 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSupply supply, TarnGi
   return blocks != NULL;
 }
 
-/* Gives a heap back what is held and can go, where it would need more memory of its own upstream
- * allocator for a request; and asks about recorded blocks where these are to go.  A free must not
- * do either: a query of an event ends what CUDA captures. */
+/* Gives a heap back what is held and can go, before it serves a request of a queue (NULL: of
+ * nobody) with what the queue has not got there.  A free must not do so: a query of an event ends
+ * what CUDA captures. */
 void
-_tarn_pool_spare_heap (TarnPool *pool, const TarnRequest *request)
+_tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
   TarnAllocator *heap = pool->upstream;
-  gsize size = _tarn_bin_alloc_size (request->number, pool->leading_bits);
-  const TarnQueue *queue
-      = request->queue != NULL && request->queue->in_order ? request->queue : NULL;
   TarnGiveBack give_back;
-  TarnSupply supply;
-  gboolean asks;
+  gboolean may_grow;
 
   _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
-  asks = _tarn_pool_needs_recorded (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  if (asks)
-    _tarn_pool_ask_recorded (pool);
   if (pool->hold_bytes != 0)
     return;
-  supply = heap->klass->foresee (heap, size, queue != NULL ? queue->handle : NULL);
-  if (supply == TARN_SUPPLY_OWN)
-    return;
+  may_grow = heap->klass->may_grow (heap, _tarn_bin_alloc_size (number, pool->leading_bits));
   _tarn_pool_ask_recorded (pool);
-  if (begin_sparing (pool, queue, supply, &give_back))
+  if (begin_sparing (pool, queue, may_grow, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 

@@ -16,6 +16,10 @@
 /* How many bins of recorded blocks are looked at for some that can go back. */
 #define MAX_RECORDED_BINS 8
 
+/* So many bins without blocks, or more, are looked through for such as are of no use.  They cost
+ * less than to make one each time that a size comes again. */
+#define MANY_EMPTY 256
+
 /* Bins */
 
 static void
@@ -24,8 +28,7 @@ bin_free (gpointer data)
   TarnBin *bin = data;
 
   g_assert (bin->length == 0 && bin->link == NULL && bin->n_shares == 0);
-  if (bin->bins->by_use != NULL)
-    g_queue_unlink (bin->bins->by_use, &bin->use_link);
+  bin->bins->n_empty--;
   g_free (bin->batches);
   g_free (bin);
 }
@@ -39,6 +42,7 @@ _tarn_bins_new (TarnQueue *queue, GQueue *by_use)
 
   bins->queue = queue;
   bins->by_use = by_use;
+  bins->many_empty = MANY_EMPTY;
   bins->table = g_hash_table_new_full (NULL, NULL, NULL, bin_free);
   return bins;
 }
@@ -81,20 +85,41 @@ _tarn_bins_have (TarnBins *bins, guint32 number)
   return bin != NULL && bin->top != NULL;
 }
 
+/* Tells whether a bin of a table has nothing to keep it for. */
+static gboolean
+bin_is_empty (gpointer number, gpointer bin, gpointer unused)
+{
+  const TarnBin *of_table = bin;
+
+  (void) number;
+  (void) unused;
+  return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
+}
+
+/* Frees bins of a table that are of no use. */
+static void
+drop_empty (TarnBins *bins)
+{
+  g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
+  bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
+  look_up (bins, bins->latest_number); /* which may have been removed */
+}
+
 /* Gets a bin by its number, and makes it if there is none. */
 static TarnBin *
 ensure_bin (TarnBins *bins, guint32 number)
 {
   if (_tarn_bins_get (bins, number) == NULL)
     {
+      if (bins->n_empty >= bins->many_empty)
+        drop_empty (bins);
+      bins->latest_number = number;
       bins->latest = g_new0 (TarnBin, 1);
+      bins->n_empty++;
       bins->latest->number = number;
       bins->latest->bins = bins;
       bins->latest->queue = bins->queue;
       bins->latest->use_link.data = bins->latest;
-      if (bins->by_use != NULL)
-        g_queue_push_tail_link (bins->by_use, &bins->latest->use_link);
-      bins->latest->used_at = _tarn_clock_now ();
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -225,6 +250,28 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 
 /* Blocks in bins */
 
+/* Notes that a bin has blocks now, and had none; or the other way round. */
+static void
+note_change (TarnPool *pool, TarnBin *bin)
+{
+  TarnBins *bins = bin->bins;
+
+  if (bin->length > 0)
+    {
+      bins->n_empty--;
+      if (bins->by_use != NULL)
+        g_queue_push_tail_link (bins->by_use, &bin->use_link);
+    }
+  else
+    {
+      bins->n_empty++;
+      if (bins->by_use != NULL)
+        g_queue_unlink (bins->by_use, &bin->use_link);
+    }
+  if (bin->queue != NULL && !pool->is_over_heap)
+    count_share (pool, bin);
+}
+
 /* Counts blocks that came to a bin; below 0: that left it. */
 static void
 count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
@@ -234,8 +281,8 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   _tarn_assert_locked (&pool->lock);
   g_assert (n >= 0 || bin->length >= (gsize) -n);
   bin->length += (gsize) n;
-  if (bin->queue != NULL && was_empty != (bin->length == 0) && !pool->is_over_heap)
-    count_share (pool, bin);
+  if (was_empty != (bin->length == 0))
+    note_change (pool, bin);
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
@@ -246,7 +293,7 @@ note_use (TarnBin *bin)
 {
   GQueue *by_use = bin->bins->by_use;
 
-  if (by_use == NULL)
+  if (by_use == NULL || bin->length == 0)
     return;
   bin->used_at = _tarn_clock_now ();
   if (bin->use_link.next == NULL)
@@ -259,10 +306,10 @@ note_use (TarnBin *bin)
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
-  note_use (bin);
   last->below = bin->top;
   bin->top = first;
   count_held (pool, bin, first->alloc_size, (gssize) n);
+  note_use (bin);
 }
 
 /* Puts a single block on top of its bin. */
@@ -500,32 +547,6 @@ _tarn_pool_take_stuck (TarnPool *pool)
   return blocks;
 }
 
-/* Tells whether a bin of a table has nothing to keep it for. */
-static gboolean
-bin_is_empty (gpointer number, gpointer bin, gpointer unused)
-{
-  const TarnBin *of_table = bin;
-
-  (void) number;
-  (void) unused;
-  return of_table->top == NULL && of_table->n_to_record == 0 && of_table->n_shares == 0;
-}
-
-/* Frees a bin if it is of no use, or else has it be the last one in its list. */
-static void
-drop_bin (TarnBin *bin)
-{
-  TarnBins *bins = bin->bins;
-
-  if (!bin_is_empty (NULL, bin, NULL))
-    {
-      note_use (bin);
-      return;
-    }
-  g_hash_table_remove (bins->table, GUINT_TO_POINTER (bin->number));
-  look_up (bins, bins->latest_number);
-}
-
 /* Retires blocks of a bin that can go, until so many bytes are held at most. */
 static void
 take_from_bin (TarnPool *pool, TarnBin *bin, gsize keep_bytes, TarnBlock ***end)
@@ -544,7 +565,8 @@ take_from_bin (TarnPool *pool, TarnBin *bin, gsize keep_bytes, TarnBlock ***end)
       link = &(*link)->below;
 }
 
-/* Does so for bins of a list that were used longest ago, and for so many at most. */
+/* Does so for bins of a list that were used longest ago, and for so many at most.  One that keeps
+ * blocks becomes the last. */
 static void
 take_by_use (TarnPool *pool, GQueue *by_use, guint max, gsize keep_bytes, TarnBlock ***end)
 {
@@ -553,7 +575,7 @@ take_by_use (TarnPool *pool, GQueue *by_use, guint max, gsize keep_bytes, TarnBl
       TarnBin *bin = by_use->head->data;
 
       take_from_bin (pool, bin, keep_bytes, end);
-      drop_bin (bin);
+      note_use (bin);
     }
 }
 
@@ -591,10 +613,8 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
       TarnBin *bin = link->data;
 
       next = link->next;
-      if (bin->bins != share)
-        continue;
-      take_from_bin (pool, bin, 0, &end);
-      drop_bin (bin);
+      if (bin->bins == share)
+        take_from_bin (pool, bin, 0, &end);
     }
   return blocks;
 }
@@ -641,12 +661,8 @@ take_expired_of (TarnPool *pool, const GQueue *by_use, gint64 now, TarnBlock ***
 
   for (GList *link = by_use->head; link != NULL && is_expired (link->data, now); link = next)
     {
-      TarnBin *bin = link->data;
-
       next = link->next;
-      take_from_bin (pool, bin, 0, end);
-      if (bin->top == NULL)
-        drop_bin (bin);
+      take_from_bin (pool, link->data, 0, end);
     }
 }
 
@@ -696,8 +712,7 @@ list_bins (GArray *list, TarnBins *bins)
 
   if (bins == NULL)
     return;
-  g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
-  look_up (bins, bins->latest_number); /* which may have been removed */
+  drop_empty (bins);
   g_hash_table_iter_init (&iter, bins->table);
   while (g_hash_table_iter_next (&iter, &number, &bin))
     {

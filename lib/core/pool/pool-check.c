@@ -11,6 +11,7 @@
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
+  gsize listed_bins; /* by their use */
 } Sums;
 
 /* Compares a counter with what the blocks say. */
@@ -114,6 +115,7 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
 {
   GHashTableIter iter;
   gpointer key, value;
+  gsize n_empty = 0;
 
   if (bins == NULL)
     return TRUE;
@@ -130,8 +132,10 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
       if (!check_bin (pool, GPOINTER_TO_UINT (key), bin, share, violation))
         return FALSE;
       sums->binned_blocks += bin->length;
+      n_empty += bin->length == 0;
+      sums->listed_bins += bin->length > 0 && bins->by_use != NULL;
     }
-  return TRUE;
+  return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
 
 /* Checks all bins, and what is in none. */
@@ -152,7 +156,9 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   for (const TarnBlock *block = pool->stuck; block != NULL; block = block->below)
     n_stuck++;
   sums->binned_blocks += n_stuck;
-  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation);
+  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation)
+         && !differs ("listed bins", sums->listed_bins,
+                      pool->bins_by_use.length + pool->recorded_by_use.length, violation);
 }
 
 /* Counts the bins of a list, each of which must be of a number, not wanted, and have blocks. */

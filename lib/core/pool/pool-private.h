@@ -74,7 +74,7 @@ struct _TarnBin
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
-  GList use_link; /* in by_use of its table, if there is one; */
+  GList use_link; /* while it has blocks: in by_use of its table, if there is one; */
   gint64 used_at; /* the time when it was used last */
 
   /* Of the recorded */
@@ -91,6 +91,8 @@ struct _TarnBins
   GHashTable *table;     /* number -> TarnBin, owned */
   guint32 latest_number; /* that was looked for last, */
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
+  guint n_empty;         /* of them: that have no blocks */
+  guint many_empty;      /* so many that it is worth looking for some that are of no use */
   GQueue *by_use;        /* the pool's, in which they are; NULL: in none */
 };
 
@@ -175,8 +177,8 @@ struct _TarnPool
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* In a pool that holds so many bytes at most, bins that have, or had, blocks, by use_link: the
-   * one that was used last is last.  What can go back at any time: the idle; over a heap queues' as
+  /* In a pool that holds so many bytes at most, bins that have blocks, by use_link: the one that
+   * was used last is last.  What can go back at any time: the idle; over a heap queues' as
    * well, because a heap orders what it is given.  And, over a heap, the recorded, of which those
    * can whose events are done. */
   GQueue bins_by_use, recorded_by_use;

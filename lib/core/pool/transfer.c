@@ -29,14 +29,18 @@ _tarn_pool_init_transfers (TarnPool *pool)
   pool->transfer_blocks = n <= MAX_BATCH ? n : 0;
 }
 
-/* Gets one of the transfer bins for blocks of a size and a queue, which may have others' at the
- * moment.  A thread's own shard is its number; any number will do. */
-static TarnTransferBin *
-get_bin (TarnPool *pool, guint32 number, gpointer handle, guint shard)
+/* Gets one of the transfer bins for blocks of a size and a queue, by their spread, which may have
+ * others' at the moment.  A thread's own shard is its number; any number will do. */
+static inline TarnTransferBin *
+get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
-  guint i = _tarn_spread (number, handle) + shard % TARN_TRANSFER_SHARDS;
+  return &pool->transfer_bins[(spread + shard % TARN_TRANSFER_SHARDS) % TARN_TRANSFER_BINS];
+}
 
-  return &pool->transfer_bins[i % TARN_TRANSFER_BINS];
+static inline gboolean
+has_any (const TarnTransferBin *bin)
+{
+  return __atomic_load_n (&bin->n_batches, __ATOMIC_RELAXED) > 0;
 }
 
 static gboolean
@@ -97,7 +101,7 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   if (n == 0 || bin->length < pool->thread_cache_blocks
       || bin->top->alloc_size > TARN_MAX_BYTES_AT_A_TIME / n)
     return FALSE;
-  place = get_bin (pool, bin->number, bin->handle, _tarn_current_thread->number);
+  place = get_bin (pool, _tarn_spread (bin->number, bin->handle), _tarn_current_thread->number);
   oldest = skip (&bin->top, bin->length - n);
   transfer = (TarnTransfer){ *oldest, *skip (oldest, n - 1) };
   if (!lock (place))
@@ -125,7 +129,7 @@ take_batch (TarnTransferBin *place, guint32 number, gpointer handle)
 {
   TarnBlock *first = NULL;
 
-  if (__atomic_load_n (&place->n_batches, __ATOMIC_RELAXED) == 0 || !lock (place))
+  if (!has_any (place) || !lock (place))
     return NULL;
   if (place->n_batches > 0 && is_for (place, number, handle))
     {
@@ -142,14 +146,14 @@ static gboolean
 receive (TarnCache *cache, TarnCacheBin *bin)
 {
   TarnPool *pool = cache->pool;
+  guint32 spread = _tarn_spread (bin->number, bin->handle);
   guint own = _tarn_current_thread->number;
   TarnBlock *first = NULL;
 
   if (bin->capacity < pool->transfer_blocks)
     return FALSE;
   for (guint i = 0; first == NULL && i < TARN_TRANSFER_SHARDS; i++)
-    first
-        = take_batch (get_bin (pool, bin->number, bin->handle, own + i), bin->number, bin->handle);
+    first = take_batch (get_bin (pool, spread, own + i), bin->number, bin->handle);
   if (first != NULL)
     _tarn_cache_bin_set (bin, first, pool->transfer_blocks);
   return first != NULL;
@@ -217,7 +221,7 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
   gboolean was_open = FALSE, is_any, is_mine;
 
   _tarn_assert_locked (&pool->lock);
-  if (__atomic_load_n (&place->n_batches, __ATOMIC_RELAXED) == 0)
+  if (!has_any (place))
     return FALSE;
   is_mine = lock (place);
   if (!is_mine)
@@ -236,14 +240,18 @@ take_from (TarnPool *pool, TarnTransferBin *place, guint32 number, const gpointe
 gboolean
 _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle)
 {
+  guint32 spread = _tarn_spread (number, handle);
   guint own = _tarn_current_thread->number;
   gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (_tarn_pool_records_frees (pool, number))
-    return FALSE; /* nothing is */
   for (guint i = 1; i <= TARN_TRANSFER_SHARDS; i++)
-    is_any = take_from (pool, get_bin (pool, number, handle, own + i), number, &handle) || is_any;
+    {
+      TarnTransferBin *place = get_bin (pool, spread, own + i);
+
+      if (has_any (place)) /* mostly none has */
+        is_any = take_from (pool, place, number, &handle) || is_any;
+    }
   return is_any;
 }
 
@@ -260,7 +268,7 @@ gboolean
 _tarn_pool_has_transfers (const TarnPool *pool)
 {
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
-    if (__atomic_load_n (&pool->transfer_bins[i].n_batches, __ATOMIC_RELAXED) > 0)
+    if (has_any (&pool->transfer_bins[i]))
       return TRUE;
   return FALSE;
 }

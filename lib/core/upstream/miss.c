@@ -272,6 +272,31 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   g_propagate_error (error, upstream_error);
 }
 
+/* Allocates a block for a request that no held block serves, from what a heap has for its queue
+ * (NULL: for nobody).  NULL: it has nothing that will do, or the pool's limit is in the way.  The
+ * lock is not held. */
+TarnBlock *
+_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
+{
+  gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
+  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
+  TarnAllocator *heap = pool->upstream;
+  TarnMemory memory = { .address = 0 };
+  guint64 owner = 0;
+
+  _tarn_assert_not_locked (&pool->lock);
+  request.reservation.size = alloc_size;
+  if (!_tarn_pool_reserve (pool, &request.reservation, NULL))
+    return NULL;
+  if (heap->klass->allocate_own (heap, alloc_size, queue != NULL ? queue->handle : NULL, &memory,
+                                 &owner))
+    return add_fresh (pool, &request, memory, owner);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, &request.reservation);
+  _tarn_mutex_unlock (&pool->lock);
+  return NULL;
+}
+
 /* Allocates a block for a request that no held block serves, or that only others' would.  @queue:
  * an in-order one that is to use it; NULL: another one, or none.  *was_short is set if there was
  * too little memory for it beside what is held.  The lock is not held. */

@@ -24,6 +24,7 @@ typedef struct
 } TarnReservation;
 
 /* miss.c */
+TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
 TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
                                      gboolean *was_short, GError **error);
 
