@@ -31,6 +31,13 @@ typedef struct
   gsize limit_bytes;
 
   /**
+   * Whether the limit of a pool over the heap is the heap's as well, if that is less than
+   * limit_bytes, so that it bounds what is taken of the device: that of the pool which was made, or
+   * was given one, last; rounded up to what virtual memory is given in. Default: FALSE.
+   */
+  gboolean follows_pool_limit;
+
+  /**
    * The least bytes of a piece, whatever the request; 0, the default: as many as the heap has
    * already, within bounds, so that a program which needs little has little, and one that needs
    * much calls the driver seldom.
@@ -62,6 +69,7 @@ typedef struct
     sizeof (TarnHeapOptions), /* struct_size */                                                    \
         NULL,                 /* name */                                                           \
         0,                    /* limit_bytes */                                                    \
+        FALSE,                /* follows_pool_limit */                                             \
         0,                    /* growth_bytes */                                                   \
         0,                    /* alignment */                                                      \
         0                     /* idle_seconds */                                                   \

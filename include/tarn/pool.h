@@ -198,6 +198,7 @@ gsize tarn_pool_get_active_bytes (TarnPool *pool);
 void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
 void tarn_pool_reset_peaks (TarnPool *pool);
 const gchar *tarn_pool_get_name (TarnPool *pool);
+TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 

@@ -18,10 +18,12 @@ _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *optio
   g_autoptr (TarnAllocator) driver = allocator;
   g_autoptr (TarnAllocator) heap = NULL;
   g_autoptr (GError) reason = NULL;
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
 
   if (driver == NULL)
     return NULL;
-  heap = tarn_heap_allocator_new (driver, NULL, &reason);
+  heap_options.follows_pool_limit = TRUE;
+  heap = tarn_heap_allocator_new (driver, &heap_options, &reason);
   if (heap != NULL || g_error_matches (reason, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))
     return tarn_pool_new (heap != NULL ? heap : driver, options, error);
   g_propagate_error (error, g_steal_pointer (&reason));

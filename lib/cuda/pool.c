@@ -15,8 +15,9 @@
  * straight over that allocator.
  *
  * @param context  where memory belongs; NULL: the current one
- * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is for what
- *                 the pool has of the heap, which has a little more of the driver.
+ * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
+ *                 heap's, too: no more is taken of the driver. tarn_pool_set_limit_bytes()
+ *                 changes both.
  * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set

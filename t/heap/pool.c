@@ -140,6 +140,87 @@ test_exact (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+/* Takes blocks of a size, and keeps them, until that fails at the pool's limit, which bounds what
+ * the heap has. */
+static void
+take_all (TarnPool *pool, HeapFixture *fixture, gsize size, GPtrArray *blocks)
+{
+  gsize limit = tarn_pool_get_limit_bytes (pool);
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    {
+      g_ptr_array_add (blocks, block);
+      g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, limit);
+    }
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  assert_valid (pool);
+  heap_assert_valid (fixture);
+}
+
+/* A heap keeps to the limit of a pool over it, if it is to, and to its own if that is less. */
+static void
+test_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_options.limit_bytes = 200 * MIB;
+  options.limit_bytes = 70 * MIB;
+  heap_renew (fixture, &heap_options);
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  g_assert_true (tarn_pool_get_upstream (pool) == fixture->heap);
+  take_all (pool, fixture, 3 * MIB, blocks);
+  g_assert_cmpuint (blocks->len, >=, fixture->is_virtual ? 23 : 20);
+
+  g_ptr_array_set_size (blocks, 2);
+  tarn_pool_set_limit_bytes (pool, 30 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 30 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+
+  tarn_pool_set_limit_bytes (pool, 250 * MIB);
+  take_all (pool, fixture, 5 * MIB, blocks);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >, 190 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 200 * MIB);
+}
+
+/* With the least limit there is something to be had. */
+static void
+test_least_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  options.limit_bytes = 512;
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  tarn_block_free (allocate (pool, 512));
+  tarn_pool_set_limit_bytes (pool, G_MAXSIZE);
+  tarn_block_free (allocate (pool, 50 * MIB));
+}
+
+/* Otherwise the heap may have more. */
+static void
+test_own_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL, other = NULL;
+
+  (void) unused;
+  options.limit_bytes = 1;
+  pool = tarn_pool_new (fixture->heap, &options, NULL);
+  other = tarn_pool_new (fixture->heap, NULL, NULL);
+  tarn_block_free (allocate (other, MIB));
+}
+
 /* Has everything be as if it had happened so many seconds before. */
 static void
 age (TarnPool *pool, HeapFixture *fixture, guint seconds)
@@ -326,6 +407,9 @@ main (int argc, char **argv)
   heap_add ("pool/exact", test_exact);
   heap_add ("pool/large", test_large);
   heap_add ("pool/sizes", test_sizes);
+  heap_add ("pool/limit", test_limit);
+  heap_add ("pool/least-limit", test_least_limit);
+  heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);

@@ -14,6 +14,7 @@ typedef struct
   gsize struct_size;
   const gchar *name;
   gsize limit_bytes;
+  gboolean follows_pool_limit;
   gsize growth_bytes;
   gsize alignment;
 } OldTarnHeapOptions;

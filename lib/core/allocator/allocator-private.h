@@ -59,6 +59,9 @@ typedef struct
   void (*split) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
+  /* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that.  TRUE: it
+   * has more than that. */
+  gboolean (*set_pool_limit) (TarnAllocator *allocator, gsize limit_bytes);
   /* Does what each request does besides: sees whether memory can go back, and, on behalf of a queue
    * that is alive (NULL: none), to others. */
   void (*look_after) (TarnAllocator *allocator, gpointer queue);

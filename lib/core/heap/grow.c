@@ -39,18 +39,28 @@ end_change (TarnHeap *heap)
   _tarn_cond_broadcast (&heap->changed);
 }
 
+/* Gets the most bytes that the heap may have; 0: as many as there are. */
+gsize
+_tarn_heap_get_limit (const TarnHeap *heap)
+{
+  if (heap->limit_bytes == 0 || heap->pool_limit == 0)
+    return MAX (heap->limit_bytes, heap->pool_limit);
+  return MIN (heap->limit_bytes, heap->pool_limit);
+}
+
 /* Tells whether so many bytes more are within the heap's limit. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
-  gsize used = heap->stats.upstream_bytes;
+  gsize used = heap->stats.upstream_bytes, limit = _tarn_heap_get_limit (heap);
 
-  if (heap->limit_bytes == 0 || (used <= heap->limit_bytes && size <= heap->limit_bytes - used))
+  _tarn_assert_locked (&heap->lock);
+  if (limit == 0 || (used <= limit && size <= limit - used))
     return TRUE;
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
                "%s has %" G_GSIZE_FORMAT " bytes of a limit of %" G_GSIZE_FORMAT
                ", and needs %" G_GSIZE_FORMAT " more",
-               heap->base.label, used, heap->limit_bytes, size);
+               heap->base.label, used, limit, size);
   return FALSE;
 }
 

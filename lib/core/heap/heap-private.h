@@ -196,6 +196,7 @@ struct _TarnHeap
   const TarnHeapGrowth *growth;
   gsize alignment;         /* of extents: a power of two */
   gsize limit_bytes;       /* 0: none */
+  gboolean follows_pool;   /* has its limit as well */
   gboolean frees_in_order; /* pieces may go back while commands use them */
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
@@ -212,6 +213,7 @@ struct _TarnHeap
   guint64 last_number;         /* of a queue */
   GHashTable *table;           /* memory in use -> TarnExtent */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
+  gsize pool_limit;  /* bytes; 0: none */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
   gboolean is_short; /* upstream ran out, and has not given much at once since */
   gint64 look_at;    /* the time at which to see whether some were idle for too long */
@@ -284,6 +286,7 @@ gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 void _tarn_heap_expire (TarnHeap *heap);
+gsize _tarn_heap_get_limit (const TarnHeap *heap); /* but not in these two */
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);

@@ -394,6 +394,25 @@ heap_look_after (TarnAllocator *allocator, gpointer handle)
   _tarn_mutex_unlock (&heap->lock);
 }
 
+/* A limit is a multiple of what virtual memory is given in: with less nothing could be had. */
+static gboolean
+heap_set_pool_limit (TarnAllocator *allocator, gsize limit_bytes)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  gsize unit = MAX (heap->upstream->ops.virtual_granularity, 1);
+  gboolean has_more;
+  gsize limit;
+
+  if (!heap->follows_pool)
+    return FALSE;
+  _tarn_mutex_lock (&heap->lock);
+  heap->pool_limit = _tarn_round_up (MIN (limit_bytes, G_MAXSIZE - unit), unit);
+  limit = _tarn_heap_get_limit (heap);
+  has_more = limit != 0 && heap->stats.upstream_bytes > limit;
+  _tarn_mutex_unlock (&heap->lock);
+  return has_more;
+}
+
 static gsize
 heap_get_max_held (TarnAllocator *allocator)
 {
@@ -490,6 +509,7 @@ static const TarnAllocatorClass heap_class = {
   .get_max_small = heap_get_max_small,
   .split = heap_split,
   .get_max_held = heap_get_max_held,
+  .set_pool_limit = heap_set_pool_limit,
   .look_after = heap_look_after,
   .forget_queue = heap_forget_queue,
 };
@@ -544,6 +564,7 @@ set_options (TarnHeap *heap, const TarnHeapOptions *options, GError **error)
     }
   heap->alignment = MAX (options->alignment != 0 ? options->alignment : USUAL_ALIGNMENT, least);
   heap->limit_bytes = options->limit_bytes;
+  heap->follows_pool = options->follows_pool_limit;
   heap->growth_bytes = options->growth_bytes;
   heap->idle_time = get_idle_time (options->idle_seconds);
   return TRUE;

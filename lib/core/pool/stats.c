@@ -64,6 +64,21 @@ tarn_pool_reset_peaks (TarnPool *pool)
 }
 
 /**
+ * Gets the allocator that a pool is over. With one that was made in one line it is the heap, for
+ * tarn_heap_get_stats().
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer none): valid as long as @p pool
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_pool_get_upstream (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+  return pool->upstream;
+}
+
+/**
  * Gets the name that a pool was given for messages.
  *
  * @param pool  a pool; any thread may call it

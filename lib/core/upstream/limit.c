@@ -307,7 +307,9 @@ take_above_limit (TarnPool *pool)
  * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
  * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
  * block serves are TARN_ERROR_LIMIT until there is room for them. Requests that are asking the
- * upstream allocator meanwhile go by the limit that there was.
+ * upstream allocator meanwhile go by the limit that there was. A heap that follows it
+ * (TarnHeapOptions.follows_pool_limit) gives idle pieces back, too, if it has more, and then all
+ * held blocks go, and the call waits for queues that use them.
  *
  * @param pool         a pool; any thread may call it. In a child of fork () it does nothing.
  * @param limit_bytes  bytes; 0: as many as there are
@@ -316,6 +318,7 @@ take_above_limit (TarnPool *pool)
 void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {
+  gboolean heap_has_more = FALSE;
   TarnGiveBack give_back;
 
   g_return_if_fail (pool != NULL);
@@ -324,10 +327,14 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
     return;
   _tarn_mutex_lock (&pool->lock);
   pool->limit_bytes = limit_bytes;
+  if (pool->is_over_heap)
+    heap_has_more = pool->upstream->klass->set_pool_limit (pool->upstream, limit_bytes);
   pool->ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
   tell_awaiting (pool);
   _tarn_pool_begin_give_back (pool, &give_back, take_above_limit (pool));
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);
+  if (heap_has_more) /* whatever is held keeps pieces from being idle */
+    _tarn_pool_trim (pool, 0, FALSE);
 }
