@@ -5,6 +5,9 @@
 
 #include "kinds-private.h"
 
+/* Of virtual memory: bytes. */
+#define GRANULARITY ((gsize) 2 << 20)
+
 static TarnAllocator *
 make_null (gpointer simulated /* nullable */, GError **error)
 {
@@ -160,7 +163,8 @@ counter_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError *
   Counter *counter = user_data;
 
   (void) error;
-  addresses->address = __atomic_add_fetch (&counter->reserved, size, __ATOMIC_RELAXED);
+  addresses->address
+      = GRANULARITY + __atomic_fetch_add (&counter->reserved, size, __ATOMIC_RELAXED);
   return TRUE;
 }
 
@@ -195,7 +199,7 @@ counter_new (gsize budget, gboolean is_virtual, gboolean has_queues)
   ops.free = counter_free;
   if (is_virtual)
     {
-      ops.virtual_granularity = 2 << 20;
+      ops.virtual_granularity = GRANULARITY;
       ops.addresses_reserve = counter_reserve;
       ops.addresses_release = counter_release;
       ops.backing_new = counter_allocate;

@@ -14,7 +14,8 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* What each thread keeps for itself of a pool over a heap, where the program does not say. */
+/* What each thread keeps for itself of a pool over a heap, where the program does not say.  A block
+ * of more than half as much, but for a temporary, would take the place of many others. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 
 /* What a thread's scratch for large blocks may have besides, and how many temporaries, which a few
@@ -183,6 +184,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
   pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
                                                          : G_MAXSIZE;
+  pool->max_kept = pool->max_held;
   if (is_over_heap && known.hold_bytes == 0)
     {
       pool->scratch_unit = upstream->klass->get_split_unit (upstream);
@@ -190,6 +192,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       pool->scratch_max_bytes = MIN (known.thread_cache_bytes, SCRATCH_BYTES);
       pool->scratch_min_temporaries = SCRATCH_TEMPORARIES;
       known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
+      pool->max_kept = MIN (pool->max_kept, known.thread_cache_bytes / 2);
     }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;

@@ -226,8 +226,8 @@ struct _TarnPool
   guint n_foreign;        /* of them: on behalf of another pool of the group */
 
   gsize hold_bytes;    /* constant; G_MAXSIZE: no bound; 0: by managed_bytes */
-  gsize max_held;      /* constant: bytes of a block, above which bins do not hold it; nor do
-                          threads, unless they have temporaries */
+  gsize max_held;      /* constant: bytes of a block, above which bins do not hold it, */
+  gsize max_kept;      /* constant: nor do threads, unless they have temporaries */
   gsize limit_bytes;   /* 0: none */
   gsize ceiling_bytes; /* the limit; or what there was when that was lowered, as long as no request
                           has fitted in again */

@@ -14,7 +14,7 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
   if (block->share == TARN_NO_SHARE)
     return FALSE;
   return (is_temporary && _tarn_cache_keep_as_scratch (cache, block))
-         || ((is_temporary || block->alloc_size <= pool->max_held)
+         || ((is_temporary || block->alloc_size <= pool->max_kept)
              && _tarn_cache_keep (cache, block));
 }
 
