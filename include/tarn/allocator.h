@@ -149,7 +149,10 @@ typedef struct
   gboolean (*part_new) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                         TarnMemory *part, GError **error);
 
-  /** Undoes part_new(). Nullable: there is nothing to undo. */
+  /**
+   * Undoes part_new(). Nullable: there is nothing to undo, and the address of a part is that of the
+   * memory and @p offset bytes more.
+   */
   void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
 
   /* Virtual memory: all of these or none. Memory is TarnMemory.address, to which bytes can be

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A thread's scratch: what it has temporaries of any size from, over a heap with virtual memory. */
+ * A thread's scratch: what it has temporaries of any size from, over a heap whose memory is
+ * addresses. */
 
 #include "heap-fixture.h"
 #include "lib/fake-order.h"
@@ -19,6 +20,7 @@ typedef struct
   gsize alignment;    /* from a granule on the fake queues know what is used */
   gboolean has_queue; /* which requests name */
   guint flags;
+  FakePagesKind kind;
 } Way;
 
 /* A block in use. */
@@ -50,6 +52,7 @@ pool_new (TarnAllocator *heap, const TarnPoolOptions *options)
 {
   TarnPool *pool = tarn_pool_new (heap, options, NULL);
 
+  pool->max_held = pool->max_kept = G_MAXSIZE; /* as over virtual memory */
   pool->scratch_max_small = 0;
   pool->scratch_min_temporaries = 2;
   return pool;
@@ -62,7 +65,7 @@ set_up (Fixture *fixture, gconstpointer data)
   g_autoptr (TarnAllocator) upstream = NULL;
 
   fixture->way = data;
-  fixture->order = fake_order_new (G_MAXUINT64, TRUE, fixture->way->flags);
+  fixture->order = fake_order_new (G_MAXUINT64, fixture->way->kind, fixture->way->flags);
   fixture->queues = fake_order_get_queues (fixture->order);
   fixture->pages = fake_order_get_pages (fixture->order);
   upstream = fake_order_allocator_new (fixture->order);
@@ -1882,11 +1885,14 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
   {
     const gchar *name;
     Way way;
-  } ways[] = { { "host", { ALIGNMENT, FALSE, 0 } },
-               { "queue", { ALIGNMENT, TRUE, 0 } },
-               { "host/ordered", { FAKE_ORDER_GRANULE, FALSE, 0 } },
-               { "queue/ordered", { FAKE_ORDER_GRANULE, TRUE, 0 } },
-               { "queue/ordered/events-all", { FAKE_ORDER_GRANULE, TRUE, FAKE_RECORDS_ALL } } };
+  } ways[] = { { "host", { ALIGNMENT, FALSE, 0, FAKE_PAGES_VIRTUAL } },
+               { "queue", { ALIGNMENT, TRUE, 0, FAKE_PAGES_VIRTUAL } },
+               { "host/ordered", { FAKE_ORDER_GRANULE, FALSE, 0, FAKE_PAGES_VIRTUAL } },
+               { "queue/ordered", { FAKE_ORDER_GRANULE, TRUE, 0, FAKE_PAGES_VIRTUAL } },
+               { "queue/ordered/events-all",
+                 { FAKE_ORDER_GRANULE, TRUE, FAKE_RECORDS_ALL, FAKE_PAGES_VIRTUAL } },
+               { "parts/host", { ALIGNMENT, FALSE, 0, FAKE_PAGES_ADDRESSES } },
+               { "parts/queue/ordered", { FAKE_ORDER_GRANULE, TRUE, 0, FAKE_PAGES_ADDRESSES } } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
     {

@@ -13,12 +13,12 @@ struct _FakeOrder
 };
 
 FakeOrder *
-fake_order_new (guint64 bytes, gboolean is_virtual, guint flags)
+fake_order_new (guint64 bytes, FakePagesKind kind, guint flags)
 {
   FakeOrder *order = g_new (FakeOrder, 1);
 
-  g_assert_true (!is_virtual || (flags & FAKE_FREES_IN_ORDER) == 0);
-  order->pages = fake_pages_new (bytes, is_virtual);
+  g_assert_true (kind != FAKE_PAGES_VIRTUAL || (flags & FAKE_FREES_IN_ORDER) == 0);
+  order->pages = fake_pages_new (bytes, kind);
   order->queues = fake_queues_new (0, flags);
   order->on_pages = fake_pages_allocator_new (order->pages);
   order->on_queues = fake_queues_allocator_new (order->queues);
@@ -158,7 +158,8 @@ free_memory (gpointer user_data, TarnMemory memory, gsize size)
 
   for (gsize at = 0; at < size && !may_be_used; at += FAKE_ORDER_GRANULE)
     {
-      TarnMemory granule = { .address = ((memory.address << 32) + at) / FAKE_ORDER_GRANULE };
+      guint64 place = fake_pages_locate_in_piece (order->pages, memory, at);
+      TarnMemory granule = { .address = place / FAKE_ORDER_GRANULE };
 
       fake_queues_own (order->queues, granule);
       fake_queues_touch (order->queues, granule);

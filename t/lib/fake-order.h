@@ -19,7 +19,7 @@ typedef struct _FakeOrder FakeOrder;
 
 /* As fake_pages_new () and fake_queues_new (); the flags may have FAKE_FREES_IN_ORDER only where
  * memory is not virtual. */
-FakeOrder *fake_order_new (guint64 bytes, gboolean is_virtual, guint flags);
+FakeOrder *fake_order_new (guint64 bytes, FakePagesKind kind, guint flags);
 void fake_order_free (FakeOrder *order);
 
 FakePages *fake_order_get_pages (FakeOrder *order);

@@ -19,7 +19,7 @@ struct _FakePages
   TarnMutex lock; /* guards all below */
   guint64 bytes, used_bytes;
   gsize max_addresses;
-  gboolean is_virtual;
+  FakePagesKind kind;
   guint64 last_number;
   GHashTable *reservations, *mappings; /* start -> Stretch */
   GHashTable *backings, *parts; /* number -> Stretch; a piece is a backing that is not mapped */
@@ -75,14 +75,14 @@ find_overlap (GHashTable *table, guint64 start, guint64 size, guint64 of)
 }
 
 FakePages *
-fake_pages_new (guint64 bytes, gboolean is_virtual)
+fake_pages_new (guint64 bytes, FakePagesKind kind)
 {
   FakePages *pages = g_new0 (FakePages, 1);
 
   _tarn_mutex_init (&pages->lock);
   pages->bytes = bytes;
   pages->max_addresses = G_MAXSIZE;
-  pages->is_virtual = is_virtual;
+  pages->kind = kind;
   pages->last_number = 0x1000;
   pages->reservations = table_new ();
   pages->mappings = table_new ();
@@ -152,6 +152,16 @@ end_call (FakePages *pages)
 
 /* Memory: a backing, or a piece */
 
+/* Gets addresses that nobody ever had. */
+static guint64
+take_addresses (FakePages *pages, gsize size)
+{
+  guint64 start = (pages->last_number / FAKE_PAGES_GRANULARITY + 1) * FAKE_PAGES_GRANULARITY;
+
+  pages->last_number = start + size;
+  return start;
+}
+
 static gboolean
 memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -159,7 +169,7 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   Stretch backing = { .size = size };
 
   g_assert_cmpuint (memory->address, ==, 0);
-  g_assert_true (!pages->is_virtual || size % FAKE_PAGES_GRANULARITY == 0);
+  g_assert_true (pages->kind != FAKE_PAGES_VIRTUAL || size % FAKE_PAGES_GRANULARITY == 0);
   if (!begin_call (pages, error))
     return FALSE;
   if (pages->bytes != G_MAXUINT64
@@ -170,8 +180,11 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
                    "fake: full for %" G_GSIZE_FORMAT " bytes", size);
       return FALSE;
     }
-  memory->address = ++pages->last_number;
-  backing.number = pages->is_virtual ? pages->allocations + 1 : memory->address;
+  backing.number = pages->allocations + 1;
+  if (pages->kind == FAKE_PAGES_ADDRESSES)
+    memory->address = backing.start = take_addresses (pages, size);
+  else
+    memory->address = ++pages->last_number;
   add (pages->backings, memory->address, backing);
   pages->used_bytes += size;
   pages->allocations++;
@@ -211,9 +224,7 @@ reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
       g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "fake: too many addresses");
       return FALSE;
     }
-  pages->last_number = (pages->last_number / FAKE_PAGES_GRANULARITY + 1) * FAKE_PAGES_GRANULARITY;
-  reservation.start = addresses->address = pages->last_number;
-  pages->last_number += size;
+  reservation.start = addresses->address = take_addresses (pages, size);
   add (pages->reservations, reservation.start, reservation);
   return end_call (pages);
 }
@@ -323,6 +334,23 @@ part_release (gpointer user_data, TarnMemory part, gsize size)
   end_call (pages);
 }
 
+/* A part that is an address. */
+static gboolean
+address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+             GError **error)
+{
+  FakePages *pages = user_data;
+
+  (void) error;
+  g_assert_cmpuint (part->address, ==, 0);
+  begin_sure_call (pages);
+  g_assert_cmpuint (offset % FAKE_PAGES_PART_ALIGNMENT, ==, 0);
+  g_assert_cmpuint (size, >, 0);
+  g_assert_cmpuint (offset + size, <=, find (pages->backings, memory.address)->size);
+  part->address = memory.address + offset;
+  return end_call (pages);
+}
+
 /* The allocator */
 
 static void
@@ -343,7 +371,7 @@ fake_pages_allocator_new (FakePages *pages)
   ops.name = "fake pages";
   ops.allocate = memory_new;
   ops.free = memory_release;
-  if (pages->is_virtual)
+  if (pages->kind == FAKE_PAGES_VIRTUAL)
     {
       ops.virtual_granularity = FAKE_PAGES_GRANULARITY;
       ops.addresses_reserve = reserve;
@@ -356,8 +384,8 @@ fake_pages_allocator_new (FakePages *pages)
   else
     {
       ops.part_alignment = FAKE_PAGES_PART_ALIGNMENT;
-      ops.part_new = part_new;
-      ops.part_release = part_release;
+      ops.part_new = pages->kind == FAKE_PAGES_ADDRESSES ? address_new : part_new;
+      ops.part_release = pages->kind == FAKE_PAGES_ADDRESSES ? NULL : part_release;
     }
   _tarn_mutex_lock (&pages->lock);
   pages->allocators++;
@@ -417,16 +445,34 @@ is_mapped (FakePages *pages, guint64 start, guint64 size)
   return TRUE;
 }
 
+static gboolean
+is_in_piece (FakePages *pages, guint64 start, guint64 size)
+{
+  const Stretch *piece = find_overlap (pages->backings, start, 1, 0);
+
+  return piece != NULL && start + size <= piece->start + piece->size;
+}
+
 gboolean
 fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size)
 {
-  const Stretch *part;
   gboolean is_usable;
+  const Stretch *part;
 
   _tarn_mutex_lock (&pages->lock);
-  part = pages->is_virtual ? NULL : g_hash_table_lookup (pages->parts, &memory.address);
-  is_usable = pages->is_virtual ? is_mapped (pages, memory.address, MAX (size, 1))
-                                : part != NULL && part->size >= size;
+  switch (pages->kind)
+    {
+    case FAKE_PAGES_VIRTUAL:
+      is_usable = is_mapped (pages, memory.address, MAX (size, 1));
+      break;
+    case FAKE_PAGES_ADDRESSES:
+      is_usable = is_in_piece (pages, memory.address, MAX (size, 1));
+      break;
+    case FAKE_PAGES_PARTS:
+    default:
+      part = g_hash_table_lookup (pages->parts, &memory.address);
+      is_usable = part != NULL && part->size >= size;
+    }
   _tarn_mutex_unlock (&pages->lock);
   return is_usable;
 }
@@ -438,20 +484,33 @@ fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset)
   guint64 number;
 
   _tarn_mutex_lock (&pages->lock);
-  if (pages->is_virtual)
-    {
-      stretch = find_overlap (pages->mappings, memory.address + offset, 1, 0);
-      g_assert_nonnull (stretch);
-      number = find_mapped (pages, stretch->start)->number;
-      offset = (gsize) (memory.address + offset - stretch->start);
-    }
-  else
+  if (pages->kind == FAKE_PAGES_PARTS)
     {
       stretch = find (pages->parts, memory.address);
       g_assert_cmpuint (offset, <, stretch->size);
-      number = stretch->of;
+      number = find (pages->backings, stretch->of)->number;
       offset += (gsize) stretch->start;
     }
+  else
+    {
+      stretch = find_overlap (pages->kind == FAKE_PAGES_VIRTUAL ? pages->mappings : pages->backings,
+                              memory.address + offset, 1, 0);
+      g_assert_nonnull (stretch);
+      number = pages->kind == FAKE_PAGES_VIRTUAL ? find_mapped (pages, stretch->start)->number
+                                                 : stretch->number;
+      offset = (gsize) (memory.address + offset - stretch->start);
+    }
+  _tarn_mutex_unlock (&pages->lock);
+  return (number << 32) + offset;
+}
+
+guint64
+fake_pages_locate_in_piece (FakePages *pages, TarnMemory piece, gsize offset)
+{
+  guint64 number;
+
+  _tarn_mutex_lock (&pages->lock);
+  number = find (pages->backings, piece.address)->number;
   _tarn_mutex_unlock (&pages->lock);
   return (number << 32) + offset;
 }

@@ -2,10 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * A device that has what heaps need, as a table: virtual memory, or else parts of what it
- * allocates; a budget of bytes, a ledger, and calls that fail on demand.  Any thread may use it.
- * Mistakes of whoever uses it end the test: what is mapped where something is, or outside of what
- * was reserved; what is unmapped in part, given back while it is mapped or has parts, or twice;
- * parts that overlap; anything that is left at the end. */
+ * allocates, which it has to make or which are mere addresses; a budget of bytes, a ledger, and
+ * calls that fail on demand.  Any thread may use it. Mistakes of whoever uses it end the test: what
+ * is mapped where something is, or outside of what was reserved; what is unmapped in part, given
+ * back while it is mapped or has parts, or twice; parts that overlap; anything that is left at the
+ * end. */
 
 #ifndef TARN_FAKE_PAGES_H
 #define TARN_FAKE_PAGES_H
@@ -17,8 +18,15 @@ typedef struct _FakePages FakePages;
 #define FAKE_PAGES_GRANULARITY ((gsize) 2 << 20)
 #define FAKE_PAGES_PART_ALIGNMENT 128
 
+typedef enum
+{
+  FAKE_PAGES_PARTS,
+  FAKE_PAGES_VIRTUAL,
+  FAKE_PAGES_ADDRESSES
+} FakePagesKind;
+
 /* @bytes may be G_MAXUINT64, which never runs out. */
-FakePages *fake_pages_new (guint64 bytes, gboolean is_virtual);
+FakePages *fake_pages_new (guint64 bytes, FakePagesKind kind);
 void fake_pages_free (FakePages *pages);
 
 /* The device must outlive it. */
@@ -43,6 +51,9 @@ gboolean fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size);
 /* A number for a byte of memory that a user may use, wherever it is mapped: no other byte ever has
  * it. */
 guint64 fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset);
+
+/* The same for a piece of memory that a user has parts of. */
+guint64 fake_pages_locate_in_piece (FakePages *pages, TarnMemory piece, gsize offset);
 
 guint64 fake_pages_get_used_bytes (FakePages *pages);
 guint fake_pages_get_calls (FakePages *pages);       /* that can fail */

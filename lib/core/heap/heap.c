@@ -345,13 +345,17 @@ heap_may_grow (TarnAllocator *allocator, gsize size)
   return may_grow;
 }
 
-/* Where users' memory is the extent itself. */
+/* Where users' memory is an address: that of the extent, or of a part that is nothing more; as
+ * TarnMemory.address has it. */
 static gsize
 heap_get_split_unit (TarnAllocator *allocator)
 {
   const TarnHeap *heap = _tarn_heap_of (allocator);
+  gboolean are_addresses
+      = !makes_parts (heap)
+        || (heap->base.direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
 
-  return makes_parts (heap) ? 0 : heap->alignment;
+  return are_addresses ? heap->alignment : 0;
 }
 
 static gsize
@@ -368,10 +372,10 @@ heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
 
   _tarn_mutex_lock_adaptively (&heap->lock);
   extent = g_hash_table_lookup (heap->table, &memory.address);
-  g_assert (extent != NULL && !makes_parts (heap));
+  g_assert (extent != NULL && heap_get_split_unit (allocator) > 0);
   rest = _tarn_extent_split (heap, extent, size);
   heap->n_unnamed++;
-  memory.address = rest->start;
+  memory.address += size;
   remember (heap, rest, memory);
   _tarn_mutex_unlock (&heap->lock);
 }
