@@ -206,35 +206,33 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   g_free (queue);
 }
 
-/* Finds a queue that has nothing, and nobody uses it. */
-static TarnHeapQueue *
-find_empty (const TarnHeap *heap)
+/* Drops a queue that has nothing, and that nobody uses. */
+static void
+drop (TarnHeap *heap, TarnHeapQueue *queue)
 {
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    {
-      TarnHeapQueue *queue = link->data;
-
-      if (queue != heap->nobody && queue->n_pieces == 0 && queue->n_calls == 0)
-        return queue;
-    }
-  return NULL;
+  if (queue->handle == NULL)
+    g_queue_unlink (&heap->forgotten_queues, &queue->forgotten_link);
+  else
+    g_hash_table_remove (heap->queues, queue->handle);
+  if (heap->latest_queue == queue)
+    heap->latest_queue = NULL;
+  _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have nothing.  For who changes what pieces there are. */
+/* Frees the queues that have nothing.  For who changes what pieces there are: no other takes any
+ * out of the list meanwhile. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {
-  TarnHeapQueue *queue;
+  GList *next;
 
   g_assert (heap->is_changing);
-  while ((queue = find_empty (heap)) != NULL)
+  for (GList *link = heap->all_queues.head; link != NULL; link = next)
     {
-      if (queue->handle == NULL)
-        g_queue_unlink (&heap->forgotten_queues, &queue->forgotten_link);
-      else
-        g_hash_table_remove (heap->queues, queue->handle);
-      if (heap->latest_queue == queue)
-        heap->latest_queue = NULL;
-      _tarn_heap_free_queue (heap, queue);
+      TarnHeapQueue *queue = link->data;
+
+      next = link->next;
+      if (queue != heap->nobody && queue->n_pieces == 0 && queue->n_calls == 0)
+        drop (heap, queue);
     }
 }
