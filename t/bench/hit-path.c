@@ -3,8 +3,9 @@
  *
  * hit-path WAY N: N blocks that a pool holds are handed out and freed; with new-queues N blocks
  * that are fresh, since each is for another queue, and none of these is named again; with
- * forgotten-queues each is, beside N blocks; with heap-misses of sizes that vary, from a heap.  How
- * many instructions that takes does not depend on the machine: instructions.t counts them. */
+ * forgotten-queues each is, beside N blocks; with failed-event fresh ones beside N queues, after no
+ * event could be recorded on one; with heap-misses of sizes that vary, from a heap.  How many
+ * instructions that takes does not depend on the machine: instructions.t counts them. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,12 +49,16 @@ unref_queue (gpointer next, gpointer queue)
   (void) queue;
 }
 
+static gboolean fails_to_record;
+
 static gpointer
 event_record (gpointer next, gpointer queue, GError **error)
 {
   (void) queue;
-  (void) error;
-  return next;
+  if (!fails_to_record)
+    return next;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "told to fail");
+  return NULL;
 }
 
 static gboolean
@@ -197,6 +202,36 @@ forget_queues (TarnPool *pool, guint n)
   g_free (blocks);
 }
 
+static void
+ignore (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer unused)
+{
+  (void) domain;
+  (void) level;
+  (void) message;
+  (void) unused;
+}
+
+/* The queue on which no event could be recorded is not named again. */
+static void
+use_after_failed_event (TarnPool *pool, guint n)
+{
+  TarnBlock *failed = tarn_pool_allocate_ordered (pool, 4096, get_queue (0), NULL);
+  TarnBlock **blocks = g_new (TarnBlock *, n);
+
+  g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore, NULL);
+  tarn_block_record_use (failed, get_queue (1), NULL);
+  fails_to_record = TRUE;
+  tarn_block_free (failed);
+  fails_to_record = FALSE;
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (tarn_pool_allocate_ordered (pool, 8192, get_queue (i + 2), NULL));
+  for (guint i = 0; i < n; i++)
+    blocks[i] = tarn_pool_allocate_ordered (pool, 16384, get_queue (1), NULL);
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+  g_free (blocks);
+}
+
 /* 512 bytes to 8 MiB, of which N_SIZES are in use; the first one is freed first.  Hardly any size
  * comes again. */
 static void
@@ -225,6 +260,7 @@ static const struct
   { "one-queue", use_queue, FALSE },
   { "new-queues", use_new_queues, FALSE },
   { "forgotten-queues", forget_queues, FALSE },
+  { "failed-event", use_after_failed_event, FALSE },
   { "heap-misses", use_many_sizes, TRUE },
 };
 

@@ -261,18 +261,25 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
 
 /* A pool forgets the sizes that do not come again. */
 static void
-test_sizes (HeapFixture *fixture, gconstpointer unused)
+check_sizes (HeapFixture *fixture, guint thread_cache_blocks)
 {
-  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, 0);
+  g_autoptr (TarnPool) pool = pool_new (fixture->heap, 0, thread_cache_blocks);
   Sizes sizes = { 32 * KIB, fixture->is_virtual ? 512 : 32, 20 };
   guint n;
 
-  (void) unused;
   for (guint i = 0; i < 50; i++, sizes.least += sizes.n * sizes.step)
     hold (pool, &sizes);
   n = g_hash_table_size (pool->idle_bins->table);
   g_assert_cmpuint (n, >=, sizes.n);
   g_assert_cmpuint (n, <=, pool->bins_by_use.length + 256);
+}
+
+static void
+test_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  check_sizes (fixture, 0);
+  check_sizes (fixture, 32);
 }
 
 /* Where the heap makes parts, what is larger than 64 KiB goes back at once, unless the program says

@@ -34,10 +34,12 @@ struct _TarnQueue
   gboolean is_known;  /* it is in the pool's table */
   gboolean is_wanted; /* others need what is in its share: the next call that names it records an
                          event for that */
-  gboolean has_unrecorded; /* held blocks could not be recorded when they were freed */
-  guint64 owner;           /* what a heap calls it since it gave it memory last; 0: it gave none */
-  TarnBins *bins;          /* owned: its share; NULL: it never had any */
-  TarnQueue *next;         /* once nobody has it any more */
+  gboolean has_unrecorded; /* held blocks could not be recorded when they were freed: it is in the
+                              pool's list of such queues */
+  GList unrecorded_link;
+  guint64 owner;   /* what a heap calls it since it gave it memory last; 0: it gave none */
+  TarnBins *bins;  /* owned: its share; NULL: it never had any */
+  TarnQueue *next; /* once nobody has it any more */
 };
 
 /* That commands on a queue use a block: all that come before the event; without one, the queue's

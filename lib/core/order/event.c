@@ -211,7 +211,7 @@ _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
     if (!_tarn_use_has_event (&block->uses[i]))
       {
         _tarn_use_clear_event (pool, &block->uses[i]);
-        block->uses[i].queue->has_unrecorded = pool->has_unrecorded = TRUE;
+        _tarn_queue_set_unrecorded (pool, block->uses[i].queue, TRUE);
       }
   _tarn_block_update_share (block);
 }

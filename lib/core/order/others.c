@@ -34,7 +34,7 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
-  TarnBin *bin = queue->has_unrecorded ? _tarn_bins_get (pool->recorded_bins, number) : NULL;
+  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
 
   _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
@@ -109,21 +109,11 @@ want_shares (TarnPool *pool, TarnRequest *request, guint max)
 static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
-  GHashTableIter iter;
-  gpointer queue;
-
   _tarn_assert_locked (&pool->lock);
-  pool->has_unrecorded = FALSE;
-  g_hash_table_iter_init (&iter, pool->queues);
-  while (g_hash_table_iter_next (&iter, NULL, &queue))
-    {
-      TarnQueue *other = queue;
-
-      pool->has_unrecorded |= other->has_unrecorded;
-      if (other != request->queue && request->n_others < TARN_MAX_OTHERS
-          && has_unrecorded (pool, request->number, other))
-        want_event_for (pool, request, other);
-    }
+  for (GList *link = pool->unrecorded_queues.head;
+       link != NULL && request->n_others < TARN_MAX_OTHERS; link = link->next)
+    if (link->data != request->queue && has_unrecorded (pool, request->number, link->data))
+      want_event_for (pool, request, link->data);
 }
 
 /* Tells whether other queues than a request's have blocks of its size in their shares. */
@@ -146,8 +136,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
   want_shares (pool, request, TARN_MAX_OTHERS);
-  if (pool->has_unrecorded)
-    want_unrecorded (pool, request);
+  want_unrecorded (pool, request);
 }
 
 /* Tells whether many queues have blocks of a size in their shares. */
@@ -206,7 +195,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     TARN_FOR_EACH_BLOCK (block, &pool->chunks)
       if (block->state == TARN_BLOCK_HELD && _tarn_block_get_share (block) == TARN_NO_SHARE)
         _tarn_block_share_event (pool, block, queue, event);
-  queue->has_unrecorded = FALSE;
+  _tarn_queue_set_unrecorded (pool, queue, FALSE);
   if (queue->bins == NULL)
     return;
   g_hash_table_iter_init (&iter, queue->bins->table);
@@ -233,7 +222,7 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
     for (guint i = 0; i < block->n_uses; i++)
       if (block->uses[i].event == event)
         _tarn_use_clear_event (pool, &block->uses[i]);
-  queue->has_unrecorded = pool->has_unrecorded = TRUE;
+  _tarn_queue_set_unrecorded (pool, queue, TRUE);
   _tarn_bins_move (pool, pool->recorded_bins);
 }
 

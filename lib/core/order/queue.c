@@ -51,6 +51,19 @@ _tarn_pool_find_queue (TarnPool *pool, gpointer handle)
   return queue != NULL ? queue_ref (pool, queue) : NULL;
 }
 
+/* Notes whether held blocks could not be recorded on a queue. */
+void
+_tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded)
+{
+  _tarn_assert_locked (&pool->lock);
+  has_unrecorded = has_unrecorded && queue->is_known;
+  if (has_unrecorded && !queue->has_unrecorded)
+    g_queue_push_tail_link (&pool->unrecorded_queues, &queue->unrecorded_link);
+  else if (!has_unrecorded && queue->has_unrecorded)
+    g_queue_unlink (&pool->unrecorded_queues, &queue->unrecorded_link);
+  queue->has_unrecorded = has_unrecorded;
+}
+
 /* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
  */
 static void
@@ -59,6 +72,7 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
   _tarn_assert_locked (&pool->lock);
   if (!queue->is_known)
     return;
+  _tarn_queue_set_unrecorded (pool, queue, FALSE);
   queue->is_known = FALSE;
   g_hash_table_remove (pool->queues, queue->handle);
   if (pool->latest_queue == queue)
@@ -86,7 +100,8 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
     return;
   if (queue->is_known && !_tarn_pool_keeps_queues_alive (pool))
     {
-      queue->is_wanted = queue->has_unrecorded = FALSE;
+      queue->is_wanted = FALSE;
+      _tarn_queue_set_unrecorded (pool, queue, FALSE);
       _tarn_bins_free (g_steal_pointer (&queue->bins));
       pool->n_unused_queues++;
       return;
@@ -126,6 +141,7 @@ queue_new (gpointer handle, gboolean in_order)
   TarnQueue *queue = g_new (TarnQueue, 1);
 
   *queue = (TarnQueue){ .handle = handle, .in_order = in_order };
+  queue->unrecorded_link.data = queue;
   return queue;
 }
 

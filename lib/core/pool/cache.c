@@ -666,18 +666,20 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
 {
   TarnPool *pool = cache->pool;
   gsize alloc_size = get_alloc_size (cache, number);
-  TarnBin *from = _tarn_bins_get (share, number);
   TarnCacheBin *bin;
+  TarnBin *from;
   TarnBlock *top;
   TarnBlock **end = &top;
   guint max, taken, n = 0;
 
   _tarn_assert_locked (&pool->lock);
-  if (from == NULL || alloc_size > MIN (TARN_MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
+  if (!_tarn_bins_have (share, number)
+      || alloc_size > MIN (TARN_MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);
-  g_assert (bin->top == NULL); /* or they would be lost */
+  from = _tarn_bins_get (share, number); /* not before bins came to the table */
+  g_assert (bin->top == NULL);           /* or they would be lost */
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
   max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));

@@ -223,12 +223,16 @@ check_uses (const TarnPool *pool, gchar **violation)
 {
   GHashTableIter iter;
   gpointer queue;
-  gsize n_unused = 0;
+  gsize n_unused = 0, n_unrecorded = 0;
 
   g_hash_table_iter_init (&iter, pool->queues);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
-    n_unused += ((TarnQueue *) queue)->n_refs == 0;
-  if (differs ("n_unused_queues", n_unused, pool->n_unused_queues, violation))
+    {
+      n_unused += ((TarnQueue *) queue)->n_refs == 0;
+      n_unrecorded += (gsize) ((TarnQueue *) queue)->has_unrecorded;
+    }
+  if (differs ("n_unused_queues", n_unused, pool->n_unused_queues, violation)
+      || differs ("unrecorded_queues", n_unrecorded, pool->unrecorded_queues.length, violation))
     return FALSE;
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     for (guint i = 0; *violation == NULL && i < block->n_uses; i++)

@@ -212,11 +212,11 @@ struct _TarnPool
   guint last_reclaim_id;
 
   /* order/ */
-  GHashTable *queues;      /* handle -> TarnQueue */
-  TarnQueue *latest_queue; /* of them, the one named last; NULL: none */
-  guint n_unused_queues;   /* of them: that nothing has a reference on */
-  gboolean has_unrecorded; /* one of them may have TarnQueue.has_unrecorded */
-  TarnQueue *gone_queues;  /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
+  GHashTable *queues;       /* handle -> TarnQueue */
+  TarnQueue *latest_queue;  /* of them, the one named last; NULL: none */
+  guint n_unused_queues;    /* of them: that nothing has a reference on */
+  GQueue unrecorded_queues; /* of them: that have TarnQueue.has_unrecorded, by unrecorded_link */
+  TarnQueue *gone_queues;   /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
 
   TarnReclaimGroup *group; /* a reference; NULL: none */
