@@ -138,6 +138,7 @@ add_backends (void)
     { .open = open_managed, .set_budget = set_budget },
   };
   static const gchar *const names[] = { "device", "host", "managed" };
+  static const gchar *const with_heaps[] = { "device-heap", "host-heap", "managed-heap" };
 
   for (gsize i = 0; i < G_N_ELEMENTS (backends); i++)
     {
@@ -150,6 +151,7 @@ add_backends (void)
       if (fake == NULL)
         backends[i].set_budget = NULL;
       conformance_add (names[i], &backends[i]);
+      conformance_add_over_heap (with_heaps[i], &backends[i]);
     }
 }
 

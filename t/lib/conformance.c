@@ -14,11 +14,23 @@ typedef struct
   TestFunc func;
 } Case;
 
+static TarnAllocator *
+allocator_new (const Backend *backend, gpointer state, GError **error)
+{
+  TarnAllocator *allocator = backend->allocator_new (state, error), *heap;
+
+  if (!backend->has_heap || allocator == NULL)
+    return allocator;
+  heap = tarn_heap_allocator_new (allocator, NULL, error);
+  tarn_allocator_unref (allocator);
+  return heap;
+}
+
 static TarnPool *
 pool_new (const Backend *backend, gpointer state)
 {
   g_autoptr (GError) error = NULL;
-  g_autoptr (TarnAllocator) allocator = backend->allocator_new (state, &error);
+  g_autoptr (TarnAllocator) allocator = allocator_new (backend, state, &error);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   TarnPool *pool;
 
@@ -145,7 +157,7 @@ test_allocator (const Backend *backend, gpointer state)
 {
   static const gsize sizes[] = { 15, 0, 1, 4096 };
   g_autoptr (GError) error = NULL;
-  g_autoptr (TarnAllocator) direct = backend->allocator_new (state, &error);
+  g_autoptr (TarnAllocator) direct = allocator_new (backend, state, &error);
   g_autoptr (TarnPool) pool = pool_new (backend, state);
   TarnAllocator *allocators[] = { direct, TARN_ALLOCATOR (pool) };
 
@@ -160,7 +172,7 @@ test_allocator (const Backend *backend, gpointer state)
         g_assert_cmpuint (tarn_block_get_size (block), ==, sizes[j]);
         g_assert_cmpuint (tarn_block_get_alloc_size (block), >=, sizes[j]);
         from = tarn_block_get_allocator (block);
-        g_assert_true (tarn_allocator_is_of (from, direct->ops.free));
+        g_assert_true (tarn_allocator_is_of (from, direct->direct->ops.free));
         tarn_block_free (block);
       }
 }
@@ -202,7 +214,7 @@ test_release_orders (const Backend *backend, gpointer state)
   for (guint order = 0; order < 4 * 3 * 2; order++)
     {
       g_autoptr (GError) error = NULL;
-      TarnAllocator *allocator = backend->allocator_new (state, &error);
+      TarnAllocator *allocator = allocator_new (backend, state, &error);
       TarnPool *pool = tarn_pool_new (allocator, NULL, &error);
       TarnBlock *block = tarn_pool_allocate (pool, 1000, &error);
       TarnBlock *direct = tarn_allocator_allocate (allocator, 1000, &error);
@@ -307,10 +319,13 @@ test_threads (const Backend *backend, gpointer state)
   tarn_pool_get_stats (exchange.pool, &stats);
   g_assert_cmpuint (stats.hits + stats.misses, ==, N_THREADS * N_ROUNDS);
   g_assert_cmpuint (stats.active_blocks, ==, 0);
-  g_assert_cmpuint (stats.upstream_allocations - stats.upstream_frees, ==, stats.held_blocks);
-  if (backend->live != NULL)
+  if (!backend->has_heap) /* which splits what it has */
+    g_assert_cmpuint (stats.upstream_allocations - stats.upstream_frees, ==, stats.held_blocks);
+  if (!backend->has_heap && backend->live != NULL)
     g_assert_cmpuint (backend->live (state), ==, stats.held_blocks);
   tarn_pool_unref (exchange.pool);
+  if (backend->live != NULL)
+    g_assert_cmpuint (backend->live (state), ==, 0);
 }
 
 /* PyCUDA's test_mempool, over a budget: windows of blocks of 1/64, 1/32, 1/16 and 1/8 of it, so
@@ -378,7 +393,7 @@ test_whole_budget (const Backend *backend, gpointer state)
 static gboolean
 use_everything (const Backend *backend, gpointer state, GError **error)
 {
-  g_autoptr (TarnAllocator) direct = backend->allocator_new (state, error);
+  g_autoptr (TarnAllocator) direct = allocator_new (backend, state, error);
   g_autoptr (TarnPool) pool = NULL;
   g_autoptr (TarnBlock) first = NULL;
   g_autoptr (TarnBlock) second = NULL;
@@ -437,10 +452,16 @@ fail_nth (const Backend *backend, gpointer state, gboolean for_ever)
       g_assert_no_error (error);
     }
   while (struck);
+  if (nth == 1)
+    {
+      g_assert_true (backend->has_heap);
+      g_test_skip ("a heap makes no call that can be told to fail");
+      return;
+    }
   g_test_message ("%u calls that can fail, %u of them with an error for the caller", nth - 1,
                   errors);
-  g_assert_cmpuint (nth, >, 4);
-  g_assert_cmpuint (errors, >, 0);
+  g_assert_true (backend->has_heap || nth > 4);
+  g_assert_true (errors > 0 || (backend->has_heap && !for_ever)); /* a heap may try again */
 }
 
 static void
@@ -453,6 +474,16 @@ static void
 test_fail_for_ever (const Backend *backend, gpointer state)
 {
   fail_nth (backend, state, TRUE);
+}
+
+/* Tells whether there are heaps over a kind of memory, or none are wanted. */
+static gboolean
+can_have_heap (const Backend *backend, gpointer state)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator = allocator_new (backend, state, &error);
+
+  return !g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
 }
 
 void
@@ -472,7 +503,10 @@ conformance_run (gconstpointer data, gconstpointer device)
       g_test_skip (reason);
       return;
     }
-  test->func (backend, state);
+  if (can_have_heap (backend, state))
+    test->func (backend, state);
+  else
+    g_test_skip ("no heap can be over it");
   backend->close (state);
 }
 
@@ -482,44 +516,77 @@ run_once (gconstpointer test)
   conformance_run (test, NULL);
 }
 
-void
-conformance_add (const gchar *prefix, const Backend *backend)
+/* Adds a test, for the rest of the process. */
+static void
+add (const gchar *prefix, const gchar *name, const Backend *backend, TestFunc func)
+{
+  g_autofree gchar *path = g_strdup_printf ("%s/%s", prefix, name);
+  static GPtrArray *cases;
+  Case *test = g_new (Case, 1);
+
+  *test = (Case){ backend, func };
+  if (cases == NULL)
+    cases = g_ptr_array_new ();
+  g_ptr_array_add (cases, test);
+  if (backend->add != NULL)
+    backend->add (path, test);
+  else
+    g_test_add_data_func (path, test, run_once);
+}
+
+/* Gets the same kind of memory with a heap over it, for the rest of the process. */
+static const Backend *
+add_heap (const Backend *backend)
+{
+  static GPtrArray *backends;
+  Backend *with_heap = g_new (Backend, 1);
+
+  *with_heap = *backend;
+  with_heap->has_heap = TRUE;
+  if (backends == NULL)
+    backends = g_ptr_array_new ();
+  g_ptr_array_add (backends, with_heap);
+  return with_heap;
+}
+
+/* Adds those of the tests that can be made with a kind of memory. */
+static void
+add_all (const gchar *prefix, const Backend *backend)
 {
   static const struct
   {
     const gchar *name;
     TestFunc func;
+    gboolean counts; /* what a pool has, which is another thing over a heap */
     gboolean needs_budget, needs_faults;
   } tests[] = {
-    { "allocator", test_allocator, FALSE, FALSE },
-    { "counters", test_counters, FALSE, FALSE },
-    { "window", test_window, FALSE, FALSE },
-    { "bare-memory", test_bare_memory, FALSE, FALSE },
-    { "release-orders", test_release_orders, FALSE, FALSE },
-    { "threads", test_threads, FALSE, FALSE },
-    { "small-budget", test_small_budget, TRUE, FALSE },
-    { "whole-budget", test_whole_budget, TRUE, FALSE },
-    { "fail-once", test_fail_once, FALSE, TRUE },
-    { "fail-for-ever", test_fail_for_ever, FALSE, TRUE },
+    { "allocator", test_allocator, FALSE, FALSE, FALSE },
+    { "counters", test_counters, TRUE, FALSE, FALSE },
+    { "window", test_window, TRUE, FALSE, FALSE },
+    { "bare-memory", test_bare_memory, TRUE, FALSE, FALSE },
+    { "release-orders", test_release_orders, FALSE, FALSE, FALSE },
+    { "threads", test_threads, FALSE, FALSE, FALSE },
+    { "small-budget", test_small_budget, TRUE, TRUE, FALSE },
+    { "whole-budget", test_whole_budget, TRUE, TRUE, FALSE },
+    { "fail-once", test_fail_once, FALSE, FALSE, TRUE },
+    { "fail-for-ever", test_fail_for_ever, FALSE, FALSE, TRUE },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
-    {
-      g_autofree gchar *path = g_strdup_printf ("%s/%s", prefix, tests[i].name);
-      static GPtrArray *cases; /* for the rest of the process */
-      Case *test;
+    if (!(tests[i].counts && backend->has_heap)
+        && !(tests[i].needs_budget && backend->set_budget == NULL)
+        && !(tests[i].needs_faults && backend->fail == NULL))
+      add (prefix, tests[i].name, backend, tests[i].func);
+}
 
-      if ((tests[i].needs_budget && backend->set_budget == NULL)
-          || (tests[i].needs_faults && backend->fail == NULL))
-        continue;
-      test = g_new (Case, 1);
-      *test = (Case){ backend, tests[i].func };
-      if (cases == NULL)
-        cases = g_ptr_array_new ();
-      g_ptr_array_add (cases, test);
-      if (backend->add != NULL)
-        backend->add (path, test);
-      else
-        g_test_add_data_func (path, test, run_once);
-    }
+void
+conformance_add (const gchar *prefix, const Backend *backend)
+{
+  add_all (prefix, backend);
+}
+
+void
+conformance_add_over_heap (const gchar *prefix, const Backend *backend)
+{
+  add_all (prefix, add_heap (backend));
 }

@@ -30,6 +30,8 @@ typedef struct
   void (*fail) (gpointer state, guint nth, gboolean for_ever);
   gboolean (*has_failed) (gpointer state); /* whether that came to pass; ends it */
   guint (*live) (gpointer state);          /* pieces of memory allocated from the driver */
+
+  gboolean has_heap; /* set by conformance_add_over_heap () */
 } Backend;
 
 /* Ends the test if an invariant of the pool does not hold. */
@@ -47,6 +49,10 @@ void assert_fails (TarnPool *pool, gsize size, gint code);
 
 /* Adds the tests under @prefix, such as "immediate". */
 void conformance_add (const gchar *prefix, const Backend *backend);
+
+/* The same with a heap over the backend's allocators, but for what counts a pool's blocks; they are
+ * skipped where there can be none. */
+void conformance_add_over_heap (const gchar *prefix, const Backend *backend);
 void conformance_run (gconstpointer test, gconstpointer device);
 
 #endif

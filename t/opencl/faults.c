@@ -357,6 +357,7 @@ main (int argc, char **argv)
   conformance_add ("full-at-creation", &creation_backend);
   conformance_add ("full-at-migration", &migration_backend);
   conformance_add ("full-at-fill", &nvidia_backend);
+  conformance_add_over_heap ("full-at-fill/heap", &nvidia_backend);
   conformance_add ("full-at-write", &old_backend);
   opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();

@@ -276,6 +276,7 @@ main (int argc, char **argv)
   opencl_ignore_messages ();
   conformance_add ("deferred", &deferred);
   conformance_add ("immediate", &immediate);
+  conformance_add_over_heap ("immediate-heap", &immediate);
   opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

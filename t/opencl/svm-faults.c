@@ -563,6 +563,7 @@ main (int argc, char **argv)
     }
   conformance_add ("svm-full/unbound", &unbound);
   conformance_add ("svm-full/bound", &bound);
+  conformance_add_over_heap ("svm-full/heap", &bound);
   opencl_add_for_memories (for_memories, G_N_ELEMENTS (for_memories));
   opencl_add_for_devices (cases, G_N_ELEMENTS (cases));
   return g_test_run ();

@@ -398,6 +398,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   conformance_add ("svm/unbound", &unbound);
   conformance_add ("svm/bound", &bound);
+  conformance_add_over_heap ("svm-heap/unbound", &unbound);
+  conformance_add_over_heap ("svm-heap/bound", &bound);
   opencl_add_for_devices (cases, G_N_ELEMENTS (cases));
   opencl_add_for_memories (of_each_kind, G_N_ELEMENTS (of_each_kind));
   return g_test_run ();
