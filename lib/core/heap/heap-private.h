@@ -239,12 +239,12 @@ _tarn_round_up (gsize size, gsize unit)
 static inline gsize
 _tarn_heap_get_target (const TarnHeap *heap, gsize share, gsize room)
 {
-  gsize peak = heap->stats.peak_used_bytes;
-  gsize n = heap->all_queues.length; /* with nobody */
-  gsize of_queues = n > 2 ? MIN ((n - 2) * TARN_QUEUE_ROOM, peak) : 0;
-  gsize more = peak / share + room + of_queues;
+  guint64 peak = heap->stats.peak_used_bytes;
+  guint64 n = heap->all_queues.length; /* with nobody */
+  guint64 of_queues = n > 2 ? MIN ((n - 2) * TARN_QUEUE_ROOM, peak) : 0;
+  guint64 more = peak / share + room + of_queues;
 
-  return peak <= G_MAXSIZE - more ? peak + more : G_MAXSIZE;
+  return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
 /* heap.c */
