@@ -52,7 +52,7 @@ check_extent (Walk *walk, const TarnExtent *extent)
     }
   walk->used_bytes += extent->size;
   walk->used_extents++;
-  if (g_hash_table_lookup (walk->heap->table, &extent->memory.address) == extent)
+  if (g_hash_table_lookup (walk->heap->table, extent) == extent)
     walk->remembered++;
 }
 

@@ -51,7 +51,8 @@ typedef struct _TarnExtent TarnExtent;
  * Invariants: size > 0; two neighbours are not both free. */
 struct _TarnExtent
 {
-  guint64 start; /* its address; of parts a number of the heap's own */
+  TarnMemory memory; /* first: in use: what the user has */
+  guint64 start;     /* its address; of parts a number of the heap's own */
   gsize size;
   TarnPiece *piece; /* that has its first byte */
   TarnExtent *before,
@@ -59,7 +60,6 @@ struct _TarnExtent
   gboolean is_free;
   guint32 priority;           /* in the tree; constant, by chance */
   TarnExtent *less, *greater; /* in the tree of its range, if it is free */
-  TarnMemory memory;          /* in use: what the user has */
 };
 
 /* What came from upstream in one call.
@@ -211,7 +211,7 @@ struct _TarnHeap
                                   pieces there are takes one out */
   GQueue forgotten_queues;     /* forgotten for longest first */
   guint64 last_number;         /* of a queue */
-  GHashTable *table;           /* memory in use -> TarnExtent */
+  GHashTable *table;           /* of TarnExtent in use, by memory */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
   gsize pool_limit;  /* bytes; 0: none */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */

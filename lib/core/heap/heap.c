@@ -23,7 +23,7 @@ remember (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
   _tarn_assert_locked (&heap->lock);
   extent->memory = memory;
-  g_hash_table_insert (heap->table, &extent->memory.address, extent);
+  g_hash_table_add (heap->table, extent);
   heap->n_unnamed--;
   _tarn_heap_check_if_full_debug (heap);
 }
@@ -255,7 +255,8 @@ heap_allocate_for (TarnAllocator *allocator, gsize size, gpointer queue, TarnMem
   return allocate (_tarn_heap_of (allocator), size, queue, memory, owner, error);
 }
 
-/* Ends the use of memory.  The lock is held, and given up meanwhile. */
+/* Ends the use of an extent that is not remembered any more.  The lock is held, and given up
+ * meanwhile. */
 static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
@@ -263,7 +264,6 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   TarnMemory memory = extent->memory;
 
   _tarn_assert_locked (&heap->lock);
-  g_hash_table_remove (heap->table, &memory.address);
   heap->n_unnamed++;
   if (makes_parts (heap) && direct->ops.part_release != NULL)
     {
@@ -283,10 +283,13 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
 
   (void) size;
   _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = g_hash_table_lookup (heap->table, &memory.address);
+  extent = g_hash_table_lookup (heap->table, &memory);
   is_owner = extent != NULL && owner != 0 && extent->piece->range->queue->number == owner;
   if (is_owner)
-    end_use (heap, extent);
+    {
+      g_hash_table_remove (heap->table, extent);
+      end_use (heap, extent);
+    }
   _tarn_mutex_unlock (&heap->lock);
   return is_owner;
 }
@@ -295,14 +298,15 @@ static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   TarnHeap *heap = user_data;
-  TarnExtent *extent;
+  gpointer extent;
+  gboolean is_used;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = g_hash_table_lookup (heap->table, &memory.address);
-  if (extent != NULL)
+  is_used = g_hash_table_steal_extended (heap->table, &memory, &extent, NULL);
+  if (is_used)
     end_use (heap, extent);
   _tarn_mutex_unlock (&heap->lock);
-  if (extent == NULL)
+  if (!is_used)
     g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
                 heap->base.label, memory.address, size);
 }
@@ -371,7 +375,7 @@ heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
   TarnExtent *extent, *rest;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = g_hash_table_lookup (heap->table, &memory.address);
+  extent = g_hash_table_lookup (heap->table, &memory);
   g_assert (extent != NULL && heap_get_split_unit (allocator) > 0);
   rest = _tarn_extent_split (heap, extent, size);
   heap->n_unnamed++;
