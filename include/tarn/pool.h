@@ -93,7 +93,7 @@ typedef struct
    * over any other allocator what is no queue's. 0, the default: over a heap, 0.5 % of what the
    * pool manages, or 8 MiB where that is more, and all of it goes back before the heap takes more
    * memory from its own upstream allocator, as far as it can help; threads keep 1 MiB each, and up
-   * to 4 MiB more where temporaries of theirs had as much and the heap has virtual memory, but no
+   * to 4 MiB more where temporaries of theirs had as much and memory is an address, but no
    * more than thread_cache_bytes; what was not used for ten seconds goes back when a block is
    * freed; where the heap makes parts, no block of more than 64 KiB is held, but for threads with
    * temporaries of one size. What is held cannot be joined. Over any other allocator there is no

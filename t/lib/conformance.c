@@ -483,7 +483,7 @@ can_have_heap (const Backend *backend, gpointer state)
   g_autoptr (GError) error = NULL;
   g_autoptr (TarnAllocator) allocator = allocator_new (backend, state, &error);
 
-  return !g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  return allocator != NULL || !g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
 }
 
 void
