@@ -260,6 +260,7 @@ test_contexts (const TarnCudaTest *test, gconstpointer unused)
     return;
   g_thread_join (g_thread_new ("other", use_without_context, &memory));
   SUCCEED (cuda.cuMemsetD8 (pointer_at (&memory, 3), 7, 2 * memory.unit));
+  assert_bytes (pointer_at (&memory, 5) - 2, "\a\a"); /* it is not done before */
   unmap (&memory, 1, 3);
   memory_clear (&memory);
   g_assert_true (cuda_get_current () == test->context);

@@ -300,6 +300,20 @@ await_threads (void)
   _tarn_mutex_unlock (&living_lock);
 }
 
+/* Tells whether any thread but this one may be inside.  One that registers later takes the list's
+ * lock after this, and sees all that was stored before. */
+static gboolean
+has_others (void)
+{
+  gboolean is_alone;
+
+  _tarn_mutex_lock (&living_lock);
+  is_alone = living_threads == NULL
+             || (living_threads == _tarn_current_thread && living_threads->next == NULL);
+  _tarn_mutex_unlock (&living_lock);
+  return !is_alone;
+}
+
 /* Closes a door, and waits until no thread but this one is inside. */
 void
 _tarn_door_close (TarnDoor *door)
@@ -308,6 +322,8 @@ _tarn_door_close (TarnDoor *door)
 
   g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
+  if (!has_others ())
+    return;
   if (is_open_to_all)
     fence_readers ();
   await_threads ();

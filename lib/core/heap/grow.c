@@ -15,8 +15,10 @@ static gboolean
 await_change (TarnHeap *heap)
 {
   _tarn_assert_locked (&heap->lock);
+  heap->n_waiting++;
   while (heap->is_changing && changing == 0)
     _tarn_cond_wait (&heap->changed, &heap->lock);
+  heap->n_waiting--;
   return !heap->is_changing;
 }
 
@@ -36,7 +38,8 @@ end_change (TarnHeap *heap)
   _tarn_heap_drop_queues (heap);
   changing--;
   heap->is_changing = FALSE;
-  _tarn_cond_broadcast (&heap->changed);
+  if (heap->n_waiting > 0)
+    _tarn_cond_broadcast (&heap->changed);
 }
 
 /* Gets the most bytes that the heap may have; 0: as many as there are. */
