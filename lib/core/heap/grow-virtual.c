@@ -19,6 +19,10 @@
  * small enough to be idle often. */
 #define MAX_PIECE_BYTES (64 * MIB)
 
+/* The most that a piece has which a request needs all of: it leaves nothing over, and what it was
+ * made for comes again. */
+#define MAX_NEEDED_BYTES (128 * MIB)
+
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
 #define MIN_ROOM (32 * MIB)
 #define ROOM_SHARE 33
@@ -273,7 +277,7 @@ choose_size (const TarnHeapRange *range, gsize missing)
                    MAX (MAX_PIECE_BYTES, granularity));
   usual = MIN (_tarn_round_up (usual, granularity), get_free_addresses (range->region));
   if (heap->growth_bytes == 0)
-    missing = MIN (missing, usual);
+    missing = MIN (missing, MAX (usual, MAX_NEEDED_BYTES));
   return MAX (missing, usual);
 }
 
