@@ -160,6 +160,25 @@ gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError *
 gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error);
 gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
 gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error);
+TarnPool *tarn_cuda_get_shared_pool (CUdevice device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Memory for frameworks that take an allocator as C functions */
+
+void *tarn_cuda_torch_malloc (gssize size, int device, CUstream stream);
+void tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream);
+void tarn_cuda_torch_record_stream (void *memory, CUstream stream);
+void tarn_cuda_torch_empty_cache (void);
+void tarn_cuda_torch_set_memory_fraction (double fraction, int device);
+
+/**
+ * Tells which stream the calling thread's memory is for.
+ *
+ * @since 0.1
+ */
+typedef CUstream (*TarnCudaStreamFunc) (void);
+
+void *tarn_cuda_cupy_malloc (void *param, gsize size, int device);
+void tarn_cuda_cupy_free (void *param, void *memory, int device);
 
 /* What is computed once for each context */
 

@@ -1,0 +1,119 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks by their addresses, for callers that have nothing else.  Threads seldom meet at one of the
+ * tables, and hold its lock for no longer than a look takes. */
+
+#include "common/lock-private.h"
+#include "frameworks-private.h"
+
+#define N_TABLES 64
+
+typedef struct
+{
+  TarnMutex lock;
+  GHashTable *blocks; /* address -> TarnBlock in use */
+} __attribute__ ((aligned (64))) Table;
+
+static Table tables[N_TABLES];
+
+static void __attribute__ ((constructor)) make_tables (void)
+{
+  for (guint i = 0; i < N_TABLES; i++)
+    {
+      _tarn_mutex_init (&tables[i].lock);
+      tables[i].blocks = g_hash_table_new (NULL, NULL);
+    }
+}
+
+/* Finds the table of an address: neighbours of 512 bytes have different ones. */
+static Table *
+table_of (gconstpointer address)
+{
+  guint64 mixed = (guint64) GPOINTER_TO_SIZE (address) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+
+  return &tables[mixed >> 58];
+}
+
+static gpointer
+address_of (const TarnBlock *block)
+{
+  return GSIZE_TO_POINTER ((gsize) tarn_cuda_block_get_device_pointer (block));
+}
+
+void
+_tarn_cuda_framework_keep (TarnBlock *block)
+{
+  gpointer address = address_of (block);
+  Table *table = table_of (address);
+
+  _tarn_mutex_lock (&table->lock);
+  g_hash_table_insert (table->blocks, address, block);
+  _tarn_mutex_unlock (&table->lock);
+}
+
+TarnBlock *
+_tarn_cuda_framework_find (gconstpointer address)
+{
+  Table *table = table_of (address);
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&table->lock);
+  block = g_hash_table_lookup (table->blocks, address);
+  _tarn_mutex_unlock (&table->lock);
+  return block;
+}
+
+TarnBlock *
+_tarn_cuda_framework_take (gconstpointer address)
+{
+  Table *table = table_of (address);
+  gpointer block = NULL;
+
+  _tarn_mutex_lock (&table->lock);
+  g_hash_table_steal_extended (table->blocks, address, NULL, &block);
+  _tarn_mutex_unlock (&table->lock);
+  return block;
+}
+
+/* Allocates for a stream that does not capture. */
+static TarnBlock *
+allocate (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
+{
+  return shared != NULL ? tarn_cuda_pool_allocate (shared->pool, size, stream, error) : NULL;
+}
+
+TarnBlock *
+_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GError **error)
+{
+  GError *local = NULL;
+  TarnBlock *block;
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  block = allocate (_tarn_cuda_shared_get (device, &local), size, stream, &local);
+  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)) /* the device was reset */
+    {
+      g_clear_error (&local);
+      block = allocate (_tarn_cuda_shared_renew (device, &local), size, stream, &local);
+    }
+  if (block != NULL)
+    _tarn_cuda_framework_keep (block);
+  else
+    g_propagate_error (error, local);
+  return block;
+}
+
+void
+_tarn_cuda_framework_free (const gchar *function, gconstpointer address)
+{
+  TarnBlock *block;
+
+  if (address == NULL || !tarn_check_fork (NULL)) /* another thread may have had a lock */
+    return;
+  block = _tarn_cuda_framework_take (address);
+  if (block != NULL)
+    tarn_block_free (block);
+  else
+    g_critical ("%s: %p is not in use", function, address);
+}

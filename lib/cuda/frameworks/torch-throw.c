@@ -1,0 +1,130 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * PyTorch's exceptions, thrown by a C library that knows no PyTorch when it is built.
+ *
+ * An allocator of PyTorch's has no other way to say that there is no memory: what it returns is not
+ * looked at, and a tensor would be at address 0.  So c10::Error is made here as PyTorch's own
+ * compiler would make it (the Itanium C++ ABI), by functions and types of the libraries that are in
+ * the process anyway.  Its constructor c10::Error (SourceLocation, std::string) has been the same
+ * since PyTorch 1.5; c10::OutOfMemoryError is the same struct with another table of virtual
+ * functions.  Where any of it cannot be found nothing is thrown. */
+
+#include <dlfcn.h>
+
+#include "frameworks-private.h"
+
+/* As c10::SourceLocation. */
+typedef struct
+{
+  const char *function;
+  const char *file;
+  guint32 line;
+} SourceLocation;
+
+/* As std::string of libstdc++'s new ABI: only its functions look inside. */
+typedef struct
+{
+  guint64 words[4];
+} String;
+
+/* More than c10::Error has, which is 128 bytes where pointers have 64 bits. */
+#define ERROR_BYTES 1024
+
+/* How a class is thrown. */
+typedef struct
+{
+  void *type;    /* its type_info */
+  void **vtable; /* where objects point: at its first function, which is the destructor */
+} Class;
+
+typedef struct
+{
+  void *(*allocate) (size_t size);
+  void (*throw) (void *object, void *type, void (*destructor) (void *object));
+  void (*string_init) (String *string, const char *text, const void *allocator);
+  void (*string_clear) (String *string);
+  void (*error_init) (void *object, SourceLocation location, String *message);
+  Class error;
+  Class out_of_memory;
+} Torch;
+
+static const gchar *const runtimes[] = { "libstdc++.so.6", NULL };
+static const gchar *const cores[] = { "libc10.so", NULL };
+static const gchar *const backends[]
+    = { "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", NULL };
+
+#define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+
+/* Finds a symbol in libraries that are in the process already. */
+static void *
+find (const gchar *const *libraries, const gchar *symbol)
+{
+  for (; *libraries != NULL; libraries++)
+    {
+      void *library = dlopen (*libraries, RTLD_LAZY | RTLD_NOLOAD);
+      void *found = library != NULL ? dlsym (library, symbol) : NULL;
+
+      if (library != NULL)
+        dlclose (library); /* it stays, as somebody else has it */
+      if (found != NULL)
+        return found;
+    }
+  return NULL;
+}
+
+static gboolean
+find_class (Class *class, const gchar *const *libraries, const gchar *name)
+{
+  g_autofree gchar *type = g_strconcat ("_ZTI", name, NULL);
+  g_autofree gchar *table = g_strconcat ("_ZTV", name, NULL);
+  void **vtable = find (libraries, table);
+
+  class->type = find (libraries, type);
+  class->vtable = vtable != NULL ? vtable + 2 : NULL; /* after the offset and the type_info */
+  return class->type != NULL && vtable != NULL;
+}
+
+/* dlsym () gives objects' addresses, and POSIX has them be functions' as well. */
+#define FIND(function, libraries, symbol)                                                          \
+  (*(void **) &(function) = find ((libraries), (symbol)), (function) != NULL)
+
+static gboolean
+find_torch (Torch *torch)
+{
+  return FIND (torch->allocate, runtimes, "__cxa_allocate_exception")
+         && FIND (torch->throw, runtimes, "__cxa_throw")
+         && FIND (torch->string_init, runtimes,
+                  "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEC1EPKcRKS3_")
+         && FIND (torch->string_clear, runtimes,
+                  "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")
+         && FIND (torch->error_init, cores, "_ZN3c105ErrorC1ENS_14SourceLocationE" STRING)
+         && find_class (&torch->error, cores, "N3c105ErrorE")
+         && find_class (&torch->out_of_memory, backends, "N3c1016OutOfMemoryErrorE");
+}
+
+/* It is found anew each time: a process may load PyTorch late, and this is no hit path. */
+void
+_tarn_cuda_torch_throw (gboolean is_out_of_memory, gchar *message)
+{
+  const SourceLocation location = { "tarn_cuda_torch_malloc", "libtarn-cuda", 0 };
+  Torch torch;
+  const Class *class = is_out_of_memory ? &torch.out_of_memory : &torch.error;
+  void *object;
+  String string;
+  gchar allocator = 0; /* std::allocator is empty */
+
+  if (!find_torch (&torch))
+    {
+      g_warning ("%s", message);
+      g_free (message);
+      return;
+    }
+  object = torch.allocate (ERROR_BYTES);
+  torch.string_init (&string, message, &allocator);
+  g_free (message);
+  torch.error_init (object, location, &string);
+  torch.string_clear (&string);
+  *(void ***) object = class->vtable;
+  torch.throw (object, class->type, *(void (**) (void *)) class->vtable);
+}

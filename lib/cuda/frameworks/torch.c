@@ -1,0 +1,206 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What torch.cuda.memory.CUDAPluggableAllocator takes: two functions, and hooks that are set on it
+ * by their addresses.  An exception leaves them by way of their frames, which nothing cleans up:
+ * whoever throws has freed all before. */
+
+#include "frameworks-private.h"
+
+static gboolean
+is_out_of_memory (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY)
+         || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
+/* Formats bytes; callers free it. */
+static gchar *
+format (gsize bytes)
+{
+  static const gchar *const units[] = { "KiB", "MiB", "GiB" };
+  gdouble value = (gdouble) bytes / 1024;
+  guint i = 0;
+
+  for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
+    value /= 1024;
+  return g_strdup_printf ("%.2f %s", value, units[i]);
+}
+
+/* Describes what the pool of a device has; callers free it. */
+static gchar *
+describe (CUdevice device)
+{
+  TarnCudaShared *shared = _tarn_cuda_shared_get (device, NULL);
+  TarnPoolStats pool = TARN_POOL_STATS_INIT;
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  g_autofree gchar *active = NULL, *taken = NULL, *largest = NULL, *total = NULL;
+
+  if (shared == NULL)
+    return g_strdup ("");
+  tarn_pool_get_stats (shared->pool, &pool);
+  if (!tarn_heap_get_stats (tarn_pool_get_upstream (shared->pool), &heap))
+    heap.upstream_bytes = pool.managed_bytes;
+  active = format (pool.active_bytes);
+  taken = format (heap.upstream_bytes);
+  largest = format (heap.largest_free_bytes);
+  total = format (shared->total_bytes);
+  return g_strdup_printf (" %s are in use by %" G_GSIZE_FORMAT
+                          " tensors of this process, which has %s of the device's %s; the largest "
+                          "free piece of these is %s.",
+                          active, pool.active_blocks, taken, total, largest);
+}
+
+/* Makes the message; programs look for its first words.  It takes the error. */
+static gchar *
+make_message (gsize size, CUdevice device, GError *error)
+{
+  g_autofree gchar *wanted = format (size), *state = describe (device);
+  gchar *message
+      = is_out_of_memory (error)
+            ? g_strdup_printf ("CUDA out of memory. Tried to allocate %s on device %d.%s "
+                               "(Tarn: %s)",
+                               wanted, device, state, error->message)
+            : g_strdup_printf ("Tarn: %s", error->message);
+
+  g_error_free (error);
+  return message;
+}
+
+/* Throws an error, which it takes. */
+static void
+throw_error (gsize size, CUdevice device, GError *error)
+{
+  gboolean is_memory = is_out_of_memory (error);
+
+  _tarn_cuda_torch_throw (is_memory, make_message (size, device, error));
+}
+
+/**
+ * Allocates for PyTorch, as torch.cuda.memory.CUDAPluggableAllocator calls it:
+ *
+ *     import torch
+ *     tarn = torch.cuda.memory.CUDAPluggableAllocator (
+ *         "libtarn-cuda.so.0", "tarn_cuda_torch_malloc", "tarn_cuda_torch_free")
+ *     torch.cuda.memory.change_current_allocator (tarn)
+ *
+ * before anything is on the GPU. The memory is of tarn_cuda_get_shared_pool(). What else PyTorch
+ * takes is in the guide; a program that uses several streams needs tarn_cuda_torch_record_stream().
+ *
+ * In a process that has PyTorch's libraries it does not return if there is no memory, or if
+ * anything else is wrong, but throws: torch.OutOfMemoryError, or RuntimeError.
+ *
+ * @param size    bytes; 0 or less gives NULL
+ * @param device  as cuDeviceGet() gives it
+ * @param stream  of the device's primary context, on which the memory is used and freed; NULL is
+ * the default stream. It must not be capturing.
+ * @return the address, for tarn_cuda_torch_free(), or NULL. Any thread may call it.
+ * @since 0.1
+ */
+void *
+tarn_cuda_torch_malloc (gssize size, int device, CUstream stream)
+{
+  GError *error = NULL;
+  TarnBlock *block;
+
+  if (size <= 0)
+    return NULL;
+  block = _tarn_cuda_framework_allocate ((gsize) size, device, stream, &error);
+  if (block != NULL)
+    return GSIZE_TO_POINTER ((gsize) tarn_cuda_block_get_device_pointer (block));
+  throw_error ((gsize) size, device, error);
+  return NULL;
+}
+
+/**
+ * Frees what tarn_cuda_torch_malloc() gave, for what is put on its stream later. The address is
+ * enough.
+ *
+ * @param memory  the address; NULL is allowed; one that is not in use is a g_critical()
+ * @param size    not looked at
+ * @param device  not looked at
+ * @param stream  not looked at: memory is freed on the stream that it was allocated for
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream)
+{
+  (void) size;
+  (void) device;
+  (void) stream;
+  _tarn_cuda_framework_free (G_STRFUNC, memory);
+}
+
+/**
+ * Records that a stream uses memory, for CUDAPluggableAllocator's set_record_stream_fn(): it is
+ * what tensor.record_stream() calls. The memory is not handed out again before that stream is done
+ * with what was put on it until it is freed.
+ *
+ * @param memory  the address of what tarn_cuda_torch_malloc() gave; NULL is allowed
+ * @param stream  of the device's primary context
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_record_stream (void *memory, CUstream stream)
+{
+  GError *error = NULL;
+  TarnBlock *block;
+
+  if (memory == NULL || !tarn_check_fork (NULL))
+    return;
+  block = _tarn_cuda_framework_find (memory);
+  if (block == NULL)
+    g_critical ("%s: %p is not in use", G_STRFUNC, memory);
+  else if (!tarn_cuda_block_record_use (block, stream, &error))
+    throw_error (0, 0, error);
+}
+
+static void
+free_held (TarnCudaShared *shared)
+{
+  tarn_pool_free_held (shared->pool);
+}
+
+/**
+ * Gives back to the driver what is not in use, for CUDAPluggableAllocator's set_reset_fn(): it is
+ * what torch.cuda.empty_cache() calls.
+ *
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_empty_cache (void)
+{
+  if (tarn_check_fork (NULL))
+    _tarn_cuda_shared_foreach (free_held);
+}
+
+/**
+ * Limits what PyTorch may have of a device, for CUDAPluggableAllocator's set_memory_fraction_fn():
+ * it is what torch.cuda.set_per_process_memory_fraction() calls, and takes the place of
+ * TARN_CUDA_LIMIT.
+ *
+ * @param fraction  of the device's memory, above 0 and at most 1
+ * @param device    as cuDeviceGet() gives it
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_set_memory_fraction (double fraction, int device)
+{
+  GError *error = NULL;
+  TarnCudaShared *shared = NULL;
+
+  if (tarn_check_fork (&error))
+    shared = _tarn_cuda_shared_renew (device, &error);
+  if (shared != NULL && !(fraction > 0 && fraction <= 1))
+    {
+      error = g_error_new (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "a fraction of %g of the device's memory is not between 0 and 1",
+                           fraction);
+      shared = NULL;
+    }
+  if (shared == NULL)
+    throw_error (0, device, error);
+  else if (shared->total_bytes > 0)
+    tarn_pool_set_limit_bytes (shared->pool,
+                               MAX (1, (gsize) (fraction * (gdouble) shared->total_bytes)));
+}

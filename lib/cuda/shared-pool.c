@@ -1,0 +1,330 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The pool that all of a process shares on a device, in its primary context: the one of CUDA's
+ * runtime, and so of PyTorch and CuPy. */
+
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include "shared-pool-private.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/lock-private.h"
+#include "common/shorten-private.h"
+
+#define MAX_DEVICES 64 /* more than a machine was seen to have */
+
+static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest of each device */
+
+/* The environment */
+
+/* Reads what follows a number; 0: nothing that is known. */
+static guint64
+parse_unit (const gchar *text)
+{
+  static const gchar units[] = "KMGT";
+  const gchar *unit = *text != '\0' ? strchr (units, g_ascii_toupper (*text)) : NULL;
+
+  if (*text == '\0')
+    return 1;
+  if (unit == NULL || (text[1] != '\0' && g_ascii_strcasecmp (text + 1, "iB") != 0))
+    return 0;
+  return G_GUINT64_CONSTANT (1) << 10 * (unit - units + 1);
+}
+
+static gboolean
+parse_bytes (const gchar *text, gsize *limit)
+{
+  gchar *end;
+  guint64 number, unit;
+
+  if (!g_ascii_isdigit (*text))
+    return FALSE;
+  errno = 0;
+  number = g_ascii_strtoull (text, &end, 10);
+  unit = parse_unit (end);
+  if (errno != 0 || unit == 0 || number == 0 || number > G_MAXSIZE / unit)
+    return FALSE;
+  *limit = (gsize) (number * unit);
+  return TRUE;
+}
+
+static gboolean
+parse_share (const gchar *text, gdouble *share)
+{
+  gchar *end;
+
+  if (!g_ascii_isdigit (*text))
+    return FALSE;
+  *share = g_ascii_strtod (text, &end) / 100;
+  return g_str_equal (end, "%") && *share > 0 && *share <= 1;
+}
+
+gboolean
+_tarn_cuda_parse_limit (const gchar *text, gsize total_bytes, gsize *limit, GError **error)
+{
+  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
+  g_autofree gchar *quoted = _tarn_shorten (text);
+  gdouble share;
+
+  if (parse_bytes (stripped, limit))
+    return TRUE;
+  if (!parse_share (stripped, &share))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "TARN_CUDA_LIMIT: '%s' is neither bytes, such as 8000000000 or 8G, nor a share "
+                   "of the device's memory, such as 80%%",
+                   quoted);
+      return FALSE;
+    }
+  if (total_bytes == 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "TARN_CUDA_LIMIT: '%s': the driver does not say how much memory there is",
+                   quoted);
+      return FALSE;
+    }
+  *limit = MAX (1, (gsize) (share * (gdouble) total_bytes));
+  return TRUE;
+}
+
+/* What the environment says, read once; nothing in a set-user-ID program. */
+typedef struct
+{
+  gchar *limit; /* nullable */
+  gboolean prints_stats;
+} Settings;
+
+static Settings settings;
+
+static void
+read_settings (void)
+{
+  const gchar *stats = secure_getenv ("TARN_CUDA_STATS");
+
+  settings.limit = g_strdup (secure_getenv ("TARN_CUDA_LIMIT"));
+  settings.prints_stats = stats != NULL && *stats != '\0' && !g_str_equal (stats, "0");
+}
+
+static const Settings *
+get_settings (void)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+
+  _tarn_once (&once, read_settings);
+  return &settings;
+}
+
+/* What was done, at exit */
+
+static void
+print_row (TarnCudaShared *shared)
+{
+  TarnPoolStats pool = TARN_POOL_STATS_INIT;
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  guint64 n;
+
+  tarn_pool_get_stats (shared->pool, &pool);
+  if (!tarn_heap_get_stats (tarn_pool_get_upstream (shared->pool), &heap))
+    {
+      heap.peak_upstream_bytes = pool.peak_managed_bytes;
+      heap.upstream_allocations = pool.upstream_allocations;
+    }
+  n = pool.hits + pool.misses;
+  g_printerr ("%6d %14" G_GUINT64_FORMAT " %7.1f %12.1f %12.1f %10" G_GUINT64_FORMAT
+              " %8" G_GUINT64_FORMAT "\n",
+              shared->context.device, n, n > 0 ? 100 * (gdouble) pool.hits / (gdouble) n : 0,
+              (gdouble) pool.peak_active_bytes / (1 << 20),
+              (gdouble) heap.peak_upstream_bytes / (1 << 20), heap.upstream_allocations,
+              pool.failures);
+}
+
+static void
+print_stats (void)
+{
+  if (!tarn_check_fork (NULL))
+    return;
+  g_printerr ("Tarn: memory of CUDA devices, in MiB\n");
+  g_printerr ("%6s %14s %7s %12s %12s %10s %8s\n", "device", "requests", "hits %", "peak in use",
+              "peak taken", "driver", "failures");
+  _tarn_cuda_shared_foreach (print_row);
+}
+
+static void
+have_stats_printed (void)
+{
+  atexit (print_stats);
+}
+
+static void
+print_stats_at_exit (void)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+
+  if (get_settings ()->prints_stats)
+    _tarn_once (&once, have_stats_printed);
+}
+
+/* Pools */
+
+static gboolean
+retain (TarnCudaContext *context, CUdevice device, GError **error)
+{
+  *context = (TarnCudaContext){ .driver = _tarn_cuda_get_driver (error), .device = device };
+  if (context->driver == NULL
+      || !_tarn_cuda_check (context->driver, "cuDevicePrimaryCtxRetain",
+                            context->driver->cuDevicePrimaryCtxRetain (&context->handle, device),
+                            error))
+    return FALSE;
+  context->is_primary = TRUE;
+  if (_tarn_cuda_context_identify (context, error))
+    return TRUE;
+  _tarn_cuda_context_clear (context);
+  return FALSE;
+}
+
+static TarnPool *
+pool_new (TarnCudaShared *shared, GError **error)
+{
+  const TarnCudaDriver *driver = shared->context.driver;
+  const gchar *limit = get_settings ()->limit;
+  g_autofree gchar *name = g_strdup_printf ("CUDA device %d", shared->context.device);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  size_t bytes;
+
+  options.name = name;
+  if (driver->cuDeviceTotalMem != NULL
+      && driver->cuDeviceTotalMem (&bytes, shared->context.device) == TARN_CUDA_SUCCESS)
+    shared->total_bytes = bytes;
+  if (limit != NULL
+      && !_tarn_cuda_parse_limit (limit, shared->total_bytes, &options.limit_bytes, error))
+    return NULL;
+  return tarn_cuda_pool_new (shared->context.handle, &options, error);
+}
+
+static TarnCudaShared *
+shared_new (CUdevice device, GError **error)
+{
+  TarnCudaShared *shared = g_new0 (TarnCudaShared, 1);
+
+  if (!retain (&shared->context, device, error))
+    {
+      g_free (shared);
+      return NULL;
+    }
+  shared->pool = pool_new (shared, error);
+  if (shared->pool != NULL)
+    return shared;
+  _tarn_cuda_context_clear (&shared->context);
+  g_free (shared);
+  return NULL;
+}
+
+static void
+shared_free (TarnCudaShared *shared)
+{
+  tarn_pool_unref (shared->pool);
+  _tarn_cuda_context_clear (&shared->context);
+  g_free (shared);
+}
+
+/* Makes another one in the place of @older (NULL: there is none), unless another thread is first.
+ * No lock is held, as a driver's calls may take long. */
+static TarnCudaShared *
+replace (CUdevice device, TarnCudaShared *older, GError **error)
+{
+  TarnCudaShared *shared = shared_new (device, error);
+  TarnCudaShared *found = older;
+
+  if (shared == NULL)
+    return NULL;
+  shared->older = older;
+  if (__atomic_compare_exchange_n (&shared_pools[device], &found, shared, FALSE, __ATOMIC_ACQ_REL,
+                                   __ATOMIC_ACQUIRE))
+    {
+      print_stats_at_exit ();
+      return shared;
+    }
+  shared_free (shared);
+  return found;
+}
+
+static gboolean
+check_number (CUdevice device, GError **error)
+{
+  if (device >= 0 && device < MAX_DEVICES)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NO_DEVICE, "there is no CUDA device %d", device);
+  return FALSE;
+}
+
+TarnCudaShared *
+_tarn_cuda_shared_get (CUdevice device, GError **error)
+{
+  TarnCudaShared *shared;
+
+  if (!check_number (device, error))
+    return NULL;
+  shared = __atomic_load_n (&shared_pools[device], __ATOMIC_ACQUIRE);
+  return shared != NULL ? shared : replace (device, NULL, error);
+}
+
+TarnCudaShared *
+_tarn_cuda_shared_renew (CUdevice device, GError **error)
+{
+  TarnCudaShared *shared = _tarn_cuda_shared_get (device, error);
+  g_autoptr (GError) reason = NULL;
+
+  if (shared == NULL || _tarn_cuda_context_check (&shared->context, &reason))
+    return shared;
+  if (g_error_matches (reason, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    return replace (device, shared, error);
+  g_propagate_error (error, g_steal_pointer (&reason));
+  return NULL;
+}
+
+void
+_tarn_cuda_shared_foreach (void (*func) (TarnCudaShared *shared))
+{
+  for (guint i = 0; i < MAX_DEVICES; i++)
+    for (TarnCudaShared *shared = __atomic_load_n (&shared_pools[i], __ATOMIC_ACQUIRE);
+         shared != NULL; shared = shared->older)
+      func (shared);
+}
+
+/**
+ * Gets the pool that all of a process shares on a device, so that the process has one. It is made
+ * at the first request, as tarn_cuda_pool_new() makes it, in the device's primary context, which
+ * CUDA's runtime uses, too. What PyTorch and CuPy are given by tarn_cuda_torch_malloc() and
+ * tarn_cuda_cupy_malloc() is of this pool.
+ *
+ * Two variables of the environment are read once, and not in set-user-ID programs: TARN_CUDA_LIMIT
+ * is the most memory of each device, in bytes ("8000000000", "8G" for 8 times 1,024^3) or as a
+ * share of the device's ("80%"); with TARN_CUDA_STATS=1 a table of what was done is written to
+ * standard error at exit.
+ *
+ * The pool and the context stay until the process ends. Once the device was reset
+ * (cuDevicePrimaryCtxReset), the next call makes another pool.
+ *
+ * @param device  as cuDeviceGet() gives it
+ * @param error   return location, or NULL: TARN_ERROR_NO_DEVICE, TARN_ERROR_INVALID_ARGUMENT if
+ *                TARN_CUDA_LIMIT cannot be read; TARN_ERROR_NO_DRIVER, TARN_ERROR_FORKED,
+ *                TARN_ERROR_OUT_OF_MEMORY, or TARN_CUDA_ERROR with the driver's status
+ * @return (transfer full): the pool, or NULL with @p error set. Any thread may call it.
+ * @since 0.1
+ */
+TarnPool *
+tarn_cuda_get_shared_pool (CUdevice device, GError **error)
+{
+  TarnCudaShared *shared;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!tarn_check_fork (error))
+    return NULL;
+  shared = _tarn_cuda_shared_renew (device, error);
+  return shared != NULL ? tarn_pool_ref (shared->pool) : NULL;
+}
