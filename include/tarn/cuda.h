@@ -171,6 +171,22 @@ void tarn_cuda_torch_empty_cache (void);
 void tarn_cuda_torch_set_memory_fraction (double fraction, int device);
 
 /**
+ * PyTorch's name of a pool that graphs have memory from: its MempoolId_t, a std::pair, which is
+ * passed to functions as this is.
+ *
+ * @since 0.1
+ */
+typedef struct
+{
+  unsigned long long first;  /**< as PyTorch says */
+  unsigned long long second; /**< as PyTorch says */
+} TarnCudaTorchPoolId;
+
+void tarn_cuda_torch_begin_allocate_to_pool (int device, TarnCudaTorchPoolId id, void *filter);
+void tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id);
+void tarn_cuda_torch_release_pool (int device, TarnCudaTorchPoolId id);
+
+/**
  * Tells which stream the calling thread's memory is for.
  *
  * @since 0.1

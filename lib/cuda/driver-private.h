@@ -107,6 +107,7 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
   X (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
   X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  X (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
   X (cuMemGetAllocationGranularity, cuMemGetAllocationGranularity,                                 \

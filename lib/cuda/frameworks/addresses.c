@@ -35,16 +35,10 @@ table_of (gconstpointer address)
   return &tables[mixed >> 58];
 }
 
-static gpointer
-address_of (const TarnBlock *block)
+static void
+remember (TarnBlock *block)
 {
-  return GSIZE_TO_POINTER ((gsize) tarn_cuda_block_get_device_pointer (block));
-}
-
-void
-_tarn_cuda_framework_keep (TarnBlock *block)
-{
-  gpointer address = address_of (block);
+  gpointer address = _tarn_cuda_framework_address (block);
   Table *table = table_of (address);
 
   _tarn_mutex_lock (&table->lock);
@@ -64,8 +58,8 @@ _tarn_cuda_framework_find (gconstpointer address)
   return block;
 }
 
-TarnBlock *
-_tarn_cuda_framework_take (gconstpointer address)
+static TarnBlock *
+take (gconstpointer address)
 {
   Table *table = table_of (address);
   gpointer block = NULL;
@@ -76,32 +70,64 @@ _tarn_cuda_framework_take (gconstpointer address)
   return block;
 }
 
-/* Allocates for a stream that does not capture. */
+/* Allocates of a shared pool; NULL is none, and @error is set. */
 static TarnBlock *
-allocate (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
+allocate_shared (TarnCudaShared *shared, gsize size, CUstream stream, GError **error)
 {
   return shared != NULL ? tarn_cuda_pool_allocate (shared->pool, size, stream, error) : NULL;
+}
+
+static TarnBlock *
+allocate (gsize size, CUdevice device, CUstream stream, GError **error)
+{
+  GError *local = NULL;
+  TarnBlock *block;
+
+  if (_tarn_cuda_is_capturing (stream))
+    return _tarn_cuda_graph_memory_allocate (size, device, stream, error);
+  block = allocate_shared (_tarn_cuda_shared_get (device, &local), size, stream, &local);
+  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)) /* the device was reset */
+    {
+      g_clear_error (&local);
+      block = allocate_shared (_tarn_cuda_shared_renew (device, &local), size, stream, &local);
+    }
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return block;
 }
 
 TarnBlock *
 _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GError **error)
 {
-  GError *local = NULL;
+  gboolean is_relaxed;
+  guint mode = 0;
   TarnBlock *block;
 
   if (!tarn_check_fork (error))
     return NULL;
-  block = allocate (_tarn_cuda_shared_get (device, &local), size, stream, &local);
-  if (g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)) /* the device was reset */
-    {
-      g_clear_error (&local);
-      block = allocate (_tarn_cuda_shared_renew (device, &local), size, stream, &local);
-    }
+  is_relaxed = _tarn_cuda_capture_enter (&mode);
+  block = allocate (size, device, stream, error);
+  if (is_relaxed)
+    _tarn_cuda_capture_leave (mode);
   if (block != NULL)
-    _tarn_cuda_framework_keep (block);
-  else
-    g_propagate_error (error, local);
+    remember (block);
   return block;
+}
+
+/* Frees a block that is not remembered any more. */
+static void
+free_block (TarnBlock *block)
+{
+  gboolean is_relaxed;
+  guint mode = 0;
+
+  if (_tarn_cuda_graph_memory_keep (block))
+    return;
+  is_relaxed = _tarn_cuda_capture_enter (&mode);
+  tarn_block_free (block);
+  if (is_relaxed)
+    _tarn_cuda_capture_leave (mode);
+  _tarn_cuda_graph_memory_settle ();
 }
 
 void
@@ -111,9 +137,9 @@ _tarn_cuda_framework_free (const gchar *function, gconstpointer address)
 
   if (address == NULL || !tarn_check_fork (NULL)) /* another thread may have had a lock */
     return;
-  block = _tarn_cuda_framework_take (address);
+  block = take (address);
   if (block != NULL)
-    tarn_block_free (block);
+    free_block (block);
   else
     g_critical ("%s: %p is not in use", function, address);
 }

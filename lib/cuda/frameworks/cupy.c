@@ -31,7 +31,7 @@ tarn_cuda_cupy_malloc (void *param, gsize size, int device)
   block = _tarn_cuda_framework_allocate (size, device, get_stream != NULL ? get_stream () : NULL,
                                          &error);
   if (block != NULL)
-    return GSIZE_TO_POINTER ((gsize) tarn_cuda_block_get_device_pointer (block));
+    return _tarn_cuda_framework_address (block);
   g_message ("%s", error->message);
   return NULL;
 }

@@ -9,8 +9,8 @@
 
 #include "cuda/shared-pool-private.h"
 
-/* Allocates of the pool that the process shares on a device, and remembers the block by its
- * address.  Not in a capture. */
+/* Allocates of the pool that the process shares on a device, or for the graph that the stream
+ * captures, and remembers the block by its address. */
 TarnBlock *_tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream,
                                           GError **error);
 
@@ -20,11 +20,40 @@ void _tarn_cuda_framework_free (const gchar *function, gconstpointer address);
 /* Finds the block of an address; NULL: there is none.  The caller has it in use. */
 TarnBlock *_tarn_cuda_framework_find (gconstpointer address);
 
-/* Remembers a block by its address. */
-void _tarn_cuda_framework_keep (TarnBlock *block);
+/* Gets a block's address. */
+static inline gpointer
+_tarn_cuda_framework_address (const TarnBlock *block)
+{
+  return GSIZE_TO_POINTER ((gsize) tarn_block_get_memory (block).address);
+}
 
-/* Forgets the block of an address, and gets it; NULL: there is none. */
-TarnBlock *_tarn_cuda_framework_take (gconstpointer address);
+/* Lets this thread call the driver as usual, while somebody captures: FALSE, with nothing to leave,
+ * where nobody does. */
+gboolean _tarn_cuda_capture_enter (guint *mode);
+void _tarn_cuda_capture_leave (guint mode);
+
+/* Tells whether commands on a stream are captured. */
+gboolean _tarn_cuda_is_capturing (CUstream stream);
+
+/* What PyTorch says of a capture's memory, by its name for it.  Ends and releases that were not
+ * begun are nothing. */
+gboolean _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error);
+void _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id);
+void _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id);
+
+/* Allocates for a stream that captures. */
+TarnBlock *_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream,
+                                             GError **error);
+
+/* Has a block of a graph not be handed out again, once it is freed, while the graph lives, as more
+ * than one of its streams use it.  FALSE: it is of no graph. */
+gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
+
+/* Takes a block that is freed, if it has to be kept like that. */
+gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
+
+/* Gives back what graphs that are gone had, unless somebody captures. */
+void _tarn_cuda_graph_memory_settle (void);
 
 /* Throws PyTorch's own exception (out of memory, or any other) with a message, which it frees.  It
  * returns where PyTorch is not in the process. */

@@ -107,7 +107,7 @@ tarn_cuda_torch_malloc (gssize size, int device, CUstream stream)
     return NULL;
   block = _tarn_cuda_framework_allocate ((gsize) size, device, stream, &error);
   if (block != NULL)
-    return GSIZE_TO_POINTER ((gsize) tarn_cuda_block_get_device_pointer (block));
+    return _tarn_cuda_framework_address (block);
   throw_error ((gsize) size, device, error);
   return NULL;
 }
@@ -151,7 +151,8 @@ tarn_cuda_torch_record_stream (void *memory, CUstream stream)
   block = _tarn_cuda_framework_find (memory);
   if (block == NULL)
     g_critical ("%s: %p is not in use", G_STRFUNC, memory);
-  else if (!tarn_cuda_block_record_use (block, stream, &error))
+  else if (!_tarn_cuda_graph_memory_record (block)
+           && !tarn_cuda_block_record_use (block, stream, &error))
     throw_error (0, 0, error);
 }
 
@@ -203,4 +204,58 @@ tarn_cuda_torch_set_memory_fraction (double fraction, int device)
   else if (shared->total_bytes > 0)
     tarn_pool_set_limit_bytes (shared->pool,
                                MAX (1, (gsize) (fraction * (gdouble) shared->total_bytes)));
+}
+
+/**
+ * Says that what is captured next has its memory from one of PyTorch's pools, for
+ * CUDAPluggableAllocator's set_begin_allocate_to_pool(): it is what torch.cuda.graph() calls before
+ * a capture. What is then allocated for a stream that captures is apart from all else, and stays so
+ * until the last graph of that pool is gone. With its two companions CUDA graphs work; without, an
+ * allocation in a capture is an error.
+ *
+ * @param device  as cuDeviceGet() gives it
+ * @param id      PyTorch's name of the pool: the same for graphs that share memory
+ * @param filter  not looked at: which streams are meant, as a std::function, of which the address
+ *                is passed. It is those that capture; of several captures at once on a device,
+ * those that the calling thread began
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_begin_allocate_to_pool (int device, TarnCudaTorchPoolId id, void *filter)
+{
+  GError *error = NULL;
+
+  (void) filter;
+  if (!tarn_check_fork (&error) || !_tarn_cuda_graph_memory_begin (device, id, &error))
+    throw_error (0, device, error);
+}
+
+/**
+ * Says that a capture is over, for CUDAPluggableAllocator's set_end_allocate_to_pool_fn().
+ *
+ * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
+ * @param id      the same
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id)
+{
+  if (tarn_check_fork (NULL))
+    _tarn_cuda_graph_memory_end (device, id);
+}
+
+/**
+ * Says that a graph is gone, for CUDAPluggableAllocator's set_release_pool(). After the last of a
+ * pool its memory goes back to the others, once the device is done with what was given to it, for
+ * which the host waits.
+ *
+ * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
+ * @param id      the same
+ * @since 0.1
+ */
+void
+tarn_cuda_torch_release_pool (int device, TarnCudaTorchPoolId id)
+{
+  if (tarn_check_fork (NULL))
+    _tarn_cuda_graph_memory_release (device, id);
 }

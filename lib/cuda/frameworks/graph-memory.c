@@ -1,0 +1,523 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory of what PyTorch captures (torch.cuda.graph).  A graph has its tensors' addresses for good:
+ * each launch writes there, whether the tensors still live or not.  So what is allocated in a
+ * capture comes from a store of its own, which PyTorch names by two numbers, and nobody else has
+ * any of it until the last graph of that store is gone.
+ *
+ * Within a store, what is freed is allocated again, as the graph's commands run in the order of the
+ * capture; but only for the same stream, as branches of a graph run side by side.  Each stream has
+ * a pool there, over a heap, over pieces of the pool that the process shares.  Pieces are never
+ * given back, nor moved, while the store lives.
+ *
+ * Nothing that is called in a capture may wait for the device, or record an event of all streams:
+ * that ends captures.  So what goes back waits until none is under way.  All else is allowed to a
+ * thread in mode relaxed. */
+
+#include "common/lock-private.h"
+#include "frameworks-private.h"
+
+#define CAPTURE_MODE_RELAXED 2
+
+/* Where a store's heaps have their memory from: an adaptor over the shared pool that gives nothing
+ * back before its own end. */
+typedef struct
+{
+  TarnPool *shared; /* a reference */
+  TarnMutex lock;
+  GHashTable *used; /* address -> TarnBlock of the shared pool */
+  GPtrArray *spare; /* of TarnBlock: what the heaps have given back */
+} Pieces;
+
+/* The memory of one of PyTorch's pools.
+ *
+ * Invariant: it is in the list of stores while n_uses > 0, and only then. */
+typedef struct
+{
+  CUdevice device;
+  TarnCudaTorchPoolId id;
+  guint n_uses;          /* captures that have begun, less those whose graphs are gone */
+  TarnAllocator *pieces; /* a reference */
+  GHashTable *pools;     /* CUstream -> TarnPool, a reference */
+  GPtrArray *kept;       /* of TarnBlock: freed, but used by other streams of the graph */
+} Store;
+
+/* A capture that is under way. */
+typedef struct
+{
+  Store *store;
+  const GThread *thread; /* that began it */
+} Capture;
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static GPtrArray *stores;    /* of Store */
+static GArray *captures;     /* of Capture, the oldest first */
+static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
+static GPtrArray *leaving;   /* of TarnBlock of shared pools, which go back when no capture is on */
+static guint n_stores, n_captures, n_leaving; /* atomic: of these, to be asked without the lock */
+
+static GPtrArray *
+leaving_new (void)
+{
+  return g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+}
+
+static void __attribute__ ((constructor)) make_lists (void)
+{
+  stores = g_ptr_array_new ();
+  captures = g_array_new (FALSE, FALSE, sizeof (Capture));
+  recorded = g_hash_table_new (NULL, NULL);
+  leaving = leaving_new ();
+}
+
+/* Stores the lists' lengths.  The lock is held. */
+static void
+count (void)
+{
+  _tarn_assert_locked (&lock);
+  __atomic_store_n (&n_stores, stores->len, __ATOMIC_RELEASE);
+  __atomic_store_n (&n_captures, captures->len, __ATOMIC_RELEASE);
+  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
+}
+
+/* Captures and threads */
+
+gboolean
+_tarn_cuda_capture_enter (guint *mode)
+{
+  const TarnCudaDriver *driver;
+
+  if (__atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) == 0)
+    return FALSE;
+  driver = _tarn_cuda_get_driver (NULL);
+  *mode = CAPTURE_MODE_RELAXED;
+  return driver != NULL && driver->cuThreadExchangeStreamCaptureMode != NULL
+         && driver->cuThreadExchangeStreamCaptureMode (mode) == TARN_CUDA_SUCCESS;
+}
+
+void
+_tarn_cuda_capture_leave (guint mode)
+{
+  _tarn_cuda_get_driver (NULL)->cuThreadExchangeStreamCaptureMode (&mode);
+}
+
+gboolean
+_tarn_cuda_is_capturing (CUstream stream)
+{
+  const TarnCudaDriver *driver = stream != NULL ? _tarn_cuda_get_driver (NULL) : NULL;
+  unsigned int capturing = 0;
+
+  return driver != NULL && driver->cuStreamIsCapturing != NULL
+         && driver->cuStreamIsCapturing (stream, &capturing) == TARN_CUDA_SUCCESS && capturing != 0;
+}
+
+/* What goes back */
+
+static void
+synchronize (TarnCudaShared *shared)
+{
+  gboolean is_pushed;
+
+  if (!_tarn_cuda_context_enter (&shared->context, &is_pushed, NULL))
+    return; /* it is gone, and what was in it */
+  shared->context.driver->cuCtxSynchronize ();
+  _tarn_cuda_context_leave (&shared->context, is_pushed);
+}
+
+/* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */
+static GPtrArray *
+take_leaving (void)
+{
+  GPtrArray *taken = NULL;
+
+  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0)
+    return NULL;
+  _tarn_mutex_lock (&lock);
+  if (captures->len == 0 && leaving->len > 0)
+    {
+      taken = leaving;
+      leaving = leaving_new ();
+      count ();
+    }
+  _tarn_mutex_unlock (&lock);
+  return taken;
+}
+
+void
+_tarn_cuda_graph_memory_settle (void)
+{
+  GPtrArray *taken = take_leaving ();
+
+  if (taken == NULL)
+    return;
+  _tarn_cuda_shared_foreach (synchronize);
+  g_ptr_array_unref (taken); /* frees them */
+}
+
+/* Pieces */
+
+/* Takes the smallest spare piece that is large enough; NULL: there is none. */
+static TarnBlock *
+take_spare (Pieces *self, gsize size)
+{
+  TarnBlock *best = NULL;
+
+  _tarn_assert_locked (&self->lock);
+  for (guint i = 0; i < self->spare->len; i++)
+    {
+      TarnBlock *block = self->spare->pdata[i];
+
+      if (tarn_block_get_size (block) >= size
+          && (best == NULL || tarn_block_get_size (block) < tarn_block_get_size (best)))
+        best = block;
+    }
+  if (best != NULL)
+    g_ptr_array_remove_fast (self->spare, best);
+  return best;
+}
+
+static gboolean
+pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  Pieces *self = user_data;
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&self->lock);
+  block = take_spare (self, size);
+  _tarn_mutex_unlock (&self->lock);
+  if (block == NULL)
+    block = tarn_pool_allocate (self->shared, size, error);
+  if (block == NULL)
+    return FALSE;
+  *memory = tarn_block_get_memory (block);
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
+  _tarn_mutex_unlock (&self->lock);
+  return TRUE;
+}
+
+static void
+pieces_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  Pieces *self = user_data;
+  gpointer block = NULL;
+
+  (void) size;
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_steal_extended (self->used, GSIZE_TO_POINTER ((gsize) memory.address), NULL, &block);
+  if (block != NULL)
+    g_ptr_array_add (self->spare, block);
+  _tarn_mutex_unlock (&self->lock);
+}
+
+static gboolean
+pieces_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                 GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) error;
+  part->address = memory.address + offset;
+  return TRUE;
+}
+
+static void
+pieces_end (gpointer user_data)
+{
+  Pieces *self = user_data;
+
+  g_assert (g_hash_table_size (self->used) == 0);
+  _tarn_mutex_lock (&lock);
+  for (guint i = 0; i < self->spare->len; i++)
+    g_ptr_array_add (leaving, self->spare->pdata[i]);
+  count ();
+  _tarn_mutex_unlock (&lock);
+  g_ptr_array_unref (self->spare);
+  g_hash_table_unref (self->used);
+  _tarn_mutex_clear (&self->lock);
+  tarn_pool_unref (self->shared);
+  g_free (self);
+}
+
+static TarnAllocator *
+pieces_new (TarnPool *shared)
+{
+  Pieces *self = g_new0 (Pieces, 1);
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  self->shared = tarn_pool_ref (shared);
+  self->used = g_hash_table_new (NULL, NULL);
+  self->spare = g_ptr_array_new ();
+  _tarn_mutex_init (&self->lock);
+  ops.name = "cuda-graph";
+  ops.allocate = pieces_allocate;
+  ops.free = pieces_free;
+  ops.part_alignment = 512;
+  ops.part_new = pieces_part_new;
+  return tarn_allocator_new (&ops, self, pieces_end);
+}
+
+/* Stores */
+
+/* Finds the store of a name; NULL: there is none.  The lock is held. */
+static Store *
+find_store (CUdevice device, TarnCudaTorchPoolId id)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < stores->len; i++)
+    {
+      Store *store = stores->pdata[i];
+
+      if (store->device == device && store->id.first == id.first && store->id.second == id.second)
+        return store;
+    }
+  return NULL;
+}
+
+static Store *
+store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
+{
+  Store *store = g_new0 (Store, 1);
+
+  store->device = device;
+  store->id = id;
+  store->pieces = tarn_allocator_ref (pieces);
+  store->pools = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) tarn_pool_unref);
+  store->kept = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  return store;
+}
+
+/* Frees a store that is in no list any more.  What is in use of its memory stays. */
+static void
+store_free (Store *store)
+{
+  g_ptr_array_unref (store->kept);
+  g_hash_table_unref (store->pools);
+  tarn_allocator_unref (store->pieces);
+  g_free (store);
+}
+
+gboolean
+_tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error)
+{
+  TarnCudaShared *shared = _tarn_cuda_shared_renew (device, error);
+  g_autoptr (TarnAllocator) pieces = NULL;
+  Capture capture = { NULL, g_thread_self () };
+
+  if (shared == NULL)
+    return FALSE;
+  if (shared->context.driver->cuThreadExchangeStreamCaptureMode == NULL)
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                           "the CUDA driver is too old to allocate in a capture");
+      return FALSE;
+    }
+  pieces = pieces_new (shared->pool);
+  _tarn_mutex_lock (&lock);
+  capture.store = find_store (device, id);
+  if (capture.store == NULL)
+    {
+      capture.store = store_new (device, id, pieces);
+      g_ptr_array_add (stores, capture.store);
+    }
+  capture.store->n_uses++;
+  g_array_append_val (captures, capture);
+  count ();
+  _tarn_mutex_unlock (&lock);
+  return TRUE;
+}
+
+void
+_tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id)
+{
+  const Store *store;
+
+  _tarn_mutex_lock (&lock);
+  store = find_store (device, id);
+  for (guint i = captures->len; i > 0; i--)
+    if (g_array_index (captures, Capture, i - 1).store == store)
+      {
+        g_array_remove_index (captures, i - 1);
+        break;
+      }
+  count ();
+  _tarn_mutex_unlock (&lock);
+  _tarn_cuda_graph_memory_settle ();
+}
+
+static gboolean
+is_of (gpointer block, gpointer store, gpointer wanted)
+{
+  (void) block;
+  return store == wanted;
+}
+
+void
+_tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
+{
+  Store *store;
+
+  _tarn_mutex_lock (&lock);
+  store = find_store (device, id);
+  if (store != NULL && --store->n_uses == 0)
+    {
+      g_ptr_array_remove_fast (stores, store);
+      g_hash_table_foreach_remove (recorded, is_of, store);
+    }
+  else
+    store = NULL;
+  count ();
+  _tarn_mutex_unlock (&lock);
+  if (store != NULL)
+    store_free (store);
+  _tarn_cuda_graph_memory_settle ();
+}
+
+/* Allocating */
+
+/* Finds the store of what this thread captures on a device, or else of the only capture there, as
+ * gradients are computed in other threads.  NULL: there is none, or several.  The lock is held. */
+static Store *
+find_captured (CUdevice device)
+{
+  Store *found = NULL;
+
+  _tarn_assert_locked (&lock);
+  for (guint i = captures->len; i > 0; i--)
+    {
+      const Capture *capture = &g_array_index (captures, Capture, i - 1);
+
+      if (capture->store->device == device && capture->thread == g_thread_self ())
+        return capture->store;
+    }
+  for (guint i = 0; i < captures->len; i++)
+    {
+      Store *store = g_array_index (captures, Capture, i).store;
+
+      if (store->device != device || store == found)
+        continue;
+      if (found != NULL)
+        return NULL;
+      found = store;
+    }
+  return found;
+}
+
+static TarnPool *
+pool_new (TarnAllocator *pieces, GError **error)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) heap = NULL;
+
+  heap_options.idle_seconds = G_MAXSIZE;
+  heap = tarn_heap_allocator_new (pieces, &heap_options, error);
+  options.name = "CUDA graph";
+  return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
+}
+
+/* Gets a reference on the pool of a stream that captures; NULL: it has none yet, and @pieces is a
+ * reference on what to make one of, or NULL if nothing is known of the capture. */
+static TarnPool *
+get_pool (CUdevice device, CUstream stream, TarnPool *fresh, TarnAllocator **pieces)
+{
+  TarnPool *pool = NULL;
+  Store *store;
+
+  _tarn_mutex_lock (&lock);
+  store = find_captured (device);
+  if (store != NULL)
+    {
+      pool = g_hash_table_lookup (store->pools, stream);
+      if (pool == NULL && fresh != NULL)
+        {
+          pool = fresh;
+          g_hash_table_insert (store->pools, stream, tarn_pool_ref (pool));
+        }
+      *pieces = pool == NULL ? tarn_allocator_ref (store->pieces) : NULL;
+    }
+  if (pool != NULL)
+    tarn_pool_ref (pool);
+  _tarn_mutex_unlock (&lock);
+  return pool;
+}
+
+static TarnPool *
+get_or_make_pool (CUdevice device, CUstream stream, GError **error)
+{
+  g_autoptr (TarnAllocator) pieces = NULL;
+  g_autoptr (TarnPool) fresh = NULL;
+  TarnAllocator *none = NULL;
+  TarnPool *pool = get_pool (device, stream, NULL, &pieces);
+
+  if (pool != NULL)
+    return pool;
+  if (pieces == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "stream %p captures a graph, and it is not known which: the allocator needs "
+                   "set_begin_allocate_to_pool () and its like, and one capture at a time",
+                   (const void *) stream);
+      return NULL;
+    }
+  fresh = pool_new (pieces, error);
+  return fresh != NULL ? get_pool (device, stream, fresh, &none) : NULL;
+}
+
+TarnBlock *
+_tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, GError **error)
+{
+  g_autoptr (TarnPool) pool = get_or_make_pool (device, stream, error);
+
+  return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
+}
+
+/* Finds the store that a block is of; NULL: none that lives.  The lock is held. */
+static Store *
+find_owner (const TarnBlock *block)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < stores->len; i++)
+    {
+      Store *store = stores->pdata[i];
+      GHashTableIter iter;
+      gpointer pool;
+
+      g_hash_table_iter_init (&iter, store->pools);
+      while (g_hash_table_iter_next (&iter, NULL, &pool))
+        if (tarn_block_get_allocator (block) == TARN_ALLOCATOR ((TarnPool *) pool))
+          return store;
+    }
+  return NULL;
+}
+
+gboolean
+_tarn_cuda_graph_memory_record (TarnBlock *block)
+{
+  Store *store;
+
+  if (__atomic_load_n (&n_stores, __ATOMIC_ACQUIRE) == 0)
+    return FALSE;
+  _tarn_mutex_lock (&lock);
+  store = find_owner (block);
+  if (store != NULL)
+    g_hash_table_insert (recorded, block, store);
+  _tarn_mutex_unlock (&lock);
+  return store != NULL;
+}
+
+gboolean
+_tarn_cuda_graph_memory_keep (TarnBlock *block)
+{
+  gpointer store = NULL;
+
+  if (__atomic_load_n (&n_stores, __ATOMIC_ACQUIRE) == 0)
+    return FALSE;
+  _tarn_mutex_lock (&lock);
+  g_hash_table_steal_extended (recorded, block, NULL, &store);
+  if (store != NULL)
+    g_ptr_array_add (((Store *) store)->kept, block);
+  _tarn_mutex_unlock (&lock);
+  return store != NULL;
+}
