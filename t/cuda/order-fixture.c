@@ -31,8 +31,8 @@ order_find_function (const gchar *symbol)
   return dlsym (library, symbol);
 }
 
-static void
-load (void)
+void
+order_load (void)
 {
   if (tarn != NULL)
     return;
@@ -135,7 +135,7 @@ fixture_init (Fixture *fixture, const TarnCudaTest *test, FakeCudaKind kind)
 {
   g_autoptr (GError) error = NULL;
 
-  load ();
+  order_load ();
   if (fake != NULL)
     fake->reset ();
   *fixture = (Fixture){ .test = test, .kind = kind };

@@ -47,6 +47,9 @@ extern const TarnCudaDriver *tarn; /* what it does */
 /* In main (), before the tests run; both drivers above are there for the first fixture. */
 void order_init (const FakeCuda *driver);
 
+/* Finds both, for a test without a fixture. */
+void order_load (void);
+
 /* NULL where the driver has none of that name. */
 gpointer order_find_function (const gchar *symbol);
 

@@ -25,6 +25,9 @@ struct _Capture
 #define INVALIDATED 2
 #define GRAPH ((CUgraph) FAKE_HANDLES (4))
 
+/* What this thread minds (cuThreadExchangeStreamCaptureMode). */
+static _Thread_local guint thread_mode = GLOBAL;
+
 /* Guarded by the lock. */
 static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
 
@@ -79,7 +82,7 @@ fake_invalidate_capture (Capture *capture)
 }
 
 /* A call that no capture in its way allows: all of them in mode global, this thread's in mode
- * thread-local. */
+ * thread-local.  A thread in mode relaxed may call what it likes. */
 Status
 fake_end_captures (void)
 {
@@ -92,8 +95,9 @@ fake_end_captures (void)
     {
       Capture *capture = value;
 
-      if (capture->mode == RELAXED
-          || (capture->mode == THREAD_LOCAL && capture->thread != g_thread_self ()))
+      if (capture->mode == RELAXED || thread_mode == RELAXED
+          || ((capture->mode == THREAD_LOCAL || thread_mode == THREAD_LOCAL)
+              && capture->thread != g_thread_self ()))
         continue;
       capture->status = INVALIDATED;
       status = FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED;
@@ -174,6 +178,18 @@ cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   capture = fake_get_capture (stream);
   *capturing = capture != NULL ? capture->status : 0;
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuThreadExchangeStreamCaptureMode (unsigned int *mode)
+{
+  guint before = thread_mode;
+  ENTER (cuThreadExchangeStreamCaptureMode);
+  REQUIRE (mode != NULL && *mode <= RELAXED, FAKE_CUDA_INVALID_VALUE);
+
+  thread_mode = *mode;
+  *mode = before;
   return FAKE_CUDA_SUCCESS;
 }
 

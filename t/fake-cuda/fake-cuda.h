@@ -210,6 +210,7 @@ enum
   F (cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, unsigned int mode))          \
   F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                   \
   F (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  F (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   F (cuGraphDestroy, cuGraphDestroy, (CUgraph graph))                                              \
   F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \

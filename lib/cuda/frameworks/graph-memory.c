@@ -55,7 +55,7 @@ static GPtrArray *stores;    /* of Store */
 static GArray *captures;     /* of Capture, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
 static GPtrArray *leaving;   /* of TarnBlock of shared pools, which go back when no capture is on */
-static guint n_stores, n_captures, n_leaving; /* atomic: of these, to be asked without the lock */
+static guint n_captures, n_leaving; /* atomic: of these, to be asked without the lock */
 
 static GPtrArray *
 leaving_new (void)
@@ -76,7 +76,6 @@ static void
 count (void)
 {
   _tarn_assert_locked (&lock);
-  __atomic_store_n (&n_stores, stores->len, __ATOMIC_RELEASE);
   __atomic_store_n (&n_captures, captures->len, __ATOMIC_RELEASE);
   __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
 }
@@ -473,22 +472,21 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
   return pool != NULL ? tarn_pool_allocate (pool, size, error) : NULL;
 }
 
-/* Finds the store that a block is of; NULL: none that lives.  The lock is held. */
+/* Tells whether a block is of a graph's memory; its store may be gone. */
+static gboolean
+is_of_graph (const TarnBlock *block)
+{
+  return tarn_allocator_is_of (tarn_block_get_allocator (block), pieces_free);
+}
+
+/* Finds the store that a block is of; NULL: it is gone.  The lock is held. */
 static Store *
 find_owner (const TarnBlock *block)
 {
   _tarn_assert_locked (&lock);
   for (guint i = 0; i < stores->len; i++)
-    {
-      Store *store = stores->pdata[i];
-      GHashTableIter iter;
-      gpointer pool;
-
-      g_hash_table_iter_init (&iter, store->pools);
-      while (g_hash_table_iter_next (&iter, NULL, &pool))
-        if (tarn_block_get_allocator (block) == TARN_ALLOCATOR ((TarnPool *) pool))
-          return store;
-    }
+    if (((Store *) stores->pdata[i])->pieces == tarn_block_get_allocator (block))
+      return stores->pdata[i];
   return NULL;
 }
 
@@ -497,14 +495,14 @@ _tarn_cuda_graph_memory_record (TarnBlock *block)
 {
   Store *store;
 
-  if (__atomic_load_n (&n_stores, __ATOMIC_ACQUIRE) == 0)
+  if (!is_of_graph (block))
     return FALSE;
   _tarn_mutex_lock (&lock);
   store = find_owner (block);
   if (store != NULL)
     g_hash_table_insert (recorded, block, store);
   _tarn_mutex_unlock (&lock);
-  return store != NULL;
+  return TRUE;
 }
 
 gboolean
@@ -512,7 +510,7 @@ _tarn_cuda_graph_memory_keep (TarnBlock *block)
 {
   gpointer store = NULL;
 
-  if (__atomic_load_n (&n_stores, __ATOMIC_ACQUIRE) == 0)
+  if (!is_of_graph (block))
     return FALSE;
   _tarn_mutex_lock (&lock);
   g_hash_table_steal_extended (recorded, block, NULL, &store);
