@@ -171,8 +171,8 @@ void tarn_cuda_torch_empty_cache (void);
 void tarn_cuda_torch_set_memory_fraction (double fraction, int device);
 
 /**
- * PyTorch's name of a pool that graphs have memory from: its MempoolId_t, a std::pair, which is
- * passed to functions as this is.
+ * A name of PyTorch's for a pool that graphs have memory from. It is a MempoolId_t there, a
+ * std::pair, which is passed to functions as this is.
  *
  * @since 0.1
  */

@@ -25,7 +25,7 @@ static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest of each 
 static guint64
 parse_unit (const gchar *text)
 {
-  static const gchar units[] = "KMGT";
+  static const gchar units[] = { 'K', 'M', 'G', 'T', '\0' };
   const gchar *unit = *text != '\0' ? strchr (units, g_ascii_toupper (*text)) : NULL;
 
   if (*text == '\0')
@@ -296,9 +296,9 @@ _tarn_cuda_shared_foreach (void (*func) (TarnCudaShared *shared))
 }
 
 /**
- * Gets the pool that all of a process shares on a device, so that the process has one. It is made
- * at the first request, as tarn_cuda_pool_new() makes it, in the device's primary context, which
- * CUDA's runtime uses, too. What PyTorch and CuPy are given by tarn_cuda_torch_malloc() and
+ * Gets the pool that a process shares on a device. There is one for each device. It is made at the
+ * first request, as tarn_cuda_pool_new() makes it, in the device's primary context, which CUDA's
+ * runtime uses, too. What PyTorch and CuPy are given by tarn_cuda_torch_malloc() and
  * tarn_cuda_cupy_malloc() is of this pool.
  *
  * Two variables of the environment are read once, and not in set-user-ID programs: TARN_CUDA_LIMIT

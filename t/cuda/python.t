@@ -43,7 +43,7 @@ both_losses_are_one () {
 
 reason=$(reason_against torch "torch.cuda.is_available ()")
 if [ -z "$reason" ]; then
-  check "PyTorch" runs tarn_torch.py
+  check "PyTorch" runs torch_on_tarn.py
   check "... a graph computes the same" both_losses_are_one
   check "... its own exception" says "OutOfMemoryError: CUDA out of memory. Tried to allocate"
   check "... statistics at exit" says "peak in use"
@@ -52,7 +52,7 @@ else
 fi
 reason=$(reason_against cupy "cupy.cuda.runtime.getDeviceCount ()")
 if [ -z "$reason" ]; then
-  check "CuPy" runs tarn_cupy.py
+  check "CuPy" runs cupy_on_tarn.py
   check "... sorts" says "sorted True"
   check "... a stream" says "sum 999000"
   check "... its own exception" says "OutOfMemoryError: Out of memory allocating 1,125,899,906,842,624 bytes"

@@ -15,7 +15,8 @@ floors='
   4 core/pool
   5 core/upstream
   6 core/order
-  7 opencl cuda'
+  7 opencl cuda
+  8 cuda/frameworks'
 
 cd "$top_srcdir/lib" || exit
 echo "$floors" | awk '{ for (i = 2; i <= NF; i++) print $i, $1 }' >"$scratch/floors"
@@ -27,6 +28,7 @@ print_includes () {
     sed -n 's/^#include "\(.*\)"/\1/p' "$file" | while read -r header; do
       case $header in
         common/*) target=common ;;
+        cuda/*) target=${header%/*} ;;
         */*) target=core/${header%/*} ;;
         *) target=$folder ;;
       esac

@@ -13,6 +13,8 @@
 #   ```c functions      the same, outside functions
 #   ```c doc/examples/NAME.c
 #                       a quotation of that file, which make compiles, and the shell finds
+#   ```python doc/examples/NAME.py
+#                       the same of a program that t/cuda/python.t runs
 #   ```sh               run by a shell, in a folder with those files
 #   ```output           what that prints: these lines, among others; ... stands for anything
 #   ```console          for a shell, and not run; <!-- not run: WHY --> stands before it
@@ -250,14 +252,14 @@ check "doc/examples/mapped-files, no folder" fails_without_folder
 is_listed () { # NAME
   grep -qF "]($1)" "$guide/README.md"
 }
-# Whatever is called as our names are is in a public header.
+# Whatever is called as our names are is in a public header, or a variable in tarn(7).
 names_exist () { # FILE
   grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+[A-Za-z0-9]|Tarn[A-Z][A-Za-z]+' "$1" | sort -u \
     | grep -v -x -f "$scratch/public" >"$scratch/unknown"
   cat "$scratch/unknown"
   [ ! -s "$scratch/unknown" ]
 }
-cat "$top_srcdir"/include/tarn/*.h "$top_builddir/include/tarn/version.h" \
+cat "$top_srcdir"/include/tarn/*.h "$top_builddir/include/tarn/version.h" "$top_srcdir/doc/man/tarn.7" \
   | grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+|Tarn[A-Z][A-Za-z]+' | sort -u >"$scratch/public"
 links_lead_somewhere () { # FILE
   grep -o ']([^)#:]*' "$1" | sed 's/^..//' | sort -u | while read -r link; do

@@ -204,9 +204,9 @@ struct _TarnHeap
   TarnMutex lock;
   TarnCond changed; /* is_changing is FALSE again */
   gboolean is_changing;
-  guint n_waiting; /* threads, for changed; to wake none takes a call of the system, too */
-  TarnHeapQueue *nobody;       /* whose ranges are for requests that name no queue */
-  GHashTable *queues;          /* handle -> TarnHeapQueue */
+  guint n_waiting;       /* threads, for changed; to wake none takes a call of the system, too */
+  TarnHeapQueue *nobody; /* whose ranges are for requests that name no queue */
+  GHashTable *queues;    /* handle -> TarnHeapQueue */
   TarnHeapQueue *latest_queue; /* of them, the one named last; NULL: none */
   GQueue all_queues;           /* these, nobody, and those that are forgotten; only who changes what
                                   pieces there are takes one out */

@@ -38,7 +38,7 @@ tarn_cuda_cupy_malloc (void *param, gsize size, int device)
 
 /**
  * Frees what tarn_cuda_cupy_malloc() gave, for what is put on its stream later. The address is
- * enough.
+ * enough. Any thread may call it.
  *
  * @param param   not looked at
  * @param memory  the address; NULL is allowed; one that is not in use is a g_critical()

@@ -114,7 +114,7 @@ tarn_cuda_torch_malloc (gssize size, int device, CUstream stream)
 
 /**
  * Frees what tarn_cuda_torch_malloc() gave, for what is put on its stream later. The address is
- * enough.
+ * enough. Any thread may call it.
  *
  * @param memory  the address; NULL is allowed; one that is not in use is a g_critical()
  * @param size    not looked at
@@ -132,9 +132,9 @@ tarn_cuda_torch_free (void *memory, gssize size, int device, CUstream stream)
 }
 
 /**
- * Records that a stream uses memory, for CUDAPluggableAllocator's set_record_stream_fn(): it is
- * what tensor.record_stream() calls. The memory is not handed out again before that stream is done
- * with what was put on it until it is freed.
+ * Records that a stream uses PyTorch's memory. It is for CUDAPluggableAllocator's
+ * set_record_stream_fn(), and what tensor.record_stream() calls. The memory is not handed out again
+ * before that stream is done with what was put on it until it is freed. Any thread may call it.
  *
  * @param memory  the address of what tarn_cuda_torch_malloc() gave; NULL is allowed
  * @param stream  of the device's primary context
@@ -163,8 +163,8 @@ free_held (TarnCudaShared *shared)
 }
 
 /**
- * Gives back to the driver what is not in use, for CUDAPluggableAllocator's set_reset_fn(): it is
- * what torch.cuda.empty_cache() calls.
+ * Gives back to the driver what is not in use. It is for CUDAPluggableAllocator's set_reset_fn(),
+ * and what torch.cuda.empty_cache() calls. Any thread may call it.
  *
  * @since 0.1
  */
@@ -176,9 +176,9 @@ tarn_cuda_torch_empty_cache (void)
 }
 
 /**
- * Limits what PyTorch may have of a device, for CUDAPluggableAllocator's set_memory_fraction_fn():
- * it is what torch.cuda.set_per_process_memory_fraction() calls, and takes the place of
- * TARN_CUDA_LIMIT.
+ * Limits what PyTorch may have of a device. It is for CUDAPluggableAllocator's
+ * set_memory_fraction_fn(), and what torch.cuda.set_per_process_memory_fraction() calls; it takes
+ * the place of TARN_CUDA_LIMIT. Any thread may call it.
  *
  * @param fraction  of the device's memory, above 0 and at most 1
  * @param device    as cuDeviceGet() gives it
@@ -207,11 +207,11 @@ tarn_cuda_torch_set_memory_fraction (double fraction, int device)
 }
 
 /**
- * Says that what is captured next has its memory from one of PyTorch's pools, for
- * CUDAPluggableAllocator's set_begin_allocate_to_pool(): it is what torch.cuda.graph() calls before
- * a capture. What is then allocated for a stream that captures is apart from all else, and stays so
- * until the last graph of that pool is gone. With its two companions CUDA graphs work; without, an
- * allocation in a capture is an error.
+ * Says which of PyTorch's pools the next capture has memory from. It is for
+ * CUDAPluggableAllocator's set_begin_allocate_to_pool(), and what torch.cuda.graph() calls before a
+ * capture. Any thread may call it and its companions. What is then allocated for a stream that
+ * captures is apart from all else, and stays so until the last graph of that pool is gone. With its
+ * two companions CUDA graphs work; without, an allocation in a capture is an error.
  *
  * @param device  as cuDeviceGet() gives it
  * @param id      PyTorch's name of the pool: the same for graphs that share memory
@@ -231,7 +231,8 @@ tarn_cuda_torch_begin_allocate_to_pool (int device, TarnCudaTorchPoolId id, void
 }
 
 /**
- * Says that a capture is over, for CUDAPluggableAllocator's set_end_allocate_to_pool_fn().
+ * Says that a capture is over. It is for CUDAPluggableAllocator's set_end_allocate_to_pool_fn().
+ * Any thread may call it.
  *
  * @param device  as was given to tarn_cuda_torch_begin_allocate_to_pool()
  * @param id      the same
@@ -245,7 +246,8 @@ tarn_cuda_torch_end_allocate_to_pool (int device, TarnCudaTorchPoolId id)
 }
 
 /**
- * Says that a graph is gone, for CUDAPluggableAllocator's set_release_pool(). After the last of a
+ * Says that a graph is gone. It is for CUDAPluggableAllocator's set_release_pool(). Any thread may
+ * call it. After the last of a
  * pool its memory goes back to the others, once the device is done with what was given to it, for
  * which the host waits.
  *
