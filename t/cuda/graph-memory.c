@@ -255,6 +255,30 @@ test_outlives (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world, test);
 }
 
+/* A tensor that outlives its graph keeps the piece that it is in, and no other. */
+static void
+test_survivor (const TarnCudaTest *test, gconstpointer unused)
+{
+  World world;
+  guint64 addresses[N_BLOCKS], survivor;
+
+  (void) unused;
+  world_init (&world, test);
+  begin (test, one, world.a);
+  survivor = take_memory (test, 1000, world.a);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    addresses[i] = take_memory (test, 64 * MIB, world.a);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    give_memory (test, addresses[i], world.a);
+  end (test, one, world.a);
+  g_assert_cmpuint (get_active (&world), >=, N_BLOCKS * 64 * MIB);
+  tarn_cuda_torch_release_pool (test->device, one);
+  g_assert_cmpuint (get_active (&world), <=, 2 * 64 * MIB);
+  assert_apart (test, world.a, &survivor, 1, 1000);
+  give_memory (test, survivor, world.a);
+  world_clear (&world, test);
+}
+
 /* A capture does not mind what others allocate meanwhile: with events to look at, fresh memory, and
  * memory that goes back. */
 static void
@@ -450,6 +474,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graph-memory/recorded", test_recorded, NULL);
   tarn_cuda_test_add ("graph-memory/names", test_names, NULL);
   tarn_cuda_test_add ("graph-memory/outlives", test_outlives, NULL);
+  tarn_cuda_test_add ("graph-memory/survivor", test_survivor, NULL);
   tarn_cuda_test_add ("graph-memory/meanwhile", test_meanwhile, NULL);
   tarn_cuda_test_add ("graph-memory/thread", test_thread, NULL);
   tarn_cuda_test_add ("graph-memory/no-hooks", test_no_hooks, NULL);

@@ -21,10 +21,11 @@
 #define CAPTURE_MODE_RELAXED 2
 
 /* Where a store's heaps have their memory from: an adaptor over the shared pool that gives nothing
- * back before its own end. */
+ * back while the store lives. */
 typedef struct
 {
-  TarnPool *shared; /* a reference */
+  TarnPool *shared;     /* a reference */
+  gboolean is_released; /* the store is gone; behind the lists' lock */
   TarnMutex lock;
   GHashTable *used; /* address -> TarnBlock of the shared pool */
   GPtrArray *spare; /* of TarnBlock: what the heaps have given back */
@@ -196,6 +197,23 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   return TRUE;
 }
 
+/* Has a piece that nothing is in use of go back, or wait for what else the graphs need. */
+static void
+spare (Pieces *self, TarnBlock *block)
+{
+  _tarn_mutex_lock (&lock);
+  if (self->is_released)
+    g_ptr_array_add (leaving, block);
+  else
+    {
+      _tarn_mutex_lock (&self->lock);
+      g_ptr_array_add (self->spare, block);
+      _tarn_mutex_unlock (&self->lock);
+    }
+  count ();
+  _tarn_mutex_unlock (&lock);
+}
+
 static void
 pieces_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -205,9 +223,9 @@ pieces_free (gpointer user_data, TarnMemory memory, gsize size)
   (void) size;
   _tarn_mutex_lock (&self->lock);
   g_hash_table_steal_extended (self->used, GSIZE_TO_POINTER ((gsize) memory.address), NULL, &block);
-  if (block != NULL)
-    g_ptr_array_add (self->spare, block);
   _tarn_mutex_unlock (&self->lock);
+  if (block != NULL)
+    spare (self, block);
 }
 
 static gboolean
@@ -221,17 +239,26 @@ pieces_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   return TRUE;
 }
 
+/* Has all that is spare go back, now and from now on. */
+static void
+release (Pieces *self)
+{
+  _tarn_mutex_lock (&lock);
+  self->is_released = TRUE;
+  for (guint i = 0; i < self->spare->len; i++)
+    g_ptr_array_add (leaving, self->spare->pdata[i]);
+  g_ptr_array_set_size (self->spare, 0);
+  count ();
+  _tarn_mutex_unlock (&lock);
+}
+
 static void
 pieces_end (gpointer user_data)
 {
   Pieces *self = user_data;
 
   g_assert (g_hash_table_size (self->used) == 0);
-  _tarn_mutex_lock (&lock);
-  for (guint i = 0; i < self->spare->len; i++)
-    g_ptr_array_add (leaving, self->spare->pdata[i]);
-  count ();
-  _tarn_mutex_unlock (&lock);
+  release (self);
   g_ptr_array_unref (self->spare);
   g_hash_table_unref (self->used);
   _tarn_mutex_clear (&self->lock);
@@ -287,11 +314,19 @@ store_new (CUdevice device, TarnCudaTorchPoolId id, TarnAllocator *pieces)
   return store;
 }
 
-/* Frees a store that is in no list any more.  What is in use of its memory stays. */
+/* Frees a store that is in no list any more.  What is in use of its memory stays: the pieces that
+ * it is in, and no others. */
 static void
 store_free (Store *store)
 {
+  GHashTableIter iter;
+  gpointer pool;
+
   g_ptr_array_unref (store->kept);
+  release (tarn_allocator_get_user_data (store->pieces));
+  g_hash_table_iter_init (&iter, store->pools);
+  while (g_hash_table_iter_next (&iter, NULL, &pool))
+    tarn_pool_stop_holding (pool);
   g_hash_table_unref (store->pools);
   tarn_allocator_unref (store->pieces);
   g_free (store);
