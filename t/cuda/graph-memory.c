@@ -279,6 +279,29 @@ test_survivor (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world, test);
 }
 
+/* A capture that failed is not said to be over; the next one's end is the end of both.  A graph
+ * that is gone before its capture is over takes that along. */
+static void
+test_failed (const TarnCudaTest *test, gconstpointer unused)
+{
+  World world;
+
+  (void) unused;
+  world_init (&world, test);
+  tarn_cuda_torch_begin_allocate_to_pool (test->device, one, NULL);
+  begin (test, two, world.a);
+  give_memory (test, take_memory (test, MIB, world.a), world.a);
+  tarn_cuda_torch_empty_cache ();
+  end (test, two, world.a);
+  tarn_cuda_torch_release_pool (test->device, two);
+  g_assert_cmpuint (get_active (&world), ==, 0);
+  tarn_cuda_torch_begin_allocate_to_pool (test->device, two, NULL);
+  tarn_cuda_torch_release_pool (test->device, two);
+  tarn_cuda_torch_end_allocate_to_pool (test->device, two);
+  tarn_cuda_torch_release_pool (test->device, one);
+  world_clear (&world, test);
+}
+
 /* A capture does not mind what others allocate meanwhile: with events to look at, fresh memory, and
  * memory that goes back. */
 static void
@@ -475,6 +498,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graph-memory/names", test_names, NULL);
   tarn_cuda_test_add ("graph-memory/outlives", test_outlives, NULL);
   tarn_cuda_test_add ("graph-memory/survivor", test_survivor, NULL);
+  tarn_cuda_test_add ("graph-memory/failed", test_failed, NULL);
   tarn_cuda_test_add ("graph-memory/meanwhile", test_meanwhile, NULL);
   tarn_cuda_test_add ("graph-memory/thread", test_thread, NULL);
   tarn_cuda_test_add ("graph-memory/no-hooks", test_no_hooks, NULL);

@@ -32,6 +32,9 @@ _tarn_cuda_framework_address (const TarnBlock *block)
 gboolean _tarn_cuda_capture_enter (guint *mode);
 void _tarn_cuda_capture_leave (guint mode);
 
+/* Tells whether somebody captures, so that nothing may be waited for. */
+gboolean _tarn_cuda_is_anything_captured (void);
+
 /* Tells whether commands on a stream are captured. */
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 

@@ -44,13 +44,15 @@ typedef struct
   GPtrArray *kept;       /* of TarnBlock: freed, but used by other streams of the graph */
 } Store;
 
-/* A capture that is under way. */
+/* A capture that is under way, as far as it was said: PyTorch does not say so of one that failed.
+ * So the next one that its thread begins takes its place. */
 typedef struct
 {
   Store *store;
   const GThread *thread; /* that began it */
 } Capture;
 
+/* Each capture's store is in the list of stores. */
 static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores;    /* of Store */
 static GArray *captures;     /* of Capture, the oldest first */
@@ -84,11 +86,17 @@ count (void)
 /* Captures and threads */
 
 gboolean
+_tarn_cuda_is_anything_captured (void)
+{
+  return __atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) > 0;
+}
+
+gboolean
 _tarn_cuda_capture_enter (guint *mode)
 {
   const TarnCudaDriver *driver;
 
-  if (__atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) == 0)
+  if (!_tarn_cuda_is_anything_captured ())
     return FALSE;
   driver = _tarn_cuda_get_driver (NULL);
   *mode = CAPTURE_MODE_RELAXED;
@@ -332,6 +340,22 @@ store_free (Store *store)
   g_free (store);
 }
 
+/* Ends captures: those of a store, or those that this thread began on a device.  The lock is held.
+ */
+static void
+end_captures (const Store *store, CUdevice device)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = captures->len; i > 0; i--)
+    {
+      const Capture *capture = &g_array_index (captures, Capture, i - 1);
+
+      if (store != NULL ? capture->store == store
+                        : capture->store->device == device && capture->thread == g_thread_self ())
+        g_array_remove_index (captures, i - 1);
+    }
+}
+
 gboolean
 _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError **error)
 {
@@ -356,6 +380,7 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
       g_ptr_array_add (stores, capture.store);
     }
   capture.store->n_uses++;
+  end_captures (NULL, device);
   g_array_append_val (captures, capture);
   count ();
   _tarn_mutex_unlock (&lock);
@@ -396,6 +421,7 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
   store = find_store (device, id);
   if (store != NULL && --store->n_uses == 0)
     {
+      end_captures (store, device);
       g_ptr_array_remove_fast (stores, store);
       g_hash_table_foreach_remove (recorded, is_of, store);
     }

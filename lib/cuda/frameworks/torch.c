@@ -164,14 +164,15 @@ free_held (TarnCudaShared *shared)
 
 /**
  * Gives back to the driver what is not in use. It is for CUDAPluggableAllocator's set_reset_fn(),
- * and what torch.cuda.empty_cache() calls. Any thread may call it.
+ * and what torch.cuda.empty_cache() calls. While a graph is captured it does nothing, as it would
+ * end that. Any thread may call it.
  *
  * @since 0.1
  */
 void
 tarn_cuda_torch_empty_cache (void)
 {
-  if (tarn_check_fork (NULL))
+  if (tarn_check_fork (NULL) && !_tarn_cuda_is_anything_captured ())
     _tarn_cuda_shared_foreach (free_held);
 }
 
