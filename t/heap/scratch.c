@@ -8,6 +8,7 @@
 #include "lib/fake-order.h"
 #include "lib/in-child.h"
 #include "lib/last-round.h"
+#include "lib/players.h"
 #include "lib/pool-fixture.h"
 #include "pool/cache-private.h"
 
@@ -1879,6 +1880,41 @@ test_looks_after (Fixture *fixture, gconstpointer unused)
 }
 
 static void
+have_temporaries (gpointer data)
+{
+  Fixture *fixture = data;
+
+  for (guint i = 0; i < 3000; i++)
+    tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, 1000 + i, fixture->first, NULL));
+}
+
+/* Who looks after them waits for no lock of theirs. */
+static void
+test_busy (Fixture *fixture, gconstpointer unused)
+{
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+  Player player;
+
+  (void) unused;
+  if (players_pools_are_checked ())
+    {
+      g_test_skip ("each operation takes the lock, to check the pool");
+      return;
+    }
+  player_begin (&player);
+  player_run (&player, have_temporaries, fixture);
+  alarm (60);
+  _tarn_mutex_lock (&fixture->pool->lock);
+  player_run (&player, have_temporaries, fixture);
+  _tarn_mutex_unlock (&fixture->pool->lock);
+  _tarn_mutex_lock (&heap->lock);
+  player_run (&player, have_temporaries, fixture);
+  _tarn_mutex_unlock (&heap->lock);
+  alarm (0);
+  player_end (&player);
+}
+
+static void
 add (const gchar *name, void (*test) (Fixture *, gconstpointer))
 {
   static const struct
@@ -1931,6 +1967,7 @@ main (int argc, char **argv)
   add ("others-grow", test_others_grow);
   add ("ranges", test_ranges);
   add ("looks-after", test_looks_after);
+  add ("busy", test_busy);
   add ("out-of-memory", test_out_of_memory);
   add ("limit", test_limit);
   add ("group", test_group);

@@ -390,7 +390,8 @@ heap_look_after (TarnAllocator *allocator, gpointer handle)
   TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
 
-  _tarn_mutex_lock (&heap->lock);
+  if (!_tarn_mutex_trylock (&heap->lock))
+    return;
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
     {

@@ -311,7 +311,9 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 
 /* Does for a pool over a heap, and the heap, what those do who take their locks, on behalf of a
  * request that named a queue (NULL: none) and took none: gives back what nobody has used for long,
- * and has the heap see when the queue is done with what it has. */
+ * and has the heap see when the queue is done with what it has.  Whoever has a lock does so as
+ * well: it is not waited for, as threads that slept once would wait for one another from then on.
+ */
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {
@@ -320,7 +322,8 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   TarnBlock *blocks;
 
   _tarn_assert_not_locked (&pool->lock);
-  _tarn_mutex_lock (&pool->lock);
+  if (!_tarn_mutex_trylock (&pool->lock))
+    return;
   blocks = _tarn_pool_take_excess (pool);
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, blocks);
