@@ -56,13 +56,14 @@ static const gchar *const backends[]
 
 #define STRING "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
-/* Finds a symbol in libraries that are in the process already. */
+/* Finds a symbol in libraries that are in the process already; one that they lack is told with
+ * G_MESSAGES_DEBUG. */
 static void *
 find (const gchar *const *libraries, const gchar *symbol)
 {
-  for (; *libraries != NULL; libraries++)
+  for (gsize i = 0; libraries[i] != NULL; i++)
     {
-      void *library = dlopen (*libraries, RTLD_LAZY | RTLD_NOLOAD);
+      void *library = dlopen (libraries[i], RTLD_LAZY | RTLD_NOLOAD);
       void *found = library != NULL ? dlsym (library, symbol) : NULL;
 
       if (library != NULL)
@@ -70,6 +71,7 @@ find (const gchar *const *libraries, const gchar *symbol)
       if (found != NULL)
         return found;
     }
+  g_debug ("no %s in %s", symbol, libraries[0]);
   return NULL;
 }
 
