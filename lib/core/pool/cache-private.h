@@ -187,7 +187,7 @@ void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block);
 gboolean _tarn_cache_has_scratch (const TarnCache *cache);
-gboolean _tarn_cache_has_lent (const TarnCache *cache);
+gboolean _tarn_cache_has_lent (TarnCache *cache);
 gboolean _tarn_cache_has_scratch_of (const TarnCache *cache, gconstpointer handle);
 void _tarn_cache_end_scratches (TarnCache *cache);
 void _tarn_cache_end_scratches_of (TarnCache *cache, gconstpointer handle);

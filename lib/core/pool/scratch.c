@@ -269,16 +269,22 @@ _tarn_cache_end_scratches_of (TarnCache *cache, gconstpointer handle)
       end_scratch (cache, &cache->scratches[i]);
 }
 
-/* Tells whether a cache has a scratch, and whether some is lent of it. */
+/* Tells whether a cache has a scratch. */
 gboolean
 _tarn_cache_has_scratch (const TarnCache *cache)
 {
   return cache->scratches[0].rest != NULL || cache->scratches[1].rest != NULL;
 }
 
+/* Tells whether some is lent of a cache's scratches.  What its own thread has back by now is not,
+ * so that a thread whose temporaries grow need not close the door. */
 gboolean
-_tarn_cache_has_lent (const TarnCache *cache)
+_tarn_cache_has_lent (TarnCache *cache)
 {
+  if (cache == _tarn_cache_of (_tarn_current_thread, cache->pool))
+    for (guint i = 0; i < TARN_N_SCRATCHES; i++)
+      if (cache->scratches[i].rest != NULL)
+        take_back (&cache->scratches[i]);
   return cache->scratches[0].n_lent > 0 || cache->scratches[1].n_lent > 0;
 }
 

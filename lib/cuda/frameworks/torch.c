@@ -208,7 +208,7 @@ tarn_cuda_torch_set_memory_fraction (double fraction, int device)
 }
 
 /**
- * Says which of PyTorch's pools the next capture has memory from. It is for
+ * Says which of PyTorch's pools the next capture takes. It is for
  * CUDAPluggableAllocator's set_begin_allocate_to_pool(), and what torch.cuda.graph() calls before a
  * capture. Any thread may call it and its companions. What is then allocated for a stream that
  * captures is apart from all else, and stays so until the last graph of that pool is gone. With its
