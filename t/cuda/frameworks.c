@@ -67,9 +67,9 @@ release (const World *world, void *memory, CUstream stream)
 static gpointer
 get_pool (gpointer data)
 {
-  const World *world = data;
+  const TarnCudaTest *test = data;
 
-  return tarn_cuda_get_shared_pool (world->test->device, NULL);
+  return tarn_cuda_get_shared_pool (test->device, NULL);
 }
 
 /* Each device has one, whoever asks. */
@@ -77,11 +77,11 @@ static void
 test_one (const TarnCudaTest *test, gconstpointer unused)
 {
   GThread *threads[N_THREADS];
-  World world = { .test = test };
+  World world;
 
   (void) unused;
   for (guint i = 0; i < N_THREADS; i++)
-    threads[i] = g_thread_new ("asks", get_pool, &world);
+    threads[i] = g_thread_new ("asks", get_pool, (gpointer) test);
   world_init (&world, test);
   for (guint i = 0; i < N_THREADS; i++)
     {
