@@ -49,7 +49,7 @@ typedef struct
   Class out_of_memory;
 } Torch;
 
-static const gchar *const runtimes[] = { "libstdc++.so.6", NULL };
+/* Looks into what a library depends on as well: the C++ library is the one that libc10.so uses. */
 static const gchar *const cores[] = { "libc10.so", NULL };
 static const gchar *const backends[]
     = { "libc10_cuda.so", "libtorch_cuda.so", "libtorch_python.so", NULL };
@@ -94,11 +94,11 @@ find_class (Class *class, const gchar *const *libraries, const gchar *name)
 static gboolean
 find_torch (Torch *torch)
 {
-  return FIND (torch->allocate, runtimes, "__cxa_allocate_exception")
-         && FIND (torch->throw, runtimes, "__cxa_throw")
-         && FIND (torch->string_init, runtimes,
+  return FIND (torch->allocate, cores, "__cxa_allocate_exception")
+         && FIND (torch->throw, cores, "__cxa_throw")
+         && FIND (torch->string_init, cores,
                   "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEC1EPKcRKS3_")
-         && FIND (torch->string_clear, runtimes,
+         && FIND (torch->string_clear, cores,
                   "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEED1Ev")
          && FIND (torch->error_init, cores, "_ZN3c105ErrorC1ENS_14SourceLocationE" STRING)
          && find_class (&torch->error, cores, "N3c105ErrorE")
