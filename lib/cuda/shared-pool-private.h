@@ -30,8 +30,4 @@ TarnCudaShared *_tarn_cuda_shared_renew (CUdevice device, GError **error);
 /* Calls a function for each that there is. */
 void _tarn_cuda_shared_foreach (void (*func) (TarnCudaShared *shared));
 
-/* Reads a limit: bytes, with K, M, G or T for powers of 1,024, or a share of all, such as "80%". */
-gboolean _tarn_cuda_parse_limit (const gchar *text, gsize total_bytes, gsize *limit,
-                                 GError **error);
-
 #endif

@@ -8,88 +8,17 @@
 
 #include "shared-pool-private.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/limit-private.h"
 #include "common/lock-private.h"
-#include "common/shorten-private.h"
 
 #define MAX_DEVICES 64 /* more than a machine was seen to have */
 
 static TarnCudaShared *shared_pools[MAX_DEVICES]; /* atomic: the newest of each device */
 
 /* The environment */
-
-/* Reads what follows a number; 0: nothing that is known. */
-static guint64
-parse_unit (const gchar *text)
-{
-  static const gchar units[] = { 'K', 'M', 'G', 'T', '\0' };
-  const gchar *unit = *text != '\0' ? strchr (units, g_ascii_toupper (*text)) : NULL;
-
-  if (*text == '\0')
-    return 1;
-  if (unit == NULL || (text[1] != '\0' && g_ascii_strcasecmp (text + 1, "iB") != 0))
-    return 0;
-  return G_GUINT64_CONSTANT (1) << 10 * (unit - units + 1);
-}
-
-static gboolean
-parse_bytes (const gchar *text, gsize *limit)
-{
-  gchar *end;
-  guint64 number, unit;
-
-  if (!g_ascii_isdigit (*text))
-    return FALSE;
-  errno = 0;
-  number = g_ascii_strtoull (text, &end, 10);
-  unit = parse_unit (end);
-  if (errno != 0 || unit == 0 || number == 0 || number > G_MAXSIZE / unit)
-    return FALSE;
-  *limit = (gsize) (number * unit);
-  return TRUE;
-}
-
-static gboolean
-parse_share (const gchar *text, gdouble *share)
-{
-  gchar *end;
-
-  if (!g_ascii_isdigit (*text))
-    return FALSE;
-  *share = g_ascii_strtod (text, &end) / 100;
-  return g_str_equal (end, "%") && *share > 0 && *share <= 1;
-}
-
-gboolean
-_tarn_cuda_parse_limit (const gchar *text, gsize total_bytes, gsize *limit, GError **error)
-{
-  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
-  g_autofree gchar *quoted = _tarn_shorten (text);
-  gdouble share;
-
-  if (parse_bytes (stripped, limit))
-    return TRUE;
-  if (!parse_share (stripped, &share))
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "TARN_CUDA_LIMIT: '%s' is neither bytes, such as 8000000000 or 8G, nor a share "
-                   "of the device's memory, such as 80%%",
-                   quoted);
-      return FALSE;
-    }
-  if (total_bytes == 0)
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                   "TARN_CUDA_LIMIT: '%s': the driver does not say how much memory there is",
-                   quoted);
-      return FALSE;
-    }
-  *limit = MAX (1, (gsize) (share * (gdouble) total_bytes));
-  return TRUE;
-}
 
 /* What the environment says, read once; nothing in a set-user-ID program. */
 typedef struct
@@ -200,7 +129,8 @@ pool_new (TarnCudaShared *shared, GError **error)
       && driver->cuDeviceTotalMem (&bytes, shared->context.device) == TARN_CUDA_SUCCESS)
     shared->total_bytes = bytes;
   if (limit != NULL
-      && !_tarn_cuda_parse_limit (limit, shared->total_bytes, &options.limit_bytes, error))
+      && !_tarn_parse_limit ("TARN_CUDA_LIMIT", limit, shared->total_bytes, &options.limit_bytes,
+                             error))
     return NULL;
   return tarn_cuda_pool_new (shared->context.handle, &options, error);
 }

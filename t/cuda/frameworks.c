@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "common/limit-private.h"
 #include "cuda/shared-pool-private.h"
 #include "lib/in-child.h"
 #include "order-fixture.h"
@@ -152,7 +153,7 @@ test_limits (void)
       g_autoptr (GError) error = NULL;
       gsize limit = 0;
 
-      g_assert_true (_tarn_cuda_parse_limit (good[i].text, 1000000, &limit, &error));
+      g_assert_true (_tarn_parse_limit ("TARN_CUDA_LIMIT", good[i].text, 1000000, &limit, &error));
       g_assert_no_error (error);
       g_assert_cmpuint (limit, ==, good[i].limit);
     }
@@ -162,7 +163,7 @@ test_limits (void)
       g_autoptr (GError) error = NULL;
       gsize limit = 7;
 
-      g_assert_false (_tarn_cuda_parse_limit (bad[i], 1000000, &limit, &error));
+      g_assert_false (_tarn_parse_limit ("TARN_CUDA_LIMIT", bad[i], 1000000, &limit, &error));
       g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
       g_assert_true (g_str_has_prefix (error->message, quoted));
       g_assert_cmpuint (limit, ==, 7);

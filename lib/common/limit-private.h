@@ -1,0 +1,87 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Limits of memory, as the environment has them. */
+
+#ifndef TARN_LIMIT_PRIVATE_H
+#define TARN_LIMIT_PRIVATE_H
+
+#include <errno.h>
+#include <string.h>
+#include <tarn/error.h>
+
+#include "common/shorten-private.h"
+
+/* Reads what follows a number; 0: nothing that is known. */
+static inline guint64
+_tarn_parse_unit (const gchar *text)
+{
+  static const gchar units[] = { 'K', 'M', 'G', 'T', '\0' };
+  const gchar *unit = *text != '\0' ? strchr (units, g_ascii_toupper (*text)) : NULL;
+
+  if (*text == '\0')
+    return 1;
+  if (unit == NULL || (text[1] != '\0' && g_ascii_strcasecmp (text + 1, "iB") != 0))
+    return 0;
+  return G_GUINT64_CONSTANT (1) << 10 * (unit - units + 1);
+}
+
+static inline gboolean
+_tarn_parse_bytes (const gchar *text, gsize *limit)
+{
+  gchar *end;
+  guint64 number, unit;
+
+  if (!g_ascii_isdigit (*text))
+    return FALSE;
+  errno = 0;
+  number = g_ascii_strtoull (text, &end, 10);
+  unit = _tarn_parse_unit (end);
+  if (errno != 0 || unit == 0 || number == 0 || number > G_MAXSIZE / unit)
+    return FALSE;
+  *limit = (gsize) (number * unit);
+  return TRUE;
+}
+
+static inline gboolean
+_tarn_parse_share (const gchar *text, gdouble *share)
+{
+  gchar *end;
+
+  if (!g_ascii_isdigit (*text))
+    return FALSE;
+  *share = g_ascii_strtod (text, &end) / 100;
+  return g_str_equal (end, "%") && *share > 0 && *share <= 1;
+}
+
+/* Reads a limit: bytes, with K, M, G or T for powers of 1,024, or a share of all, such as "80%".
+ * @name is the variable's, for messages; @total_bytes is 0 where the driver does not say. */
+static inline gboolean
+_tarn_parse_limit (const gchar *name, const gchar *text, gsize total_bytes, gsize *limit,
+                   GError **error)
+{
+  g_autofree gchar *stripped = g_strstrip (g_strdup (text));
+  g_autofree gchar *quoted = _tarn_shorten (text);
+  gdouble share;
+
+  if (_tarn_parse_bytes (stripped, limit))
+    return TRUE;
+  if (!_tarn_parse_share (stripped, &share))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "%s: '%s' is neither bytes, such as 8000000000 or 8G, nor a share "
+                   "of the device's memory, such as 80%%",
+                   name, quoted);
+      return FALSE;
+    }
+  if (total_bytes == 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "%s: '%s': the driver does not say how much memory there is", name, quoted);
+      return FALSE;
+    }
+  *limit = MAX (1, (gsize) (share * (gdouble) total_bytes));
+  return TRUE;
+}
+
+#endif

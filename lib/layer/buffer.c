@@ -1,0 +1,386 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Buffers: OpenCL 3.0 specification, sections 5.2.1, "Creating Buffer Objects", and 5.5.1,
+ * "Retaining and Releasing Memory Objects". */
+
+#include "layer-private.h"
+
+typedef struct
+{
+  void (CL_CALLBACK *notify) (cl_mem, void *);
+  void *user_data;
+} LayerCallback;
+
+static void
+buffer_finalize (gpointer record)
+{
+  LayerBuffer *self = record;
+
+  for (guint i = 0; i < self->n_uses; i++)
+    _tarn_layer_unref (self->uses[i].queue);
+  g_free (self->uses);
+  g_slist_free_full (self->callbacks, g_free);
+  _tarn_layer_unref (self->whole);
+  _tarn_layer_unref (self->context);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+/* Makes the record of a handle, with a reference that it has until it is gone. */
+static LayerBuffer *
+buffer_new (cl_mem handle, LayerContext *context, gsize offset, gsize size, cl_mem_flags asked)
+{
+  LayerBuffer *self = g_new0 (LayerBuffer, 1);
+
+  self->base = (LayerObject){ LAYER_BUFFER, 1, 1, handle, buffer_finalize };
+  self->context = _tarn_layer_ref (context);
+  self->offset = offset;
+  self->size = size;
+  self->asked = asked;
+  _tarn_mutex_init (&self->lock);
+  return self;
+}
+
+/* The end */
+
+static void end (LayerBuffer *self);
+
+static void
+let_go (LayerBuffer *self)
+{
+  if (_tarn_layer_let_go (self))
+    end (self);
+}
+
+static void
+call_back (LayerBuffer *self)
+{
+  for (GSList *link = self->callbacks; link != NULL; link = link->next)
+    {
+      const LayerCallback *callback = link->data;
+
+      callback->notify (self->base.handle, callback->user_data);
+    }
+}
+
+/* Nobody has a reference, and the commands are done as far as that matters. */
+static void
+go (LayerBuffer *self)
+{
+  static gboolean once;
+
+  call_back (self);
+  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
+  if (self->whole != NULL)
+    {
+      __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
+      let_go (self->whole);
+    }
+  else if (!_tarn_layer_is_blind ())
+    tarn_block_free (self->block);
+  _tarn_layer_unref (self);
+}
+
+void
+_tarn_layer_buffer_commands_done (LayerBuffer *self)
+{
+  if (__atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL) > 0)
+    return;
+  __atomic_sub_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
+  go (self);
+}
+
+/* Goes once all queues are done with it; it has ended. */
+static void
+go_after_commands (LayerBuffer *self)
+{
+  gboolean notify
+      = self->callbacks != NULL || __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE);
+  LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self);
+
+  __atomic_add_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
+  __atomic_store_n (&self->waits, 1, __ATOMIC_RELEASE);
+  for (guint i = 0; i < self->n_uses; i++)
+    {
+      LayerUse *use = &self->uses[i];
+
+      if (_tarn_layer_queue_is_done (use->queue, use->number))
+        continue;
+      __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
+      _tarn_layer_queue_add_waiting (use->queue, self);
+      if (notify)
+        _tarn_layer_queue_mark (use->queue, TRUE);
+      else
+        _tarn_layer_queue_mark_now_and_then (use->queue);
+    }
+  _tarn_layer_buffer_commands_done (self);
+}
+
+/* What a part's commands use is the whole's memory. */
+static void
+hand_uses_on (LayerBuffer *self)
+{
+  for (guint i = 0; i < self->n_uses; i++)
+    _tarn_layer_buffer_use (self->whole, self->uses[i].queue, self->uses[i].number);
+}
+
+static gboolean
+has_callbacks (LayerBuffer *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  self->ended = TRUE;
+  return self->callbacks != NULL;
+}
+
+/* Nobody has a reference any more. */
+static void
+end (LayerBuffer *self)
+{
+  gboolean calls_back = has_callbacks (self);
+
+  _tarn_layer_unlist (self);
+  if (self->whole != NULL)
+    hand_uses_on (self);
+  if (calls_back || (self->whole == NULL && !_tarn_layer_context_has_one_queue (self->context)))
+    go_after_commands (self);
+  else
+    go (self);
+}
+
+void
+_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
+{
+  LAYER_LOCKED (&self->lock);
+
+  if (self->ended)
+    return;
+  for (guint i = 0; i < self->n_uses; i++)
+    if (self->uses[i].queue == queue)
+      {
+        self->uses[i].number = MAX (self->uses[i].number, number);
+        return;
+      }
+  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
+  self->uses[self->n_uses++] = (LayerUse){ _tarn_layer_ref (queue), number };
+}
+
+/* The beginning */
+
+/* Gets memory, waiting for what others are to give back if that helps. */
+static TarnBlock *
+allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
+{
+  TarnBlock *block;
+
+  if (__atomic_load_n (&context->pending, __ATOMIC_ACQUIRE) > 0)
+    _tarn_layer_context_look (context);
+  block = tarn_pool_allocate (pool, size, NULL);
+  if (block != NULL || !_tarn_layer_context_wait (context))
+    return block != NULL ? block : tarn_pool_allocate (pool, size, error);
+  return tarn_pool_allocate (pool, size, error);
+}
+
+/* Makes the driver's sub-buffer that the program gets; NULL: it does not. */
+static LayerBuffer *
+make (LayerContext *context, TarnBlock *block, cl_mem_flags flags, gsize size)
+{
+  cl_buffer_region region = { 0, size };
+  cl_mem piece = _tarn_layer_find_piece (context, block, &region.origin);
+  cl_mem_flags asked = flags & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
+  cl_int status;
+  LayerBuffer *self;
+  cl_mem handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
+                                                         &region, &status);
+
+  if (handle == NULL)
+    return NULL;
+  LAYER_COUNT (sub_buffers);
+  self = buffer_new (handle, context, region.origin, size, asked);
+  self->block = block;
+  _tarn_layer_context_get_flags (context, flags, &self->flags);
+  _tarn_layer_list (self);
+  return self;
+}
+
+/* Serves a buffer of a pool; NULL: the driver is to make it, unless *status says that there is to
+ * be none. */
+static cl_mem
+serve (cl_context handle, cl_mem_flags flags, gsize size, cl_int *status)
+{
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool = NULL;
+  LAYER_AUTO LayerContext *context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
+  TarnBlock *block = context != NULL ? allocate (context, pool, size, &error) : NULL;
+  LayerBuffer *self;
+
+  if (block == NULL)
+    {
+      if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
+        *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+      return NULL;
+    }
+  self = make (context, block, flags, size);
+  if (self == NULL)
+    {
+      tarn_block_free (block);
+      return NULL;
+    }
+  LAYER_COUNT (served);
+  return self->base.handle;
+}
+
+static cl_mem
+answer (cl_mem buffer, cl_int status, cl_int *status_ret)
+{
+  if (status_ret != NULL)
+    *status_ret = status;
+  return buffer;
+}
+
+cl_mem CL_API_CALL
+layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void *host,
+                      cl_int *status_ret)
+{
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer = host == NULL ? serve (context, flags, size, &status) : NULL;
+
+  LAYER_COUNT (created);
+  if (buffer != NULL || status != CL_SUCCESS)
+    return answer (buffer, status, status_ret);
+  LAYER_COUNT (passed_on);
+  return _tarn_layer_driver->clCreateBuffer (context, flags, size, host, status_ret);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties *properties,
+                                    cl_mem_flags flags, size_t size, void *host, cl_int *status_ret)
+{
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer = host == NULL && properties == NULL ? serve (context, flags, size, &status) : NULL;
+
+  LAYER_COUNT (created);
+  if (buffer != NULL || status != CL_SUCCESS)
+    return answer (buffer, status, status_ret);
+  LAYER_COUNT (passed_on);
+  return _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
+                                                           status_ret);
+}
+
+/* Parts */
+
+static void
+add_part (LayerBuffer *whole, LayerBuffer *part)
+{
+  part->whole = _tarn_layer_ref (whole);
+  _tarn_layer_hold (whole);
+  __atomic_add_fetch (&whole->parts, 1, __ATOMIC_RELAXED);
+  _tarn_layer_list (part);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
+                         const void *info, cl_int *status_ret)
+{
+  LAYER_AUTO LayerBuffer *whole = _tarn_layer_find (LAYER_BUFFER, buffer);
+  const cl_buffer_region *asked = info;
+  cl_buffer_region region;
+  cl_mem_flags inherited;
+  cl_int status;
+  cl_mem piece, part;
+
+  /* Of a sub-buffer or an image the driver makes none. */
+  if (whole == NULL || whole->whole != NULL)
+    return _tarn_layer_driver->clCreateSubBuffer (buffer, flags, type, info, status_ret);
+  status = _tarn_layer_check_part (whole, flags, type, asked, &inherited);
+  if (status != CL_SUCCESS)
+    return answer (NULL, status, status_ret);
+  piece = _tarn_layer_find_piece (whole->context, whole->block, &region.origin);
+  region.origin += asked->origin;
+  region.size = asked->size;
+  part = _tarn_layer_driver->clCreateSubBuffer (piece, inherited, type, &region, &status);
+  if (part != NULL)
+    add_part (whole, buffer_new (part, whole->context, asked->origin, asked->size,
+                                 inherited & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS)));
+  return answer (part, status, status_ret);
+}
+
+static cl_mem
+add_image (cl_mem image, const cl_image_desc *desc)
+{
+  LAYER_AUTO LayerBuffer *whole = NULL;
+  LayerBuffer *part;
+
+  if (image == NULL || desc == NULL || desc->mem_object == NULL)
+    return image;
+  whole = _tarn_layer_find (LAYER_BUFFER, desc->mem_object);
+  if (whole == NULL)
+    return image;
+  part = buffer_new (image, whole->context, 0, 0, 0);
+  part->is_image = TRUE;
+  add_part (whole, part);
+  return image;
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                     const cl_image_desc *desc, void *host, cl_int *status)
+{
+  return add_image (_tarn_layer_driver->clCreateImage (context, flags, format, desc, host, status),
+                    desc);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *properties,
+                                   cl_mem_flags flags, const cl_image_format *format,
+                                   const cl_image_desc *desc, void *host, cl_int *status)
+{
+  return add_image (_tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
+                                                                     format, desc, host, status),
+                    desc);
+}
+
+/* References */
+
+cl_int CL_API_CALL
+layer_clRetainMemObject (cl_mem object)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
+
+  if (self == NULL)
+    return _tarn_layer_driver->clRetainMemObject (object);
+  _tarn_layer_hold (self);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL
+layer_clReleaseMemObject (cl_mem object)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
+
+  if (self == NULL)
+    return _tarn_layer_driver->clReleaseMemObject (object);
+  let_go (self);
+  return CL_SUCCESS;
+}
+
+cl_int CL_API_CALL
+layer_clSetMemObjectDestructorCallback (cl_mem object, void (CL_CALLBACK *notify) (cl_mem, void *),
+                                        void *user_data)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
+  LayerCallback *callback;
+
+  if (self == NULL || notify == NULL)
+    return _tarn_layer_driver->clSetMemObjectDestructorCallback (object, notify, user_data);
+  callback = g_new (LayerCallback, 1);
+  *callback = (LayerCallback){ notify, user_data };
+  {
+    LAYER_LOCKED (&self->lock);
+
+    self->callbacks = g_slist_prepend (self->callbacks, callback);
+  }
+  return CL_SUCCESS;
+}

@@ -1,0 +1,485 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Contexts.  One of several devices is left to the driver, which may move a whole piece where only
+ * a part of it changed devices. */
+
+#include "layer-private.h"
+
+#include <stdio.h>
+
+/* What a sub-buffer can have, or inherit of a piece. */
+#define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
+
+/* Whether buffers may have memory of a pool */
+
+/* A pool, made at the first request; NULL: it could not be. */
+static TarnPool *
+get_pool (LayerContext *self, LayerMemory memory)
+{
+  TarnPool *made;
+
+  {
+    LAYER_LOCKED (&self->lock);
+
+    if (self->pools[memory] != NULL)
+      return self->pools[memory];
+  }
+  made = _tarn_layer_pool_new (&self->sources[memory]);
+  if (made == NULL)
+    return NULL;
+  {
+    LAYER_LOCKED (&self->lock);
+
+    if (self->pools[memory] == NULL)
+      self->pools[memory] = g_steal_pointer (&made);
+  }
+  tarn_pool_unref (made);
+  return self->pools[memory];
+}
+
+static gboolean
+can_serve (const LayerContext *self, cl_mem_flags flags, gsize size)
+{
+  return self != NULL && self->device != NULL && (flags & ~(cl_mem_flags) SERVED_FLAGS) == 0
+         && size > 0 && size <= self->max_bytes
+         && !__atomic_load_n (&self->ended, __ATOMIC_ACQUIRE);
+}
+
+LayerContext *
+_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size, TarnPool **pool)
+{
+  LAYER_AUTO LayerContext *self = NULL;
+  cl_mem_flags real;
+
+  if (!_tarn_layer_get_settings ()->uses_pool || _tarn_layer_is_blind () || !tarn_check_fork (NULL))
+    return NULL;
+  self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  if (!can_serve (self, flags, size) || !_tarn_layer_context_get_flags (self, flags, &real))
+    return NULL;
+  *pool = get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST : LAYER_PLAIN);
+  return *pool != NULL ? g_steal_pointer (&self) : NULL;
+}
+
+/* What the driver does with buffers of its own, asked once */
+
+/* Tells flags that are known from none. */
+#define KNOWN ((gsize) 1 << (8 * sizeof (gsize) - 1))
+
+/* Asks with a buffer of the least size; FALSE: the driver does not take the flags. */
+static gboolean
+ask_for_flags (const LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  cl_int status;
+  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (self->base.handle, asked, 1, NULL, &status);
+
+  if (buffer == NULL)
+    return FALSE;
+  status
+      = _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_FLAGS, sizeof *flags, flags, NULL);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return status == CL_SUCCESS;
+}
+
+static gboolean
+look_up_flags (LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  LAYER_LOCKED (&self->lock);
+  gpointer known = g_hash_table_lookup (self->flags, GSIZE_TO_POINTER ((gsize) asked + 1));
+
+  *flags = GPOINTER_TO_SIZE (known) & ~KNOWN;
+  return known != NULL;
+}
+
+gboolean
+_tarn_layer_context_get_flags (LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  if (look_up_flags (self, asked, flags))
+    return TRUE;
+  if (!ask_for_flags (self, asked, flags))
+    return FALSE;
+  {
+    LAYER_LOCKED (&self->lock);
+
+    g_hash_table_insert (self->flags, GSIZE_TO_POINTER ((gsize) asked + 1),
+                         GSIZE_TO_POINTER ((gsize) *flags | KNOWN));
+  }
+  return TRUE;
+}
+
+/* Asks with a sub-buffer of a buffer. */
+static gboolean
+ask_for_counting (const LayerContext *self)
+{
+  const cl_buffer_region region = { 0, 1 };
+  cl_int status;
+  cl_uint references = 1;
+  cl_mem part, buffer = _tarn_layer_driver->clCreateBuffer (self->base.handle, CL_MEM_READ_WRITE, 1,
+                                                            NULL, &status);
+
+  if (buffer == NULL)
+    return FALSE;
+  part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region,
+                                                &status);
+  _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
+                                          &references, NULL);
+  if (part != NULL)
+    _tarn_layer_driver->clReleaseMemObject (part);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return references > 1;
+}
+
+gboolean
+_tarn_layer_context_counts_parts (LayerContext *self)
+{
+  gint known = __atomic_load_n (&self->counts_parts, __ATOMIC_RELAXED);
+
+  if (known < 0)
+    {
+      known = ask_for_counting (self);
+      __atomic_store_n (&self->counts_parts, known, __ATOMIC_RELAXED);
+    }
+  return known;
+}
+
+/* One queue, or many */
+
+gboolean
+_tarn_layer_context_has_one_queue (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  return self->order <= LAYER_ONE_QUEUE;
+}
+
+/* Gets what stands for all commands of the only queue so far; NULL: they are done. */
+static cl_event
+record_end (LayerQueue *queue)
+{
+  cl_event event = NULL;
+
+  if (_tarn_layer_queue_is_done (queue, _tarn_layer_queue_get_enqueued (queue)))
+    return NULL;
+  if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
+      == CL_SUCCESS)
+    return event;
+  /* Nothing that the program has to do first is on the queue. */
+  _tarn_layer_driver->clFinish (queue->base.handle);
+  return NULL;
+}
+
+/* Takes the queue of a context that had no other; NULL: it is not so. */
+static LayerQueue *
+begin_many (LayerContext *self, const LayerQueue *queue)
+{
+  LAYER_LOCKED (&self->lock);
+  LayerQueue *only = NULL;
+
+  while (self->order == LAYER_BECOMING_MANY)
+    _tarn_cond_wait (&self->changed, &self->lock);
+  if (queue != NULL && queue != self->only_queue)
+    return NULL;
+  if (self->order == LAYER_ONE_QUEUE)
+    {
+      only = _tarn_layer_ref (self->only_queue);
+      self->order = LAYER_BECOMING_MANY;
+    }
+  else
+    self->order = LAYER_MANY_QUEUES;
+  self->only_queue = NULL;
+  return only;
+}
+
+void
+_tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue)
+{
+  LAYER_AUTO LayerQueue *only = begin_many (self, queue);
+  cl_event event;
+
+  if (only == NULL)
+    return;
+  event = record_end (only);
+  {
+    LAYER_LOCKED (&self->lock);
+
+    self->only_end = event;
+    self->order = LAYER_MANY_QUEUES;
+    _tarn_cond_broadcast (&self->changed);
+  }
+}
+
+/* Has a new queue wait for what memory was given on from one buffer to the next behind. */
+static void
+wait_for_only (LayerContext *self, LayerQueue *queue)
+{
+  cl_event event;
+
+  {
+    LAYER_LOCKED (&self->lock);
+
+    event = self->only_end; /* which remains as it is */
+  }
+  if (event != NULL
+      && _tarn_layer_driver->clEnqueueBarrierWithWaitList (queue->base.handle, 1, &event, NULL)
+             != CL_SUCCESS)
+    _tarn_layer_driver->clWaitForEvents (1, &event);
+}
+
+/* Whether a queue is the first one, in order, and remains the only one for now. */
+static gboolean
+set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
+{
+  LAYER_LOCKED (&self->lock);
+
+  g_ptr_array_add (self->queues, _tarn_layer_ref (queue));
+  if (self->order != LAYER_NO_QUEUE || !in_order)
+    return FALSE;
+  self->order = LAYER_ONE_QUEUE;
+  self->only_queue = queue;
+  return TRUE;
+}
+
+void
+_tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order)
+{
+  _tarn_layer_context_look (self);
+  if (set_only (self, queue, in_order))
+    return;
+  _tarn_layer_context_end_one_queue (self, NULL);
+  wait_for_only (self, queue);
+}
+
+void
+_tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
+{
+  gboolean had;
+
+  {
+    LAYER_LOCKED (&self->lock);
+
+    had = g_ptr_array_remove_fast (self->queues, queue);
+  }
+  if (had)
+    _tarn_layer_unref (queue);
+}
+
+cl_event CL_API_CALL
+layer_clCreateUserEvent (cl_context handle, cl_int *status)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  if (self != NULL)
+    {
+      _tarn_layer_context_end_one_queue (self, NULL);
+      __atomic_store_n (&self->has_user_events, TRUE, __ATOMIC_RELEASE);
+    }
+  return _tarn_layer_driver->clCreateUserEvent (handle, status);
+}
+
+/* Waiting */
+
+/* Gets a reference to the queue whose turn it is; NULL: there is none. */
+static LayerQueue *
+next_queue (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  if (self->queues->len == 0)
+    return NULL;
+  self->turn = (self->turn + 1) % self->queues->len;
+  return _tarn_layer_ref (g_ptr_array_index (self->queues, self->turn));
+}
+
+void
+_tarn_layer_context_look (LayerContext *self)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      LAYER_AUTO LayerQueue *queue = next_queue (self);
+
+      if (queue != NULL)
+        _tarn_layer_queue_look (queue);
+    }
+}
+
+static GPtrArray *
+list_queues (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+  GPtrArray *queues = g_ptr_array_new_with_free_func (_tarn_layer_unref);
+
+  for (guint i = 0; i < self->queues->len; i++)
+    g_ptr_array_add (queues, _tarn_layer_ref (g_ptr_array_index (self->queues, i)));
+  return queues;
+}
+
+/* A command that waits for a user event may wait for the very thread that asks here. */
+gboolean
+_tarn_layer_context_wait (LayerContext *self)
+{
+  g_autoptr (GPtrArray) queues = NULL;
+  gboolean waited = FALSE;
+
+  if (__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE)
+      || __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
+    return FALSE;
+  queues = list_queues (self);
+  for (guint i = 0; i < queues->len; i++)
+    waited |= _tarn_layer_queue_wait (g_ptr_array_index (queues, i));
+  return waited;
+}
+
+/* The program's contexts */
+
+static void
+context_finalize (gpointer record)
+{
+  LayerContext *self = record;
+
+  for (guint i = 0; i < LAYER_N_KINDS; i++)
+    tarn_pool_unref (self->pools[i]);
+  if (self->own_queue != NULL)
+    _tarn_layer_driver->clReleaseCommandQueue (self->own_queue);
+  if (self->only_end != NULL)
+    _tarn_layer_driver->clReleaseEvent (self->only_end);
+  g_ptr_array_unref (self->queues);
+  g_ptr_array_unref (self->pieces);
+  g_hash_table_unref (self->flags);
+  _tarn_cond_clear (&self->changed);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+/* Whether OpenCL is 1.2 or newer, with which markers and barriers came. */
+static gboolean
+has_markers (cl_device_id device)
+{
+  gchar text[256] = "";
+  guint major, minor;
+
+  return _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_VERSION, sizeof text - 1, text,
+                                              NULL)
+             == CL_SUCCESS
+         && sscanf (text, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
+}
+
+/* Learns what a device wants of buffers; FALSE: the layer cannot serve it. */
+static gboolean
+ask_device (LayerContext *self, cl_device_id device)
+{
+  cl_uint bits = 0;
+  cl_ulong bytes = 0;
+
+  if (!has_markers (device)
+      || _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits,
+                                              &bits, NULL)
+             != CL_SUCCESS
+      || _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof bytes,
+                                              &bytes, NULL)
+             != CL_SUCCESS)
+    return FALSE;
+  for (self->alignment = 1; self->alignment < bits / 8; self->alignment *= 2)
+    ;
+  self->max_bytes = (gsize) MIN (bytes, G_MAXSIZE / 4);
+  return TRUE;
+}
+
+/* Gets the device of a context that has one; NULL: it has several. */
+static cl_device_id
+get_only_device (cl_context handle)
+{
+  cl_device_id devices[2];
+  size_t size = 0;
+
+  if (_tarn_layer_driver->clGetContextInfo (handle, CL_CONTEXT_DEVICES, sizeof devices, devices,
+                                            &size)
+          != CL_SUCCESS
+      || size != sizeof *devices)
+    return NULL;
+  return *devices;
+}
+
+static cl_context
+add_context (cl_context handle)
+{
+  cl_device_id device = handle != NULL ? get_only_device (handle) : NULL;
+  LayerContext *self;
+
+  if (handle == NULL)
+    return NULL;
+  self = g_new0 (LayerContext, 1);
+  self->base = (LayerObject){ LAYER_CONTEXT, 1, 1, handle, context_finalize };
+  self->device = device != NULL && ask_device (self, device) ? device : NULL;
+  _tarn_mutex_init (&self->lock);
+  _tarn_cond_init (&self->changed);
+  self->queues = g_ptr_array_new ();
+  self->pieces = g_ptr_array_new ();
+  self->flags = g_hash_table_new (NULL, NULL);
+  self->counts_parts = -1;
+  for (guint i = 0; i < LAYER_N_KINDS; i++)
+    self->sources[i] = (LayerSource){ self, (LayerMemory) i };
+  _tarn_layer_list (self);
+  _tarn_layer_unref (self);
+  return handle;
+}
+
+cl_context CL_API_CALL
+layer_clCreateContext (const cl_context_properties *properties, cl_uint n,
+                       const cl_device_id *devices,
+                       void (CL_CALLBACK *notify) (const char *, const void *, size_t, void *),
+                       void *user_data, cl_int *status)
+{
+  return add_context (
+      _tarn_layer_driver->clCreateContext (properties, n, devices, notify, user_data, status));
+}
+
+cl_context CL_API_CALL
+layer_clCreateContextFromType (const cl_context_properties *properties, cl_device_type type,
+                               void (CL_CALLBACK *notify) (const char *, const void *, size_t,
+                                                           void *),
+                               void *user_data, cl_int *status)
+{
+  return add_context (
+      _tarn_layer_driver->clCreateContextFromType (properties, type, notify, user_data, status));
+}
+
+cl_int CL_API_CALL
+layer_clRetainContext (cl_context handle)
+{
+  cl_int status = _tarn_layer_driver->clRetainContext (handle);
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  if (self != NULL && status == CL_SUCCESS)
+    _tarn_layer_hold (self);
+  return status;
+}
+
+/* What is left of it goes as its buffers do, whose memory keeps it alive in the driver. */
+static void
+end (LayerContext *self)
+{
+  g_autoptr (GPtrArray) queues = NULL;
+
+  __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
+  queues = list_queues (self);
+  for (guint i = 0; i < queues->len; i++)
+    {
+      _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+      _tarn_layer_queue_mark (g_ptr_array_index (queues, i), TRUE);
+    }
+}
+
+cl_int CL_API_CALL
+layer_clReleaseContext (cl_context handle)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  if (self != NULL && _tarn_layer_let_go (self))
+    {
+      _tarn_layer_unlist (self);
+      end (self);
+    }
+  _tarn_layer_clear (&self);
+  self = NULL;
+  return _tarn_layer_driver->clReleaseContext (handle);
+}

@@ -1,0 +1,204 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Kernels: which of their arguments are buffers of ours.  An argument that happens to have the
+ * bytes of a buffer's handle is taken for one, which costs no more than a wait.  The record of a
+ * buffer is kept, not the buffer: OpenCL has kernels hold no references (OpenCL 3.0 specification,
+ * section 5.9.2, clSetKernelArg). */
+
+#include "layer-private.h"
+
+#include <string.h>
+
+typedef struct
+{
+  LayerObject base;
+
+  TarnMutex lock;     /* guards all below */
+  GPtrArray *buffers; /* by argument: a reference to a LayerBuffer, or NULL */
+} LayerKernel;
+
+static void
+kernel_finalize (gpointer record)
+{
+  LayerKernel *self = record;
+
+  g_ptr_array_unref (self->buffers);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+static cl_kernel
+add_kernel (cl_kernel handle)
+{
+  LayerKernel *self;
+
+  if (handle == NULL)
+    return NULL;
+  self = g_new0 (LayerKernel, 1);
+  self->base = (LayerObject){ LAYER_KERNEL, 1, 1, handle, kernel_finalize };
+  _tarn_mutex_init (&self->lock);
+  self->buffers = g_ptr_array_new_with_free_func (_tarn_layer_unref);
+  _tarn_layer_list (self);
+  _tarn_layer_unref (self);
+  return handle;
+}
+
+cl_kernel CL_API_CALL
+layer_clCreateKernel (cl_program program, const char *name, cl_int *status)
+{
+  return add_kernel (_tarn_layer_driver->clCreateKernel (program, name, status));
+}
+
+cl_int CL_API_CALL
+layer_clCreateKernelsInProgram (cl_program program, cl_uint n, cl_kernel *kernels, cl_uint *n_ret)
+{
+  cl_uint n_made = 0;
+  cl_int status = _tarn_layer_driver->clCreateKernelsInProgram (program, n, kernels, &n_made);
+
+  for (cl_uint i = 0; status == CL_SUCCESS && kernels != NULL && i < MIN (n, n_made); i++)
+    add_kernel (kernels[i]);
+  if (n_ret != NULL && status == CL_SUCCESS)
+    *n_ret = n_made;
+  return status;
+}
+
+/* Gets a reference to the buffer of each argument, or NULL. */
+static GPtrArray *
+list_buffers (LayerKernel *self)
+{
+  LAYER_LOCKED (&self->lock);
+  GPtrArray *buffers = g_ptr_array_new_full (self->buffers->len, _tarn_layer_unref);
+
+  for (guint i = 0; i < self->buffers->len; i++)
+    {
+      gpointer buffer = g_ptr_array_index (self->buffers, i);
+
+      g_ptr_array_add (buffers, buffer != NULL ? _tarn_layer_ref (buffer) : NULL);
+    }
+  return buffers;
+}
+
+static void
+set_buffer (LayerKernel *self, guint index, LayerBuffer *buffer)
+{
+  LayerBuffer *older = NULL;
+
+  {
+    LAYER_LOCKED (&self->lock);
+
+    if (index >= self->buffers->len && buffer != NULL)
+      g_ptr_array_set_size (self->buffers, (gint) index + 1);
+    if (index < self->buffers->len)
+      {
+        older = g_ptr_array_index (self->buffers, index);
+        g_ptr_array_index (self->buffers, index) = buffer != NULL ? _tarn_layer_ref (buffer) : NULL;
+      }
+  }
+  _tarn_layer_unref (older);
+}
+
+cl_kernel CL_API_CALL
+layer_clCloneKernel (cl_kernel source, cl_int *status)
+{
+  LAYER_AUTO LayerKernel *original = _tarn_layer_find (LAYER_KERNEL, source);
+  cl_kernel handle = add_kernel (_tarn_layer_driver->clCloneKernel (source, status));
+  LAYER_AUTO LayerKernel *clone = handle != NULL ? _tarn_layer_find (LAYER_KERNEL, handle) : NULL;
+
+  if (original != NULL && clone != NULL)
+    {
+      g_autoptr (GPtrArray) buffers = list_buffers (original);
+
+      for (guint i = 0; i < buffers->len; i++)
+        set_buffer (clone, i, g_ptr_array_index (buffers, i));
+    }
+  return handle;
+}
+
+cl_int CL_API_CALL
+layer_clRetainKernel (cl_kernel handle)
+{
+  cl_int status = _tarn_layer_driver->clRetainKernel (handle);
+  LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, handle);
+
+  if (self != NULL && status == CL_SUCCESS)
+    _tarn_layer_hold (self);
+  return status;
+}
+
+cl_int CL_API_CALL
+layer_clReleaseKernel (cl_kernel handle)
+{
+  LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, handle);
+
+  if (self != NULL && _tarn_layer_let_go (self))
+    _tarn_layer_unlist (self);
+  return _tarn_layer_driver->clReleaseKernel (handle);
+}
+
+cl_int CL_API_CALL
+layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *value)
+{
+  cl_int status = _tarn_layer_driver->clSetKernelArg (handle, index, size, value);
+  LAYER_AUTO LayerKernel *self = NULL;
+  LAYER_AUTO LayerBuffer *buffer = NULL;
+
+  if (status != CL_SUCCESS)
+    return status;
+  self = _tarn_layer_find (LAYER_KERNEL, handle);
+  if (self == NULL)
+    return status;
+  if (size == sizeof (cl_mem) && value != NULL)
+    {
+      cl_mem object;
+
+      memcpy (&object, value, sizeof object);
+      buffer = object != NULL ? _tarn_layer_find (LAYER_BUFFER, object) : NULL;
+    }
+  set_buffer (self, index, buffer);
+  return status;
+}
+
+/* Notes a launch that the driver took. */
+static void
+note_launch (cl_command_queue queue_handle, cl_kernel kernel)
+{
+  LAYER_AUTO LayerQueue *queue = _tarn_layer_find (LAYER_QUEUE, queue_handle);
+  LAYER_AUTO LayerKernel *self = queue != NULL ? _tarn_layer_find (LAYER_KERNEL, kernel) : NULL;
+  guint64 number;
+
+  if (self == NULL)
+    return;
+  number = _tarn_layer_queue_count (queue);
+  {
+    LAYER_LOCKED (&self->lock);
+
+    for (guint i = 0; i < self->buffers->len; i++)
+      if (g_ptr_array_index (self->buffers, i) != NULL)
+        _tarn_layer_buffer_use (g_ptr_array_index (self->buffers, i), queue, number);
+  }
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                              const size_t *offset, const size_t *global, const size_t *local,
+                              cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  cl_int status = _tarn_layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset,
+                                                              global, local, n_waits, waits, event);
+
+  if (status == CL_SUCCESS)
+    note_launch (queue, kernel);
+  return status;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueTask (cl_command_queue queue, cl_kernel kernel, cl_uint n_waits,
+                     const cl_event *waits, cl_event *event)
+{
+  cl_int status = _tarn_layer_driver->clEnqueueTask (queue, kernel, n_waits, waits, event);
+
+  if (status == CL_SUCCESS)
+    note_launch (queue, kernel);
+  return status;
+}

@@ -1,0 +1,395 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The layer between an OpenCL loader and a driver that gives a program's buffers memory of a pool:
+ *
+ *     layer.c      what the loader calls, the table of functions, the environment
+ *     table.c      what the layer knows of the driver's objects
+ *     context.c    contexts: their pools, and how their queues are ordered
+ *     pieces.c     large buffers of the driver's, and the heap and pool over them
+ *     queue.c      queues, and what waits for their commands
+ *     buffer.c     buffers, and what is made of them
+ *     describe.c   what is said of buffers
+ *     commands.c   commands that use buffers
+ *     kernel.c     kernels' arguments, and launches
+ *
+ * A buffer is a sub-buffer of a piece, so that a program has a real handle of the driver's, for
+ * functions that the layer does not know, too; and whatever the specification says of buffers but
+ * not of sub-buffers, the layer does itself.  References are counted here: the driver has one.
+ *
+ * Its memory is given back once nobody has a reference and the commands that used it are done.  To
+ * know the latter, each command is noted with the buffers that it uses, once the driver has taken
+ * it, and a marker is put on the queue some time after the release.  As long as a context has had
+ * one queue, in order, and no user event, nobody has to wait: what is given to the next buffer is
+ * used after what was enqueued before.
+ *
+ * What the layer cannot do right is passed on to the driver untouched: see layer_context_find_pool
+ * ().  No lock is held in a call of the driver, or of the program's functions. */
+
+#ifndef TARN_LAYER_PRIVATE_H
+#define TARN_LAYER_PRIVATE_H
+
+/* The table has functions up to 3.0; of those deprecated by now, only its members are used. */
+#undef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+
+#include <CL/cl_layer.h>
+#include <tarn/tarn.h>
+
+#include "common/lock-private.h"
+
+/* The driver's functions; set before any call, and constant. */
+extern const cl_icd_dispatch *_tarn_layer_driver;
+
+typedef struct _LayerContext LayerContext;
+typedef struct _LayerQueue LayerQueue;
+typedef struct _LayerBuffer LayerBuffer;
+
+/* Until the end of the block that it stands in. */
+static inline void
+layer_unlock (TarnMutex **mutex)
+{
+  _tarn_mutex_unlock (*mutex);
+}
+
+static inline TarnMutex *
+layer_lock (TarnMutex *mutex)
+{
+  _tarn_mutex_lock (mutex);
+  return mutex;
+}
+
+#define LAYER_LOCKED(mutex)                                                                        \
+  __attribute__ ((cleanup (layer_unlock), unused)) TarnMutex *locked = layer_lock (mutex)
+
+/* layer.c */
+
+typedef struct
+{
+  gboolean uses_pool;
+  gchar *limit; /* nullable */
+  gboolean prints_stats;
+} LayerSettings;
+
+/* Calls of the program's and of the layer's own; atomic. */
+typedef struct
+{
+  gsize created;     /* buffers that the program asked for */
+  gsize served;      /* of these: with memory of a pool */
+  gsize pieces;      /* buffers that the layer asked the driver for */
+  gsize passed_on;   /* buffers that the driver was asked for instead */
+  gsize sub_buffers; /* that the layer asked the driver for */
+} LayerCounts;
+
+extern LayerCounts _tarn_layer_counts;
+
+#define LAYER_COUNT(field)                                                                         \
+  ((void) __atomic_add_fetch (&_tarn_layer_counts.field, 1, __ATOMIC_RELAXED))
+
+const LayerSettings *_tarn_layer_get_settings (void);
+
+/* A message, once for each @once. */
+void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
+
+/* Answers as OpenCL's clGet...Info () do. */
+cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
+                           size_t *size_ret);
+
+/* Whether the program has asked for a function that may use buffers without the layer's knowing:
+ * from then on buffers are the driver's, and memory that was used before is given to nobody. */
+gboolean _tarn_layer_is_blind (void);
+
+/* table.c */
+
+typedef enum
+{
+  LAYER_CONTEXT,
+  LAYER_QUEUE,
+  LAYER_BUFFER,
+  LAYER_KERNEL
+} LayerKind;
+
+/* What every record of an object begins with. */
+typedef struct
+{
+  LayerKind kind;
+  guint references; /* atomic: the layer's own to this record */
+  guint held;       /* atomic: the program's to the object */
+  gpointer handle;  /* the driver's */
+  void (*finalize) (gpointer record);
+} LayerObject;
+
+/* Gets a reference to the record of a handle; NULL: the layer has none. */
+gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
+
+/* Lists an object, with a reference for the table; an older one with its handle is no more. */
+void _tarn_layer_list (gpointer record);
+
+/* Comes before the driver's release: after it, another object may have the handle. */
+void _tarn_layer_unlist (gpointer record);
+
+gpointer _tarn_layer_ref (gpointer record);
+void _tarn_layer_unref (gpointer record);
+void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
+
+/* Adds to the program's references, and takes one away, TRUE if it was the last. */
+void _tarn_layer_hold (gpointer record);
+gboolean _tarn_layer_let_go (gpointer record);
+
+/* Unreferenced at the end of the block. */
+#define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
+
+/* context.c */
+
+/* How memory goes from one buffer to the next. */
+typedef enum
+{
+  LAYER_NO_QUEUE,  /* nothing has used it yet */
+  LAYER_ONE_QUEUE, /* as soon as it is released: what comes next is behind on the same queue */
+  LAYER_BECOMING_MANY,
+  LAYER_MANY_QUEUES /* once commands are done */
+} LayerOrder;
+
+/* What a sub-buffer may be asked to have. */
+#define LAYER_ACCESS_FLAGS (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY)
+#define LAYER_HOST_FLAGS (CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
+
+/* A kind of memory: buffers of both are parts of different pieces. */
+typedef enum
+{
+  LAYER_PLAIN,
+  LAYER_HOST, /* CL_MEM_ALLOC_HOST_PTR, which a sub-buffer inherits and cannot ask for */
+  LAYER_N_KINDS
+} LayerMemory;
+
+typedef struct
+{
+  LayerContext *context;
+  LayerMemory memory;
+} LayerSource;
+
+struct _LayerContext
+{
+  LayerObject base;
+  cl_device_id device; /* NULL: of several, or one that the layer cannot serve */
+  gsize max_bytes;     /* of a buffer */
+  gsize alignment;     /* of a sub-buffer */
+
+  TarnMutex lock; /* guards all below */
+  TarnCond changed;
+  LayerOrder order;
+  LayerQueue *only_queue; /* with LAYER_ONE_QUEUE; borrowed */
+  cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
+  gboolean has_user_events;
+  GPtrArray *queues; /* references: those that commands can be put on, or that are not done */
+  guint turn;        /* of the queue that is looked at next */
+  GPtrArray *pieces; /* the driver's buffers by number; NULL: free */
+  cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
+  TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
+  LayerSource sources[LAYER_N_KINDS];
+  gint counts_parts; /* whether a buffer's references count its sub-buffers; -1: not asked yet */
+  GHashTable *flags; /* what the driver calls a buffer's flags, by those asked for */
+
+  guint pending;  /* atomic: buffers that wait for commands */
+  gboolean ended; /* atomic: the program has no reference any more */
+};
+
+/* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
+ * driver is to make the buffer, which is also so if *status is not CL_SUCCESS. */
+LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
+                                             TarnPool **pool);
+
+/* Gets what the driver calls these flags; FALSE: it does not take them. */
+gboolean _tarn_layer_context_get_flags (LayerContext *self, cl_mem_flags asked,
+                                        cl_mem_flags *flags);
+
+/* Whether a buffer's references count its sub-buffers, as some drivers do. */
+gboolean _tarn_layer_context_counts_parts (LayerContext *self);
+
+/* Whether what was released is used again behind what is on the queue. */
+gboolean _tarn_layer_context_has_one_queue (LayerContext *self);
+
+/* From now on commands may not run in the order in which they are enqueued, if the context has one
+ * queue so far, and it is this one; NULL: any. */
+void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *queue);
+
+/* A queue is there; a queue takes no more commands, and nobody waits for those that it has. */
+void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
+void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
+
+/* Looks at a queue or two, if there is anything to wait for. */
+void _tarn_layer_context_look (LayerContext *self);
+
+/* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
+gboolean _tarn_layer_context_wait (LayerContext *self);
+
+/* pieces.c */
+
+/* Makes the pool of a kind of memory; NULL: it cannot be. */
+TarnPool *_tarn_layer_pool_new (LayerSource *source);
+
+/* Gets where a block is: in which of the driver's buffers, and how many bytes from its start. */
+cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
+
+/* queue.c */
+
+/* Commands of a queue are counted, after the driver took them: what has all up to a number done is
+ * done with each of them. */
+struct _LayerQueue
+{
+  LayerObject base;
+  LayerContext *context; /* a reference */
+  gboolean in_order;     /* atomic: may become FALSE */
+  guint64 enqueued;      /* atomic: commands that used buffers */
+  guint64 done;          /* atomic: those that are known to be done */
+
+  TarnMutex lock;  /* guards all below */
+  gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
+  GQueue waiting;  /* of LayerWait: in the order of numbers */
+  GQueue marks;    /* of LayerMark: in the order of numbers */
+};
+
+/* Has a buffer wait for what the queue has been given; see _tarn_layer_buffer_commands_done (). */
+void _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer);
+
+/* Puts a marker on the queue, unless there is one for all that waits.  @notify: the driver is to
+ * call when it is reached, because nobody may look. */
+void _tarn_layer_queue_mark (LayerQueue *self, gboolean notify);
+
+/* Puts a marker on the queue when much waits for one. */
+void _tarn_layer_queue_mark_now_and_then (LayerQueue *self);
+
+/* Looks which markers are reached. */
+void _tarn_layer_queue_look (LayerQueue *self);
+
+/* Waits for everything; FALSE: nothing waits. */
+gboolean _tarn_layer_queue_wait (LayerQueue *self);
+
+/* The first @number commands are done. */
+void _tarn_layer_queue_set_done (LayerQueue *self, guint64 number);
+
+static inline guint64
+_tarn_layer_queue_get_enqueued (LayerQueue *self)
+{
+  return __atomic_load_n (&self->enqueued, __ATOMIC_ACQUIRE);
+}
+
+/* The driver has taken one more command: its number. */
+static inline guint64
+_tarn_layer_queue_count (LayerQueue *self)
+{
+  return __atomic_add_fetch (&self->enqueued, 1, __ATOMIC_ACQ_REL);
+}
+
+static inline gboolean
+_tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
+{
+  return __atomic_load_n (&self->done, __ATOMIC_ACQUIRE) >= number;
+}
+
+/* buffer.c */
+
+/* That commands of a queue have used a buffer: the latest of them. */
+typedef struct
+{
+  LayerQueue *queue; /* a reference */
+  guint64 number;
+} LayerUse;
+
+/* What the program has as a cl_mem: a buffer of ours, or a sub-buffer or an image made of one.  The
+ * program's references to it (LayerObject.held) include those of what is made of it.
+ *
+ * It ends in three steps: nobody has a reference; its commands are done, as far as that matters;
+ * it is gone from the driver, and its memory is free. */
+struct _LayerBuffer
+{
+  LayerObject base;
+  LayerContext *context; /* a reference */
+  LayerBuffer *whole;    /* what it is made of, a reference; NULL: of a piece */
+  TarnBlock *block;      /* its memory; NULL: with a whole */
+  gsize offset;          /* from the start of the piece, or of the whole */
+  gsize size;            /* as was asked for; 0: an image's */
+  cl_mem_flags asked;    /* access by the device and the host */
+  cl_mem_flags flags;    /* as the driver calls them; with a block */
+  gboolean is_image;
+  guint parts; /* atomic: what is made of it, and not gone */
+  guint waits; /* atomic: queues that it waits for */
+
+  TarnMutex lock; /* guards all below */
+  gboolean ended; /* nobody has a reference: nothing below changes any more */
+  LayerUse *uses; /* owned */
+  guint n_uses;
+  GSList *callbacks; /* of LayerCallback, owned, the latest first */
+};
+
+/* Notes that a command of the queue, the latest with that number, uses a buffer. */
+void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number);
+
+/* One queue is done with all that the buffer waits for there. */
+void _tarn_layer_buffer_commands_done (LayerBuffer *self);
+
+/* describe.c */
+
+/* Checks what clCreateSubBuffer is asked for against the buffer as the program knows it, and says
+ * which flags the driver is to be given, of which some are inherited. */
+cl_int _tarn_layer_check_part (const LayerBuffer *whole, cl_mem_flags asked,
+                               cl_buffer_create_type type, const cl_buffer_region *region,
+                               cl_mem_flags *flags);
+
+/* The functions that are intercepted, by file */
+
+#define LAYER_FUNCTIONS(F)                                                                         \
+  F (clCreateContext) /* context.c */                                                              \
+  F (clCreateContextFromType)                                                                      \
+  F (clRetainContext)                                                                              \
+  F (clReleaseContext)                                                                             \
+  F (clCreateUserEvent)                                                                            \
+  F (clCreateCommandQueue) /* queue.c */                                                           \
+  F (clCreateCommandQueueWithProperties)                                                           \
+  F (clSetCommandQueueProperty)                                                                    \
+  F (clRetainCommandQueue)                                                                         \
+  F (clReleaseCommandQueue)                                                                        \
+  F (clFinish)                                                                                     \
+  F (clCreateBuffer) /* buffer.c */                                                                \
+  F (clCreateBufferWithProperties)                                                                 \
+  F (clCreateSubBuffer)                                                                            \
+  F (clCreateImage)                                                                                \
+  F (clCreateImageWithProperties)                                                                  \
+  F (clRetainMemObject)                                                                            \
+  F (clReleaseMemObject)                                                                           \
+  F (clSetMemObjectDestructorCallback)                                                             \
+  F (clGetMemObjectInfo)  /* describe.c */                                                         \
+  F (clEnqueueReadBuffer) /* commands.c */                                                         \
+  F (clEnqueueWriteBuffer)                                                                         \
+  F (clEnqueueReadBufferRect)                                                                      \
+  F (clEnqueueWriteBufferRect)                                                                     \
+  F (clEnqueueFillBuffer)                                                                          \
+  F (clEnqueueCopyBuffer)                                                                          \
+  F (clEnqueueCopyBufferRect)                                                                      \
+  F (clEnqueueReadImage)                                                                           \
+  F (clEnqueueWriteImage)                                                                          \
+  F (clEnqueueFillImage)                                                                           \
+  F (clEnqueueCopyImage)                                                                           \
+  F (clEnqueueCopyImageToBuffer)                                                                   \
+  F (clEnqueueCopyBufferToImage)                                                                   \
+  F (clEnqueueMapBuffer)                                                                           \
+  F (clEnqueueMapImage)                                                                            \
+  F (clEnqueueUnmapMemObject)                                                                      \
+  F (clEnqueueMigrateMemObjects)                                                                   \
+  F (clEnqueueNativeKernel)                                                                        \
+  F (clCreateKernel) /* kernel.c */                                                                \
+  F (clCreateKernelsInProgram)                                                                     \
+  F (clCloneKernel)                                                                                \
+  F (clRetainKernel)                                                                               \
+  F (clReleaseKernel)                                                                              \
+  F (clSetKernelArg)                                                                               \
+  F (clEnqueueNDRangeKernel)                                                                       \
+  F (clEnqueueTask)                                                                                \
+  F (clGetExtensionFunctionAddressForPlatform) /* layer.c */
+
+/* As layer_clCreateBuffer () and so on, each with its own parameters. */
+#define LAYER_DECLARE(name) extern __typeof__ (*((cl_icd_dispatch *) NULL)->name) layer_##name;
+
+LAYER_FUNCTIONS (LAYER_DECLARE)
+
+#endif

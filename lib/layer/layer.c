@@ -1,0 +1,198 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a loader calls that knows cl_loader_layers, and the environment:
+ *
+ *     TARN_LAYER_POOL=0      everything is passed on; what is counted stays
+ *     TARN_LAYER_LIMIT=SIZE  the most that a context's pool has of the driver
+ *     TARN_LAYER_STATS=1     a table on standard error at exit */
+
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include "layer-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const cl_icd_dispatch *_tarn_layer_driver;
+LayerCounts _tarn_layer_counts;
+
+static gboolean is_blind; /* atomic */
+static LayerSettings settings;
+
+/* The environment */
+
+static gboolean
+is_on (const gchar *name, gboolean by_default)
+{
+  const gchar *value = secure_getenv (name);
+
+  return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
+}
+
+static void
+read_settings (void)
+{
+  settings.uses_pool = is_on ("TARN_LAYER_POOL", TRUE);
+  settings.limit = g_strdup (secure_getenv ("TARN_LAYER_LIMIT"));
+  settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
+}
+
+const LayerSettings *
+_tarn_layer_get_settings (void)
+{
+  return &settings;
+}
+
+/* Messages */
+
+void
+_tarn_layer_warn (gboolean *once, const gchar *format, ...)
+{
+  g_autofree gchar *message = NULL;
+  va_list arguments;
+
+  if (__atomic_exchange_n (once, TRUE, __ATOMIC_RELAXED))
+    return;
+  va_start (arguments, format);
+  message = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  g_printerr ("libtarn-layer: %s\n", message);
+}
+
+static gsize
+get_count (const gsize *count)
+{
+  return __atomic_load_n (count, __ATOMIC_RELAXED);
+}
+
+static void
+print_stats (void)
+{
+  if (!tarn_check_fork (NULL))
+    return;
+  g_printerr ("Tarn: OpenCL buffers\n"
+              "%12s %12s %12s %12s\n"
+              "%12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT
+              "\n",
+              "made", "from a pool", "driver's own", "pool's",
+              get_count (&_tarn_layer_counts.created), get_count (&_tarn_layer_counts.served),
+              get_count (&_tarn_layer_counts.passed_on), get_count (&_tarn_layer_counts.pieces));
+}
+
+cl_int
+_tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpointer value,
+                    size_t *size_ret)
+{
+  if (value != NULL && size < from_size)
+    return CL_INVALID_VALUE;
+  if (value != NULL)
+    memcpy (value, from, from_size);
+  if (size_ret != NULL)
+    *size_ret = from_size;
+  return CL_SUCCESS;
+}
+
+/* Extensions */
+
+gboolean
+_tarn_layer_is_blind (void)
+{
+  return __atomic_load_n (&is_blind, __ATOMIC_ACQUIRE);
+}
+
+#define STRING(name) #name,
+#define ADDRESS(name) (void *) layer_##name,
+
+/* Gets the layer's own function; NULL: it has none of that name. */
+static void *
+find_own (const gchar *name)
+{
+  static const gchar *const names[] = { LAYER_FUNCTIONS (STRING) };
+  static void *const functions[] = { LAYER_FUNCTIONS (ADDRESS) };
+
+  if (g_str_equal (name, "clCreateCommandQueueWithPropertiesKHR"))
+    return (void *) layer_clCreateCommandQueueWithProperties;
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    if (g_str_equal (name, names[i]))
+      return functions[i];
+  return NULL;
+}
+
+/* Whether a function of an extension may use buffers by other ways than those that the layer sees:
+ * it puts commands on queues, or records them, and they are not about memory of another kind alone.
+ */
+static gboolean
+may_use_buffers (const gchar *name)
+{
+  static const gchar *const harmless[]
+      = { "GL",     "EGL",    "D3D",     "DX9",       "VA_API",         "SVM",
+          "Memcpy", "Memset", "MemFill", "MemAdvise", "MigrateMemINTEL" };
+
+  if (!g_str_has_prefix (name, "clEnqueue") && !g_str_has_prefix (name, "clCommand")
+      && !g_str_has_prefix (name, "clCreateCommand") && !g_str_has_prefix (name, "clCreatePerf"))
+    return FALSE;
+  for (guint i = 0; i < G_N_ELEMENTS (harmless); i++)
+    if (strstr (name, harmless[i]) != NULL)
+      return FALSE;
+  return TRUE;
+}
+
+void *CL_API_CALL
+layer_clGetExtensionFunctionAddressForPlatform (cl_platform_id platform, const char *name)
+{
+  static gboolean once;
+  void *function = _tarn_layer_driver->clGetExtensionFunctionAddressForPlatform (platform, name);
+  void *own = function != NULL && name != NULL ? find_own (name) : NULL;
+
+  if (own != NULL || function == NULL || name == NULL || !may_use_buffers (name))
+    return own != NULL ? own : function;
+  __atomic_store_n (&is_blind, TRUE, __ATOMIC_RELEASE);
+  _tarn_layer_warn (&once,
+                    "the program uses %s, which the layer does not know: buffers are the "
+                    "driver's from now on",
+                    name);
+  return function;
+}
+
+/* The loader's */
+
+cl_int CL_API_CALL
+clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
+{
+  static const cl_layer_api_version version = CL_LAYER_API_VERSION_100;
+  static const gchar layer_name[] = "tarn";
+
+  if (name == CL_LAYER_API_VERSION)
+    return _tarn_layer_answer (&version, sizeof version, size, value, size_ret);
+  if (name == CL_LAYER_NAME)
+    return _tarn_layer_answer (layer_name, sizeof layer_name, size, value, size_ret);
+  return CL_INVALID_VALUE;
+}
+
+#define MEMBER(name) dispatch.name = target->name != NULL ? layer_##name : NULL;
+#define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
+
+/* A loader has as many entries as its own version of the header, and takes its own for one that is
+ * NULL or beyond the end. */
+cl_int CL_API_CALL
+clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
+             const cl_icd_dispatch **dispatch_ret)
+{
+  static cl_icd_dispatch dispatch;
+  cl_uint entries = 0;
+
+  if (target == NULL || n_ret == NULL || dispatch_ret == NULL)
+    return CL_INVALID_VALUE;
+  LAYER_FUNCTIONS (REACH);
+  if (n < entries)
+    return CL_INVALID_VALUE;
+  LAYER_FUNCTIONS (MEMBER);
+  read_settings ();
+  _tarn_layer_driver = target;
+  if (settings.prints_stats)
+    atexit (print_stats);
+  *n_ret = entries;
+  *dispatch_ret = &dispatch;
+  return CL_SUCCESS;
+}

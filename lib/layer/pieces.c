@@ -1,0 +1,208 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pieces: large buffers of the driver's, of which a heap makes blocks.  A block is an address: the
+ * number of its piece, and how far it is from the start. */
+
+#include "layer-private.h"
+
+#include "common/heap-pool-private.h"
+#include "common/limit-private.h"
+
+#define OFFSET_BITS                                                                                \
+  44 /* of an address, whose other bits are the number of the piece, from 1 on                     \
+      */
+#define MAX_PIECES ((guint64) 1 << (64 - OFFSET_BITS))
+
+/* Lists a piece; 0: there are too many. */
+static guint64
+add_piece (LayerContext *context, cl_mem piece)
+{
+  LAYER_LOCKED (&context->lock);
+  guint i;
+
+  for (i = 0; i < context->pieces->len; i++)
+    if (g_ptr_array_index (context->pieces, i) == NULL)
+      break;
+  if (i + 1 >= MAX_PIECES)
+    return 0;
+  if (i == context->pieces->len)
+    g_ptr_array_add (context->pieces, NULL);
+  g_ptr_array_index (context->pieces, i) = piece;
+  return i + 1;
+}
+
+static cl_mem
+remove_piece (LayerContext *context, guint64 number)
+{
+  LAYER_LOCKED (&context->lock);
+  cl_mem piece = g_ptr_array_index (context->pieces, number - 1);
+
+  g_ptr_array_index (context->pieces, number - 1) = NULL;
+  return piece;
+}
+
+cl_mem
+_tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset)
+{
+  guint64 address = tarn_block_get_memory (block).address;
+  LAYER_LOCKED (&context->lock);
+
+  *offset = (gsize) (address & (((guint64) 1 << OFFSET_BITS) - 1));
+  return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
+}
+
+/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
+static cl_command_queue
+get_own_queue (LayerContext *context)
+{
+  cl_int status;
+  cl_command_queue queue;
+
+  {
+    LAYER_LOCKED (&context->lock);
+
+    if (context->own_queue != NULL)
+      return context->own_queue;
+  }
+  queue = _tarn_layer_driver->clCreateCommandQueue (context->base.handle, context->device, 0,
+                                                    &status);
+  if (queue == NULL)
+    return NULL;
+  {
+    LAYER_LOCKED (&context->lock);
+
+    if (context->own_queue == NULL)
+      context->own_queue = g_steal_pointer (&queue);
+  }
+  if (queue != NULL)
+    _tarn_layer_driver->clReleaseCommandQueue (queue);
+  return context->own_queue;
+}
+
+static gboolean
+fail (cl_int status, gsize size, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "OpenCL has no %" G_GSIZE_FORMAT " bytes (%d)", size, status);
+  return FALSE;
+}
+
+/* Has the driver put a new piece on the device: it may find out only now that there is no memory,
+ * and the program's commands must not be those that find out. */
+static gboolean
+make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
+{
+  static const guint8 zeros[4];
+  cl_command_queue queue = get_own_queue (context);
+  cl_int status = CL_OUT_OF_RESOURCES;
+
+  if (queue != NULL)
+    status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, zeros, 1, 0,
+                                                      MIN (size, sizeof zeros), 0, NULL, NULL);
+  if (status == CL_SUCCESS)
+    status = _tarn_layer_driver->clFinish (queue);
+  return status == CL_SUCCESS || fail (status, size, error);
+}
+
+static void
+release_piece (cl_mem piece)
+{
+  static gboolean once;
+
+  if (_tarn_layer_driver->clReleaseMemObject (piece) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseMemObject failed: memory may be lost");
+}
+
+static gboolean
+piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  const LayerSource *source = user_data;
+  cl_mem_flags flags = source->memory == LAYER_HOST ? CL_MEM_ALLOC_HOST_PTR : 0;
+  cl_int status = CL_SUCCESS;
+  guint64 number;
+  cl_mem piece;
+
+  if (size > source->context->max_bytes)
+    return fail (CL_INVALID_BUFFER_SIZE, size, error);
+  LAYER_COUNT (pieces);
+  piece = _tarn_layer_driver->clCreateBuffer (source->context->base.handle,
+                                              CL_MEM_READ_WRITE | flags, size, NULL, &status);
+  if (piece == NULL)
+    return fail (status, size, error);
+  if (!make_ready (source->context, piece, size, error))
+    {
+      release_piece (piece);
+      return FALSE;
+    }
+  number = add_piece (source->context, piece);
+  if (number == 0)
+    {
+      release_piece (piece);
+      return fail (CL_OUT_OF_HOST_MEMORY, size, error);
+    }
+  memory->address = number << OFFSET_BITS;
+  return TRUE;
+}
+
+static void
+piece_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  const LayerSource *source = user_data;
+
+  (void) size;
+  release_piece (remove_piece (source->context, memory.address >> OFFSET_BITS));
+}
+
+/* Only the sub-buffer that the program gets is one of the driver's. */
+static gboolean
+part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+          GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) error;
+  part->address = memory.address + offset;
+  return TRUE;
+}
+
+/* Reads the limit of a context; FALSE: it is none, and was said so. */
+static gboolean
+read_limit (const LayerContext *context, gsize *limit)
+{
+  const gchar *text = _tarn_layer_get_settings ()->limit;
+  g_autoptr (GError) error = NULL;
+  static gboolean once;
+  cl_ulong bytes = 0;
+
+  if (text == NULL)
+    return TRUE;
+  _tarn_layer_driver->clGetDeviceInfo (context->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes,
+                                       &bytes, NULL);
+  if (_tarn_parse_limit ("TARN_LAYER_LIMIT", text, (gsize) bytes, limit, &error))
+    return TRUE;
+  _tarn_layer_warn (&once, "%s", error->message);
+  return FALSE;
+}
+
+TarnPool *
+_tarn_layer_pool_new (LayerSource *source)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  static gboolean once;
+  TarnPool *pool;
+
+  ops.name = source->memory == LAYER_HOST ? "layer-host" : "layer";
+  ops.allocate = piece_allocate;
+  ops.free = piece_free;
+  ops.part_alignment = source->context->alignment;
+  ops.part_new = part_new;
+  if (!read_limit (source->context, &options.limit_bytes))
+    return NULL;
+  pool = _tarn_pool_new_over_heap (tarn_allocator_new (&ops, source, NULL), &options, &error);
+  if (pool == NULL)
+    _tarn_layer_warn (&once, "%s", error->message);
+  return pool;
+}

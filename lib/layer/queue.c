@@ -1,0 +1,445 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Queues.  A marker is done when all commands are that were put on the queue before it, whether it
+ * runs them in order or not (OpenCL 3.0 specification, section 5.12). */
+
+#include "layer-private.h"
+
+/* For so many buffers, or bytes of them, a marker is worth it. */
+#define MANY_WAITS 16
+#define MANY_BYTES ((gsize) 16 << 20)
+
+typedef struct
+{
+  LayerBuffer *buffer; /* a reference */
+  guint64 number;      /* of the queue's latest command when it began to wait */
+} LayerWait;
+
+typedef struct
+{
+  cl_event event; /* a reference */
+  guint64 number; /* commands up to it are done when the event is */
+} LayerMark;
+
+static void
+release_event (cl_event event)
+{
+  static gboolean once;
+
+  if (_tarn_layer_driver->clReleaseEvent (event) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseEvent failed: an event may be lost");
+}
+
+static void
+add_mark (LayerQueue *self, cl_event event, guint64 number)
+{
+  LayerMark *mark = g_new (LayerMark, 1);
+  GList *link;
+
+  *mark = (LayerMark){ event, number };
+  {
+    LAYER_LOCKED (&self->lock);
+
+    /* Two threads may have put markers on the queue at once. */
+    for (link = self->marks.tail; link != NULL && ((LayerMark *) link->data)->number > number;)
+      link = link->prev;
+    g_queue_insert_after (&self->marks, link, mark);
+  }
+}
+
+/* Takes the mark that is reached first, or last; NULL: there is none. */
+static LayerMark *
+take_mark (LayerQueue *self, gboolean last)
+{
+  LAYER_LOCKED (&self->lock);
+
+  return last ? g_queue_pop_tail (&self->marks) : g_queue_pop_head (&self->marks);
+}
+
+static void
+mark_free (gpointer data)
+{
+  LayerMark *mark = data;
+
+  release_event (mark->event);
+  g_free (mark);
+}
+
+/* Takes from the queue what all commands up to a number being done is the end of. */
+static void
+take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks)
+{
+  LAYER_LOCKED (&self->lock);
+
+  if (!_tarn_layer_queue_is_done (self, number))
+    __atomic_store_n (&self->done, number, __ATOMIC_RELEASE);
+  while (self->waiting.head != NULL && ((LayerWait *) self->waiting.head->data)->number <= number)
+    {
+      LayerWait *wait = g_queue_pop_head (&self->waiting);
+
+      *buffers = g_slist_prepend (*buffers, wait->buffer);
+      g_free (wait);
+    }
+  while (self->marks.head != NULL && ((LayerMark *) self->marks.head->data)->number <= number)
+    *marks = g_slist_prepend (*marks, g_queue_pop_head (&self->marks));
+}
+
+static gboolean
+is_over (LayerQueue *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  return self->closed && self->waiting.length == 0 && self->marks.length == 0;
+}
+
+void
+_tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
+{
+  GSList *buffers = NULL, *marks = NULL;
+
+  take_done (self, number, &buffers, &marks);
+  g_slist_free_full (marks, mark_free);
+  buffers = g_slist_reverse (buffers);
+  for (GSList *link = buffers; link != NULL; link = link->next)
+    _tarn_layer_buffer_commands_done (link->data);
+  g_slist_free_full (buffers, _tarn_layer_unref);
+  if (is_over (self))
+    _tarn_layer_context_drop_queue (self->context, self);
+}
+
+void
+_tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer)
+{
+  LayerWait *wait = g_new (LayerWait, 1);
+  LAYER_LOCKED (&self->lock);
+
+  *wait = (LayerWait){ _tarn_layer_ref (buffer), _tarn_layer_queue_get_enqueued (self) };
+  g_queue_push_tail (&self->waiting, wait);
+}
+
+/* Whether something waits that no mark is for. */
+static gboolean
+lacks_mark (LayerQueue *self)
+{
+  LAYER_LOCKED (&self->lock);
+  const LayerMark *last = g_queue_peek_tail (&self->marks);
+  const LayerWait *newest = g_queue_peek_tail (&self->waiting);
+
+  return !self->closed && newest != NULL && (last == NULL || last->number < newest->number);
+}
+
+typedef struct
+{
+  LayerQueue *queue; /* a reference */
+  guint64 number;    /* of the mark */
+} Notice;
+
+static void
+notice_free (Notice *notice)
+{
+  _tarn_layer_unref (notice->queue);
+  g_free (notice);
+}
+
+/* The driver's: what was put on the queue before the marker is done, or failed. */
+static void CL_CALLBACK
+on_mark (cl_event event, cl_int status, void *user_data)
+{
+  Notice *notice = user_data;
+
+  (void) event;
+  (void) status;
+  _tarn_layer_queue_set_done (notice->queue, notice->number);
+  notice_free (notice);
+}
+
+/* Has the driver call when the event of a mark is done. */
+static void
+have_notified (LayerQueue *self, cl_event event, guint64 number)
+{
+  Notice *notice = g_new (Notice, 1);
+
+  *notice = (Notice){ _tarn_layer_ref (self), number };
+  if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_mark, notice) != CL_SUCCESS)
+    notice_free (notice);
+}
+
+/* Puts a marker on the queue; FALSE: the driver does not. */
+static gboolean
+put_mark (LayerQueue *self, gboolean notify)
+{
+  /* First: what is enqueued meanwhile may be behind the marker. */
+  guint64 number = _tarn_layer_queue_get_enqueued (self);
+  cl_event event = NULL;
+
+  if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (self->base.handle, 0, NULL, &event)
+      != CL_SUCCESS)
+    return FALSE;
+  if (notify)
+    _tarn_layer_driver->clRetainEvent (event);
+  add_mark (self, event, number);
+  if (notify)
+    {
+      have_notified (self, event, number);
+      release_event (event);
+    }
+  return TRUE;
+}
+
+/* The driver's call for a queue that takes no more markers. */
+static void
+notify_of_last (LayerQueue *self)
+{
+  g_autofree LayerMark *last = take_mark (self, TRUE);
+
+  if (last == NULL)
+    return;
+  _tarn_layer_driver->clRetainEvent (last->event);
+  add_mark (self, last->event, last->number);
+  have_notified (self, last->event, last->number);
+  release_event (last->event);
+}
+
+static gboolean
+is_closed (LayerQueue *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  return self->closed;
+}
+
+static gboolean
+has_waiting (LayerQueue *self)
+{
+  LAYER_LOCKED (&self->lock);
+
+  return self->waiting.length > 0;
+}
+
+void
+_tarn_layer_queue_mark (LayerQueue *self, gboolean notify)
+{
+  if (notify && is_closed (self))
+    notify_of_last (self);
+  else if (notify ? has_waiting (self) : lacks_mark (self))
+    put_mark (self, notify);
+}
+
+/* Whether more waits behind the last mark than one should keep. */
+static gboolean
+has_many (LayerQueue *self)
+{
+  LAYER_LOCKED (&self->lock);
+  const LayerMark *last = g_queue_peek_tail (&self->marks);
+  gsize bytes = 0;
+  guint n = 0;
+
+  for (GList *link = self->waiting.tail; link != NULL && n < MANY_WAITS && bytes < MANY_BYTES;
+       link = link->prev)
+    {
+      const LayerWait *wait = link->data;
+
+      if (last != NULL && wait->number <= last->number)
+        break;
+      bytes += wait->buffer->size;
+      n++;
+    }
+  return n >= MANY_WAITS || bytes >= MANY_BYTES;
+}
+
+void
+_tarn_layer_queue_mark_now_and_then (LayerQueue *self)
+{
+  if (has_many (self))
+    _tarn_layer_queue_mark (self, FALSE);
+}
+
+/* Also if a command has failed: it is over, too. */
+static gboolean
+is_reached (cl_event event)
+{
+  cl_int state = CL_QUEUED;
+
+  return _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                             &state, NULL)
+             == CL_SUCCESS
+         && state <= CL_COMPLETE;
+}
+
+void
+_tarn_layer_queue_look (LayerQueue *self)
+{
+  LayerMark *mark;
+
+  /* It is taken, so that nobody else releases it. */
+  while ((mark = take_mark (self, FALSE)) != NULL)
+    {
+      if (!is_reached (mark->event))
+        {
+          add_mark (self, mark->event, mark->number);
+          g_free (mark);
+          return;
+        }
+      _tarn_layer_queue_set_done (self, mark->number);
+      mark_free (mark);
+    }
+  if (is_over (self))
+    _tarn_layer_context_drop_queue (self->context, self);
+}
+
+gboolean
+_tarn_layer_queue_wait (LayerQueue *self)
+{
+  LayerMark *mark;
+  cl_int status;
+
+  _tarn_layer_queue_mark (self, FALSE);
+  mark = take_mark (self, TRUE);
+  if (mark == NULL)
+    return FALSE;
+  if (!is_closed (self))
+    _tarn_layer_driver->clFlush (self->base.handle);
+  status = _tarn_layer_driver->clWaitForEvents (1, &mark->event);
+  if (status == CL_SUCCESS || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
+    {
+      _tarn_layer_queue_set_done (self, mark->number);
+      mark_free (mark);
+      return TRUE;
+    }
+  add_mark (self, mark->event, mark->number);
+  g_free (mark);
+  return FALSE;
+}
+
+/* The program's queues */
+
+static void
+queue_finalize (gpointer record)
+{
+  LayerQueue *self = record;
+
+  /* Where the driver took no marker, buffers may be left that wait for ever. */
+  g_queue_clear_full (&self->marks, mark_free);
+  _tarn_layer_unref (self->context);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self);
+}
+
+/* Lists a queue that the driver has made, unless it is one of a device's. */
+static void
+add_queue (cl_command_queue handle, cl_context context_handle)
+{
+  LAYER_AUTO LayerContext *context = _tarn_layer_find (LAYER_CONTEXT, context_handle);
+  LAYER_AUTO LayerQueue *self = NULL;
+  cl_command_queue_properties properties = 0;
+
+  if (context == NULL || context->device == NULL)
+    return;
+  /* A queue that cannot be asked may be anything: out of order is the more careful guess. */
+  if (_tarn_layer_driver->clGetCommandQueueInfo (handle, CL_QUEUE_PROPERTIES, sizeof properties,
+                                                 &properties, NULL)
+      != CL_SUCCESS)
+    properties = CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+  if ((properties & CL_QUEUE_ON_DEVICE) != 0)
+    return;
+  self = g_new0 (LayerQueue, 1);
+  self->base = (LayerObject){ LAYER_QUEUE, 1, 1, handle, queue_finalize };
+  self->context = _tarn_layer_ref (context);
+  self->in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
+  _tarn_mutex_init (&self->lock);
+  g_queue_init (&self->waiting);
+  g_queue_init (&self->marks);
+  _tarn_layer_list (self);
+  _tarn_layer_context_add_queue (context, self, self->in_order);
+}
+
+cl_command_queue CL_API_CALL
+layer_clCreateCommandQueue (cl_context context, cl_device_id device,
+                            cl_command_queue_properties properties, cl_int *status)
+{
+  cl_command_queue queue
+      = _tarn_layer_driver->clCreateCommandQueue (context, device, properties, status);
+
+  if (queue != NULL)
+    add_queue (queue, context);
+  return queue;
+}
+
+cl_command_queue CL_API_CALL
+layer_clCreateCommandQueueWithProperties (cl_context context, cl_device_id device,
+                                          const cl_queue_properties *properties, cl_int *status)
+{
+  cl_command_queue queue = _tarn_layer_driver->clCreateCommandQueueWithProperties (
+      context, device, properties, status);
+
+  if (queue != NULL)
+    add_queue (queue, context);
+  return queue;
+}
+
+/* Only drivers of OpenCL 1.0 do it. */
+cl_int CL_API_CALL
+layer_clSetCommandQueueProperty (cl_command_queue queue, cl_command_queue_properties properties,
+                                 cl_bool enable, cl_command_queue_properties *old)
+{
+  LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
+
+  if (self != NULL && (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0)
+    {
+      _tarn_layer_context_end_one_queue (self->context, self);
+      __atomic_store_n (&self->in_order, FALSE, __ATOMIC_RELEASE);
+    }
+  return _tarn_layer_driver->clSetCommandQueueProperty (queue, properties, enable, old);
+}
+
+cl_int CL_API_CALL
+layer_clRetainCommandQueue (cl_command_queue queue)
+{
+  cl_int status = _tarn_layer_driver->clRetainCommandQueue (queue);
+  LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
+
+  if (self != NULL && status == CL_SUCCESS)
+    _tarn_layer_hold (self);
+  return status;
+}
+
+/* Puts a marker on the queue for all that is on it, as long as that can be done. */
+static void
+close_queue (LayerQueue *self)
+{
+  _tarn_layer_context_end_one_queue (self->context, self);
+  if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
+    put_mark (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE));
+  {
+    LAYER_LOCKED (&self->lock);
+
+    self->closed = TRUE;
+  }
+  _tarn_layer_queue_look (self);
+}
+
+cl_int CL_API_CALL
+layer_clReleaseCommandQueue (cl_command_queue queue)
+{
+  LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
+
+  if (self != NULL && _tarn_layer_let_go (self))
+    {
+      _tarn_layer_unlist (self);
+      close_queue (self);
+    }
+  return _tarn_layer_driver->clReleaseCommandQueue (queue);
+}
+
+cl_int CL_API_CALL
+layer_clFinish (cl_command_queue queue)
+{
+  LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
+  guint64 number = self != NULL ? _tarn_layer_queue_get_enqueued (self) : 0;
+  cl_int status = _tarn_layer_driver->clFinish (queue);
+
+  if (self != NULL && status == CL_SUCCESS)
+    _tarn_layer_queue_set_done (self, number);
+  return status;
+}

@@ -1,0 +1,110 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the layer knows of the driver's objects, by handle.  Every command looks its queue and its
+ * buffers up, from any thread, so that there are many tables, each under a lock of its own. */
+
+#include "layer-private.h"
+
+#define N_SHARDS 64 /* a power of two */
+
+typedef struct
+{
+  TarnMutex lock;
+  GHashTable *objects; /* handle -> LayerObject, a reference; NULL: none yet */
+} __attribute__ ((aligned (64))) Shard;
+
+static Shard shards[N_SHARDS]; /* zero bytes are a mutex that can be used */
+
+/* Handles are addresses, of which the lowest bits are the same. */
+static Shard *
+get_shard (gconstpointer handle)
+{
+  guintptr bits = (guintptr) handle >> 4;
+
+  return &shards[(bits ^ bits >> 6 ^ bits >> 12) & (N_SHARDS - 1)];
+}
+
+gpointer
+_tarn_layer_find (LayerKind kind, gconstpointer handle)
+{
+  Shard *shard = get_shard (handle);
+  LAYER_LOCKED (&shard->lock);
+  LayerObject *found = shard->objects != NULL ? g_hash_table_lookup (shard->objects, handle) : NULL;
+
+  return found != NULL && found->kind == kind ? _tarn_layer_ref (found) : NULL;
+}
+
+/* Puts a record in the place of the one that is listed; NULL: of none. */
+static LayerObject *
+exchange (gconstpointer handle, LayerObject *record)
+{
+  Shard *shard = get_shard (handle);
+  LAYER_LOCKED (&shard->lock);
+  LayerObject *older;
+
+  if (shard->objects == NULL)
+    shard->objects = g_hash_table_new (NULL, NULL);
+  older = g_hash_table_lookup (shard->objects, handle);
+  g_hash_table_insert (shard->objects, (gpointer) handle, record);
+  return older;
+}
+
+void
+_tarn_layer_list (gpointer record)
+{
+  LayerObject *self = record;
+
+  _tarn_layer_unref (exchange (self->handle, _tarn_layer_ref (self)));
+}
+
+static gboolean
+take_out (const LayerObject *self)
+{
+  Shard *shard = get_shard (self->handle);
+  LAYER_LOCKED (&shard->lock);
+
+  return shard->objects != NULL && g_hash_table_lookup (shard->objects, self->handle) == self
+         && g_hash_table_remove (shard->objects, self->handle);
+}
+
+void
+_tarn_layer_unlist (gpointer record)
+{
+  if (take_out (record))
+    _tarn_layer_unref (record);
+}
+
+gpointer
+_tarn_layer_ref (gpointer record)
+{
+  __atomic_add_fetch (&((LayerObject *) record)->references, 1, __ATOMIC_RELAXED);
+  return record;
+}
+
+void
+_tarn_layer_unref (gpointer record)
+{
+  LayerObject *self = record;
+
+  if (self != NULL && __atomic_sub_fetch (&self->references, 1, __ATOMIC_ACQ_REL) == 0)
+    self->finalize (self);
+}
+
+void
+_tarn_layer_clear (gpointer record)
+{
+  _tarn_layer_unref (*(gpointer *) record);
+}
+
+void
+_tarn_layer_hold (gpointer record)
+{
+  __atomic_add_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_RELAXED);
+}
+
+gboolean
+_tarn_layer_let_go (gpointer record)
+{
+  return __atomic_sub_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_ACQ_REL) == 0;
+}
