@@ -3,7 +3,7 @@
 #
 # For tests that are shell scripts; make check sets the variables, and by hand these will do.
 
-: "${top_srcdir:=$(cd "$(dirname "$0")/../.." && pwd)}"
+: "${top_srcdir:=$(cd "$(dirname "$0")" && until [ -e bootstrap ]; do cd ..; done && pwd)}"
 : "${top_builddir:=$top_srcdir}"
 : "${CC:=cc}" "${CXX:=c++}" "${NM:=nm}" "${PKG_CONFIG:=pkg-config}" "${MAKE:=make}"
 : "${CLANG_FORMAT=clang-format}" "${SANITIZER:=no}" "${have_opencl=}" "${libdir=}"

@@ -16,7 +16,7 @@ floors='
   5 core/upstream
   6 core/order
   7 opencl cuda
-  8 cuda/frameworks'
+  8 cuda/frameworks opencl/layer'
 
 cd "$top_srcdir/lib" || exit
 echo "$floors" | awk '{ for (i = 2; i <= NF; i++) print $i, $1 }' >"$scratch/floors"
@@ -28,7 +28,7 @@ print_includes () {
     sed -n 's/^#include "\(.*\)"/\1/p' "$file" | while read -r header; do
       case $header in
         common/*) target=common ;;
-        cuda/*) target=${header%/*} ;;
+        cuda/* | opencl/*) target=${header%/*} ;;
         */*) target=core/${header%/*} ;;
         *) target=$folder ;;
       esac

@@ -1,0 +1,533 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Buffers and what else there is: shared virtual memory, images, contexts. */
+
+#include "promises.h"
+
+/* Shared virtual memory */
+
+static void
+need_svm (World *world)
+{
+  cl_device_svm_capabilities can = 0;
+
+  if (promise_get_version (world->device) < 20
+      || clGetDeviceInfo (world->device, CL_DEVICE_SVM_CAPABILITIES, sizeof can, &can, NULL)
+             != CL_SUCCESS
+      || !(can & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER))
+    promise_skip ("the device has no shared virtual memory");
+}
+
+static void
+print_uses_svm (cl_mem buffer, const guchar *expected)
+{
+  cl_bool uses = 99;
+  gpointer host = NULL;
+
+  OK (clGetMemObjectInfo (buffer, CL_MEM_USES_SVM_POINTER, sizeof uses, &uses, NULL));
+  OK (clGetMemObjectInfo (buffer, CL_MEM_HOST_PTR, sizeof host, &host, NULL));
+  printf ("uses SVM: %u, host pointer: %s\n", uses,
+          host == NULL                  ? "NULL"
+          : host == (gpointer) expected ? "its own"
+                                        : "another");
+}
+
+/* Buffers over shared memory, at its start and within, beside buffers that are not. */
+static void
+svm (World *world)
+{
+  gsize alignment = promise_get_alignment (world), size = 4096;
+  cl_kernel add;
+  guchar *memory;
+
+  need_svm (world);
+  add = promise_kernel (world, "add");
+  memory = clSVMAlloc (world->context, CL_MEM_READ_WRITE, size, 0);
+  if (memory == NULL)
+    g_error ("clSVMAlloc failed");
+  for (gsize offset = 0; offset < size; offset += 8 * alignment)
+    {
+      cl_mem buffer = promise_buffer (world, CL_MEM_USE_HOST_PTR, size - offset, memory + offset);
+      cl_mem plain = promise_filled (world, size, 3), part = promise_part (buffer, 0, alignment, 9);
+
+      print_uses_svm (buffer, memory + offset);
+      print_uses_svm (part, memory + offset + alignment);
+      print_uses_svm (plain, NULL);
+      promise_write (world->queue, buffer, 0, size - offset, 1);
+      promise_run (world->queue, add, buffer, size - offset, 2);
+      printf ("%zu wrong, ", promise_read_wrong (world->queue, buffer, 0, size - offset, 1, 2));
+      OK (clEnqueueSVMMap (world->queue, CL_TRUE, CL_MAP_READ, memory, size, 0, NULL, NULL));
+      printf ("%zu wrong\n", promise_count_wrong (memory + offset, size - offset, 1, 2));
+      OK (clEnqueueSVMUnmap (world->queue, memory, 0, NULL, NULL));
+      OK (clFinish (world->queue));
+      OK (clReleaseMemObject (part));
+      OK (clReleaseMemObject (buffer));
+      OK (clReleaseMemObject (plain));
+    }
+  clSVMFree (world->context, memory);
+  OK (clReleaseKernel (add));
+}
+
+/* A kernel with a buffer and a pointer, each of which may take the other's place. */
+static void
+svm_arguments (World *world)
+{
+  gsize size = 3000;
+  cl_ulong n = size;
+  cl_kernel copy, fill;
+  cl_mem buffer;
+  guchar *memory;
+
+  need_svm (world);
+  copy = promise_kernel (world, "copy");
+  fill = promise_kernel (world, "fill");
+  buffer = promise_filled (world, size, 1);
+  memory = clSVMAlloc (world->context, CL_MEM_READ_WRITE, size, 0);
+  OK (clSetKernelArg (copy, 0, sizeof buffer, &buffer));
+  OK (clSetKernelArgSVMPointer (copy, 1, memory));
+  OK (clSetKernelArg (copy, 2, sizeof n, &n));
+  promise_launch (world->queue, copy, 0, NULL, NULL);
+  OK (clEnqueueSVMMap (world->queue, CL_TRUE, CL_MAP_READ, memory, size, 0, NULL, NULL));
+  printf ("%zu wrong\n", promise_count_wrong (memory, size, 1, 0));
+  OK (clEnqueueSVMUnmap (world->queue, memory, 0, NULL, NULL));
+  promise_set (fill, buffer, size, 2);
+  OK (clSetKernelArgSVMPointer (fill, 0, memory));
+  promise_launch (world->queue, fill, 0, NULL, NULL);
+  OK (clSetKernelArgSVMPointer (copy, 0, memory));
+  OK (clSetKernelArg (copy, 1, sizeof buffer, &buffer));
+  promise_launch (world->queue, copy, 0, NULL, NULL);
+  printf ("%zu wrong\n", promise_read_wrong (world->queue, buffer, 0, size, 2, 0));
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseKernel (copy));
+  OK (clReleaseKernel (fill));
+  OK (clFinish (world->queue));
+  clSVMFree (world->context, memory);
+}
+
+/* Images */
+
+static const cl_image_format rgba = { CL_RGBA, CL_UNSIGNED_INT8 };
+
+static void
+need_images (World *world)
+{
+  cl_bool has = CL_FALSE;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
+  if (!has)
+    promise_skip ("the device has no images");
+}
+
+static cl_mem
+image_of (World *world, cl_mem buffer, gsize width, gsize height, cl_int *status)
+{
+  cl_image_desc desc
+      = { .image_type = height == 0 ? CL_MEM_OBJECT_IMAGE1D_BUFFER : CL_MEM_OBJECT_IMAGE2D,
+          .image_width = width,
+          .image_height = height,
+          .image_row_pitch = height == 0 ? 0 : 4 * width };
+
+  desc.buffer = buffer;
+  *status = 99;
+  return clCreateImage (world->context, 0, &rgba, &desc, NULL, status);
+}
+
+static void
+print_image (World *world, cl_mem image, cl_mem buffer, cl_uint count)
+{
+  cl_mem associated = NULL, of_image = NULL;
+  cl_mem_object_type type = 0;
+  size_t size = 0, offset = 99;
+  cl_context context = NULL;
+
+  OK (clGetMemObjectInfo (image, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof associated, &associated,
+                          NULL));
+  OK (clGetMemObjectInfo (image, CL_MEM_TYPE, sizeof type, &type, NULL));
+  OK (clGetMemObjectInfo (image, CL_MEM_SIZE, sizeof size, &size, NULL));
+  OK (clGetMemObjectInfo (image, CL_MEM_OFFSET, sizeof offset, &offset, NULL));
+  OK (clGetMemObjectInfo (image, CL_MEM_CONTEXT, sizeof context, &context, NULL));
+  OK (clGetImageInfo (image, CL_IMAGE_BUFFER, sizeof of_image, &of_image, NULL));
+  printf ("%#x, %zu bytes at %zu, %s, %s, %s, counts %u and %u\n", type, size, offset,
+          associated == buffer ? "of the buffer"
+          : associated == NULL ? "of none"
+                               : "of another",
+          of_image == buffer ? "the buffer"
+          : of_image == NULL ? "none"
+                             : "another",
+          context == world->context ? "context" : "another context", promise_wait_count (image, 1),
+          promise_wait_count (buffer, count));
+}
+
+/* What is written to the image, the @count-th holder of the buffer, is in the buffer, and the other
+ * way round; the buffer may go first.
+ */
+static void
+show_image (World *world, cl_mem buffer, gsize width, gsize height, cl_uint count, gboolean release)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { width, MAX (height, 1), 1 };
+  gsize size = 4 * width * MAX (height, 1);
+  g_autofree guchar *bytes = promise_pattern (5, size), *read = g_malloc0 (size);
+  cl_int status;
+  cl_mem image = image_of (world, buffer, width, height, &status), associated = NULL;
+
+  printf ("%zu x %zu: %s%s\n", width, height, promise_status (status),
+          image == NULL ? " NULL" : "");
+  if (image == NULL)
+    return;
+  print_image (world, image, buffer, count);
+  OK (clEnqueueWriteImage (world->queue, image, CL_TRUE, origin, region, 0, 0, bytes, 0, NULL,
+                           NULL));
+  printf ("%zu wrong, ", promise_read_wrong (world->queue, buffer, 0, size, 5, 0));
+  promise_write (world->queue, buffer, 0, size, 6);
+  if (release)
+    OK (clReleaseMemObject (buffer));
+  OK (clReleaseMemObject (promise_filled (world, size, 7)));
+  OK (clEnqueueReadImage (world->queue, image, CL_TRUE, origin, region, 0, 0, read, 0, NULL, NULL));
+  OK (clGetMemObjectInfo (image, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof associated, &associated,
+                          NULL));
+  printf ("%zu wrong, %s\n", promise_count_wrong (read, size, 6, 0),
+          associated == buffer ? "of the buffer" : "of another");
+  OK (clReleaseMemObject (image));
+}
+
+static void
+images (World *world)
+{
+  gsize alignment = promise_get_alignment (world);
+
+  need_images (world);
+  for (guint i = 0; i < 3; i++)
+    {
+      cl_mem before = promise_filled (world, 4096, 1), buffer = promise_filled (world, 4096, 2);
+      cl_mem after = promise_filled (world, 4096, 3), part;
+
+      part = promise_part (buffer, 0, alignment, 1024);
+      show_image (world, buffer, 1024, 0, 3, FALSE);
+      show_image (world, buffer, 1025, 0, 3, FALSE);
+      show_image (world, buffer, 1, 0, 3, FALSE);
+      show_image (world, part, 256, 0, 2, FALSE);
+      show_image (world, part, 257, 0, 2, FALSE);
+      show_image (world, buffer, 1024, 0, 3, i == 2);
+      OK (clReleaseMemObject (part));
+      printf ("neighbours %zu, %zu\n", promise_read_wrong (world->queue, before, 0, 4096, 1, 0),
+              promise_read_wrong (world->queue, after, 0, 4096, 3, 0));
+      if (i != 2)
+        OK (clReleaseMemObject (buffer));
+      OK (clReleaseMemObject (before));
+      OK (clReleaseMemObject (after));
+    }
+}
+
+static void
+images_flat (World *world)
+{
+  gchar extensions[8192] = "";
+  cl_mem buffer;
+
+  need_images (world);
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_EXTENSIONS, sizeof extensions, extensions, NULL));
+  if (strstr (extensions, "cl_khr_image2d_from_buffer") == NULL)
+    promise_skip ("there are no 2D images from buffers");
+  buffer = promise_filled (world, 64 * 64 * 4, 1);
+  show_image (world, buffer, 64, 64, 2, FALSE);
+  show_image (world, buffer, 64, 65, 2, FALSE);
+  show_image (world, buffer, 64, 16, 2, TRUE);
+}
+
+/* Between images that are not of buffers, and buffers. */
+static void
+images_copies (World *world)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 16, 16, 1 };
+  cl_image_desc desc
+      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 16, .image_height = 16 };
+  cl_int status = 99;
+  cl_mem image, from, to;
+
+  need_images (world);
+  image = clCreateImage (world->context, 0, &rgba, &desc, NULL, &status);
+  promise_check (status, "clCreateImage");
+  for (guint i = 0; i < 20; i++)
+    {
+      cl_event gate = promise_gate (world);
+
+      from = promise_filled (world, 1024 + i, i);
+      to = promise_filled (world, 1024 + i, 50);
+      OK (clEnqueueBarrierWithWaitList (world->queue, 1, &gate, NULL));
+      OK (clEnqueueCopyBufferToImage (world->queue, from, image, i, origin, region, 0, NULL, NULL));
+      OK (clReleaseMemObject (from));
+      from = promise_buffer (world, 0, 1024 + i, NULL);
+      OK (clEnqueueCopyImageToBuffer (world->queue, image, to, origin, region, 0, 0, NULL, NULL));
+      promise_open (gate);
+      {
+        guchar read[1024];
+        gsize wrong = 0;
+
+        OK (clEnqueueReadBuffer (world->queue, to, CL_TRUE, 0, 1024, read, 0, NULL, NULL));
+        for (guint k = 0; k < 1024; k++)
+          wrong += read[k] != promise_byte (i, i + k);
+        printf ("%zu wrong, ", wrong);
+      }
+      printf ("beyond the end: %s, %s\n",
+              promise_status (clEnqueueCopyBufferToImage (world->queue, from, image, i + 1, origin,
+                                                          region, 0, NULL, NULL)),
+              promise_status (clEnqueueCopyImageToBuffer (world->queue, image, to, origin, region,
+                                                          i + 1, 0, NULL, NULL)));
+      OK (clFinish (world->queue));
+      OK (clReleaseMemObject (from));
+      OK (clReleaseMemObject (to));
+    }
+  OK (clReleaseMemObject (image));
+}
+
+/* What is no buffer is none, and what is a buffer is no image. */
+static void
+images_errors (World *world)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 1, 1, 1 };
+  cl_image_desc desc
+      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 16, .image_height = 16 };
+  cl_buffer_region part = { 0, 16 };
+  guchar host[64] = { 0 };
+  cl_int status = 99;
+  cl_mem image, buffer = promise_filled (world, 1024, 1);
+  size_t width = 0;
+
+  need_images (world);
+  image = clCreateImage (world->context, 0, &rgba, &desc, NULL, &status);
+  promise_check (status, "clCreateImage");
+#define SHOW(call) printf (#call ": %s\n", promise_status (call))
+  SHOW (clEnqueueReadBuffer (world->queue, image, CL_TRUE, 0, 1, host, 0, NULL, NULL));
+  SHOW (clEnqueueWriteBuffer (world->queue, image, CL_TRUE, 0, 1, host, 0, NULL, NULL));
+  SHOW (clEnqueueFillBuffer (world->queue, image, host, 1, 0, 1, 0, NULL, NULL));
+  SHOW (clEnqueueReadImage (world->queue, buffer, CL_TRUE, origin, region, 0, 0, host, 0, NULL,
+                            NULL));
+  SHOW (clGetImageInfo (buffer, CL_IMAGE_WIDTH, sizeof width, &width, NULL));
+#undef SHOW
+  printf ("a part of an image: %s",
+          clCreateSubBuffer (image, 0, CL_BUFFER_CREATE_TYPE_REGION, &part, &status) == NULL
+              ? "NULL "
+              : "a part ");
+  printf ("%s\n", promise_status (status));
+  OK (clReleaseMemObject (image));
+  OK (clReleaseMemObject (buffer));
+}
+
+/* Contexts */
+
+/* Buffers outlive the program's hold on queue and context. */
+static void
+contexts_first (World *world)
+{
+  for (guint i = 0; i < 20; i++)
+    {
+      World own = { .device = world->device };
+      gsize size = 1 + 997 * i;
+      cl_context context = NULL;
+      cl_mem buffer, part, other;
+
+      own.context = promise_context (world);
+      own.queue = promise_queue (&own, 0);
+      buffer = promise_filled (&own, size + promise_get_alignment (world), i);
+      part = promise_part (buffer, 0, promise_get_alignment (world), size);
+      OK (clReleaseContext (own.context));
+      other = promise_filled (&own, size, 7); /* the queue has the context still */
+      OK (clGetMemObjectInfo (buffer, CL_MEM_CONTEXT, sizeof context, &context, NULL));
+      printf ("%zu, %zu wrong, %s", promise_read_wrong (own.queue, other, 0, size, 7, 0),
+              promise_read_wrong (own.queue, buffer, 0, size, i, 0),
+              context == own.context ? "the context" : "another");
+      OK (clReleaseMemObject (other));
+      OK (clReleaseCommandQueue (own.queue));
+      OK (clRetainMemObject (buffer));
+      OK (clReleaseMemObject (buffer));
+      printf (", counts %u, %u", promise_wait_count (buffer, 2), promise_wait_count (part, 1));
+      OK (clReleaseMemObject (buffer));
+      OK (clGetMemObjectInfo (part, CL_MEM_CONTEXT, sizeof context, &context, NULL));
+      printf (", %s", context == own.context ? "the context" : "another");
+      own.queue = promise_queue (&own, 0); /* and so has the part */
+      promise_write (own.queue, part, 0, size, 8);
+      printf (", %zu wrong\n", promise_read_wrong (own.queue, part, 0, size, 8, 0));
+      OK (clReleaseMemObject (part));
+      OK (clReleaseCommandQueue (own.queue));
+    }
+}
+
+static void
+contexts_many (World *world)
+{
+  gsize wrong = 0;
+
+  for (guint i = 0; i < 200; i++)
+    {
+      World own = { .device = world->device };
+      cl_mem buffers[10];
+
+      own.context = promise_context (world);
+      own.queue = promise_queue (&own, 0);
+      for (guint k = 0; k < G_N_ELEMENTS (buffers); k++)
+        buffers[k] = promise_filled (&own, 1 + 100 * k, i + k);
+      if (i % 2 == 0)
+        OK (clReleaseContext (own.context));
+      for (guint k = 0; k < G_N_ELEMENTS (buffers); k++)
+        {
+          wrong += promise_read_wrong (own.queue, buffers[k], 0, 1 + 100 * k, i + k, 0);
+          OK (clReleaseMemObject (buffers[k]));
+        }
+      OK (clReleaseCommandQueue (own.queue));
+      if (i % 2 != 0)
+        OK (clReleaseContext (own.context));
+    }
+  printf ("%zu wrong\n", wrong);
+}
+
+/* Several contexts live side by side, each with buffers of its own. */
+static void
+contexts_beside (World *world)
+{
+  World own[8] = { { .device = NULL } };
+  cl_mem buffers[8][20];
+  gsize wrong = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (own); i++)
+    {
+      own[i].device = world->device;
+      own[i].context = promise_context (world);
+      own[i].queue = promise_queue (&own[i], 0);
+    }
+  for (guint k = 0; k < 20; k++)
+    for (guint i = 0; i < G_N_ELEMENTS (own); i++)
+      buffers[i][k] = promise_filled (&own[i], 1 + 50 * k, 20 * i + k);
+  for (guint i = 0; i < G_N_ELEMENTS (own); i++)
+    {
+      for (guint k = 0; k < 20; k++)
+        {
+          wrong += promise_read_wrong (own[i].queue, buffers[i][k], 0, 1 + 50 * k, 20 * i + k, 0);
+          OK (clReleaseMemObject (buffers[i][k]));
+        }
+      OK (clReleaseCommandQueue (own[i].queue));
+      OK (clReleaseContext (own[i].context));
+    }
+  printf ("%zu wrong\n", wrong);
+}
+
+/* A buffer of one context in the queue of another. */
+static void
+contexts_mixed (World *world)
+{
+  const size_t zero[3] = { 0, 0, 0 }, region[3] = { 10, 1, 1 }, global = 64, local = 16;
+  World own = { .device = world->device };
+  cl_command_queue queue = world->queue;
+  guchar host[10] = { 0 };
+  cl_kernel kernel = promise_kernel (world, "add");
+  cl_int status = 99;
+  cl_mem a = promise_filled (world, 10, 1), b;
+
+  own.context = promise_context (world);
+  own.queue = promise_queue (&own, 0);
+  b = promise_filled (&own, 10, 2);
+#define SHOW(call) printf (#call ": %s\n", promise_status (call))
+  SHOW (clEnqueueReadBuffer (queue, b, CL_TRUE, 0, 10, host, 0, NULL, NULL));
+  SHOW (clEnqueueWriteBuffer (queue, b, CL_TRUE, 0, 10, host, 0, NULL, NULL));
+  SHOW (clEnqueueFillBuffer (queue, b, host, 1, 0, 10, 0, NULL, NULL));
+  SHOW (clEnqueueCopyBuffer (queue, a, b, 0, 0, 10, 0, NULL, NULL));
+  SHOW (clEnqueueCopyBuffer (queue, b, a, 0, 0, 10, 0, NULL, NULL));
+  SHOW (clEnqueueReadBufferRect (queue, b, CL_TRUE, zero, zero, region, 0, 0, 0, 0, host, 0, NULL,
+                                 NULL));
+  SHOW (clEnqueueWriteBufferRect (queue, b, CL_TRUE, zero, zero, region, 0, 0, 0, 0, host, 0, NULL,
+                                  NULL));
+  SHOW (clEnqueueCopyBufferRect (queue, b, a, zero, zero, region, 0, 0, 0, 0, 0, NULL, NULL));
+  SHOW (clEnqueueMigrateMemObjects (queue, 1, &b, 0, 0, NULL, NULL));
+  SHOW (clEnqueueMapBuffer (queue, b, CL_TRUE, CL_MAP_READ, 0, 10, 0, NULL, NULL, &status) == NULL
+            ? status
+            : CL_SUCCESS);
+  promise_set (kernel, a, 10, 1);
+  SHOW (clSetKernelArg (kernel, 0, sizeof b, &b));
+  SHOW (clEnqueueNDRangeKernel (queue, kernel, 1, NULL, &global, &local, 0, NULL, NULL));
+#undef SHOW
+  OK (clFinish (queue));
+  OK (clReleaseKernel (kernel));
+  OK (clReleaseMemObject (a));
+  OK (clReleaseMemObject (b));
+  OK (clReleaseCommandQueue (own.queue));
+  OK (clReleaseContext (own.context));
+}
+
+typedef struct
+{
+  GMutex mutex; /* guards n */
+  GCond called;
+  guint n;
+} Ends;
+
+static void CL_CALLBACK
+on_end (cl_context context, void *data)
+{
+  Ends *ends = data;
+
+  (void) context;
+  g_mutex_lock (&ends->mutex);
+  ends->n++;
+  g_cond_broadcast (&ends->called);
+  g_mutex_unlock (&ends->mutex);
+}
+
+static void
+print_ends (Ends *ends, guint n, const gchar *when)
+{
+  gint64 end = g_get_monotonic_time () + 5 * G_TIME_SPAN_SECOND;
+
+  g_mutex_lock (&ends->mutex);
+  while (ends->n < n && g_cond_wait_until (&ends->called, &ends->mutex, end))
+    ;
+  printf ("%s: %u\n", when, ends->n);
+  g_mutex_unlock (&ends->mutex);
+}
+
+/* A context ends with the last of its buffers: nothing keeps it, no pool either. */
+static void
+contexts_end (World *world)
+{
+  World own = { .device = world->device };
+  Ends ends = { .n = 0 };
+  cl_mem buffer, part;
+  cl_int status;
+
+  if (promise_get_version (world->device) < 30)
+    promise_skip ("clSetContextDestructorCallback is of OpenCL 3.0");
+  g_mutex_init (&ends.mutex);
+  g_cond_init (&ends.called);
+  own.context = promise_context (world);
+  status = clSetContextDestructorCallback (own.context, on_end, &ends);
+  if (status == CL_INVALID_OPERATION)
+    promise_skip ("clSetContextDestructorCallback does not work here");
+  promise_check (status, "clSetContextDestructorCallback");
+  own.queue = promise_queue (&own, 0);
+  for (guint i = 0; i < 50; i++)
+    OK (clReleaseMemObject (promise_filled (&own, 1 + 300 * i, i)));
+  buffer = promise_filled (&own, 1000, 1);
+  part = promise_part (buffer, 0, 0, 100);
+  OK (clReleaseContext (own.context));
+  print_ends (&ends, 0, "the context is released");
+  OK (clReleaseCommandQueue (own.queue));
+  print_ends (&ends, 0, "the queue, too");
+  OK (clReleaseMemObject (buffer));
+  print_ends (&ends, 0, "the buffer, too");
+  OK (clReleaseMemObject (part));
+  print_ends (&ends, 1, "its part, too");
+  g_mutex_clear (&ends.mutex);
+  g_cond_clear (&ends.called);
+}
+
+const Promise promises_others[] = { { "svm", svm, FALSE },
+                                    { "svm-arguments", svm_arguments, FALSE },
+                                    { "images", images, FALSE },
+                                    { "images-flat", images_flat, FALSE },
+                                    { "images-copies", images_copies, FALSE },
+                                    { "images-errors", images_errors, FALSE },
+                                    { "contexts-first", contexts_first, FALSE },
+                                    { "contexts-many", contexts_many, FALSE },
+                                    { "contexts-beside", contexts_beside, FALSE },
+                                    { "contexts-mixed", contexts_mixed, FALSE },
+                                    { "contexts-end", contexts_end, FALSE },
+                                    { NULL, NULL, FALSE } };

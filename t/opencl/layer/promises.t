@@ -1,0 +1,67 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# What OpenCL promises a program about its buffers: each promise is seen to be kept on the driver
+# alone and under the layer, and has to look the same.
+. "$(dirname "$0")/../../lib/tap.sh"
+
+promises=$top_builddir/t/opencl/layer/promises
+layer=$top_builddir/lib/opencl/layer/.libs/libtarn-layer.so
+
+if [ ! -x "$promises" ]; then
+  skip "promises" "built without OpenCL, or without layers"
+  done_testing
+  exit
+fi
+
+run () { # NAME OUTPUT [VARIABLE=VALUE...]
+  name=$1 output=$2
+  shift 2
+  env "$@" timeout 120 "$promises" --platform "$platform" "$name" >"$scratch/$output" 2>"$scratch/$output.err"
+  status=$?
+  echo "exit status $status" >>"$scratch/$output"
+  return $status
+}
+
+# The loader may not know layers, or the program may be one that a sanitizer has to be loaded first in.
+served () { # OUTPUT
+  sed -n '/^ *made /{n;s/^ *[0-9]* *\([0-9]*\) .*/\1/p;}' "$scratch/$1.err"
+}
+
+# What it looks like on the driver alone is in $scratch/alone.
+is_kept () { # NAME
+  run "$1" layered OPENCL_LAYERS="$layer" TARN_LAYER_STATS=1
+  n=$(served layered)
+  n_served=$((n_served + ${n:-0}))
+  diff "$scratch/alone" "$scratch/layered" || { cat "$scratch/layered.err"; return 1; }
+}
+
+# Two devices; not the one of PoCL's that runs commands in the thread that flushes them, which cannot
+# wait for the program.
+POCL_DEVICES="pthread pthread"
+export POCL_DEVICES
+
+# Each platform that has a device.
+"$promises" --list >"$scratch/names"
+n_platforms=0
+for platform in $("$promises" --platforms); do
+  n_platforms=$((n_platforms + 1))
+  run released-same probe OPENCL_LAYERS="$layer" TARN_LAYER_STATS=1
+  if [ -z "$(served probe)" ]; then
+    skip "platform $platform" "this OpenCL loader knows no layers"
+    continue
+  fi
+  n_served=0
+  while read -r name; do
+    run "$name" alone
+    if [ $? -eq 77 ]; then
+      skip "platform $platform: $name" "$(head -n 1 "$scratch/alone")"
+    else
+      check "platform $platform: $name" is_kept "$name"
+    fi
+  done <"$scratch/names"
+  check "platform $platform: buffers were from a pool" [ "$n_served" -gt 1000 ]
+done
+[ $n_platforms -gt 0 ] || skip "promises" "there is no OpenCL device"
+done_testing
