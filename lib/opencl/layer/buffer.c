@@ -21,6 +21,8 @@ buffer_finalize (gpointer record)
     _tarn_layer_unref (self->uses[i].queue);
   g_free (self->uses);
   g_slist_free_full (self->callbacks, g_free);
+  if (self->maps != NULL)
+    g_array_unref (self->maps);
   _tarn_layer_unref (self->whole);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
@@ -40,6 +42,17 @@ buffer_new (cl_mem handle, LayerContext *context, gsize offset, gsize size, cl_m
   self->asked = asked;
   _tarn_mutex_init (&self->lock);
   return self;
+}
+
+cl_mem
+_tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset)
+{
+  const LayerBuffer *whole = self->whole != NULL ? self->whole : self;
+  cl_mem piece = _tarn_layer_find_piece (whole->context, whole->block, offset);
+
+  if (self->whole != NULL)
+    *offset += self->offset;
+  return piece;
 }
 
 /* The end */
@@ -142,6 +155,7 @@ end (LayerBuffer *self)
   gboolean calls_back = has_callbacks (self);
 
   _tarn_layer_unlist (self);
+  _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     hand_uses_on (self);
   if (calls_back || (self->whole == NULL && !_tarn_layer_context_has_one_queue (self->context)))
@@ -198,9 +212,9 @@ make (LayerContext *context, TarnBlock *block, cl_mem_flags flags, gsize size)
   if (handle == NULL)
     return NULL;
   LAYER_COUNT (sub_buffers);
-  self = buffer_new (handle, context, region.origin, size, asked);
+  self = buffer_new (handle, context, region.origin, size, flags);
   self->block = block;
-  _tarn_layer_context_get_flags (context, flags, &self->flags);
+  _tarn_layer_ask_flags (context, flags, &self->flags);
   _tarn_layer_list (self);
   return self;
 }
@@ -280,30 +294,67 @@ add_part (LayerBuffer *whole, LayerBuffer *part)
   _tarn_layer_list (part);
 }
 
+/* Checks what clCreateSubBuffer is asked for against the buffer as the program knows it. */
+static cl_int
+check_part (const LayerBuffer *whole, cl_mem_flags asked, cl_buffer_create_type type,
+            const cl_buffer_region *region, cl_mem_flags *flags)
+{
+  if (type != CL_BUFFER_CREATE_TYPE_REGION || region == NULL)
+    return CL_INVALID_VALUE;
+  if (region->size == 0)
+    return CL_INVALID_BUFFER_SIZE;
+  if (region->origin > whole->size || region->size > whole->size - region->origin)
+    return CL_INVALID_VALUE;
+  return _tarn_layer_ask_part_flags (whole->context, whole->asked, asked, flags);
+}
+
+/* What a part that asks for nothing inherits of the program's buffer, it cannot of a piece. */
+static cl_mem_flags
+inherit (const LayerBuffer *whole, cl_mem_flags asked)
+{
+  if ((asked & LAYER_ACCESS_FLAGS) == 0)
+    asked |= whole->asked & LAYER_ACCESS_FLAGS;
+  if ((asked & LAYER_HOST_FLAGS) == 0)
+    asked |= whole->asked & LAYER_HOST_FLAGS;
+  return asked;
+}
+
+static cl_mem
+make_part (LayerBuffer *whole, cl_mem_flags asked, const cl_buffer_region *region,
+           cl_mem_flags flags, cl_int *status)
+{
+  cl_buffer_region real;
+  cl_mem piece = _tarn_layer_buffer_find_piece (whole, &real.origin);
+  LayerBuffer *self;
+  cl_mem part;
+
+  real.origin += region->origin;
+  real.size = region->size;
+  part = _tarn_layer_driver->clCreateSubBuffer (piece, inherit (whole, asked),
+                                                CL_BUFFER_CREATE_TYPE_REGION, &real, status);
+  if (part == NULL)
+    return NULL;
+  self = buffer_new (part, whole->context, region->origin, region->size, asked);
+  self->flags = flags;
+  add_part (whole, self);
+  return part;
+}
+
 cl_mem CL_API_CALL
-layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags flags, cl_buffer_create_type type,
+layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_type type,
                          const void *info, cl_int *status_ret)
 {
   LAYER_AUTO LayerBuffer *whole = _tarn_layer_find (LAYER_BUFFER, buffer);
-  const cl_buffer_region *asked = info;
-  cl_buffer_region region;
-  cl_mem_flags inherited;
+  cl_mem_flags flags;
+  cl_mem part = NULL;
   cl_int status;
-  cl_mem piece, part;
 
   /* Of a sub-buffer or an image the driver makes none. */
   if (whole == NULL || whole->whole != NULL)
-    return _tarn_layer_driver->clCreateSubBuffer (buffer, flags, type, info, status_ret);
-  status = _tarn_layer_check_part (whole, flags, type, asked, &inherited);
-  if (status != CL_SUCCESS)
-    return answer (NULL, status, status_ret);
-  piece = _tarn_layer_find_piece (whole->context, whole->block, &region.origin);
-  region.origin += asked->origin;
-  region.size = asked->size;
-  part = _tarn_layer_driver->clCreateSubBuffer (piece, inherited, type, &region, &status);
-  if (part != NULL)
-    add_part (whole, buffer_new (part, whole->context, asked->origin, asked->size,
-                                 inherited & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS)));
+    return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
+  status = check_part (whole, asked, type, info, &flags);
+  if (status == CL_SUCCESS)
+    part = make_part (whole, asked, info, flags, &status);
   return answer (part, status, status_ret);
 }
 
@@ -311,12 +362,16 @@ static cl_mem
 add_image (cl_mem image, const cl_image_desc *desc)
 {
   LAYER_AUTO LayerBuffer *whole = NULL;
+  static gboolean once;
   LayerBuffer *part;
 
-  if (image == NULL || desc == NULL || desc->mem_object == NULL)
+  if (desc == NULL || desc->mem_object == NULL)
     return image;
   whole = _tarn_layer_find (LAYER_BUFFER, desc->mem_object);
-  if (whole == NULL)
+  if (whole != NULL && image == NULL && !_tarn_layer_ask_images (whole->context))
+    _tarn_layer_warn (&once, "this driver makes no images of buffers that are from a pool: "
+                             "TARN_LAYER_POOL=0 leaves them to the driver");
+  if (whole == NULL || image == NULL)
     return image;
   part = buffer_new (image, whole->context, 0, 0, 0);
   part->is_image = TRUE;

@@ -6,8 +6,6 @@
 
 #include "layer-private.h"
 
-#include <stdio.h>
-
 /* What a sub-buffer can have, or inherit of a piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
@@ -43,6 +41,7 @@ can_serve (const LayerContext *self, cl_mem_flags flags, gsize size)
 {
   return self != NULL && self->device != NULL && (flags & ~(cl_mem_flags) SERVED_FLAGS) == 0
          && size > 0 && size <= self->max_bytes
+         && !__atomic_load_n (&self->wants_images, __ATOMIC_ACQUIRE)
          && !__atomic_load_n (&self->ended, __ATOMIC_ACQUIRE);
 }
 
@@ -55,91 +54,10 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
   if (!_tarn_layer_get_settings ()->uses_pool || _tarn_layer_is_blind () || !tarn_check_fork (NULL))
     return NULL;
   self = _tarn_layer_find (LAYER_CONTEXT, handle);
-  if (!can_serve (self, flags, size) || !_tarn_layer_context_get_flags (self, flags, &real))
+  if (!can_serve (self, flags, size) || _tarn_layer_ask_flags (self, flags, &real) != CL_SUCCESS)
     return NULL;
   *pool = get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST : LAYER_PLAIN);
   return *pool != NULL ? g_steal_pointer (&self) : NULL;
-}
-
-/* What the driver does with buffers of its own, asked once */
-
-/* Tells flags that are known from none. */
-#define KNOWN ((gsize) 1 << (8 * sizeof (gsize) - 1))
-
-/* Asks with a buffer of the least size; FALSE: the driver does not take the flags. */
-static gboolean
-ask_for_flags (const LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
-{
-  cl_int status;
-  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (self->base.handle, asked, 1, NULL, &status);
-
-  if (buffer == NULL)
-    return FALSE;
-  status
-      = _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_FLAGS, sizeof *flags, flags, NULL);
-  _tarn_layer_driver->clReleaseMemObject (buffer);
-  return status == CL_SUCCESS;
-}
-
-static gboolean
-look_up_flags (LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
-{
-  LAYER_LOCKED (&self->lock);
-  gpointer known = g_hash_table_lookup (self->flags, GSIZE_TO_POINTER ((gsize) asked + 1));
-
-  *flags = GPOINTER_TO_SIZE (known) & ~KNOWN;
-  return known != NULL;
-}
-
-gboolean
-_tarn_layer_context_get_flags (LayerContext *self, cl_mem_flags asked, cl_mem_flags *flags)
-{
-  if (look_up_flags (self, asked, flags))
-    return TRUE;
-  if (!ask_for_flags (self, asked, flags))
-    return FALSE;
-  {
-    LAYER_LOCKED (&self->lock);
-
-    g_hash_table_insert (self->flags, GSIZE_TO_POINTER ((gsize) asked + 1),
-                         GSIZE_TO_POINTER ((gsize) *flags | KNOWN));
-  }
-  return TRUE;
-}
-
-/* Asks with a sub-buffer of a buffer. */
-static gboolean
-ask_for_counting (const LayerContext *self)
-{
-  const cl_buffer_region region = { 0, 1 };
-  cl_int status;
-  cl_uint references = 1;
-  cl_mem part, buffer = _tarn_layer_driver->clCreateBuffer (self->base.handle, CL_MEM_READ_WRITE, 1,
-                                                            NULL, &status);
-
-  if (buffer == NULL)
-    return FALSE;
-  part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region,
-                                                &status);
-  _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
-                                          &references, NULL);
-  if (part != NULL)
-    _tarn_layer_driver->clReleaseMemObject (part);
-  _tarn_layer_driver->clReleaseMemObject (buffer);
-  return references > 1;
-}
-
-gboolean
-_tarn_layer_context_counts_parts (LayerContext *self)
-{
-  gint known = __atomic_load_n (&self->counts_parts, __ATOMIC_RELAXED);
-
-  if (known < 0)
-    {
-      known = ask_for_counting (self);
-      __atomic_store_n (&self->counts_parts, known, __ATOMIC_RELAXED);
-    }
-  return known;
 }
 
 /* One queue, or many */
@@ -344,44 +262,10 @@ context_finalize (gpointer record)
     _tarn_layer_driver->clReleaseEvent (self->only_end);
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
-  g_hash_table_unref (self->flags);
+  g_hash_table_unref (self->answers);
   _tarn_cond_clear (&self->changed);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
-}
-
-/* Whether OpenCL is 1.2 or newer, with which markers and barriers came. */
-static gboolean
-has_markers (cl_device_id device)
-{
-  gchar text[256] = "";
-  guint major, minor;
-
-  return _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_VERSION, sizeof text - 1, text,
-                                              NULL)
-             == CL_SUCCESS
-         && sscanf (text, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
-}
-
-/* Learns what a device wants of buffers; FALSE: the layer cannot serve it. */
-static gboolean
-ask_device (LayerContext *self, cl_device_id device)
-{
-  cl_uint bits = 0;
-  cl_ulong bytes = 0;
-
-  if (!has_markers (device)
-      || _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits,
-                                              &bits, NULL)
-             != CL_SUCCESS
-      || _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof bytes,
-                                              &bytes, NULL)
-             != CL_SUCCESS)
-    return FALSE;
-  for (self->alignment = 1; self->alignment < bits / 8; self->alignment *= 2)
-    ;
-  self->max_bytes = (gsize) MIN (bytes, G_MAXSIZE / 4);
-  return TRUE;
 }
 
 /* Gets the device of a context that has one; NULL: it has several. */
@@ -409,13 +293,13 @@ add_context (cl_context handle)
     return NULL;
   self = g_new0 (LayerContext, 1);
   self->base = (LayerObject){ LAYER_CONTEXT, 1, 1, handle, context_finalize };
-  self->device = device != NULL && ask_device (self, device) ? device : NULL;
+  self->device = device != NULL && _tarn_layer_ask_device (self, device) ? device : NULL;
   _tarn_mutex_init (&self->lock);
   _tarn_cond_init (&self->changed);
   self->queues = g_ptr_array_new ();
   self->pieces = g_ptr_array_new ();
-  self->flags = g_hash_table_new (NULL, NULL);
-  self->counts_parts = -1;
+  self->answers = g_hash_table_new (NULL, NULL);
+  self->counts_parts = self->has_images = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
   _tarn_layer_list (self);

@@ -44,6 +44,36 @@ add_kernel (cl_kernel handle)
   return handle;
 }
 
+/* Programs */
+
+static gboolean
+names_images_of_buffers (guint n, const gchar *const *strings, const size_t *lengths)
+{
+  for (guint i = 0; strings != NULL && i < n; i++)
+    {
+      gssize length = lengths != NULL && lengths[i] > 0 ? (gssize) lengths[i] : -1;
+
+      if (strings[i] != NULL && g_strstr_len (strings[i], length, "image1d_buffer_t") != NULL)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Where the driver cannot make images of sub-buffers, buffers have to be its own from now on. */
+cl_program CL_API_CALL
+layer_clCreateProgramWithSource (cl_context handle, cl_uint n, const char **strings,
+                                 const size_t *lengths, cl_int *status)
+{
+  LAYER_AUTO LayerContext *context = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  if (context != NULL && names_images_of_buffers (n, (const gchar *const *) strings, lengths)
+      && !_tarn_layer_ask_images (context))
+    __atomic_store_n (&context->wants_images, TRUE, __ATOMIC_RELEASE);
+  return _tarn_layer_driver->clCreateProgramWithSource (handle, n, strings, lengths, status);
+}
+
+/* Kernels */
+
 cl_kernel CL_API_CALL
 layer_clCreateKernel (cl_program program, const char *name, cl_int *status)
 {

@@ -10,7 +10,11 @@
  *     queue.c      queues, and what waits for their commands
  *     buffer.c     buffers, and what is made of them
  *     describe.c   what is said of buffers
+ *     ask.c        what the driver does with buffers of its own, which is what programs are to see
  *     commands.c   commands that use buffers
+ *     copies.c     ... of boxes, and of images, which some drivers get wrong with sub-buffers
+ *     maps.c       ... which the host can write to or read
+ *     native.c     ... functions of the host's
  *     kernel.c     kernels' arguments, and launches
  *
  * A buffer is a sub-buffer of a piece, so that a program has a real handle of the driver's, for
@@ -171,9 +175,10 @@ typedef struct
 struct _LayerContext
 {
   LayerObject base;
-  cl_device_id device; /* NULL: of several, or one that the layer cannot serve */
-  gsize max_bytes;     /* of a buffer */
-  gsize alignment;     /* of a sub-buffer */
+  cl_device_id device;       /* NULL: of several, or one that the layer cannot serve */
+  gsize max_bytes;           /* of a buffer */
+  gsize alignment;           /* of a sub-buffer */
+  gboolean copies_by_pieces; /* the driver cannot copy boxes, or images, of sub-buffers */
 
   TarnMutex lock; /* guards all below */
   TarnCond changed;
@@ -187,24 +192,20 @@ struct _LayerContext
   cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
-  gint counts_parts; /* whether a buffer's references count its sub-buffers; -1: not asked yet */
-  GHashTable *flags; /* what the driver calls a buffer's flags, by those asked for */
+  GHashTable *answers; /* see ask.c */
 
-  guint pending;  /* atomic: buffers that wait for commands */
-  gboolean ended; /* atomic: the program has no reference any more */
+  /* Atomic: */
+  gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
+  gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
+  gboolean wants_images; /* they are not, but the program wants such */
+  guint pending;         /* buffers that wait for commands */
+  gboolean ended;        /* the program has no reference any more */
 };
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
  * driver is to make the buffer, which is also so if *status is not CL_SUCCESS. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
-
-/* Gets what the driver calls these flags; FALSE: it does not take them. */
-gboolean _tarn_layer_context_get_flags (LayerContext *self, cl_mem_flags asked,
-                                        cl_mem_flags *flags);
-
-/* Whether a buffer's references count its sub-buffers, as some drivers do. */
-gboolean _tarn_layer_context_counts_parts (LayerContext *self);
 
 /* Whether what was released is used again behind what is on the queue. */
 gboolean _tarn_layer_context_has_one_queue (LayerContext *self);
@@ -222,6 +223,25 @@ void _tarn_layer_context_look (LayerContext *self);
 
 /* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
+
+/* ask.c */
+
+/* Gets what the driver calls these flags of a buffer; otherwise its error. */
+cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags);
+
+/* ... of a sub-buffer of a buffer with such flags. */
+cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
+                                   cl_mem_flags *flags);
+
+/* Whether a buffer's references count its sub-buffers, as some drivers do. */
+gboolean _tarn_layer_ask_counting (LayerContext *context);
+
+/* Whether the driver makes images of sub-buffers, if it does of buffers. */
+gboolean _tarn_layer_ask_images (LayerContext *context);
+
+/* Learns what the device of a new context, and its driver, want of buffers; FALSE: the layer cannot
+ * serve it. */
+gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* pieces.c */
 
@@ -309,8 +329,8 @@ struct _LayerBuffer
   TarnBlock *block;      /* its memory; NULL: with a whole */
   gsize offset;          /* from the start of the piece, or of the whole */
   gsize size;            /* as was asked for; 0: an image's */
-  cl_mem_flags asked;    /* access by the device and the host */
-  cl_mem_flags flags;    /* as the driver calls them; with a block */
+  cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
+  cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
   guint parts; /* atomic: what is made of it, and not gone */
   guint waits; /* atomic: queues that it waits for */
@@ -320,7 +340,11 @@ struct _LayerBuffer
   LayerUse *uses; /* owned */
   guint n_uses;
   GSList *callbacks; /* of LayerCallback, owned, the latest first */
+  GArray *maps;      /* of LayerMap: of it and of what is made of it; NULL: there were none */
 };
+
+/* Gets where a buffer is, or a part of one: in which of the driver's buffers. */
+cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
 /* Notes that a command of the queue, the latest with that number, uses a buffer. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number);
@@ -328,13 +352,29 @@ void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 numbe
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
-/* describe.c */
+/* commands.c */
 
-/* Checks what clCreateSubBuffer is asked for against the buffer as the program knows it, and says
- * which flags the driver is to be given, of which some are inherited. */
-cl_int _tarn_layer_check_part (const LayerBuffer *whole, cl_mem_flags asked,
-                               cl_buffer_create_type type, const cl_buffer_region *region,
-                               cl_mem_flags *flags);
+/* What is known before a command is given to the driver. */
+typedef struct
+{
+  LayerQueue *queue; /* a reference; NULL: not known */
+  guint64 number;    /* of its latest command */
+} LayerCommand;
+
+LayerCommand _tarn_layer_command_begin (cl_command_queue handle);
+
+/* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
+ * is what was before it on a queue in order. */
+void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking,
+                              const cl_mem *objects, guint n);
+
+/* maps.c */
+
+/* How often a buffer is mapped (CL_MEM_MAP_COUNT). */
+cl_uint _tarn_layer_count_maps (LayerBuffer *self);
+
+/* It is to be no more. */
+void _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that are intercepted, by file */
 
@@ -361,23 +401,24 @@ cl_int _tarn_layer_check_part (const LayerBuffer *whole, cl_mem_flags asked,
   F (clGetMemObjectInfo)  /* describe.c */                                                         \
   F (clEnqueueReadBuffer) /* commands.c */                                                         \
   F (clEnqueueWriteBuffer)                                                                         \
-  F (clEnqueueReadBufferRect)                                                                      \
-  F (clEnqueueWriteBufferRect)                                                                     \
   F (clEnqueueFillBuffer)                                                                          \
   F (clEnqueueCopyBuffer)                                                                          \
-  F (clEnqueueCopyBufferRect)                                                                      \
   F (clEnqueueReadImage)                                                                           \
   F (clEnqueueWriteImage)                                                                          \
   F (clEnqueueFillImage)                                                                           \
   F (clEnqueueCopyImage)                                                                           \
+  F (clEnqueueMigrateMemObjects)                                                                   \
+  F (clEnqueueReadBufferRect) /* copies.c */                                                       \
+  F (clEnqueueWriteBufferRect)                                                                     \
+  F (clEnqueueCopyBufferRect)                                                                      \
   F (clEnqueueCopyImageToBuffer)                                                                   \
   F (clEnqueueCopyBufferToImage)                                                                   \
-  F (clEnqueueMapBuffer)                                                                           \
+  F (clEnqueueMapBuffer) /* maps.c */                                                              \
   F (clEnqueueMapImage)                                                                            \
   F (clEnqueueUnmapMemObject)                                                                      \
-  F (clEnqueueMigrateMemObjects)                                                                   \
-  F (clEnqueueNativeKernel)                                                                        \
-  F (clCreateKernel) /* kernel.c */                                                                \
+  F (clEnqueueNativeKernel)     /* native.c */                                                     \
+  F (clCreateProgramWithSource) /* kernel.c */                                                     \
+  F (clCreateKernel)                                                                               \
   F (clCreateKernelsInProgram)                                                                     \
   F (clCloneKernel)                                                                                \
   F (clRetainKernel)                                                                               \

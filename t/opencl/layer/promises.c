@@ -3,7 +3,7 @@
  *
  * promises --list prints the names of the promises, --platforms the numbers of the platforms that
  * have a device, and --platform NUMBER NAME runs one on the first device of a platform: exit status
- * 77 says that the device has not what it needs. */
+ * 77 says that the device has not what it needs, 78 that it is broken. */
 
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -107,6 +107,12 @@ promise_check (cl_int status, const gchar *call)
 {
   if (status != CL_SUCCESS)
     g_error ("%s: %s (%d)", call, promise_status (status), status);
+}
+
+void
+promise_expect (World *world, gboolean is_so)
+{
+  world->is_broken |= !is_so;
 }
 
 void
@@ -473,7 +479,7 @@ run (const Promise *promise, const gchar *platform)
   open_world (&world, platform);
   promise->run (&world);
   close_world (&world);
-  return 0;
+  return world.is_broken ? 78 : 0;
 }
 
 int

@@ -2,9 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * What OpenCL promises to a program about its buffers, seen from outside: each promise is a
- * function that prints what a program can see, and nothing that may differ from run to run. A
- * driver's output is compared with that of the same driver under a layer that puts buffers into a
- * pool. */
+ * function that prints what a program can see, and nothing that may differ from run to run, or that
+ * the specification leaves open. A driver's output is compared with that of the same driver under a
+ * layer that puts buffers into a pool. */
 
 #ifndef PROMISES_H
 #define PROMISES_H
@@ -28,6 +28,7 @@ typedef struct
   cl_context context;     /* of the device alone */
   cl_command_queue queue; /* in order */
   cl_program program;     /* NULL: no kernel was asked for yet */
+  gboolean is_broken;     /* the driver has been seen to break the promise */
 } World;
 
 typedef struct
@@ -50,6 +51,10 @@ extern const Promise promises_others[];
 
 /* For calls that have to succeed: anything else ends the program. */
 #define OK(call) promise_check ((call), #call)
+
+/* What the specification leaves no choice in; where it is not so, what the driver shows is no
+ * measure for the layer. */
+void promise_expect (World *world, gboolean is_so);
 
 void promise_check (cl_int status, const gchar *call);
 const gchar *promise_status (cl_int status);

@@ -1,0 +1,293 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the driver does with buffers of its own: asked with buffers of the least size, the first
+ * time that a context needs to know it, so that a program sees what it would see without the layer.
+ *
+ * A context keeps answers about flags.  Where the driver took them the answer is what it calls
+ * them, else its error; memory that it did not have says nothing. */
+
+#include "layer-private.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Flags in the answers' keys and values. */
+#define FLAG_BITS 10
+#define KNOWN_FLAGS (((cl_mem_flags) 1 << FLAG_BITS) - 1)
+
+/* The least bit tells an answer from none, the next one an error from flags. */
+#define TAKEN(flags) ((gpointer) (((gsize) (flags) << 2) | 1))
+#define REFUSED ((gpointer) (gsize) 3)
+
+static const cl_buffer_region least = { 0, 1 };
+
+static gboolean
+look_up (LayerContext *context, gsize key, gpointer *answer)
+{
+  LAYER_LOCKED (&context->lock);
+
+  *answer = g_hash_table_lookup (context->answers, GSIZE_TO_POINTER (key));
+  return *answer != NULL;
+}
+
+static void
+keep (LayerContext *context, gsize key, gpointer answer)
+{
+  LAYER_LOCKED (&context->lock);
+
+  g_hash_table_insert (context->answers, GSIZE_TO_POINTER (key), answer);
+}
+
+static cl_int
+read_answer (gpointer answer, cl_mem_flags *flags)
+{
+  if (answer == REFUSED)
+    return CL_INVALID_VALUE;
+  *flags = GPOINTER_TO_SIZE (answer) >> 2;
+  return CL_SUCCESS;
+}
+
+/* Gets the flags of an object, which it releases. */
+static cl_int
+get_flags (cl_mem object, cl_mem_flags *flags)
+{
+  cl_int status
+      = _tarn_layer_driver->clGetMemObjectInfo (object, CL_MEM_FLAGS, sizeof *flags, flags, NULL);
+
+  _tarn_layer_driver->clReleaseMemObject (object);
+  return status;
+}
+
+static cl_int
+ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer
+      = _tarn_layer_driver->clCreateBuffer (context->base.handle, asked, 1, NULL, &status);
+
+  return buffer != NULL ? get_flags (buffer, flags) : status;
+}
+
+static cl_int
+ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  cl_int status = CL_SUCCESS;
+  cl_mem part,
+      buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, whole, 1, NULL, &status);
+
+  if (buffer == NULL)
+    return status;
+  part = _tarn_layer_driver->clCreateSubBuffer (buffer, asked, CL_BUFFER_CREATE_TYPE_REGION, &least,
+                                                &status);
+  if (part != NULL)
+    status = get_flags (part, flags);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return status;
+}
+
+/* Keeps what the driver said, if it says the same next time. */
+static cl_int
+note_answer (LayerContext *context, gsize key, cl_int status, const cl_mem_flags *flags)
+{
+  if (status == CL_SUCCESS && (*flags & ~KNOWN_FLAGS) == 0)
+    keep (context, key, TAKEN (*flags));
+  else if (status == CL_INVALID_VALUE)
+    keep (context, key, REFUSED);
+  return status;
+}
+
+cl_int
+_tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
+{
+  gsize key = 1 + ((gsize) asked << 1);
+  gpointer answer;
+
+  if ((asked & ~KNOWN_FLAGS) != 0)
+    return ask_buffer (context, asked, flags);
+  if (look_up (context, key, &answer))
+    return read_answer (answer, flags);
+  return note_answer (context, key, ask_buffer (context, asked, flags), flags);
+}
+
+cl_int
+_tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
+                            cl_mem_flags *flags)
+{
+  gsize key = ((gsize) whole << 1) + ((gsize) asked << (FLAG_BITS + 1)) + ((gsize) 1 << 30);
+  gpointer answer;
+
+  if (((whole | asked) & ~KNOWN_FLAGS) != 0)
+    return ask_part (context, whole, asked, flags);
+  if (look_up (context, key, &answer))
+    return read_answer (answer, flags);
+  return note_answer (context, key, ask_part (context, whole, asked, flags), flags);
+}
+
+/* What a buffer's references are while it has a sub-buffer; 0: that could not be seen. */
+static cl_uint
+count_with_part (const LayerContext *context)
+{
+  cl_int status;
+  cl_uint references = 0;
+  cl_mem part, buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
+                                                            1, NULL, &status);
+
+  if (buffer == NULL)
+    return 0;
+  part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &least,
+                                                &status);
+  if (part != NULL)
+    {
+      _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
+                                              &references, NULL);
+      _tarn_layer_driver->clReleaseMemObject (part);
+    }
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return references;
+}
+
+gboolean
+_tarn_layer_ask_counting (LayerContext *context)
+{
+  gint known = __atomic_load_n (&context->counts_parts, __ATOMIC_RELAXED);
+  cl_uint references;
+
+  if (known >= 0)
+    return known;
+  references = count_with_part (context);
+  if (references > 0)
+    __atomic_store_n (&context->counts_parts, references > 1, __ATOMIC_RELAXED);
+  return references > 1;
+}
+
+/* The device */
+
+static gchar *
+get_text (cl_device_id device, cl_device_info name)
+{
+  gchar text[1024] = "";
+
+  _tarn_layer_driver->clGetDeviceInfo (device, name, sizeof text - 1, text, NULL);
+  return g_strdup (text);
+}
+
+/* Of 32 or 64 bits; 0: the device does not say. */
+static cl_ulong
+get_number (cl_device_id device, cl_device_info name)
+{
+  union
+  {
+    cl_ulong wide;
+    cl_uint narrow;
+  } number = { 0 };
+  size_t size = 0;
+
+  if (_tarn_layer_driver->clGetDeviceInfo (device, name, sizeof number, &number, &size)
+      != CL_SUCCESS)
+    return 0;
+  return size == sizeof number.narrow ? number.narrow : number.wide;
+}
+
+/* Whether a driver makes an image of a buffer, or of a sub-buffer if @region is not NULL. */
+static gboolean
+makes_image (const LayerContext *context, cl_mem buffer, const cl_buffer_region *region)
+{
+  const cl_image_format format = { CL_R, CL_UNSIGNED_INT8 };
+  cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 1 };
+  cl_int status;
+  cl_mem image, part = region != NULL ? _tarn_layer_driver->clCreateSubBuffer (
+                           buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, region, &status)
+                                      : NULL;
+
+  desc.mem_object = part != NULL ? part : buffer;
+  image = _tarn_layer_driver->clCreateImage (context->base.handle, CL_MEM_READ_WRITE, &format,
+                                             &desc, NULL, &status);
+  if (image != NULL)
+    _tarn_layer_driver->clReleaseMemObject (image);
+  if (part != NULL)
+    _tarn_layer_driver->clReleaseMemObject (part);
+  return image != NULL;
+}
+
+static gboolean
+makes_images_of_parts (const LayerContext *context)
+{
+  const cl_buffer_region region = { context->alignment, context->alignment };
+  cl_int status;
+  cl_mem buffer;
+  gboolean makes;
+
+  if (get_number (context->device, CL_DEVICE_IMAGE_SUPPORT) == CL_FALSE)
+    return TRUE;
+  buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
+                                               2 * context->alignment, NULL, &status);
+  if (buffer == NULL)
+    return TRUE;
+  makes = makes_image (context, buffer, &region) || !makes_image (context, buffer, NULL);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return makes;
+}
+
+/* Seen of PoCL up to 7.0: it makes them of buffers only.  Asked of programs alone that want such:
+ * with 3.1 a context is not gone again that had one. */
+gboolean
+_tarn_layer_ask_images (LayerContext *context)
+{
+  gint known = __atomic_load_n (&context->has_images, __ATOMIC_RELAXED);
+
+  if (known < 0 && context->device != NULL)
+    {
+      known = makes_images_of_parts (context);
+      __atomic_store_n (&context->has_images, known, __ATOMIC_RELAXED);
+    }
+  return known != FALSE;
+}
+
+/* Seen of PoCL 3.1 to 6.0: a segmentation fault where boxes, or images, are copied from or to a
+ * sub-buffer. */
+static gboolean
+copies_by_pieces (cl_device_id device)
+{
+  g_autofree gchar *version = get_text (device, CL_DEVICE_VERSION);
+  const gchar *pocl = strstr (version, "PoCL ");
+
+  if (pocl == NULL)
+    pocl = strstr (version, "pocl ");
+  return pocl != NULL && g_ascii_strtoull (pocl + strlen ("PoCL "), NULL, 10) < 7;
+}
+
+/* Whether OpenCL is 1.2 or newer, with which markers and barriers came. */
+static gboolean
+has_markers (cl_device_id device)
+{
+  g_autofree gchar *version = get_text (device, CL_DEVICE_VERSION);
+  guint major, minor;
+
+  return sscanf (version, "OpenCL %u.%u", &major, &minor) == 2 && (major > 1 || minor >= 2);
+}
+
+/* Bytes.  Of images that are made of buffers, the device says it in pixels, of up to 16 bytes. */
+static gsize
+get_alignment (cl_device_id device)
+{
+  gsize wanted = (gsize) MAX (get_number (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN) / 8,
+                              16 * get_number (device, CL_DEVICE_IMAGE_BASE_ADDRESS_ALIGNMENT));
+  gsize alignment;
+
+  for (alignment = 1; alignment < wanted && alignment < 1 << 16; alignment *= 2)
+    ;
+  return alignment;
+}
+
+gboolean
+_tarn_layer_ask_device (LayerContext *context, cl_device_id device)
+{
+  if (!has_markers (device))
+    return FALSE;
+  context->alignment = get_alignment (device);
+  context->max_bytes
+      = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
+  context->copies_by_pieces = copies_by_pieces (device);
+  return context->max_bytes > 0;
+}

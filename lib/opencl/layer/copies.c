@@ -1,0 +1,318 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Copies of boxes, and from and to images: OpenCL 3.0 specification, sections 5.2.2, "Reading,
+ * Writing and Copying Buffer Objects", and 5.3.5, "Copying between Image and Buffer Objects".
+ *
+ * Drivers that see to it that a box is within a buffer do not all do so for a sub-buffer, whose
+ * neighbours are other buffers here; so it is done here.  Those that cannot copy boxes of
+ * sub-buffers at all copy them within the pieces. */
+
+#include "layer-private.h"
+
+/* Rows and slices of a box in a buffer, in bytes, none of them 0 unless the box is empty. */
+typedef struct
+{
+  cl_mem object;
+  size_t origin[3];
+  size_t row;
+  size_t slice;
+} Box;
+
+/* Adds a product; FALSE: it is too large. */
+static gboolean
+add_product (gsize *sum, gsize a, gsize b)
+{
+  gsize product;
+
+  return !__builtin_mul_overflow (a, b, &product) && !__builtin_add_overflow (*sum, product, sum);
+}
+
+/* Whether a box ends within so many bytes from the start of its buffer. */
+static gboolean
+ends_within (gsize size, const Box *box, const size_t *region)
+{
+  gsize end = 0;
+
+  return add_product (&end, box->origin[0], 1) && add_product (&end, box->origin[1], box->row)
+         && add_product (&end, box->origin[2], box->slice) && add_product (&end, region[0], 1)
+         && add_product (&end, region[1] - 1, box->row)
+         && add_product (&end, region[2] - 1, box->slice) && end <= size;
+}
+
+/* Reads where a box is; FALSE: it is for the driver to say what is wrong with it. */
+static gboolean
+read_box (Box *box, cl_mem object, const size_t *origin, const size_t *region, size_t row,
+          size_t slice)
+{
+  if (origin == NULL || region == NULL)
+    return FALSE;
+  *box = (Box){ object, { origin[0], origin[1], origin[2] }, row, slice };
+  if (row == 0)
+    box->row = region[0];
+  if (slice == 0 && __builtin_mul_overflow (region[1], box->row, &box->slice))
+    return FALSE;
+  return TRUE;
+}
+
+/* Whether a box is within a buffer of ours, or in none of ours.  A part has bytes of its buffer's
+ * behind it, where the driver may be as lax as it is without the layer. */
+static gboolean
+is_within (const LayerBuffer *buffer, const Box *box, const size_t *region)
+{
+  if (buffer == NULL || buffer->is_image)
+    return TRUE;
+  if (region[0] == 0 || region[1] == 0 || region[2] == 0)
+    return FALSE;
+  if (buffer->whole == NULL || buffer->context->copies_by_pieces)
+    return ends_within (buffer->size, box, region);
+  return ends_within (buffer->whole->size - buffer->offset, box, region);
+}
+
+static gboolean
+box_is_within (cl_mem object, const size_t *origin, const size_t *region, size_t row, size_t slice)
+{
+  LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, object);
+  Box box;
+
+  return !read_box (&box, object, origin, region, row, slice) || is_within (buffer, &box, region);
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueReadBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool wait,
+                               const size_t *origin, const size_t *host_origin,
+                               const size_t *region, size_t row, size_t slice, size_t host_row,
+                               size_t host_slice, void *host, cl_uint n_waits,
+                               const cl_event *waits, cl_event *event)
+{
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_INVALID_VALUE;
+
+  if (box_is_within (buffer, origin, region, row, slice))
+    status = _tarn_layer_driver->clEnqueueReadBufferRect (queue, buffer, wait, origin, host_origin,
+                                                          region, row, slice, host_row, host_slice,
+                                                          host, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  return status;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool wait,
+                                const size_t *origin, const size_t *host_origin,
+                                const size_t *region, size_t row, size_t slice, size_t host_row,
+                                size_t host_slice, const void *host, cl_uint n_waits,
+                                const cl_event *waits, cl_event *event)
+{
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_INVALID_VALUE;
+
+  if (box_is_within (buffer, origin, region, row, slice))
+    status = _tarn_layer_driver->clEnqueueWriteBufferRect (queue, buffer, wait, origin, host_origin,
+                                                           region, row, slice, host_row, host_slice,
+                                                           host, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  return status;
+}
+
+/* Copies between boxes */
+
+typedef struct
+{
+  cl_command_queue queue;
+  Box from, to;
+  const size_t *region;
+  cl_uint n_waits;
+  const cl_event *waits;
+  cl_event *event; /* nullable */
+} BoxCopy;
+
+static cl_int
+copy_box (const BoxCopy *copy)
+{
+  return _tarn_layer_driver->clEnqueueCopyBufferRect (
+      copy->queue, copy->from.object, copy->to.object, copy->from.origin, copy->to.origin,
+      copy->region, copy->from.row, copy->from.slice, copy->to.row, copy->to.slice, copy->n_waits,
+      copy->waits, copy->event);
+}
+
+static gsize
+get_row_start (const Box *box, gsize y, gsize z)
+{
+  return box->origin[0] + (box->origin[1] + y) * box->row + (box->origin[2] + z) * box->slice;
+}
+
+/* Copies a row; the last one stands for all, and waits for the others.  Where both are in one piece
+ * the rows are so long that neither begins behind the end of one. */
+static cl_int
+copy_row (const BoxCopy *copy, gsize i, gsize n, cl_event *events)
+{
+  const size_t region[3] = { copy->region[0], 1, 1 };
+  gsize y = i % copy->region[1], z = i / copy->region[1];
+  gsize from = get_row_start (&copy->from, y, z), to = get_row_start (&copy->to, y, z);
+  gsize length = MAX (from, to) + region[0];
+  BoxCopy row = { .queue = copy->queue,
+                  .from = { copy->from.object, { from, 0, 0 }, length, length },
+                  .to = { copy->to.object, { to, 0, 0 }, length, length },
+                  .region = region,
+                  .n_waits = copy->n_waits,
+                  .waits = copy->waits,
+                  .event = i == n - 1 ? copy->event : &events[i] };
+
+  if (i == n - 1 && n > 1)
+    {
+      row.n_waits = (cl_uint) i;
+      row.waits = events;
+    }
+  return copy_box (&row);
+}
+
+static cl_int
+copy_rows (const BoxCopy *copy, gboolean *has_begun)
+{
+  gsize n = copy->region[1] * copy->region[2];
+  g_autofree cl_event *events = g_try_new0 (cl_event, n);
+  cl_int status = events != NULL ? CL_SUCCESS : CL_OUT_OF_HOST_MEMORY;
+
+  for (gsize i = 0; i < n && status == CL_SUCCESS; i++)
+    {
+      status = copy_row (copy, i, n, events);
+      *has_begun |= status == CL_SUCCESS;
+    }
+  for (gsize i = 0; events != NULL && i < n - 1 && events[i] != NULL; i++)
+    _tarn_layer_driver->clReleaseEvent (events[i]);
+  return status;
+}
+
+/* Moves a box from a buffer to where that is in its piece. */
+static void
+move_to_piece (const LayerBuffer *buffer, Box *box)
+{
+  gsize offset;
+
+  if (buffer == NULL || buffer->is_image || !buffer->context->copies_by_pieces)
+    return;
+  box->object = _tarn_layer_buffer_find_piece (buffer, &offset);
+  box->origin[0] += offset;
+}
+
+/* Copies between buffers that may share a piece, within which rows and slices have to be as long at
+ * either end, and a driver may take boxes that begin in other places of a row for one another. */
+static cl_int
+copy_between (const BoxCopy *copy, gboolean *has_begun)
+{
+  gboolean is_same = copy->from.row == copy->to.row && copy->from.slice == copy->to.slice;
+  gboolean is_one = copy->from.object == copy->to.object;
+  cl_int status = is_same || !is_one ? copy_box (copy) : CL_MEM_COPY_OVERLAP;
+
+  if (status == CL_MEM_COPY_OVERLAP && is_one)
+    return copy_rows (copy, has_begun);
+  *has_begun = status == CL_SUCCESS;
+  return status;
+}
+
+static const LayerBuffer *
+get_whole (const LayerBuffer *buffer)
+{
+  return buffer != NULL && buffer->whole != NULL ? buffer->whole : buffer;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
+                               const size_t *from_origin, const size_t *to_origin,
+                               const size_t *region, size_t from_row, size_t from_slice,
+                               size_t to_row, size_t to_slice, cl_uint n_waits,
+                               const cl_event *waits, cl_event *event)
+{
+  LAYER_AUTO LayerBuffer *source = _tarn_layer_find (LAYER_BUFFER, from);
+  LAYER_AUTO LayerBuffer *target = _tarn_layer_find (LAYER_BUFFER, to);
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  const cl_mem objects[] = { from, to };
+  BoxCopy copy
+      = { .queue = queue, .region = region, .n_waits = n_waits, .waits = waits, .event = event };
+  gboolean has_begun = FALSE;
+  cl_int status = CL_INVALID_VALUE;
+
+  if (!read_box (&copy.from, from, from_origin, region, from_row, from_slice)
+      || !read_box (&copy.to, to, to_origin, region, to_row, to_slice))
+    status = _tarn_layer_driver->clEnqueueCopyBufferRect (queue, from, to, from_origin, to_origin,
+                                                          region, from_row, from_slice, to_row,
+                                                          to_slice, n_waits, waits, event);
+  else if (is_within (source, &copy.from, region) && is_within (target, &copy.to, region))
+    {
+      move_to_piece (source, &copy.from);
+      move_to_piece (target, &copy.to);
+      status = get_whole (source) != get_whole (target) ? copy_between (&copy, &has_begun)
+                                                        : copy_box (&copy);
+    }
+  _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE, objects, 2);
+  return status;
+}
+
+/* Copies between buffers and images */
+
+/* Reads how many bytes of a buffer a region of an image takes; FALSE: the driver is to say what is
+ * wrong with it. */
+static gboolean
+get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
+{
+  size_t size = 0;
+  gsize n;
+
+  if (region == NULL
+      || _tarn_layer_driver->clGetImageInfo (image, CL_IMAGE_ELEMENT_SIZE, sizeof size, &size, NULL)
+             != CL_SUCCESS)
+    return FALSE;
+  *bytes = 0;
+  return !__builtin_mul_overflow (region[0], region[1], &n)
+         && !__builtin_mul_overflow (n, region[2], &n) && add_product (bytes, n, size);
+}
+
+/* Where a driver cannot copy from or to a sub-buffer, has it do so in the piece; FALSE: the buffer
+ * ends before. */
+static gboolean
+place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
+{
+  LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, *object);
+  gsize bytes, start;
+
+  if (buffer == NULL || buffer->is_image || !buffer->context->copies_by_pieces
+      || !get_image_bytes (image, region, &bytes))
+    return TRUE;
+  if (*offset > buffer->size || bytes > buffer->size - *offset)
+    return FALSE;
+  *object = _tarn_layer_buffer_find_piece (buffer, &start);
+  *offset += start;
+  return TRUE;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueCopyImageToBuffer (cl_command_queue queue, cl_mem image, cl_mem buffer,
+                                  const size_t *origin, const size_t *region, size_t offset,
+                                  cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  const cl_mem objects[] = { image, buffer };
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_INVALID_VALUE;
+
+  if (place_in_piece (&buffer, &offset, image, region))
+    status = _tarn_layer_driver->clEnqueueCopyImageToBuffer (queue, image, buffer, origin, region,
+                                                             offset, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, FALSE, objects, 2);
+  return status;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueCopyBufferToImage (cl_command_queue queue, cl_mem buffer, cl_mem image,
+                                  size_t offset, const size_t *origin, const size_t *region,
+                                  cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  const cl_mem objects[] = { buffer, image };
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_INVALID_VALUE;
+
+  if (place_in_piece (&buffer, &offset, image, region))
+    status = _tarn_layer_driver->clEnqueueCopyBufferToImage (queue, buffer, image, offset, origin,
+                                                             region, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, FALSE, objects, 2);
+  return status;
+}

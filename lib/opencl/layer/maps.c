@@ -1,0 +1,136 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Maps: OpenCL 3.0 specification, sections 5.2.4, "Mapping Buffer Objects", and 5.5.2, "Unmapping
+ * Mapped Memory Objects".  Some drivers keep a sub-buffer's maps with its buffer, which others
+ * share here; so they are known by the program's buffer, with those of its parts: who maps a part
+ * and unmaps its buffer may do so where the driver is as lax. */
+
+#include "layer-private.h"
+
+typedef struct
+{
+  gpointer pointer;          /* the host's */
+  const LayerBuffer *buffer; /* that was mapped: the whole or a part of it; borrowed */
+} LayerMap;
+
+static LayerBuffer *
+get_whole (LayerBuffer *self)
+{
+  return self->whole != NULL ? self->whole : self;
+}
+
+cl_uint
+_tarn_layer_count_maps (LayerBuffer *self)
+{
+  LayerBuffer *whole = get_whole (self);
+  LAYER_LOCKED (&whole->lock);
+  cl_uint n = 0;
+
+  for (guint i = 0; whole->maps != NULL && i < whole->maps->len; i++)
+    n += g_array_index (whole->maps, LayerMap, i).buffer == self;
+  return n;
+}
+
+static void
+add_map (LayerBuffer *self, gpointer pointer)
+{
+  LayerBuffer *whole = get_whole (self);
+  LayerMap map = { pointer, self };
+  LAYER_LOCKED (&whole->lock);
+
+  if (whole->maps == NULL)
+    whole->maps = g_array_new (FALSE, FALSE, sizeof map);
+  g_array_append_val (whole->maps, map);
+}
+
+/* Takes a map, one of the buffer's own if there is such, and says what was mapped; FALSE: nothing
+ * was, there. */
+static gboolean
+take_map (LayerBuffer *self, gpointer pointer, cl_mem *mapped)
+{
+  LayerBuffer *whole = get_whole (self);
+  LAYER_LOCKED (&whole->lock);
+  guint found = G_MAXUINT;
+
+  for (guint i = 0; whole->maps != NULL && i < whole->maps->len; i++)
+    {
+      const LayerMap *map = &g_array_index (whole->maps, LayerMap, i);
+
+      if (map->pointer == pointer && (found == G_MAXUINT || map->buffer == self))
+        found = i;
+    }
+  if (found == G_MAXUINT)
+    return FALSE;
+  *mapped = g_array_index (whole->maps, LayerMap, found).buffer->base.handle;
+  g_array_remove_index_fast (whole->maps, found);
+  return TRUE;
+}
+
+void
+_tarn_layer_forget_maps (LayerBuffer *self)
+{
+  LayerBuffer *whole = get_whole (self);
+  LAYER_LOCKED (&whole->lock);
+
+  for (guint i = whole->maps != NULL ? whole->maps->len : 0; i > 0; i--)
+    if (g_array_index (whole->maps, LayerMap, i - 1).buffer == self)
+      g_array_remove_index_fast (whole->maps, i - 1);
+}
+
+void *CL_API_CALL
+layer_clEnqueueMapBuffer (cl_command_queue queue, cl_mem buffer, cl_bool wait, cl_map_flags flags,
+                          size_t offset, size_t size, cl_uint n_waits, const cl_event *waits,
+                          cl_event *event, cl_int *status_ret)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, buffer);
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_SUCCESS;
+  void *pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
+                                                          n_waits, waits, event, &status);
+
+  if (self != NULL && status == CL_SUCCESS)
+    add_map (self, pointer);
+  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  if (status_ret != NULL)
+    *status_ret = status;
+  return pointer;
+}
+
+/* An image has its maps to itself. */
+void *CL_API_CALL
+layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_map_flags flags,
+                         const size_t *origin, const size_t *region, size_t *row, size_t *slice,
+                         cl_uint n_waits, const cl_event *waits, cl_event *event,
+                         cl_int *status_ret)
+{
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_SUCCESS;
+  void *pointer = _tarn_layer_driver->clEnqueueMapImage (
+      queue, image, wait, flags, origin, region, row, slice, n_waits, waits, event, &status);
+
+  _tarn_layer_command_end (&command, status, wait, &image, 1);
+  if (status_ret != NULL)
+    *status_ret = status;
+  return pointer;
+}
+
+cl_int CL_API_CALL
+layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *pointer,
+                               cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
+  gboolean is_buffer = self != NULL && !self->is_image;
+  LayerCommand command = _tarn_layer_command_begin (queue);
+  cl_int status = CL_INVALID_VALUE;
+  cl_mem mapped = object;
+  gboolean taken = is_buffer && take_map (self, pointer, &mapped);
+
+  if (!is_buffer || taken)
+    status = _tarn_layer_driver->clEnqueueUnmapMemObject (queue, mapped, pointer, n_waits, waits,
+                                                          event);
+  if (taken && status != CL_SUCCESS)
+    add_map (self, pointer);
+  _tarn_layer_command_end (&command, status, FALSE, &object, 1);
+  return status;
+}
