@@ -177,8 +177,10 @@ _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue)
 
     had = g_ptr_array_remove_fast (self->queues, queue);
   }
-  if (had)
-    _tarn_layer_unref (queue);
+  if (!had)
+    return;
+  _tarn_layer_queue_leave (queue);
+  _tarn_layer_unref (queue);
 }
 
 cl_event CL_API_CALL

@@ -262,6 +262,7 @@ struct _LayerQueue
   gboolean in_order;     /* atomic: may become FALSE */
   guint64 enqueued;      /* atomic: commands that used buffers */
   guint64 done;          /* atomic: those that are known to be done */
+  guint users;           /* atomic: of the driver's queue: the program until it is over, and calls of ours */
 
   TarnMutex lock;  /* guards all below */
   gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
@@ -278,6 +279,9 @@ void _tarn_layer_queue_mark (LayerQueue *self, gboolean notify);
 
 /* Puts a marker on the queue when much waits for one. */
 void _tarn_layer_queue_mark_now_and_then (LayerQueue *self);
+
+/* The driver's queue is needed once less: the last time the driver releases it. */
+void _tarn_layer_queue_leave (LayerQueue *self);
 
 /* Looks which markers are reached. */
 void _tarn_layer_queue_look (LayerQueue *self);

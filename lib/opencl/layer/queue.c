@@ -31,6 +31,29 @@ release_event (cl_event event)
     _tarn_layer_warn (&once, "clReleaseEvent failed: an event may be lost");
 }
 
+/* Keeps the driver's queue for the time of a call; FALSE: it is gone. */
+static gboolean
+keep (LayerQueue *self)
+{
+  guint n = __atomic_load_n (&self->users, __ATOMIC_RELAXED);
+
+  while (n > 0
+         && !__atomic_compare_exchange_n (&self->users, &n, n + 1, FALSE, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED))
+    ;
+  return n > 0;
+}
+
+void
+_tarn_layer_queue_leave (LayerQueue *self)
+{
+  static gboolean once;
+
+  if (__atomic_sub_fetch (&self->users, 1, __ATOMIC_ACQ_REL) == 0
+      && _tarn_layer_driver->clReleaseCommandQueue (self->base.handle) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
+}
+
 static void
 add_mark (LayerQueue *self, cl_event event, guint64 number)
 {
@@ -165,9 +188,9 @@ have_notified (LayerQueue *self, cl_event event, guint64 number)
     notice_free (notice);
 }
 
-/* Puts a marker on the queue; FALSE: the driver does not. */
+/* Puts a marker on a queue that the driver has; FALSE: it does not. */
 static gboolean
-put_mark (LayerQueue *self, gboolean notify)
+put_mark_on (LayerQueue *self, gboolean notify)
 {
   /* First: what is enqueued meanwhile may be behind the marker. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
@@ -185,6 +208,19 @@ put_mark (LayerQueue *self, gboolean notify)
       release_event (event);
     }
   return TRUE;
+}
+
+/* The same for a queue that another thread may release meanwhile. */
+static gboolean
+put_mark (LayerQueue *self, gboolean notify)
+{
+  gboolean put;
+
+  if (!keep (self))
+    return FALSE;
+  put = put_mark_on (self, notify);
+  _tarn_layer_queue_leave (self);
+  return put;
 }
 
 /* The driver's call for a queue that takes no more markers. */
@@ -298,8 +334,11 @@ _tarn_layer_queue_wait (LayerQueue *self)
   mark = take_mark (self, TRUE);
   if (mark == NULL)
     return FALSE;
-  if (!is_closed (self))
-    _tarn_layer_driver->clFlush (self->base.handle);
+  if (keep (self))
+    {
+      _tarn_layer_driver->clFlush (self->base.handle);
+      _tarn_layer_queue_leave (self);
+    }
   status = _tarn_layer_driver->clWaitForEvents (1, &mark->event);
   if (status == CL_SUCCESS || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
     {
@@ -345,6 +384,7 @@ add_queue (cl_command_queue handle, cl_context context_handle)
     return;
   self = g_new0 (LayerQueue, 1);
   self->base = (LayerObject){ LAYER_QUEUE, 1, 1, handle, queue_finalize };
+  self->users = 1;
   self->context = _tarn_layer_ref (context);
   self->in_order = (properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) == 0;
   _tarn_mutex_init (&self->lock);
@@ -411,6 +451,8 @@ close_queue (LayerQueue *self)
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
     put_mark (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE));
+  /* As a release does; the driver releases the queue once that is over, and nobody uses it here. */
+  _tarn_layer_driver->clFlush (self->base.handle);
   {
     LAYER_LOCKED (&self->lock);
 
@@ -424,12 +466,11 @@ layer_clReleaseCommandQueue (cl_command_queue queue)
 {
   LAYER_AUTO LayerQueue *self = _tarn_layer_find (LAYER_QUEUE, queue);
 
-  if (self != NULL && _tarn_layer_let_go (self))
-    {
-      _tarn_layer_unlist (self);
-      close_queue (self);
-    }
-  return _tarn_layer_driver->clReleaseCommandQueue (queue);
+  if (self == NULL || !_tarn_layer_let_go (self))
+    return _tarn_layer_driver->clReleaseCommandQueue (queue);
+  _tarn_layer_unlist (self);
+  close_queue (self);
+  return CL_SUCCESS;
 }
 
 cl_int CL_API_CALL
