@@ -119,10 +119,13 @@ go_after_commands (LayerBuffer *self)
     {
       LayerUse *use = &self->uses[i];
 
-      if (_tarn_layer_queue_is_done (use->queue, use->number))
-        continue;
       __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-      _tarn_layer_queue_add_waiting (use->queue, self);
+      if (!_tarn_layer_queue_add_waiting (use->queue, self, use->number))
+        {
+          /* It is not the last: the one that was counted above is left. */
+          __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
+          continue;
+        }
       if (notify)
         _tarn_layer_queue_mark (use->queue, TRUE);
       else

@@ -270,8 +270,9 @@ struct _LayerQueue
   GQueue marks;    /* of LayerMark: in the order of numbers */
 };
 
-/* Has a buffer wait for what the queue has been given; see _tarn_layer_buffer_commands_done (). */
-void _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer);
+/* Has a buffer that the command of a number used wait for what the queue has been given; see
+ * _tarn_layer_buffer_commands_done ().  FALSE: the command is done. */
+gboolean _tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 number);
 
 /* Puts a marker on the queue, unless there is one for all that waits.  @notify: the driver is to
  * call when it is reached, because nobody may look. */

@@ -20,6 +20,7 @@ typedef struct
 {
   cl_event event; /* a reference */
   guint64 number; /* commands up to it are done when the event is */
+  guint references; /* atomic: the queue's, and of who asks the driver about it */
 } LayerMark;
 
 static void
@@ -60,7 +61,7 @@ add_mark (LayerQueue *self, cl_event event, guint64 number)
   LayerMark *mark = g_new (LayerMark, 1);
   GList *link;
 
-  *mark = (LayerMark){ event, number };
+  *mark = (LayerMark){ event, number, 1 };
   {
     LAYER_LOCKED (&self->lock);
 
@@ -71,20 +72,26 @@ add_mark (LayerQueue *self, cl_event event, guint64 number)
   }
 }
 
-/* Takes the mark that is reached first, or last; NULL: there is none. */
+/* Gets a reference to the mark that is reached first, or last, which stays for others to see; NULL:
+ * there is none. */
 static LayerMark *
-take_mark (LayerQueue *self, gboolean last)
+get_mark (LayerQueue *self, gboolean last)
 {
   LAYER_LOCKED (&self->lock);
+  LayerMark *mark = last ? g_queue_peek_tail (&self->marks) : g_queue_peek_head (&self->marks);
 
-  return last ? g_queue_pop_tail (&self->marks) : g_queue_pop_head (&self->marks);
+  if (mark != NULL)
+    __atomic_add_fetch (&mark->references, 1, __ATOMIC_RELAXED);
+  return mark;
 }
 
 static void
-mark_free (gpointer data)
+mark_unref (gpointer data)
 {
   LayerMark *mark = data;
 
+  if (__atomic_sub_fetch (&mark->references, 1, __ATOMIC_ACQ_REL) > 0)
+    return;
   release_event (mark->event);
   g_free (mark);
 }
@@ -122,7 +129,7 @@ _tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
   GSList *buffers = NULL, *marks = NULL;
 
   take_done (self, number, &buffers, &marks);
-  g_slist_free_full (marks, mark_free);
+  g_slist_free_full (marks, mark_unref);
   buffers = g_slist_reverse (buffers);
   for (GSList *link = buffers; link != NULL; link = link->next)
     _tarn_layer_buffer_commands_done (link->data);
@@ -131,14 +138,18 @@ _tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
     _tarn_layer_context_drop_queue (self->context, self);
 }
 
-void
-_tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer)
+gboolean
+_tarn_layer_queue_add_waiting (LayerQueue *self, LayerBuffer *buffer, guint64 number)
 {
-  LayerWait *wait = g_new (LayerWait, 1);
+  g_autofree LayerWait *wait = g_new (LayerWait, 1);
   LAYER_LOCKED (&self->lock);
 
+  /* Under the lock: of a closed queue that is done nobody takes what waits. */
+  if (_tarn_layer_queue_is_done (self, number))
+    return FALSE;
   *wait = (LayerWait){ _tarn_layer_ref (buffer), _tarn_layer_queue_get_enqueued (self) };
-  g_queue_push_tail (&self->waiting, wait);
+  g_queue_push_tail (&self->waiting, g_steal_pointer (&wait));
+  return TRUE;
 }
 
 /* Whether something waits that no mark is for. */
@@ -227,14 +238,12 @@ put_mark (LayerQueue *self, gboolean notify)
 static void
 notify_of_last (LayerQueue *self)
 {
-  g_autofree LayerMark *last = take_mark (self, TRUE);
+  LayerMark *last = get_mark (self, TRUE);
 
   if (last == NULL)
     return;
-  _tarn_layer_driver->clRetainEvent (last->event);
-  add_mark (self, last->event, last->number);
   have_notified (self, last->event, last->number);
-  release_event (last->event);
+  mark_unref (last);
 }
 
 static gboolean
@@ -307,18 +316,14 @@ void
 _tarn_layer_queue_look (LayerQueue *self)
 {
   LayerMark *mark;
+  gboolean reached = TRUE;
 
-  /* It is taken, so that nobody else releases it. */
-  while ((mark = take_mark (self, FALSE)) != NULL)
+  while (reached && (mark = get_mark (self, FALSE)) != NULL)
     {
-      if (!is_reached (mark->event))
-        {
-          add_mark (self, mark->event, mark->number);
-          g_free (mark);
-          return;
-        }
-      _tarn_layer_queue_set_done (self, mark->number);
-      mark_free (mark);
+      reached = is_reached (mark->event);
+      if (reached)
+        _tarn_layer_queue_set_done (self, mark->number);
+      mark_unref (mark);
     }
   if (is_over (self))
     _tarn_layer_context_drop_queue (self->context, self);
@@ -328,10 +333,11 @@ gboolean
 _tarn_layer_queue_wait (LayerQueue *self)
 {
   LayerMark *mark;
+  gboolean waited;
   cl_int status;
 
   _tarn_layer_queue_mark (self, FALSE);
-  mark = take_mark (self, TRUE);
+  mark = get_mark (self, TRUE);
   if (mark == NULL)
     return FALSE;
   if (keep (self))
@@ -340,15 +346,11 @@ _tarn_layer_queue_wait (LayerQueue *self)
       _tarn_layer_queue_leave (self);
     }
   status = _tarn_layer_driver->clWaitForEvents (1, &mark->event);
-  if (status == CL_SUCCESS || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST)
-    {
-      _tarn_layer_queue_set_done (self, mark->number);
-      mark_free (mark);
-      return TRUE;
-    }
-  add_mark (self, mark->event, mark->number);
-  g_free (mark);
-  return FALSE;
+  waited = status == CL_SUCCESS || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+  if (waited)
+    _tarn_layer_queue_set_done (self, mark->number);
+  mark_unref (mark);
+  return waited;
 }
 
 /* The program's queues */
@@ -359,7 +361,7 @@ queue_finalize (gpointer record)
   LayerQueue *self = record;
 
   /* Where the driver took no marker, buffers may be left that wait for ever. */
-  g_queue_clear_full (&self->marks, mark_free);
+  g_queue_clear_full (&self->marks, mark_unref);
   _tarn_layer_unref (self->context);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
