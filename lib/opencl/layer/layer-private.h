@@ -262,6 +262,7 @@ struct _LayerQueue
   gboolean in_order;     /* atomic: may become FALSE */
   guint64 enqueued;      /* atomic: commands that used buffers */
   guint64 done;          /* atomic: those that are known to be done */
+  gboolean finishing;    /* atomic: a marker failed, and a thread waits for all instead */
   guint users;           /* atomic: of the driver's queue: the program until it is over, and calls of ours */
 
   TarnMutex lock;  /* guards all below */

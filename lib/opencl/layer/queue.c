@@ -176,15 +176,48 @@ notice_free (Notice *notice)
   g_free (notice);
 }
 
-/* The driver's: what was put on the queue before the marker is done, or failed. */
+static gboolean
+is_finishing (LayerQueue *self)
+{
+  return __atomic_load_n (&self->finishing, __ATOMIC_ACQUIRE);
+}
+
+static gpointer
+finish (gpointer data)
+{
+  LAYER_AUTO LayerQueue *self = data;
+  guint64 number = _tarn_layer_queue_get_enqueued (self);
+  cl_int status = _tarn_layer_driver->clFinish (self->base.handle);
+
+  __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
+  if (status == CL_SUCCESS)
+    _tarn_layer_queue_set_done (self, number);
+  _tarn_layer_queue_mark (self, TRUE);
+  _tarn_layer_queue_leave (self);
+  return NULL;
+}
+
+/* A marker fails with any command before it, while others go on, and those that come after it may
+ * not wait for them: clFinish () does. */
+static void
+finish_aside (LayerQueue *self)
+{
+  if (__atomic_exchange_n (&self->finishing, TRUE, __ATOMIC_ACQ_REL) || !keep (self))
+    return;
+  g_thread_unref (g_thread_new ("tarn-layer", finish, _tarn_layer_ref (self)));
+}
+
+/* The driver's: what was put on the queue before the marker is done, or something failed. */
 static void CL_CALLBACK
 on_mark (cl_event event, cl_int status, void *user_data)
 {
   Notice *notice = user_data;
 
   (void) event;
-  (void) status;
-  _tarn_layer_queue_set_done (notice->queue, notice->number);
+  if (status < CL_COMPLETE)
+    finish_aside (notice->queue);
+  else /* unless an earlier one failed */
+    _tarn_layer_queue_look (notice->queue);
   notice_free (notice);
 }
 
@@ -300,29 +333,29 @@ _tarn_layer_queue_mark_now_and_then (LayerQueue *self)
     _tarn_layer_queue_mark (self, FALSE);
 }
 
-/* Also if a command has failed: it is over, too. */
-static gboolean
-is_reached (cl_event event)
+static cl_int
+get_state (cl_event event)
 {
   cl_int state = CL_QUEUED;
 
-  return _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
-                                             &state, NULL)
-             == CL_SUCCESS
-         && state <= CL_COMPLETE;
+  _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                      NULL);
+  return state;
 }
 
 void
 _tarn_layer_queue_look (LayerQueue *self)
 {
   LayerMark *mark;
-  gboolean reached = TRUE;
+  cl_int state = CL_COMPLETE;
 
-  while (reached && (mark = get_mark (self, FALSE)) != NULL)
+  while (state == CL_COMPLETE && !is_finishing (self) && (mark = get_mark (self, FALSE)) != NULL)
     {
-      reached = is_reached (mark->event);
-      if (reached)
+      state = get_state (mark->event);
+      if (state == CL_COMPLETE)
         _tarn_layer_queue_set_done (self, mark->number);
+      else if (state < CL_COMPLETE)
+        finish_aside (self);
       mark_unref (mark);
     }
   if (is_over (self))
@@ -346,9 +379,8 @@ _tarn_layer_queue_wait (LayerQueue *self)
       _tarn_layer_queue_leave (self);
     }
   status = _tarn_layer_driver->clWaitForEvents (1, &mark->event);
-  waited = status == CL_SUCCESS || status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
-  if (waited)
-    _tarn_layer_queue_set_done (self, mark->number);
+  waited = status == CL_SUCCESS;
+  _tarn_layer_queue_look (self);
   mark_unref (mark);
   return waited;
 }
