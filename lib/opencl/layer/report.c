@@ -26,7 +26,8 @@ static pid_t loaded_by;
 static void
 add_line (const gchar *line)
 {
-  gint fd = open (_tarn_layer_get_settings ()->report, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
+  const gchar *path = _tarn_layer_get_settings ()->report;
+  gint fd = open (path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
 
   if (fd < 0)
     return;
