@@ -465,4 +465,45 @@ chain_counts () {
 }
 check "... behind programs that become others, and close files, within two tarn-run" chain_counts
 
+# The report itself, as tarn(7) has it.
+report_is () { # PATTERN PROGRAM [ARGUMENT...]: twice; what is in it, each number as N
+  pattern=$1
+  shift
+  # shellcheck disable=SC2016
+  status_is 0 "$runner" sh -c '"$@" >/dev/null && "$@" >/dev/null; cat "$TARN_LAYER_REPORT"' sh "$@" || return
+  [ "$(sed 's/^\([a-z]*\) [0-9]*/\1/; s/[1-9][0-9]*/N/g' "$scratch/out" | tr '\n' ,)" = "$pattern,$pattern," ]
+}
+check "each process has two lines" report_is "loaded,buffers 0 0 0 0" "$promises" --platforms
+check "... with its buffers" report_is "loaded,buffers N N N N" "$promises" --platform "$platform" info
+cat >"$scratch/forks.c" <<'CODE'
+#include <CL/cl.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+int
+main (void)
+{
+  cl_uint n;
+
+  clGetPlatformIDs (0, NULL, &n);
+  if (fork () == 0)
+    exit (0);
+  wait (NULL);
+  return 0;
+}
+CODE
+# shellcheck disable=SC2086  # flags are words
+if $CC $T_CC_FLAGS $T_OPENCL_CFLAGS -DCL_TARGET_OPENCL_VERSION=120 "$scratch/forks.c" -lOpenCL \
+  -o "$scratch/forks" >/dev/null 2>&1; then
+  check "... and a child of fork () none" report_is "loaded,buffers 0 0 0 0" "$scratch/forks"
+else
+  skip "... and a child of fork () none" "there is no -lOpenCL"
+fi
+makes_no_file () {
+  status_is 0 env OPENCL_LAYERS="$layer" TARN_LAYER_REPORT="$scratch/absent" "$promises" --platforms \
+    && silent && [ ! -e "$scratch/absent" ]
+}
+check "a report that is gone is not made again" makes_no_file
+
 done_testing
