@@ -246,17 +246,17 @@ stops_and_goes_on () {
   # shellcheck disable=SC2016
   "$runner" sh -c 'echo $$ >"$0/ready"; kill -s STOP $$; echo >"$0/went-on"; exit 4' "$scratch" &
   runner_pid=$!
+  stopped=no
   if wait_for [ -s "$scratch/ready" ] && wait_for has_state $runner_pid T \
     && has_state "$(cat "$scratch/ready")" T && [ ! -e "$scratch/went-on" ]; then
+    stopped=yes
     kill -s CONT $runner_pid
-    wait_for [ -e "$scratch/went-on" ] || kill -s KILL $runner_pid
-  else
-    kill -s KILL $runner_pid
   fi
+  wait_for [ -e "$scratch/went-on" ] || kill -s KILL $runner_pid
   wait $runner_pid
   status=$?
-  echo "status $status"
-  [ $status -eq 4 ]
+  echo "stopped: $stopped; status $status"
+  [ $stopped = yes ] && [ $status -eq 4 ]
 }
 if [ -d /proc/self/fd ]; then
   check "it stops when the program does, which goes on when it does" stops_and_goes_on
@@ -270,11 +270,6 @@ keeps_ignored () {
     && prints alive
 }
 check "a signal that was ignored stays so" keeps_ignored
-learns_status () {
-  # shellcheck disable=SC2016
-  status_is 3 sh -c 'trap "" CHLD; exec "$@"' sh "$runner" sh -c 'exit 3'
-}
-check "started with SIGCHLD ignored, it learns the status" learns_status
 
 # ---- where the layer is ----
 
@@ -304,7 +299,8 @@ copy () { # ROOT FOLDER
 at () { # ROOT FOLDER [ARGUMENT...]
   copied=$1/$2/tarn-run
   shift 2
-  env LD_LIBRARY_PATH="$top/lib/core/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$copied" "$@"
+  # shellcheck disable=SC2086  # none, or one
+  env ${ignoring-} LD_LIBRARY_PATH="$top/lib/core/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$copied" "$@"
 }
 root=$(cd "$scratch" && pwd -P)
 refuses_colon () {
@@ -322,6 +318,15 @@ if [ -e "$top/tools/.libs/tarn-run" ]; then
   check "... from .libs" layers_are "$root/one/lib/opencl/layer/.libs/libtarn-layer.so" \
     at "$root/one" tools/.libs
   check "a path with a colon cannot be" refuses_colon
+  # Not by libtool's script: a shell does not leave SIGCHLD ignored.
+  if env --ignore-signal=CHLD true 2>/dev/null; then
+    ignoring=--ignore-signal=CHLD
+    check "started with SIGCHLD ignored, it learns the status" status_is 3 \
+      at "$root/one" tools sh -c 'exit 3'
+    unset ignoring
+  else
+    skip "started with SIGCHLD ignored" "env has no --ignore-signal"
+  fi
   if [ -z "$libdir" ]; then
     skip "an installed layer" "run by make check only"
   elif [ -e "$libdir/libtarn-layer.so" ]; then
