@@ -299,8 +299,8 @@ copy () { # ROOT FOLDER
 at () { # ROOT FOLDER [ARGUMENT...]
   copied=$1/$2/tarn-run
   shift 2
-  # shellcheck disable=SC2086  # none, or one
-  env ${ignoring-} LD_LIBRARY_PATH="$top/lib/core/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$copied" "$@"
+  # shellcheck disable=SC2086  # words, or none
+  ${limited-} env ${ignoring-} LD_LIBRARY_PATH="$top/lib/core/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$copied" "$@"
 }
 root=$(cd "$scratch" && pwd -P)
 refuses_colon () {
@@ -320,10 +320,11 @@ if [ -e "$top/tools/.libs/tarn-run" ]; then
   check "a path with a colon cannot be" refuses_colon
   # Not by libtool's script: a shell does not leave SIGCHLD ignored.
   if env --ignore-signal=CHLD true 2>/dev/null; then
+    limited="timeout 20" # or it waits for ever
     ignoring=--ignore-signal=CHLD
     check "started with SIGCHLD ignored, it learns the status" status_is 3 \
       at "$root/one" tools sh -c 'exit 3'
-    unset ignoring
+    unset limited ignoring
   else
     skip "started with SIGCHLD ignored" "env has no --ignore-signal"
   fi
@@ -355,7 +356,7 @@ check "all buffers were the driver's" \
   reports "none of the 12 buffers of sh was from a pool: see NOTES in tarn-run(1)" \
   "loaded 1" "loaded 2" "buffers 2 5 0 5 0" "buffers 1 7 0 7 0"
 check "some were from a pool" reports "" \
-  "loaded 1" "loaded 2" "buffers 2 5 0 5 0" "buffers 1 7 1 6 1"
+  "loaded 1" "loaded 2" "buffers 2 5 1 4 1" "buffers 1 7 0 7 0"
 check "a process that was killed" reports "" "loaded 1"
 check "... beside others" reports "" "loaded 1" "loaded 2" "buffers 2 0 0 0 0"
 reports_without_pool () { # ARGUMENT...
