@@ -320,7 +320,7 @@ if [ -e "$top/tools/.libs/tarn-run" ]; then
   check "a path with a colon cannot be" refuses_colon
   # Not by libtool's script: a shell does not leave SIGCHLD ignored.
   if env --ignore-signal=CHLD true 2>/dev/null; then
-    limited="timeout 20" # or it waits for ever
+    limited="timeout -s KILL 20" # or it waits for ever
     ignoring=--ignore-signal=CHLD
     check "started with SIGCHLD ignored, it learns the status" status_is 3 \
       at "$root/one" tools sh -c 'exit 3'
