@@ -148,7 +148,7 @@ count_with_part (const LayerContext *context)
 }
 
 gboolean
-_tarn_layer_ask_counting (LayerContext *context)
+_tarn_layer_ask_part_references (LayerContext *context)
 {
   gint known = __atomic_load_n (&context->counts_parts, __ATOMIC_RELAXED);
   cl_uint references;
@@ -158,6 +158,47 @@ _tarn_layer_ask_counting (LayerContext *context)
   references = count_with_part (context);
   if (references > 0)
     __atomic_store_n (&context->counts_parts, references > 1, __ATOMIC_RELAXED);
+  return references > 1;
+}
+
+/* What a buffer's references are while it is mapped; 0: that could not be seen. */
+static cl_uint
+count_with_map (LayerContext *context)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_uint references = 0;
+  cl_int status;
+  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
+                                                      NULL, &status);
+  gpointer map;
+
+  if (buffer == NULL)
+    return 0;
+  map = queue != NULL ? _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, CL_TRUE, CL_MAP_READ,
+                                                                0, 1, 0, NULL, NULL, &status)
+                      : NULL;
+  if (map != NULL)
+    {
+      _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
+                                              &references, NULL);
+      _tarn_layer_driver->clEnqueueUnmapMemObject (queue, buffer, map, 0, NULL, NULL);
+      _tarn_layer_driver->clFlush (queue);
+    }
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return references;
+}
+
+gboolean
+_tarn_layer_ask_map_references (LayerContext *context)
+{
+  gint known = __atomic_load_n (&context->counts_maps, __ATOMIC_RELAXED);
+  cl_uint references;
+
+  if (known >= 0)
+    return known;
+  references = count_with_map (context);
+  if (references > 0)
+    __atomic_store_n (&context->counts_maps, references > 1, __ATOMIC_RELAXED);
   return references > 1;
 }
 

@@ -66,6 +66,21 @@ let_go (LayerBuffer *self)
     end (self);
 }
 
+LayerBuffer *
+_tarn_layer_buffer_find_held (cl_mem handle)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, handle);
+
+  return self != NULL && _tarn_layer_try_hold (self) ? g_steal_pointer (&self) : NULL;
+}
+
+void
+_tarn_layer_buffer_let_go (LayerBuffer *self)
+{
+  let_go (self);
+  _tarn_layer_unref (self);
+}
+
 static void
 call_back (LayerBuffer *self)
 {

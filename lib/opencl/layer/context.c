@@ -301,7 +301,7 @@ add_context (cl_context handle)
   self->queues = g_ptr_array_new ();
   self->pieces = g_ptr_array_new ();
   self->answers = g_hash_table_new (NULL, NULL);
-  self->counts_parts = self->has_images = -1;
+  self->counts_parts = self->counts_maps = self->has_images = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
   _tarn_layer_list (self);

@@ -138,6 +138,7 @@ void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
 
 /* Adds to the program's references, and takes one away, TRUE if it was the last. */
 void _tarn_layer_hold (gpointer record);
+gboolean _tarn_layer_try_hold (gpointer record); /* FALSE: the program has none */
 gboolean _tarn_layer_let_go (gpointer record);
 
 /* Unreferenced at the end of the block. */
@@ -196,6 +197,7 @@ struct _LayerContext
 
   /* Atomic: */
   gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
+  gint counts_maps;      /* ... its maps; -1: unknown */
   gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
   gboolean wants_images; /* they are not, but the program wants such */
   guint pending;         /* buffers that wait for commands */
@@ -233,8 +235,9 @@ cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Whether a buffer's references count its sub-buffers, as some drivers do. */
-gboolean _tarn_layer_ask_counting (LayerContext *context);
+/* Whether a buffer's references count its sub-buffers, or its maps, as some drivers do. */
+gboolean _tarn_layer_ask_part_references (LayerContext *context);
+gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
 /* Whether the driver makes images of sub-buffers, if it does of buffers. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
@@ -244,6 +247,9 @@ gboolean _tarn_layer_ask_images (LayerContext *context);
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* pieces.c */
+
+/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
+cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
 
 /* Makes the pool of a kind of memory; NULL: it cannot be. */
 TarnPool *_tarn_layer_pool_new (LayerSource *source);
@@ -263,7 +269,7 @@ struct _LayerQueue
   guint64 enqueued;      /* atomic: commands that used buffers */
   guint64 done;          /* atomic: those that are known to be done */
   gboolean finishing;    /* atomic: a marker failed, and a thread waits for all instead */
-  guint users;           /* atomic: of the driver's queue: the program until it is over, and calls of ours */
+  guint users; /* atomic: of the driver's queue: the program until it is over, and calls of ours */
 
   TarnMutex lock;  /* guards all below */
   gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
@@ -355,24 +361,41 @@ cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 /* Notes that a command of the queue, the latest with that number, uses a buffer. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number);
 
+/* Gets the record of a handle with one more of the program's references, which it keeps while the
+ * driver is given a command: the command may run, and what the program had be released, before it
+ * is noted.  NULL: there is none. */
+LayerBuffer *_tarn_layer_buffer_find_held (cl_mem handle);
+
+/* Ends that. */
+void _tarn_layer_buffer_let_go (LayerBuffer *self);
+
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
 /* commands.c */
 
-/* What is known before a command is given to the driver. */
+#define LAYER_FEW 2
+
+/* What is known of a command while it is given to the driver. */
 typedef struct
 {
   LayerQueue *queue; /* a reference; NULL: not known */
   guint64 number;    /* of its latest command */
+  guint n;           /* objects */
+  LayerBuffer
+      *few[LAYER_FEW]; /* what it uses, each with one of the program's references, or NULL */
+  LayerBuffer **many;  /* the same, owned; NULL: they are few */
 } LayerCommand;
 
-LayerCommand _tarn_layer_command_begin (cl_command_queue handle);
+/* Keeps what the command uses: it may run, and what the program had be released, before it is
+ * noted.
+ * @objects: nullable. */
+void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
+                                guint n);
 
 /* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
  * is what was before it on a queue in order. */
-void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking,
-                              const cl_mem *objects, guint n);
+void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
 /* maps.c */
 

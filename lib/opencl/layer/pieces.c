@@ -52,9 +52,8 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
 }
 
-/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
-static cl_command_queue
-get_own_queue (LayerContext *context)
+cl_command_queue
+_tarn_layer_context_get_queue (LayerContext *context)
 {
   cl_int status;
   cl_command_queue queue;
@@ -94,7 +93,7 @@ static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
   static const guint8 zeros[4];
-  cl_command_queue queue = get_own_queue (context);
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_int status = CL_OUT_OF_RESOURCES;
 
   if (queue != NULL)

@@ -18,8 +18,8 @@ typedef struct
 
 typedef struct
 {
-  cl_event event; /* a reference */
-  guint64 number; /* commands up to it are done when the event is */
+  cl_event event;   /* a reference */
+  guint64 number;   /* commands up to it are done when the event is */
   guint references; /* atomic: the queue's, and of who asks the driver about it */
 } LayerMark;
 
@@ -338,8 +338,8 @@ get_state (cl_event event)
 {
   cl_int state = CL_QUEUED;
 
-  _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                                      NULL);
+  _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                      &state, NULL);
   return state;
 }
 

@@ -104,6 +104,19 @@ _tarn_layer_hold (gpointer record)
 }
 
 gboolean
+_tarn_layer_try_hold (gpointer record)
+{
+  LayerObject *self = record;
+  guint n = __atomic_load_n (&self->held, __ATOMIC_RELAXED);
+
+  while (n > 0
+         && !__atomic_compare_exchange_n (&self->held, &n, n + 1, FALSE, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED))
+    ;
+  return n > 0;
+}
+
+gboolean
 _tarn_layer_let_go (gpointer record)
 {
   return __atomic_sub_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_ACQ_REL) == 0;
