@@ -182,9 +182,27 @@ end (LayerBuffer *self)
     go (self);
 }
 
+/* Takes the queue of a use that is done, so that those of short-lived queues do not add up, or
+ * NULL; with the lock held. */
+static LayerQueue *
+take_done_use (LayerBuffer *self)
+{
+  LayerQueue *queue;
+
+  for (guint i = 0; i < self->n_uses; i++)
+    if (_tarn_layer_queue_is_done (self->uses[i].queue, self->uses[i].number))
+      {
+        queue = self->uses[i].queue;
+        self->uses[i] = self->uses[--self->n_uses];
+        return queue;
+      }
+  return NULL;
+}
+
 void
 _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
 {
+  LAYER_AUTO LayerQueue *older = NULL; /* unreferenced after the lock is */
   LAYER_LOCKED (&self->lock);
 
   if (self->ended)
@@ -195,6 +213,7 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
         self->uses[i].number = MAX (self->uses[i].number, number);
         return;
       }
+  older = take_done_use (self);
   self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
   self->uses[self->n_uses++] = (LayerUse){ _tarn_layer_ref (queue), number };
 }
