@@ -80,7 +80,11 @@ record_end (LayerQueue *queue)
     return NULL;
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
-    return event;
+    {
+      /* Another queue is to wait for it. */
+      _tarn_layer_driver->clFlush (queue->base.handle);
+      return event;
+    }
   /* Nothing that the program has to do first is on the queue. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
