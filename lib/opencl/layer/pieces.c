@@ -87,6 +87,26 @@ fail (cl_int status, gsize size, GError **error)
   return FALSE;
 }
 
+#define MAX_WAIT (G_USEC_PER_SEC / 5)
+
+/* Waits for the only command of a queue, but not for ever: clCreateBuffer does not wait for what a
+ * device does, which may wait for the very thread that is here. */
+static cl_int
+wait_for (cl_command_queue queue, cl_event event)
+{
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+  cl_int state = CL_QUEUED;
+
+  _tarn_layer_driver->clFlush (queue);
+  while (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                             &state, NULL)
+             == CL_SUCCESS
+         && state > CL_COMPLETE && g_get_monotonic_time () < end)
+    g_usleep (20);
+  _tarn_layer_driver->clReleaseEvent (event);
+  return MIN (state, CL_SUCCESS);
+}
+
 /* Has the driver put a new piece on the device: it may find out only now that there is no memory,
  * and the program's commands must not be those that find out. */
 static gboolean
@@ -95,12 +115,13 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
   static const guint8 zeros[4];
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_int status = CL_OUT_OF_RESOURCES;
+  cl_event event = NULL;
 
   if (queue != NULL)
     status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, zeros, 1, 0,
-                                                      MIN (size, sizeof zeros), 0, NULL, NULL);
+                                                      MIN (size, sizeof zeros), 0, NULL, &event);
   if (status == CL_SUCCESS)
-    status = _tarn_layer_driver->clFinish (queue);
+    status = wait_for (queue, event);
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
