@@ -106,8 +106,12 @@ go (LayerBuffer *self)
       __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
       let_go (self->whole);
     }
-  else if (!_tarn_layer_is_blind ())
-    tarn_block_free (self->block);
+  else
+    {
+      tarn_block_free (self->block);
+      if (_tarn_layer_is_blind ()) /* nobody else gets it: serve () sees to that */
+        _tarn_layer_context_trim (self->context);
+    }
   _tarn_layer_unref (self);
 }
 
@@ -176,7 +180,7 @@ end (LayerBuffer *self)
   _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     hand_uses_on (self);
-  if (calls_back || (self->whole == NULL && !_tarn_layer_context_has_one_queue (self->context)))
+  if (calls_back || (self->whole == NULL && !_tarn_layer_context_gives_on (self->context)))
     go_after_commands (self);
   else
     go (self);
@@ -220,7 +224,7 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
 
 /* The beginning */
 
-/* Gets memory, waiting for what others are to give back if that helps. */
+/* Gets memory, after making room for it if that helps. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
@@ -229,8 +233,9 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
   if (__atomic_load_n (&context->pending, __ATOMIC_ACQUIRE) > 0)
     _tarn_layer_context_look (context);
   block = tarn_pool_allocate (pool, size, NULL);
-  if (block != NULL || !_tarn_layer_context_wait (context))
-    return block != NULL ? block : tarn_pool_allocate (pool, size, error);
+  if (block != NULL)
+    return block;
+  _tarn_layer_context_make_room (context);
   return tarn_pool_allocate (pool, size, error);
 }
 
@@ -273,7 +278,8 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, cl_int *status)
         *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
       return NULL;
     }
-  self = make (context, block, flags, size);
+  /* After it was allocated: what commands that the layer does not see use has been free since. */
+  self = _tarn_layer_is_blind () ? NULL : make (context, block, flags, size);
   if (self == NULL)
     {
       tarn_block_free (block);
@@ -291,6 +297,22 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   return buffer;
 }
 
+/* Whether a driver that has no memory may have some now. */
+static gboolean
+made_room (cl_context handle, cl_int status)
+{
+  LAYER_AUTO LayerContext *context = NULL;
+
+  if (status != CL_MEM_OBJECT_ALLOCATION_FAILURE && status != CL_OUT_OF_RESOURCES
+      && status != CL_OUT_OF_HOST_MEMORY)
+    return FALSE;
+  context = _tarn_layer_find (LAYER_CONTEXT, handle);
+  if (context == NULL || context->device == NULL)
+    return FALSE;
+  _tarn_layer_context_make_room (context);
+  return TRUE;
+}
+
 cl_mem CL_API_CALL
 layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void *host,
                       cl_int *status_ret)
@@ -302,7 +324,10 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
   LAYER_COUNT (passed_on);
-  return _tarn_layer_driver->clCreateBuffer (context, flags, size, host, status_ret);
+  buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
+  if (buffer == NULL && made_room (context, status))
+    buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
+  return answer (buffer, status, status_ret);
 }
 
 cl_mem CL_API_CALL
@@ -316,8 +341,12 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
   LAYER_COUNT (passed_on);
-  return _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
-                                                           status_ret);
+  buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
+                                                             &status);
+  if (buffer == NULL && made_room (context, status))
+    buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
+                                                               host, &status);
+  return answer (buffer, status, status_ret);
 }
 
 /* Parts */
@@ -418,20 +447,40 @@ add_image (cl_mem image, const cl_image_desc *desc)
 
 cl_mem CL_API_CALL
 layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
-                     const cl_image_desc *desc, void *host, cl_int *status)
+                     const cl_image_desc *desc, void *host, cl_int *status_ret)
 {
-  return add_image (_tarn_layer_driver->clCreateImage (context, flags, format, desc, host, status),
-                    desc);
+  cl_int status = CL_SUCCESS;
+  cl_mem image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
+
+  if (image == NULL && made_room (context, status))
+    image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
+  return answer (add_image (image, desc), status, status_ret);
 }
 
 cl_mem CL_API_CALL
 layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *properties,
                                    cl_mem_flags flags, const cl_image_format *format,
-                                   const cl_image_desc *desc, void *host, cl_int *status)
+                                   const cl_image_desc *desc, void *host, cl_int *status_ret)
 {
-  return add_image (_tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
-                                                                     format, desc, host, status),
-                    desc);
+  cl_int status = CL_SUCCESS;
+  cl_mem image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
+                                                                  format, desc, host, &status);
+
+  if (image == NULL && made_room (context, status))
+    image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags, format,
+                                                             desc, host, &status);
+  return answer (add_image (image, desc), status, status_ret);
+}
+
+/* SVM is the driver's, which may need what is held here. */
+void *CL_API_CALL
+layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
+{
+  void *memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
+
+  if (memory == NULL && made_room (context, CL_OUT_OF_RESOURCES))
+    memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
+  return memory;
 }
 
 /* References */

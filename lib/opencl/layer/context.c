@@ -6,6 +6,8 @@
 
 #include "layer-private.h"
 
+#include <string.h>
+
 /* What a sub-buffer can have, or inherit of a piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
@@ -60,13 +62,29 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
   return *pool != NULL ? g_steal_pointer (&self) : NULL;
 }
 
+void
+_tarn_layer_context_trim (LayerContext *self)
+{
+  TarnPool *pools[LAYER_N_KINDS];
+
+  {
+    LAYER_LOCKED (&self->lock);
+
+    memcpy (pools, self->pools, sizeof pools); /* each is there as long as the context is */
+  }
+  for (guint i = 0; i < LAYER_N_KINDS; i++)
+    if (pools[i] != NULL)
+      tarn_pool_trim (pools[i], 0);
+}
+
 /* One queue, or many */
 
 gboolean
-_tarn_layer_context_has_one_queue (LayerContext *self)
+_tarn_layer_context_gives_on (LayerContext *self)
 {
   LAYER_LOCKED (&self->lock);
 
+  self->gave_on |= self->order == LAYER_ONE_QUEUE;
   return self->order <= LAYER_ONE_QUEUE;
 }
 
@@ -90,7 +108,8 @@ record_end (LayerQueue *queue)
   return NULL;
 }
 
-/* Takes the queue of a context that had no other; NULL: it is not so. */
+/* Takes the queue of a context that had no other, if another has to wait for it; NULL: it need not.
+ */
 static LayerQueue *
 begin_many (LayerContext *self, const LayerQueue *queue)
 {
@@ -101,7 +120,7 @@ begin_many (LayerContext *self, const LayerQueue *queue)
     _tarn_cond_wait (&self->changed, &self->lock);
   if (queue != NULL && queue != self->only_queue)
     return NULL;
-  if (self->order == LAYER_ONE_QUEUE)
+  if (self->order == LAYER_ONE_QUEUE && self->gave_on)
     {
       only = _tarn_layer_ref (self->only_queue);
       self->order = LAYER_BECOMING_MANY;
@@ -251,6 +270,19 @@ _tarn_layer_context_wait (LayerContext *self)
   for (guint i = 0; i < queues->len; i++)
     waited |= _tarn_layer_queue_wait (g_ptr_array_index (queues, i));
   return waited;
+}
+
+void
+_tarn_layer_context_make_room (LayerContext *self)
+{
+  g_autoptr (GPtrArray) queues = list_queues (self);
+  g_autoptr (GPtrArray) contexts = _tarn_layer_list_all (LAYER_CONTEXT);
+
+  _tarn_layer_context_wait (self);
+  for (guint i = 0; i < queues->len; i++)
+    _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+  for (guint i = 0; i < contexts->len; i++)
+    _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
 }
 
 /* The program's contexts */

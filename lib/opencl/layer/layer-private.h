@@ -100,7 +100,7 @@ cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpoi
                            size_t *size_ret);
 
 /* Whether the program has asked for a function that may use buffers without the layer's knowing:
- * from then on buffers are the driver's, and memory that was used before is given to nobody. */
+ * from then on buffers are the driver's, to which goes the memory that was used before. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -125,6 +125,9 @@ typedef struct
 
 /* Gets a reference to the record of a handle; NULL: the layer has none. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
+
+/* Gets references to the records of a kind. */
+GPtrArray *_tarn_layer_list_all (LayerKind kind);
 
 /* Lists an object, with a reference for the table; an older one with its handle is no more. */
 void _tarn_layer_list (gpointer record);
@@ -185,6 +188,7 @@ struct _LayerContext
   TarnCond changed;
   LayerOrder order;
   LayerQueue *only_queue; /* with LAYER_ONE_QUEUE; borrowed */
+  gboolean gave_on;       /* memory went to the next buffer behind the only queue's commands */
   cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
   gboolean has_user_events;
   GPtrArray *queues; /* references: those that commands can be put on, or that are not done */
@@ -209,8 +213,8 @@ struct _LayerContext
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Whether what was released is used again behind what is on the queue. */
-gboolean _tarn_layer_context_has_one_queue (LayerContext *self);
+/* Whether what is released is used again behind what is on the queue, which is remembered. */
+gboolean _tarn_layer_context_gives_on (LayerContext *self);
 
 /* From now on commands may not run in the order in which they are enqueued, if the context has one
  * queue so far, and it is this one; NULL: any. */
@@ -222,6 +226,13 @@ void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
 /* Looks at a queue or two, if there is anything to wait for. */
 void _tarn_layer_context_look (LayerContext *self);
+
+/* Gives the driver back what no buffer has. */
+void _tarn_layer_context_trim (LayerContext *self);
+
+/* Gives the driver back whatever can be, of other contexts, too, waiting for commands of this one
+ * unless the program has to end them. */
+void _tarn_layer_context_make_room (LayerContext *self);
 
 /* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
@@ -424,6 +435,7 @@ void _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateSubBuffer)                                                                            \
   F (clCreateImage)                                                                                \
   F (clCreateImageWithProperties)                                                                  \
+  F (clSVMAlloc)                                                                                   \
   F (clRetainMemObject)                                                                            \
   F (clReleaseMemObject)                                                                           \
   F (clSetMemObjectDestructorCallback)                                                             \

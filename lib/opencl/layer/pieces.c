@@ -108,18 +108,19 @@ wait_for (cl_command_queue queue, cl_event event)
 }
 
 /* Has the driver put a new piece on the device: it may find out only now that there is no memory,
- * and the program's commands must not be those that find out. */
+ * and the program's commands must not be those that find out.  What is read is nothing yet, and
+ * goes nowhere; a command that writes could come late. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
-  static const guint8 zeros[4];
+  static guint8 nowhere[4];
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_int status = CL_OUT_OF_RESOURCES;
   cl_event event = NULL;
 
   if (queue != NULL)
-    status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, zeros, 1, 0,
-                                                      MIN (size, sizeof zeros), 0, NULL, &event);
+    status = _tarn_layer_driver->clEnqueueReadBuffer (
+        queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
     status = wait_for (queue, event);
   return status == CL_SUCCESS || fail (status, size, error);

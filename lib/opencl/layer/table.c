@@ -35,6 +35,27 @@ _tarn_layer_find (LayerKind kind, gconstpointer handle)
   return found != NULL && found->kind == kind ? _tarn_layer_ref (found) : NULL;
 }
 
+GPtrArray *
+_tarn_layer_list_all (LayerKind kind)
+{
+  GPtrArray *records = g_ptr_array_new_with_free_func (_tarn_layer_unref);
+
+  for (guint i = 0; i < N_SHARDS; i++)
+    {
+      LAYER_LOCKED (&shards[i].lock);
+      GHashTableIter iter;
+      gpointer record;
+
+      if (shards[i].objects == NULL)
+        continue;
+      g_hash_table_iter_init (&iter, shards[i].objects);
+      while (g_hash_table_iter_next (&iter, NULL, &record))
+        if (((LayerObject *) record)->kind == kind)
+          g_ptr_array_add (records, _tarn_layer_ref (record));
+    }
+  return records;
+}
+
 /* Puts a record in the place of the one that is listed; NULL: of none. */
 static LayerObject *
 exchange (gconstpointer handle, LayerObject *record)
