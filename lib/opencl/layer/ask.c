@@ -321,6 +321,32 @@ get_alignment (cl_device_id device)
   return alignment;
 }
 
+static cl_uint
+count_references (const LayerContext *context)
+{
+  cl_uint n = 0;
+
+  _tarn_layer_driver->clGetContextInfo (context->base.handle, CL_CONTEXT_REFERENCE_COUNT, sizeof n,
+                                        &n, NULL);
+  return n;
+}
+
+/* Nobody else has the context yet. */
+static gboolean
+counts_objects (const LayerContext *context)
+{
+  cl_uint before = count_references (context), with_buffer;
+  cl_int status;
+  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
+                                                      NULL, &status);
+
+  if (buffer == NULL)
+    return FALSE;
+  with_buffer = count_references (context);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return with_buffer > before;
+}
+
 gboolean
 _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
 {
@@ -329,6 +355,7 @@ _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
   context->alignment = get_alignment (device);
   context->max_bytes
       = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
+  context->counts_objects = counts_objects (context);
   context->copies_by_pieces = copies_by_pieces (device);
   return context->max_bytes > 0;
 }

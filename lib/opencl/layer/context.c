@@ -376,6 +376,31 @@ layer_clRetainContext (cl_context handle)
   return status;
 }
 
+/* Counts what the layer has made of it for itself. */
+static cl_uint
+count_own (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+  cl_uint n = self->own_queue != NULL;
+
+  for (guint i = 0; i < self->pieces->len; i++)
+    n += g_ptr_array_index (self->pieces, i) != NULL;
+  return n;
+}
+
+cl_int CL_API_CALL
+layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, void *value,
+                        size_t *size_ret)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  cl_uint own = self != NULL && self->counts_objects ? count_own (self) : 0;
+  cl_int status = _tarn_layer_driver->clGetContextInfo (handle, name, size, value, size_ret);
+
+  if (status == CL_SUCCESS && name == CL_CONTEXT_REFERENCE_COUNT && value != NULL)
+    *(cl_uint *) value -= own;
+  return status;
+}
+
 /* What is left of it goes as its buffers do, whose memory keeps it alive in the driver. */
 static void
 end (LayerContext *self)

@@ -182,6 +182,7 @@ struct _LayerContext
   cl_device_id device;       /* NULL: of several, or one that the layer cannot serve */
   gsize max_bytes;           /* of a buffer */
   gsize alignment;           /* of a sub-buffer */
+  gboolean counts_objects;   /* the driver's references to a context count what is made of it */
   gboolean copies_by_pieces; /* the driver cannot copy boxes, or images, of sub-buffers */
 
   TarnMutex lock; /* guards all below */
@@ -423,6 +424,7 @@ void _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateContextFromType)                                                                      \
   F (clRetainContext)                                                                              \
   F (clReleaseContext)                                                                             \
+  F (clGetContextInfo)                                                                             \
   F (clCreateUserEvent)                                                                            \
   F (clCreateCommandQueue) /* queue.c */                                                           \
   F (clCreateCommandQueueWithProperties)                                                           \
