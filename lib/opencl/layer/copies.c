@@ -197,18 +197,21 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies between buffers that may share a piece, within which rows and slices have to be as long at
- * either end, and a driver may take boxes that begin in other places of a row for one another. */
+/* Copies between two buffers that may share a piece, within which rows and slices have to be as
+ * long at either end, and a driver may take boxes that begin in other places of a row for one
+ * another.
+ * @apart: they do not overlap. */
 static cl_int
-copy_between (const BoxCopy *copy, gboolean *has_begun)
+copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {
   gboolean is_same = copy->from.row == copy->to.row && copy->from.slice == copy->to.slice;
   gboolean is_one = copy->from.object == copy->to.object;
-  cl_int status = is_same || !is_one ? copy_box (copy) : CL_MEM_COPY_OVERLAP;
+  cl_int status = CL_SUCCESS;
 
-  if (status == CL_MEM_COPY_OVERLAP && is_one)
-    return copy_rows (copy, has_begun);
-  *has_begun = status == CL_SUCCESS;
+  if (!is_one || is_same)
+    status = copy_box (copy);
+  if (is_one && (!is_same || (apart && status == CL_MEM_COPY_OVERLAP)))
+    status = copy_rows (copy, has_begun);
   return status;
 }
 
@@ -244,8 +247,10 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
     {
       move_to_piece (source, &copy.from);
       move_to_piece (target, &copy.to);
-      status = get_whole (source) != get_whole (target) ? copy_between (&copy, &has_begun)
-                                                        : copy_box (&copy);
+      if (from == to)
+        status = copy_box (&copy);
+      else
+        status = copy_between (&copy, get_whole (source) != get_whole (target), &has_begun);
     }
   _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE);
   return status;
