@@ -18,7 +18,7 @@ says_version () { # PROGRAM
 }
 
 options () { # PROGRAM
-  "$top_builddir/tools/$1" --help | grep -o -e '--[a-z-]*' | sort -u
+  "$top_builddir/tools/$1" --help | grep -o -e '--[a-z][a-z-]*' | sort -u
 }
 
 manual_has_options () { # PROGRAM
@@ -90,6 +90,32 @@ offers_devices () {
   tools=$top_builddir/tools
   env -u TARN_TEST -u PYOPENCL_TEST "$tools/tarn-test" --list 2>/dev/null | cut -f 1 >"$scratch/places"
   complete_word tarn-test --select "" | grep . | diff "$scratch/places" -
+}
+
+# A word behind others.
+complete_line () { # PROGRAM WORD...
+  PATH=$top_builddir/tools:$PATH bash -c '
+    . "$0/tools/completion/tarn-test"
+    COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+    _tarn_tools "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+    printf "%s\n" "${COMPREPLY[@]}"' "$top_srcdir" "$@"
+}
+
+# A command, and then what is a file of its own; nothing for a size.
+completes_command () {
+  touch "$scratch/its-file"
+  for before in "" --stats -- "--limit 80%" "--limit = 80%" "--no-pool --"; do
+    # shellcheck disable=SC2086  # words
+    complete_line tarn-run $before prin | grep -qx printf || { echo "$before prin"; return 1; }
+    # shellcheck disable=SC2086
+    complete_line tarn-run $before printf "$scratch/its" | grep -qx "$scratch/its-file" \
+      || { echo "$before printf"; return 1; }
+    # shellcheck disable=SC2086
+    complete_line tarn-run $before printf -- >"$scratch/offered"
+    ! grep -e --stats "$scratch/offered" || return
+  done
+  [ -z "$(complete_line tarn-run --limit prin)" ] \
+    && complete_line tarn-run --stats --l | grep -qx -e --limit
 }
 
 # With the fake driver in the place of a real one.
@@ -183,7 +209,7 @@ with_pocl () { # POCL_DEVICES COMMAND...
 }
 
 programs=tarn-test
-for program in tarn-info tarn-bench; do
+for program in tarn-info tarn-bench tarn-run; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
 done
 for program in $programs; do
@@ -216,6 +242,15 @@ case $programs in
     fi
     ;;
   *) skip "tarn-bench: the manual has every key" "built without json-glib" ;;
+esac
+case $programs in
+  *tarn-run*)
+    if command -v bash >/dev/null; then
+      check "tarn-run: completion of a command" completes_command
+    else
+      skip "tarn-run: completion of a command" "there is no bash"
+    fi
+    ;;
 esac
 for example in vector-expression allocation-cost; do
   if [ -x "$top_builddir/doc/examples/$example" ]; then

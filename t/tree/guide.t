@@ -4,7 +4,8 @@
 #
 # Every block of code in doc/guide is compiled and run, and so is every line for the shell.  What a
 # block is, its first line says:
-#   ```c NAME.c         a program: compiled by itself, and saved under that name for the shell
+#   ```c NAME.c         a program: compiled by itself, and saved under that name for the shell; one that
+#                       includes CL/cl.h needs nothing of ours
 #   ```make NAME, ```cmake NAME
 #                       a file: saved under that name
 #   ```c                a fragment: the body of a function.  All of a page are one program, behind
@@ -59,6 +60,10 @@ cp "$top_srcdir/t/fake-cuda/fake-cuda.h" "$scratch/include"
 has_opencl=no
 ! "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1 \
   || has_opencl=yes
+has_layers=no
+! OPENCL_LAYERS=$top_builddir/lib/opencl/layer/.libs/libtarn-layer.so TARN_LAYER_STATS=1 \
+  "$top_builddir/doc/examples/vector-expression" --backend opencl --list 2>&1 \
+  | grep -q '^Tarn: OpenCL buffers' || has_layers=yes
 has_cuda=no
 [ ! -e "$fake/libcuda.so.1" ] || has_cuda=yes
 
@@ -76,10 +81,12 @@ cannot_build () { # FILE...
     echo "built without CUDA"
   elif includes cuda.h "$@" && [ $has_cuda = no ]; then
     echo "built without the fake CUDA driver"
+  elif includes CL/cl.h "$@" && ! $PKG_CONFIG --exists OpenCL; then
+    echo "pkg-config knows no OpenCL"
   fi
 }
 cannot_run () { # FILE...
-  if includes tarn/opencl.h "$@" && [ $has_opencl = no ]; then
+  if { includes tarn/opencl.h "$@" || includes CL/cl.h "$@"; } && [ $has_opencl = no ]; then
     echo "no OpenCL device"
   elif includes tarn/cuda.h "$@" && [ $has_cuda = no ]; then
     echo "built without the fake CUDA driver"
@@ -90,6 +97,7 @@ build () { # SOURCE PROGRAM
   modules=tarn
   ! includes tarn/opencl.h "$1" || modules="$modules tarn-opencl"
   ! includes tarn/cuda.h "$1" || modules="$modules tarn-cuda"
+  ! includes CL/cl.h "$1" || modules=OpenCL
   libraries=
   ! includes cuda.h "$1" || libraries=-lcuda
   # Clang counts what only a cleanup uses as unused.
@@ -175,12 +183,16 @@ prints () { # EXPECTED PRINTED
 }
 
 why_no_shell () { # NUMBER
-  for tool in cmake tarn-info tarn-bench; do
+  for tool in cmake tarn-info tarn-bench tarn-run; do
     if grep -q "^$tool\>" "$page/$1" && ! command -v "$tool" >/dev/null; then
       echo "there is no $tool"
       return
     fi
   done
+  if grep -q "^tarn-run\>" "$page/$1" && [ $has_layers = no ]; then
+    echo "this OpenCL loader knows no layers"
+    return
+  fi
   cannot_build "$page/all"
   cannot_run "$page/all"
 }

@@ -43,12 +43,13 @@ lists_what_is_there () { # FOLDER
   [ -s "$scratch/present" ] && diff "$scratch/listed" "$scratch/present"
 }
 
-for folder in "$top_srcdir"/t/*/; do
-  name=$(basename "$folder")
+for folder in "$top_srcdir"/t/*/ "$top_srcdir"/t/opencl/layer/; do
+  name=${folder#"$top_srcdir"/t/}
+  name=${name%/}
   [ "$name" = data ] || check "$name/" lists_what_is_there "$name"
 done
 check "every section is a folder" sh -c '
-  sed -n "s,^## \([a-z-]*\)/: .*,\1,p" "$1/README" | while read -r name; do
+  sed -n "s,^## \([a-z/-]*\)/: .*,\1,p" "$1/README" | while read -r name; do
     [ -d "$1/$name" ] || { echo "$name"; exit 1; }
   done' sh "$top_srcdir/t"
 done_testing

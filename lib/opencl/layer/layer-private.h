@@ -3,7 +3,9 @@
  *
  * The layer between an OpenCL loader and a driver that gives a program's buffers memory of a pool:
  *
- *     layer.c      what the loader calls, the table of functions, the environment
+ *     layer.c      what the loader calls, the table of functions
+ *     settings.c   the environment
+ *     report.c     what is told to who started the program
  *     table.c      what the layer knows of the driver's objects
  *     context.c    contexts: their pools, and how their queues are ordered
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
@@ -66,14 +68,25 @@ layer_lock (TarnMutex *mutex)
 #define LAYER_LOCKED(mutex)                                                                        \
   __attribute__ ((cleanup (layer_unlock), unused)) TarnMutex *locked = layer_lock (mutex)
 
-/* layer.c */
+/* settings.c */
 
 typedef struct
 {
   gboolean uses_pool;
   gchar *limit; /* nullable */
   gboolean prints_stats;
+  gchar *report; /* a file; nullable */
 } LayerSettings;
+
+void _tarn_layer_read_settings (void);
+const LayerSettings *_tarn_layer_get_settings (void);
+
+/* report.c */
+
+/* Adds the first line to the report, if there is one, and sees to the last. */
+void _tarn_layer_report_begin (void);
+
+/* layer.c */
 
 /* Calls of the program's and of the layer's own; atomic. */
 typedef struct
@@ -89,8 +102,6 @@ extern LayerCounts _tarn_layer_counts;
 
 #define LAYER_COUNT(field)                                                                         \
   ((void) __atomic_add_fetch (&_tarn_layer_counts.field, 1, __ATOMIC_RELAXED))
-
-const LayerSettings *_tarn_layer_get_settings (void);
 
 /* A message, once for each @once. */
 void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (2, 3);

@@ -1,13 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a loader calls that knows cl_loader_layers, and the environment:
- *
- *     TARN_LAYER_POOL=0      everything is passed on; what is counted stays
- *     TARN_LAYER_LIMIT=SIZE  the most that a context's pool has of the driver
- *     TARN_LAYER_STATS=1     a table on standard error at exit */
-
-#define _GNU_SOURCE 1 /* secure_getenv () */
+ * What a loader calls that knows cl_loader_layers. */
 
 #include "layer-private.h"
 
@@ -18,31 +12,6 @@ const cl_icd_dispatch *_tarn_layer_driver;
 LayerCounts _tarn_layer_counts;
 
 static gboolean is_blind; /* atomic */
-static LayerSettings settings;
-
-/* The environment */
-
-static gboolean
-is_on (const gchar *name, gboolean by_default)
-{
-  const gchar *value = secure_getenv (name);
-
-  return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
-}
-
-static void
-read_settings (void)
-{
-  settings.uses_pool = is_on ("TARN_LAYER_POOL", TRUE);
-  settings.limit = g_strdup (secure_getenv ("TARN_LAYER_LIMIT"));
-  settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
-}
-
-const LayerSettings *
-_tarn_layer_get_settings (void)
-{
-  return &settings;
-}
 
 /* Messages */
 
@@ -188,10 +157,11 @@ clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
   if (n < entries)
     return CL_INVALID_VALUE;
   LAYER_FUNCTIONS (MEMBER);
-  read_settings ();
+  _tarn_layer_read_settings ();
   _tarn_layer_driver = target;
-  if (settings.prints_stats)
+  if (_tarn_layer_get_settings ()->prints_stats)
     atexit (print_stats);
+  _tarn_layer_report_begin ();
   *n_ret = entries;
   *dispatch_ret = &dispatch;
   return CL_SUCCESS;

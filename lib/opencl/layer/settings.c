@@ -1,0 +1,40 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the environment says, which a set-user-ID program does not listen to:
+ *
+ *     TARN_LAYER_POOL=0       everything is passed on; what is counted stays
+ *     TARN_LAYER_LIMIT=SIZE   the most that a context's pool has of the driver
+ *     TARN_LAYER_STATS=1      a table on standard error at exit
+ *     TARN_LAYER_REPORT=FILE  a file that is there, to which report.c adds lines */
+
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include "layer-private.h"
+
+#include <stdlib.h>
+
+static LayerSettings settings;
+
+static gboolean
+is_on (const gchar *name, gboolean by_default)
+{
+  const gchar *value = secure_getenv (name);
+
+  return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
+}
+
+void
+_tarn_layer_read_settings (void)
+{
+  settings.uses_pool = is_on ("TARN_LAYER_POOL", TRUE);
+  settings.limit = g_strdup (secure_getenv ("TARN_LAYER_LIMIT"));
+  settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
+  settings.report = g_strdup (secure_getenv ("TARN_LAYER_REPORT"));
+}
+
+const LayerSettings *
+_tarn_layer_get_settings (void)
+{
+  return &settings;
+}

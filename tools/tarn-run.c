@@ -1,0 +1,514 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Runs an OpenCL program that nobody changed with its buffers from a pool: has its loader put
+ * libtarn-layer.so before the driver, waits for it, and says if that was in vain.
+ *
+ * It is between the program and who started it, and has to be as good as not there: what a terminal
+ * sends, both get; what is sent to it alone, it passes on; it stops when the program does, and ends
+ * as the program ended. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/limit-private.h"
+#include "output.h"
+
+#define PROGRAM "tarn-run"
+
+#define LAYER "libtarn-layer.so"
+
+/* As env (1) and timeout (1) have them. */
+#define EXIT_USAGE 2
+#define EXIT_OURS 125
+#define EXIT_NOT_EXECUTED 126
+#define EXIT_NOT_FOUND 127
+#define EXIT_SIGNALLED 128 /* and the signal's number */
+
+typedef struct
+{
+  gchar *limit; /* nullable: the environment */
+  gboolean no_pool, stats, help, version;
+  gchar **program; /* with its arguments */
+} Options;
+
+/* What the layer is to write to; each is NULL where there is none. */
+typedef struct
+{
+  gchar *folder;
+  gchar *file;
+} Report;
+
+/* What it has written, of all processes. */
+typedef struct
+{
+  guint n_loaded;
+  guint n_ended;        /* in order: those whose buffers are known */
+  guint64 made, served; /* of these processes */
+} Findings;
+
+typedef struct
+{
+  pid_t pid;
+  gint error; /* why it was not executed; 0: it was */
+  gint status;
+} Child;
+
+static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
+{
+  g_autofree gchar *text = NULL;
+  va_list args;
+
+  va_start (args, format);
+  text = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_printerr (PROGRAM ": %s\n", text);
+}
+
+/* Options */
+
+static gboolean
+check_options (const Options *options, GError **error)
+{
+  gsize bytes;
+
+  if (options->program == NULL)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "no program to run; see %s --help", PROGRAM);
+      return FALSE;
+    }
+  /* How much a share is, the layer finds out on each device: here any number will do. */
+  return options->limit == NULL
+         || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
+}
+
+static GOptionContext *
+describe_options (Options *options)
+{
+  const GOptionEntry entries[] = {
+    { "limit", 0, 0, G_OPTION_ARG_STRING, &options->limit,
+      "The most that a pool takes of a device: 800M, 2G, 80%", "SIZE" },
+    { "no-pool", 0, 0, G_OPTION_ARG_NONE, &options->no_pool,
+      "Leave all buffers to the driver, and count them", NULL },
+    { "stats", 0, 0, G_OPTION_ARG_NONE, &options->stats,
+      "Print how many buffers there were when the program ends", NULL },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
+    { "help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Print this help", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->program, NULL, NULL },
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+  };
+  GOptionContext *context = g_option_context_new ("[--] PROGRAM [ARGUMENT...]");
+
+  g_option_context_set_summary (
+      context, "Runs an OpenCL program, which nobody has to change, with buffers from a pool.");
+  g_option_context_set_description (
+      context, "Exit status: the program's; 128+N if signal N ended it, 127 if there is no\n"
+               "such program, 126 if it cannot be executed, 125 if tarn-run fails itself, 2 for\n"
+               "wrong usage.\n");
+  /* GLib's help would print, and end us, before the output is guarded. */
+  g_option_context_set_help_enabled (context, FALSE);
+  g_option_context_set_strict_posix (context, TRUE);
+  g_option_context_add_main_entries (context, entries, NULL);
+  return context;
+}
+
+/* Only here: a program may well be run with its output closed, which is nothing to us. */
+static gint
+print_about (const Options *options, GOptionContext *context)
+{
+  g_autofree gchar *help = NULL;
+
+  output_guard (PROGRAM);
+  if (options->version)
+    {
+      printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
+      return EXIT_SUCCESS;
+    }
+  help = g_option_context_get_help (context, TRUE, NULL);
+  g_print ("%s", help); /* in the encoding of the locale */
+  return EXIT_SUCCESS;
+}
+
+/* Where the layer is */
+
+/* Where we are a program of a build tree, which is in tools or tools/.libs: that tree's layer. */
+static gchar *
+find_built_layer (void)
+{
+  g_autofree gchar *self = g_file_read_link ("/proc/self/exe", NULL);
+  g_autofree gchar *folder = self != NULL ? g_path_get_dirname (self) : NULL;
+  g_autofree gchar *name = folder != NULL ? g_path_get_basename (folder) : NULL;
+
+  if (g_strcmp0 (name, ".libs") == 0)
+    return g_build_filename (folder, "../../lib/opencl/layer/.libs", LAYER, NULL);
+  if (g_strcmp0 (name, "tools") == 0)
+    return g_build_filename (folder, "../lib/opencl/layer/.libs", LAYER, NULL);
+  return NULL;
+}
+
+/* A path; or the name alone, which the loader of programs may find elsewhere. */
+static gchar *
+find_layer (void)
+{
+  g_autofree gchar *built = find_built_layer ();
+  const gchar *installed = LIBDIR G_DIR_SEPARATOR_S LAYER;
+
+  if (built != NULL && g_file_test (built, G_FILE_TEST_EXISTS))
+    return g_canonicalize_filename (built, NULL);
+  return g_strdup (g_file_test (installed, G_FILE_TEST_EXISTS) ? installed : LAYER);
+}
+
+/* The environment */
+
+static gboolean
+names_layer (const gchar *layers)
+{
+  g_auto (GStrv) paths = g_strsplit (layers, ":", -1);
+
+  for (gsize i = 0; paths[i] != NULL; i++)
+    {
+      g_autofree gchar *name = g_path_get_basename (paths[i]);
+
+      if (g_str_equal (name, LAYER))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Whoever has put a layer of ours into the list, such as another tarn-run, means that one: two
+ * would make pools of pools. */
+static gboolean
+set_layers (const gchar *layer)
+{
+  const gchar *others = g_getenv ("OPENCL_LAYERS");
+  g_autofree gchar *both = NULL;
+
+  if (others != NULL && names_layer (others))
+    return TRUE;
+  if (strchr (layer, ':') != NULL)
+    {
+      say ("OPENCL_LAYERS cannot name a path with a colon: '%s'", layer);
+      return FALSE;
+    }
+  if (others != NULL && *others != '\0')
+    both = g_strconcat (layer, ":", others, NULL);
+  return g_setenv ("OPENCL_LAYERS", both != NULL ? both : layer, TRUE);
+}
+
+static void
+set_settings (const Options *options)
+{
+  if (options->limit != NULL)
+    g_setenv ("TARN_LAYER_LIMIT", options->limit, TRUE);
+  if (options->no_pool)
+    g_setenv ("TARN_LAYER_POOL", "0", TRUE);
+  if (options->stats)
+    g_setenv ("TARN_LAYER_STATS", "1", TRUE);
+}
+
+/* As the layer sees it. */
+static gboolean
+has_pool (void)
+{
+  return g_strcmp0 (g_getenv ("TARN_LAYER_POOL"), "0") != 0;
+}
+
+/* The report */
+
+/* The layer writes to a file that is there: whoever is left when we have gone makes none. */
+static gboolean
+make_file (const gchar *path)
+{
+  gint fd = g_open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+  return fd >= 0 && close (fd) == 0;
+}
+
+/* In a folder of mode 0700, so that nobody else can put something in its place.  Within another
+ * tarn-run the outer one is told, which would else say that it saw nothing. */
+static void
+report_open (Report *report)
+{
+  const gchar *outer = g_getenv ("TARN_LAYER_REPORT");
+  g_autoptr (GError) error = NULL;
+  g_autofree gchar *folder = NULL;
+
+  if (outer != NULL && g_access (outer, W_OK) == 0)
+    return;
+  folder = g_dir_make_tmp (PROGRAM "-XXXXXX", &error);
+  if (folder != NULL)
+    {
+      report->folder = g_canonicalize_filename (folder, NULL); /* TMPDIR may be relative */
+      report->file = g_build_filename (report->folder, "report", NULL);
+    }
+  if (report->file != NULL && make_file (report->file))
+    g_setenv ("TARN_LAYER_REPORT", report->file, TRUE);
+  else
+    say ("the layer cannot report: %s", error != NULL ? error->message : g_strerror (errno));
+}
+
+static void
+report_close (Report *report)
+{
+  if (report->file != NULL)
+    g_unlink (report->file);
+  if (report->folder != NULL)
+    g_rmdir (report->folder);
+  g_clear_pointer (&report->file, g_free);
+  g_clear_pointer (&report->folder, g_free);
+}
+
+static void
+read_line (const gchar *line, Findings *findings)
+{
+  guint64 made, served;
+
+  if (g_str_has_prefix (line, "loaded "))
+    findings->n_loaded++;
+  else if (sscanf (line, "buffers %*d %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, &made, &served)
+           == 2)
+    {
+      findings->n_ended++;
+      findings->made += made;
+      findings->served += served;
+    }
+}
+
+/* FALSE: there is no report. */
+static gboolean
+report_read (const Report *report, Findings *findings)
+{
+  g_autofree gchar *text = NULL;
+  g_auto (GStrv) lines = NULL;
+
+  if (report->file == NULL || !g_file_get_contents (report->file, &text, NULL, NULL))
+    return FALSE;
+  lines = g_strsplit (text, "\n", -1);
+  for (gsize i = 0; lines[i] != NULL; i++)
+    read_line (lines[i], findings);
+  return TRUE;
+}
+
+/* What the user has to know to find out why nothing is different.  Of a process that was killed, or
+ * that goes on, nobody knows what buffers it made. */
+static void
+explain (const gchar *program, const Findings *findings)
+{
+  g_autofree gchar *name = g_filename_display_name (program);
+
+  if (findings->n_loaded == 0)
+    say ("%s has loaded no OpenCL loader that knows layers", name);
+  else if (findings->n_ended < findings->n_loaded)
+    return;
+  else if (findings->made == 0)
+    say ("%s never made a buffer", name);
+  else if (findings->served == 0 && has_pool ())
+    say ("none of the %" G_GUINT64_FORMAT
+         " buffers of %s was from a pool: see NOTES in tarn-run(1)",
+         findings->made, name);
+}
+
+/* The program */
+
+/* What is passed on.  SIGSTOP and SIGKILL are nobody's to see; where SIGTTIN and SIGTTOU come from
+ * the terminal, the program has them, too, and we are to stop when it does, and no sooner. */
+static const gint passed_on[]
+    = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGTSTP, SIGTTIN, SIGTTOU };
+
+/* Signals are taken one by one, when we wait for them; SIGPIPE, if nobody reads our messages,
+ * never. */
+static void
+block_signals (sigset_t *awaited, sigset_t *before)
+{
+  sigset_t blocked;
+
+  sigemptyset (awaited);
+  sigaddset (awaited, SIGCHLD);
+  for (guint i = 0; i < G_N_ELEMENTS (passed_on); i++)
+    sigaddset (awaited, passed_on[i]);
+  blocked = *awaited;
+  sigaddset (&blocked, SIGPIPE);
+  sigprocmask (SIG_BLOCK, &blocked, before);
+  /* Whoever starts us with this one ignored would have us never learn how the program ended. */
+  signal (SIGCHLD, SIG_DFL);
+}
+
+/* In the child.  What was ignored stays so, as under nohup (1). */
+static void G_GNUC_NORETURN
+become_program (gchar **program, const sigset_t *mask, gint pipe_end)
+{
+  gint code;
+
+  sigprocmask (SIG_SETMASK, mask, NULL);
+  execvp (program[0], program);
+  code = errno;
+  if (write (pipe_end, &code, sizeof code) < 0)
+    _exit (EXIT_OURS);
+  _exit (EXIT_NOT_EXECUTED);
+}
+
+/* Gets why a program was not executed: the other end is closed by its being so. */
+static gint
+read_error (gint pipe_end)
+{
+  gint code = 0;
+  gssize n;
+
+  do
+    n = read (pipe_end, &code, sizeof code);
+  while (n < 0 && errno == EINTR);
+  close (pipe_end);
+  return n == sizeof code ? code : 0;
+}
+
+/* FALSE: there is none, which has been said. */
+static gboolean
+child_start (Child *child, gchar **program, const sigset_t *mask)
+{
+  gint ends[2];
+
+  if (pipe (ends) == 0 && fcntl (ends[1], F_SETFD, FD_CLOEXEC) == 0)
+    {
+      child->pid = fork ();
+      if (child->pid == 0)
+        {
+          close (ends[0]);
+          become_program (program, mask, ends[1]);
+        }
+      close (ends[1]);
+      child->error = read_error (ends[0]);
+    }
+  if (child->pid > 0)
+    return TRUE;
+  say ("cannot start a process: %s", g_strerror (errno));
+  return FALSE;
+}
+
+/* Whether the program has been sent it, too, as the whole process group has: by the terminal.  Of
+ * its going away the kernel tells the leader of the session alone. */
+static gboolean
+is_for_all (const siginfo_t *info)
+{
+  return info->si_code > 0 && (info->si_signo != SIGHUP || getsid (0) != getpid ());
+}
+
+/* Stops as the program has, so that who started us sees it; when we go on, so does the program, in
+ * case only we were told. */
+static void
+stop_with (const Child *child)
+{
+  raise (SIGSTOP);
+  kill (child->pid, SIGCONT);
+}
+
+/* FALSE: it has ended. */
+static gboolean
+look_at (Child *child)
+{
+  pid_t pid = waitpid (child->pid, &child->status, WNOHANG | WUNTRACED);
+
+  if (pid == child->pid && WIFSTOPPED (child->status))
+    stop_with (child);
+  return pid != child->pid || WIFSTOPPED (child->status);
+}
+
+/* Its process number is nobody else's before look_at () has seen its end. */
+static void
+child_wait (Child *child, const sigset_t *awaited)
+{
+  gboolean is_there = look_at (child); /* SIGCHLD may have come for another, and be one for both */
+  siginfo_t info;
+
+  while (is_there)
+    {
+      gint number = sigwaitinfo (awaited, &info);
+
+      if (number == SIGCHLD)
+        is_there = look_at (child);
+      else if (number > 0 && !is_for_all (&info))
+        kill (child->pid, number);
+    }
+}
+
+static gint
+get_exit_status (const Child *child)
+{
+  if (child->error != 0)
+    return child->error == ENOENT ? EXIT_NOT_FOUND : EXIT_NOT_EXECUTED;
+  if (WIFSIGNALED (child->status))
+    return EXIT_SIGNALLED + WTERMSIG (child->status);
+  return WEXITSTATUS (child->status);
+}
+
+static void
+tell (const Options *options, const Child *child, const Report *report)
+{
+  Findings findings = { 0 };
+
+  if (child->error != 0)
+    say ("'%s': %s", options->program[0], g_strerror (child->error));
+  else if (WIFEXITED (child->status) && report_read (report, &findings))
+    explain (options->program[0], &findings);
+}
+
+static gint
+run_program (const Options *options, Report *report)
+{
+  Child child = { 0 };
+  sigset_t awaited, before;
+
+  block_signals (&awaited, &before);
+  report_open (report);
+  if (!child_start (&child, options->program, &before))
+    return EXIT_OURS;
+  child_wait (&child, &awaited);
+  tell (options, &child, report);
+  return get_exit_status (&child);
+}
+
+static gint
+run (const Options *options)
+{
+  g_autofree gchar *layer = find_layer ();
+  Report report = { NULL, NULL };
+  gint status;
+
+  if (!set_layers (layer))
+    return EXIT_OURS;
+  set_settings (options);
+  status = run_program (options, &report);
+  report_close (&report);
+  return status;
+}
+
+gint
+main (gint argc, gchar **argv)
+{
+  Options options = { 0 };
+  g_autoptr (GOptionContext) context = describe_options (&options);
+  g_autoptr (GError) error = NULL;
+  gint status = EXIT_USAGE;
+
+  setlocale (LC_ALL, "");
+  g_set_prgname (PROGRAM);
+  if (g_option_context_parse (context, &argc, &argv, &error) && (options.help || options.version))
+    status = print_about (&options, context);
+  else if (error == NULL && check_options (&options, &error))
+    status = run (&options);
+  if (error != NULL)
+    say ("%s", error->message);
+  g_free (options.limit);
+  g_strfreev (options.program);
+  return status;
+}
