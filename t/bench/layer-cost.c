@@ -17,16 +17,17 @@
 #define CHECK_EVERY 16 /* buffers */
 
 static gint n_threads = 8, n_buffers = 500, platform_number, kibibytes = 1024;
-static gboolean is_mixed;
+static gboolean is_mixed, is_kept;
 
-static const GOptionEntry entries[]
-    = { { "threads", 't', 0, G_OPTION_ARG_INT, &n_threads, "Threads, with a queue each [8]", "N" },
-        { "buffers", 'b', 0, G_OPTION_ARG_INT, &n_buffers, "Buffers that each makes [500]", "N" },
-        { "size", 's', 0, G_OPTION_ARG_INT, &kibibytes, "KiB of each [1024]", "N" },
-        { "mixed", 'm', 0, G_OPTION_ARG_NONE, &is_mixed, "Of 1 KiB up to this size", NULL },
-        { "platform", 'p', 0, G_OPTION_ARG_INT, &platform_number, "Whose first device it is [0]",
-          "N" },
-        { NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL } };
+static const GOptionEntry entries[] = {
+  { "threads", 't', 0, G_OPTION_ARG_INT, &n_threads, "Threads, with a queue each [8]", "N" },
+  { "buffers", 'b', 0, G_OPTION_ARG_INT, &n_buffers, "Buffers that each makes [500]", "N" },
+  { "size", 's', 0, G_OPTION_ARG_INT, &kibibytes, "KiB of each [1024]", "N" },
+  { "mixed", 'm', 0, G_OPTION_ARG_NONE, &is_mixed, "Of 1 KiB up to this size", NULL },
+  { "keep", 'k', 0, G_OPTION_ARG_NONE, &is_kept, "One buffer a thread: what the rest costs", NULL },
+  { "platform", 'p', 0, G_OPTION_ARG_INT, &platform_number, "Whose first device it is [0]", "N" },
+  { NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL }
+};
 
 #define OK(call) check ((call), #call)
 
@@ -87,26 +88,45 @@ use (Worker *self, cl_mem buffer, gsize n_words, cl_uint value, gboolean is_read
     read_back (self, buffer, n_words, value + 1);
 }
 
+static cl_mem
+make (Worker *self, gsize n_words)
+{
+  gint64 start = g_get_monotonic_time ();
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer = clCreateBuffer (self->context, CL_MEM_READ_WRITE, 4 * n_words, NULL, &status);
+
+  self->microseconds += g_get_monotonic_time () - start;
+  check (status, "clCreateBuffer");
+  return buffer;
+}
+
+static void
+release (Worker *self, cl_mem buffer)
+{
+  gint64 start = g_get_monotonic_time ();
+
+  OK (clReleaseMemObject (buffer));
+  self->microseconds += g_get_monotonic_time () - start;
+}
+
 static gpointer
 work (gpointer data)
 {
   Worker *self = data;
+  cl_mem kept = is_kept ? make (self, (gsize) kibibytes * 256) : NULL;
 
   for (gint i = 0; i < n_buffers; i++)
     {
       gsize n_words = choose_words (self);
-      gint64 start = g_get_monotonic_time ();
-      cl_int status = CL_SUCCESS;
-      cl_mem buffer = clCreateBuffer (self->context, CL_MEM_READ_WRITE, 4 * n_words, NULL, &status);
+      cl_mem buffer = is_kept ? kept : make (self, n_words);
 
-      self->microseconds += g_get_monotonic_time () - start;
-      check (status, "clCreateBuffer");
       use (self, buffer, n_words, (cl_uint) i * 7, i % CHECK_EVERY == 0);
-      start = g_get_monotonic_time ();
-      OK (clReleaseMemObject (buffer));
-      self->microseconds += g_get_monotonic_time () - start;
+      if (!is_kept)
+        release (self, buffer);
     }
   OK (clFinish (self->queue));
+  if (is_kept)
+    release (self, kept);
   return NULL;
 }
 

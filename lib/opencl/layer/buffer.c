@@ -92,26 +92,48 @@ call_back (LayerBuffer *self)
     }
 }
 
+static void
+release_handle (LayerBuffer *self)
+{
+  static gboolean once;
+
+  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
+}
+
+static void
+part_go (LayerBuffer *self)
+{
+  release_handle (self);
+  __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
+  let_go (self->whole);
+}
+
+/* What is still mapped, the driver may know by the sub-buffer; and of what commands that the layer
+ * does not see may use, nobody else gets anything: serve () sees to that. */
+static void
+whole_go (LayerBuffer *self)
+{
+  if (!self->was_mapped && !_tarn_layer_is_blind ())
+    {
+      _tarn_layer_keep_spare (self->context, self);
+      return;
+    }
+  release_handle (self);
+  tarn_block_free (self->block);
+  if (_tarn_layer_is_blind ())
+    _tarn_layer_context_trim (self->context);
+}
+
 /* Nobody has a reference, and the commands are done as far as that matters. */
 static void
 go (LayerBuffer *self)
 {
-  static gboolean once;
-
   call_back (self);
-  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
-    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
   if (self->whole != NULL)
-    {
-      __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
-      let_go (self->whole);
-    }
+    part_go (self);
   else
-    {
-      tarn_block_free (self->block);
-      if (_tarn_layer_is_blind ()) /* nobody else gets it: serve () sees to that */
-        _tarn_layer_context_trim (self->context);
-    }
+    whole_go (self);
   _tarn_layer_unref (self);
 }
 
@@ -177,7 +199,7 @@ end (LayerBuffer *self)
   gboolean calls_back = has_callbacks (self);
 
   _tarn_layer_unlist (self);
-  _tarn_layer_forget_maps (self);
+  self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     hand_uses_on (self);
   if (calls_back || (self->whole == NULL && !_tarn_layer_context_gives_on (self->context)))
@@ -228,37 +250,63 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
-  TarnBlock *block;
+  TarnBlock *block = tarn_pool_allocate (pool, size, NULL);
 
-  if (__atomic_load_n (&context->pending, __ATOMIC_ACQUIRE) > 0)
-    _tarn_layer_context_look (context);
-  block = tarn_pool_allocate (pool, size, NULL);
   if (block != NULL)
     return block;
   _tarn_layer_context_make_room (context);
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* Makes the driver's sub-buffer that the program gets; NULL: it does not. */
-static LayerBuffer *
-make (LayerContext *context, TarnBlock *block, cl_mem_flags flags, gsize size)
+/* Makes the driver's sub-buffer that the program gets; FALSE: it does not. */
+static gboolean
+make (LayerContext *context, LayerSpare *made)
 {
-  cl_buffer_region region = { 0, size };
-  cl_mem piece = _tarn_layer_find_piece (context, block, &region.origin);
-  cl_mem_flags asked = flags & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
+  cl_buffer_region region = { 0, made->kind.size };
+  cl_mem piece = _tarn_layer_find_piece (context, made->block, &region.origin);
+  cl_mem_flags asked = made->kind.asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
   cl_int status;
-  LayerBuffer *self;
-  cl_mem handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
-                                                         &region, &status);
 
-  if (handle == NULL)
-    return NULL;
+  made->handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
+                                                        &region, &status);
+  made->offset = region.origin;
+  if (made->handle == NULL)
+    return FALSE;
   LAYER_COUNT (sub_buffers);
-  self = buffer_new (handle, context, region.origin, size, flags);
-  self->block = block;
-  _tarn_layer_ask_flags (context, flags, &self->flags);
-  _tarn_layer_list (self);
-  return self;
+  return _tarn_layer_ask_flags (context, made->kind.asked, &made->flags) == CL_SUCCESS;
+}
+
+/* Makes what a buffer has of new memory; NULL: it cannot be. */
+static LayerSpare *
+make_new (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+{
+  TarnBlock *block = allocate (context, pool, size, error);
+  LayerSpare *made;
+
+  if (block == NULL)
+    return NULL;
+  made = g_new0 (LayerSpare, 1);
+  made->kind = (LayerSpareKind){ size, flags };
+  made->block = block;
+  /* After it was allocated: what commands that the layer does not see use has been free since. */
+  if (!_tarn_layer_is_blind () && make (context, made))
+    return made;
+  if (made->handle != NULL)
+    _tarn_layer_driver->clReleaseMemObject (made->handle);
+  tarn_block_free (block);
+  g_free (made);
+  return NULL;
+}
+
+static LayerSpare *
+get (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+{
+  LayerSpare *spare = _tarn_layer_take_spare (context, size, flags);
+
+  _tarn_layer_context_look (context, spare == NULL);
+  if (spare == NULL)
+    spare = _tarn_layer_take_spare (context, size, flags);
+  return spare != NULL ? spare : make_new (context, pool, size, flags, error);
 }
 
 /* Serves a buffer of a pool; NULL: the driver is to make it, unless *status says that there is to
@@ -269,24 +317,21 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, cl_int *status)
   g_autoptr (GError) error = NULL;
   TarnPool *pool = NULL;
   LAYER_AUTO LayerContext *context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
-  TarnBlock *block = context != NULL ? allocate (context, pool, size, &error) : NULL;
+  g_autofree LayerSpare *got = context != NULL ? get (context, pool, size, flags, &error) : NULL;
   LayerBuffer *self;
 
-  if (block == NULL)
+  if (got == NULL)
     {
       if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
         *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
       return NULL;
     }
-  /* After it was allocated: what commands that the layer does not see use has been free since. */
-  self = _tarn_layer_is_blind () ? NULL : make (context, block, flags, size);
-  if (self == NULL)
-    {
-      tarn_block_free (block);
-      return NULL;
-    }
+  self = buffer_new (got->handle, context, got->offset, size, flags);
+  self->block = got->block;
+  self->flags = got->flags;
+  _tarn_layer_list (self);
   LAYER_COUNT (served);
-  return self->base.handle;
+  return got->handle;
 }
 
 static cl_mem

@@ -67,6 +67,7 @@ _tarn_layer_context_trim (LayerContext *self)
 {
   TarnPool *pools[LAYER_N_KINDS];
 
+  _tarn_layer_drop_spares (self, 0);
   {
     LAYER_LOCKED (&self->lock);
 
@@ -183,7 +184,7 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 void
 _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
-  _tarn_layer_context_look (self);
+  _tarn_layer_context_look (self, TRUE);
   if (set_only (self, queue, in_order))
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
@@ -233,9 +234,20 @@ next_queue (LayerContext *self)
   return _tarn_layer_ref (g_ptr_array_index (self->queues, self->turn));
 }
 
+/* The driver is asked, which may take longer than all else that an allocation does. */
+#define LOOK_EVERY (G_TIME_SPAN_MILLISECOND / 10)
+
 void
-_tarn_layer_context_look (LayerContext *self)
+_tarn_layer_context_look (LayerContext *self, gboolean now)
 {
+  gint64 time;
+
+  if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
+    return;
+  time = g_get_monotonic_time ();
+  if (!now && time - __atomic_load_n (&self->looked, __ATOMIC_RELAXED) < LOOK_EVERY)
+    return;
+  __atomic_store_n (&self->looked, time, __ATOMIC_RELAXED);
   for (guint i = 0; i < 2; i++)
     {
       LAYER_AUTO LayerQueue *queue = next_queue (self);
@@ -300,6 +312,7 @@ context_finalize (gpointer record)
     _tarn_layer_driver->clReleaseEvent (self->only_end);
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
+  _tarn_layer_spares_clear (self);
   g_hash_table_unref (self->answers);
   _tarn_cond_clear (&self->changed);
   _tarn_mutex_clear (&self->lock);
@@ -337,6 +350,7 @@ add_context (cl_context handle)
   self->queues = g_ptr_array_new ();
   self->pieces = g_ptr_array_new ();
   self->answers = g_hash_table_new (NULL, NULL);
+  _tarn_layer_spares_init (self);
   self->counts_parts = self->counts_maps = self->has_images = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
@@ -408,6 +422,7 @@ end (LayerContext *self)
   g_autoptr (GPtrArray) queues = NULL;
 
   __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
+  _tarn_layer_drop_spares (self, 0);
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     {

@@ -10,6 +10,7 @@
  *     context.c    contexts: their pools, and how their queues are ordered
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
+ *     spares.c     what buffers that are gone had, for the next ones
  *     buffer.c     buffers, and what is made of them
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
@@ -211,13 +212,20 @@ struct _LayerContext
   LayerSource sources[LAYER_N_KINDS];
   GHashTable *answers; /* see ask.c */
 
+  TarnMutex spares_lock; /* guards these: see spares.c */
+  GHashTable *spares;    /* LayerSpareKind, owned -> GQueue of LayerSpare, owned */
+  GQueue spares_by_age;
+  gsize spare_bytes;
+
   /* Atomic: */
   gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
   gint counts_maps;      /* ... its maps; -1: unknown */
   gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
   gboolean wants_images; /* they are not, but the program wants such */
-  guint pending;         /* buffers that wait for commands */
-  gboolean ended;        /* the program has no reference any more */
+  gsize piece_bytes;
+  gint64 looked;  /* when the queues were looked at last, monotonic */
+  guint pending;  /* buffers that wait for commands */
+  gboolean ended; /* the program has no reference any more */
 };
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
@@ -236,8 +244,8 @@ void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *qu
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* Looks at a queue or two, if there is anything to wait for. */
-void _tarn_layer_context_look (LayerContext *self);
+/* Looks at a queue or two, if there is anything to wait for; not @now: unless it has just been. */
+void _tarn_layer_context_look (LayerContext *self, gboolean now);
 
 /* Gives the driver back what no buffer has. */
 void _tarn_layer_context_trim (LayerContext *self);
@@ -279,6 +287,38 @@ TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
 /* Gets where a block is: in which of the driver's buffers, and how many bytes from its start. */
 cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
+
+/* spares.c */
+
+typedef struct
+{
+  gsize size;
+  cl_mem_flags asked;
+} LayerSpareKind;
+
+/* What a buffer of the program's has that is not of a part. */
+typedef struct
+{
+  LayerSpareKind kind;
+  cl_mem handle;      /* a reference */
+  TarnBlock *block;   /* owned */
+  gsize offset;       /* from the start of the piece */
+  cl_mem_flags flags; /* as the driver calls them */
+  gint64 time;        /* monotonic, when it was put there */
+  GList by_age;       /* its link there */
+} LayerSpare;
+
+void _tarn_layer_spares_init (LayerContext *context);
+void _tarn_layer_spares_clear (LayerContext *context); /* which are none */
+
+/* Takes a spare, which the caller is to free with g_free (); NULL: there is none. */
+LayerSpare *_tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_flags asked);
+
+/* Takes over what the buffer had. */
+void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
+
+/* Gives back the oldest until so many bytes are left, and those that are too old; FALSE: none. */
+gboolean _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
 
 /* queue.c */
 
@@ -367,8 +407,9 @@ struct _LayerBuffer
   cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
   cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
-  guint parts; /* atomic: what is made of it, and not gone */
-  guint waits; /* atomic: queues that it waits for */
+  gboolean was_mapped; /* when it ended */
+  guint parts;         /* atomic: what is made of it, and not gone */
+  guint waits;         /* atomic: queues that it waits for */
 
   TarnMutex lock; /* guards all below */
   gboolean ended; /* nobody has a reference: nothing below changes any more */
@@ -425,8 +466,8 @@ void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocki
 /* How often a buffer is mapped (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);
 
-/* It is to be no more. */
-void _tarn_layer_forget_maps (LayerBuffer *self);
+/* It is to be no more; FALSE: it was not mapped. */
+gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that are intercepted, by file */
 

@@ -70,15 +70,20 @@ take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
   return TRUE;
 }
 
-void
+gboolean
 _tarn_layer_forget_maps (LayerBuffer *self)
 {
   LayerBuffer *whole = get_whole (self);
   LAYER_LOCKED (&whole->lock);
+  gboolean was_mapped = FALSE;
 
   for (guint i = whole->maps != NULL ? whole->maps->len : 0; i > 0; i--)
     if (g_array_index (whole->maps, LayerMap, i - 1).buffer == self)
-      g_array_remove_index_fast (whole->maps, i - 1);
+      {
+        g_array_remove_index_fast (whole->maps, i - 1);
+        was_mapped = TRUE;
+      }
+  return was_mapped;
 }
 
 /* Of the command's only object. */

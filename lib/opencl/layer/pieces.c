@@ -163,6 +163,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
       return fail (CL_OUT_OF_HOST_MEMORY, size, error);
     }
   memory->address = number << OFFSET_BITS;
+  __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
 }
 
@@ -171,7 +172,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   const LayerSource *source = user_data;
 
-  (void) size;
+  __atomic_sub_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   release_piece (remove_piece (source->context, memory.address >> OFFSET_BITS));
 }
 
@@ -206,6 +207,14 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
+static gboolean
+give_spares_back (TarnPool *pool, gsize wanted, gpointer context)
+{
+  (void) pool;
+  (void) wanted;
+  return _tarn_layer_drop_spares (context, 0);
+}
+
 TarnPool *
 _tarn_layer_pool_new (LayerSource *source)
 {
@@ -225,5 +234,7 @@ _tarn_layer_pool_new (LayerSource *source)
   pool = _tarn_pool_new_over_heap (tarn_allocator_new (&ops, source, NULL), &options, &error);
   if (pool == NULL)
     _tarn_layer_warn (&once, "%s", error->message);
+  else
+    tarn_pool_add_reclaim_func (pool, give_spares_back, source->context, NULL);
   return pool;
 }
