@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/heap-pool-private.h"
 #include "common/limit-private.h"
 #include "common/lock-private.h"
 
@@ -115,6 +116,51 @@ retain (TarnCudaContext *context, CUdevice device, GError **error)
   return FALSE;
 }
 
+static gboolean
+can_use (const TarnCudaDriver *driver, CUdevice peer, CUdevice device)
+{
+  int can = FALSE;
+
+  return driver->cuDeviceCanAccessPeer (&can, peer, device) == TARN_CUDA_SUCCESS && can;
+}
+
+/* Lists the devices that can use memory of this one. */
+static gsize
+list_peers (const TarnCudaContext *context, CUdevice *peers)
+{
+  const TarnCudaDriver *driver = context->driver;
+  gsize n_peers = 0;
+  int n = 0;
+
+  if (driver->cuDeviceCanAccessPeer == NULL || driver->cuDeviceGetCount (&n) != TARN_CUDA_SUCCESS)
+    return 0;
+  for (CUdevice device = 0; device < MIN (n, MAX_DEVICES); device++)
+    if (device != context->device && can_use (driver, device, context->device))
+      peers[n_peers++] = device;
+  return n_peers;
+}
+
+/* Gets an allocator whose memory the device's peers can use, too: CUDA's runtime takes it for
+ * granted that they can when it copies from one to another, as with cuMemAlloc's once a program has
+ * enabled that, which nobody tells virtual memory. */
+static TarnAllocator *
+allocator_new (const TarnCudaContext *context, GError **error)
+{
+  TarnCudaDeviceOptions options = TARN_CUDA_DEVICE_OPTIONS_INIT;
+  CUdevice peers[MAX_DEVICES];
+  TarnAllocator *allocator;
+
+  options.peers = peers;
+  options.n_peers = list_peers (context, peers);
+  if (options.n_peers > 0)
+    {
+      allocator = tarn_cuda_device_allocator_new_with_options (context->handle, &options, NULL);
+      if (allocator != NULL)
+        return allocator;
+    }
+  return tarn_cuda_device_allocator_new (context->handle, error);
+}
+
 static TarnPool *
 pool_new (TarnCudaShared *shared, GError **error)
 {
@@ -132,7 +178,7 @@ pool_new (TarnCudaShared *shared, GError **error)
       && !_tarn_parse_limit ("TARN_CUDA_LIMIT", limit, shared->total_bytes, &options.limit_bytes,
                              error))
     return NULL;
-  return tarn_cuda_pool_new (shared->context.handle, &options, error);
+  return _tarn_pool_new_over_heap (allocator_new (&shared->context, error), &options, error);
 }
 
 static TarnCudaShared *
@@ -229,7 +275,8 @@ _tarn_cuda_shared_foreach (void (*func) (TarnCudaShared *shared))
  * Gets the pool that a process shares on a device. There is one for each device. It is made at the
  * first request, as tarn_cuda_pool_new() makes it, in the device's primary context, which CUDA's
  * runtime uses, too. What PyTorch and CuPy are given by tarn_cuda_torch_malloc() and
- * tarn_cuda_cupy_malloc() is of this pool.
+ * tarn_cuda_cupy_malloc() is of this pool. Other devices that can use this one's memory
+ * (cuDeviceCanAccessPeer) may do so.
  *
  * Two variables of the environment are read once, and not in set-user-ID programs: TARN_CUDA_LIMIT
  * is the most memory of each device, in bytes ("8000000000", "8G" for 8 times 1,024^3) or as a

@@ -18,6 +18,24 @@ else
   skip "memo-hits" "it is not built"
 fi
 
+layer_cost=$top_builddir/t/bench/layer-cost
+if [ -x "$layer_cost" ]; then
+  "$layer_cost" --threads 0 2>"$scratch/err"
+  check "layer-cost refuses what it cannot do" test $? -eq 2
+  check "layer-cost says what it can" grep -q '1 to 64 threads' "$scratch/err"
+  for layers in "" "$top_builddir/lib/opencl/layer/.libs/libtarn-layer.so"; do
+    OPENCL_LAYERS=$layers "$layer_cost" --threads 2 --buffers 20 --size 64 >"$scratch/out" \
+      2>"$scratch/err"
+    if [ $? -eq 77 ]; then
+      skip "layer-cost" "there is no OpenCL platform"
+    else
+      check "layer-cost${layers:+, on the layer}: no word is wrong" grep -q ' 0$' "$scratch/out"
+    fi
+  done
+else
+  skip "layer-cost" "it is not built"
+fi
+
 HOME=$scratch # it may choose a device
 export HOME
 unset CUDA_DEVICE

@@ -4,6 +4,7 @@
  * The pool that a process shares on a device, and what PyTorch and CuPy take of it.  It lives as
  * long as the process, so what has to be the first is tested in processes of their own. */
 
+#include <dlfcn.h>
 #include <string.h>
 
 #include "common/limit-private.h"
@@ -459,6 +460,41 @@ test_cupy (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world);
 }
 
+/* Another device can use it: CUDA's runtime copies from one to the other on that understanding. */
+static void
+test_peers (const TarnCudaTest *test, gconstpointer unused)
+{
+  unsigned int (*get_access) (unsigned long long *, const void *, CUdeviceptr);
+  void *libcuda = dlopen ("libcuda.so.1", RTLD_NOW);
+  World world;
+  int n = 0;
+  void *memory;
+
+  (void) unused;
+  world_init (&world, test);
+  *(void **) &get_access = libcuda != NULL ? dlsym (libcuda, "cuMemGetAccess") : NULL;
+  SUCCEED (tarn->cuDeviceGetCount (&n));
+  memory = allocate (&world, MIB, NULL);
+  for (int device = 0; device < n; device++)
+    {
+      const struct
+      {
+        unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE */
+        int id;
+      } location = { 1, device };
+      unsigned long long flags = 0;
+      int can = device == test->device;
+
+      if (device != test->device && tarn->cuDeviceCanAccessPeer != NULL)
+        SUCCEED (tarn->cuDeviceCanAccessPeer (&can, device, test->device));
+      /* Memory that is not mapped has no such thing. */
+      if (get_access != NULL && get_access (&flags, &location, (guintptr) memory) == 0)
+        g_assert_cmpuint (flags, ==, can ? 3 : 0); /* to read and to write */
+    }
+  release (&world, memory, NULL);
+  world_clear (&world);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -477,5 +513,6 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("frameworks/fraction", test_fraction, NULL);
   tarn_cuda_test_add ("frameworks/fork", test_fork, NULL);
   tarn_cuda_test_add ("frameworks/cupy", test_cupy, NULL);
+  tarn_cuda_test_add ("frameworks/peers", test_peers, NULL);
   return g_test_run ();
 }

@@ -216,16 +216,14 @@ opencl_add_conformance (const gchar *path, gconstpointer test)
 static const OpenclLayer *layer; /* NULL: none was loaded */
 
 /* The loader looks for layers when it is first called, and the test must have the same object. */
-const OpenclLayer *
-opencl_layer_load (void)
+static const OpenclLayer *
+load_layers (const gchar *path, const gchar *layers)
 {
-  g_autofree gchar *path
-      = g_test_build_filename (G_TEST_BUILT, "..", "opencl", ".libs", "layer.so", NULL);
   const OpenclLayer *(*get_layer) (void);
   void *object;
   cl_uint n_platforms = 0;
 
-  g_setenv ("OPENCL_LAYERS", path, TRUE);
+  g_setenv ("OPENCL_LAYERS", layers, TRUE);
   if (clGetPlatformIDs (0, NULL, &n_platforms) != CL_SUCCESS
       || (object = dlopen (path, RTLD_NOW)) == NULL)
     return NULL;
@@ -234,6 +232,32 @@ opencl_layer_load (void)
   if (get_layer ()->is_loaded ())
     layer = get_layer ();
   return layer;
+}
+
+static gchar *
+get_layer_path (void)
+{
+  return g_test_build_filename (G_TEST_BUILT, "..", "opencl", ".libs", "layer.so", NULL);
+}
+
+const OpenclLayer *
+opencl_layer_load (void)
+{
+  g_autofree gchar *path = get_layer_path ();
+
+  return load_layers (path, path);
+}
+
+/* The first one is next to the driver. */
+const OpenclLayer *
+opencl_layer_load_under (const gchar *library)
+{
+  g_autofree gchar *path = get_layer_path ();
+  g_autofree gchar *over = g_test_build_filename (G_TEST_BUILT, "..", "..", "lib", "opencl",
+                                                  "layer", ".libs", library, NULL);
+  g_autofree gchar *layers = g_strconcat (path, ":", over, NULL);
+
+  return load_layers (path, layers);
 }
 
 gboolean

@@ -56,6 +56,9 @@ void opencl_add (const OpenclCase *cases, gsize n_cases);
 /* The layer, or NULL if the loader takes none or there is no device.  Call it before any other. */
 const OpenclLayer *opencl_layer_load (void);
 
+/* The same, with a layer of the project's between it and the program. */
+const OpenclLayer *opencl_layer_load_under (const gchar *library);
+
 /* As in Backend, for a layer that was loaded. */
 gboolean opencl_layer_has_failed (gpointer unused);
 

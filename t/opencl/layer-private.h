@@ -33,6 +33,7 @@
   F (clEnqueueMarkerWithWaitList)                                                                  \
   F (clEnqueueMigrateMemObjects)                                                                   \
   F (clEnqueueNDRangeKernel)                                                                       \
+  F (clEnqueueReadBuffer)                                                                          \
   F (clEnqueueSVMFree)                                                                             \
   F (clEnqueueWriteBuffer)                                                                         \
   F (clFinish)                                                                                     \
@@ -45,6 +46,7 @@
   F (clGetEventProfilingInfo)                                                                      \
   F (clGetKernelInfo)                                                                              \
   F (clGetKernelWorkGroupInfo)                                                                     \
+  F (clGetMemObjectInfo)                                                                           \
   F (clGetPlatformInfo)                                                                            \
   F (clGetProgramBuildInfo)                                                                        \
   F (clReleaseCommandQueue)                                                                        \
@@ -61,6 +63,7 @@
   F (clRetainProgram)                                                                              \
   F (clSVMAlloc)                                                                                   \
   F (clSVMFree)                                                                                    \
+  F (clSetEventCallback)                                                                           \
   F (clSetKernelArg)                                                                               \
   F (clWaitForEvents)
 

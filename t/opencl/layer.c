@@ -334,6 +334,17 @@ USE (clEnqueueWriteBuffer, &buffer, 1,
      (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
       const void *host, cl_uint n_waits, const cl_event *waits, cl_event *event),
      (queue, buffer, blocking, offset, size, host, n_waits, waits, event))
+USE (clEnqueueReadBuffer, &buffer, 1,
+     (cl_command_queue queue, cl_mem buffer, cl_bool blocking, size_t offset, size_t size,
+      void *host, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, buffer, blocking, offset, size, host, n_waits, waits, event))
+USE (clSetEventCallback, NULL, 0,
+     (cl_event event, cl_int type, void (CL_CALLBACK *notify) (cl_event, cl_int, void *),
+      void *user_data),
+     (event, type, notify, user_data))
+USE (clGetMemObjectInfo, NULL, 0,
+     (cl_mem object, cl_mem_info name, size_t size, void *value, size_t *size_ret),
+     (object, name, size, value, size_ret))
 USE (clGetCommandQueueInfo, NULL, 0,
      (cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
       size_t *size_ret),

@@ -148,7 +148,7 @@ count_with_part (const LayerContext *context)
 }
 
 gboolean
-_tarn_layer_ask_counting (LayerContext *context)
+_tarn_layer_ask_part_references (LayerContext *context)
 {
   gint known = __atomic_load_n (&context->counts_parts, __ATOMIC_RELAXED);
   cl_uint references;
@@ -158,6 +158,47 @@ _tarn_layer_ask_counting (LayerContext *context)
   references = count_with_part (context);
   if (references > 0)
     __atomic_store_n (&context->counts_parts, references > 1, __ATOMIC_RELAXED);
+  return references > 1;
+}
+
+/* What a buffer's references are while it is mapped; 0: that could not be seen. */
+static cl_uint
+count_with_map (LayerContext *context)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_uint references = 0;
+  cl_int status;
+  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
+                                                      NULL, &status);
+  gpointer map;
+
+  if (buffer == NULL)
+    return 0;
+  map = queue != NULL ? _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, CL_TRUE, CL_MAP_READ,
+                                                                0, 1, 0, NULL, NULL, &status)
+                      : NULL;
+  if (map != NULL)
+    {
+      _tarn_layer_driver->clGetMemObjectInfo (buffer, CL_MEM_REFERENCE_COUNT, sizeof references,
+                                              &references, NULL);
+      _tarn_layer_driver->clEnqueueUnmapMemObject (queue, buffer, map, 0, NULL, NULL);
+      _tarn_layer_driver->clFlush (queue);
+    }
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return references;
+}
+
+gboolean
+_tarn_layer_ask_map_references (LayerContext *context)
+{
+  gint known = __atomic_load_n (&context->counts_maps, __ATOMIC_RELAXED);
+  cl_uint references;
+
+  if (known >= 0)
+    return known;
+  references = count_with_map (context);
+  if (references > 0)
+    __atomic_store_n (&context->counts_maps, references > 1, __ATOMIC_RELAXED);
   return references > 1;
 }
 
@@ -280,6 +321,32 @@ get_alignment (cl_device_id device)
   return alignment;
 }
 
+static cl_uint
+count_references (const LayerContext *context)
+{
+  cl_uint n = 0;
+
+  _tarn_layer_driver->clGetContextInfo (context->base.handle, CL_CONTEXT_REFERENCE_COUNT, sizeof n,
+                                        &n, NULL);
+  return n;
+}
+
+/* Nobody else has the context yet. */
+static gboolean
+counts_objects (const LayerContext *context)
+{
+  cl_uint before = count_references (context), with_buffer;
+  cl_int status;
+  cl_mem buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1,
+                                                      NULL, &status);
+
+  if (buffer == NULL)
+    return FALSE;
+  with_buffer = count_references (context);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return with_buffer > before;
+}
+
 gboolean
 _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
 {
@@ -288,6 +355,7 @@ _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
   context->alignment = get_alignment (device);
   context->max_bytes
       = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
+  context->counts_objects = counts_objects (context);
   context->copies_by_pieces = copies_by_pieces (device);
   return context->max_bytes > 0;
 }

@@ -66,6 +66,21 @@ let_go (LayerBuffer *self)
     end (self);
 }
 
+LayerBuffer *
+_tarn_layer_buffer_find_held (cl_mem handle)
+{
+  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, handle);
+
+  return self != NULL && _tarn_layer_try_hold (self) ? g_steal_pointer (&self) : NULL;
+}
+
+void
+_tarn_layer_buffer_let_go (LayerBuffer *self)
+{
+  let_go (self);
+  _tarn_layer_unref (self);
+}
+
 static void
 call_back (LayerBuffer *self)
 {
@@ -77,22 +92,48 @@ call_back (LayerBuffer *self)
     }
 }
 
+static void
+release_handle (LayerBuffer *self)
+{
+  static gboolean once;
+
+  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
+}
+
+static void
+part_go (LayerBuffer *self)
+{
+  release_handle (self);
+  __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
+  let_go (self->whole);
+}
+
+/* What is still mapped, the driver may know by the sub-buffer; and of what commands that the layer
+ * does not see may use, nobody else gets anything: serve () sees to that. */
+static void
+whole_go (LayerBuffer *self)
+{
+  if (!self->was_mapped && !_tarn_layer_is_blind ())
+    {
+      _tarn_layer_keep_spare (self->context, self);
+      return;
+    }
+  release_handle (self);
+  tarn_block_free (self->block);
+  if (_tarn_layer_is_blind ())
+    _tarn_layer_context_trim (self->context);
+}
+
 /* Nobody has a reference, and the commands are done as far as that matters. */
 static void
 go (LayerBuffer *self)
 {
-  static gboolean once;
-
   call_back (self);
-  if (_tarn_layer_driver->clReleaseMemObject (self->base.handle) != CL_SUCCESS)
-    _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
   if (self->whole != NULL)
-    {
-      __atomic_sub_fetch (&self->whole->parts, 1, __ATOMIC_RELAXED);
-      let_go (self->whole);
-    }
-  else if (!_tarn_layer_is_blind ())
-    tarn_block_free (self->block);
+    part_go (self);
+  else
+    whole_go (self);
   _tarn_layer_unref (self);
 }
 
@@ -158,18 +199,36 @@ end (LayerBuffer *self)
   gboolean calls_back = has_callbacks (self);
 
   _tarn_layer_unlist (self);
-  _tarn_layer_forget_maps (self);
+  self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     hand_uses_on (self);
-  if (calls_back || (self->whole == NULL && !_tarn_layer_context_has_one_queue (self->context)))
+  if (calls_back || (self->whole == NULL && !_tarn_layer_context_gives_on (self->context)))
     go_after_commands (self);
   else
     go (self);
 }
 
+/* Takes the queue of a use that is done, so that those of short-lived queues do not add up, or
+ * NULL; with the lock held. */
+static LayerQueue *
+take_done_use (LayerBuffer *self)
+{
+  LayerQueue *queue;
+
+  for (guint i = 0; i < self->n_uses; i++)
+    if (_tarn_layer_queue_is_done (self->uses[i].queue, self->uses[i].number))
+      {
+        queue = self->uses[i].queue;
+        self->uses[i] = self->uses[--self->n_uses];
+        return queue;
+      }
+  return NULL;
+}
+
 void
 _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
 {
+  LAYER_AUTO LayerQueue *older = NULL; /* unreferenced after the lock is */
   LAYER_LOCKED (&self->lock);
 
   if (self->ended)
@@ -180,46 +239,74 @@ _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
         self->uses[i].number = MAX (self->uses[i].number, number);
         return;
       }
+  older = take_done_use (self);
   self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
   self->uses[self->n_uses++] = (LayerUse){ _tarn_layer_ref (queue), number };
 }
 
 /* The beginning */
 
-/* Gets memory, waiting for what others are to give back if that helps. */
+/* Gets memory, after making room for it if that helps. */
 static TarnBlock *
 allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
-  TarnBlock *block;
+  TarnBlock *block = tarn_pool_allocate (pool, size, NULL);
 
-  if (__atomic_load_n (&context->pending, __ATOMIC_ACQUIRE) > 0)
-    _tarn_layer_context_look (context);
-  block = tarn_pool_allocate (pool, size, NULL);
-  if (block != NULL || !_tarn_layer_context_wait (context))
-    return block != NULL ? block : tarn_pool_allocate (pool, size, error);
+  if (block != NULL)
+    return block;
+  _tarn_layer_context_make_room (context);
   return tarn_pool_allocate (pool, size, error);
 }
 
-/* Makes the driver's sub-buffer that the program gets; NULL: it does not. */
-static LayerBuffer *
-make (LayerContext *context, TarnBlock *block, cl_mem_flags flags, gsize size)
+/* Makes the driver's sub-buffer that the program gets; FALSE: it does not. */
+static gboolean
+make (LayerContext *context, LayerSpare *made)
 {
-  cl_buffer_region region = { 0, size };
-  cl_mem piece = _tarn_layer_find_piece (context, block, &region.origin);
-  cl_mem_flags asked = flags & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
+  cl_buffer_region region = { 0, made->kind.size };
+  cl_mem piece = _tarn_layer_find_piece (context, made->block, &region.origin);
+  cl_mem_flags asked = made->kind.asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
   cl_int status;
-  LayerBuffer *self;
-  cl_mem handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
-                                                         &region, &status);
 
-  if (handle == NULL)
-    return NULL;
+  made->handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
+                                                        &region, &status);
+  made->offset = region.origin;
+  if (made->handle == NULL)
+    return FALSE;
   LAYER_COUNT (sub_buffers);
-  self = buffer_new (handle, context, region.origin, size, flags);
-  self->block = block;
-  _tarn_layer_ask_flags (context, flags, &self->flags);
-  _tarn_layer_list (self);
-  return self;
+  return _tarn_layer_ask_flags (context, made->kind.asked, &made->flags) == CL_SUCCESS;
+}
+
+/* Makes what a buffer has of new memory; NULL: it cannot be. */
+static LayerSpare *
+make_new (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+{
+  TarnBlock *block = allocate (context, pool, size, error);
+  LayerSpare *made;
+
+  if (block == NULL)
+    return NULL;
+  made = g_new0 (LayerSpare, 1);
+  made->kind = (LayerSpareKind){ size, flags };
+  made->block = block;
+  /* After it was allocated: what commands that the layer does not see use has been free since. */
+  if (!_tarn_layer_is_blind () && make (context, made))
+    return made;
+  if (made->handle != NULL)
+    _tarn_layer_driver->clReleaseMemObject (made->handle);
+  tarn_block_free (block);
+  g_free (made);
+  return NULL;
+}
+
+static LayerSpare *
+get (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+{
+  LayerSpare *spare = _tarn_layer_take_spare (context, size, flags);
+
+  _tarn_layer_context_look (context, spare == NULL);
+  if (spare == NULL)
+    spare = _tarn_layer_take_spare (context, size, flags);
+  return spare != NULL ? spare : make_new (context, pool, size, flags, error);
 }
 
 /* Serves a buffer of a pool; NULL: the driver is to make it, unless *status says that there is to
@@ -230,23 +317,21 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, cl_int *status)
   g_autoptr (GError) error = NULL;
   TarnPool *pool = NULL;
   LAYER_AUTO LayerContext *context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
-  TarnBlock *block = context != NULL ? allocate (context, pool, size, &error) : NULL;
+  g_autofree LayerSpare *got = context != NULL ? get (context, pool, size, flags, &error) : NULL;
   LayerBuffer *self;
 
-  if (block == NULL)
+  if (got == NULL)
     {
       if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
         *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
       return NULL;
     }
-  self = make (context, block, flags, size);
-  if (self == NULL)
-    {
-      tarn_block_free (block);
-      return NULL;
-    }
+  self = buffer_new (got->handle, context, got->offset, size, flags);
+  self->block = got->block;
+  self->flags = got->flags;
+  _tarn_layer_list (self);
   LAYER_COUNT (served);
-  return self->base.handle;
+  return got->handle;
 }
 
 static cl_mem
@@ -255,6 +340,22 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   if (status_ret != NULL)
     *status_ret = status;
   return buffer;
+}
+
+/* Whether a driver that has no memory may have some now. */
+static gboolean
+made_room (cl_context handle, cl_int status)
+{
+  LAYER_AUTO LayerContext *context = NULL;
+
+  if (status != CL_MEM_OBJECT_ALLOCATION_FAILURE && status != CL_OUT_OF_RESOURCES
+      && status != CL_OUT_OF_HOST_MEMORY)
+    return FALSE;
+  context = _tarn_layer_find (LAYER_CONTEXT, handle);
+  if (context == NULL || context->device == NULL)
+    return FALSE;
+  _tarn_layer_context_make_room (context);
+  return TRUE;
 }
 
 cl_mem CL_API_CALL
@@ -268,7 +369,10 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
   LAYER_COUNT (passed_on);
-  return _tarn_layer_driver->clCreateBuffer (context, flags, size, host, status_ret);
+  buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
+  if (buffer == NULL && made_room (context, status))
+    buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
+  return answer (buffer, status, status_ret);
 }
 
 cl_mem CL_API_CALL
@@ -282,8 +386,12 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
   LAYER_COUNT (passed_on);
-  return _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
-                                                           status_ret);
+  buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
+                                                             &status);
+  if (buffer == NULL && made_room (context, status))
+    buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
+                                                               host, &status);
+  return answer (buffer, status, status_ret);
 }
 
 /* Parts */
@@ -384,20 +492,40 @@ add_image (cl_mem image, const cl_image_desc *desc)
 
 cl_mem CL_API_CALL
 layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
-                     const cl_image_desc *desc, void *host, cl_int *status)
+                     const cl_image_desc *desc, void *host, cl_int *status_ret)
 {
-  return add_image (_tarn_layer_driver->clCreateImage (context, flags, format, desc, host, status),
-                    desc);
+  cl_int status = CL_SUCCESS;
+  cl_mem image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
+
+  if (image == NULL && made_room (context, status))
+    image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
+  return answer (add_image (image, desc), status, status_ret);
 }
 
 cl_mem CL_API_CALL
 layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *properties,
                                    cl_mem_flags flags, const cl_image_format *format,
-                                   const cl_image_desc *desc, void *host, cl_int *status)
+                                   const cl_image_desc *desc, void *host, cl_int *status_ret)
 {
-  return add_image (_tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
-                                                                     format, desc, host, status),
-                    desc);
+  cl_int status = CL_SUCCESS;
+  cl_mem image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
+                                                                  format, desc, host, &status);
+
+  if (image == NULL && made_room (context, status))
+    image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags, format,
+                                                             desc, host, &status);
+  return answer (add_image (image, desc), status, status_ret);
+}
+
+/* SVM is the driver's, which may need what is held here. */
+void *CL_API_CALL
+layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_uint alignment)
+{
+  void *memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
+
+  if (memory == NULL && made_room (context, CL_OUT_OF_RESOURCES))
+    memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
+  return memory;
 }
 
 /* References */

@@ -2,46 +2,60 @@
  * SPDX-License-Identifier: MIT
  *
  * Commands that name the buffers that they use; launches of kernels are in kernel.c.  A command is
- * noted after the driver has taken it: nobody can have released its buffers for good before that,
- * and who finishes the queue meanwhile may or may not find it done. */
+ * noted after the driver has taken it: its buffers are held until then, and who finishes the queue
+ * meanwhile may or may not find it done. */
 
 #include "layer-private.h"
 
-LayerCommand
-_tarn_layer_command_begin (cl_command_queue handle)
+static LayerBuffer **
+get_buffers (LayerCommand *self)
 {
-  LayerQueue *queue = _tarn_layer_find (LAYER_QUEUE, handle);
+  return self->many != NULL ? self->many : self->few;
+}
 
-  return (LayerCommand){ queue, queue != NULL ? _tarn_layer_queue_get_enqueued (queue) : 0 };
+void
+_tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
+                           guint n)
+{
+  *self = (LayerCommand){ .queue = _tarn_layer_find (LAYER_QUEUE, handle) };
+  if (self->queue != NULL)
+    self->number = _tarn_layer_queue_get_enqueued (self->queue);
+  self->n = objects != NULL ? n : 0;
+  self->many = self->n > LAYER_FEW ? g_new (LayerBuffer *, n) : NULL;
+  for (guint i = 0; i < self->n; i++)
+    get_buffers (self)[i] = _tarn_layer_buffer_find_held (objects[i]);
 }
 
 static void
-note (LayerQueue *queue, const cl_mem *objects, guint n)
+note (LayerCommand *self)
 {
   guint64 number = 0;
 
-  for (guint i = 0; i < n; i++)
+  for (guint i = 0; i < self->n; i++)
     {
-      LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, objects[i]);
+      LayerBuffer *buffer = get_buffers (self)[i];
 
       if (buffer == NULL)
         continue;
       if (number == 0)
-        number = _tarn_layer_queue_count (queue);
-      _tarn_layer_buffer_use (buffer, queue, number);
+        number = _tarn_layer_queue_count (self->queue);
+      _tarn_layer_buffer_use (buffer, self->queue, number);
     }
 }
 
 void
-_tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking,
-                         const cl_mem *objects, guint n)
+_tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 {
-  if (self->queue == NULL)
-    return;
-  if (status == CL_SUCCESS && !blocking)
-    note (self->queue, objects, n);
-  else if (status == CL_SUCCESS && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE))
+  gboolean known = self->queue != NULL && status == CL_SUCCESS;
+
+  if (known && !blocking)
+    note (self);
+  else if (known && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_set_done (self->queue, self->number);
+  for (guint i = 0; i < self->n; i++)
+    if (get_buffers (self)[i] != NULL)
+      _tarn_layer_buffer_let_go (get_buffers (self)[i]);
+  g_free (self->many);
   _tarn_layer_unref (self->queue);
 }
 
@@ -68,12 +82,13 @@ is_within (cl_mem object, gsize offset, gsize size)
                                    const cl_event *waits, cl_event *event)                         \
   {                                                                                                \
     const cl_mem objects[] = { __VA_ARGS__ };                                                      \
-    LayerCommand command = _tarn_layer_command_begin (queue);                                      \
+    LayerCommand command;                                                                          \
     cl_int status = CL_INVALID_VALUE;                                                              \
                                                                                                    \
+    _tarn_layer_command_begin (&command, queue, objects, G_N_ELEMENTS (objects));                  \
     if (right)                                                                                     \
       status = _tarn_layer_driver->name (queue, SPLICE arguments, n_waits, waits, event);          \
-    _tarn_layer_command_end (&command, status, blocking, objects, G_N_ELEMENTS (objects));         \
+    _tarn_layer_command_end (&command, status, blocking);                                          \
     return status;                                                                                 \
   }
 
@@ -127,13 +142,14 @@ layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_me
                                   cl_mem_migration_flags flags, cl_uint n_waits,
                                   const cl_event *waits, cl_event *event)
 {
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status;
 
+  _tarn_layer_command_begin (&command, queue, objects, n);
   if (has_ours (objects, n))
     flags &= ~(cl_mem_migration_flags) CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
   status = _tarn_layer_driver->clEnqueueMigrateMemObjects (queue, n, objects, flags, n_waits, waits,
                                                            event);
-  _tarn_layer_command_end (&command, status, FALSE, objects, n);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }

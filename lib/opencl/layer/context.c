@@ -6,6 +6,8 @@
 
 #include "layer-private.h"
 
+#include <string.h>
+
 /* What a sub-buffer can have, or inherit of a piece. */
 #define SERVED_FLAGS (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS | CL_MEM_ALLOC_HOST_PTR)
 
@@ -60,13 +62,30 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
   return *pool != NULL ? g_steal_pointer (&self) : NULL;
 }
 
+void
+_tarn_layer_context_trim (LayerContext *self)
+{
+  TarnPool *pools[LAYER_N_KINDS];
+
+  _tarn_layer_drop_spares (self, 0);
+  {
+    LAYER_LOCKED (&self->lock);
+
+    memcpy (pools, self->pools, sizeof pools); /* each is there as long as the context is */
+  }
+  for (guint i = 0; i < LAYER_N_KINDS; i++)
+    if (pools[i] != NULL)
+      tarn_pool_trim (pools[i], 0);
+}
+
 /* One queue, or many */
 
 gboolean
-_tarn_layer_context_has_one_queue (LayerContext *self)
+_tarn_layer_context_gives_on (LayerContext *self)
 {
   LAYER_LOCKED (&self->lock);
 
+  self->gave_on |= self->order == LAYER_ONE_QUEUE;
   return self->order <= LAYER_ONE_QUEUE;
 }
 
@@ -80,13 +99,18 @@ record_end (LayerQueue *queue)
     return NULL;
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (queue->base.handle, 0, NULL, &event)
       == CL_SUCCESS)
-    return event;
+    {
+      /* Another queue is to wait for it. */
+      _tarn_layer_driver->clFlush (queue->base.handle);
+      return event;
+    }
   /* Nothing that the program has to do first is on the queue. */
   _tarn_layer_driver->clFinish (queue->base.handle);
   return NULL;
 }
 
-/* Takes the queue of a context that had no other; NULL: it is not so. */
+/* Takes the queue of a context that had no other, if another has to wait for it; NULL: it need not.
+ */
 static LayerQueue *
 begin_many (LayerContext *self, const LayerQueue *queue)
 {
@@ -97,7 +121,7 @@ begin_many (LayerContext *self, const LayerQueue *queue)
     _tarn_cond_wait (&self->changed, &self->lock);
   if (queue != NULL && queue != self->only_queue)
     return NULL;
-  if (self->order == LAYER_ONE_QUEUE)
+  if (self->order == LAYER_ONE_QUEUE && self->gave_on)
     {
       only = _tarn_layer_ref (self->only_queue);
       self->order = LAYER_BECOMING_MANY;
@@ -160,7 +184,7 @@ set_only (LayerContext *self, LayerQueue *queue, gboolean in_order)
 void
 _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order)
 {
-  _tarn_layer_context_look (self);
+  _tarn_layer_context_look (self, TRUE);
   if (set_only (self, queue, in_order))
     return;
   _tarn_layer_context_end_one_queue (self, NULL);
@@ -210,9 +234,20 @@ next_queue (LayerContext *self)
   return _tarn_layer_ref (g_ptr_array_index (self->queues, self->turn));
 }
 
+/* The driver is asked, which may take longer than all else that an allocation does. */
+#define LOOK_EVERY (G_TIME_SPAN_MILLISECOND / 10)
+
 void
-_tarn_layer_context_look (LayerContext *self)
+_tarn_layer_context_look (LayerContext *self, gboolean now)
 {
+  gint64 time;
+
+  if (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
+    return;
+  time = g_get_monotonic_time ();
+  if (!now && time - __atomic_load_n (&self->looked, __ATOMIC_RELAXED) < LOOK_EVERY)
+    return;
+  __atomic_store_n (&self->looked, time, __ATOMIC_RELAXED);
   for (guint i = 0; i < 2; i++)
     {
       LAYER_AUTO LayerQueue *queue = next_queue (self);
@@ -249,6 +284,19 @@ _tarn_layer_context_wait (LayerContext *self)
   return waited;
 }
 
+void
+_tarn_layer_context_make_room (LayerContext *self)
+{
+  g_autoptr (GPtrArray) queues = list_queues (self);
+  g_autoptr (GPtrArray) contexts = _tarn_layer_list_all (LAYER_CONTEXT);
+
+  _tarn_layer_context_wait (self);
+  for (guint i = 0; i < queues->len; i++)
+    _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+  for (guint i = 0; i < contexts->len; i++)
+    _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
+}
+
 /* The program's contexts */
 
 static void
@@ -264,6 +312,7 @@ context_finalize (gpointer record)
     _tarn_layer_driver->clReleaseEvent (self->only_end);
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
+  _tarn_layer_spares_clear (self);
   g_hash_table_unref (self->answers);
   _tarn_cond_clear (&self->changed);
   _tarn_mutex_clear (&self->lock);
@@ -301,7 +350,8 @@ add_context (cl_context handle)
   self->queues = g_ptr_array_new ();
   self->pieces = g_ptr_array_new ();
   self->answers = g_hash_table_new (NULL, NULL);
-  self->counts_parts = self->has_images = -1;
+  _tarn_layer_spares_init (self);
+  self->counts_parts = self->counts_maps = self->has_images = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
   _tarn_layer_list (self);
@@ -340,6 +390,31 @@ layer_clRetainContext (cl_context handle)
   return status;
 }
 
+/* Counts what the layer has made of it for itself. */
+static cl_uint
+count_own (LayerContext *self)
+{
+  LAYER_LOCKED (&self->lock);
+  cl_uint n = self->own_queue != NULL;
+
+  for (guint i = 0; i < self->pieces->len; i++)
+    n += g_ptr_array_index (self->pieces, i) != NULL;
+  return n;
+}
+
+cl_int CL_API_CALL
+layer_clGetContextInfo (cl_context handle, cl_context_info name, size_t size, void *value,
+                        size_t *size_ret)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+  cl_uint own = self != NULL && self->counts_objects ? count_own (self) : 0;
+  cl_int status = _tarn_layer_driver->clGetContextInfo (handle, name, size, value, size_ret);
+
+  if (status == CL_SUCCESS && name == CL_CONTEXT_REFERENCE_COUNT && value != NULL)
+    *(cl_uint *) value -= own;
+  return status;
+}
+
 /* What is left of it goes as its buffers do, whose memory keeps it alive in the driver. */
 static void
 end (LayerContext *self)
@@ -347,6 +422,7 @@ end (LayerContext *self)
   g_autoptr (GPtrArray) queues = NULL;
 
   __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
+  _tarn_layer_drop_spares (self, 0);
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     {

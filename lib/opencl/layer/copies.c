@@ -85,14 +85,15 @@ layer_clEnqueueReadBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool wa
                                size_t host_slice, void *host, cl_uint n_waits,
                                const cl_event *waits, cl_event *event)
 {
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
+  _tarn_layer_command_begin (&command, queue, &buffer, 1);
   if (box_is_within (buffer, origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueReadBufferRect (queue, buffer, wait, origin, host_origin,
                                                           region, row, slice, host_row, host_slice,
                                                           host, n_waits, waits, event);
-  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  _tarn_layer_command_end (&command, status, wait);
   return status;
 }
 
@@ -103,14 +104,15 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
                                 size_t host_slice, const void *host, cl_uint n_waits,
                                 const cl_event *waits, cl_event *event)
 {
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
+  _tarn_layer_command_begin (&command, queue, &buffer, 1);
   if (box_is_within (buffer, origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueWriteBufferRect (queue, buffer, wait, origin, host_origin,
                                                            region, row, slice, host_row, host_slice,
                                                            host, n_waits, waits, event);
-  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  _tarn_layer_command_end (&command, status, wait);
   return status;
 }
 
@@ -195,18 +197,21 @@ move_to_piece (const LayerBuffer *buffer, Box *box)
   box->origin[0] += offset;
 }
 
-/* Copies between buffers that may share a piece, within which rows and slices have to be as long at
- * either end, and a driver may take boxes that begin in other places of a row for one another. */
+/* Copies between two buffers that may share a piece, within which rows and slices have to be as
+ * long at either end, and a driver may take boxes that begin in other places of a row for one
+ * another.
+ * @apart: they do not overlap. */
 static cl_int
-copy_between (const BoxCopy *copy, gboolean *has_begun)
+copy_between (const BoxCopy *copy, gboolean apart, gboolean *has_begun)
 {
   gboolean is_same = copy->from.row == copy->to.row && copy->from.slice == copy->to.slice;
   gboolean is_one = copy->from.object == copy->to.object;
-  cl_int status = is_same || !is_one ? copy_box (copy) : CL_MEM_COPY_OVERLAP;
+  cl_int status = CL_SUCCESS;
 
-  if (status == CL_MEM_COPY_OVERLAP && is_one)
-    return copy_rows (copy, has_begun);
-  *has_begun = status == CL_SUCCESS;
+  if (!is_one || is_same)
+    status = copy_box (copy);
+  if (is_one && (!is_same || (apart && status == CL_MEM_COPY_OVERLAP)))
+    status = copy_rows (copy, has_begun);
   return status;
 }
 
@@ -225,13 +230,14 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
 {
   LAYER_AUTO LayerBuffer *source = _tarn_layer_find (LAYER_BUFFER, from);
   LAYER_AUTO LayerBuffer *target = _tarn_layer_find (LAYER_BUFFER, to);
-  LayerCommand command = _tarn_layer_command_begin (queue);
   const cl_mem objects[] = { from, to };
+  LayerCommand command;
   BoxCopy copy
       = { .queue = queue, .region = region, .n_waits = n_waits, .waits = waits, .event = event };
   gboolean has_begun = FALSE;
   cl_int status = CL_INVALID_VALUE;
 
+  _tarn_layer_command_begin (&command, queue, objects, 2);
   if (!read_box (&copy.from, from, from_origin, region, from_row, from_slice)
       || !read_box (&copy.to, to, to_origin, region, to_row, to_slice))
     status = _tarn_layer_driver->clEnqueueCopyBufferRect (queue, from, to, from_origin, to_origin,
@@ -241,10 +247,12 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
     {
       move_to_piece (source, &copy.from);
       move_to_piece (target, &copy.to);
-      status = get_whole (source) != get_whole (target) ? copy_between (&copy, &has_begun)
-                                                        : copy_box (&copy);
+      if (from == to)
+        status = copy_box (&copy);
+      else
+        status = copy_between (&copy, get_whole (source) != get_whole (target), &has_begun);
     }
-  _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE, objects, 2);
+  _tarn_layer_command_end (&command, has_begun ? CL_SUCCESS : status, FALSE);
   return status;
 }
 
@@ -291,13 +299,14 @@ layer_clEnqueueCopyImageToBuffer (cl_command_queue queue, cl_mem image, cl_mem b
                                   cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
   const cl_mem objects[] = { image, buffer };
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
+  _tarn_layer_command_begin (&command, queue, objects, 2);
   if (place_in_piece (&buffer, &offset, image, region))
     status = _tarn_layer_driver->clEnqueueCopyImageToBuffer (queue, image, buffer, origin, region,
                                                              offset, n_waits, waits, event);
-  _tarn_layer_command_end (&command, status, FALSE, objects, 2);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }
 
@@ -307,12 +316,13 @@ layer_clEnqueueCopyBufferToImage (cl_command_queue queue, cl_mem buffer, cl_mem 
                                   cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
   const cl_mem objects[] = { buffer, image };
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
+  _tarn_layer_command_begin (&command, queue, objects, 2);
   if (place_in_piece (&buffer, &offset, image, region))
     status = _tarn_layer_driver->clEnqueueCopyBufferToImage (queue, buffer, image, offset, origin,
                                                              region, n_waits, waits, event);
-  _tarn_layer_command_end (&command, status, FALSE, objects, 2);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }

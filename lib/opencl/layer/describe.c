@@ -12,7 +12,7 @@ get_references (const LayerBuffer *self)
   guint held = __atomic_load_n (&self->base.held, __ATOMIC_RELAXED);
   guint parts = __atomic_load_n (&self->parts, __ATOMIC_RELAXED);
 
-  return _tarn_layer_ask_counting (self->context) ? held : held - MIN (held, parts);
+  return _tarn_layer_ask_part_references (self->context) ? held : held - MIN (held, parts);
 }
 
 cl_int CL_API_CALL

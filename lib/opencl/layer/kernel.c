@@ -189,24 +189,41 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* Notes a launch that the driver took. */
-static void
-note_launch (cl_command_queue queue_handle, cl_kernel kernel)
+/* Gets the buffers of a kernel that is about to be launched, each held; NULL: none is known. */
+static GPtrArray *
+begin_launch (cl_kernel kernel)
 {
-  LAYER_AUTO LayerQueue *queue = _tarn_layer_find (LAYER_QUEUE, queue_handle);
-  LAYER_AUTO LayerKernel *self = queue != NULL ? _tarn_layer_find (LAYER_KERNEL, kernel) : NULL;
-  guint64 number;
+  LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, kernel);
+  g_autoptr (GPtrArray) listed = self != NULL ? list_buffers (self) : NULL;
+  GPtrArray *held;
 
-  if (self == NULL)
-    return;
-  number = _tarn_layer_queue_count (queue);
-  {
-    LAYER_LOCKED (&self->lock);
+  if (listed == NULL)
+    return NULL;
+  held = g_ptr_array_sized_new (listed->len);
+  for (guint i = 0; i < listed->len; i++)
+    {
+      LayerBuffer *buffer = g_ptr_array_index (listed, i);
 
-    for (guint i = 0; i < self->buffers->len; i++)
-      if (g_ptr_array_index (self->buffers, i) != NULL)
-        _tarn_layer_buffer_use (g_ptr_array_index (self->buffers, i), queue, number);
-  }
+      if (buffer != NULL && _tarn_layer_try_hold (buffer))
+        g_ptr_array_add (held, _tarn_layer_ref (buffer));
+    }
+  return held;
+}
+
+/* Notes a launch if the driver took it. */
+static void
+end_launch (cl_command_queue handle, GPtrArray *held, cl_int status)
+{
+  LAYER_AUTO LayerQueue *queue = held != NULL ? _tarn_layer_find (LAYER_QUEUE, handle) : NULL;
+  guint64 number = queue != NULL && status == CL_SUCCESS ? _tarn_layer_queue_count (queue) : 0;
+
+  for (guint i = 0; held != NULL && i < held->len; i++)
+    {
+      if (number > 0)
+        _tarn_layer_buffer_use (g_ptr_array_index (held, i), queue, number);
+      _tarn_layer_buffer_let_go (g_ptr_array_index (held, i));
+    }
+  g_clear_pointer (&held, g_ptr_array_unref);
 }
 
 cl_int CL_API_CALL
@@ -214,11 +231,11 @@ layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t *offset, const size_t *global, const size_t *local,
                               cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
+  GPtrArray *held = begin_launch (kernel);
   cl_int status = _tarn_layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset,
                                                               global, local, n_waits, waits, event);
 
-  if (status == CL_SUCCESS)
-    note_launch (queue, kernel);
+  end_launch (queue, held, status);
   return status;
 }
 
@@ -226,9 +243,9 @@ cl_int CL_API_CALL
 layer_clEnqueueTask (cl_command_queue queue, cl_kernel kernel, cl_uint n_waits,
                      const cl_event *waits, cl_event *event)
 {
+  GPtrArray *held = begin_launch (kernel);
   cl_int status = _tarn_layer_driver->clEnqueueTask (queue, kernel, n_waits, waits, event);
 
-  if (status == CL_SUCCESS)
-    note_launch (queue, kernel);
+  end_launch (queue, held, status);
   return status;
 }

@@ -10,6 +10,7 @@
  *     context.c    contexts: their pools, and how their queues are ordered
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
+ *     spares.c     what buffers that are gone had, for the next ones
  *     buffer.c     buffers, and what is made of them
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
@@ -111,7 +112,7 @@ cl_int _tarn_layer_answer (gconstpointer from, gsize from_size, gsize size, gpoi
                            size_t *size_ret);
 
 /* Whether the program has asked for a function that may use buffers without the layer's knowing:
- * from then on buffers are the driver's, and memory that was used before is given to nobody. */
+ * from then on buffers are the driver's, to which goes the memory that was used before. */
 gboolean _tarn_layer_is_blind (void);
 
 /* table.c */
@@ -137,6 +138,9 @@ typedef struct
 /* Gets a reference to the record of a handle; NULL: the layer has none. */
 gpointer _tarn_layer_find (LayerKind kind, gconstpointer handle);
 
+/* Gets references to the records of a kind. */
+GPtrArray *_tarn_layer_list_all (LayerKind kind);
+
 /* Lists an object, with a reference for the table; an older one with its handle is no more. */
 void _tarn_layer_list (gpointer record);
 
@@ -149,6 +153,7 @@ void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
 
 /* Adds to the program's references, and takes one away, TRUE if it was the last. */
 void _tarn_layer_hold (gpointer record);
+gboolean _tarn_layer_try_hold (gpointer record); /* FALSE: the program has none */
 gboolean _tarn_layer_let_go (gpointer record);
 
 /* Unreferenced at the end of the block. */
@@ -189,12 +194,14 @@ struct _LayerContext
   cl_device_id device;       /* NULL: of several, or one that the layer cannot serve */
   gsize max_bytes;           /* of a buffer */
   gsize alignment;           /* of a sub-buffer */
+  gboolean counts_objects;   /* the driver's references to a context count what is made of it */
   gboolean copies_by_pieces; /* the driver cannot copy boxes, or images, of sub-buffers */
 
   TarnMutex lock; /* guards all below */
   TarnCond changed;
   LayerOrder order;
   LayerQueue *only_queue; /* with LAYER_ONE_QUEUE; borrowed */
+  gboolean gave_on;       /* memory went to the next buffer behind the only queue's commands */
   cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
   gboolean has_user_events;
   GPtrArray *queues; /* references: those that commands can be put on, or that are not done */
@@ -205,12 +212,20 @@ struct _LayerContext
   LayerSource sources[LAYER_N_KINDS];
   GHashTable *answers; /* see ask.c */
 
+  TarnMutex spares_lock; /* guards these: see spares.c */
+  GHashTable *spares;    /* LayerSpareKind, owned -> GQueue of LayerSpare, owned */
+  GQueue spares_by_age;
+  gsize spare_bytes;
+
   /* Atomic: */
   gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
+  gint counts_maps;      /* ... its maps; -1: unknown */
   gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
   gboolean wants_images; /* they are not, but the program wants such */
-  guint pending;         /* buffers that wait for commands */
-  gboolean ended;        /* the program has no reference any more */
+  gsize piece_bytes;
+  gint64 looked;  /* when the queues were looked at last, monotonic */
+  guint pending;  /* buffers that wait for commands */
+  gboolean ended; /* the program has no reference any more */
 };
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
@@ -218,8 +233,8 @@ struct _LayerContext
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
-/* Whether what was released is used again behind what is on the queue. */
-gboolean _tarn_layer_context_has_one_queue (LayerContext *self);
+/* Whether what is released is used again behind what is on the queue, which is remembered. */
+gboolean _tarn_layer_context_gives_on (LayerContext *self);
 
 /* From now on commands may not run in the order in which they are enqueued, if the context has one
  * queue so far, and it is this one; NULL: any. */
@@ -229,8 +244,15 @@ void _tarn_layer_context_end_one_queue (LayerContext *self, const LayerQueue *qu
 void _tarn_layer_context_add_queue (LayerContext *self, LayerQueue *queue, gboolean in_order);
 void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
-/* Looks at a queue or two, if there is anything to wait for. */
-void _tarn_layer_context_look (LayerContext *self);
+/* Looks at a queue or two, if there is anything to wait for; not @now: unless it has just been. */
+void _tarn_layer_context_look (LayerContext *self, gboolean now);
+
+/* Gives the driver back what no buffer has. */
+void _tarn_layer_context_trim (LayerContext *self);
+
+/* Gives the driver back whatever can be, of other contexts, too, waiting for commands of this one
+ * unless the program has to end them. */
+void _tarn_layer_context_make_room (LayerContext *self);
 
 /* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
@@ -244,8 +266,9 @@ cl_int _tarn_layer_ask_flags (LayerContext *context, cl_mem_flags asked, cl_mem_
 cl_int _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked,
                                    cl_mem_flags *flags);
 
-/* Whether a buffer's references count its sub-buffers, as some drivers do. */
-gboolean _tarn_layer_ask_counting (LayerContext *context);
+/* Whether a buffer's references count its sub-buffers, or its maps, as some drivers do. */
+gboolean _tarn_layer_ask_part_references (LayerContext *context);
+gboolean _tarn_layer_ask_map_references (LayerContext *context);
 
 /* Whether the driver makes images of sub-buffers, if it does of buffers. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
@@ -256,11 +279,46 @@ gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* pieces.c */
 
+/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
+cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
+
 /* Makes the pool of a kind of memory; NULL: it cannot be. */
 TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
 /* Gets where a block is: in which of the driver's buffers, and how many bytes from its start. */
 cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
+
+/* spares.c */
+
+typedef struct
+{
+  gsize size;
+  cl_mem_flags asked;
+} LayerSpareKind;
+
+/* What a buffer of the program's has that is not of a part. */
+typedef struct
+{
+  LayerSpareKind kind;
+  cl_mem handle;      /* a reference */
+  TarnBlock *block;   /* owned */
+  gsize offset;       /* from the start of the piece */
+  cl_mem_flags flags; /* as the driver calls them */
+  gint64 time;        /* monotonic, when it was put there */
+  GList by_age;       /* its link there */
+} LayerSpare;
+
+void _tarn_layer_spares_init (LayerContext *context);
+void _tarn_layer_spares_clear (LayerContext *context); /* which are none */
+
+/* Takes a spare, which the caller is to free with g_free (); NULL: there is none. */
+LayerSpare *_tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_flags asked);
+
+/* Takes over what the buffer had. */
+void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
+
+/* Gives back the oldest until so many bytes are left, and those that are too old; FALSE: none. */
+gboolean _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
 
 /* queue.c */
 
@@ -274,7 +332,7 @@ struct _LayerQueue
   guint64 enqueued;      /* atomic: commands that used buffers */
   guint64 done;          /* atomic: those that are known to be done */
   gboolean finishing;    /* atomic: a marker failed, and a thread waits for all instead */
-  guint users;           /* atomic: of the driver's queue: the program until it is over, and calls of ours */
+  guint users; /* atomic: of the driver's queue: the program until it is over, and calls of ours */
 
   TarnMutex lock;  /* guards all below */
   gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
@@ -349,8 +407,9 @@ struct _LayerBuffer
   cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
   cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
-  guint parts; /* atomic: what is made of it, and not gone */
-  guint waits; /* atomic: queues that it waits for */
+  gboolean was_mapped; /* when it ended */
+  guint parts;         /* atomic: what is made of it, and not gone */
+  guint waits;         /* atomic: queues that it waits for */
 
   TarnMutex lock; /* guards all below */
   gboolean ended; /* nobody has a reference: nothing below changes any more */
@@ -366,32 +425,49 @@ cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 /* Notes that a command of the queue, the latest with that number, uses a buffer. */
 void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number);
 
+/* Gets the record of a handle with one more of the program's references, which it keeps while the
+ * driver is given a command: the command may run, and what the program had be released, before it
+ * is noted.  NULL: there is none. */
+LayerBuffer *_tarn_layer_buffer_find_held (cl_mem handle);
+
+/* Ends that. */
+void _tarn_layer_buffer_let_go (LayerBuffer *self);
+
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
 /* commands.c */
 
-/* What is known before a command is given to the driver. */
+#define LAYER_FEW 2
+
+/* What is known of a command while it is given to the driver. */
 typedef struct
 {
   LayerQueue *queue; /* a reference; NULL: not known */
   guint64 number;    /* of its latest command */
+  guint n;           /* objects */
+  LayerBuffer
+      *few[LAYER_FEW]; /* what it uses, each with one of the program's references, or NULL */
+  LayerBuffer **many;  /* the same, owned; NULL: they are few */
 } LayerCommand;
 
-LayerCommand _tarn_layer_command_begin (cl_command_queue handle);
+/* Keeps what the command uses: it may run, and what the program had be released, before it is
+ * noted.
+ * @objects: nullable. */
+void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
+                                guint n);
 
 /* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
  * is what was before it on a queue in order. */
-void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking,
-                              const cl_mem *objects, guint n);
+void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);
 
 /* maps.c */
 
 /* How often a buffer is mapped (CL_MEM_MAP_COUNT). */
 cl_uint _tarn_layer_count_maps (LayerBuffer *self);
 
-/* It is to be no more. */
-void _tarn_layer_forget_maps (LayerBuffer *self);
+/* It is to be no more; FALSE: it was not mapped. */
+gboolean _tarn_layer_forget_maps (LayerBuffer *self);
 
 /* The functions that are intercepted, by file */
 
@@ -400,6 +476,7 @@ void _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateContextFromType)                                                                      \
   F (clRetainContext)                                                                              \
   F (clReleaseContext)                                                                             \
+  F (clGetContextInfo)                                                                             \
   F (clCreateUserEvent)                                                                            \
   F (clCreateCommandQueue) /* queue.c */                                                           \
   F (clCreateCommandQueueWithProperties)                                                           \
@@ -412,6 +489,7 @@ void _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateSubBuffer)                                                                            \
   F (clCreateImage)                                                                                \
   F (clCreateImageWithProperties)                                                                  \
+  F (clSVMAlloc)                                                                                   \
   F (clRetainMemObject)                                                                            \
   F (clReleaseMemObject)                                                                           \
   F (clSetMemObjectDestructorCallback)                                                             \

@@ -10,8 +10,9 @@
 
 typedef struct
 {
-  gpointer pointer;          /* the host's */
-  const LayerBuffer *buffer; /* that was mapped: the whole or a part of it; borrowed */
+  gpointer pointer;    /* the host's */
+  LayerBuffer *buffer; /* that was mapped: the whole or a part of it; borrowed */
+  gboolean is_held;    /* with one of the program's references to the buffer */
 } LayerMap;
 
 static LayerBuffer *
@@ -36,18 +37,19 @@ static void
 add_map (LayerBuffer *self, gpointer pointer)
 {
   LayerBuffer *whole = get_whole (self);
-  LayerMap map = { pointer, self };
+  LayerMap map = { pointer, self, _tarn_layer_ask_map_references (self->context) };
   LAYER_LOCKED (&whole->lock);
 
+  if (map.is_held)
+    _tarn_layer_hold (self);
   if (whole->maps == NULL)
     whole->maps = g_array_new (FALSE, FALSE, sizeof map);
   g_array_append_val (whole->maps, map);
 }
 
-/* Takes a map, one of the buffer's own if there is such, and says what was mapped; FALSE: nothing
- * was, there. */
+/* Takes a map, one of the buffer's own if there is such; FALSE: nothing was mapped there. */
 static gboolean
-take_map (LayerBuffer *self, gpointer pointer, cl_mem *mapped)
+take_map (LayerBuffer *self, gpointer pointer, LayerMap *taken)
 {
   LayerBuffer *whole = get_whole (self);
   LAYER_LOCKED (&whole->lock);
@@ -62,20 +64,34 @@ take_map (LayerBuffer *self, gpointer pointer, cl_mem *mapped)
     }
   if (found == G_MAXUINT)
     return FALSE;
-  *mapped = g_array_index (whole->maps, LayerMap, found).buffer->base.handle;
+  *taken = g_array_index (whole->maps, LayerMap, found);
+  _tarn_layer_ref (taken->buffer);
   g_array_remove_index_fast (whole->maps, found);
   return TRUE;
 }
 
-void
+gboolean
 _tarn_layer_forget_maps (LayerBuffer *self)
 {
   LayerBuffer *whole = get_whole (self);
   LAYER_LOCKED (&whole->lock);
+  gboolean was_mapped = FALSE;
 
   for (guint i = whole->maps != NULL ? whole->maps->len : 0; i > 0; i--)
     if (g_array_index (whole->maps, LayerMap, i - 1).buffer == self)
-      g_array_remove_index_fast (whole->maps, i - 1);
+      {
+        g_array_remove_index_fast (whole->maps, i - 1);
+        was_mapped = TRUE;
+      }
+  return was_mapped;
+}
+
+/* Of the command's only object. */
+static void
+note_map (LayerCommand *command, cl_int status, gpointer pointer)
+{
+  if (status == CL_SUCCESS && command->few[0] != NULL)
+    add_map (command->few[0], pointer);
 }
 
 void *CL_API_CALL
@@ -83,36 +99,50 @@ layer_clEnqueueMapBuffer (cl_command_queue queue, cl_mem buffer, cl_bool wait, c
                           size_t offset, size_t size, cl_uint n_waits, const cl_event *waits,
                           cl_event *event, cl_int *status_ret)
 {
-  LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, buffer);
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_SUCCESS;
-  void *pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
-                                                          n_waits, waits, event, &status);
+  void *pointer;
 
-  if (self != NULL && status == CL_SUCCESS)
-    add_map (self, pointer);
-  _tarn_layer_command_end (&command, status, wait, &buffer, 1);
+  _tarn_layer_command_begin (&command, queue, &buffer, 1);
+  pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
+                                                    n_waits, waits, event, &status);
+  note_map (&command, status, pointer);
+  _tarn_layer_command_end (&command, status, wait);
   if (status_ret != NULL)
     *status_ret = status;
   return pointer;
 }
 
-/* An image has its maps to itself. */
 void *CL_API_CALL
 layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_map_flags flags,
                          const size_t *origin, const size_t *region, size_t *row, size_t *slice,
                          cl_uint n_waits, const cl_event *waits, cl_event *event,
                          cl_int *status_ret)
 {
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
   cl_int status = CL_SUCCESS;
-  void *pointer = _tarn_layer_driver->clEnqueueMapImage (
-      queue, image, wait, flags, origin, region, row, slice, n_waits, waits, event, &status);
+  void *pointer;
 
-  _tarn_layer_command_end (&command, status, wait, &image, 1);
+  _tarn_layer_command_begin (&command, queue, &image, 1);
+  pointer = _tarn_layer_driver->clEnqueueMapImage (queue, image, wait, flags, origin, region, row,
+                                                   slice, n_waits, waits, event, &status);
+  note_map (&command, status, pointer);
+  _tarn_layer_command_end (&command, status, wait);
   if (status_ret != NULL)
     *status_ret = status;
   return pointer;
+}
+
+/* What was mapped is not any more, or still is. */
+static void
+end_map (LayerMap *map, gboolean is_mapped)
+{
+  if (is_mapped)
+    add_map (map->buffer, map->pointer);
+  if (map->is_held)
+    _tarn_layer_buffer_let_go (map->buffer);
+  else
+    _tarn_layer_unref (map->buffer);
 }
 
 cl_int CL_API_CALL
@@ -120,17 +150,17 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
                                cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
   LAYER_AUTO LayerBuffer *self = _tarn_layer_find (LAYER_BUFFER, object);
-  gboolean is_buffer = self != NULL && !self->is_image;
-  LayerCommand command = _tarn_layer_command_begin (queue);
+  LayerCommand command;
+  LayerMap map = { .buffer = NULL };
   cl_int status = CL_INVALID_VALUE;
-  cl_mem mapped = object;
-  gboolean taken = is_buffer && take_map (self, pointer, &mapped);
 
-  if (!is_buffer || taken)
-    status = _tarn_layer_driver->clEnqueueUnmapMemObject (queue, mapped, pointer, n_waits, waits,
-                                                          event);
-  if (taken && status != CL_SUCCESS)
-    add_map (self, pointer);
-  _tarn_layer_command_end (&command, status, FALSE, &object, 1);
+  _tarn_layer_command_begin (&command, queue, &object, 1);
+  if (self == NULL || take_map (self, pointer, &map) || self->is_image)
+    status = _tarn_layer_driver->clEnqueueUnmapMemObject (
+        queue, map.buffer != NULL ? map.buffer->base.handle : object, pointer, n_waits, waits,
+        event);
+  _tarn_layer_command_end (&command, status, FALSE);
+  if (map.buffer != NULL)
+    end_map (&map, status != CL_SUCCESS);
   return status;
 }

@@ -159,14 +159,17 @@ layer_clEnqueueNativeKernel (cl_command_queue queue, void (CL_CALLBACK *function
                              const void **places, cl_uint n_waits, const cl_event *waits,
                              cl_event *event)
 {
-  LayerCommand command = _tarn_layer_command_begin (queue);
   gboolean right = is_right (function, arguments, size, n, objects, places);
-  cl_int status
+  LayerCommand command;
+  cl_int status;
+
+  _tarn_layer_command_begin (&command, queue, right ? objects : NULL, n);
+  status
       = right
             ? enqueue (queue, function, arguments, size, n, objects, places, n_waits, waits, event)
             : _tarn_layer_driver->clEnqueueNativeKernel (queue, function, arguments, size, n,
                                                          objects, places, n_waits, waits, event);
 
-  _tarn_layer_command_end (&command, status, FALSE, objects, right ? n : 0);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }

@@ -52,9 +52,8 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
 }
 
-/* Gets the layer's own queue, made at the first request; NULL: it could not be. */
-static cl_command_queue
-get_own_queue (LayerContext *context)
+cl_command_queue
+_tarn_layer_context_get_queue (LayerContext *context)
 {
   cl_int status;
   cl_command_queue queue;
@@ -88,20 +87,42 @@ fail (cl_int status, gsize size, GError **error)
   return FALSE;
 }
 
+#define MAX_WAIT (G_USEC_PER_SEC / 5)
+
+/* Waits for the only command of a queue, but not for ever: clCreateBuffer does not wait for what a
+ * device does, which may wait for the very thread that is here. */
+static cl_int
+wait_for (cl_command_queue queue, cl_event event)
+{
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+  cl_int state = CL_QUEUED;
+
+  _tarn_layer_driver->clFlush (queue);
+  while (_tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                             &state, NULL)
+             == CL_SUCCESS
+         && state > CL_COMPLETE && g_get_monotonic_time () < end)
+    g_usleep (20);
+  _tarn_layer_driver->clReleaseEvent (event);
+  return MIN (state, CL_SUCCESS);
+}
+
 /* Has the driver put a new piece on the device: it may find out only now that there is no memory,
- * and the program's commands must not be those that find out. */
+ * and the program's commands must not be those that find out.  What is read is nothing yet, and
+ * goes nowhere; a command that writes could come late. */
 static gboolean
 make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
 {
-  static const guint8 zeros[4];
-  cl_command_queue queue = get_own_queue (context);
+  static guint8 nowhere[4];
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
   cl_int status = CL_OUT_OF_RESOURCES;
+  cl_event event = NULL;
 
   if (queue != NULL)
-    status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, zeros, 1, 0,
-                                                      MIN (size, sizeof zeros), 0, NULL, NULL);
+    status = _tarn_layer_driver->clEnqueueReadBuffer (
+        queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
-    status = _tarn_layer_driver->clFinish (queue);
+    status = wait_for (queue, event);
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
@@ -142,6 +163,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
       return fail (CL_OUT_OF_HOST_MEMORY, size, error);
     }
   memory->address = number << OFFSET_BITS;
+  __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
 }
 
@@ -150,7 +172,7 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   const LayerSource *source = user_data;
 
-  (void) size;
+  __atomic_sub_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   release_piece (remove_piece (source->context, memory.address >> OFFSET_BITS));
 }
 
@@ -185,6 +207,14 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
+static gboolean
+give_spares_back (TarnPool *pool, gsize wanted, gpointer context)
+{
+  (void) pool;
+  (void) wanted;
+  return _tarn_layer_drop_spares (context, 0);
+}
+
 TarnPool *
 _tarn_layer_pool_new (LayerSource *source)
 {
@@ -204,5 +234,7 @@ _tarn_layer_pool_new (LayerSource *source)
   pool = _tarn_pool_new_over_heap (tarn_allocator_new (&ops, source, NULL), &options, &error);
   if (pool == NULL)
     _tarn_layer_warn (&once, "%s", error->message);
+  else
+    tarn_pool_add_reclaim_func (pool, give_spares_back, source->context, NULL);
   return pool;
 }

@@ -18,8 +18,8 @@ typedef struct
 
 typedef struct
 {
-  cl_event event; /* a reference */
-  guint64 number; /* commands up to it are done when the event is */
+  cl_event event;   /* a reference */
+  guint64 number;   /* commands up to it are done when the event is */
   guint references; /* atomic: the queue's, and of who asks the driver about it */
 } LayerMark;
 
@@ -55,13 +55,14 @@ _tarn_layer_queue_leave (LayerQueue *self)
     _tarn_layer_warn (&once, "clReleaseCommandQueue failed: a queue may be lost");
 }
 
-static void
+/* Gets a reference to it, besides the queue's. */
+static LayerMark *
 add_mark (LayerQueue *self, cl_event event, guint64 number)
 {
   LayerMark *mark = g_new (LayerMark, 1);
   GList *link;
 
-  *mark = (LayerMark){ event, number, 1 };
+  *mark = (LayerMark){ event, number, 2 };
   {
     LAYER_LOCKED (&self->lock);
 
@@ -70,6 +71,7 @@ add_mark (LayerQueue *self, cl_event event, guint64 number)
       link = link->prev;
     g_queue_insert_after (&self->marks, link, mark);
   }
+  return mark;
 }
 
 /* Gets a reference to the mark that is reached first, or last, which stays for others to see; NULL:
@@ -186,25 +188,41 @@ static gpointer
 finish (gpointer data)
 {
   LAYER_AUTO LayerQueue *self = data;
+  static gboolean once;
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_int status = _tarn_layer_driver->clFinish (self->base.handle);
 
   __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
   if (status == CL_SUCCESS)
-    _tarn_layer_queue_set_done (self, number);
-  _tarn_layer_queue_mark (self, TRUE);
+    {
+      _tarn_layer_queue_set_done (self, number);
+      _tarn_layer_queue_mark (self, TRUE);
+    }
+  else
+    _tarn_layer_warn (&once, "clFinish failed: buffers may be lost");
   _tarn_layer_queue_leave (self);
   return NULL;
 }
 
-/* A marker fails with any command before it, while others go on, and those that come after it may
- * not wait for them: clFinish () does. */
+/* Waits for all commands without holding the caller up.  A marker fails with any command before it,
+ * while others go on, and those that come after it may not wait for them: clFinish () does. */
 static void
 finish_aside (LayerQueue *self)
 {
+  static gboolean once;
+  GThread *thread;
+
   if (__atomic_exchange_n (&self->finishing, TRUE, __ATOMIC_ACQ_REL) || !keep (self))
     return;
-  g_thread_unref (g_thread_new ("tarn-layer", finish, _tarn_layer_ref (self)));
+  thread = g_thread_try_new ("tarn-layer", finish, _tarn_layer_ref (self), NULL);
+  if (thread != NULL)
+    {
+      g_thread_unref (thread);
+      return;
+    }
+  _tarn_layer_warn (&once, "no thread can wait for a queue: buffers may be lost");
+  _tarn_layer_queue_leave (self);
+  _tarn_layer_unref (self);
 }
 
 /* The driver's: what was put on the queue before the marker is done, or something failed. */
@@ -221,15 +239,18 @@ on_mark (cl_event event, cl_int status, void *user_data)
   notice_free (notice);
 }
 
-/* Has the driver call when the event of a mark is done. */
+/* Has the driver call when a mark is reached. */
 static void
-have_notified (LayerQueue *self, cl_event event, guint64 number)
+have_notified (LayerQueue *self, const LayerMark *mark)
 {
   Notice *notice = g_new (Notice, 1);
 
-  *notice = (Notice){ _tarn_layer_ref (self), number };
-  if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_mark, notice) != CL_SUCCESS)
-    notice_free (notice);
+  *notice = (Notice){ _tarn_layer_ref (self), mark->number };
+  if (_tarn_layer_driver->clSetEventCallback (mark->event, CL_COMPLETE, on_mark, notice)
+      == CL_SUCCESS)
+    return;
+  notice_free (notice);
+  finish_aside (self);
 }
 
 /* Puts a marker on a queue that the driver has; FALSE: it does not. */
@@ -239,18 +260,15 @@ put_mark_on (LayerQueue *self, gboolean notify)
   /* First: what is enqueued meanwhile may be behind the marker. */
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_event event = NULL;
+  LayerMark *mark;
 
   if (_tarn_layer_driver->clEnqueueMarkerWithWaitList (self->base.handle, 0, NULL, &event)
       != CL_SUCCESS)
     return FALSE;
+  mark = add_mark (self, event, number);
   if (notify)
-    _tarn_layer_driver->clRetainEvent (event);
-  add_mark (self, event, number);
-  if (notify)
-    {
-      have_notified (self, event, number);
-      release_event (event);
-    }
+    have_notified (self, mark);
+  mark_unref (mark);
   return TRUE;
 }
 
@@ -263,6 +281,8 @@ put_mark (LayerQueue *self, gboolean notify)
   if (!keep (self))
     return FALSE;
   put = put_mark_on (self, notify);
+  if (!put && notify)
+    finish_aside (self);
   _tarn_layer_queue_leave (self);
   return put;
 }
@@ -275,7 +295,7 @@ notify_of_last (LayerQueue *self)
 
   if (last == NULL)
     return;
-  have_notified (self, last->event, last->number);
+  have_notified (self, last);
   mark_unref (last);
 }
 
@@ -338,8 +358,8 @@ get_state (cl_event event)
 {
   cl_int state = CL_QUEUED;
 
-  _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
-                                      NULL);
+  _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                      &state, NULL);
   return state;
 }
 
@@ -478,13 +498,21 @@ layer_clRetainCommandQueue (cl_command_queue queue)
   return status;
 }
 
-/* Puts a marker on the queue for all that is on it, as long as that can be done. */
+/* Puts a marker on the queue for all that is on it, or waits for that. */
+static void
+put_last_mark (LayerQueue *self)
+{
+  if (!put_mark (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE)))
+    finish_aside (self);
+}
+
+/* As long as that can be done. */
 static void
 close_queue (LayerQueue *self)
 {
   _tarn_layer_context_end_one_queue (self->context, self);
   if (!_tarn_layer_queue_is_done (self, _tarn_layer_queue_get_enqueued (self)))
-    put_mark (self, __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE));
+    put_last_mark (self);
   /* As a release does; the driver releases the queue once that is over, and nobody uses it here. */
   _tarn_layer_driver->clFlush (self->base.handle);
   {

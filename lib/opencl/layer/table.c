@@ -35,6 +35,27 @@ _tarn_layer_find (LayerKind kind, gconstpointer handle)
   return found != NULL && found->kind == kind ? _tarn_layer_ref (found) : NULL;
 }
 
+GPtrArray *
+_tarn_layer_list_all (LayerKind kind)
+{
+  GPtrArray *records = g_ptr_array_new_with_free_func (_tarn_layer_unref);
+
+  for (guint i = 0; i < N_SHARDS; i++)
+    {
+      LAYER_LOCKED (&shards[i].lock);
+      GHashTableIter iter;
+      gpointer record;
+
+      if (shards[i].objects == NULL)
+        continue;
+      g_hash_table_iter_init (&iter, shards[i].objects);
+      while (g_hash_table_iter_next (&iter, NULL, &record))
+        if (((LayerObject *) record)->kind == kind)
+          g_ptr_array_add (records, _tarn_layer_ref (record));
+    }
+  return records;
+}
+
 /* Puts a record in the place of the one that is listed; NULL: of none. */
 static LayerObject *
 exchange (gconstpointer handle, LayerObject *record)
@@ -101,6 +122,19 @@ void
 _tarn_layer_hold (gpointer record)
 {
   __atomic_add_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_RELAXED);
+}
+
+gboolean
+_tarn_layer_try_hold (gpointer record)
+{
+  LayerObject *self = record;
+  guint n = __atomic_load_n (&self->held, __ATOMIC_RELAXED);
+
+  while (n > 0
+         && !__atomic_compare_exchange_n (&self->held, &n, n + 1, FALSE, __ATOMIC_ACQ_REL,
+                                          __ATOMIC_RELAXED))
+    ;
+  return n > 0;
 }
 
 gboolean

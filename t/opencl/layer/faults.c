@@ -1,0 +1,366 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The layer over a driver that fails: each of its calls in turn, once and for ever, and budgets.
+ * The program is told of what it cannot have and nothing is lost, but what a failing release loses.
+ */
+
+#include <string.h>
+
+#include "opencl/device.h"
+
+#define SIZE 4096
+#define LARGE ((gsize) 1 << 20)
+#define WAIT (10 * G_TIME_SPAN_SECOND)
+#define SHORT_WAIT (G_TIME_SPAN_SECOND / 5) /* where there may be nothing to wait for */
+
+static const OpenclLayer *layer;
+
+/* What a program has of OpenCL; NULL: not made. */
+typedef struct
+{
+  cl_context context;
+  cl_command_queue queues[2];
+  cl_mem buffers[3];
+  cl_mem part;
+} Program;
+
+static gint n_destroyed; /* atomic */
+
+static void CL_CALLBACK
+on_destroyed (cl_mem buffer, void *unused)
+{
+  (void) buffer;
+  (void) unused;
+  g_atomic_int_inc (&n_destroyed);
+}
+
+/* Each goes on where the one before has left the status at CL_SUCCESS. */
+
+static void
+make_buffer (Program *self, guint i, gsize size, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    self->buffers[i] = clCreateBuffer (self->context, CL_MEM_READ_WRITE, size, NULL, status);
+}
+
+static void
+release (cl_mem *buffer, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    *status = clReleaseMemObject (g_steal_pointer (buffer));
+}
+
+static void
+fill (Program *self, guint queue, guint i, gsize size, guint8 value, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    *status = clEnqueueFillBuffer (self->queues[queue], self->buffers[i], &value, 1, 0, size, 0,
+                                   NULL, NULL);
+}
+
+static void
+map (Program *self, cl_int *status)
+{
+  gpointer pointer;
+
+  if (*status != CL_SUCCESS)
+    return;
+  pointer = clEnqueueMapBuffer (self->queues[0], self->buffers[1], CL_TRUE, CL_MAP_READ, 0, SIZE, 0,
+                                NULL, NULL, status);
+  if (*status != CL_SUCCESS)
+    return;
+  g_assert_cmpint (*(guint8 *) pointer, ==, 2);
+  *status = clEnqueueUnmapMemObject (self->queues[0], self->buffers[1], pointer, 0, NULL, NULL);
+}
+
+/* A buffer that is released as soon as a command has it, for another one. */
+static void
+pass_on (Program *self, guint queue, guint8 value, cl_int *status)
+{
+  make_buffer (self, 2, LARGE, status);
+  fill (self, queue, 2, LARGE, value, status);
+  release (&self->buffers[2], status);
+}
+
+static void
+make_part (Program *self, cl_int *status)
+{
+  const cl_buffer_region region = { 0, SIZE / 2 };
+
+  if (*status == CL_SUCCESS)
+    self->part
+        = clCreateSubBuffer (self->buffers[1], 0, CL_BUFFER_CREATE_TYPE_REGION, &region, status);
+}
+
+static void
+make_queue (Program *self, guint i, cl_device_id device, cl_int *status)
+{
+  if (*status == CL_SUCCESS)
+    self->queues[i] = clCreateCommandQueue (self->context, device, 0, status);
+}
+
+static void
+check_contents (Program *self, cl_int *status)
+{
+  guint8 bytes[SIZE];
+
+  if (*status == CL_SUCCESS && (*status = clFinish (self->queues[0])) == CL_SUCCESS)
+    *status = clEnqueueReadBuffer (self->queues[1], self->buffers[1], CL_TRUE, 0, SIZE, bytes, 0,
+                                   NULL, NULL);
+  for (guint i = 0; *status == CL_SUCCESS && i < SIZE; i++)
+    g_assert_cmpint (bytes[i], ==, 2);
+}
+
+static cl_int
+run (Program *self, cl_device_id device)
+{
+  cl_int status = CL_SUCCESS;
+
+  self->context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  make_queue (self, 0, device, &status);
+  make_buffer (self, 0, SIZE, &status);
+  make_buffer (self, 1, SIZE, &status);
+  fill (self, 0, 0, SIZE, 1, &status);
+  fill (self, 0, 1, SIZE, 2, &status);
+  pass_on (self, 0, 3, &status);
+  make_part (self, &status);
+  map (self, &status);
+  make_queue (self, 1, device, &status);
+  for (guint i = 0; i < 3; i++)
+    pass_on (self, i % 2, 4, &status);
+  if (status == CL_SUCCESS)
+    status = clSetMemObjectDestructorCallback (self->buffers[0], on_destroyed, NULL);
+  fill (self, 1, 0, SIZE, 5, &status);
+  release (&self->buffers[0], &status);
+  check_contents (self, &status);
+  return status;
+}
+
+static void
+end (Program *self)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (self->buffers); i++)
+    if (self->buffers[i] != NULL)
+      clReleaseMemObject (self->buffers[i]);
+  if (self->part != NULL)
+    clReleaseMemObject (self->part);
+  for (guint i = 0; i < G_N_ELEMENTS (self->queues); i++)
+    if (self->queues[i] != NULL)
+      clReleaseCommandQueue (self->queues[i]);
+  if (self->context != NULL)
+    clReleaseContext (self->context);
+}
+
+/* The ledger */
+
+static guint
+count_live (void)
+{
+  guint n = 0;
+
+  for (guint kind = 0; kind < OPENCL_LAYER_N_KINDS; kind++)
+    n += layer->get_live (kind, NULL, 0);
+  return n;
+}
+
+/* A driver's own threads may let go a moment later. */
+static guint
+wait_live (guint expected, gint64 wait)
+{
+  gint64 deadline = g_get_monotonic_time () + wait;
+
+  while (count_live () > expected && g_get_monotonic_time () < deadline)
+    g_thread_yield ();
+  return count_live ();
+}
+
+/* Whether the driver was made to fail where there is nothing left to do about it. */
+static gboolean
+may_lose (const gchar *function)
+{
+  return g_str_has_prefix (function, "clRelease");
+}
+
+static void
+show_live (void)
+{
+  for (guint kind = 0; kind < OPENCL_LAYER_N_KINDS; kind++)
+    g_test_message ("kind %u: %u", kind, layer->get_live (kind, NULL, 0));
+}
+
+/* Fails each call of the driver in turn until there is none that was to fail. */
+static void
+fail_each (const TarnOpenclDevice *device, gboolean for_ever)
+{
+  guint lost = count_live ();
+
+  for (guint nth = 1;; nth++)
+    {
+      Program program = { .context = NULL };
+      const gchar *failed;
+      cl_int status;
+
+      layer->reset ();
+      layer->fail (NULL, nth, for_ever, CL_OUT_OF_HOST_MEMORY);
+      status = run (&program, device->device);
+      failed = layer->get_failed ();
+      layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+      end (&program);
+      if (failed == NULL)
+        {
+          g_assert_cmpint (status, ==, CL_SUCCESS);
+          break;
+        }
+      if (for_ever)
+        continue;
+      if (may_lose (failed))
+        lost = MAX (lost, wait_live (lost, SHORT_WAIT));
+      else if (wait_live (lost, WAIT) > lost)
+        {
+          show_live ();
+          g_error ("call %u, %s: %u objects are lost", nth, failed, count_live () - lost);
+        }
+    }
+}
+
+static void
+once (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  fail_each (device, FALSE);
+}
+
+static void
+for_ever (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  fail_each (device, TRUE);
+}
+
+/* The layer has to be there for any of this to mean something. */
+static void
+is_at_work (const TarnOpenclDevice *device, OpenclState *state)
+{
+  Program program = { .context = NULL };
+  guint before = count_live ();
+
+  (void) state;
+  layer->reset ();
+  n_destroyed = 0;
+  g_assert_cmpint (run (&program, device->device), ==, CL_SUCCESS);
+  g_assert_cmpuint (layer->get_calls ("clCreateSubBuffer"), >, 4);
+  end (&program);
+  g_assert_cmpuint (wait_live (before, WAIT), ==, before);
+  g_assert_cmpint (g_atomic_int_get (&n_destroyed), ==, 1);
+}
+
+/* Budgets */
+
+#define BUDGET (64 * LARGE)
+
+/* Besides what failing releases have lost. */
+static void
+set_budget (guint64 bytes)
+{
+  guint64 lost = bytes == G_MAXUINT64 ? 0 : layer->get_live_bytes ();
+
+  layer->set_budget (lost + bytes, OPENCL_LAYER_AT_CREATION, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
+static void
+release_buffer (gpointer buffer)
+{
+  g_assert_cmpint (clReleaseMemObject (buffer), ==, CL_SUCCESS);
+}
+
+/* Makes buffers until there is no memory, and releases them: how many bytes that were. */
+static gsize
+fill_budget (cl_context context, cl_mem_flags flags, gsize size)
+{
+  g_autoptr (GPtrArray) buffers = g_ptr_array_new_with_free_func (release_buffer);
+  cl_int status = CL_SUCCESS;
+  cl_mem buffer;
+
+  while ((buffer = clCreateBuffer (context, flags, size, NULL, &status)) != NULL)
+    g_ptr_array_add (buffers, buffer);
+  g_assert_cmpint (status, ==, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+  return buffers->len * size;
+}
+
+/* Nearly as much as without the layer: a piece ends where another buffer of this size does not fit.
+ */
+static void
+fits (const TarnOpenclDevice *device, OpenclState *state)
+{
+  static const gsize sizes[] = { LARGE / 4, LARGE, 3 * LARGE / 2, 5 * LARGE, 60 * LARGE };
+
+  (void) state;
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    for (guint k = 0; k < 2; k++)
+      {
+        cl_context context = opencl_context_new (device);
+        gsize bytes, most = BUDGET / sizes[i] * sizes[i];
+
+        layer->reset ();
+        set_budget (BUDGET);
+        bytes = fill_budget (context, k == 0 ? 0 : CL_MEM_ALLOC_HOST_PTR, sizes[i]);
+        g_test_message ("%zu of %zu bytes in buffers of %zu: %u pieces", bytes, most, sizes[i],
+                        layer->get_calls ("clCreateBuffer"));
+        g_assert_cmpuint (bytes, <=, most);
+        g_assert_cmpuint (bytes, >=, most / 4 * 3);
+        set_budget (G_MAXUINT64);
+        g_assert_cmpint (clReleaseContext (context), ==, CL_SUCCESS);
+      }
+}
+
+static void
+takes (cl_context context, cl_mem_flags flags, gsize size, gpointer host)
+{
+  cl_int status = 99;
+  cl_mem buffer = clCreateBuffer (context, flags, size, host, &status);
+
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_cmpint (clReleaseMemObject (buffer), ==, CL_SUCCESS);
+}
+
+/* What is idle in pools goes back to whoever else asks the driver. */
+static void
+makes_room (const TarnOpenclDevice *device, OpenclState *state)
+{
+  gsize size = 50 * LARGE;
+  g_autofree gpointer host = g_malloc0 (size);
+  cl_context other = opencl_context_new (device);
+
+  layer->reset ();
+  set_budget (BUDGET);
+  for (guint i = 0; i < 3; i++)
+    {
+      g_assert_cmpuint (fill_budget (state->context, 0, LARGE), >, 0);
+      takes (state->context, CL_MEM_COPY_HOST_PTR, size, host);
+      g_assert_cmpuint (fill_budget (state->context, 0, LARGE), >, 0);
+      takes (state->context, CL_MEM_ALLOC_HOST_PTR, size, NULL);
+      g_assert_cmpuint (fill_budget (state->context, 0, LARGE), >, 0);
+      takes (other, 0, size, NULL);
+    }
+  set_budget (G_MAXUINT64);
+  g_assert_cmpint (clReleaseContext (other), ==, CL_SUCCESS);
+}
+
+static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
+                                    { "/layer/faults/once", once },
+                                    { "/layer/faults/for-ever", for_ever },
+                                    { "/layer/budget/fits", fits },
+                                    { "/layer/budget/makes-room", makes_room } };
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  layer = opencl_layer_load_under ("libtarn-layer.so");
+  if (layer == NULL)
+    opencl_add_no_layer ("/layer/faults");
+  else
+    opencl_add (cases, G_N_ELEMENTS (cases));
+  return g_test_run ();
+}
