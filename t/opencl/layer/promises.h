@@ -47,6 +47,7 @@ extern const Promise promises_contents[];
 extern const Promise promises_commands[];
 extern const Promise promises_maps[];
 extern const Promise promises_queues[];
+extern const Promise promises_waits[];
 extern const Promise promises_others[];
 
 /* For calls that have to succeed: anything else ends the program. */

@@ -1,0 +1,263 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Who waits for whom, and who does not: commands that fail beside others, functions of the host's
+ * that are told of an event, memory that the host has mapped, functions that nobody has heard of.
+ */
+
+#include "promises.h"
+
+#define SIZE (4 * MIB)
+#define WAIT (10 * G_TIME_SPAN_SECOND)
+
+static cl_int
+wait_status (cl_event event, gint64 wait)
+{
+  gint64 end = g_get_monotonic_time () + wait;
+  cl_int status = CL_QUEUED;
+
+  while (status > CL_COMPLETE && g_get_monotonic_time () < end)
+    {
+      OK (clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof status, &status, NULL));
+      g_thread_yield ();
+    }
+  return status;
+}
+
+static void
+fill (cl_command_queue queue, cl_mem buffer, guchar value, cl_event gate, cl_event *event)
+{
+  OK (clEnqueueFillBuffer (queue, buffer, &value, 1, 0, SIZE, gate != NULL,
+                           gate != NULL ? &gate : NULL, event));
+}
+
+static gsize
+count_other (cl_command_queue queue, cl_mem buffer, guchar value)
+{
+  g_autofree guchar *bytes = g_malloc (SIZE);
+  gsize n = 0;
+
+  OK (clEnqueueReadBuffer (queue, buffer, CL_TRUE, 0, SIZE, bytes, 0, NULL, NULL));
+  for (gsize i = 0; i < SIZE; i++)
+    n += bytes[i] != value;
+  return n;
+}
+
+static void CL_CALLBACK
+ignore (cl_mem buffer, void *unused)
+{
+  (void) buffer;
+  (void) unused;
+}
+
+/* A buffer is released while a command is to write it, and another command fails meanwhile: the
+ * next buffer is not written. */
+static void
+failed_beside (World *world)
+{
+  cl_command_queue other = promise_queue (world, 0);
+  cl_event gate = promise_gate (world), failing = promise_gate (world), written, failed;
+  cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
+  cl_mem first = promise_buffer (world, 0, SIZE, NULL), next;
+
+  fill (world->queue, first, 1, gate, &written);
+  fill (world->queue, beside, 2, failing, &failed);
+  OK (clSetMemObjectDestructorCallback (first, ignore, NULL)); /* for which it may be asked early */
+  OK (clReleaseMemObject (first));
+  OK (clSetUserEventStatus (failing, -5));
+  wait_status (failed, G_TIME_SPAN_SECOND); /* a queue in order may not come to it yet */
+  for (guint i = 0; i < 8; i++)
+    {
+      next = promise_buffer (world, 0, SIZE, NULL);
+      fill (other, next, 3, NULL, NULL);
+      OK (clFinish (other));
+      if (i < 7)
+        OK (clReleaseMemObject (next));
+    }
+  promise_open (gate);
+  printf ("%s\n", wait_status (written, WAIT) <= CL_COMPLETE ? "over" : "not over");
+  printf ("%zu wrong\n", count_other (other, next, 3));
+  OK (clReleaseEvent (written));
+  OK (clReleaseEvent (failed));
+  OK (clReleaseEvent (failing));
+  OK (clReleaseMemObject (next));
+  OK (clReleaseMemObject (beside));
+  OK (clReleaseCommandQueue (other));
+}
+
+/* Gates of the host's */
+
+typedef struct
+{
+  GMutex mutex; /* guards all below */
+  GCond changed;
+  gboolean is_open;
+} Door;
+
+static void
+door_init (Door *self)
+{
+  g_mutex_init (&self->mutex);
+  g_cond_init (&self->changed);
+  self->is_open = FALSE;
+}
+
+static void
+door_open (Door *self)
+{
+  g_mutex_lock (&self->mutex);
+  self->is_open = TRUE;
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->mutex);
+}
+
+static gboolean
+door_wait (Door *self, gint64 wait)
+{
+  gint64 end = g_get_monotonic_time () + wait;
+  gboolean is_open;
+
+  g_mutex_lock (&self->mutex);
+  while (!self->is_open && g_cond_wait_until (&self->changed, &self->mutex, end))
+    ;
+  is_open = self->is_open;
+  g_mutex_unlock (&self->mutex);
+  return is_open;
+}
+
+static gint was_open; /* atomic */
+
+static void CL_CALLBACK
+wait_at_door (void *data)
+{
+  g_atomic_int_set (&was_open, door_wait (*(Door **) data, WAIT));
+}
+
+/* A queue that is made while another one is busy does not wait for it. */
+static void
+second_queue (World *world)
+{
+  cl_device_exec_capabilities can = 0;
+  cl_mem first = promise_buffer (world, 0, SIZE, NULL), buffer;
+  cl_command_queue other;
+  Door door, *argument = &door;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof can, &can, NULL));
+  if (!(can & CL_EXEC_NATIVE_KERNEL))
+    promise_skip ("the device runs no native kernels");
+  door_init (&door);
+  fill (world->queue, first, 1, NULL, NULL);
+  OK (clEnqueueNativeKernel (world->queue, wait_at_door, &argument, sizeof argument, 0, NULL, NULL,
+                             0, NULL, NULL));
+  OK (clFlush (world->queue));
+  other = promise_queue (world, 0);
+  buffer = promise_buffer (world, 0, SIZE, NULL);
+  fill (other, buffer, 2, NULL, NULL);
+  printf ("%zu wrong\n", count_other (other, buffer, 2));
+  door_open (&door);
+  OK (clFinish (world->queue));
+  printf ("%s\n", g_atomic_int_get (&was_open) ? "beside" : "behind");
+  OK (clReleaseCommandQueue (other));
+  OK (clReleaseMemObject (first));
+  OK (clReleaseMemObject (buffer));
+}
+
+typedef struct
+{
+  World *world;
+  Door done;
+} Creation;
+
+static void CL_CALLBACK
+create (cl_event event, cl_int status, void *data)
+{
+  Creation *self = data;
+  cl_mem buffer = promise_buffer (self->world, 0, SIZE, NULL);
+
+  (void) event;
+  (void) status;
+  OK (clReleaseMemObject (buffer));
+  door_open (&self->done);
+}
+
+/* A function that is told of an event may make buffers, though the driver waits for it. */
+static void
+in_callbacks (World *world)
+{
+  cl_event gate = promise_gate (world), marker;
+  Creation creation = { .world = world };
+
+  door_init (&creation.done);
+  OK (clEnqueueMarkerWithWaitList (world->queue, 1, &gate, &marker));
+  OK (clSetEventCallback (marker, CL_COMPLETE, create, &creation));
+  OK (clFlush (world->queue));
+  promise_open (gate);
+  printf ("%s\n", door_wait (&creation.done, WAIT) ? "made" : "not made");
+  OK (clFinish (world->queue));
+  OK (clReleaseEvent (marker));
+}
+
+/* Where a map is a reference to its buffer, memory is nobody else's before it is unmapped. */
+static void
+maps_keep (World *world)
+{
+  cl_mem buffer = promise_buffer (world, 0, SIZE, NULL), next;
+  cl_int status = 99;
+  guchar *map;
+
+  fill (world->queue, buffer, 5, NULL, NULL);
+  map = clEnqueueMapBuffer (world->queue, buffer, CL_TRUE, CL_MAP_READ, 0, SIZE, 0, NULL, NULL,
+                            &status);
+  promise_check (status, "clEnqueueMapBuffer");
+  if (promise_get_count (buffer) == 1)
+    promise_skip ("maps are no references here");
+  OK (clReleaseMemObject (buffer));
+  next = promise_buffer (world, 0, SIZE, NULL);
+  fill (world->queue, next, 9, NULL, NULL);
+  OK (clFinish (world->queue));
+  printf ("%u, %u\n", map[0], map[SIZE - 1]);
+  OK (clEnqueueUnmapMemObject (world->queue, buffer, map, 0, NULL, NULL));
+  printf ("%zu wrong\n", count_other (world->queue, next, 9));
+  OK (clReleaseMemObject (next));
+}
+
+static void CL_CALLBACK
+on_end (cl_context context, void *data)
+{
+  (void) context;
+  door_open (data);
+}
+
+/* Asking for a function is not using it: buffers go on, and their context ends. */
+static void
+unknown_functions (World *world)
+{
+  World own = { .device = world->device };
+  gchar extensions[8192] = "";
+  cl_mem buffer;
+  Door ended;
+  cl_int status;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_EXTENSIONS, sizeof extensions, extensions, NULL));
+  if (promise_get_version (world->device) < 30
+      || strstr (extensions, "cl_khr_command_buffer") == NULL)
+    promise_skip ("there are no such functions");
+  door_init (&ended);
+  own.context = promise_context (&own);
+  own.queue = promise_queue (&own, 0);
+  status = clSetContextDestructorCallback (own.context, on_end, &ended);
+  if (status != CL_SUCCESS)
+    promise_skip ("clSetContextDestructorCallback does not work here");
+  buffer = promise_filled (&own, SIZE, 4);
+  clGetExtensionFunctionAddressForPlatform (world->platform, "clCreateCommandBufferKHR");
+  printf ("%zu wrong\n", promise_read_wrong (own.queue, buffer, 0, SIZE, 4, 0));
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseCommandQueue (own.queue));
+  OK (clReleaseContext (own.context));
+  printf ("%s\n", door_wait (&ended, WAIT) ? "ended" : "not ended");
+}
+
+const Promise promises_waits[]
+    = { { "failed-beside", failed_beside, FALSE },         { "second-queue", second_queue, FALSE },
+        { "in-callbacks", in_callbacks, FALSE },           { "maps-keep", maps_keep, FALSE },
+        { "unknown-functions", unknown_functions, FALSE }, { NULL, NULL, FALSE } };
