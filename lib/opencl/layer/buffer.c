@@ -12,13 +12,22 @@ typedef struct
   void *user_data;
 } LayerCallback;
 
+/* Ends what was noted of a use, which may be of no queue. */
+static void
+use_clear (LayerUse *use)
+{
+  if (use->event != NULL)
+    _tarn_layer_release_event (use->event);
+  _tarn_layer_unref (use->queue);
+}
+
 static void
 buffer_finalize (gpointer record)
 {
   LayerBuffer *self = record;
 
   for (guint i = 0; i < self->n_uses; i++)
-    _tarn_layer_unref (self->uses[i].queue);
+    use_clear (&self->uses[i]);
   g_free (self->uses);
   g_slist_free_full (self->callbacks, g_free);
   if (self->maps != NULL)
@@ -146,6 +155,69 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   go (self);
 }
 
+typedef struct
+{
+  LayerBuffer *buffer; /* references */
+  LayerQueue *queue;
+  guint64 number;
+} Notice;
+
+static void
+notice_free (Notice *notice)
+{
+  _tarn_layer_unref (notice->buffer);
+  _tarn_layer_unref (notice->queue);
+  g_free (notice);
+}
+
+/* The driver's: a command is done, or will never be.  Where it fails, drivers may not have come to
+ * those before it, for which it stands on a queue in order. */
+static void CL_CALLBACK
+on_done (cl_event event, cl_int status, void *user_data)
+{
+  Notice *notice = user_data;
+
+  (void) event;
+  if (status < CL_COMPLETE && __atomic_load_n (&notice->queue->in_order, __ATOMIC_ACQUIRE)
+      && _tarn_layer_queue_add_waiting (notice->queue, notice->buffer, notice->number))
+    _tarn_layer_queue_mark (notice->queue, TRUE);
+  else
+    _tarn_layer_buffer_commands_done (notice->buffer);
+  notice_free (notice);
+}
+
+/* Has the buffer wait for a command; FALSE: it has to wait for the queue. */
+static gboolean
+wait_for_event (LayerBuffer *self, const LayerUse *use)
+{
+  Notice *notice;
+
+  if (use->event == NULL || _tarn_layer_queue_is_done (use->queue, use->number))
+    return FALSE;
+  notice = g_new (Notice, 1);
+  *notice = (Notice){ _tarn_layer_ref (self), _tarn_layer_ref (use->queue), use->number };
+  __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
+  if (_tarn_layer_driver->clSetEventCallback (use->event, CL_COMPLETE, on_done, notice)
+      == CL_SUCCESS)
+    return TRUE;
+  /* It is not the last: the one is left that was counted first. */
+  __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
+  notice_free (notice);
+  return FALSE;
+}
+
+static void
+wait_for_queue (LayerBuffer *self, const LayerUse *use, gboolean notify)
+{
+  __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
+  if (!_tarn_layer_queue_add_waiting (use->queue, self, use->number))
+    __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL); /* nor is this the last */
+  else if (notify)
+    _tarn_layer_queue_mark (use->queue, TRUE);
+  else
+    _tarn_layer_queue_mark_now_and_then (use->queue);
+}
+
 /* Goes once all queues are done with it; it has ended. */
 static void
 go_after_commands (LayerBuffer *self)
@@ -157,21 +229,8 @@ go_after_commands (LayerBuffer *self)
   __atomic_add_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n (&self->waits, 1, __ATOMIC_RELEASE);
   for (guint i = 0; i < self->n_uses; i++)
-    {
-      LayerUse *use = &self->uses[i];
-
-      __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-      if (!_tarn_layer_queue_add_waiting (use->queue, self, use->number))
-        {
-          /* It is not the last: the one that was counted above is left. */
-          __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-          continue;
-        }
-      if (notify)
-        _tarn_layer_queue_mark (use->queue, TRUE);
-      else
-        _tarn_layer_queue_mark_now_and_then (use->queue);
-    }
+    if (!wait_for_event (self, &self->uses[i]))
+      wait_for_queue (self, &self->uses[i], notify);
   _tarn_layer_buffer_commands_done (self);
 }
 
@@ -180,7 +239,8 @@ static void
 hand_uses_on (LayerBuffer *self)
 {
   for (guint i = 0; i < self->n_uses; i++)
-    _tarn_layer_buffer_use (self->whole, self->uses[i].queue, self->uses[i].number);
+    _tarn_layer_buffer_use (self->whole, self->uses[i].queue, self->uses[i].number,
+                            self->uses[i].event);
 }
 
 static gboolean
@@ -208,40 +268,108 @@ end (LayerBuffer *self)
     go (self);
 }
 
-/* Takes the queue of a use that is done, so that those of short-lived queues do not add up, or
- * NULL; with the lock held. */
-static LayerQueue *
-take_done_use (LayerBuffer *self)
+/* So many uses are looked through for those that are done. */
+#define MANY_USES 16
+
+/* Whether nobody has to wait for a use any more. */
+static gboolean
+is_over (const LayerUse *use)
 {
-  LayerQueue *queue;
+  cl_int state = CL_QUEUED;
+
+  if (_tarn_layer_queue_is_done (use->queue, use->number))
+    return TRUE;
+  return use->event != NULL
+         && _tarn_layer_driver->clGetEventInfo (use->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                                sizeof state, &state, NULL)
+                == CL_SUCCESS
+         && state <= CL_COMPLETE;
+}
+
+/* Adds a use, and gives all of them to be looked through if they are many. */
+static GArray *
+add_use (LayerBuffer *self, const LayerUse *use)
+{
+  LAYER_LOCKED (&self->lock);
+  GArray *all = NULL;
+
+  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
+  self->uses[self->n_uses++] = *use;
+  if (self->n_uses >= MANY_USES && self->n_uses % MANY_USES == 0)
+    {
+      all = g_array_new (FALSE, FALSE, sizeof *use);
+      g_array_append_vals (all, self->uses, self->n_uses);
+      self->n_uses = 0;
+    }
+  return all;
+}
+
+static void
+put_back (LayerBuffer *self, const LayerUse *use)
+{
+  LAYER_LOCKED (&self->lock);
+
+  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
+  self->uses[self->n_uses++] = *use;
+}
+
+/* Forgets uses that are done, of short-lived queues and of those out of order, which would add up.
+ */
+static void
+look_through (LayerBuffer *self, GArray *uses)
+{
+  for (guint i = 0; i < uses->len; i++)
+    {
+      LayerUse *use = &g_array_index (uses, LayerUse, i);
+
+      if (is_over (use))
+        use_clear (use);
+      else
+        put_back (self, use);
+    }
+  g_array_unref (uses);
+}
+
+/* Has a later use stand for those before it, if they are in order: what is left of the two is in
+ * @use.  FALSE: there is none. */
+static gboolean
+replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
+{
+  LAYER_LOCKED (&self->lock);
 
   for (guint i = 0; i < self->n_uses; i++)
-    if (_tarn_layer_queue_is_done (self->uses[i].queue, self->uses[i].number))
+    if (self->uses[i].queue == use->queue && (in_order || self->uses[i].event == NULL))
       {
-        queue = self->uses[i].queue;
-        self->uses[i] = self->uses[--self->n_uses];
-        return queue;
+        LayerUse older = self->uses[i];
+
+        if (older.number < use->number)
+          {
+            self->uses[i] = *use;
+            *use = older;
+          }
+        return TRUE;
       }
-  return NULL;
+  return FALSE;
 }
 
 void
-_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number)
+_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event)
 {
-  LAYER_AUTO LayerQueue *older = NULL; /* unreferenced after the lock is */
-  LAYER_LOCKED (&self->lock);
+  gboolean in_order = __atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE);
+  LayerUse use = { _tarn_layer_ref (queue), number, NULL };
+  GArray *all;
 
-  if (self->ended)
-    return;
-  for (guint i = 0; i < self->n_uses; i++)
-    if (self->uses[i].queue == queue)
-      {
-        self->uses[i].number = MAX (self->uses[i].number, number);
-        return;
-      }
-  older = take_done_use (self);
-  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
-  self->uses[self->n_uses++] = (LayerUse){ _tarn_layer_ref (queue), number };
+  if (event != NULL && (!in_order || __atomic_load_n (&self->is_watched, __ATOMIC_RELAXED))
+      && _tarn_layer_driver->clRetainEvent (event) == CL_SUCCESS)
+    use.event = event;
+  if ((in_order || use.event == NULL) && replace_use (self, &use, in_order))
+    {
+      use_clear (&use);
+      return;
+    }
+  all = add_use (self, &use);
+  if (all != NULL)
+    look_through (self, all);
 }
 
 /* The beginning */
@@ -567,6 +695,7 @@ layer_clSetMemObjectDestructorCallback (cl_mem object, void (CL_CALLBACK *notify
     LAYER_LOCKED (&self->lock);
 
     self->callbacks = g_slist_prepend (self->callbacks, callback);
+    __atomic_store_n (&self->is_watched, TRUE, __ATOMIC_RELAXED);
   }
   return CL_SUCCESS;
 }

@@ -13,22 +13,54 @@ get_buffers (LayerCommand *self)
   return self->many != NULL ? self->many : self->few;
 }
 
+/* Out of order there is no other way to know when a command is done than its event. */
+static gboolean
+wants_event (LayerCommand *self)
+{
+  gboolean wants = !__atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE);
+
+  for (guint i = 0; i < self->n && !wants; i++)
+    wants = get_buffers (self)[i] != NULL
+            && __atomic_load_n (&get_buffers (self)[i]->is_watched, __ATOMIC_RELAXED);
+  return wants;
+}
+
+static void
+begin (LayerCommand *self, cl_event **event)
+{
+  if (self->queue == NULL)
+    return;
+  self->number = _tarn_layer_queue_get_enqueued (self->queue);
+  if (*event == NULL && wants_event (self))
+    *event = &self->own;
+  self->event = *event;
+}
+
 void
 _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
-                           guint n)
+                           guint n, cl_event **event)
 {
   *self = (LayerCommand){ .queue = _tarn_layer_find (LAYER_QUEUE, handle) };
-  if (self->queue != NULL)
-    self->number = _tarn_layer_queue_get_enqueued (self->queue);
   self->n = objects != NULL ? n : 0;
   self->many = self->n > LAYER_FEW ? g_new (LayerBuffer *, n) : NULL;
   for (guint i = 0; i < self->n; i++)
     get_buffers (self)[i] = _tarn_layer_buffer_find_held (objects[i]);
+  begin (self, event);
+}
+
+void
+_tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle, LayerBuffer **buffers,
+                                guint n, cl_event **event)
+{
+  *self
+      = (LayerCommand){ .queue = _tarn_layer_find (LAYER_QUEUE, handle), .n = n, .many = buffers };
+  begin (self, event);
 }
 
 static void
 note (LayerCommand *self)
 {
+  cl_event event = self->event != NULL ? *self->event : NULL;
   guint64 number = 0;
 
   for (guint i = 0; i < self->n; i++)
@@ -39,7 +71,7 @@ note (LayerCommand *self)
         continue;
       if (number == 0)
         number = _tarn_layer_queue_count (self->queue);
-      _tarn_layer_buffer_use (buffer, self->queue, number);
+      _tarn_layer_buffer_use (buffer, self->queue, number, event);
     }
 }
 
@@ -52,6 +84,8 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
     note (self);
   else if (known && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE))
     _tarn_layer_queue_set_done (self->queue, self->number);
+  if (self->own != NULL)
+    _tarn_layer_release_event (self->own);
   for (guint i = 0; i < self->n; i++)
     if (get_buffers (self)[i] != NULL)
       _tarn_layer_buffer_let_go (get_buffers (self)[i]);
@@ -85,7 +119,7 @@ is_within (cl_mem object, gsize offset, gsize size)
     LayerCommand command;                                                                          \
     cl_int status = CL_INVALID_VALUE;                                                              \
                                                                                                    \
-    _tarn_layer_command_begin (&command, queue, objects, G_N_ELEMENTS (objects));                  \
+    _tarn_layer_command_begin (&command, queue, objects, G_N_ELEMENTS (objects), &event);          \
     if (right)                                                                                     \
       status = _tarn_layer_driver->name (queue, SPLICE arguments, n_waits, waits, event);          \
     _tarn_layer_command_end (&command, status, blocking);                                          \
@@ -145,7 +179,7 @@ layer_clEnqueueMigrateMemObjects (cl_command_queue queue, cl_uint n, const cl_me
   LayerCommand command;
   cl_int status;
 
-  _tarn_layer_command_begin (&command, queue, objects, n);
+  _tarn_layer_command_begin (&command, queue, objects, n, &event);
   if (has_ours (objects, n))
     flags &= ~(cl_mem_migration_flags) CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED;
   status = _tarn_layer_driver->clEnqueueMigrateMemObjects (queue, n, objects, flags, n_waits, waits,

@@ -88,7 +88,7 @@ layer_clEnqueueReadBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool wa
   LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, &buffer, 1);
+  _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
   if (box_is_within (buffer, origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueReadBufferRect (queue, buffer, wait, origin, host_origin,
                                                           region, row, slice, host_row, host_slice,
@@ -107,7 +107,7 @@ layer_clEnqueueWriteBufferRect (cl_command_queue queue, cl_mem buffer, cl_bool w
   LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, &buffer, 1);
+  _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
   if (box_is_within (buffer, origin, region, row, slice))
     status = _tarn_layer_driver->clEnqueueWriteBufferRect (queue, buffer, wait, origin, host_origin,
                                                            region, row, slice, host_row, host_slice,
@@ -237,7 +237,8 @@ layer_clEnqueueCopyBufferRect (cl_command_queue queue, cl_mem from, cl_mem to,
   gboolean has_begun = FALSE;
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, objects, 2);
+  _tarn_layer_command_begin (&command, queue, objects, 2, &event);
+  copy.event = event;
   if (!read_box (&copy.from, from, from_origin, region, from_row, from_slice)
       || !read_box (&copy.to, to, to_origin, region, to_row, to_slice))
     status = _tarn_layer_driver->clEnqueueCopyBufferRect (queue, from, to, from_origin, to_origin,
@@ -302,7 +303,7 @@ layer_clEnqueueCopyImageToBuffer (cl_command_queue queue, cl_mem image, cl_mem b
   LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, objects, 2);
+  _tarn_layer_command_begin (&command, queue, objects, 2, &event);
   if (place_in_piece (&buffer, &offset, image, region))
     status = _tarn_layer_driver->clEnqueueCopyImageToBuffer (queue, image, buffer, origin, region,
                                                              offset, n_waits, waits, event);
@@ -319,7 +320,7 @@ layer_clEnqueueCopyBufferToImage (cl_command_queue queue, cl_mem buffer, cl_mem 
   LayerCommand command;
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, objects, 2);
+  _tarn_layer_command_begin (&command, queue, objects, 2, &event);
   if (place_in_piece (&buffer, &offset, image, region))
     status = _tarn_layer_driver->clEnqueueCopyBufferToImage (queue, buffer, image, offset, origin,
                                                              region, n_waits, waits, event);

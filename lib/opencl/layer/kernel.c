@@ -189,41 +189,23 @@ layer_clSetKernelArg (cl_kernel handle, cl_uint index, size_t size, const void *
   return status;
 }
 
-/* Gets the buffers of a kernel that is about to be launched, each held; NULL: none is known. */
-static GPtrArray *
-begin_launch (cl_kernel kernel)
+/* Holds what a kernel uses that is about to be launched. */
+static void
+begin_launch (LayerCommand *command, cl_command_queue queue, cl_kernel kernel, cl_event **event)
 {
   LAYER_AUTO LayerKernel *self = _tarn_layer_find (LAYER_KERNEL, kernel);
   g_autoptr (GPtrArray) listed = self != NULL ? list_buffers (self) : NULL;
-  GPtrArray *held;
+  LayerBuffer **held = listed != NULL ? g_new (LayerBuffer *, listed->len) : NULL;
+  guint n = 0;
 
-  if (listed == NULL)
-    return NULL;
-  held = g_ptr_array_sized_new (listed->len);
-  for (guint i = 0; i < listed->len; i++)
+  for (guint i = 0; listed != NULL && i < listed->len; i++)
     {
       LayerBuffer *buffer = g_ptr_array_index (listed, i);
 
       if (buffer != NULL && _tarn_layer_try_hold (buffer))
-        g_ptr_array_add (held, _tarn_layer_ref (buffer));
+        held[n++] = _tarn_layer_ref (buffer);
     }
-  return held;
-}
-
-/* Notes a launch if the driver took it. */
-static void
-end_launch (cl_command_queue handle, GPtrArray *held, cl_int status)
-{
-  LAYER_AUTO LayerQueue *queue = held != NULL ? _tarn_layer_find (LAYER_QUEUE, handle) : NULL;
-  guint64 number = queue != NULL && status == CL_SUCCESS ? _tarn_layer_queue_count (queue) : 0;
-
-  for (guint i = 0; held != NULL && i < held->len; i++)
-    {
-      if (number > 0)
-        _tarn_layer_buffer_use (g_ptr_array_index (held, i), queue, number);
-      _tarn_layer_buffer_let_go (g_ptr_array_index (held, i));
-    }
-  g_clear_pointer (&held, g_ptr_array_unref);
+  _tarn_layer_command_begin_held (command, queue, held, n, event);
 }
 
 cl_int CL_API_CALL
@@ -231,11 +213,13 @@ layer_clEnqueueNDRangeKernel (cl_command_queue queue, cl_kernel kernel, cl_uint 
                               const size_t *offset, const size_t *global, const size_t *local,
                               cl_uint n_waits, const cl_event *waits, cl_event *event)
 {
-  GPtrArray *held = begin_launch (kernel);
-  cl_int status = _tarn_layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset,
-                                                              global, local, n_waits, waits, event);
+  LayerCommand command;
+  cl_int status;
 
-  end_launch (queue, held, status);
+  begin_launch (&command, queue, kernel, &event);
+  status = _tarn_layer_driver->clEnqueueNDRangeKernel (queue, kernel, dimensions, offset, global,
+                                                       local, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }
 
@@ -243,9 +227,11 @@ cl_int CL_API_CALL
 layer_clEnqueueTask (cl_command_queue queue, cl_kernel kernel, cl_uint n_waits,
                      const cl_event *waits, cl_event *event)
 {
-  GPtrArray *held = begin_launch (kernel);
-  cl_int status = _tarn_layer_driver->clEnqueueTask (queue, kernel, n_waits, waits, event);
+  LayerCommand command;
+  cl_int status;
 
-  end_launch (queue, held, status);
+  begin_launch (&command, queue, kernel, &event);
+  status = _tarn_layer_driver->clEnqueueTask (queue, kernel, n_waits, waits, event);
+  _tarn_layer_command_end (&command, status, FALSE);
   return status;
 }

@@ -26,9 +26,10 @@
  *
  * Its memory is given back once nobody has a reference and the commands that used it are done.  To
  * know the latter, each command is noted with the buffers that it uses, once the driver has taken
- * it, and a marker is put on the queue some time after the release.  As long as a context has had
- * one queue, in order, and no user event, nobody has to wait: what is given to the next buffer is
- * used after what was enqueued before.
+ * it, and a marker is put on the queue some time after the release; of a command out of order, or
+ * of a buffer with callbacks, which are not to come late, the event is kept.  As long as a context
+ * has had one queue, in order, and no user event, nobody has to wait: what is given to the next
+ * buffer is used after what was enqueued before.
  *
  * What the layer cannot do right is passed on to the driver untouched: see layer_context_find_pool
  * ().  No lock is held in a call of the driver, or of the program's functions. */
@@ -317,6 +318,8 @@ LayerSpare *_tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_fl
 /* Takes over what the buffer had. */
 void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
 
+guint _tarn_layer_count_spares (LayerContext *context);
+
 /* Gives back the oldest until so many bytes are left, and those that are too old; FALSE: none. */
 gboolean _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
 
@@ -354,6 +357,9 @@ void _tarn_layer_queue_mark_now_and_then (LayerQueue *self);
 /* The driver's queue is needed once less: the last time the driver releases it. */
 void _tarn_layer_queue_leave (LayerQueue *self);
 
+/* Releases an event of the driver's. */
+void _tarn_layer_release_event (cl_event event);
+
 /* Looks which markers are reached. */
 void _tarn_layer_queue_look (LayerQueue *self);
 
@@ -384,11 +390,13 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 
 /* buffer.c */
 
-/* That commands of a queue have used a buffer: the latest of them. */
+/* That a queue's commands up to a number have used a buffer; out of order, that one has. */
 typedef struct
 {
   LayerQueue *queue; /* a reference */
   guint64 number;
+  cl_event
+      event; /* of the command, a reference; NULL: none is known, of those of a queue in order */
 } LayerUse;
 
 /* What the program has as a cl_mem: a buffer of ours, or a sub-buffer or an image made of one.  The
@@ -408,6 +416,7 @@ struct _LayerBuffer
   cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
   gboolean was_mapped; /* when it ended */
+  gboolean is_watched; /* atomic: it has callbacks, which are not to come late */
   guint parts;         /* atomic: what is made of it, and not gone */
   guint waits;         /* atomic: queues that it waits for */
 
@@ -422,8 +431,9 @@ struct _LayerBuffer
 /* Gets where a buffer is, or a part of one: in which of the driver's buffers. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
-/* Notes that a command of the queue, the latest with that number, uses a buffer. */
-void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number);
+/* Notes that a command of the queue, the latest with that number, uses a buffer, which the caller
+ * holds.  @event: nullable; the command's. */
+void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event);
 
 /* Gets the record of a handle with one more of the program's references, which it keeps while the
  * driver is given a command: the command may run, and what the program had be released, before it
@@ -449,13 +459,20 @@ typedef struct
   LayerBuffer
       *few[LAYER_FEW]; /* what it uses, each with one of the program's references, or NULL */
   LayerBuffer **many;  /* the same, owned; NULL: they are few */
+  cl_event own;        /* where the program wants no event and the layer does */
+  cl_event *event;     /* what the driver is to write; NULL: nobody wants one */
 } LayerCommand;
 
 /* Keeps what the command uses: it may run, and what the program had be released, before it is
  * noted.
- * @objects: nullable. */
+ * @objects: nullable.  @event: where the driver is to write the command's event, or NULL, in which
+ * place the layer may put one of its own. */
 void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, const cl_mem *objects,
-                                guint n);
+                                guint n, cl_event **event);
+
+/* The same, for buffers that the caller holds, which are taken over. */
+void _tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle,
+                                     LayerBuffer **buffers, guint n, cl_event **event);
 
 /* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
  * is what was before it on a queue in order. */

@@ -103,7 +103,7 @@ layer_clEnqueueMapBuffer (cl_command_queue queue, cl_mem buffer, cl_bool wait, c
   cl_int status = CL_SUCCESS;
   void *pointer;
 
-  _tarn_layer_command_begin (&command, queue, &buffer, 1);
+  _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
   pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
                                                     n_waits, waits, event, &status);
   note_map (&command, status, pointer);
@@ -123,7 +123,7 @@ layer_clEnqueueMapImage (cl_command_queue queue, cl_mem image, cl_bool wait, cl_
   cl_int status = CL_SUCCESS;
   void *pointer;
 
-  _tarn_layer_command_begin (&command, queue, &image, 1);
+  _tarn_layer_command_begin (&command, queue, &image, 1, &event);
   pointer = _tarn_layer_driver->clEnqueueMapImage (queue, image, wait, flags, origin, region, row,
                                                    slice, n_waits, waits, event, &status);
   note_map (&command, status, pointer);
@@ -154,7 +154,7 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   LayerMap map = { .buffer = NULL };
   cl_int status = CL_INVALID_VALUE;
 
-  _tarn_layer_command_begin (&command, queue, &object, 1);
+  _tarn_layer_command_begin (&command, queue, &object, 1, &event);
   if (self == NULL || take_map (self, pointer, &map) || self->is_image)
     status = _tarn_layer_driver->clEnqueueUnmapMemObject (
         queue, map.buffer != NULL ? map.buffer->base.handle : object, pointer, n_waits, waits,

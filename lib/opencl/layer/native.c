@@ -163,7 +163,7 @@ layer_clEnqueueNativeKernel (cl_command_queue queue, void (CL_CALLBACK *function
   LayerCommand command;
   cl_int status;
 
-  _tarn_layer_command_begin (&command, queue, right ? objects : NULL, n);
+  _tarn_layer_command_begin (&command, queue, right ? objects : NULL, n, &event);
   status
       = right
             ? enqueue (queue, function, arguments, size, n, objects, places, n_waits, waits, event)

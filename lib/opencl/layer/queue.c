@@ -23,8 +23,8 @@ typedef struct
   guint references; /* atomic: the queue's, and of who asks the driver about it */
 } LayerMark;
 
-static void
-release_event (cl_event event)
+void
+_tarn_layer_release_event (cl_event event)
 {
   static gboolean once;
 
@@ -94,7 +94,7 @@ mark_unref (gpointer data)
 
   if (__atomic_sub_fetch (&mark->references, 1, __ATOMIC_ACQ_REL) > 0)
     return;
-  release_event (mark->event);
+  _tarn_layer_release_event (mark->event);
   g_free (mark);
 }
 
@@ -382,6 +382,22 @@ _tarn_layer_queue_look (LayerQueue *self)
     _tarn_layer_context_drop_queue (self->context, self);
 }
 
+/* Out of order, buffers wait for events, of which the driver tells a moment later. */
+static gboolean
+finish_now (LayerQueue *self)
+{
+  guint64 number = _tarn_layer_queue_get_enqueued (self);
+  cl_int status;
+
+  if (_tarn_layer_queue_is_done (self, number) || !keep (self))
+    return FALSE;
+  status = _tarn_layer_driver->clFinish (self->base.handle);
+  _tarn_layer_queue_leave (self);
+  if (status == CL_SUCCESS)
+    _tarn_layer_queue_set_done (self, number);
+  return status == CL_SUCCESS;
+}
+
 gboolean
 _tarn_layer_queue_wait (LayerQueue *self)
 {
@@ -389,6 +405,8 @@ _tarn_layer_queue_wait (LayerQueue *self)
   gboolean waited;
   cl_int status;
 
+  if (!__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
+    return finish_now (self);
   _tarn_layer_queue_mark (self, FALSE);
   mark = get_mark (self, TRUE);
   if (mark == NULL)

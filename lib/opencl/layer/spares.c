@@ -118,6 +118,14 @@ _tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_flags asked)
   return spare;
 }
 
+guint
+_tarn_layer_count_spares (LayerContext *context)
+{
+  LAYER_LOCKED (&context->spares_lock);
+
+  return context->spares_by_age.length;
+}
+
 /* FALSE: nothing is kept any more. */
 static gboolean
 put (LayerContext *context, LayerSpare *spare)

@@ -347,11 +347,65 @@ makes_room (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpint (clReleaseContext (other), ==, CL_SUCCESS);
 }
 
-static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
-                                    { "/layer/faults/once", once },
-                                    { "/layer/faults/for-ever", for_ever },
-                                    { "/layer/budget/fits", fits },
-                                    { "/layer/budget/makes-room", makes_room } };
+/* Fills and releases buffers of several times the budget, each once it is filled. */
+static void
+fill_many (Program *program, cl_int *status)
+{
+  const guint8 zero = 0;
+  cl_event event;
+
+  for (guint i = 0; i < 200; i++)
+    {
+      make_buffer (program, 1, 4 * LARGE, status);
+      g_assert_cmpint (*status, ==, CL_SUCCESS);
+      g_assert_cmpint (clEnqueueFillBuffer (program->queues[0], program->buffers[1], &zero, 1, 0,
+                                            4 * LARGE, 0, NULL, &event),
+                       ==, CL_SUCCESS);
+      g_assert_cmpint (clWaitForEvents (1, &event), ==, CL_SUCCESS);
+      g_assert_cmpint (clReleaseEvent (event), ==, CL_SUCCESS);
+      release (&program->buffers[1], status);
+    }
+}
+
+/* Out of order, a command that waits for long keeps what it uses, and nothing else. */
+static void
+out_of_order (const TarnOpenclDevice *device, OpenclState *state)
+{
+  cl_int status = CL_SUCCESS;
+  Program program = { .context = opencl_context_new (device) };
+  const guint8 zero = 0;
+  cl_event gate;
+
+  (void) state;
+  program.queues[0] = clCreateCommandQueue (program.context, device->device,
+                                            CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status);
+  if (program.queues[0] == NULL || opencl_runs_in_caller (device))
+    {
+      g_test_skip ("the device has no queues out of order, or runs commands in who flushes them");
+      end (&program);
+      return;
+    }
+  layer->reset ();
+  gate = clCreateUserEvent (program.context, &status);
+  make_buffer (&program, 0, LARGE, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_cmpint (clEnqueueFillBuffer (program.queues[0], program.buffers[0], &zero, 1, 0, LARGE,
+                                        1, &gate, NULL),
+                   ==, CL_SUCCESS);
+  set_budget (BUDGET);
+  fill_many (&program, &status);
+  set_budget (G_MAXUINT64);
+  g_assert_cmpint (clSetUserEventStatus (gate, CL_COMPLETE), ==, CL_SUCCESS);
+  g_assert_cmpint (clReleaseEvent (gate), ==, CL_SUCCESS);
+  g_assert_cmpint (clFinish (program.queues[0]), ==, CL_SUCCESS);
+  end (&program);
+}
+
+static const OpenclCase cases[] = {
+  { "/layer/at-work", is_at_work },           { "/layer/faults/once", once },
+  { "/layer/faults/for-ever", for_ever },     { "/layer/budget/fits", fits },
+  { "/layer/budget/makes-room", makes_room }, { "/layer/budget/out-of-order", out_of_order }
+};
 
 int
 main (int argc, char **argv)

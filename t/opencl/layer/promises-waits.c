@@ -238,6 +238,36 @@ in_callbacks (World *world)
   OK (clReleaseEvent (marker));
 }
 
+static void CL_CALLBACK
+on_destroyed (cl_mem buffer, void *data)
+{
+  (void) buffer;
+  door_open (data);
+}
+
+/* Commands that have nothing to do with a buffer do not keep it. */
+static void
+callbacks_soon (World *world)
+{
+  cl_event gate = promise_gate (world), done;
+  cl_mem buffer = promise_buffer (world, 0, SIZE, NULL);
+  cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
+  Door door;
+
+  door_init (&door);
+  OK (clSetMemObjectDestructorCallback (buffer, on_destroyed, &door));
+  fill (world->queue, buffer, 1, NULL, &done);
+  fill (world->queue, beside, 2, gate, NULL);
+  OK (clFlush (world->queue));
+  OK (clWaitForEvents (1, &done));
+  OK (clReleaseMemObject (buffer));
+  printf ("%s\n", door_wait (&door, WAIT / 5) ? "destroyed" : "not destroyed");
+  promise_open (gate);
+  OK (clFinish (world->queue));
+  OK (clReleaseEvent (done));
+  OK (clReleaseMemObject (beside));
+}
+
 /* Where a map is a reference to its buffer, memory is nobody else's before it is unmapped. */
 static void
 maps_keep (World *world)
@@ -298,10 +328,8 @@ unknown_functions (World *world)
   printf ("%s\n", door_wait (&ended, WAIT) ? "ended" : "not ended");
 }
 
-const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
-                                   { "part-behind", part_behind, FALSE },
-                                   { "second-queue", second_queue, FALSE },
-                                   { "in-callbacks", in_callbacks, FALSE },
-                                   { "maps-keep", maps_keep, FALSE },
-                                   { "unknown-functions", unknown_functions, FALSE },
-                                   { NULL, NULL, FALSE } };
+const Promise promises_waits[]
+    = { { "failed-beside", failed_beside, FALSE },         { "part-behind", part_behind, FALSE },
+        { "second-queue", second_queue, FALSE },           { "in-callbacks", in_callbacks, FALSE },
+        { "callbacks-soon", callbacks_soon, FALSE },       { "maps-keep", maps_keep, FALSE },
+        { "unknown-functions", unknown_functions, FALSE }, { NULL, NULL, FALSE } };
