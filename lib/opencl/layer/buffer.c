@@ -155,54 +155,17 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   go (self);
 }
 
-typedef struct
-{
-  LayerBuffer *buffer; /* references */
-  LayerQueue *queue;
-  guint64 number;
-} Notice;
-
-static void
-notice_free (Notice *notice)
-{
-  _tarn_layer_unref (notice->buffer);
-  _tarn_layer_unref (notice->queue);
-  g_free (notice);
-}
-
-/* The driver's: a command is done, or will never be.  Where it fails, drivers may not have come to
- * those before it, for which it stands on a queue in order. */
-static void CL_CALLBACK
-on_done (cl_event event, cl_int status, void *user_data)
-{
-  Notice *notice = user_data;
-
-  (void) event;
-  if (status < CL_COMPLETE && __atomic_load_n (&notice->queue->in_order, __ATOMIC_ACQUIRE)
-      && _tarn_layer_queue_add_waiting (notice->queue, notice->buffer, notice->number))
-    _tarn_layer_queue_mark (notice->queue, TRUE);
-  else
-    _tarn_layer_buffer_commands_done (notice->buffer);
-  notice_free (notice);
-}
-
 /* Has the buffer wait for a command; FALSE: it has to wait for the queue. */
 static gboolean
 wait_for_event (LayerBuffer *self, const LayerUse *use)
 {
-  Notice *notice;
-
   if (use->event == NULL || _tarn_layer_queue_is_done (use->queue, use->number))
     return FALSE;
-  notice = g_new (Notice, 1);
-  *notice = (Notice){ _tarn_layer_ref (self), _tarn_layer_ref (use->queue), use->number };
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-  if (_tarn_layer_driver->clSetEventCallback (use->event, CL_COMPLETE, on_done, notice)
-      == CL_SUCCESS)
+  if (_tarn_layer_wait_for_event (self, use->queue, use->number, use->event))
     return TRUE;
   /* It is not the last: the one is left that was counted first. */
   __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-  notice_free (notice);
   return FALSE;
 }
 

@@ -222,8 +222,6 @@ layer_clCreateUserEvent (cl_context handle, cl_int *status)
 
 /* Waiting */
 
-#define MAX_NOTICE (G_TIME_SPAN_SECOND / 20)
-
 /* Gets a reference to the queue whose turn it is; NULL: there is none. */
 static LayerQueue *
 next_queue (LayerContext *self)
@@ -270,16 +268,6 @@ list_queues (LayerContext *self)
   return queues;
 }
 
-/* What the driver's threads have yet to tell of commands that are done. */
-static void
-await_notices (LayerContext *self)
-{
-  gint64 end = g_get_monotonic_time () + MAX_NOTICE;
-
-  while (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) > 0 && g_get_monotonic_time () < end)
-    g_thread_yield ();
-}
-
 /* A command that waits for a user event may wait for the very thread that asks here. */
 gboolean
 _tarn_layer_context_wait (LayerContext *self)
@@ -293,8 +281,6 @@ _tarn_layer_context_wait (LayerContext *self)
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     waited |= _tarn_layer_queue_wait (g_ptr_array_index (queues, i));
-  if (waited)
-    await_notices (self);
   return waited;
 }
 

@@ -10,6 +10,7 @@
  *     context.c    contexts: their pools, and how their queues are ordered
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
+ *     waiter.c     ... for one command of theirs
  *     spares.c     what buffers that are gone had, for the next ones
  *     buffer.c     buffers, and what is made of them
  *     describe.c   what is said of buffers
@@ -123,7 +124,8 @@ typedef enum
   LAYER_CONTEXT,
   LAYER_QUEUE,
   LAYER_BUFFER,
-  LAYER_KERNEL
+  LAYER_KERNEL,
+  LAYER_WAITER /* which is in no table */
 } LayerKind;
 
 /* What every record of an object begins with. */
@@ -156,6 +158,11 @@ void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
 void _tarn_layer_hold (gpointer record);
 gboolean _tarn_layer_try_hold (gpointer record); /* FALSE: the program has none */
 gboolean _tarn_layer_let_go (gpointer record);
+
+/* What a driver is given for a callback, which some never call: a number for a record, with a
+ * reference until somebody takes it.  NULL: somebody has. */
+gpointer _tarn_layer_ticket_new (gpointer record);
+gpointer _tarn_layer_ticket_take (gpointer ticket);
 
 /* Unreferenced at the end of the block. */
 #define LAYER_AUTO __attribute__ ((cleanup (_tarn_layer_clear)))
@@ -341,6 +348,7 @@ struct _LayerQueue
   gboolean closed; /* no command comes any more; there is a mark for all, or they are done */
   GQueue waiting;  /* of LayerWait: in the order of numbers */
   GQueue marks;    /* of LayerMark: in the order of numbers */
+  GQueue waiters;  /* of LayerWaiter, references */
 };
 
 /* Has a buffer that the command of a number used wait for what the queue has been given; see
@@ -359,6 +367,12 @@ void _tarn_layer_queue_leave (LayerQueue *self);
 
 /* Releases an event of the driver's. */
 void _tarn_layer_release_event (cl_event event);
+
+/* CL_COMPLETE, or less if it has failed, or more. */
+cl_int _tarn_layer_get_state (cl_event event);
+
+/* Drops the queue if it is over. */
+void _tarn_layer_queue_end_if_over (LayerQueue *self);
 
 /* Looks which markers are reached. */
 void _tarn_layer_queue_look (LayerQueue *self);
@@ -387,6 +401,33 @@ _tarn_layer_queue_is_done (LayerQueue *self, guint64 number)
 {
   return __atomic_load_n (&self->done, __ATOMIC_ACQUIRE) >= number;
 }
+
+/* waiter.c */
+
+/* A buffer that waits for one command; it is in the queue's list until that is done. */
+typedef struct
+{
+  LayerObject base;
+  LayerBuffer *buffer; /* references */
+  LayerQueue *queue;
+  guint64 number; /* of the command */
+  cl_event event; /* a reference */
+  gpointer ticket;
+  GList link; /* in the list, under the queue's lock; without data it is not there */
+} LayerWaiter;
+
+/* Has a buffer wait for a command, see _tarn_layer_buffer_commands_done (); FALSE: it cannot. */
+gboolean _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number,
+                                     cl_event event);
+
+/* With the queue's lock held: takes those out whose commands are among the first @number. */
+GSList *_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number);
+
+/* Tells the buffers of such. */
+void _tarn_layer_settle_waiters (GSList *waiters);
+
+/* Asks the driver about one or two, of whose commands it may not tell. */
+void _tarn_layer_look_at_waiters (LayerQueue *queue);
 
 /* buffer.c */
 

@@ -21,6 +21,7 @@ typedef struct
   cl_event event;   /* a reference */
   guint64 number;   /* commands up to it are done when the event is */
   guint references; /* atomic: the queue's, and of who asks the driver about it */
+  gpointer ticket;  /* atomic: of the driver's call when it is reached; NULL: it is not to call */
 } LayerMark;
 
 void
@@ -62,7 +63,7 @@ add_mark (LayerQueue *self, cl_event event, guint64 number)
   LayerMark *mark = g_new (LayerMark, 1);
   GList *link;
 
-  *mark = (LayerMark){ event, number, 2 };
+  *mark = (LayerMark){ event, number, 2, NULL };
   {
     LAYER_LOCKED (&self->lock);
 
@@ -94,13 +95,15 @@ mark_unref (gpointer data)
 
   if (__atomic_sub_fetch (&mark->references, 1, __ATOMIC_ACQ_REL) > 0)
     return;
+  if (mark->ticket != NULL)
+    _tarn_layer_unref (_tarn_layer_ticket_take (mark->ticket));
   _tarn_layer_release_event (mark->event);
   g_free (mark);
 }
 
 /* Takes from the queue what all commands up to a number being done is the end of. */
 static void
-take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks)
+take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks, GSList **waiters)
 {
   LAYER_LOCKED (&self->lock);
 
@@ -115,6 +118,7 @@ take_done (LayerQueue *self, guint64 number, GSList **buffers, GSList **marks)
     }
   while (self->marks.head != NULL && ((LayerMark *) self->marks.head->data)->number <= number)
     *marks = g_slist_prepend (*marks, g_queue_pop_head (&self->marks));
+  *waiters = _tarn_layer_take_waiters_locked (self, number);
 }
 
 static gboolean
@@ -122,22 +126,30 @@ is_over (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
 
-  return self->closed && self->waiting.length == 0 && self->marks.length == 0;
+  return self->closed && self->waiting.length == 0 && self->marks.length == 0
+         && self->waiters.length == 0;
+}
+
+void
+_tarn_layer_queue_end_if_over (LayerQueue *self)
+{
+  if (is_over (self))
+    _tarn_layer_context_drop_queue (self->context, self);
 }
 
 void
 _tarn_layer_queue_set_done (LayerQueue *self, guint64 number)
 {
-  GSList *buffers = NULL, *marks = NULL;
+  GSList *buffers = NULL, *marks = NULL, *waiters = NULL;
 
-  take_done (self, number, &buffers, &marks);
+  take_done (self, number, &buffers, &marks, &waiters);
   g_slist_free_full (marks, mark_unref);
   buffers = g_slist_reverse (buffers);
   for (GSList *link = buffers; link != NULL; link = link->next)
     _tarn_layer_buffer_commands_done (link->data);
   g_slist_free_full (buffers, _tarn_layer_unref);
-  if (is_over (self))
-    _tarn_layer_context_drop_queue (self->context, self);
+  _tarn_layer_settle_waiters (waiters);
+  _tarn_layer_queue_end_if_over (self);
 }
 
 gboolean
@@ -163,19 +175,6 @@ lacks_mark (LayerQueue *self)
   const LayerWait *newest = g_queue_peek_tail (&self->waiting);
 
   return !self->closed && newest != NULL && (last == NULL || last->number < newest->number);
-}
-
-typedef struct
-{
-  LayerQueue *queue; /* a reference */
-  guint64 number;    /* of the mark */
-} Notice;
-
-static void
-notice_free (Notice *notice)
-{
-  _tarn_layer_unref (notice->queue);
-  g_free (notice);
 }
 
 static gboolean
@@ -227,30 +226,31 @@ finish_aside (LayerQueue *self)
 
 /* The driver's: what was put on the queue before the marker is done, or something failed. */
 static void CL_CALLBACK
-on_mark (cl_event event, cl_int status, void *user_data)
+on_mark (cl_event event, cl_int status, void *ticket)
 {
-  Notice *notice = user_data;
+  LAYER_AUTO LayerQueue *self = _tarn_layer_ticket_take (ticket);
 
   (void) event;
+  if (self == NULL)
+    return;
   if (status < CL_COMPLETE)
-    finish_aside (notice->queue);
+    finish_aside (self);
   else /* unless an earlier one failed */
-    _tarn_layer_queue_look (notice->queue);
-  notice_free (notice);
+    _tarn_layer_queue_look (self);
 }
 
 /* Has the driver call when a mark is reached. */
 static void
-have_notified (LayerQueue *self, const LayerMark *mark)
+have_notified (LayerQueue *self, LayerMark *mark)
 {
-  Notice *notice = g_new (Notice, 1);
+  gpointer none = NULL, ticket = _tarn_layer_ticket_new (self);
 
-  *notice = (Notice){ _tarn_layer_ref (self), mark->number };
-  if (_tarn_layer_driver->clSetEventCallback (mark->event, CL_COMPLETE, on_mark, notice)
-      == CL_SUCCESS)
-    return;
-  notice_free (notice);
-  finish_aside (self);
+  if (!__atomic_compare_exchange_n (&mark->ticket, &none, ticket, FALSE, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+    _tarn_layer_unref (_tarn_layer_ticket_take (ticket)); /* it is to call already */
+  else if (_tarn_layer_driver->clSetEventCallback (mark->event, CL_COMPLETE, on_mark, ticket)
+           != CL_SUCCESS)
+    finish_aside (self);
 }
 
 /* Puts a marker on a queue that the driver has; FALSE: it does not. */
@@ -353,8 +353,8 @@ _tarn_layer_queue_mark_now_and_then (LayerQueue *self)
     _tarn_layer_queue_mark (self, FALSE);
 }
 
-static cl_int
-get_state (cl_event event)
+cl_int
+_tarn_layer_get_state (cl_event event)
 {
   cl_int state = CL_QUEUED;
 
@@ -371,18 +371,18 @@ _tarn_layer_queue_look (LayerQueue *self)
 
   while (state == CL_COMPLETE && !is_finishing (self) && (mark = get_mark (self, FALSE)) != NULL)
     {
-      state = get_state (mark->event);
+      state = _tarn_layer_get_state (mark->event);
       if (state == CL_COMPLETE)
         _tarn_layer_queue_set_done (self, mark->number);
       else if (state < CL_COMPLETE)
         finish_aside (self);
       mark_unref (mark);
     }
-  if (is_over (self))
-    _tarn_layer_context_drop_queue (self->context, self);
+  _tarn_layer_look_at_waiters (self);
+  _tarn_layer_queue_end_if_over (self);
 }
 
-/* Out of order, buffers wait for events, of which the driver tells a moment later. */
+/* Out of order, buffers wait for their own commands. */
 static gboolean
 finish_now (LayerQueue *self)
 {
@@ -462,6 +462,7 @@ add_queue (cl_command_queue handle, cl_context context_handle)
   _tarn_mutex_init (&self->lock);
   g_queue_init (&self->waiting);
   g_queue_init (&self->marks);
+  g_queue_init (&self->waiters);
   _tarn_layer_list (self);
   _tarn_layer_context_add_queue (context, self, self->in_order);
 }

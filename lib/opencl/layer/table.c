@@ -142,3 +142,31 @@ _tarn_layer_let_go (gpointer record)
 {
   return __atomic_sub_fetch (&((LayerObject *) record)->held, 1, __ATOMIC_ACQ_REL) == 0;
 }
+
+/* Tickets */
+
+static TarnMutex tickets_lock;
+static GHashTable *tickets; /* number -> record, a reference; NULL: none yet */
+static gsize last_ticket;
+
+gpointer
+_tarn_layer_ticket_new (gpointer record)
+{
+  LAYER_LOCKED (&tickets_lock);
+
+  if (tickets == NULL)
+    tickets = g_hash_table_new (NULL, NULL);
+  last_ticket++;
+  g_hash_table_insert (tickets, GSIZE_TO_POINTER (last_ticket), _tarn_layer_ref (record));
+  return GSIZE_TO_POINTER (last_ticket);
+}
+
+gpointer
+_tarn_layer_ticket_take (gpointer ticket)
+{
+  LAYER_LOCKED (&tickets_lock);
+  gpointer record = g_hash_table_lookup (tickets, ticket);
+
+  g_hash_table_remove (tickets, ticket);
+  return record;
+}

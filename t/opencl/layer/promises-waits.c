@@ -268,6 +268,31 @@ callbacks_soon (World *world)
   OK (clReleaseMemObject (beside));
 }
 
+/* What a command that fails has kept comes back, if not at once. */
+static void
+callbacks_failed (World *world)
+{
+  cl_event failing = promise_gate (world), failed;
+  cl_mem buffer = promise_buffer (world, 0, SIZE, NULL);
+  gboolean is_destroyed = FALSE;
+  Door door;
+
+  door_init (&door);
+  OK (clSetMemObjectDestructorCallback (buffer, on_destroyed, &door));
+  fill (world->queue, buffer, 1, failing, &failed);
+  OK (clReleaseMemObject (buffer));
+  OK (clSetUserEventStatus (failing, -5));
+  printf ("%s\n", wait_status (failed, WAIT) < 0 ? "failed" : "not failed");
+  for (guint i = 0; i < 50 && !is_destroyed; i++)
+    {
+      OK (clReleaseMemObject (promise_filled (world, 1000, i)));
+      is_destroyed = door_wait (&door, WAIT / 50);
+    }
+  printf ("%s\n", is_destroyed ? "destroyed" : "not destroyed");
+  OK (clReleaseEvent (failed));
+  OK (clReleaseEvent (failing));
+}
+
 /* Where a map is a reference to its buffer, memory is nobody else's before it is unmapped. */
 static void
 maps_keep (World *world)
@@ -328,8 +353,12 @@ unknown_functions (World *world)
   printf ("%s\n", door_wait (&ended, WAIT) ? "ended" : "not ended");
 }
 
-const Promise promises_waits[]
-    = { { "failed-beside", failed_beside, FALSE },         { "part-behind", part_behind, FALSE },
-        { "second-queue", second_queue, FALSE },           { "in-callbacks", in_callbacks, FALSE },
-        { "callbacks-soon", callbacks_soon, FALSE },       { "maps-keep", maps_keep, FALSE },
-        { "unknown-functions", unknown_functions, FALSE }, { NULL, NULL, FALSE } };
+const Promise promises_waits[] = { { "failed-beside", failed_beside, FALSE },
+                                   { "part-behind", part_behind, FALSE },
+                                   { "second-queue", second_queue, FALSE },
+                                   { "in-callbacks", in_callbacks, FALSE },
+                                   { "callbacks-soon", callbacks_soon, FALSE },
+                                   { "callbacks-failed", callbacks_failed, FALSE },
+                                   { "maps-keep", maps_keep, FALSE },
+                                   { "unknown-functions", unknown_functions, FALSE },
+                                   { NULL, NULL, FALSE } };

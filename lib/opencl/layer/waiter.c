@@ -1,0 +1,167 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Waiters: what waits for one command, rather than for all that is on its queue.  The driver tells,
+ * and is asked now and then: PoCL up to 3.1 at least does not tell of commands that fail. */
+
+#include "layer-private.h"
+
+static void
+waiter_finalize (gpointer record)
+{
+  LayerWaiter *self = record;
+
+  _tarn_layer_release_event (self->event);
+  _tarn_layer_unref (self->buffer);
+  _tarn_layer_unref (self->queue);
+  g_free (self);
+}
+
+static LayerWaiter *
+waiter_new (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
+{
+  LayerWaiter *self;
+
+  if (_tarn_layer_driver->clRetainEvent (event) != CL_SUCCESS)
+    return NULL;
+  self = g_new0 (LayerWaiter, 1);
+  self->base = (LayerObject){ LAYER_WAITER, 1, 0, NULL, waiter_finalize };
+  self->buffer = _tarn_layer_ref (buffer);
+  self->queue = _tarn_layer_ref (queue);
+  self->number = number;
+  self->event = event;
+  return self;
+}
+
+/* The list, with the queue's lock held: it has a reference. */
+
+static void
+add_locked (LayerWaiter *self)
+{
+  self->link.data = _tarn_layer_ref (self);
+  g_queue_push_tail_link (&self->queue->waiters, &self->link);
+}
+
+/* FALSE: somebody else has taken it. */
+static gboolean
+remove_locked (LayerWaiter *self)
+{
+  if (self->link.data == NULL)
+    return FALSE;
+  g_queue_unlink (&self->queue->waiters, &self->link);
+  self->link.data = NULL;
+  return TRUE;
+}
+
+static void
+add (LayerWaiter *self)
+{
+  LAYER_LOCKED (&self->queue->lock);
+
+  add_locked (self);
+}
+
+static gboolean
+take (LayerWaiter *self)
+{
+  LAYER_LOCKED (&self->queue->lock);
+
+  return remove_locked (self);
+}
+
+GSList *
+_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number)
+{
+  GSList *taken = NULL;
+  GList *next;
+
+  for (GList *link = queue->waiters.head; link != NULL; link = next)
+    {
+      LayerWaiter *waiter = link->data;
+
+      next = link->next;
+      if (waiter->number <= number && remove_locked (waiter))
+        taken = g_slist_prepend (taken, waiter);
+    }
+  return taken;
+}
+
+/* The end; of one that was taken out of the list, whose reference it takes over. */
+
+/* A command that fails may be done before those that it stands for on a queue in order. */
+static void
+settle (LayerWaiter *self, gboolean has_failed)
+{
+  if (has_failed && __atomic_load_n (&self->queue->in_order, __ATOMIC_ACQUIRE)
+      && _tarn_layer_queue_add_waiting (self->queue, self->buffer, self->number))
+    _tarn_layer_queue_mark (self->queue, TRUE);
+  else
+    _tarn_layer_buffer_commands_done (self->buffer);
+  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
+  _tarn_layer_queue_end_if_over (self->queue);
+  _tarn_layer_unref (self);
+}
+
+void
+_tarn_layer_settle_waiters (GSList *waiters)
+{
+  for (GSList *link = waiters; link != NULL; link = link->next)
+    settle (link->data, FALSE);
+  g_slist_free (waiters);
+}
+
+static void CL_CALLBACK
+on_done (cl_event event, cl_int status, void *ticket)
+{
+  LAYER_AUTO LayerWaiter *self = _tarn_layer_ticket_take (ticket);
+
+  (void) event;
+  if (self != NULL && take (self))
+    settle (self, status < CL_COMPLETE);
+}
+
+/* Takes the first, and puts it behind the others; NULL: there is none. */
+static LayerWaiter *
+get_next (LayerQueue *queue)
+{
+  LAYER_LOCKED (&queue->lock);
+  LayerWaiter *first = g_queue_peek_head (&queue->waiters);
+
+  if (first == NULL)
+    return NULL;
+  g_queue_unlink (&queue->waiters, &first->link);
+  g_queue_push_tail_link (&queue->waiters, &first->link);
+  return _tarn_layer_ref (first);
+}
+
+void
+_tarn_layer_look_at_waiters (LayerQueue *queue)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      LAYER_AUTO LayerWaiter *waiter = get_next (queue);
+      cl_int state = waiter != NULL ? _tarn_layer_get_state (waiter->event) : CL_QUEUED;
+
+      if (state <= CL_COMPLETE && take (waiter))
+        settle (waiter, state < CL_COMPLETE);
+    }
+}
+
+gboolean
+_tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
+{
+  LAYER_AUTO LayerWaiter *self = waiter_new (buffer, queue, number, event);
+
+  if (self == NULL)
+    return FALSE;
+  self->ticket = _tarn_layer_ticket_new (self);
+  add (self);
+  if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_done, self->ticket)
+      == CL_SUCCESS)
+    return TRUE;
+  if (!take (self))
+    return TRUE; /* it was settled meanwhile */
+  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
+  _tarn_layer_unref (self);
+  return FALSE;
+}
