@@ -187,7 +187,7 @@ go_after_commands (LayerBuffer *self)
 {
   gboolean notify
       = self->callbacks != NULL || __atomic_load_n (&self->context->ended, __ATOMIC_ACQUIRE);
-  LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self);
+  G_GNUC_UNUSED LAYER_AUTO LayerBuffer *kept = _tarn_layer_ref (self);
 
   __atomic_add_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n (&self->waits, 1, __ATOMIC_RELEASE);
