@@ -221,7 +221,7 @@ check "the program ends of one that is passed on, and tarn-run with it" ends_by_
 once_from_terminal () { # CHARACTER SIGNAL
   rm -f "$scratch/ready" "$scratch/got"
   { wait_for [ -e "$scratch/ready" ] && printf '%b' "$1"; sleep 1; } | script -qec \
-    "stty -echo; ulimit -c 0; '$runner' '$scratch/trapping' '$scratch' INT QUIT" "$scratch/typescript" \
+    "stty -echo; ulimit -c 0; exec '$runner' '$scratch/trapping' '$scratch' INT QUIT" "$scratch/typescript" \
     >"$scratch/out" 2>&1
   status=$?
   cat "$scratch/out"
