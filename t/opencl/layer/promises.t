@@ -18,7 +18,7 @@ fi
 run () { # NAME OUTPUT [VARIABLE=VALUE...]
   name=$1 output=$2
   shift 2
-  env "$@" timeout 30 "$promises" --platform "$platform" "$name" >"$scratch/$output" 2>"$scratch/$output.err"
+  env "$@" timeout 60 "$promises" --platform "$platform" "$name" >"$scratch/$output" 2>"$scratch/$output.err"
   status=$?
   echo "exit status $status" >>"$scratch/$output"
   return $status
