@@ -126,7 +126,7 @@ _tarn_layer_ask_part_flags (LayerContext *context, cl_mem_flags whole, cl_mem_fl
 
 /* What a buffer's references are while it has a sub-buffer; 0: that could not be seen. */
 static cl_uint
-count_with_part (const LayerContext *context)
+count_with_part (LayerContext *context)
 {
   cl_int status;
   cl_uint references = 0;
@@ -147,18 +147,25 @@ count_with_part (const LayerContext *context)
   return references;
 }
 
-gboolean
-_tarn_layer_ask_part_references (LayerContext *context)
+/* Whether there is more than the program's own reference, kept once that could be seen. */
+static gboolean
+ask_references (LayerContext *context, gint *kept, cl_uint (*count) (LayerContext *context))
 {
-  gint known = __atomic_load_n (&context->counts_parts, __ATOMIC_RELAXED);
+  gint known = __atomic_load_n (kept, __ATOMIC_RELAXED);
   cl_uint references;
 
   if (known >= 0)
     return known;
-  references = count_with_part (context);
+  references = count (context);
   if (references > 0)
-    __atomic_store_n (&context->counts_parts, references > 1, __ATOMIC_RELAXED);
+    __atomic_store_n (kept, references > 1, __ATOMIC_RELAXED);
   return references > 1;
+}
+
+gboolean
+_tarn_layer_ask_part_references (LayerContext *context)
+{
+  return ask_references (context, &context->counts_parts, count_with_part);
 }
 
 /* What a buffer's references are while it is mapped; 0: that could not be seen. */
@@ -191,15 +198,7 @@ count_with_map (LayerContext *context)
 gboolean
 _tarn_layer_ask_map_references (LayerContext *context)
 {
-  gint known = __atomic_load_n (&context->counts_maps, __ATOMIC_RELAXED);
-  cl_uint references;
-
-  if (known >= 0)
-    return known;
-  references = count_with_map (context);
-  if (references > 0)
-    __atomic_store_n (&context->counts_maps, references > 1, __ATOMIC_RELAXED);
-  return references > 1;
+  return ask_references (context, &context->counts_maps, count_with_map);
 }
 
 /* The device */

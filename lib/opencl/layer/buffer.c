@@ -614,7 +614,7 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
 {
   void *memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
 
-  if (memory == NULL && made_room (context, CL_OUT_OF_RESOURCES))
+  if (memory == NULL && size > 0 && made_room (context, CL_OUT_OF_RESOURCES))
     memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
   return memory;
 }

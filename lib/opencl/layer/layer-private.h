@@ -237,7 +237,7 @@ struct _LayerContext
 };
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
- * driver is to make the buffer, which is also so if *status is not CL_SUCCESS. */
+ * driver is to make the buffer. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
