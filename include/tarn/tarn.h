@@ -10,6 +10,7 @@
  * - tarn/allocator.h: allocators, and the functions of a backend
  * - tarn/block.h: memory in use
  * - tarn/memo.h: results that are kept for a context, a queue, a device
+ * - tarn/trace.h: recordings of what memory does
  * - tarn/selection.h: devices that are chosen by a text
  * - tarn/local-memory.h: bank conflicts
  * - tarn/error.h: errors
@@ -27,6 +28,7 @@
 #include <tarn/memo.h>
 #include <tarn/pool.h>
 #include <tarn/selection.h>
+#include <tarn/trace.h>
 #include <tarn/version.h>
 
 #endif

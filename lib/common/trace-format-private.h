@@ -35,7 +35,7 @@ typedef struct
   guint32 size; /* bytes of the events behind it */
   guint32 stream;
   guint32 flags;
-  guint64 time; /* of the event before: nanoseconds since the start */
+  guint64 time; /* of the event before, of a first packet: nanoseconds since the start */
   guint64 reserved;
 } TarnTracePacket;
 
@@ -70,13 +70,14 @@ typedef enum
   TARN_TRACE_HIT,   /* ~block, size */
   TARN_TRACE_MISS,  /* ~block, size, alloc_size, ~address */
   TARN_TRACE_LENT,  /* ~block, size, alloc_size, ~address: a hit of a thread's scratch */
-  TARN_TRACE_FAIL,  /* size, the code of TarnError */
+  TARN_TRACE_FAIL,  /* size, the code of TarnError and one more */
   TARN_TRACE_FREE,  /* ~block */
   TARN_TRACE_UNDO,  /* ~block: a request of a held block came to nothing, and was a failure */
   TARN_TRACE_GONE,  /* ~block: its memory goes back to upstream */
 
   /* Calls of what the object that is used is over */
-  TARN_TRACE_ALLOCATED, /* size, ~address, the code of TarnError or 0: none, duration */
+  TARN_TRACE_ALLOCATED, /* size, ~address, the code of TarnError and one more, or 0: none; duration
+                         */
   TARN_TRACE_FREED,     /* size, ~address, duration */
 
   /* The order of queues */
@@ -148,7 +149,8 @@ typedef enum
   TARN_TRACE_PEAK_USED_BYTES,
   TARN_TRACE_FREE_BYTES,
   TARN_TRACE_PIECES,
-  TARN_TRACE_MOVES
+  TARN_TRACE_MOVES,
+  TARN_TRACE_UPSTREAM_FREES
 } TarnTraceProperty;
 
 #endif

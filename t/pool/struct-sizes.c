@@ -128,6 +128,23 @@ typedef struct
 
 STRUCT_SIZES_VERSIONS (TarnLocalMemory, guint work_items; guint reserved, reserved);
 
+typedef struct
+{
+  gsize struct_size;
+  guint stack_depth;
+} OldTarnTraceOptions;
+
+STRUCT_SIZES_VERSIONS (TarnTraceOptions, gsize buffer_bytes, buffer_bytes);
+
+typedef struct
+{
+  gsize struct_size;
+  guint64 events;
+  guint64 lost_events;
+} OldTarnTraceStats;
+
+STRUCT_SIZES_VERSIONS (TarnTraceStats, guint64 written_bytes, written_bytes);
+
 static void
 test_defaults (void)
 {
@@ -137,6 +154,8 @@ test_defaults (void)
   struct_sizes_check_defaults (TarnMemoOps, TARN_MEMO_OPS_INIT);
   struct_sizes_check_defaults (TarnMemoStats, TARN_MEMO_STATS_INIT);
   struct_sizes_check_defaults (TarnLocalMemory, TARN_LOCAL_MEMORY_INIT);
+  struct_sizes_check_defaults (TarnTraceOptions, TARN_TRACE_OPTIONS_INIT);
+  struct_sizes_check_defaults (TarnTraceStats, TARN_TRACE_STATS_INIT);
 }
 
 /* Allocators, with queues on which everything is done already */
@@ -411,6 +430,46 @@ test_memo_stats (void)
   g_assert_null (newer.as.later);
 }
 
+/* Recordings */
+
+static gboolean
+record_to_nothing (const void *options, GError **error)
+{
+  return tarn_trace_start ("/dev/null", options, error) && tarn_trace_stop (error);
+}
+
+static void
+test_trace (void)
+{
+  TarnTraceOptions options = TARN_TRACE_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  OlderTarnTraceOptions older;
+  NewerTarnTraceOptions newer;
+  OlderTarnTraceStats older_stats;
+  NewerTarnTraceStats newer_stats;
+
+  struct_sizes_begin_from (&older, &options);
+  g_assert_true (record_to_nothing (&older, &error));
+  g_assert_no_error (error);
+  struct_sizes_begin_from (&newer, &options);
+  g_assert_true (record_to_nothing (&newer, &error));
+  g_assert_no_error (error);
+  newer.as.later = &newer;
+  g_assert_false (record_to_nothing (&newer, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "TarnTraceOptions"));
+
+  struct_sizes_begin (&older_stats);
+  tarn_trace_get_stats ((gpointer) &older_stats);
+  struct_sizes_check (&older_stats);
+  g_assert_cmpuint (older_stats.as.lost_events, ==, 0);
+  struct_sizes_begin (&newer_stats);
+  tarn_trace_get_stats (&newer_stats.as.known);
+  struct_sizes_check (&newer_stats);
+  g_assert_cmpuint (newer_stats.as.known.written_bytes, >, 0);
+  g_assert_null (newer_stats.as.later);
+}
+
 /* Local memory */
 
 static guint
@@ -455,6 +514,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/struct-sizes/pool-stats", test_pool_stats);
   g_test_add_func ("/core/struct-sizes/memo-ops", test_memo_ops);
   g_test_add_func ("/core/struct-sizes/memo-stats", test_memo_stats);
+  g_test_add_func ("/core/struct-sizes/trace", test_trace);
   g_test_add_func ("/core/struct-sizes/local-memory", test_local_memory);
   return g_test_run ();
 }

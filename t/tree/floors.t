@@ -10,13 +10,15 @@
 floors='
   0 common
   1 core/base
-  2 core/allocator core/memo core/select
-  3 core/heap
-  4 core/pool
-  5 core/upstream
-  6 core/order
-  7 opencl cuda
-  8 cuda/frameworks opencl/layer'
+  2 core/record
+  3 core/allocator core/memo core/select
+  4 core/heap
+  5 core/pool
+  6 core/upstream
+  7 core/order
+  8 core/trace
+  9 opencl cuda
+  10 cuda/frameworks opencl/layer'
 
 cd "$top_srcdir/lib" || exit
 echo "$floors" | awk '{ for (i = 2; i <= NF; i++) print $i, $1 }' >"$scratch/floors"

@@ -5,6 +5,7 @@
  * forgot to say. */
 
 #include "allocator/allocator-private.h"
+#include "record/record-private.h"
 
 /* Sets an error where a call failed without one. */
 static gboolean
@@ -55,10 +56,14 @@ gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)
 {
+  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
   gboolean records_all = !is_named && direct->ops.event_record_all != NULL;
   gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
                                : direct->ops.event_record (direct->user_data, queue, error);
 
+  if (start != 0)
+    _tarn_record_numbers (TARN_TRACE_MARK, direct->id, GPOINTER_TO_SIZE (queue),
+                          _tarn_record_get_time () - start);
   ensure_error (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
   return event;
 }
@@ -67,6 +72,11 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
 gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
-  return ensure_error (direct, "event_wait",
-                       direct->ops.event_wait (direct->user_data, event, queue, error), error);
+  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  gboolean has_waited = direct->ops.event_wait (direct->user_data, event, queue, error);
+
+  if (start != 0)
+    _tarn_record_numbers (TARN_TRACE_WAIT, direct->id, GPOINTER_TO_SIZE (queue),
+                          _tarn_record_get_time () - start);
+  return ensure_error (direct, "event_wait", has_waited, error);
 }

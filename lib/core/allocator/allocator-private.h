@@ -20,6 +20,12 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
+  /* Records what it is, and what blocks and memory it has; has blocks be followed from now on, or
+   * not any more. */
+  void (*describe) (TarnAllocator *allocator);
+  /* Records its counters. */
+  void (*report) (TarnAllocator *allocator);
+
   /* Pools only; @is_wanted: there is no memory left. */
 
   /* Tells whether nobody uses a held block any more, as far as is known. */
@@ -78,6 +84,8 @@ struct _TarnAllocator
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* of user_data; nullable */
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
+  guint64 id;             /* no other allocator ever has it; 0: it is not published */
+  GList registry_link;    /* behind the registry's lock */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 
@@ -85,6 +93,12 @@ void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *k
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);
 void _tarn_allocator_clear (TarnAllocator *allocator);
+
+/* registry.c */
+void _tarn_allocator_publish (TarnAllocator *allocator);
+void _tarn_allocator_withdraw (TarnAllocator *allocator);
+void _tarn_allocators_for_each (void (*func) (TarnAllocator *allocator, gpointer data),
+                                gpointer data);
 
 /* Those of direct allocators */
 TarnBlock *_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error);
@@ -95,6 +109,9 @@ void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsiz
 
 gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error);
+void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);
+void _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
+                               const GError *error, guint64 start);
 gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);

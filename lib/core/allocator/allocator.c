@@ -13,6 +13,7 @@
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 #include "common/struct-private.h"
+#include "record/record-private.h"
 
 /* What this thread does inside a reclaim function never asks reclaim functions again. */
 static _Thread_local gboolean in_reclaim = FALSE;
@@ -71,10 +72,45 @@ _tarn_allocator_clear (TarnAllocator *allocator)
   g_free (allocator->label);
 }
 
+static gboolean
+is_direct (const TarnAllocator *allocator)
+{
+  return allocator->direct == allocator;
+}
+
+/* Records a call of a backend for memory: it began at a time, and failed with an error, unless that
+ * is NULL. */
+void
+_tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
+                          const GError *error, guint64 start)
+{
+  guint64 failure = error == NULL                 ? 0
+                    : error->domain == TARN_ERROR ? (guint64) error->code + 1
+                                                  : (guint64) TARN_ERROR_FAILED + 1;
+
+  _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address, failure,
+                        _tarn_record_get_time () - start);
+}
+
+/* Gives memory back to the backend, which is asked once. */
+void
+_tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  gboolean is_recorded = _tarn_records () && is_direct (allocator);
+  guint64 start = is_recorded ? _tarn_record_get_time () : 0;
+
+  allocator->ops.free (allocator->user_data, memory, size);
+  if (is_recorded)
+    _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
+                          _tarn_record_get_time () - start);
+}
+
 /* Calls the backend once: no second try, no reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
+  gboolean is_recorded = _tarn_records () && is_direct (allocator);
+  guint64 start = is_recorded ? _tarn_record_get_time () : 0;
   TarnMemory fresh = { .address = 0 };
   GError *local = NULL;
 
@@ -83,6 +119,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
       if (local != NULL)
         g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
       g_clear_error (&local);
+      if (is_recorded)
+        _tarn_direct_record_call (allocator, size, fresh, NULL, start);
       *memory = fresh;
       return TRUE;
     }
@@ -90,6 +128,8 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
     g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
                  "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
                  size);
+  if (is_recorded)
+    _tarn_direct_record_call (allocator, size, fresh, local, start);
   g_propagate_error (error, local);
   return FALSE;
 }
@@ -133,10 +173,21 @@ _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *
   return _tarn_allocator_try (allocator, size, memory, error);
 }
 
-/* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is
- * one. */
-TarnBlock *
-_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+/* Records what became of a request of a block. */
+static void
+record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block)
+{
+  if (block != NULL)
+    _tarn_record_request (TARN_TRACE_MISS, allocator->id, NULL, _tarn_stack_take (),
+                          (const guint64[]){ GPOINTER_TO_SIZE (block), size, block->alloc_size,
+                                             block->memory.address });
+  else
+    _tarn_record_request (TARN_TRACE_FAIL, allocator->id, NULL, _tarn_stack_take (),
+                          (const guint64[]){ size, 0 });
+}
+
+static TarnBlock *
+allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
   gpointer queue = _tarn_allocator_get_default_queue (allocator);
   TarnMemory memory;
@@ -153,6 +204,18 @@ _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **erro
   return NULL;
 }
 
+/* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is
+ * one. */
+TarnBlock *
+_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
+{
+  TarnBlock *block = allocate_block (allocator, size, error);
+
+  if (_tarn_records ())
+    record_block (allocator, size, block);
+  return block;
+}
+
 /* Frees a block of a direct allocator; the caller is the last to use it. */
 void
 _tarn_direct_free_block (TarnBlock *block)
@@ -163,10 +226,12 @@ _tarn_direct_free_block (TarnBlock *block)
     return;
   if (!_tarn_block_retire (block))
     return;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_FREE, allocator->id, GPOINTER_TO_SIZE (block));
   if (block->n_uses > 0)
     _tarn_direct_free_used (block);
   else
-    allocator->ops.free (allocator->user_data, block->memory, block->size);
+    _tarn_direct_call_free (allocator, block->memory, block->size);
   _tarn_block_destroy (block);
   tarn_allocator_unref (allocator);
 }
@@ -175,15 +240,33 @@ void
 _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
   if (!_tarn_forked ())
-    allocator->ops.free (allocator->user_data, memory, size);
+    _tarn_direct_call_free (allocator, memory, size);
 }
 
 /* Frees a direct allocator, which has no block any more. */
 static void
 direct_finalize (TarnAllocator *allocator)
 {
+  _tarn_allocator_withdraw (allocator);
   _tarn_allocator_clear (allocator);
   g_free (allocator);
+}
+
+static void
+direct_describe (TarnAllocator *allocator)
+{
+  const guint64 properties[] = { TARN_TRACE_GRANULARITY, allocator->ops.virtual_granularity,
+                                 TARN_TRACE_HAS_QUEUES, allocator->ops.queue_ref != NULL };
+
+  if (_tarn_records ())
+    _tarn_record_object (allocator->id, TARN_TRACE_DIRECT, 0, allocator->klass->kind,
+                         allocator->ops.name, properties, G_N_ELEMENTS (properties) / 2);
+}
+
+static void
+direct_report (TarnAllocator *allocator)
+{
+  (void) allocator; /* it counts nothing */
 }
 
 static const TarnAllocatorClass direct_class = {
@@ -196,6 +279,8 @@ static const TarnAllocatorClass direct_class = {
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
+  .describe = direct_describe,
+  .report = direct_report,
 };
 
 /* Tells whether a backend has all of the ordering functions, or none. */
@@ -272,6 +357,7 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
 
   allocator = g_new0 (TarnAllocator, 1);
   _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);
+  _tarn_allocator_publish (allocator);
   return allocator;
 }
 

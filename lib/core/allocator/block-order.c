@@ -7,6 +7,7 @@
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
+#include "record/record-private.h"
 
 const gchar _tarn_no_share = 0;
 
@@ -207,6 +208,9 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_RECORD_USE, block->source->id, GPOINTER_TO_SIZE (block),
+                          GPOINTER_TO_SIZE (queue));
   return block->source->klass->record_use (block, queue, error);
 }
 
@@ -231,6 +235,9 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
+                          GPOINTER_TO_SIZE (queue));
   return block->source->klass->move_to_queue (block, queue, error);
 }
 

@@ -64,6 +64,11 @@ struct _TarnThread
    * and by one that clears the slot of a pool which nobody calls any more. */
   gpointer *items;
   guint n_items;
+
+  /* record/: the thread's own, but for the stream, which stays with the record. */
+  guint64 system_number; /* 0: not asked for yet */
+  struct _TarnStream *stream;
+  GArray *tags; /* of guint32: the latest is last; NULL: it never had any */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,
@@ -75,9 +80,11 @@ extern TarnThread _tarn_no_thread, _tarn_ended_thread __attribute__ ((visibility
 
 typedef enum
 {
-  TARN_DOOR_OPEN,           /* to all visits */
-  TARN_DOOR_CLOSED,         /* to all */
-  TARN_DOOR_OPEN_WITH_FENCE /* to fenced visits only: there is no membarrier */
+  TARN_DOOR_OPEN,            /* to all visits */
+  TARN_DOOR_CLOSED,          /* to all */
+  TARN_DOOR_OPEN_WITH_FENCE, /* to fenced visits only: there is no membarrier */
+  TARN_DOOR_OPEN_FOLLOWED /* to those only that are followed, which are fenced: so nobody passes by
+                             the usual way */
 } TarnDoorState;
 
 typedef gint TarnDoor; /* atomic: TarnDoorState */
@@ -111,6 +118,7 @@ _tarn_thread_end_visit (TarnThread *thread, guint visit)
 }
 
 gboolean _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door);
+gboolean _tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door);
 
 /* Begins a visit.  TRUE: the thread is inside until _tarn_thread_end_visit ().  FALSE: the door is
  * closed, or takes fenced visits only; the caller asks which, off the path of those who need no
@@ -140,6 +148,13 @@ _tarn_thread_enter (TarnThread *thread, const TarnDoor *door)
          || _tarn_thread_begin_fenced_visit (thread, visit + 2, door);
 }
 
+/* Begins one that is followed. */
+static inline gboolean
+_tarn_thread_enter_followed (TarnThread *thread, const TarnDoor *door)
+{
+  return _tarn_thread_begin_followed_visit (thread, thread->visits + 1, door);
+}
+
 static inline void
 _tarn_thread_leave (TarnThread *thread)
 {
@@ -149,11 +164,25 @@ _tarn_thread_leave (TarnThread *thread)
 /* The mutex that goes with the door is held, unless nobody else knows the door yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
+void _tarn_door_open_followed (TarnDoor *door);
 
 static inline gboolean
 _tarn_door_needs_fence (const TarnDoor *door)
 {
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_WITH_FENCE;
+}
+
+/* Tells whether those who come have to ask which way they may take. */
+static inline gboolean
+_tarn_door_is_unusual (const TarnDoor *door)
+{
+  return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN;
+}
+
+static inline gboolean
+_tarn_door_is_followed (const TarnDoor *door)
+{
+  return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
 static inline gboolean

@@ -77,6 +77,8 @@ end_thread (gpointer data)
 
   _tarn_current_thread = &_tarn_ended_thread;
   thread->is_taken = FALSE;
+  thread->system_number = 0;
+  g_clear_pointer (&thread->tags, g_array_unref);
   if (_tarn_forked ())
     return;
   _tarn_mutex_lock (&lock);
@@ -257,13 +259,33 @@ fence_readers (void)
     g_usleep (STORING_TIME);
 }
 
-/* Begins a visit with a fence of the reader's own.  TRUE: the thread is inside. */
-gboolean
-_tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
+/* Begins a visit with a fence of the reader's own, and gets what the door is; the thread is inside
+ * unless that is closed. */
+static TarnDoorState
+begin_fenced (TarnThread *thread, guint visit, const TarnDoor *door)
 {
   g_assert (visit % 2 == 1);
   __atomic_store_n (&thread->visits, visit, __ATOMIC_SEQ_CST);
-  if (__atomic_load_n (door, __ATOMIC_SEQ_CST) != TARN_DOOR_CLOSED)
+  return __atomic_load_n (door, __ATOMIC_SEQ_CST);
+}
+
+/* Does so.  TRUE: the thread is inside. */
+gboolean
+_tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor *door)
+{
+  TarnDoorState state = begin_fenced (thread, visit, door);
+
+  if (state == TARN_DOOR_OPEN || state == TARN_DOOR_OPEN_WITH_FENCE)
+    return TRUE;
+  _tarn_thread_end_visit (thread, visit);
+  return FALSE;
+}
+
+/* Does so by a door for those that are followed.  TRUE: the thread is inside. */
+gboolean
+_tarn_thread_begin_followed_visit (TarnThread *thread, guint visit, const TarnDoor *door)
+{
+  if (begin_fenced (thread, visit, door) == TARN_DOOR_OPEN_FOLLOWED)
     return TRUE;
   _tarn_thread_end_visit (thread, visit);
   return FALSE;
@@ -318,15 +340,23 @@ has_others (void)
 void
 _tarn_door_close (TarnDoor *door)
 {
-  gboolean is_open_to_all = !_tarn_door_needs_fence (door);
+  gboolean needs_fence = !_tarn_door_is_unusual (door);
 
   g_assert (!_tarn_door_is_closed (door));
   __atomic_store_n (door, TARN_DOOR_CLOSED, __ATOMIC_SEQ_CST);
   if (!has_others ())
     return;
-  if (is_open_to_all)
+  if (needs_fence)
     fence_readers ();
   await_threads ();
+}
+
+/* Opens a door to those only that are followed, and publishes what was written while it was
+ * closed. */
+void
+_tarn_door_open_followed (TarnDoor *door)
+{
+  __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
 }
 
 /* Opens a door, and publishes what was written while it was closed. */

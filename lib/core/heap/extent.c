@@ -8,6 +8,13 @@
  * larger one's struct stays, and where one is split, that of what remains. */
 
 #include "heap/heap-private.h"
+#include "record/record-private.h"
+
+static void
+record (TarnTraceKind kind, const TarnHeap *heap, guint64 start, gsize size)
+{
+  _tarn_record_numbers (kind, heap->base.id, start, size);
+}
 
 static inline guint64
 end_of (const TarnExtent *extent)
@@ -137,6 +144,12 @@ _tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size)
     region->last_extent = rest;
   rest->piece->range->queue->n_used++;
   rest->piece->n_used += rest->piece->start < rest->start; /* which both are in now */
+  if (_tarn_records ())
+    {
+      record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size + rest->size);
+      record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
+      record (TARN_TRACE_EXTENT, heap, rest->start, rest->size);
+    }
   return rest;
 }
 
@@ -173,6 +186,8 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
         g_queue_unlink (&heap->idle, &piece->idle_link);
         piece->range->queue->n_idle--;
       }
+  if (_tarn_records ())
+    record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
   heap->stats.used_bytes += extent->size;
   heap->stats.free_bytes -= extent->size;
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
@@ -195,6 +210,8 @@ static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
+  if (_tarn_records ())
+    record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size);
   extent->is_free = TRUE;
   extent->piece->range->queue->n_used--;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
@@ -292,6 +309,8 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   range->queue->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
+  if (_tarn_records ())
+    _tarn_heap_record_piece (piece);
   add_free (range, extent);
 }
 
@@ -362,4 +381,6 @@ _tarn_range_cut_piece (TarnPiece *piece)
   range->queue->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
+  if (_tarn_records ())
+    record (TARN_TRACE_PIECE_GONE, heap, piece->start, piece->size);
 }

@@ -9,6 +9,7 @@
  * another, and goes when its last piece has. */
 
 #include "heap/heap-private.h"
+#include "record/record-private.h"
 
 #define MIB ((gsize) 1 << 20)
 
@@ -224,6 +225,9 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
   _tarn_mutex_lock (&heap->lock);
   virtual_tidy (range);
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
+                          range->region->end, GPOINTER_TO_SIZE (range->queue->handle));
   return map_at_end (range, piece, error);
 }
 
@@ -281,6 +285,22 @@ choose_size (const TarnHeapRange *range, gsize missing)
   return MAX (missing, usual);
 }
 
+/* Asks upstream for memory to map. */
+static gboolean
+new_backing (const TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
+{
+  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  GError *local = NULL;
+  gboolean has_memory
+      = ops_of (heap)->backing_new (heap->upstream->user_data, size, backing, &local);
+
+  if (start != 0)
+    _tarn_direct_record_call (heap->upstream, size, *backing, local, start);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return has_memory;
+}
+
 /* Takes fresh memory of a size, and maps it at the end of a range. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
@@ -293,7 +313,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
     return FALSE;
   heap->stats.upstream_bytes += size;
   _tarn_mutex_unlock (&heap->lock);
-  has_memory = ops_of (heap)->backing_new (heap->upstream->user_data, size, &backing, error);
+  has_memory = new_backing (heap, size, &backing, error);
   _tarn_mutex_lock (&heap->lock);
   if (!has_memory)
     {

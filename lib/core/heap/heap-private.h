@@ -13,6 +13,7 @@
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
  *     grow-parts.c    ... pieces as the upstream allocator gives them
  *     heap-stats.c    what it says of itself
+ *     heap-describe.c what a recording says of it
  *     heap-check.c    the invariants, executed
  *
  * Small requests have a range of their own, so that their extents do not lie between large ones.
@@ -295,6 +296,11 @@ void _tarn_heap_count_allocation (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+
+/* heap-describe.c; the lock is held in the first, and the others take it */
+void _tarn_heap_record_piece (const TarnPiece *piece);
+void _tarn_heap_describe (TarnAllocator *heap);
+void _tarn_heap_report (TarnAllocator *heap);
 
 /* heap-check.c; the lock is held */
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);

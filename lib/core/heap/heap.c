@@ -485,6 +485,7 @@ heap_finalize (TarnAllocator *allocator)
   TarnHeap *heap = _tarn_heap_of (allocator);
 
   heap_trim (allocator);
+  _tarn_allocator_withdraw (allocator);
   if (heap->stats.used_bytes > 0)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
                 heap->stats.used_bytes);
@@ -521,6 +522,8 @@ static const TarnAllocatorClass heap_class = {
   .set_pool_limit = heap_set_pool_limit,
   .look_after = heap_look_after,
   .forget_queue = heap_forget_queue,
+  .describe = _tarn_heap_describe,
+  .report = _tarn_heap_report,
 };
 
 /* Gets the heap that an allocator is; NULL: it is none. */
@@ -646,7 +649,10 @@ tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options
     }
   heap = heap_new (upstream, growth, known.name);
   if (set_options (heap, &known, error))
-    return &heap->base;
+    {
+      _tarn_allocator_publish (&heap->base);
+      return &heap->base;
+    }
   tarn_allocator_unref (&heap->base);
   return NULL;
 }

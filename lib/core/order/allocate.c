@@ -6,32 +6,76 @@
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 
-/* Allocates what the thread's cache does not have.  Not inlined, to keep it off the path of hits.
- */
+/* Records what became of a request.  What memory is behind a block is told of what is fresh, and of
+ * what a scratch has lent. */
+static void
+record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
+                const GError *error)
+{
+  TarnTraceKind kind = TARN_TRACE_FAIL;
+  guint64 numbers[4]
+      = { size, error != NULL && error->domain == TARN_ERROR ? (guint64) error->code + 1
+                                                             : TARN_ERROR_FAILED + 1 };
+
+  if (block != NULL)
+    {
+      kind = block->bin == TARN_LENT ? TARN_TRACE_LENT
+             : block->is_hit         ? TARN_TRACE_HIT
+                                     : TARN_TRACE_MISS;
+      numbers[0] = GPOINTER_TO_SIZE (block);
+      numbers[1] = size;
+      numbers[2] = block->alloc_size;
+      numbers[3] = block->memory.address;
+    }
+  _tarn_record_request (kind, pool->base.id, handle, _tarn_stack_take (), numbers);
+}
+
+/* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
+ * the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
-allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  TarnBlock *block = NULL;
+
+  if (_tarn_door_needs_fence (&pool->door))
+    return _tarn_pool_take (pool, size, handle, _tarn_thread_begin_fenced_visit);
+  if (!_tarn_door_is_followed (&pool->door))
+    return NULL;
+  block = _tarn_pool_take (pool, size, handle, _tarn_thread_begin_followed_visit);
+  if (block == NULL)
+    block = _tarn_pool_take_lent_followed (pool, size, handle, is_due);
+  if (block == NULL)
+    block = _tarn_pool_take_received_followed (pool, size, handle);
+  if (block != NULL && _tarn_records ())
+    record_request (pool, size, handle, block, NULL);
+  return block;
+}
+
+/* Serves a request from what the thread's cache had no block for as it is.  NULL: the lock has to
+ * be taken. */
+static inline TarnBlock *
+take_without_lock (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  TarnBlock *block = NULL;
+
+  if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)))
+    block = take_unusually (pool, size, handle, is_due);
+  if (block == NULL)
+    block = _tarn_pool_take_lent (pool, size, handle, is_due);
+  if (block == NULL)
+    block = _tarn_pool_take_received (pool, size, handle);
+  return block;
+}
+
+static TarnBlock *
+serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
   TarnRequest request = { .size = size };
   TarnQueue *wanted = NULL;
-  gboolean is_due = FALSE;
   TarnBlock *block = NULL;
   TarnCache *cache;
-
-  if (_tarn_forked () && !tarn_check_fork (error))
-    return NULL;
-  block = _tarn_pool_take_fenced (pool, size, handle);
-  if (block == NULL)
-    block = _tarn_pool_take_lent (pool, size, handle, &is_due);
-  if (block == NULL)
-    block = _tarn_pool_take_received (pool, size, handle);
-  if (block != NULL)
-    {
-      if (is_due)
-        _tarn_pool_look_after (pool, handle);
-      _tarn_pool_check_fast_if_full_debug (pool);
-      return block;
-    }
 
   request.number = _tarn_bin_number (size, pool->leading_bits);
   cache = _tarn_pool_lock (pool);
@@ -53,6 +97,33 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (block == NULL)
     return _tarn_pool_allocate_slowly (pool, &request, handle, error);
   _tarn_pool_record_others (pool, &request);
+  return block;
+}
+
+/* Allocates what the thread's cache does not have.  Not inlined, to keep it off the path of hits.
+ */
+static __attribute__ ((noinline)) TarnBlock *
+allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+{
+  gboolean is_due = FALSE;
+  GError *local = NULL;
+  TarnBlock *block;
+
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
+  block = take_without_lock (pool, size, handle, &is_due);
+  if (block != NULL)
+    {
+      if (is_due)
+        _tarn_pool_look_after (pool, handle);
+      _tarn_pool_check_fast_if_full_debug (pool);
+      return block;
+    }
+  block = serve_with_lock (pool, size, handle, &local);
+  if (_tarn_records ())
+    record_request (pool, size, handle, block, local);
+  if (local != NULL)
+    g_propagate_error (error, local);
   return block;
 }
 

@@ -6,6 +6,7 @@
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
 /* Tells whether this is a child of fork (), where a free is counted, and no more. */
@@ -67,6 +68,30 @@ record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
   _tarn_queue_unref (pool, wanted);
 }
 
+/* Records that a block is being freed: once it is, somebody else may have it. */
+static void
+record_free (const TarnPool *pool, const TarnBlock *block)
+{
+  _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
+}
+
+/* Holds a block in the thread's cache, where that was in vain as it is done usually.  FALSE: the
+ * lock has to be taken. */
+static __attribute__ ((noinline)) gboolean
+put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_recorded)
+{
+  if (_tarn_door_needs_fence (&pool->door))
+    return _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
+  if (!_tarn_door_is_followed (&pool->door))
+    return FALSE;
+  *is_recorded = _tarn_records ();
+  if (*is_recorded)
+    record_free (pool, block);
+  return _tarn_pool_put (pool, block, _tarn_thread_begin_followed_visit)
+         || _tarn_pool_put_lent_followed (pool, block)
+         || _tarn_pool_put_handing_over_followed (pool, block);
+}
+
 /* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
  * those that it takes. */
 static __attribute__ ((noinline)) void
@@ -76,13 +101,20 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnQueue *wanted;
   TarnBlock *retired;
   gboolean records_free;
+  gboolean is_recorded = FALSE;
   TarnCache *cache;
   gint state;
 
-  if (_tarn_pool_ignores_free (pool) || _tarn_pool_put_fenced (pool, block)
-      || _tarn_pool_put_lent (pool, block) || _tarn_pool_put_handing_over (pool, block))
+  if (_tarn_pool_ignores_free (pool))
+    return;
+  if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door))
+      && put_unusually (pool, block, &is_recorded))
+    return;
+  if (_tarn_pool_put_lent (pool, block) || _tarn_pool_put_handing_over (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
+  if (!is_recorded && _tarn_records ())
+    record_free (pool, block);
   state = block->state;
   if (state != TARN_BLOCK_ACTIVE)
     {
@@ -134,6 +166,8 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
+  if (!block->is_hit && _tarn_records ())
+    _tarn_pool_record_block (pool, block, FALSE);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
   retired = _tarn_pool_end_use (pool, NULL, block);

@@ -92,6 +92,7 @@ pool_finalize (TarnAllocator *allocator)
   TarnPool *pool = _tarn_pool_of (allocator);
 
   lose_stuck_and_queues (pool);
+  _tarn_allocator_withdraw (allocator);
   g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
@@ -122,6 +123,8 @@ static const TarnAllocatorClass pool_class = {
   .is_done = _tarn_block_is_done,
   .record_returning = _tarn_pool_record_returning,
   .give_back_used = _tarn_pool_give_back_used,
+  .describe = _tarn_pool_describe,
+  .report = _tarn_pool_report,
 };
 
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
@@ -181,6 +184,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = tarn_allocator_ref (upstream);
   pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
+  pool->asked_cache_bytes = known.thread_cache_bytes;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
   pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
                                                          : G_MAXSIZE;
@@ -211,6 +215,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   if (is_over_heap)
     upstream->klass->set_pool_limit (upstream, pool->limit_bytes);
   warn_if_deferred (pool);
+  _tarn_allocator_publish (&pool->base);
   return pool;
 }
 

@@ -8,6 +8,7 @@
 #include "base/fork-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 
 /* Where a pool knows so many queues that nothing remembers when it meets another, they go. */
 #define MAX_UNUSED 64
@@ -339,6 +340,8 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 
   if (_tarn_forked ())
     return TRUE;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
   return forget_in_pool (pool, queue, error)
          && (!pool->is_over_heap
              || pool->upstream->klass->forget_queue (pool->upstream, queue, error));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 
 /* What a pool over a heap holds at most: one byte in HOLD_SHARE of what it manages.  Twice as much
  * cost a language model 5 % of its memory. */
@@ -490,6 +491,8 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (pool->n_blocks > 0 && pool->stats.managed_bytes >= block->alloc_size);
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_GONE, pool->base.id, GPOINTER_TO_SIZE (block));
   _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
   pool->n_blocks--;
   pool->stats.managed_bytes -= block->alloc_size;
@@ -505,6 +508,8 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
 
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  if (_tarn_records ())
+    _tarn_pool_record_block (pool, block, FALSE);
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
   stats->upstream_frees--;

@@ -181,7 +181,10 @@ gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer han
 
 /* scratch.c.  The lock is not held in these, */
 TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due);
+TarnBlock *_tarn_pool_take_lent_followed (TarnPool *pool, gsize size, gpointer handle,
+                                          gboolean *is_due);
 gboolean _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_put_lent_followed (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
@@ -198,7 +201,9 @@ void _tarn_cache_add_scratches (const TarnCache *cache, TarnPoolStats *stats, gs
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);
 TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle);
+TarnBlock *_tarn_pool_take_received_followed (TarnPool *pool, gsize size, gpointer handle);
 gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_put_handing_over_followed (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
@@ -286,6 +291,7 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 }
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
+typedef gboolean (*TarnEnter) (TarnThread *thread, const TarnDoor *door);
 
 /* Serves a request of a queue (NULL: of none) from the thread's cache.  NULL: the lock has to be
  * taken.  How a visit begins is known when this is compiled. */
@@ -315,15 +321,6 @@ static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer handle)
 {
   return _tarn_pool_take (pool, size, handle, _tarn_thread_begin_visit);
-}
-
-/* Does the same, after it was in vain, where readers need a fence. */
-static inline TarnBlock *
-_tarn_pool_take_fenced (TarnPool *pool, gsize size, gpointer handle)
-{
-  return _tarn_door_needs_fence (&pool->door)
-             ? _tarn_pool_take (pool, size, handle, _tarn_thread_begin_fenced_visit)
-             : NULL;
 }
 
 /* Holds a block in a bin whose length is below its capacity.  The thread is inside, or has the
@@ -383,13 +380,6 @@ static inline __attribute__ ((always_inline)) gboolean
 _tarn_pool_put_fast (TarnPool *pool, TarnBlock *block)
 {
   return _tarn_pool_put (pool, block, _tarn_thread_begin_visit);
-}
-
-static inline gboolean
-_tarn_pool_put_fenced (TarnPool *pool, TarnBlock *block)
-{
-  return _tarn_door_needs_fence (&pool->door)
-         && _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
 }
 
 #endif

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/fork-private.h"
+#include "record/record-private.h"
 
 /* What numbers of bins are multiplied by for their homes.  Their low bits tell apart what comes
  * often, unless all sizes have bins of their own, as over a heap: these have most of their low bits
@@ -74,6 +75,15 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
+static void
+open_door (TarnPool *pool)
+{
+  if (_tarn_follows ())
+    _tarn_door_open_followed (&pool->door);
+  else
+    _tarn_door_open (&pool->door);
+}
+
 /* Opens the door of a new pool, unless its threads are to keep nothing. */
 void
 _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
@@ -87,7 +97,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   pool->thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
   if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
-    _tarn_door_open (&pool->door);
+    open_door (pool);
 }
 
 /* Makes a cache of the pool for the calling thread.  The lock is held. */
@@ -186,7 +196,7 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
   _tarn_assert_locked (&pool->lock);
   if (was_open && !pool->stop_holding)
-    _tarn_door_open (&pool->door);
+    open_door (pool);
 }
 
 /* Bins */

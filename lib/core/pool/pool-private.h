@@ -225,10 +225,11 @@ struct _TarnPool
   gboolean was_open;      /* the door, before reclaim-group.c closed it */
   guint n_foreign;        /* of them: on behalf of another pool of the group */
 
-  gsize hold_bytes;    /* constant; G_MAXSIZE: no bound; 0: by managed_bytes */
-  gsize max_held;      /* constant: bytes of a block, above which bins do not hold it, */
-  gsize max_kept;      /* constant: nor do threads, unless they have temporaries */
-  gsize limit_bytes;   /* 0: none */
+  gsize asked_cache_bytes; /* constant: TarnPoolOptions.thread_cache_bytes */
+  gsize hold_bytes;        /* constant; G_MAXSIZE: no bound; 0: by managed_bytes */
+  gsize max_held;          /* constant: bytes of a block, above which bins do not hold it, */
+  gsize max_kept;          /* constant: nor do threads, unless they have temporaries */
+  gsize limit_bytes;       /* 0: none */
   gsize ceiling_bytes; /* the limit; or what there was when that was lowered, as long as no request
                           has fitted in again */
   gsize returning_bytes;
@@ -282,6 +283,11 @@ TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);
 TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
 gboolean _tarn_pool_needs_recorded (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
+
+/* describe.c; the lock is held in the first, and the others take it */
+void _tarn_pool_record_block (const TarnPool *pool, const TarnBlock *block, gboolean is_active);
+void _tarn_pool_describe (TarnAllocator *pool);
+void _tarn_pool_report (TarnAllocator *pool);
 
 /* bare.c */
 GHashTable *_tarn_bare_table_new (void);

@@ -76,15 +76,15 @@ lend (TarnCache *cache, TarnScratch *scratch, gsize size)
 
 /* Serves a request from the thread's scratch.  NULL: the lock has to be taken.  *is_due: the caller
  * is to look after the pool and the heap. */
-TarnBlock *
-_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+static inline __attribute__ ((always_inline)) TarnBlock *
+take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due, TarnEnter enter)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   TarnBlock *block = NULL;
   TarnScratch *scratch;
 
-  if (pool->scratch_unit == 0 || cache == NULL || !_tarn_thread_enter (thread, &pool->door))
+  if (pool->scratch_unit == 0 || cache == NULL || !enter (thread, &pool->door))
     return NULL;
   scratch = get_scratch (cache, size);
   if (scratch->rest != NULL && scratch->handle == handle)
@@ -98,16 +98,28 @@ _tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_
   return block;
 }
 
+TarnBlock *
+_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  return take_lent (pool, size, handle, is_due, _tarn_thread_enter);
+}
+
+TarnBlock *
+_tarn_pool_take_lent_followed (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  return take_lent (pool, size, handle, is_due, _tarn_thread_enter_followed);
+}
+
 /* Ends the use of a block that some thread's scratch has lent.  FALSE: the lock has to be taken,
  * and nothing was done. */
-gboolean
-_tarn_pool_put_lent (TarnPool *pool, TarnBlock *block)
+static inline __attribute__ ((always_inline)) gboolean
+put_lent (TarnPool *pool, TarnBlock *block, TarnEnter enter)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   gboolean is_lent;
 
-  if (pool->scratch_unit == 0 || cache == NULL || !_tarn_thread_enter (thread, &pool->door))
+  if (pool->scratch_unit == 0 || cache == NULL || !enter (thread, &pool->door))
     return FALSE;
   is_lent = block->bin == TARN_LENT && block->state == TARN_BLOCK_ACTIVE;
   if (is_lent)
@@ -118,6 +130,18 @@ _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block)
     }
   _tarn_thread_leave (thread);
   return is_lent;
+}
+
+gboolean
+_tarn_pool_put_lent (TarnPool *pool, TarnBlock *block)
+{
+  return put_lent (pool, block, _tarn_thread_enter);
+}
+
+gboolean
+_tarn_pool_put_lent_followed (TarnPool *pool, TarnBlock *block)
+{
+  return put_lent (pool, block, _tarn_thread_enter_followed);
 }
 
 /* The lock is held in all that follows. */

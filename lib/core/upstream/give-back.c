@@ -7,6 +7,7 @@
 
 #include "base/fork-private.h"
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
@@ -168,6 +169,8 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   TarnGiveBack give_back;
 
   _tarn_assert_not_locked (&pool->lock);
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
   _tarn_mutex_lock (&pool->lock);
   pool->stop_holding |= stop_holding;
   _tarn_pool_flush (pool);

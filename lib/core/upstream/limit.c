@@ -21,6 +21,7 @@
 
 #include "base/fork-private.h"
 #include "pool/cache-private.h"
+#include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
@@ -325,6 +326,8 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 
   if (_tarn_forked ())
     return;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
   pool->limit_bytes = limit_bytes;
   if (pool->is_over_heap)

@@ -6,6 +6,7 @@
  * pool that asks, and run in several threads at a time. */
 
 #include "base/fork-private.h"
+#include "record/record-private.h"
 #include "upstream/upstream-private.h"
 
 typedef struct
@@ -135,6 +136,7 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
+  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
   g_autoptr (GPtrArray) funcs = NULL;
   gboolean given_back;
 
@@ -157,5 +159,8 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
         given_back = TRUE;
     }
   _tarn_reclaim_end ();
+  if (start != 0)
+    _tarn_record_numbers (TARN_TRACE_RECLAIM, pool->base.id, wanted, (guint64) given_back,
+                          _tarn_record_get_time () - start);
   return given_back;
 }

@@ -1,0 +1,92 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Recording what allocators do (common/trace-format-private.h).
+ *
+ *     recorder.c  its beginning and end, buffers, and the thread that writes them
+ *     stream.c    events into the buffer of a thread
+ *     tag.c       what threads call their requests
+ *     stack.c     where requests come from
+ *     environment.c  TARN_TRACE
+ *
+ * Each thread writes to a buffer of its own, without a lock, and takes another one when that is
+ * full.  One thread of the recorder's writes to the file what buffers have, ten times a second and
+ * whenever one is full, so that a thread which records never waits for a disk.  Where no buffer is
+ * left events are lost, and counted.
+ *
+ * Events have the clock's time.  What makes memory somebody else's is recorded before it is done,
+ * and what makes it the thread's own afterwards, so that the order of times is one in which it can
+ * have happened. */
+
+#ifndef TARN_RECORD_PRIVATE_H
+#define TARN_RECORD_PRIVATE_H
+
+#include "base/thread-private.h"
+#include "common/trace-format-private.h"
+
+/* Open while events are recorded.  Behind it is what streams write to. */
+extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
+
+/* Whether blocks are followed, one by one: events are recorded, or blocks are to know their tags.
+ * Pools' doors take fenced visits only, meanwhile, so that no request and no free goes by
+ * unseen. */
+extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
+
+static inline gboolean
+_tarn_follows (void)
+{
+  return TARN_UNLIKELY (__atomic_load_n (&_tarn_is_following, __ATOMIC_RELAXED) != 0);
+}
+
+static inline gboolean
+_tarn_records (void)
+{
+  return TARN_UNLIKELY (!_tarn_door_is_closed (&_tarn_record_door));
+}
+
+/* recorder.c.  The options are complete. */
+typedef struct
+{
+  gsize buffer_bytes;
+  guint stack_depth;
+} TarnRecordOptions;
+
+typedef struct
+{
+  guint64 events;
+  guint64 lost;
+  guint64 written_bytes;
+} TarnRecordStats;
+
+gboolean _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError **error);
+gboolean _tarn_record_stop (GError **error);
+void _tarn_record_get_stats (TarnRecordStats *stats);
+
+/* Has a function called before recording ends, also at the program's end. */
+void _tarn_record_set_last_words (void (*func) (void));
+
+/* environment.c: begins to record as TARN_TRACE says, once. */
+void _tarn_record_from_environment (void);
+
+/* stream.c.  Nothing is done while nothing is recorded, nor in a child of fork ().  Any lock may be
+ * held; the calling thread is in no visit. */
+void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
+void _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
+                           const guint64 *numbers);
+void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
+                          const gchar *name, const guint64 *properties, gsize n_properties);
+void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
+guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
+
+#define _tarn_record_numbers(kind, object, ...)                                                    \
+  _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
+
+/* tag.c */
+guint32 _tarn_tag_get_current (void); /* 0: none */
+const gchar *_tarn_tag_get_text (guint32 tag);
+guint32 _tarn_tags_get_n (void);
+
+/* stack.c */
+guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
+
+#endif

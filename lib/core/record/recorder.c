@@ -1,0 +1,525 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The recorder: its beginning and end, its buffers, and the thread that writes them to the file. */
+
+#define _GNU_SOURCE 1
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/uio.h>
+#include <tarn/error.h>
+#include <unistd.h>
+
+#include "base/fork-private.h"
+#include "record/stream-private.h"
+
+/* How often the file gets what there is: a program that is killed loses no more than that. */
+#define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
+
+TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
+gint _tarn_is_following = 0;
+
+/* Behind the lock, but for what is constant while events are recorded.
+ *
+ * Invariants: of n_buffers buffers each is spare, full, a stream's, or with the recorder's thread.
+ */
+static struct
+{
+  guint64 start;
+  guint stack_depth;
+  gint file;
+  gchar *path;
+  GThread *thread; /* NULL: nothing is recorded */
+
+  gsize n_buffers, max_buffers;
+  TarnRecordBuffer *spare;
+  TarnRecordBuffer *full, **full_end; /* in the order in which they became so */
+  TarnStream *streams;                /* the latest first */
+  guint n_streams;
+  gboolean is_ending;
+
+  /* The recorder's thread's, until it has ended */
+  gint failure; /* errno; 0: none */
+
+  /* atomic: events in the file, and those that could not be written, and bytes */
+  guint64 n_written, n_failed, written_bytes;
+} recorder;
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static TarnCond changed; /* something is full, or the end has come */
+static TarnOnce changed_once = TARN_ONCE_INIT;
+
+static void (*last_words) (void); /* atomic */
+
+/* Of start and stop.  It is taken before all other locks. */
+static TarnMutex session_lock = TARN_MUTEX_INIT;
+
+guint64
+_tarn_recorder_get_start (void)
+{
+  return recorder.start;
+}
+
+guint
+_tarn_recorder_get_stack_depth (void)
+{
+  return recorder.stack_depth;
+}
+
+/* Streams and buffers */
+
+TarnStream *
+_tarn_recorder_add_stream (void)
+{
+  TarnStream *stream = g_new0 (TarnStream, 1);
+
+  _tarn_mutex_lock (&lock);
+  stream->number = ++recorder.n_streams;
+  stream->next = recorder.streams;
+  recorder.streams = stream;
+  _tarn_mutex_unlock (&lock);
+  return stream;
+}
+
+static void
+push_full (TarnRecordBuffer *buffer)
+{
+  _tarn_assert_locked (&lock);
+  buffer->next = NULL;
+  *recorder.full_end = buffer;
+  recorder.full_end = &buffer->next;
+}
+
+/* Gets an empty buffer; NULL: there are as many as there may be. */
+static TarnRecordBuffer *
+take_buffer (void)
+{
+  TarnRecordBuffer *buffer = recorder.spare;
+
+  _tarn_assert_locked (&lock);
+  if (buffer != NULL)
+    recorder.spare = buffer->next;
+  else if (recorder.n_buffers < recorder.max_buffers && (buffer = malloc (sizeof *buffer)) != NULL)
+    recorder.n_buffers++;
+  if (buffer == NULL)
+    return NULL;
+  buffer->committed = buffer->written = buffer->n_events = buffer->n_written = 0;
+  return buffer;
+}
+
+TarnRecordBuffer *
+_tarn_recorder_change_buffer (TarnStream *stream, TarnRecordBuffer *full)
+{
+  TarnRecordBuffer *buffer;
+
+  _tarn_mutex_lock (&lock);
+  if (full != NULL)
+    {
+      push_full (full);
+      _tarn_cond_broadcast (&changed);
+    }
+  buffer = take_buffer ();
+  stream->buffer = buffer;
+  _tarn_mutex_unlock (&lock);
+  return buffer;
+}
+
+/* The file, in the recorder's thread */
+
+/* Writes all of two stretches.  FALSE: the file has failed. */
+static gboolean
+write_all (struct iovec *parts)
+{
+  guint i = 0;
+
+  while (i < 2 && recorder.failure == 0)
+    {
+      gssize n = writev (recorder.file, parts + i, (gint) (2 - i));
+
+      if (n < 0 && errno != EINTR && errno != EAGAIN)
+        recorder.failure = errno;
+      for (; i < 2 && n >= 0 && (gsize) n >= parts[i].iov_len; i++)
+        n -= (gssize) parts[i].iov_len;
+      if (i < 2 && n > 0)
+        {
+          parts[i].iov_base = (guchar *) parts[i].iov_base + n;
+          parts[i].iov_len -= (gsize) n;
+        }
+    }
+  return recorder.failure == 0;
+}
+
+static gboolean
+write_packet (guint32 stream, guint32 flags, guint64 time, gpointer bytes, gsize size)
+{
+  TarnTracePacket packet = { .magic = GUINT32_TO_LE (TARN_TRACE_PACKET_MAGIC),
+                             .size = GUINT32_TO_LE ((guint32) size),
+                             .stream = GUINT32_TO_LE (stream),
+                             .flags = GUINT32_TO_LE (flags),
+                             .time = GUINT64_TO_LE (time) };
+  struct iovec parts[2] = { { &packet, sizeof packet }, { bytes, size } };
+
+  if (!write_all (parts))
+    return FALSE;
+  __atomic_fetch_add (&recorder.written_bytes, sizeof packet + size, __ATOMIC_RELAXED);
+  return TRUE;
+}
+
+/* Writes what a buffer has that is not in the file. */
+static void
+write_buffer (TarnRecordBuffer *buffer)
+{
+  gsize committed = __atomic_load_n (&buffer->committed, __ATOMIC_ACQUIRE);
+  gsize n_events = __atomic_load_n (&buffer->n_events, __ATOMIC_RELAXED);
+  gboolean is_first = buffer->written == 0;
+
+  if (committed == buffer->written)
+    return;
+  if (write_packet (buffer->stream, is_first ? TARN_TRACE_FIRST : 0, is_first ? buffer->time : 0,
+                    buffer->bytes + buffer->written, committed - buffer->written))
+    __atomic_fetch_add (&recorder.n_written, n_events - buffer->n_written, __ATOMIC_RELAXED);
+  else
+    __atomic_fetch_add (&recorder.n_failed, n_events - buffer->n_written, __ATOMIC_RELAXED);
+  buffer->written = committed;
+  buffer->n_written = n_events;
+}
+
+/* Writes what tags and stacks stand for: before any event that has them, as far as possible. */
+static void
+write_definitions (gboolean all)
+{
+  g_autoptr (GByteArray) bytes = g_byte_array_new ();
+
+  _tarn_tags_add_new (bytes, all);
+  _tarn_stacks_add_new (bytes, all);
+  if (bytes->len > 0)
+    write_packet (0, TARN_TRACE_FIRST, 0, bytes->data, bytes->len);
+}
+
+/* Waits for something to do.  TRUE: the end has come. */
+static gboolean
+await_work (void)
+{
+  gint64 end_time = g_get_monotonic_time () + WRITE_TIME;
+
+  _tarn_assert_locked (&lock);
+  while (recorder.full == NULL && !recorder.is_ending)
+    if (!_tarn_cond_wait_until (&changed, &lock, end_time))
+      break;
+  return recorder.is_ending;
+}
+
+/* Gets a list of what is full, and adds buffers that are not to an array: those that come behind
+ * them in their streams. */
+static TarnRecordBuffer *
+take_work (GPtrArray *unfinished)
+{
+  TarnRecordBuffer *full = recorder.full;
+
+  _tarn_assert_locked (&lock);
+  recorder.full = NULL;
+  recorder.full_end = &recorder.full;
+  for (const TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
+    if (stream->buffer != NULL)
+      g_ptr_array_add (unfinished, stream->buffer);
+  return full;
+}
+
+static void
+write_work (TarnRecordBuffer *full, const GPtrArray *unfinished)
+{
+  write_definitions (FALSE);
+  while (full != NULL)
+    {
+      TarnRecordBuffer *buffer = full;
+
+      full = buffer->next;
+      write_buffer (buffer);
+      _tarn_mutex_lock (&lock);
+      buffer->next = recorder.spare;
+      recorder.spare = buffer;
+      _tarn_mutex_unlock (&lock);
+    }
+  for (guint i = 0; i < unfinished->len; i++)
+    write_buffer (g_ptr_array_index (unfinished, i));
+}
+
+static gpointer
+run (gpointer data)
+{
+  g_autoptr (GPtrArray) unfinished = g_ptr_array_new ();
+  gboolean is_ending;
+
+  (void) data;
+  write_definitions (TRUE);
+  do
+    {
+      TarnRecordBuffer *full;
+
+      g_ptr_array_set_size (unfinished, 0);
+      _tarn_mutex_lock (&lock);
+      is_ending = await_work ();
+      full = take_work (unfinished);
+      _tarn_mutex_unlock (&lock);
+      write_work (full, unfinished);
+    }
+  while (!is_ending);
+  return NULL;
+}
+
+/* Start */
+
+static gboolean G_GNUC_PRINTF (2, 3) set_file_error (GError **error, const gchar *format, ...)
+{
+  gint code = errno;
+  g_autofree gchar *text = NULL;
+  va_list args;
+
+  va_start (args, format);
+  text = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_set_error (error, G_FILE_ERROR, (gint) g_file_error_from_errno (code), "%s: %s", text,
+               g_strerror (code));
+  return FALSE;
+}
+
+/* Opens the file, which no other process may be writing to, and makes it empty. */
+static gboolean
+open_file (const gchar *path, GError **error)
+{
+  recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (recorder.file < 0)
+    return set_file_error (error, "%s", path);
+  if (flock (recorder.file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "%s: another process records to this file", path);
+  else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* which a pipe says */
+    set_file_error (error, "%s", path);
+  else
+    return TRUE;
+  close (recorder.file);
+  return FALSE;
+}
+
+static gboolean
+write_header (GError **error)
+{
+  guint64 real = (guint64) g_get_real_time () * 1000;
+  TarnTraceHeader header = { .magic = { 'T', 'A', 'R', 'N', 'T', 'R', 'C', '1' },
+                             .header_size = GUINT32_TO_LE ((guint32) sizeof header),
+                             .pid = GUINT32_TO_LE ((guint32) getpid ()),
+                             .real_time = GUINT64_TO_LE (real) };
+  struct iovec parts[2] = { { &header, sizeof header }, { NULL, 0 } };
+
+  recorder.start = _tarn_record_get_time ();
+  header.start = GUINT64_TO_LE (recorder.start);
+  recorder.failure = 0;
+  if (write_all (parts))
+    return TRUE;
+  errno = recorder.failure;
+  return set_file_error (error, "%s", recorder.path);
+}
+
+/* Starts the recorder's thread, which no signal of the program's is for. */
+static gboolean
+start_thread (GError **error)
+{
+  sigset_t all, before;
+
+  sigfillset (&all);
+  pthread_sigmask (SIG_SETMASK, &all, &before);
+  recorder.thread = g_thread_try_new ("tarn-recorder", run, NULL, error);
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  return recorder.thread != NULL;
+}
+
+static void
+init_changed (void)
+{
+  _tarn_cond_init (&changed);
+}
+
+static void
+stop_at_exit (void)
+{
+  if (!_tarn_forked ())
+    _tarn_record_stop (NULL);
+}
+
+static void
+watch_exit (void)
+{
+  atexit (stop_at_exit);
+}
+
+static gboolean
+start (const gchar *path, const TarnRecordOptions *options, GError **error)
+{
+  static TarnOnce exit_once = TARN_ONCE_INIT;
+
+  _tarn_assert_locked (&session_lock);
+  if (recorder.thread != NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "%s: events are being recorded already, to %s", path, recorder.path);
+      return FALSE;
+    }
+  if (!open_file (path, error))
+    return FALSE;
+  g_free (recorder.path);
+  recorder.path = g_strdup (path);
+  recorder.stack_depth = options->stack_depth;
+  recorder.max_buffers = MAX (options->buffer_bytes / sizeof (TarnRecordBuffer), 4);
+  recorder.full_end = &recorder.full;
+  recorder.is_ending = FALSE;
+  recorder.n_written = recorder.n_failed = recorder.written_bytes = 0;
+  for (TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
+    stream->n_lost = stream->lost = 0;
+  _tarn_once (&changed_once, init_changed);
+  if (!write_header (error) || !start_thread (error))
+    {
+      close (recorder.file);
+      return FALSE;
+    }
+  _tarn_once (&exit_once, watch_exit);
+  _tarn_door_open (&_tarn_record_door);
+  return TRUE;
+}
+
+static gboolean
+fork_error (GError **error)
+{
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FORKED,
+                       "a child of fork () does not record what its parent began");
+  return FALSE;
+}
+
+/* Begins to record to a file. */
+gboolean
+_tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError **error)
+{
+  gboolean is_started;
+
+  if (_tarn_forked ())
+    return fork_error (error);
+  _tarn_watch_fork ();
+  _tarn_mutex_lock (&session_lock);
+  is_started = start (path, options, error);
+  _tarn_mutex_unlock (&session_lock);
+  return is_started;
+}
+
+/* Stop */
+
+/* Has the recorder's thread write what each stream has.  Nobody is inside the door. */
+static void
+end_streams (void)
+{
+  _tarn_mutex_lock (&lock);
+  for (TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
+    if (stream->buffer != NULL)
+      {
+        push_full (stream->buffer);
+        stream->buffer = NULL;
+      }
+  recorder.is_ending = TRUE;
+  _tarn_cond_broadcast (&changed);
+  _tarn_mutex_unlock (&lock);
+}
+
+/* Writes what each stream has lost that it has not said, and the end. */
+static void
+write_end (void)
+{
+  guint64 time = _tarn_record_get_time () - recorder.start;
+  const guchar lost[2] = { TARN_TRACE_LOST, 0 };
+  guchar stop[2] = { TARN_TRACE_STOP, 0 };
+
+  for (const TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
+    if (stream->n_lost > 0)
+      {
+        g_autoptr (GByteArray) bytes = g_byte_array_new ();
+
+        g_byte_array_append (bytes, lost, sizeof lost);
+        _tarn_bytes_add_number (bytes, stream->n_lost);
+        write_packet (stream->number, TARN_TRACE_FIRST, time, bytes->data, bytes->len);
+      }
+  write_packet (0, TARN_TRACE_FIRST, time, stop, sizeof stop);
+}
+
+void
+_tarn_record_set_last_words (void (*func) (void))
+{
+  __atomic_store_n (&last_words, func, __ATOMIC_RELEASE);
+}
+
+static gboolean
+stop (GError **error)
+{
+  TarnRecordBuffer *buffer;
+
+  _tarn_assert_locked (&session_lock);
+  if (recorder.thread == NULL)
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "nothing is being recorded");
+      return FALSE;
+    }
+  _tarn_streams_lock_others ();
+  _tarn_door_close (&_tarn_record_door);
+  _tarn_streams_unlock_others ();
+  end_streams ();
+  g_thread_join (recorder.thread);
+  recorder.thread = NULL;
+  write_end ();
+  if (close (recorder.file) != 0 && recorder.failure == 0)
+    recorder.failure = errno;
+  while ((buffer = recorder.spare) != NULL)
+    {
+      recorder.spare = buffer->next;
+      free (buffer);
+      recorder.n_buffers--;
+    }
+  g_assert (recorder.n_buffers == 0);
+  if (recorder.failure == 0)
+    return TRUE;
+  errno = recorder.failure;
+  return set_file_error (error, "%s: %" G_GUINT64_FORMAT " events were not written", recorder.path,
+                         recorder.n_failed);
+}
+
+/* Ends what _tarn_record_start () began, once all is in the file.  FALSE: nothing was being
+ * recorded, or some could not be written. */
+gboolean
+_tarn_record_stop (GError **error)
+{
+  gboolean is_stopped;
+  void (*func) (void) = __atomic_load_n (&last_words, __ATOMIC_ACQUIRE);
+
+  if (_tarn_forked ())
+    return fork_error (error);
+  if (func != NULL && _tarn_records ())
+    func ();
+  _tarn_mutex_lock (&session_lock);
+  is_stopped = stop (error);
+  _tarn_mutex_unlock (&session_lock);
+  return is_stopped;
+}
+
+/* Gets the counters of this recording, or of the last one. */
+void
+_tarn_record_get_stats (TarnRecordStats *stats)
+{
+  _tarn_mutex_lock (&lock);
+  stats->events = __atomic_load_n (&recorder.n_written, __ATOMIC_RELAXED);
+  stats->lost = __atomic_load_n (&recorder.n_failed, __ATOMIC_RELAXED);
+  stats->written_bytes = __atomic_load_n (&recorder.written_bytes, __ATOMIC_RELAXED);
+  for (const TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
+    stats->lost += __atomic_load_n (&stream->lost, __ATOMIC_RELAXED);
+  _tarn_mutex_unlock (&lock);
+}

@@ -1,0 +1,174 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Where requests come from: stacks of return addresses.  Each is kept once. */
+
+#define _GNU_SOURCE 1 /* dladdr () */
+
+#include <dlfcn.h>
+#include <string.h>
+
+#include "record/stream-private.h"
+
+#if defined(__has_include)
+#if __has_include(<execinfo.h>)
+#include <execinfo.h>
+#define HAVE_BACKTRACE 1
+#endif
+#endif
+
+/* Of frames, and of different stacks: whatever comes beyond them is not told apart. */
+#define MAX_DEPTH 64
+#define MAX_STACKS (1U << 20)
+
+/* Of this library's own functions: _tarn_stack_take () and who calls it. */
+#define N_OWN 1
+
+typedef struct
+{
+  guint32 number;
+  guint n_frames;
+  gpointer frames[];
+} Stack;
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static GHashTable *known;  /* of Stack */
+static GPtrArray *stacks;  /* of Stack: number 1 is the first */
+static guint n_recorded;   /* of them: that are in the file */
+static GHashTable *frames; /* of addresses, that are in the file */
+
+static guint
+hash_stack (gconstpointer key)
+{
+  const Stack *stack = key;
+  guint64 hash = stack->n_frames;
+
+  for (guint i = 0; i < stack->n_frames; i++)
+    hash = (hash ^ GPOINTER_TO_SIZE (stack->frames[i])) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
+  return (guint) (hash >> 32);
+}
+
+static gboolean
+equal_stacks (gconstpointer a, gconstpointer b)
+{
+  const Stack *left = a, *right = b;
+
+  return left->n_frames == right->n_frames
+         && memcmp (left->frames, right->frames, left->n_frames * sizeof (gpointer)) == 0;
+}
+
+/* Gets the number of a stack; 0: there are too many. */
+static guint32
+intern (const Stack *stack)
+{
+  gsize size = sizeof (Stack) + stack->n_frames * sizeof (gpointer);
+  Stack *copy;
+
+  _tarn_mutex_lock (&lock);
+  if (known == NULL)
+    {
+      known = g_hash_table_new (hash_stack, equal_stacks);
+      stacks = g_ptr_array_new ();
+    }
+  copy = g_hash_table_lookup (known, stack);
+  if (copy == NULL && stacks->len < MAX_STACKS)
+    {
+      copy = g_malloc (size);
+      memcpy (copy, stack, size);
+      g_ptr_array_add (stacks, copy);
+      copy->number = stacks->len;
+      g_hash_table_add (known, copy);
+    }
+  _tarn_mutex_unlock (&lock);
+  return copy != NULL ? copy->number : 0;
+}
+
+guint32
+_tarn_stack_take (void)
+{
+#ifdef HAVE_BACKTRACE
+  gpointer place[(sizeof (Stack) / sizeof (gpointer)) + MAX_DEPTH + N_OWN];
+  guint depth = MIN (_tarn_recorder_get_stack_depth (), MAX_DEPTH);
+  Stack *stack = (Stack *) place;
+  gint n;
+
+  if (depth == 0)
+    return 0;
+  n = backtrace (stack->frames, (gint) (depth + N_OWN));
+  if (n <= N_OWN)
+    return 0;
+  stack->n_frames = (guint) n - N_OWN;
+  memmove (stack->frames, stack->frames + N_OWN, stack->n_frames * sizeof (gpointer));
+  return intern (stack);
+#else
+  return 0;
+#endif
+}
+
+/* Adds what is known of an address, once. */
+static void
+add_frame (GByteArray *bytes, gpointer address)
+{
+  const guchar start[2] = { TARN_TRACE_FRAME, 0 };
+  guint64 number = GPOINTER_TO_SIZE (address);
+  Dl_info info;
+
+  if (!g_hash_table_add (frames, address))
+    return;
+  /* A return address stands behind the call, which may be the last of its function. */
+  if (dladdr ((gchar *) address - 1, &info) == 0)
+    memset (&info, 0, sizeof info);
+  g_byte_array_append (bytes, start, sizeof start);
+  _tarn_bytes_add_number (bytes, number);
+  _tarn_bytes_add_text (bytes, info.dli_fname);
+  _tarn_bytes_add_number (bytes, number - GPOINTER_TO_SIZE (info.dli_fbase));
+  _tarn_bytes_add_text (bytes, info.dli_sname);
+  _tarn_bytes_add_number (bytes, number - GPOINTER_TO_SIZE (info.dli_saddr));
+}
+
+static void
+add_stack (GByteArray *bytes, const Stack *stack)
+{
+  const guchar start[2] = { TARN_TRACE_STACK, 0 };
+
+  for (guint i = 0; i < stack->n_frames; i++)
+    add_frame (bytes, stack->frames[i]);
+  g_byte_array_append (bytes, start, sizeof start);
+  _tarn_bytes_add_number (bytes, stack->number);
+  _tarn_bytes_add_number (bytes, stack->n_frames);
+  for (guint i = 0; i < stack->n_frames; i++)
+    _tarn_bytes_add_number (bytes, GPOINTER_TO_SIZE (stack->frames[i]));
+}
+
+/* Gets a stack that is not in the file as yet; NULL: all are. */
+static const Stack *
+get_next (void)
+{
+  const Stack *stack;
+
+  _tarn_mutex_lock (&lock);
+  stack = stacks != NULL && n_recorded < stacks->len ? g_ptr_array_index (stacks, n_recorded++)
+                                                     : NULL;
+  _tarn_mutex_unlock (&lock);
+  return stack;
+}
+
+/* Adds the stacks that are not in the file as yet, or all, if it is a new one.  Only the recorder
+ * does so.  The lock is not held while symbols are looked up, for which the loader has locks of its
+ * own. */
+void
+_tarn_stacks_add_new (GByteArray *bytes, gboolean all)
+{
+  const Stack *stack;
+
+  if (all)
+    {
+      g_clear_pointer (&frames, g_hash_table_unref);
+      frames = g_hash_table_new (NULL, NULL);
+      _tarn_mutex_lock (&lock);
+      n_recorded = 0;
+      _tarn_mutex_unlock (&lock);
+    }
+  while ((stack = get_next ()) != NULL)
+    add_stack (bytes, stack);
+}

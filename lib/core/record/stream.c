@@ -1,0 +1,416 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Events into the buffer of a thread (record-private.h). */
+
+#define _GNU_SOURCE 1 /* pthread_getname_np () */
+
+#include "record/stream-private.h"
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fork-private.h"
+
+/* Bytes that an event may have, but for its texts and properties: with all that goes before it. */
+#define MAX_EVENT 512
+
+/* Bytes of a name: what is longer is cut. */
+#define MAX_TEXT 1024
+
+/* Of an object or a pool's counters. */
+#define MAX_PROPERTIES 64
+
+G_STATIC_ASSERT (MAX_EVENT + 2 * MAX_TEXT + 20 * MAX_PROPERTIES < TARN_RECORD_BUFFER_BYTES);
+
+/* How the numbers of events are written: as they are, or as differences from the latest block or
+ * address. */
+static const gchar *const formats[TARN_TRACE_N_KINDS] = {
+  [TARN_TRACE_END] = "n",
+  [TARN_TRACE_BLOCK] = "bnnan",
+  [TARN_TRACE_HIT] = "bn",
+  [TARN_TRACE_MISS] = "bnna",
+  [TARN_TRACE_LENT] = "bnna",
+  [TARN_TRACE_FAIL] = "nn",
+  [TARN_TRACE_FREE] = "b",
+  [TARN_TRACE_GONE] = "b",
+  [TARN_TRACE_ALLOCATED] = "nann",
+  [TARN_TRACE_FREED] = "nan",
+  [TARN_TRACE_MARK] = "nn",
+  [TARN_TRACE_WAIT] = "nn",
+  [TARN_TRACE_RECORD_USE] = "bn",
+  [TARN_TRACE_MOVE] = "bn",
+  [TARN_TRACE_FORGET] = "n",
+  [TARN_TRACE_TRIM] = "nn",
+  [TARN_TRACE_LIMIT] = "n",
+  [TARN_TRACE_RECLAIM] = "nnn",
+  [TARN_TRACE_OUT_OF_MEMORY] = "nnn",
+  [TARN_TRACE_PIECE] = "ann",
+  [TARN_TRACE_PIECE_GONE] = "an",
+  [TARN_TRACE_PIECE_MOVED] = "anan",
+  [TARN_TRACE_EXTENT] = "an",
+  [TARN_TRACE_EXTENT_FREE] = "an",
+};
+
+/* Of threads without a record, which are ending, or have yet to call what gives them one. */
+static TarnMutex others_lock = TARN_MUTEX_INIT;
+static TarnStream *others;
+
+void
+_tarn_streams_lock_others (void)
+{
+  _tarn_mutex_lock (&others_lock);
+}
+
+void
+_tarn_streams_unlock_others (void)
+{
+  _tarn_mutex_unlock (&others_lock);
+}
+
+guint64
+_tarn_record_get_time (void)
+{
+  struct timespec now;
+
+  if (clock_gettime (CLOCK_MONOTONIC, &now) != 0)
+    return (guint64) g_get_monotonic_time () * 1000;
+  return (guint64) now.tv_sec * 1000000000 + (guint64) now.tv_nsec;
+}
+
+/* Bytes */
+
+static inline guchar *
+put_number (guchar *next, guint64 number)
+{
+  while (number >= 0x80)
+    {
+      *next++ = (guchar) (number | 0x80);
+      number >>= 7;
+    }
+  *next++ = (guchar) number;
+  return next;
+}
+
+/* A difference modulo 2^64, with its sign in the lowest bit. */
+static inline guchar *
+put_difference (guchar *next, guint64 *latest, guint64 number)
+{
+  guint64 difference = number - *latest;
+
+  *latest = number;
+  return put_number (next, difference << 1 ^ -(difference >> 63));
+}
+
+static guchar *
+put_text (guchar *next, const gchar *text)
+{
+  const gchar *end;
+  gsize length;
+
+  if (text == NULL)
+    text = "";
+  /* Up to where it is UTF-8: names are a program's. */
+  g_utf8_validate (text, (gssize) strnlen (text, MAX_TEXT), &end);
+  length = (gsize) (end - text);
+  next = put_number (next, length);
+  memcpy (next, text, length);
+  return next + length;
+}
+
+void
+_tarn_bytes_add_number (GByteArray *bytes, guint64 number)
+{
+  guchar place[10];
+
+  g_byte_array_append (bytes, place, (guint) (put_number (place, number) - place));
+}
+
+void
+_tarn_bytes_add_text (GByteArray *bytes, const gchar *text)
+{
+  guchar place[MAX_TEXT + 10];
+
+  g_byte_array_append (bytes, place, (guint) (put_text (place, text) - place));
+}
+
+/* Streams */
+
+/* Gets the system's number of the calling thread. */
+static guint64
+ask_thread_number (void)
+{
+#ifdef SYS_gettid
+  return (guint64) syscall (SYS_gettid);
+#else
+  return GPOINTER_TO_SIZE (g_thread_self ());
+#endif
+}
+
+/* Begins an event: the byte that says what it is, and its time. */
+static inline guchar *
+put_kind (TarnStream *stream, guchar *next, TarnTraceKind kind, guint64 time)
+{
+  *next++ = (guchar) kind;
+  next = put_number (next, time - stream->time);
+  stream->time = time;
+  return next;
+}
+
+static guchar *
+put_thread (TarnStream *stream, guchar *next, guint64 number, guint64 time)
+{
+  gchar name[16] = "";
+
+  pthread_getname_np (pthread_self (), name, sizeof name);
+  stream->thread = number;
+  next = put_kind (stream, next, TARN_TRACE_THREAD, time);
+  next = put_number (next, number);
+  return put_text (next, name);
+}
+
+/* Begins a buffer: a reader knows nothing at its beginning. */
+static guchar *
+begin_buffer (TarnStream *stream, TarnRecordBuffer *buffer, guint64 time)
+{
+  guchar *next = buffer->bytes;
+
+  buffer->stream = stream->number;
+  buffer->time = stream->time = time;
+  stream->block = stream->address = stream->queue = stream->object = stream->thread = 0;
+  stream->tag = 0;
+  if (stream->n_lost > 0)
+    {
+      next = put_kind (stream, next, TARN_TRACE_LOST, time);
+      next = put_number (next, stream->n_lost);
+      stream->n_lost = 0;
+    }
+  return next;
+}
+
+/* Finds room for an event.  NULL: there is none, and it is lost. */
+static inline guchar *
+find_room (TarnStream *stream, guint64 time, gsize size)
+{
+  TarnRecordBuffer *buffer = stream->buffer;
+
+  if (TARN_LIKELY (buffer != NULL && buffer->committed + size <= TARN_RECORD_BUFFER_BYTES))
+    return buffer->bytes + buffer->committed;
+  buffer = _tarn_recorder_change_buffer (stream, buffer);
+  if (buffer != NULL)
+    return begin_buffer (stream, buffer, time);
+  stream->n_lost++;
+  __atomic_store_n (&stream->lost, stream->lost + 1, __ATOMIC_RELAXED);
+  return NULL;
+}
+
+/* Has the recorder's thread see an event that is whole. */
+static inline void
+commit (TarnStream *stream, const guchar *next)
+{
+  TarnRecordBuffer *buffer = stream->buffer;
+
+  __atomic_store_n (&buffer->n_events, buffer->n_events + 1, __ATOMIC_RELAXED);
+  __atomic_store_n (&buffer->committed, (gsize) (next - buffer->bytes), __ATOMIC_RELEASE);
+}
+
+/* An event that is being written. */
+typedef struct
+{
+  TarnThread *visitor; /* inside the door; NULL: the lock of others' stream is held */
+  TarnStream *stream;
+  guint64 thread;
+  guint64 time;
+  guchar *next;
+} Writer;
+
+static gboolean
+enter_others (Writer *self)
+{
+  _tarn_mutex_lock (&others_lock);
+  if (_tarn_door_is_closed (&_tarn_record_door))
+    {
+      _tarn_mutex_unlock (&others_lock);
+      return FALSE;
+    }
+  if (others == NULL)
+    others = _tarn_recorder_add_stream ();
+  self->visitor = NULL;
+  self->stream = others;
+  self->thread = ask_thread_number ();
+  return TRUE;
+}
+
+/* Finds the stream of the calling thread.  FALSE: nothing is recorded. */
+static inline gboolean
+enter (Writer *self)
+{
+  TarnThread *thread = _tarn_current_thread;
+
+  if (TARN_UNLIKELY (!thread->is_taken))
+    return enter_others (self);
+  if (!_tarn_thread_enter (thread, &_tarn_record_door))
+    return FALSE;
+  if (TARN_UNLIKELY (thread->stream == NULL))
+    thread->stream = _tarn_recorder_add_stream ();
+  if (TARN_UNLIKELY (thread->system_number == 0))
+    thread->system_number = ask_thread_number ();
+  self->visitor = thread;
+  self->stream = thread->stream;
+  self->thread = thread->system_number;
+  return TRUE;
+}
+
+static inline void
+leave (const Writer *self)
+{
+  if (self->next != NULL)
+    commit (self->stream, self->next);
+  if (TARN_LIKELY (self->visitor != NULL))
+    _tarn_thread_leave (self->visitor);
+  else
+    _tarn_mutex_unlock (&others_lock);
+}
+
+/* Begins an event that may have so many bytes.  FALSE: it is not recorded. */
+static inline gboolean
+begin (Writer *self, gsize size)
+{
+  if (_tarn_forked () || !enter (self))
+    return FALSE;
+  self->time = _tarn_record_get_time () - _tarn_recorder_get_start ();
+  self->next = find_room (self->stream, self->time, size);
+  if (TARN_UNLIKELY (self->next == NULL))
+    {
+      leave (self);
+      return FALSE;
+    }
+  if (TARN_UNLIKELY (self->stream->thread != self->thread))
+    self->next = put_thread (self->stream, self->next, self->thread, self->time);
+  return TRUE;
+}
+
+/* Has what follows be of an object. */
+static inline void
+use (Writer *self, guint64 object)
+{
+  TarnStream *stream = self->stream;
+
+  if (TARN_LIKELY (stream->object == object))
+    return;
+  self->next = put_kind (stream, self->next, TARN_TRACE_USE, self->time);
+  self->next = put_number (self->next, object);
+  stream->object = object;
+}
+
+/* Writes an event of one of the kinds that have a format. */
+static inline void
+put_event (Writer *self, TarnTraceKind kind, const guint64 *numbers)
+{
+  TarnStream *stream = self->stream;
+  guchar *next = put_kind (stream, self->next, kind, self->time);
+
+  for (const gchar *format = formats[kind]; *format != '\0'; format++, numbers++)
+    if (*format == 'b')
+      next = put_difference (next, &stream->block, *numbers);
+    else if (*format == 'a')
+      next = put_difference (next, &stream->address, *numbers);
+    else
+      next = put_number (next, *numbers);
+  self->next = next;
+}
+
+/* Records an event of an object, with the numbers that its kind has. */
+void
+_tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
+{
+  Writer writer;
+
+  if (!begin (&writer, MAX_EVENT))
+    return;
+  use (&writer, object);
+  put_event (&writer, kind, numbers);
+  leave (&writer);
+}
+
+/* Records a request: of a queue (NULL: of none), by the thread's tag, from a stack (0: not known).
+ */
+void
+_tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
+                      const guint64 *numbers)
+{
+  guint64 handle = GPOINTER_TO_SIZE (queue);
+  guint32 tag = _tarn_tag_get_current ();
+  TarnStream *stream;
+  Writer writer;
+
+  if (!begin (&writer, MAX_EVENT))
+    return;
+  use (&writer, object);
+  stream = writer.stream;
+  if (stream->queue != handle)
+    {
+      writer.next = put_kind (stream, writer.next, TARN_TRACE_QUEUE, writer.time);
+      writer.next = put_difference (writer.next, &stream->queue, handle);
+    }
+  if (stream->tag != tag)
+    {
+      writer.next = put_kind (stream, writer.next, TARN_TRACE_TAG, writer.time);
+      writer.next = put_number (writer.next, tag);
+      stream->tag = tag;
+    }
+  if (stack != 0)
+    {
+      writer.next = put_kind (stream, writer.next, TARN_TRACE_SET_STACK, writer.time);
+      writer.next = put_number (writer.next, stack);
+    }
+  put_event (&writer, kind, numbers);
+  leave (&writer);
+}
+
+static guchar *
+put_properties (guchar *next, const guint64 *properties, gsize n_properties)
+{
+  g_assert (n_properties <= MAX_PROPERTIES);
+  next = put_number (next, n_properties);
+  for (gsize i = 0; i < 2 * n_properties; i++)
+    next = put_number (next, properties[i]);
+  return next;
+}
+
+/* Records that an object was made, or that it was there when recording began.  Properties are pairs
+ * of a TarnTraceProperty and a number. */
+void
+_tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
+                     const gchar *name, const guint64 *properties, gsize n_properties)
+{
+  Writer writer;
+
+  if (!begin (&writer, MAX_EVENT + 2 * MAX_TEXT + 20 * n_properties))
+    return;
+  writer.next = put_kind (writer.stream, writer.next, TARN_TRACE_OBJECT, writer.time);
+  writer.next = put_number (writer.next, object);
+  writer.next = put_number (writer.next, class);
+  writer.next = put_number (writer.next, upstream);
+  writer.next = put_text (writer.next, kind);
+  writer.next = put_text (writer.next, name);
+  writer.next = put_properties (writer.next, properties, n_properties);
+  leave (&writer);
+}
+
+/* Records the counters of an object. */
+void
+_tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties)
+{
+  Writer writer;
+
+  if (!begin (&writer, MAX_EVENT + 20 * n_properties))
+    return;
+  use (&writer, object);
+  writer.next = put_kind (writer.stream, writer.next, TARN_TRACE_STATS, writer.time);
+  writer.next = put_properties (writer.next, properties, n_properties);
+  leave (&writer);
+}
