@@ -33,13 +33,14 @@ typedef struct
   guint64 size;       /* or bytes wanted, or to keep, or lost events */
   guint64 alloc_size; /* or active bytes */
   guint64 address;
-  guint64 other; /* the error's code; a new address; held bytes; what is TRUE or FALSE */
+  /* The error's code and one more, 0: none; a new address; held bytes; what is TRUE or FALSE. */
+  guint64 other;
 
   /* OBJECT and STATS */
   TarnTraceClass object_class;
   guint64 upstream;
-  const gchar *text; /* the object's kind, or the thread's name */
-  const gchar *name; /* NULL: it has none */
+  const gchar *text; /* the kind of an object that is made; else the thread's name; nullable */
+  const gchar *name; /* the object's; NULL: it has none */
   const RecordedProperty *properties;
   gsize n_properties;
 
@@ -57,10 +58,13 @@ typedef struct
 
 /* Opens a file, and looks at all of it.  Errors name the path and the place. */
 Recording *recording_open (const gchar *path, GError **error);
+/* The same of what is in memory; @name stands for the path. */
+Recording *recording_open_bytes (GBytes *bytes, const gchar *name, GError **error);
 void recording_free (Recording *self);
 
 /* Gets the next event, but for those that say what numbers stand for, or what goes for others.
- * FALSE without an error: there is no more. */
+ * FALSE without an error: there is no more.  At equal times events come in the order of their
+ * streams, what frees something before what does not.  Its properties last until the next call. */
 gboolean recording_next (Recording *self, RecordedEvent *event, GError **error);
 void recording_rewind (Recording *self);
 

@@ -1,0 +1,127 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "definitions.h"
+
+typedef struct
+{
+  guint64 number;
+  const gchar *text;
+} String;
+
+typedef struct
+{
+  guint64 number;
+  GArray *addresses;
+} Stack;
+
+/* Tables are from a number, which is the first member of each value, to that value. */
+struct _Definitions
+{
+  GStringChunk *texts;
+  GHashTable *strings, *frames, *stacks;
+};
+
+static void
+stack_free (gpointer stack)
+{
+  g_array_unref (((Stack *) stack)->addresses);
+  g_free (stack);
+}
+
+static GHashTable *
+table_new (GDestroyNotify value_free)
+{
+  return g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, value_free);
+}
+
+Definitions *
+definitions_new (void)
+{
+  Definitions *self = g_new (Definitions, 1);
+
+  *self = (Definitions){ .texts = g_string_chunk_new (4096),
+                         .strings = table_new (g_free),
+                         .frames = table_new (g_free),
+                         .stacks = table_new (stack_free) };
+  return self;
+}
+
+void
+definitions_free (Definitions *self)
+{
+  if (self == NULL)
+    return;
+  g_string_chunk_free (self->texts);
+  g_hash_table_unref (self->strings);
+  g_hash_table_unref (self->frames);
+  g_hash_table_unref (self->stacks);
+  g_free (self);
+}
+
+const gchar *
+definitions_intern (Definitions *self, const gchar *bytes, gsize length)
+{
+  g_autofree gchar *text = g_strndup (bytes, length);
+
+  return g_string_chunk_insert_const (self->texts, text);
+}
+
+void
+definitions_add_string (Definitions *self, guint64 string, const gchar *text)
+{
+  String *value;
+
+  if (g_hash_table_contains (self->strings, &string))
+    return;
+  value = g_new (String, 1);
+  *value = (String){ string, text };
+  g_hash_table_insert (self->strings, &value->number, value);
+}
+
+void
+definitions_add_frame (Definitions *self, const RecordedFrame *frame)
+{
+  RecordedFrame *value;
+
+  if (g_hash_table_contains (self->frames, &frame->address))
+    return;
+  value = g_new (RecordedFrame, 1);
+  *value = *frame;
+  g_hash_table_insert (self->frames, &value->address, value);
+}
+
+void
+definitions_add_stack (Definitions *self, guint64 stack, GArray *addresses)
+{
+  Stack *value = g_new (Stack, 1);
+
+  *value = (Stack){ stack, addresses };
+  if (g_hash_table_contains (self->stacks, &stack))
+    stack_free (value);
+  else
+    g_hash_table_insert (self->stacks, &value->number, value);
+}
+
+const gchar *
+definitions_get_string (const Definitions *self, guint64 string)
+{
+  const String *value = g_hash_table_lookup (self->strings, &string);
+
+  return value != NULL ? value->text : NULL;
+}
+
+const RecordedFrame *
+definitions_get_frame (const Definitions *self, guint64 address)
+{
+  return g_hash_table_lookup (self->frames, &address);
+}
+
+const guint64 *
+definitions_get_stack (const Definitions *self, guint64 stack, gsize *n_frames)
+{
+  const Stack *value = g_hash_table_lookup (self->stacks, &stack);
+
+  *n_frames = value != NULL ? value->addresses->len : 0;
+  return value != NULL ? (const guint64 *) (gconstpointer) value->addresses->data : NULL;
+}
