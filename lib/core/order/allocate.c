@@ -12,7 +12,7 @@
  * what a scratch has lent. */
 static void
 record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
-                const GError *error)
+                gboolean is_hit, const GError *error)
 {
   TarnTraceKind kind = TARN_TRACE_FAIL;
   guint64 numbers[4]
@@ -21,9 +21,7 @@ record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlo
 
   if (block != NULL)
     {
-      kind = block->bin == TARN_LENT ? TARN_TRACE_LENT
-             : block->is_hit         ? TARN_TRACE_HIT
-                                     : TARN_TRACE_MISS;
+      kind = block->bin == TARN_LENT ? TARN_TRACE_LENT : is_hit ? TARN_TRACE_HIT : TARN_TRACE_MISS;
       numbers[0] = GPOINTER_TO_SIZE (block);
       numbers[1] = size;
       numbers[2] = block->alloc_size;
@@ -49,7 +47,7 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
   if (block == NULL)
     block = _tarn_pool_take_received_followed (pool, size, handle);
   if (block != NULL && _tarn_records ())
-    record_request (pool, size, handle, block, NULL);
+    record_request (pool, size, handle, block, TRUE, NULL);
   return block;
 }
 
@@ -121,7 +119,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     }
   block = serve_with_lock (pool, size, handle, &local);
   if (_tarn_records ())
-    record_request (pool, size, handle, block, local);
+    record_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (local != NULL)
     g_propagate_error (error, local);
   return block;

@@ -35,6 +35,16 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return TRUE;
 }
 
+/* Takes a block of the cache's, whatever its last request was. */
+static TarnBlock *
+pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
+{
+  TarnBlock *block = _tarn_cache_pop (cache, bin, size);
+
+  block->is_hit = TRUE;
+  return block;
+}
+
 /* Takes a block of a queue's share (NULL: nobody's) for a request of a thread whose cache (NULL: it
  * has none) could not serve it, or was not asked: from that cache, from what was handed over, from
  * the bins, from caches that are abandoned or idle.  NULL: there is none. */
@@ -51,14 +61,14 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
     return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
   own = cache != NULL ? _tarn_cache_find_bin (cache, number, handle) : NULL;
   if (own != NULL && own->top != NULL)
-    return _tarn_cache_pop (cache, own, size);
+    return pop_hit (cache, own, size);
   if (!_tarn_pool_take_from_transfer (pool, number, handle)
       && !_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
       && !_tarn_pool_take_from_abandoned (pool, number, handle)
       && !_tarn_pool_take_from_idle (pool, number, handle))
     return NULL;
   if (cache != NULL && _tarn_cache_fill (cache, number, handle, _tarn_pool_get_share (pool, queue)))
-    return _tarn_cache_pop (cache, _tarn_cache_find_bin (cache, number, handle), size);
+    return pop_hit (cache, _tarn_cache_find_bin (cache, number, handle), size);
   return _tarn_pool_take_top (pool, _tarn_pool_get_share (pool, queue), number, size);
 }
 
