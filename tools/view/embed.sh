@@ -15,7 +15,7 @@ text () { # NAME FILE...
 html=$1
 css=$2
 shift 2
-printf '#include "view/texts.h"\n'
+printf '/* Made by embed.sh. */\n/* clang-format off */\n#include "view/texts.h"\n'
 text view_page_html "$html"
 text view_page_css "$css"
 text view_page_js "$@"

@@ -148,12 +148,17 @@ see_object (History *self, const RecordedEvent *event)
   set_details (self, list_find (&self->objects, event->object), object);
 }
 
-static void
-see_thread (History *self, const RecordedEvent *event)
+/* A thread's name comes with its events. */
+static guint
+find_thread (History *self, const RecordedEvent *event)
 {
-  if (event->thread != 0 && event->text != NULL)
-    g_hash_table_replace (self->thread_names, copy (&event->thread, sizeof event->thread),
-                          g_strdup (event->text));
+  guint place = list_find (&self->threads, event->thread);
+
+  if (self->thread_names->len <= place)
+    g_ptr_array_set_size (self->thread_names, (gint) place + 1);
+  if (place != 0 && event->text != NULL && g_ptr_array_index (self->thread_names, place) == NULL)
+    g_ptr_array_index (self->thread_names, place) = g_strdup (event->text);
+  return place;
 }
 
 /* Memory */
@@ -228,7 +233,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   add (builder, HISTORY_LIFE_STACK, list_find (&history->stacks, event->stack));
   add (builder, HISTORY_LIFE_TAG, list_find (&history->tags, event->tag));
   add (builder, HISTORY_LIFE_QUEUE, list_find (&history->queues, event->queue));
-  add (builder, HISTORY_LIFE_THREAD, list_find (&history->threads, event->thread));
+  add (builder, HISTORY_LIFE_THREAD, find_thread (history, event));
   memory->life = ++builder->n_lives;
 }
 
@@ -349,7 +354,7 @@ see_call (Builder *builder, const RecordedEvent *event)
   add (builder, HISTORY_CALL_KIND, event->kind);
   add (builder, HISTORY_CALL_OBJECT, list_find (&history->objects, event->object));
   add (builder, HISTORY_CALL_QUEUE, list_find (&history->queues, event->queue));
-  add (builder, HISTORY_CALL_THREAD, list_find (&history->threads, event->thread));
+  add (builder, HISTORY_CALL_THREAD, find_thread (history, event));
   add (builder, HISTORY_CALL_SIZE, event->size);
   add (builder, HISTORY_CALL_DURATION, event->duration);
   add (builder, HISTORY_CALL_CODE, event->other);
@@ -393,9 +398,6 @@ see (Builder *builder, const RecordedEvent *event)
       break;
     case TARN_TRACE_END:
       end_object (builder, event);
-      break;
-    case TARN_TRACE_THREAD:
-      see_thread (builder->history, event);
       break;
     case TARN_TRACE_BLOCK:
     case TARN_TRACE_HIT:
@@ -446,7 +448,7 @@ history_alloc (void)
   list_init (&self->queues);
   list_init (&self->threads);
   self->object_details = g_ptr_array_new_with_free_func (object_free);
-  self->thread_names = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, g_free);
+  self->thread_names = g_ptr_array_new_with_free_func (g_free);
   return self;
 }
 
@@ -461,7 +463,7 @@ history_free (History *self)
   list_clear (&self->queues);
   list_clear (&self->threads);
   g_ptr_array_unref (self->object_details);
-  g_hash_table_unref (self->thread_names);
+  g_ptr_array_unref (self->thread_names);
   g_free (self);
 }
 

@@ -76,7 +76,7 @@ typedef struct
   Column columns[HISTORY_N_COLUMNS];
   HistoryList objects, stacks, tags, queues, threads;
   GPtrArray *object_details; /* of HistoryObject, nullable, by their places */
-  GHashTable *thread_names;  /* number -> name */
+  GPtrArray *thread_names;   /* of texts, nullable, by their places */
   guint64 duration;          /* nanoseconds */
   guint64 n_unknown;         /* events of blocks that had no life: something was lost */
 } History;

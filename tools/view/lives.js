@@ -187,6 +187,7 @@ const livesView = {
       return;
     const at = alive.indexOf(app.life);
     const to = at < 0 ? (by > 0 ? 0 : alive.length - 1) : Math.max(0, Math.min(alive.length - 1, at + by));
+    this.hovered = -1;
     app.set({ life: alive[to] });
   },
 

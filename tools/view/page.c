@@ -78,6 +78,12 @@ append_list (GString *json, const gchar *key, const History *history, const Reco
   g_string_append_c (json, ']');
 }
 
+static guint
+list_place (const HistoryList *list, guint64 number)
+{
+  return GPOINTER_TO_UINT (g_hash_table_lookup (list->places, &number));
+}
+
 static void
 append_tag (GString *json, const History *history, const Recording *recording, guint64 number)
 {
@@ -97,10 +103,12 @@ append_queue (GString *json, const History *history, const Recording *recording,
 static void
 append_thread (GString *json, const History *history, const Recording *recording, guint64 number)
 {
+  guint i = list_place (&history->threads, number);
+
   (void) recording;
   g_string_append_c (json, '{');
   append_number (json, "number", number);
-  append_text (json, "name", g_hash_table_lookup (history->thread_names, &number));
+  append_text (json, "name", g_ptr_array_index (history->thread_names, i));
   g_string_append_c (json, '}');
 }
 
@@ -124,8 +132,7 @@ append_stack (GString *json, const History *history, const Recording *recording,
 static void
 append_object (GString *json, const History *history, const Recording *recording, guint64 number)
 {
-  gpointer place = g_hash_table_lookup (history->objects.places, &number);
-  guint i = GPOINTER_TO_UINT (place);
+  guint i = list_place (&history->objects, number);
   const HistoryObject *object
       = i < history->object_details->len ? g_ptr_array_index (history->object_details, i) : NULL;
 

@@ -198,8 +198,6 @@ class App {
       this.setMoment(this.selection.peakMoment);
     if (['dark', 'light'].includes(parameters.get('theme')))
       setTheme(this, parameters.get('theme'));
-    if (parameters.get('measure'))
-      setTimeout(() => measure(this), 0);
   }
 }
 
@@ -388,7 +386,7 @@ function onKey(app, event) {
     return;
 }
 
-/* How long frames take while the lives are zoomed and moved: for #measure=1. */
+/* How long frames take while the lives are zoomed and moved: for tests. */
 function measure(app) {
   const times = [], rounds = 24;
   app.view = 'lives';
@@ -412,6 +410,9 @@ function measure(app) {
     frameLongest: times[rounds - 1].toFixed(1), frameWhole: (performance.now() - begin).toFixed(1) });
 }
 
+/* For tests. */
+let app = null;
+
 async function start() {
   const message = document.getElementById('message'), { dataset } = document.documentElement;
   try {
@@ -419,7 +420,7 @@ async function start() {
     place.remove();
     const bytes = await unpack(text), unpacked = performance.now();
     const trace = decode(bytes), decoded = performance.now();
-    const app = new App(trace);
+    app = new App(trace);
     makeTabs(app);
     makeChoices(app);
     makeHelp();

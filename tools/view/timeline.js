@@ -214,7 +214,7 @@ function keepFocus(parent, children) {
 /* The mouse: the wheel zooms where it is, dragging moves, with shift it chooses a stretch; a click
  * sets the cursor.  plotOf () and rangeOf () say what is where. */
 function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview }) {
-  let drag = null;
+  let drag = null, last = '';
   const timeAt = event => {
     const plot = plotOf(), { t0, t1 } = rangeOf();
     const x = event.clientX - canvas.getBoundingClientRect().left;
@@ -238,7 +238,11 @@ function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview })
   });
   canvas.addEventListener('pointermove', event => {
     if (drag === null) {
-      hover?.(event, timeAt(event));
+      /* Browsers say that it moved where only the page did. */
+      const place = event.clientX + ' ' + event.clientY;
+      if (place !== last)
+        hover?.(event, timeAt(event));
+      last = place;
       return;
     }
     drag.moved ||= Math.abs(event.clientX - drag.x) > 3;
@@ -259,7 +263,7 @@ function followMouse(app, canvas, { plotOf, rangeOf, hover, click, isOverview })
   };
   canvas.addEventListener('pointerup', end);
   canvas.addEventListener('pointercancel', end);
-  canvas.addEventListener('pointerleave', () => { hideTip(); hover?.(null); });
+  canvas.addEventListener('pointerleave', () => { last = ''; hideTip(); hover?.(null); });
   canvas.addEventListener('dblclick', event => app.zoom(0.4, timeAt(event)));
 }
 
