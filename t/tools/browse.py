@@ -1,7 +1,7 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# browse.py BROWSER FOLDER: looks at the pages known.html, lossy.html and large.html in a folder, which
+# browse.py BROWSER FOLDER: looks at the pages known.html, lossy.html and so on in a folder, which
 # are of make-trace's traces, with Chromium: presses keys, moves the mouse, and compares numbers.  A
 # line for each check: "ok" or "not ok", and what; tarn-view.t counts them.  With a third argument, a
 # folder, pictures of each view go there.
@@ -205,10 +205,14 @@ def check_groups(browser, checks):
     checks.that('... by pool', checks.groups(),
                 {'pool “weights & co”': weights, 'pool “scratch”': activations})
     browser.press('g', 'g')
+    checks.that('the first group says where its blocks are from',
+                'load_weights' in checks.text('#alive ol.stack'))
     browser.click_on('[data-group=weights]')
     browser.settle()
-    checks.that('a group opens, and says where its blocks are from',
-                'load_weights' in checks.text('#alive ol.stack'))
+    checks.that('... and closes by a click', browser.ask("document.querySelector('#alive ol.stack')"), None)
+    browser.click_on('[data-group=activations]')
+    browser.settle()
+    checks.that('... another one opens', 'forward' in checks.text('#alive ol.stack'))
     browser.press('6')
     checks.that('leaks', checks.groups(), {
         'weights': (32 * MIB - 2 * KIB, 2), 'activations': (8 * MIB - KIB, 1), HOSTILE: (8 * MIB - KIB, 1)})
@@ -315,10 +319,25 @@ def check_lossy(browser, checks, folder):
         'weights': (16 * MIB - KIB + 3 * MIB, 3)})
 
 
-# What each column of pixels has is what was in use at most, and each block's own height.
+def check_odd(browser, checks, folder):
+    for name in 'empty', 'odd':
+        browser.go('%s/%s.html' % (folder, name))
+        for key in list('1234567') + ['g', 'o', 'p', ',', '.', 'e', '+', '-', '0', 'ArrowLeft', '2', 'ArrowUp', '3', '4']:
+            browser.press(key)
+        checks.that('the views of a trace that is ' + name, checks.data('error'), None)
+    browser.press('3', '0')
+    browser.ask('app.setMoment(100)')
+    browser.settle()
+    checks.that('a heap without pools: its extents', checks.figure('used-bytes'), '200.0 KiB')
+    checks.that('... free between them, and behind', checks.figure('holes'), '100')
+
+
+# What each column of pixels has is what was in use at most, each block's own height, and the rest of
+# each colour.
 COLUMNS = '''(() => {
   const { ids, pixels, column } = livesView, { width, height } = pixels, wrong = [];
-  const { most } = app.selection.active.sample(app.range.t0, app.range.t1, width);
+  const { best, most } = app.selection.active.sample(app.range.t0, app.range.t1, width);
+  const isRight = (n, bytes) => Math.abs(n - bytes / column.bytesPerPixel) <= 1;
   for (let x = 0; x < width; x += 7) {
     let top = 0;
     while (top < height && ids[top * width + x] === 0)
@@ -329,8 +348,18 @@ COLUMNS = '''(() => {
     for (let y = top; y < height; y++)
       counts.set(ids[y * width + x], (counts.get(ids[y * width + x]) || 0) + 1);
     for (const [id, n] of counts)
-      if (id > 0 && Math.abs(n - app.trace.size[id - 1] / column.bytesPerPixel) > 1)
+      if (id > 0 && !isRight(n, app.trace.size[id - 1]))
         wrong.push(x);
+    if (x % 91 === 0 && best[x] >= 0) {
+      const rest = new Float64Array(ALL_COLORS.length);
+      for (const life of app.selection.aliveAt(app.selection.moments[best[x]]))
+        if (app.trace.size[life] < column.bytesPerPixel)
+          rest[column.colorOf[column.groups[life]]] += app.trace.size[life];
+      rest.forEach((bytes, color) => {
+        if (!isRight(counts.get(-color - 1) || 0, bytes))
+          wrong.push(x);
+      });
+    }
   }
   return wrong.length;
 })()'''
@@ -404,6 +433,7 @@ def main():
         check_rest(browser, checks)
         check_fragment(browser, checks, folder)
         check_lossy(browser, checks, folder)
+        check_odd(browser, checks, folder)
         check_large(browser, checks, folder)
         check_old_browser(browser, checks, folder)
         check_events(browser, checks)

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Writes a recorded trace of which everything is known: make-trace known FILE, which tarn-view.t
- * checks pages against; make-trace lossy FILE, which has lost events and no end; make-trace N FILE,
- * a program that trains a network, in about N events. */
+ * checks pages against; make-trace lossy FILE, which has lost events and no end; make-trace empty
+ * FILE and make-trace odd FILE; make-trace N FILE, a program that trains a network, in about N
+ * events. */
 
 #include <stdlib.h>
 
@@ -223,6 +224,32 @@ put_lossy (Trace *trace)
   put (trace, 24 * MS, TARN_TRACE_GONE, 0x1040);
 }
 
+/* Nothing but an end. */
+static void
+put_empty (Trace *trace)
+{
+  go_on (trace, 1);
+  put (trace, 5, TARN_TRACE_STOP, 0);
+}
+
+/* A heap without a pool, without its piece's beginning; and numbers that no memory has. */
+static void
+put_odd (Trace *trace)
+{
+  go_on (trace, 1);
+  trace_writer_add_object (trace->writer, HEAP, TARN_TRACE_HEAP, DRIVER, "heap", "",
+                           TARN_TRACE_GROWTH_BYTES, G_MAXUINT64);
+  put_of (trace, 10, HEAP, TARN_TRACE_PIECE, FIRST_PIECE, 64 * MIB, 0);
+  for (guint i = 0; i < 100; i++)
+    put (trace, 20 + i, TARN_TRACE_EXTENT, FIRST_PIECE + i * 3 * KIB, 2 * KIB);
+  put (trace, 200, TARN_TRACE_PIECE, SECOND_PIECE, G_MAXUINT64, 0);
+  put (trace, 201, TARN_TRACE_EXTENT, G_MAXUINT64, G_MAXUINT64);
+  put (trace, 202, TARN_TRACE_PIECE_MOVED, SECOND_PIECE, G_MAXUINT64, 0, 7);
+  put (trace, 203, TARN_TRACE_WAIT, G_MAXUINT64, G_MAXUINT64);
+  put (trace, 204, TARN_TRACE_ALLOCATED, G_MAXUINT64, 0, 99, 1);
+  put (trace, G_MAXINT64, TARN_TRACE_EXTENT_FREE, FIRST_PIECE, 2 * KIB);
+}
+
 /* A program that trains */
 
 #define N_LAYERS 48
@@ -373,11 +400,15 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
 
   if (argc != 3)
-    g_error ("usage: make-trace known|lossy|N FILE");
+    g_error ("usage: make-trace known|lossy|empty|odd|N FILE");
   if (g_str_equal (argv[1], "known"))
     put_known (&trace);
   else if (g_str_equal (argv[1], "lossy"))
     put_lossy (&trace);
+  else if (g_str_equal (argv[1], "empty"))
+    put_empty (&trace);
+  else if (g_str_equal (argv[1], "odd"))
+    put_odd (&trace);
   else
     put_training (&trace, g_ascii_strtoull (argv[1], NULL, 10));
   bytes = trace_writer_end (trace.writer);

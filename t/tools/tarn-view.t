@@ -29,8 +29,10 @@ runs () { # ARGUMENT...: in silence
   status_is 0 "$program" "$@" && [ ! -s "$scratch/out" ] && [ ! -s "$scratch/err" ]
 }
 
-"$make_trace" known "$scratch/known" && "$make_trace" lossy "$scratch/lossy" \
-  && "$make_trace" $large "$scratch/large"
+for trace in known lossy empty odd; do
+  "$make_trace" $trace "$scratch/$trace"
+done
+"$make_trace" $large "$scratch/large"
 
 # ---- bad usage, and bad files ----
 
@@ -47,8 +49,8 @@ check "--output into a missing folder" fails 2 "there is no folder '$scratch/no'
   -o "$scratch/no/page.html" "$scratch/known"
 check "a file that is not there" fails 1 "$scratch/missing" "$scratch/missing"
 check "a folder" fails 1 "$scratch" -o "$scratch/page.html" "$scratch"
-: >"$scratch/empty"
-check "an empty file" fails 1 "$scratch/empty" "$scratch/empty"
+: >"$scratch/nothing"
+check "an empty file" fails 1 "$scratch/nothing" "$scratch/nothing"
 printf 'time,thread,action,id,size,queue\n' >"$scratch/text"
 check "a file that is no trace" fails 1 "$scratch/text" "$scratch/text"
 check "... there is no page of it" [ ! -e "$scratch/text.html" ]
@@ -96,6 +98,8 @@ check "lost events, and no end" says_what_is_missing
 check "... the page is there" is_whole "$scratch/lossy.html"
 check "names and tags that are HTML" escapes
 check "files that are cut off" cuts
+check "an empty trace" runs "$scratch/empty"
+check "a trace of numbers that no memory has" status_is 0 "$program" "$scratch/odd"
 check "a large trace" runs "$scratch/large"
 check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html")" -lt $((large * 8)) ]
 

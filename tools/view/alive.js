@@ -4,7 +4,7 @@
  * What is alive at a moment, in groups: at the peak, at the cursor, and at the end, where it is what
  * nobody has freed. */
 
-const MAX_ROWS = 300, MAX_LIVES = 20;
+const MAX_ROWS = 300, MAX_LIVES = 8;
 
 const MOMENTS = {
   peak: { title: 'alive at the peak', of: app => app.selection.peakMoment },
@@ -14,7 +14,7 @@ const MOMENTS = {
 
 const aliveView = {
   sort: 'bytes',
-  open: new Set(),
+  toggled: new Set(), /* the first group is open, others are not, but for these */
 
   draw(app) {
     const { trace, selection } = app, moment = MOMENTS[app.view].of(app);
@@ -24,8 +24,7 @@ const aliveView = {
     if (this.sort !== 'bytes')
       groups.sort((a, b) => this.sort === 'count' ? b.lives.length - a.lives.length : b.largest - a.largest);
     const most = maxima(groups.map(it => it.bytes))[0] || 1, body = make('tbody');
-    for (const group of groups.slice(0, MAX_ROWS))
-      this.addGroup(app, body, group, total, most);
+    groups.slice(0, MAX_ROWS).forEach((group, i) => this.addGroup(app, body, group, total, most, i === 0));
     keepFocus(document.getElementById('alive'), [
       lives.length === 0 ? make('p', { class: 'dim' }, app.view === 'leaks' ? 'Nothing: all was freed.' : 'Nothing.')
         : make('table', { 'data-table': app.view }, this.head(app), body),
@@ -54,12 +53,12 @@ const aliveView = {
       make('th', { scope: 'col' }, ''), cell('count', 'blocks'), cell('largest', 'largest')));
   },
 
-  addGroup(app, body, group, total, most) {
+  addGroup(app, body, group, total, most, isFirst) {
     const { trace, selection } = app, { colorOf } = selection.rank(app.by), name = GROUPINGS[app.by].name(trace, group.id);
-    const key = app.by + group.id, isOpen = this.open.has(key), color = ALL_COLORS[colorOf[group.id]];
+    const key = app.view + app.by + group.id, isOpen = this.toggled.has(key) !== isFirst, color = ALL_COLORS[colorOf[group.id]];
     const toggle = () => {
-      if (!this.open.delete(key))
-        this.open.add(key);
+      if (!this.toggled.delete(key))
+        this.toggled.add(key);
       app.redraw();
     };
     body.append(make('tr', { tabindex: 0, 'aria-expanded': String(isOpen), 'data-group': name,
@@ -71,7 +70,7 @@ const aliveView = {
     make('td', { class: 'number' }, formatCount(group.lives.length)),
     make('td', { class: 'number' }, formatBytes(group.largest))));
     if (isOpen)
-      body.append(make('tr', {}, make('td', { colspan: 6 }, this.details(app, group))));
+      body.append(make('tr', { class: 'details' }, make('td', { colspan: 6 }, this.details(app, group))));
   },
 
   /* The largest lives of a group, and where they come from. */

@@ -55,6 +55,12 @@ function toWord(color, factor) {
   return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
 }
 
+/* Half of one, half of the other. */
+function mixWord(color, other) {
+  const channel = at => Math.round((parseInt(color.slice(at, at + 2), 16) + parseInt(other.slice(at, at + 2), 16)) / 2);
+  return (0xff000000 | channel(5) << 16 | channel(3) << 8 | channel(1)) >>> 0;
+}
+
 /* Neighbours of a group are told apart by a little light, and have a dark edge. */
 const FACTORS = [1, 0.93, 1.07, 0.97];
 const WORDS = FACTORS.map(factor => Uint32Array.from(ALL_COLORS, it => toWord(it, factor)));

@@ -67,6 +67,9 @@ function findOwners(trace, heap, moment, extents) {
   return owners;
 }
 
+/* More are counted, and not drawn: canvases cannot be of any height. */
+const MAX_PIECES = 1500;
+
 /* Breaks pieces into lines of the same number of bytes, as few as fit the height. */
 function layLines(trace, pieces, height) {
   const least = 7, most = 26;
@@ -78,7 +81,7 @@ function layLines(trace, pieces, height) {
     perLine /= 2;
   const n = Math.max(count(perLine), 1), step = Math.max(least, Math.min(most + 6, Math.floor(height / n)));
   const lines = [];
-  for (const life of pieces)
+  for (const life of pieces.slice(0, MAX_PIECES))
     for (let at = 0; at < trace.size[life]; at += perLine)
       lines.push({ life, start: trace.address[life] + at, size: Math.min(perLine, trace.size[life] - at), isFirst: at === 0 });
   return { lines, perLine, step };
@@ -125,7 +128,7 @@ const heapView = {
       figure(formatBytes(map.free), 'free', 'free-bytes'),
       figure(formatCount(map.holes.length), 'free stretches', 'holes'),
       figure(formatBytes(map.largest), 'largest free stretch', 'largest-hole'),
-      figure(share.toFixed(0) + ' %', 'of free bytes are in others', 'fragmentation'));
+      figure(share.toFixed(0) + ' %', 'of free bytes outside of it', 'fragmentation'));
   },
 
   drawMap(app, map, canvas) {
@@ -133,7 +136,7 @@ const heapView = {
     const { lines, perLine, step } = layLines(trace, map.pieces, room);
     const height = Math.max(room, lines.length * step);
     canvas.style.height = height + 'px';
-    const frame = prepare(canvas, Math.min(height, 16000));
+    const frame = prepare(canvas, height);
     if (frame === null)
       return;
     const { context, width } = frame, left = 176, scale = (width - left - 8) / perLine;
@@ -207,7 +210,9 @@ const heapView = {
       make('tbody', {}, ...rows)),
       make('ul', { class: 'meanings' }, make('li', {}, swatch(theme.hole), ' free'),
         make('li', {}, swatch(map.owners === null ? theme.used : theme.rest), map.owners === null ? ' in use' : ' held by a pool'),
-        map.owners === null ? null : make('li', {}, 'Other colours: in use, as under Lives')));
+        map.owners === null ? null : make('li', {}, 'Other colours: in use, as under Lives'),
+        map.pieces.length > MAX_PIECES ? make('li', { class: 'bad' }, 'Only the first ' + formatCount(MAX_PIECES)
+          + ' pieces are drawn') : null));
   },
 
   extentAt(event) {

@@ -2,16 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * Lives, stacked over time.  Each column of pixels shows what was alive when the most was in use
- * within it, the oldest at the bottom.  A life that is less than a pixel high everywhere is in the
- * rest, on top: so no column has more lives than pixels, and one walk over the events of what is
- * seen draws it all. */
-
-const REST = -1;
+ * within it, the oldest at the bottom.  Lives that are less than a pixel high are the rest, on top,
+ * those of each colour together: so no column has more lives than pixels, and one walk over the
+ * events of what is seen draws it all. */
 
 const livesView = {
   magnification: 1,
   image: null, /* words */
-  ids: null,   /* of each pixel: life + 1, REST, or 0 */
+  ids: null,   /* of each pixel: life + 1, -(color + 1) of the rest, or 0 */
   hovered: -1,
 
   draw(app) {
@@ -27,6 +25,7 @@ const livesView = {
     drawTimeAxis(context, plot, t0, t1);
     drawBytesAxis(context, plot, 0, top);
     this.start(context, w, h);
+    this.restWords = ALL_COLORS.map(it => mixWord(it, theme.back));
     this.fill(app, best, w, h, top / h);
     this.buffer.getContext('2d').putImageData(this.pixels, 0, 0);
     context.drawImage(this.buffer, plot.left, plot.top, plot.width, plot.height);
@@ -57,8 +56,9 @@ const livesView = {
    * births, which begins and ends at place nLives. */
   fill(app, best, w, h, bytesPerPixel) {
     const { trace, selection } = app, { refs, size, begun, ended, nLives } = trace;
-    const { has, moments, active } = selection;
+    const { has, moments } = selection, { colorOf } = selection.rank(app.by), groups = groupsOf(trace, app.by);
     const next = this.next ??= new Int32Array(nLives + 1), before = this.before ??= new Int32Array(nLives + 1);
+    const rest = new Float64Array(ALL_COLORS.length);
     const insert = life => {
       before[life] = before[nLives];
       next[life] = nLives;
@@ -66,18 +66,21 @@ const livesView = {
       before[nLives] = life;
     };
     next[nLives] = before[nLives] = nLives;
+    this.column = { bytesPerPixel, colorOf, groups, rest, size, nLives, h };
     let at = best[0];
     const first = at < 0 ? -1 : moments[at];
     for (let life = 0; life < nLives && begun[life] <= first && first >= 0; life++)
-      if (has[life] !== 0 && size[life] >= bytesPerPixel && first < ended[life])
-        insert(life);
-    this.prepareColumns(app, h, bytesPerPixel);
+      if (has[life] !== 0 && first < ended[life])
+        if (size[life] >= bytesPerPixel)
+          insert(life);
+        else
+          rest[colorOf[groups[life]]] += size[life];
     for (let x = 0; x < w;) {
       while (at < best[x]) {
         const ref = refs[moments[++at]], life = Math.abs(ref) - 1;
-        if (size[life] < bytesPerPixel)
-          continue;
-        if (ref > 0) {
+        if (size[life] < bytesPerPixel) {
+          rest[colorOf[groups[life]]] += ref > 0 ? size[life] : -size[life];
+        } else if (ref > 0) {
           insert(life);
         } else {
           next[before[life]] = next[life];
@@ -87,38 +90,31 @@ const livesView = {
       let end = x + 1;
       while (end < w && best[end] === best[x])
         end++;
-      this.fillColumns(x, end, at < 0 ? 0 : active.values[at]);
+      this.fillColumns(x, end);
       x = end;
     }
   },
 
-  prepareColumns(app, h, bytesPerPixel) {
-    const { colorOf } = app.selection.rank(app.by);
-    this.column = { h, bytesPerPixel, colorOf, groups: groupsOf(app.trace, app.by), size: app.trace.size,
-      nLives: app.trace.nLives, rest: toWord(theme.rest, 1) };
-  },
-
-  fillColumns(x, end, total) {
-    const { h, bytesPerPixel, colorOf, groups, size, nLives, rest } = this.column;
-    const { next } = this;
+  fillColumns(x, end) {
+    const { bytesPerPixel, colorOf, groups, rest, size, nLives, h } = this.column, { next } = this;
     let bytes = 0, y = h;
+    const fill = (more, word, id) => {
+      bytes += more;
+      const top = Math.max(0, h - Math.round(bytes / bytesPerPixel)), height = y - top;
+      if (height > 0)
+        this.fillRuns(x, end, top, y, word, id);
+      y = Math.min(y, top);
+      return height;
+    };
     for (let life = next[nLives]; life !== nLives && y > 0; life = next[life]) {
-      bytes += size[life];
-      const top = Math.max(0, h - Math.round(bytes / bytesPerPixel)), color = colorOf[groups[life]];
-      if (top < y) {
-        this.fillRuns(x, end, top, y, WORDS[life & 3][color], life + 1);
-        if (y - top > 3)
-          this.fillRuns(x, end, top, top + 1, EDGE_WORDS[color], life + 1);
-        y = top;
-      }
+      const color = colorOf[groups[life]];
+      if (fill(size[life], WORDS[life & 3][color], life + 1) > 3)
+        this.fillRuns(x, end, y, y + 1, EDGE_WORDS[color], life + 1);
     }
-    const top = Math.max(0, h - Math.round(total / bytesPerPixel));
-    if (top < y) {
-      this.fillRuns(x, end, top, y, rest, REST);
-      y = top;
-    }
-    if (y > 0)
-      this.fillRuns(x, end, 0, y, 0, 0);
+    for (let color = 0; color < rest.length; color++)
+      if (rest[color] > 0)
+        fill(rest[color], this.restWords[color], -(color + 1));
+    this.fillRuns(x, end, 0, y, 0, 0);
   },
 
   fillRuns(x, end, top, bottom, word, id) {
@@ -144,9 +140,9 @@ const livesView = {
         GROUPINGS.tag.name(trace, trace.tag[id - 1]), make('br'),
         trace.stackOwner(trace.stack[id - 1]), make('br'),
         formatTime(trace.death(id - 1) - trace.birth(id - 1)) + (trace.ended[id - 1] === NEVER ? ', never freed' : ''));
-    else if (id === REST)
-      showTip(event, 'The rest: blocks of less than ' + formatBytes(Math.ceil(this.column.bytesPerPixel))
-        + '; zoom in to see them');
+    else if (id < 0)
+      showTip(event, this.restName(app, -id - 1) + ': blocks of less than '
+        + formatBytes(Math.ceil(this.column.bytesPerPixel)) + ' each; ', make('kbd', {}, ']'), ' shows them larger');
     else
       hideTip();
     if (id - 1 !== this.hovered) {
@@ -154,6 +150,12 @@ const livesView = {
       this.drawOver(app);
       showLife(app, this.hovered >= 0 ? this.hovered : app.life);
     }
+  },
+
+  /* Of the groups that have a colour. */
+  restName(app, color) {
+    const { order, colorOf } = app.selection.rank(app.by), groups = order.filter(it => colorOf[it] === color);
+    return groups.length === 1 ? GROUPINGS[app.by].name(app.trace, groups[0]) : formatCount(groups.length) + ' groups';
   },
 
   click(app, event) {
@@ -205,7 +207,9 @@ const livesView = {
     }
     keepFocus(document.getElementById('lives-legend'), [
       make('h2', {}, 'By ' + GROUPINGS[app.by].title + ', and in use at the cursor'), list,
-      order.length > 40 ? make('p', { class: 'dim' }, formatCount(order.length - 40) + ' more') : null]);
+      order.length > 40 ? make('p', { class: 'dim' }, formatCount(order.length - 40) + ' more') : null,
+      make('p', { class: 'dim' }, 'Paler, on top: blocks of less than ' + formatBytes(Math.ceil(this.column?.bytesPerPixel ?? 0))
+        + ' each, which have no pixel of their own.')]);
   }
 };
 

@@ -13,6 +13,8 @@ const VIEWS = {
   leaks: { title: 'Leaks', panel: 'alive', view: aliveView },
   calls: { title: 'Waits and calls', panel: 'calls', view: callsView }
 };
+/* That are kept, each of them up to 30 bytes for an event. */
+const MAX_SELECTIONS = 12;
 const SNAPSHOT_VIEWS = ['heap', 'cursor'];
 
 class App {
@@ -42,8 +44,11 @@ class App {
 
   selectionOf(object, filter = null) {
     const key = object + ' ' + (filter ? filter.by + ' ' + filter.id : '');
-    if (!this.selections.has(key))
+    if (!this.selections.has(key)) {
+      for (const old of [...this.selections.keys()].slice(1, this.selections.size - MAX_SELECTIONS + 1))
+        this.selections.delete(old); /* the first is of all pools */
       this.selections.set(key, new Selection(this.trace, object, filter));
+    }
     return this.selections.get(key);
   }
 

@@ -202,6 +202,38 @@ function rankSizes(order, colorOf) {
   order.reverse();
 }
 
+/* Of each object, what was in use at most and at the end, and managed at most. */
+function sumObjects(trace) {
+  const n = trace.meta.objects.length, { refs, size, object, sort } = trace;
+  const active = new Float64Array(n), peak = new Float64Array(n);
+  const managed = new Float64Array(n), managedPeak = new Float64Array(n);
+  for (let k = 0; k < trace.nEvents; k++) {
+    const life = Math.abs(refs[k]) - 1, of = object[life], isPiece = sort[life] === PIECE;
+    const [now, most] = isPiece ? [managed, managedPeak] : [active, peak];
+    now[of] += refs[k] > 0 ? size[life] : -size[life];
+    if (now[of] > most[of])
+      most[of] = now[of];
+  }
+  for (let i = 0; i < trace.managed_time.length; i++) {
+    const of = trace.managed_object[i];
+    managed[of] += trace.managed_bytes[i];
+    managedPeak[of] = Math.max(managedPeak[of], managed[of]);
+  }
+  return { active, peak, managedPeak };
+}
+
+/* ... and at a moment. */
+function sumObjectsAt(trace, moment, time) {
+  const n = trace.meta.objects.length, active = new Float64Array(n), managed = new Float64Array(n);
+  const { begun, ended, size, object, sort } = trace;
+  for (let life = 0; life < trace.nLives && begun[life] <= moment; life++)
+    if (moment < ended[life])
+      (sort[life] === PIECE ? managed : active)[object[life]] += size[life];
+  for (let i = 0; i < trace.managed_time.length && trace.managed_time[i] <= time; i++)
+    managed[trace.managed_object[i]] += trace.managed_bytes[i];
+  return { active, managed };
+}
+
 /* Groups of lives, those of the most bytes first. */
 function groupLives(trace, lives, by) {
   const groups = groupsOf(trace, by), found = new Map();

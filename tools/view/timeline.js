@@ -4,6 +4,7 @@
  * Drawings over time: the overview, which stays at the top, and bytes over time; and what a mouse
  * does to any of them. */
 
+const MAX_OBJECTS = 100;
 const OVERVIEW_PAD = { left: 74, right: 8 };
 
 /* Draws the most that there is at each pixel as an area; with the least as a darker one. */
@@ -26,20 +27,21 @@ function drawArea(context, plot, steps, t0, t1, scale, color) {
   context.globalAlpha = 1;
 }
 
-/* Draws from the least to the most that there is at each pixel. */
+/* Draws a line of the most that there is at each pixel, and below it, lightly, down to the least. */
 function drawLine(context, plot, steps, t0, t1, scale, color) {
   const n = Math.max(1, Math.round(plot.width)), { least, most } = steps.sample(t0, t1, n);
-  const bottom = plot.top + plot.height;
-  context.strokeStyle = color;
+  const bottom = plot.top + plot.height, per = plot.width / n;
+  context.fillStyle = context.strokeStyle = color;
+  context.globalAlpha = 0.3;
+  for (let x = 0; x < n; x++)
+    if (most[x] > least[x])
+      context.fillRect(plot.left + x * per, bottom - most[x] * scale, per, (most[x] - least[x]) * scale);
+  context.globalAlpha = 1;
   context.lineWidth = 1.5;
   context.beginPath();
   for (let x = 0; x < n; x++) {
-    const left = plot.left + x / n * plot.width, ends = [most[x], least[x]];
-    if (x > 0 && Math.abs(least[x - 1] - ends[0]) > Math.abs(least[x - 1] - ends[1]))
-      ends.reverse();
-    context.lineTo(left, bottom - ends[0] * scale);
-    if (ends[1] !== ends[0])
-      context.lineTo(left, bottom - ends[1] * scale);
+    context.lineTo(plot.left + x * per, bottom - most[x] * scale);
+    context.lineTo(plot.left + (x + 1) * per, bottom - most[x] * scale);
   }
   context.stroke();
 }
@@ -53,6 +55,9 @@ function drawPeak(context, plot, t0, t1, time, y, color, label, isAbove) {
   context.arc(x, y, 3.5, 0, 7);
   context.fill();
   context.textAlign = isLeft ? 'right' : 'left';
+  context.lineWidth = 3;
+  context.strokeStyle = theme.back;
+  context.strokeText(label, x + (isLeft ? -8 : 8), isAbove ? y - 11 : y + 12);
   context.fillText(label, x + (isLeft ? -8 : 8), isAbove ? y - 11 : y + 12);
 }
 
@@ -159,28 +164,29 @@ const bytesView = {
       title: 'Show or hide', on: { click: () => { this.shown[it] = !this.shown[it]; app.redraw(); } }
     }, swatch(theme[it]), names[it] + ' ',
     make('b', {}, formatBytes(it === 'active' ? selection.active.at(time) : selection[it].at(time)))));
-    keepFocus(document.getElementById('bytes-legend'), [...buttons,
+    keepFocus(document.getElementById('bytes-legend'), [make('span', { class: 'dim' }, 'At the cursor:'), ...buttons,
       app.shortages.length > 0 ? make('button', { type: 'button', disabled: true }, swatch(theme.bad),
         'out of memory: ' + app.shortages.length) : null]);
   },
 
   /* A line for each pool and heap. */
   list(app) {
-    const { trace } = app, head = ['', 'peak in use', 'peak managed', 'in use at the cursor', 'managed',
-      'in use at the end', 'limit'];
-    const rows = [...trace.pools, ...trace.heaps].map(object => {
-      const it = app.selectionOf(object), limit = limitOf(trace, object);
+    const { trace } = app, sums = this.sums ??= sumObjects(trace), now = sumObjectsAt(trace, app.moment, app.time);
+    const head = ['', 'peak in use', 'peak managed', 'in use at the cursor', 'managed', 'in use at the end', 'limit'];
+    const all = [...trace.pools, ...trace.heaps], rows = all.slice(0, MAX_OBJECTS).map(object => {
+      const limit = limitOf(trace, object);
       return make('tr', { tabindex: 0, class: app.object === object ? 'chosen' : null,
         'data-object': object, on: onChoice(() => app.set({ object: app.object === object ? 0 : object })) },
       make('td', { class: 'name' }, trace.objectNames[object]),
-      ...[it.peak, it.managed.peak, it.active.at(app.time), it.managed.at(app.time),
-        it.active.at(trace.duration)].map(bytes => make('td', { class: 'number' }, formatBytes(bytes))),
+      ...[sums.peak, sums.managedPeak, now.active, now.managed, sums.active].map(it =>
+        make('td', { class: 'number' }, formatBytes(it[object]))),
       make('td', { class: 'number' }, limit > 0 ? formatBytes(limit) : '–'));
     });
     keepFocus(document.getElementById('objects'), [make('table', {},
       make('thead', {}, make('tr', {}, ...head.map((it, i) =>
         make('th', { class: i > 0 ? 'number' : null, scope: 'col' }, it)))),
-      make('tbody', {}, ...rows))]);
+      make('tbody', {}, ...rows)),
+    all.length > MAX_OBJECTS ? make('p', { class: 'dim' }, formatCount(all.length - MAX_OBJECTS) + ' more') : null]);
   }
 };
 
