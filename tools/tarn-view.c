@@ -1,0 +1,138 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Makes a page of a recorded trace, which a browser shows without a server: what was in use when,
+ * and what of. */
+
+#include <config.h>
+
+#include <glib/gstdio.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "file.h"
+#include "output.h"
+#include "view/page.h"
+
+#define PROGRAM "tarn-view"
+
+#define EXIT_USAGE 2
+
+typedef struct
+{
+  gchar *output; /* after check_options (): not NULL */
+  gboolean version;
+  gchar **files;
+} Options;
+
+static gboolean
+fail (GError **error, const gchar *message)
+{
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s", message);
+  return FALSE;
+}
+
+/* Also by another name. */
+static gboolean
+is_same_file (const gchar *left, const gchar *right)
+{
+  GStatBuf left_status, right_status;
+
+  return g_stat (left, &left_status) == 0 && g_stat (right, &right_status) == 0
+         && left_status.st_dev == right_status.st_dev && left_status.st_ino == right_status.st_ino;
+}
+
+static gboolean
+check_options (Options *options, GError **error)
+{
+  if (options->files == NULL)
+    return fail (error, "no file to read; see " PROGRAM " --help");
+  if (options->files[1] != NULL)
+    return fail (error, "more than one file to read");
+  if (options->output == NULL)
+    options->output = g_strconcat (options->files[0], ".html", NULL);
+  if (is_same_file (options->files[0], options->output))
+    return fail (error, "--output is the file that is read");
+  return file_check_writable ("--output", options->output, error);
+}
+
+static gboolean
+parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
+{
+  const GOptionEntry entries[] = {
+    { "output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
+      "Where the page goes; FILE.html by default", "PAGE" },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
+    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->files, NULL, NULL },
+    { NULL, 0, 0, 0, NULL, NULL, NULL },
+  };
+  g_autoptr (GOptionContext) context = g_option_context_new ("FILE");
+
+  g_option_context_set_summary (
+      context, "Makes an HTML page of a recorded trace: what memory was in use, and what for.");
+  g_option_context_set_description (
+      context, "A browser opens the page as it is, without a server or a network.\n"
+               "Exit status: 0, 1 if FILE cannot be read or the page not be written, 2 for wrong\n"
+               "usage.\n");
+  g_option_context_add_main_entries (context, entries, NULL);
+  return g_option_context_parse (context, argc, argv, error)
+         && (options->version || check_options (options, error));
+}
+
+/* The page says it, too. */
+static void
+warn (const Recording *recording)
+{
+  guint64 n_lost = recording_get_n_lost (recording);
+
+  if (n_lost > 0)
+    g_printerr (PROGRAM ": %" G_GUINT64_FORMAT " events were lost while it was recorded\n", n_lost);
+  if (!recording_is_complete (recording))
+    g_printerr (PROGRAM ": recording was not ended: the last events may be missing\n");
+}
+
+static gboolean
+view (const Options *options, GError **error)
+{
+  const gchar *path = options->files[0];
+  g_autofree gchar *base = g_path_get_basename (path);
+  g_autofree gchar *name = g_filename_display_name (base);
+  g_autoptr (Recording) recording = recording_open (path, error);
+  g_autoptr (History) history = NULL;
+  g_autofree gchar *page = NULL;
+
+  if (recording == NULL)
+    return FALSE;
+  history = history_new (recording, error);
+  if (history == NULL)
+    return FALSE;
+  page = page_make (history, recording, name, error);
+  if (page == NULL || !file_write (options->output, page, error))
+    return FALSE;
+  warn (recording);
+  return TRUE;
+}
+
+gint
+main (gint argc, gchar **argv)
+{
+  Options options = { 0 };
+  g_autoptr (GError) error = NULL;
+  gint status = EXIT_SUCCESS;
+
+  output_guard (PROGRAM);
+  setlocale (LC_ALL, "");
+  g_set_prgname (PROGRAM);
+  if (!parse_options (&options, &argc, &argv, &error))
+    status = EXIT_USAGE;
+  else if (options.version)
+    printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
+  else if (!view (&options, &error))
+    status = EXIT_FAILURE;
+  if (error != NULL)
+    g_printerr (PROGRAM ": %s\n", error->message);
+  g_free (options.output);
+  g_strfreev (options.files);
+  return status;
+}

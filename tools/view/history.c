@@ -1,0 +1,491 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Nothing is taken for granted of the events: some may be lost, so that blocks are freed that
+ * nobody asked for, and asked for twice. */
+
+#include "history.h"
+
+#include <string.h>
+
+/* Memory that is there: of a pool, in use or held, or of a heap. */
+typedef enum
+{
+  MEMORY_BLOCK,
+  MEMORY_EXTENT,
+  MEMORY_PIECE
+} MemorySort;
+
+typedef struct
+{
+  /* The key */
+  MemorySort sort;
+  guint64 object; /* the recording's number */
+  guint64 place;  /* the block, or the address */
+
+  guint64 address, alloc_size;
+  guint64 life; /* the number of lives that had begun with it; 0: it is held */
+} Memory;
+
+typedef struct
+{
+  History *history;
+  GHashTable *memory; /* set of Memory */
+  guint64 n_lives;
+} Builder;
+
+static const struct
+{
+  const gchar *name;
+  ColumnCode code;
+} columns[HISTORY_N_COLUMNS] = {
+  [HISTORY_EVENT_TIME] = { "event_time", COLUMN_RISING },
+  [HISTORY_EVENT_LIFE] = { "event_life", COLUMN_PLAIN },
+  [HISTORY_LIFE_OBJECT] = { "object", COLUMN_PLAIN },
+  [HISTORY_LIFE_SORT] = { "sort", COLUMN_PLAIN },
+  [HISTORY_LIFE_SIZE] = { "size", COLUMN_PLAIN },
+  [HISTORY_LIFE_MORE] = { "more", COLUMN_PLAIN },
+  [HISTORY_LIFE_ADDRESS] = { "address", COLUMN_DIFFERENCES },
+  [HISTORY_LIFE_STACK] = { "stack", COLUMN_PLAIN },
+  [HISTORY_LIFE_TAG] = { "tag", COLUMN_PLAIN },
+  [HISTORY_LIFE_QUEUE] = { "queue", COLUMN_PLAIN },
+  [HISTORY_LIFE_THREAD] = { "thread", COLUMN_PLAIN },
+  [HISTORY_MANAGED_TIME] = { "managed_time", COLUMN_RISING },
+  [HISTORY_MANAGED_OBJECT] = { "managed_object", COLUMN_PLAIN },
+  [HISTORY_MANAGED_BYTES] = { "managed_bytes", COLUMN_SIGNED },
+  [HISTORY_CALL_TIME] = { "call_time", COLUMN_RISING },
+  [HISTORY_CALL_KIND] = { "call_kind", COLUMN_PLAIN },
+  [HISTORY_CALL_OBJECT] = { "call_object", COLUMN_PLAIN },
+  [HISTORY_CALL_QUEUE] = { "call_queue", COLUMN_PLAIN },
+  [HISTORY_CALL_THREAD] = { "call_thread", COLUMN_PLAIN },
+  [HISTORY_CALL_SIZE] = { "call_size", COLUMN_PLAIN },
+  [HISTORY_CALL_DURATION] = { "call_duration", COLUMN_PLAIN },
+  [HISTORY_CALL_CODE] = { "call_code", COLUMN_PLAIN },
+};
+
+static gpointer
+copy (gconstpointer data, gsize n_bytes)
+{
+  return n_bytes > 0 ? memcpy (g_malloc (n_bytes), data, n_bytes) : NULL;
+}
+
+/* Lists */
+
+static void
+list_init (HistoryList *list)
+{
+  const guint64 none = 0;
+
+  list->numbers = g_array_new (FALSE, FALSE, sizeof (guint64));
+  list->places = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+  g_array_append_val (list->numbers, none);
+}
+
+static void
+list_clear (HistoryList *list)
+{
+  g_array_unref (list->numbers);
+  g_hash_table_unref (list->places);
+}
+
+/* Gets a number's place; an unknown one is added. */
+static guint
+list_find (HistoryList *list, guint64 number)
+{
+  gpointer place;
+
+  if (number == 0)
+    return 0;
+  place = g_hash_table_lookup (list->places, &number);
+  if (place == NULL)
+    {
+      place = GUINT_TO_POINTER (list->numbers->len);
+      g_array_append_val (list->numbers, number);
+      g_hash_table_insert (list->places, copy (&number, sizeof number), place);
+    }
+  return GPOINTER_TO_UINT (place);
+}
+
+/* Objects */
+
+static void
+object_free (gpointer data)
+{
+  HistoryObject *object = data;
+
+  if (object == NULL)
+    return;
+  g_free (object->kind);
+  g_free (object->name);
+  g_free (object->properties);
+  g_free (object);
+}
+
+static void
+set_details (History *self, guint place, HistoryObject *object)
+{
+  if (self->object_details->len <= place)
+    g_ptr_array_set_size (self->object_details, (gint) place + 1);
+  object_free (g_ptr_array_index (self->object_details, place));
+  g_ptr_array_index (self->object_details, place) = object;
+}
+
+static void
+see_object (History *self, const RecordedEvent *event)
+{
+  HistoryObject *object;
+
+  if (event->object == 0)
+    return;
+  object = g_new0 (HistoryObject, 1);
+  object->number = event->object;
+  object->upstream = list_find (&self->objects, event->upstream);
+  object->class = event->object_class;
+  object->kind = g_strdup (event->text);
+  object->name = g_strdup (event->name);
+  object->n_properties = event->n_properties;
+  object->properties = copy (event->properties, event->n_properties * sizeof *event->properties);
+  set_details (self, list_find (&self->objects, event->object), object);
+}
+
+/* A thread's name comes with its events. */
+static guint
+find_thread (History *self, const RecordedEvent *event)
+{
+  guint place = list_find (&self->threads, event->thread);
+
+  if (self->thread_names->len <= place)
+    g_ptr_array_set_size (self->thread_names, (gint) place + 1);
+  if (place != 0 && event->text != NULL && g_ptr_array_index (self->thread_names, place) == NULL)
+    g_ptr_array_index (self->thread_names, place) = g_strdup (event->text);
+  return place;
+}
+
+/* Memory */
+
+static guint
+memory_hash (gconstpointer key)
+{
+  const Memory *memory = key;
+  guint64 mixed = (memory->place >> 4) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15)
+                  + memory->object * 31 + (guint64) memory->sort;
+
+  return (guint) (mixed ^ mixed >> 32);
+}
+
+static gboolean
+memory_equal (gconstpointer a, gconstpointer b)
+{
+  const Memory *left = a, *right = b;
+
+  return left->place == right->place && left->object == right->object && left->sort == right->sort;
+}
+
+static Memory *
+find_memory (Builder *builder, MemorySort sort, guint64 object, guint64 place)
+{
+  const Memory key = { .sort = sort, .object = object, .place = place };
+
+  return g_hash_table_lookup (builder->memory, &key);
+}
+
+static void
+add (Builder *builder, gint column, guint64 number)
+{
+  column_add (&builder->history->columns[column], number);
+}
+
+/* Pools only: heaps manage their pieces, which have lives. */
+static void
+add_managed (Builder *builder, const RecordedEvent *event, guint64 bytes)
+{
+  if (bytes == 0)
+    return;
+  add (builder, HISTORY_MANAGED_TIME, event->time);
+  add (builder, HISTORY_MANAGED_OBJECT, list_find (&builder->history->objects, event->object));
+  add (builder, HISTORY_MANAGED_BYTES, bytes);
+}
+
+static void
+end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
+{
+  if (memory->life == 0)
+    return;
+  add (builder, HISTORY_EVENT_TIME, event->time);
+  add (builder, HISTORY_EVENT_LIFE, builder->n_lives - memory->life + 1);
+  memory->life = 0;
+}
+
+static void
+begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSort sort)
+{
+  History *history = builder->history;
+
+  end_life (builder, event, memory);
+  add (builder, HISTORY_EVENT_TIME, event->time);
+  add (builder, HISTORY_EVENT_LIFE, 0);
+  add (builder, HISTORY_LIFE_OBJECT, list_find (&history->objects, event->object));
+  add (builder, HISTORY_LIFE_SORT, (guint64) sort);
+  add (builder, HISTORY_LIFE_SIZE, event->size);
+  add (builder, HISTORY_LIFE_MORE,
+       memory->alloc_size > event->size ? memory->alloc_size - event->size : 0);
+  add (builder, HISTORY_LIFE_ADDRESS, memory->address);
+  add (builder, HISTORY_LIFE_STACK, list_find (&history->stacks, event->stack));
+  add (builder, HISTORY_LIFE_TAG, list_find (&history->tags, event->tag));
+  add (builder, HISTORY_LIFE_QUEUE, list_find (&history->queues, event->queue));
+  add (builder, HISTORY_LIFE_THREAD, find_thread (history, event));
+  memory->life = ++builder->n_lives;
+}
+
+/* Gets memory that an event says is there, with its size and address as they are now. */
+static Memory *
+put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint64 place,
+            guint64 address, guint64 alloc_size)
+{
+  Memory *memory = find_memory (builder, sort, event->object, place);
+
+  if (memory == NULL)
+    {
+      memory = g_new0 (Memory, 1);
+      *memory = (Memory){ .sort = sort, .object = event->object, .place = place };
+      g_hash_table_add (builder->memory, memory);
+    }
+  if (sort == MEMORY_BLOCK)
+    add_managed (builder, event, alloc_size - memory->alloc_size);
+  memory->address = address;
+  memory->alloc_size = alloc_size;
+  return memory;
+}
+
+static void
+take_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint64 place)
+{
+  Memory *memory = find_memory (builder, sort, event->object, place);
+
+  if (memory == NULL)
+    {
+      builder->history->n_unknown++;
+      return;
+    }
+  end_life (builder, event, memory);
+  if (sort == MEMORY_BLOCK)
+    add_managed (builder, event, 0 - memory->alloc_size);
+  g_hash_table_remove (builder->memory, memory);
+}
+
+/* What an object had when it was ended is nobody's any more. */
+static void
+end_object (Builder *builder, const RecordedEvent *event)
+{
+  GHashTableIter iter;
+  Memory *memory;
+
+  g_hash_table_iter_init (&iter, builder->memory);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &memory, NULL))
+    if (memory->object == event->object)
+      {
+        end_life (builder, event, memory);
+        if (memory->sort == MEMORY_BLOCK)
+          add_managed (builder, event, 0 - memory->alloc_size);
+        g_hash_table_iter_remove (&iter);
+      }
+}
+
+/* Events */
+
+/* A block that was there at the start; a request of another thread may have been seen before. */
+static void
+see_old_block (Builder *builder, const RecordedEvent *event)
+{
+  Memory *memory
+      = put_memory (builder, MEMORY_BLOCK, event, event->block, event->address, event->alloc_size);
+
+  if (event->other != 0 && memory->life == 0)
+    begin_life (builder, event, memory, LIFE_AT_START);
+}
+
+static void
+see_request (Builder *builder, const RecordedEvent *event)
+{
+  Memory *memory = find_memory (builder, MEMORY_BLOCK, event->object, event->block);
+
+  if (event->kind == TARN_TRACE_HIT)
+    {
+      if (memory == NULL)
+        {
+          builder->history->n_unknown++;
+          memory = put_memory (builder, MEMORY_BLOCK, event, event->block, 0, event->size);
+        }
+      begin_life (builder, event, memory, LIFE_HIT);
+      return;
+    }
+  memory
+      = put_memory (builder, MEMORY_BLOCK, event, event->block, event->address, event->alloc_size);
+  begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
+}
+
+static void
+see_free (Builder *builder, const RecordedEvent *event)
+{
+  Memory *memory = find_memory (builder, MEMORY_BLOCK, event->object, event->block);
+
+  if (memory != NULL && memory->life != 0)
+    end_life (builder, event, memory);
+  else
+    builder->history->n_unknown++;
+}
+
+static void
+see_heap_memory (Builder *builder, const RecordedEvent *event, guint64 address)
+{
+  gboolean is_extent = event->kind == TARN_TRACE_EXTENT;
+  Memory *memory = put_memory (builder, is_extent ? MEMORY_EXTENT : MEMORY_PIECE, event, address,
+                               address, event->size);
+
+  begin_life (builder, event, memory, is_extent ? LIFE_EXTENT : LIFE_PIECE);
+}
+
+static void
+see_call (Builder *builder, const RecordedEvent *event)
+{
+  History *history = builder->history;
+
+  add (builder, HISTORY_CALL_TIME, event->time);
+  add (builder, HISTORY_CALL_KIND, event->kind);
+  add (builder, HISTORY_CALL_OBJECT, list_find (&history->objects, event->object));
+  add (builder, HISTORY_CALL_QUEUE, list_find (&history->queues, event->queue));
+  add (builder, HISTORY_CALL_THREAD, find_thread (history, event));
+  add (builder, HISTORY_CALL_SIZE, event->size);
+  add (builder, HISTORY_CALL_DURATION, event->duration);
+  add (builder, HISTORY_CALL_CODE, event->other);
+}
+
+static void
+see_block_event (Builder *builder, const RecordedEvent *event)
+{
+  if (event->kind == TARN_TRACE_BLOCK)
+    see_old_block (builder, event);
+  else if (event->kind == TARN_TRACE_GONE)
+    take_memory (builder, MEMORY_BLOCK, event, event->block);
+  else if (event->kind == TARN_TRACE_FREE || event->kind == TARN_TRACE_UNDO)
+    see_free (builder, event);
+  else
+    see_request (builder, event);
+}
+
+static void
+see_heap_event (Builder *builder, const RecordedEvent *event)
+{
+  if (event->kind == TARN_TRACE_EXTENT || event->kind == TARN_TRACE_PIECE)
+    see_heap_memory (builder, event, event->address);
+  else if (event->kind == TARN_TRACE_EXTENT_FREE)
+    take_memory (builder, MEMORY_EXTENT, event, event->address);
+  else
+    {
+      take_memory (builder, MEMORY_PIECE, event, event->address);
+      if (event->kind == TARN_TRACE_PIECE_MOVED)
+        see_heap_memory (builder, event, event->other);
+    }
+}
+
+static void
+see (Builder *builder, const RecordedEvent *event)
+{
+  switch (event->kind)
+    {
+    case TARN_TRACE_OBJECT:
+      see_object (builder->history, event);
+      break;
+    case TARN_TRACE_END:
+      end_object (builder, event);
+      break;
+    case TARN_TRACE_BLOCK:
+    case TARN_TRACE_HIT:
+    case TARN_TRACE_MISS:
+    case TARN_TRACE_LENT:
+    case TARN_TRACE_FREE:
+    case TARN_TRACE_UNDO:
+    case TARN_TRACE_GONE:
+      see_block_event (builder, event);
+      break;
+    case TARN_TRACE_PIECE:
+    case TARN_TRACE_PIECE_GONE:
+    case TARN_TRACE_PIECE_MOVED:
+    case TARN_TRACE_EXTENT:
+    case TARN_TRACE_EXTENT_FREE:
+      see_heap_event (builder, event);
+      break;
+    case TARN_TRACE_FAIL:
+    case TARN_TRACE_ALLOCATED:
+    case TARN_TRACE_FREED:
+    case TARN_TRACE_MARK:
+    case TARN_TRACE_WAIT:
+    case TARN_TRACE_RECORD_USE:
+    case TARN_TRACE_MOVE:
+    case TARN_TRACE_FORGET:
+    case TARN_TRACE_TRIM:
+    case TARN_TRACE_LIMIT:
+    case TARN_TRACE_RECLAIM:
+    case TARN_TRACE_OUT_OF_MEMORY:
+    case TARN_TRACE_LOST:
+      see_call (builder, event);
+      break;
+    default: /* what stands for something, and the end */
+      break;
+    }
+}
+
+static History *
+history_alloc (void)
+{
+  History *self = g_new0 (History, 1);
+
+  for (guint i = 0; i < HISTORY_N_COLUMNS; i++)
+    column_init (&self->columns[i], columns[i].name, columns[i].code);
+  list_init (&self->objects);
+  list_init (&self->stacks);
+  list_init (&self->tags);
+  list_init (&self->queues);
+  list_init (&self->threads);
+  self->object_details = g_ptr_array_new_with_free_func (object_free);
+  self->thread_names = g_ptr_array_new_with_free_func (g_free);
+  return self;
+}
+
+void
+history_free (History *self)
+{
+  for (guint i = 0; i < HISTORY_N_COLUMNS; i++)
+    column_clear (&self->columns[i]);
+  list_clear (&self->objects);
+  list_clear (&self->stacks);
+  list_clear (&self->tags);
+  list_clear (&self->queues);
+  list_clear (&self->threads);
+  g_ptr_array_unref (self->object_details);
+  g_ptr_array_unref (self->thread_names);
+  g_free (self);
+}
+
+History *
+history_new (Recording *recording, GError **error)
+{
+  g_autoptr (History) history = history_alloc ();
+  g_autoptr (GHashTable) memory = g_hash_table_new_full (memory_hash, memory_equal, g_free, NULL);
+  Builder builder = { .history = history, .memory = memory };
+  GError *read_error = NULL;
+  RecordedEvent event;
+
+  while (recording_next (recording, &event, &read_error))
+    {
+      history->duration = MAX (history->duration, event.time);
+      event.time = history->duration; /* in order, whatever the file says */
+      see (&builder, &event);
+    }
+  if (read_error != NULL)
+    {
+      g_propagate_error (error, read_error);
+      return NULL;
+    }
+  return g_steal_pointer (&history);
+}

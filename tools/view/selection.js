@@ -1,0 +1,258 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The lives that are looked at: those of all pools, of a pool or of a heap, perhaps of one group of
+ * them only, and what of them is alive when. */
+
+/* Numbers over time: values[i] from times[i] on. */
+class Steps {
+  constructor(times, values) {
+    this.times = times;
+    this.values = values;
+    this.peakAt = -1;
+    this.peak = 0;
+    for (let i = 0; i < values.length; i++)
+      if (values[i] > this.peak) {
+        this.peak = values[i];
+        this.peakAt = i;
+      }
+  }
+
+  at(time) {
+    const i = countUpTo(this.times, time) - 1;
+    return i < 0 ? 0 : this.values[i];
+  }
+
+  /* For each of n equal parts of a stretch of time: which step is the highest there, also of what
+   * came before; the least and the most. */
+  sample(t0, t1, n) {
+    const { times, values } = this, best = new Int32Array(n);
+    const least = new Float64Array(n), most = new Float64Array(n), step = (t1 - t0) / n;
+    let i = countUpTo(times, t0) - 1;
+    for (let x = 0; x < n; x++) {
+      const end = x === n - 1 ? t1 : t0 + step * (x + 1);
+      let at = i, high = i < 0 ? 0 : values[i], low = high;
+      while (i + 1 < times.length && times[i + 1] <= end) {
+        const value = values[++i];
+        if (value > high) {
+          high = value;
+          at = i;
+        } else if (value < low) {
+          low = value;
+        }
+      }
+      best[x] = at;
+      most[x] = high;
+      least[x] = low;
+    }
+    return { best, least, most };
+  }
+}
+
+class Selection {
+  /* object: 0: all pools.  filter: {by, id}, or null. */
+  constructor(trace, object, filter) {
+    this.trace = trace;
+    this.objects = object !== 0 ? [object] : trace.pools.length > 0 ? trace.pools : trace.heaps;
+    this.isHeap = this.objects.some(it => trace.isHeap(it));
+    this.choose(filter);
+    this.follow();
+  }
+
+  choose(filter) {
+    const { trace } = this, chosen = new Uint8Array(trace.meta.objects.length);
+    const groups = filter ? groupsOf(trace, filter.by) : null;
+    for (const it of this.objects)
+      chosen[it] = 1;
+    this.has = new Uint8Array(trace.nLives);
+    for (let life = 0; life < trace.nLives; life++)
+      if (chosen[trace.object[life]] !== 0 && trace.sort[life] !== PIECE
+          && (groups === null || groups[life] === filter.id))
+        this.has[life] = 1;
+  }
+
+  /* moments: of its events; active: steps beside them. */
+  follow() {
+    const { trace, has } = this, { refs, size, nEvents } = trace;
+    let n = 0, bytes = 0;
+    for (let k = 0; k < nEvents; k++)
+      n += has[Math.abs(refs[k]) - 1];
+    const moments = new Uint32Array(n), values = new Float64Array(n), times = new Float64Array(n);
+    n = 0;
+    for (let k = 0; k < nEvents; k++) {
+      const ref = refs[k], life = Math.abs(ref) - 1;
+      if (has[life] === 0)
+        continue;
+      bytes += ref > 0 ? size[life] : -size[life];
+      moments[n] = k;
+      values[n] = bytes;
+      times[n++] = trace.event_time[k];
+    }
+    this.moments = moments;
+    this.active = new Steps(times, values);
+    this.peak = this.active.peak;
+    this.peakMoment = this.active.peakAt < 0 ? -1 : moments[this.active.peakAt];
+  }
+
+  /* What pools have of upstream, or heaps in pieces. */
+  get managed() {
+    return this.managedSteps ??= this.isHeap ? this.followPieces() : this.followManaged();
+  }
+
+  followManaged() {
+    const { trace } = this, times = [], values = [];
+    let bytes = 0;
+    for (let i = 0; i < trace.managed_time.length; i++)
+      if (this.objects.includes(trace.managed_object[i])) {
+        bytes += trace.managed_bytes[i];
+        times.push(trace.managed_time[i]);
+        values.push(bytes);
+      }
+    return new Steps(times, values);
+  }
+
+  followPieces() {
+    const { trace } = this, times = [], values = [];
+    let bytes = 0;
+    for (let k = 0; k < trace.nEvents; k++) {
+      const ref = trace.refs[k], life = Math.abs(ref) - 1;
+      if (trace.sort[life] === PIECE && this.objects.includes(trace.object[life])) {
+        bytes += ref > 0 ? trace.size[life] : -trace.size[life];
+        times.push(trace.event_time[k]);
+        values.push(bytes);
+      }
+    }
+    return new Steps(times, values);
+  }
+
+  /* What is managed, and in no life: held by pools, or free in heaps. */
+  get held() {
+    return this.heldSteps ??= this.followHeld();
+  }
+
+  followHeld() {
+    const { trace, moments, managed } = this, times = [], values = [];
+    let i = 0, inUse = 0;
+    const put = time => {
+      const value = Math.max((i > 0 ? managed.values[i - 1] : 0) - inUse, 0);
+      times.push(time);
+      values.push(value);
+    };
+    for (let j = 0; j <= moments.length; j++) {
+      const time = j < moments.length ? trace.event_time[moments[j]] : Infinity;
+      while (i < managed.times.length && managed.times[i] <= time)
+        if (managed.times[i++] < time)
+          put(managed.times[i - 1]);
+      if (j === moments.length)
+        break;
+      const ref = trace.refs[moments[j]], life = Math.abs(ref) - 1;
+      const bytes = trace.size[life] + trace.more[life];
+      inUse += ref > 0 ? bytes : -bytes;
+      put(time);
+    }
+    return new Steps(times, values);
+  }
+
+  aliveAt(moment) {
+    const { begun, ended, nLives } = this.trace, { has } = this, alive = [];
+    for (let life = 0; life < nLives && begun[life] <= moment; life++)
+      if (has[life] !== 0 && moment < ended[life])
+        alive.push(life);
+    return alive;
+  }
+
+  /* The place of each group by what its lives take, bytes by time; the first are told apart by
+   * colours. */
+  rank(by) {
+    this.ranks ??= {};
+    return this.ranks[by] ??= this.makeRank(by);
+  }
+
+  makeRank(by) {
+    const { trace, has } = this, groups = groupsOf(trace, by), weights = new Map();
+    for (let life = 0; life < trace.nLives; life++)
+      if (has[life] !== 0) {
+        const weight = trace.size[life] * (trace.death(life) - trace.birth(life) + 1);
+        weights.set(groups[life], (weights.get(groups[life]) || 0) + weight);
+      }
+    const order = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a) || a - b);
+    const colorOf = new Uint8Array((order.length > 0 ? Math.max(...maxima(order)) : 0) + 1);
+    if (by === 'size')
+      rankSizes(order, colorOf);
+    else
+      order.forEach((id, i) => { colorOf[id] = Math.min(i, N_COLORS - 1); });
+    return { order, colorOf };
+  }
+}
+
+/* Math.max () takes no list of any length. */
+function maxima(numbers) {
+  let most = 0;
+  for (const number of numbers)
+    most = Math.max(most, number);
+  return [most];
+}
+
+/* Small ones are dark, large ones light. */
+function rankSizes(order, colorOf) {
+  order.sort((a, b) => a - b);
+  const first = order[0], range = Math.max(order[order.length - 1] - first, 1);
+  for (const id of order)
+    colorOf[id] = N_COLORS + Math.round((id - first) / range * (N_SHADES - 1));
+  order.reverse();
+}
+
+/* Of each object, what was in use at most and at the end, and managed at most. */
+function sumObjects(trace) {
+  const n = trace.meta.objects.length, { refs, size, object, sort } = trace;
+  const active = new Float64Array(n), peak = new Float64Array(n);
+  const managed = new Float64Array(n), managedPeak = new Float64Array(n);
+  for (let k = 0; k < trace.nEvents; k++) {
+    const life = Math.abs(refs[k]) - 1, of = object[life], isPiece = sort[life] === PIECE;
+    const [now, most] = isPiece ? [managed, managedPeak] : [active, peak];
+    now[of] += refs[k] > 0 ? size[life] : -size[life];
+    if (now[of] > most[of])
+      most[of] = now[of];
+  }
+  for (let i = 0; i < trace.managed_time.length; i++) {
+    const of = trace.managed_object[i];
+    managed[of] += trace.managed_bytes[i];
+    managedPeak[of] = Math.max(managedPeak[of], managed[of]);
+  }
+  return { active, peak, managedPeak };
+}
+
+/* ... and at a moment. */
+function sumObjectsAt(trace, moment, time) {
+  const n = trace.meta.objects.length, active = new Float64Array(n), managed = new Float64Array(n);
+  const { begun, ended, size, object, sort } = trace;
+  for (let life = 0; life < trace.nLives && begun[life] <= moment; life++)
+    if (moment < ended[life])
+      (sort[life] === PIECE ? managed : active)[object[life]] += size[life];
+  for (let i = 0; i < trace.managed_time.length && trace.managed_time[i] <= time; i++)
+    managed[trace.managed_object[i]] += trace.managed_bytes[i];
+  return { active, managed };
+}
+
+/* Groups of lives, those of the most bytes first. */
+function groupLives(trace, lives, by) {
+  const groups = groupsOf(trace, by), found = new Map();
+  for (const life of lives) {
+    const id = groups[life];
+    let group = found.get(id);
+    if (group === undefined)
+      found.set(id, group = { id, bytes: 0, more: 0, lives: [], largest: 0 });
+    group.bytes += trace.size[life];
+    group.more += trace.more[life];
+    group.largest = Math.max(group.largest, trace.size[life]);
+    group.lives.push(life);
+  }
+  return [...found.values()].sort((a, b) => b.bytes - a.bytes || a.id - b.id);
+}
+
+function sumSizes(trace, lives) {
+  let bytes = 0;
+  for (const life of lives)
+    bytes += trace.size[life];
+  return bytes;
+}
