@@ -29,6 +29,10 @@ if [ -z "${OCL_ICD_VENDORS:-}" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
   export OCL_ICD_VENDORS
 fi
 
+# PoCL's other device deadlocks now and then where queues wait for one another: README, known faults.
+POCL_DEVICES=pthread
+export POCL_DEVICES
+
 # As short as it can be.
 quick () {
   "$program" --seconds 0.001 --repetitions 2 "$@"
