@@ -1,0 +1,310 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What torch.cuda.memory._snapshot () returned, as JSON, made into a trace for tarn-bench.  PyTorch
+ * keeps the latest so many entries of a device only: blocks that are freed and were never seen, or
+ * are there at the end and were never seen, were in use at the start. */
+
+#include <json-glib/json-glib.h>
+#include <string.h>
+#include <tarn/error.h>
+
+#include "print.h"
+
+/* One of the device's blocks, by its address. */
+typedef struct
+{
+  guint64 address, id;
+} Live;
+
+typedef struct
+{
+  guint64 time, id, size, stream;
+  gboolean is_free;
+} Line;
+
+typedef struct
+{
+  const gchar *path;
+  GArray *lines; /* of Line; those at time 0 of blocks that were there are found on the way */
+  GArray *first; /* of Line: these */
+  GHashTable *live;
+  GHashTable *seen; /* addresses in any entry */
+  guint64 n_ids, start;
+  gboolean has_start;
+} Reader;
+
+static gboolean G_GNUC_PRINTF (3, 4)
+    refuse (const Reader *reader, GError **error, const gchar *format, ...)
+{
+  g_autofree gchar *text = NULL;
+  va_list args;
+
+  va_start (args, format);
+  text = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%s: %s", reader->path, text);
+  return FALSE;
+}
+
+/* Members */
+
+static JsonNode *
+get_node (JsonObject *object, const gchar *key)
+{
+  return object != NULL ? json_object_get_member (object, key) : NULL;
+}
+
+static JsonArray *
+get_array (JsonObject *object, const gchar *key)
+{
+  JsonNode *node = get_node (object, key);
+
+  return node != NULL && JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+}
+
+static const gchar *
+get_text (JsonObject *object, const gchar *key)
+{
+  JsonNode *node = get_node (object, key);
+
+  return node != NULL && JSON_NODE_HOLDS_VALUE (node) ? json_node_get_string (node) : NULL;
+}
+
+static gboolean
+get_number (JsonObject *object, const gchar *key, guint64 *number)
+{
+  JsonNode *node = get_node (object, key);
+
+  if (node == NULL || !JSON_NODE_HOLDS_VALUE (node)
+      || json_node_get_value_type (node) != G_TYPE_INT64)
+    return FALSE;
+  *number = (guint64) json_node_get_int (node);
+  return TRUE;
+}
+
+static JsonObject *
+get_element (JsonArray *array, guint i)
+{
+  JsonNode *node = json_array_get_element (array, i);
+
+  return JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}
+
+/* Blocks */
+
+static void
+insert_live (Reader *reader, guint64 address, guint64 id)
+{
+  Live *live = g_new (Live, 1);
+
+  *live = (Live){ address, id };
+  g_hash_table_replace (reader->live, &live->address, live);
+}
+
+static void
+note_seen (Reader *reader, guint64 address)
+{
+  guint64 *key = g_new (guint64, 1);
+
+  *key = address;
+  g_hash_table_add (reader->seen, key);
+}
+
+static void
+add_line (Reader *reader, const Line *line)
+{
+  g_array_append_val (reader->lines, *line);
+}
+
+/* A block of which no entry tells that it was allocated. */
+static guint64
+add_first (Reader *reader, guint64 size, guint64 stream)
+{
+  const Line line = { 0, ++reader->n_ids, size, stream, FALSE };
+
+  g_array_append_val (reader->first, line);
+  return line.id;
+}
+
+static void
+add_free (Reader *reader, guint64 time, guint64 address, guint64 size, guint64 stream)
+{
+  Live *live = g_hash_table_lookup (reader->live, &address);
+  Line line = { time, 0, 0, stream, TRUE };
+
+  line.id = live != NULL ? live->id : add_first (reader, size, stream);
+  add_line (reader, &line);
+  g_hash_table_remove (reader->live, &address);
+}
+
+static void
+add_allocation (Reader *reader, guint64 time, guint64 address, guint64 size, guint64 stream)
+{
+  const Line line = { time, ++reader->n_ids, size, stream, FALSE };
+
+  if (g_hash_table_contains (reader->live, &address))
+    add_free (reader, time, address, size, stream);
+  add_line (reader, &line);
+  insert_live (reader, address, line.id);
+}
+
+/* Entries.  A block is freed when the program says so: that it is, later, when other streams are
+ * done with it, is what a pool finds out by itself. */
+static gboolean
+read_entry (Reader *reader, JsonObject *entry, guint i, GError **error)
+{
+  const gchar *action = get_text (entry, "action");
+  guint64 address, size, stream = 0, time = i;
+  gboolean is_allocation = g_strcmp0 (action, "alloc") == 0;
+
+  if (action == NULL)
+    return refuse (reader, error, "entry %u of the trace has no action", i);
+  if (!is_allocation && !g_str_equal (action, "free_requested") && !g_str_equal (action, "free"))
+    return TRUE;
+  if (!get_number (entry, "addr", &address) || !get_number (entry, "size", &size))
+    return refuse (reader, error, "entry %u of the trace has no addr or no size", i);
+  get_number (entry, "stream", &stream);
+  get_number (entry, "time_us", &time);
+  if (!reader->has_start)
+    reader->start = time;
+  reader->has_start = TRUE;
+  note_seen (reader, address);
+  time = (time - MIN (reader->start, time)) * 1000;
+  if (is_allocation)
+    add_allocation (reader, time, address, size, stream);
+  else
+    add_free (reader, time, address, size, stream);
+  return TRUE;
+}
+
+static gboolean
+read_trace (Reader *reader, JsonArray *trace, GError **error)
+{
+  for (guint i = 0; i < json_array_get_length (trace); i++)
+    if (!read_entry (reader, get_element (trace, i), i, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* What is there at the end */
+
+static void
+read_blocks (Reader *reader, JsonObject *segment)
+{
+  JsonArray *blocks = get_array (segment, "blocks");
+  guint64 address = 0, stream = 0;
+
+  get_number (segment, "address", &address);
+  get_number (segment, "stream", &stream);
+  for (guint i = 0; blocks != NULL && i < json_array_get_length (blocks); i++)
+    {
+      JsonObject *block = get_element (blocks, i);
+      guint64 size = 0, asked;
+
+      get_number (block, "address", &address); /* older ones do not say */
+      get_number (block, "size", &size);
+      asked = size;
+      get_number (block, "requested_size", &asked);
+      if (g_strcmp0 (get_text (block, "state"), "active_allocated") == 0
+          && !g_hash_table_contains (reader->seen, &address))
+        add_first (reader, asked, stream);
+      address += size;
+    }
+}
+
+static void
+read_segments (Reader *reader, JsonArray *segments, guint64 device)
+{
+  for (guint i = 0; segments != NULL && i < json_array_get_length (segments); i++)
+    {
+      JsonObject *segment = get_element (segments, i);
+      guint64 number = 0;
+
+      get_number (segment, "device", &number);
+      if (number == device)
+        read_blocks (reader, segment);
+    }
+}
+
+/* Which device */
+
+static JsonArray *
+get_trace (JsonArray *traces, guint i)
+{
+  JsonNode *node = json_array_get_element (traces, i);
+
+  return JSON_NODE_HOLDS_ARRAY (node) ? json_node_get_array (node) : NULL;
+}
+
+static JsonArray *
+choose_trace (const Reader *reader, JsonArray *traces, gint64 *device, GError **error)
+{
+  guint n = json_array_get_length (traces);
+  JsonArray *trace;
+
+  for (guint i = 0; *device < 0 && i < n; i++)
+    if ((trace = get_trace (traces, i)) != NULL && json_array_get_length (trace) > 0)
+      *device = i;
+  if (*device < 0)
+    {
+      refuse (reader, error, "there is nothing in its device_traces");
+      return NULL;
+    }
+  trace = *device < n ? get_trace (traces, (guint) *device) : NULL;
+  if (trace == NULL)
+    refuse (reader, error, "there is no device %" G_GINT64_FORMAT " in its device_traces", *device);
+  return trace;
+}
+
+static gboolean
+read_snapshot (Reader *reader, JsonNode *root, gint64 device, GError **error)
+{
+  JsonObject *snapshot
+      = root != NULL && JSON_NODE_HOLDS_OBJECT (root) ? json_node_get_object (root) : NULL;
+  JsonArray *traces = get_array (snapshot, "device_traces");
+  JsonArray *trace;
+
+  if (traces == NULL)
+    return refuse (reader, error, "this is no snapshot: it has no array device_traces");
+  trace = choose_trace (reader, traces, &device, error);
+  if (trace == NULL || !read_trace (reader, trace, error))
+    return FALSE;
+  read_segments (reader, get_array (snapshot, "segments"), (guint64) device);
+  return TRUE;
+}
+
+static void
+print_lines (FILE *file, const GArray *lines)
+{
+  for (guint i = 0; i < lines->len; i++)
+    {
+      const Line *line = &g_array_index (lines, Line, i);
+
+      print_csv_line (file, line->time, 0, line->id, line->is_free ? NULL : &line->size,
+                      line->stream);
+    }
+}
+
+gboolean
+print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error)
+{
+  g_autoptr (JsonParser) parser = json_parser_new ();
+  g_autoptr (GArray) lines = g_array_new (FALSE, FALSE, sizeof (Line));
+  g_autoptr (GArray) first = g_array_new (FALSE, FALSE, sizeof (Line));
+  g_autoptr (GHashTable) live = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
+  g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
+  Reader reader = { .path = path, .lines = lines, .first = first, .live = live, .seen = seen };
+
+  if (!json_parser_load_from_file (parser, path, error))
+    {
+      g_prefix_error (error, "%s: ", path);
+      return FALSE;
+    }
+  if (!read_snapshot (&reader, json_parser_get_root (parser), device, error))
+    return FALSE;
+  print_csv_header (file);
+  print_lines (file, first);
+  print_lines (file, lines);
+  return TRUE;
+}

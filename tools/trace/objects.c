@@ -1,0 +1,394 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "objects.h"
+
+#include <string.h>
+
+struct _Blocks
+{
+  GHashTable *by_number; /* to Block, whose first member is the key */
+};
+
+struct _Objects
+{
+  GHashTable *by_number; /* to Object, whose first member is the key */
+  GPtrArray *all;
+  gboolean has_pool;
+  guint64 n_lives;
+};
+
+static void
+object_free (gpointer data)
+{
+  Object *object = data;
+
+  g_hash_table_unref (object->blocks->by_number);
+  g_free (object->blocks);
+  g_free (object);
+}
+
+static Object *
+objects_add (Objects *self, guint64 number)
+{
+  Object *object = g_hash_table_lookup (self->by_number, &number);
+
+  if (object != NULL)
+    return object;
+  object = g_new0 (Object, 1);
+  object->number = number;
+  object->kind = "";
+  object->blocks = g_new (Blocks, 1);
+  object->blocks->by_number = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
+  g_hash_table_insert (self->by_number, &object->number, object);
+  g_ptr_array_add (self->all, object);
+  return object;
+}
+
+static void
+describe (Objects *self, const RecordedEvent *event)
+{
+  Object *object = objects_add (self, event->object);
+
+  object->object_class = event->object_class;
+  object->upstream = event->upstream;
+  object->kind = event->text;
+  object->name = event->name;
+  self->has_pool |= event->object_class == TARN_TRACE_POOL;
+}
+
+/* Whether it says something of the object that goes on by its number alone. */
+static gboolean
+is_of_object (const RecordedEvent *event)
+{
+  return event->object != 0 && event->kind < TARN_TRACE_LOST;
+}
+
+static gint
+compare_numbers (gconstpointer a, gconstpointer b)
+{
+  const Object *const *left = a, *const *right = b;
+
+  return (*left)->number < (*right)->number ? -1 : (*left)->number > (*right)->number;
+}
+
+/* What an object is may be said behind the first of its events, in another stream. */
+Objects *
+objects_new (Recording *recording, guint64 *end_time, GError **error)
+{
+  g_autoptr (Objects) self = g_new0 (Objects, 1);
+  g_autoptr (GError) read_error = NULL;
+  RecordedEvent event = { .time = 0 };
+
+  self->by_number = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, object_free);
+  self->all = g_ptr_array_new ();
+  recording_rewind (recording);
+  while (recording_next (recording, &event, &read_error))
+    if (event.kind == TARN_TRACE_OBJECT)
+      describe (self, &event);
+    else if (is_of_object (&event))
+      objects_add (self, event.object);
+  recording_rewind (recording);
+  if (read_error != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&read_error));
+      return NULL;
+    }
+  g_ptr_array_sort (self->all, compare_numbers);
+  if (end_time != NULL)
+    *end_time = event.time;
+  return g_steal_pointer (&self);
+}
+
+void
+objects_free (Objects *self)
+{
+  if (self == NULL)
+    return;
+  g_ptr_array_unref (self->all);
+  g_hash_table_unref (self->by_number);
+  g_free (self);
+}
+
+void
+objects_reset (Objects *self)
+{
+  for (guint i = 0; i < self->all->len; i++)
+    {
+      Object *object = self->all->pdata[i];
+
+      g_hash_table_remove_all (object->blocks->by_number);
+      object->hits = object->misses = object->failures = object->frees = object->extents = 0;
+      object->active_bytes = object->peak_active_bytes = 0;
+      object->held_bytes = object->managed_bytes = 0;
+    }
+  self->n_lives = 0;
+}
+
+Object *
+objects_find (const Objects *self, guint64 number)
+{
+  return g_hash_table_lookup (self->by_number, &number);
+}
+
+const GPtrArray *
+objects_get_all (const Objects *self)
+{
+  return self->all;
+}
+
+gboolean
+objects_is_asked (const Objects *self, const Object *object)
+{
+  return self->has_pool ? object->object_class == TARN_TRACE_POOL
+                        : object->object_class != TARN_TRACE_HEAP;
+}
+
+/* Bytes.  Where events are lost, more may seem to go than there is, and sums may have no end. */
+
+static void
+add (guint64 *bytes, guint64 more)
+{
+  *bytes += MIN (more, G_MAXUINT64 - *bytes);
+}
+
+static void
+take (guint64 *bytes, guint64 less)
+{
+  *bytes -= MIN (less, *bytes);
+}
+
+static void
+add_active (Object *object, guint64 bytes)
+{
+  add (&object->active_bytes, bytes);
+  object->peak_active_bytes = MAX (object->peak_active_bytes, object->active_bytes);
+}
+
+/* Blocks */
+
+static Block *
+find_block (const Object *object, guint64 number)
+{
+  return g_hash_table_lookup (object->blocks->by_number, &number);
+}
+
+static Block *
+add_block (Object *object, const RecordedEvent *event)
+{
+  Block *block = g_new0 (Block, 1);
+
+  block->number = event->block;
+  block->alloc_size = event->kind == TARN_TRACE_HIT ? event->size : event->alloc_size;
+  block->address = event->address;
+  g_hash_table_insert (object->blocks->by_number, &block->number, block);
+  add (&object->managed_bytes, block->alloc_size);
+  add (&object->held_bytes, block->alloc_size);
+  return block;
+}
+
+static void
+remove_block (Object *object, Block *block, Change *change)
+{
+  take (&object->managed_bytes, block->alloc_size);
+  if (!block->is_active)
+    take (&object->held_bytes, block->alloc_size);
+  change->gone = *block;
+  change->has_gone = TRUE;
+  g_hash_table_remove (object->blocks->by_number, &change->gone.number);
+}
+
+/* It becomes a held one. */
+static void
+release (Object *object, Block *block, Change *change)
+{
+  change->freed = *block;
+  block->is_active = FALSE;
+  take (&object->active_bytes, block->size);
+  add (&object->held_bytes, block->alloc_size);
+}
+
+static void
+use (Objects *self, Object *object, Block *block, const RecordedEvent *event, Change *change)
+{
+  gboolean is_old = event->kind == TARN_TRACE_BLOCK;
+
+  take (&object->held_bytes, block->alloc_size);
+  block->is_active = TRUE;
+  block->is_lent = event->kind == TARN_TRACE_LENT;
+  block->size = event->size;
+  block->time = is_old ? 0 : event->time;
+  block->thread = event->thread;
+  block->queue = event->queue;
+  block->tag = event->tag;
+  block->stack = event->stack;
+  block->life = ++self->n_lives;
+  block->is_marked = FALSE;
+  add_active (object, block->size);
+  change->used = block;
+}
+
+/* A block that is in use already was freed when events were lost; one of which the memory is new
+ * has none of its own any more. */
+static void
+request (Objects *self, Object *object, const RecordedEvent *event, Change *change)
+{
+  gboolean is_hit = event->kind == TARN_TRACE_HIT;
+  Block *block = find_block (object, event->block);
+
+  if (block != NULL && block->is_active)
+    release (object, block, change);
+  if (block != NULL && !is_hit)
+    {
+      remove_block (object, block, change);
+      block = NULL;
+    }
+  change->is_new = block == NULL;
+  if (block == NULL)
+    block = add_block (object, event);
+  if (event->kind != TARN_TRACE_BLOCK || event->other != 0)
+    use (self, object, block, event, change);
+}
+
+static void
+free_block (Object *object, const RecordedEvent *event, Change *change)
+{
+  Block *block = find_block (object, event->block);
+
+  if (event->kind == TARN_TRACE_FREE)
+    object->frees++;
+  if (block == NULL)
+    return;
+  if (block->is_active)
+    release (object, block, change);
+  if (block->is_lent || event->kind == TARN_TRACE_GONE || object->object_class == TARN_TRACE_DIRECT)
+    remove_block (object, block, change);
+}
+
+static void
+undo (Object *object, const RecordedEvent *event, Change *change)
+{
+  take (&object->hits, 1);
+  object->failures++;
+  free_block (object, event, change);
+}
+
+/* Heaps */
+
+static void
+apply_to_heap (Object *object, const RecordedEvent *event)
+{
+  switch (event->kind)
+    {
+    case TARN_TRACE_PIECE:
+      add (&object->managed_bytes, event->size);
+      break;
+    case TARN_TRACE_PIECE_GONE:
+      take (&object->managed_bytes, event->size);
+      break;
+    case TARN_TRACE_EXTENT:
+      object->extents++;
+      add_active (object, event->size);
+      break;
+    case TARN_TRACE_EXTENT_FREE:
+      object->frees++;
+      take (&object->active_bytes, event->size);
+      break;
+    case TARN_TRACE_FAIL:
+      object->failures++;
+      break;
+    default:
+      break;
+    }
+  object->held_bytes = object->managed_bytes - MIN (object->active_bytes, object->managed_bytes);
+}
+
+static void
+apply_to_blocks (Objects *self, Object *object, const RecordedEvent *event, Change *change)
+{
+  switch (event->kind)
+    {
+    case TARN_TRACE_BLOCK:
+    case TARN_TRACE_HIT:
+    case TARN_TRACE_MISS:
+    case TARN_TRACE_LENT:
+      request (self, object, event, change);
+      object->misses += event->kind == TARN_TRACE_MISS;
+      object->hits += event->kind == TARN_TRACE_HIT || event->kind == TARN_TRACE_LENT;
+      break;
+    case TARN_TRACE_FAIL:
+      object->failures++;
+      break;
+    case TARN_TRACE_FREE:
+    case TARN_TRACE_GONE:
+      free_block (object, event, change);
+      break;
+    case TARN_TRACE_UNDO:
+      undo (object, event, change);
+      break;
+    default:
+      break;
+    }
+}
+
+void
+objects_apply (Objects *self, const RecordedEvent *event, Change *change)
+{
+  *change = (Change){ .object = NULL };
+  if (!is_of_object (event))
+    return;
+  change->object = objects_find (self, event->object);
+  if (change->object == NULL)
+    return;
+  if (change->object->object_class == TARN_TRACE_HEAP)
+    apply_to_heap (change->object, event);
+  else
+    apply_to_blocks (self, change->object, event, change);
+}
+
+static gint
+compare_lives (gconstpointer a, gconstpointer b)
+{
+  const Block *const *left = a, *const *right = b;
+
+  return (*left)->life < (*right)->life ? -1 : (*left)->life > (*right)->life;
+}
+
+void
+object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new ();
+  GHashTableIter iter;
+  gpointer block;
+
+  g_hash_table_iter_init (&iter, object->blocks->by_number);
+  while (g_hash_table_iter_next (&iter, NULL, &block))
+    g_ptr_array_add (blocks, block);
+  g_ptr_array_sort (blocks, compare_lives);
+  for (guint i = 0; i < blocks->len; i++)
+    func (object, blocks->pdata[i], user_data);
+}
+
+typedef struct
+{
+  BlockFunc func;
+  gpointer user_data;
+} ActiveOnly;
+
+static void
+call_if_active (Object *object, Block *block, gpointer user_data)
+{
+  const ActiveOnly *only = user_data;
+
+  if (block->is_active)
+    only->func (object, block, only->user_data);
+}
+
+void
+objects_for_each_active (Objects *self, BlockFunc func, gpointer user_data)
+{
+  ActiveOnly only = { func, user_data };
+
+  for (guint i = 0; i < self->all->len; i++)
+    object_for_each_block (self->all->pdata[i], call_if_active, &only);
+}
