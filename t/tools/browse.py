@@ -193,8 +193,8 @@ def check_groups(browser, checks):
     browser.press('4')
     checks.that('who held the peak, by tag', checks.groups(), {'weights': weights, 'activations': activations})
     browser.press('g')
-    checks.that('... by caller, which is not Tarn itself', checks.groups(),
-                {'load_weights': weights, 'forward<float>': activations})
+    checks.that('... by caller, which is not Tarn itself, by its name in C++', checks.groups(),
+                {'app::load_weights()': weights, 'forward<float>': activations})
     browser.press('g', 'g')
     checks.that('... by size', checks.groups(), {'8 MiB to 16 MiB': weights, '4 MiB to 8 MiB': activations})
     browser.press('g')
@@ -206,7 +206,7 @@ def check_groups(browser, checks):
                 {'pool “weights & co”': weights, 'pool “scratch”': activations})
     browser.press('g', 'g')
     checks.that('the first group says where its blocks are from',
-                'load_weights' in checks.text('#alive ol.stack'))
+                'app::load_weights()' in checks.text('#alive ol.stack'))
     browser.click_on('[data-group=weights]')
     browser.settle()
     checks.that('... and closes by a click', browser.ask("document.querySelector('#alive ol.stack')"), None)
@@ -253,7 +253,7 @@ def check_lives(browser, checks):
     browser.point(*place_of(browser, 35, 60))
     checks.that('... none', browser.ask("document.getElementById('tip').hidden"))
     browser.click(x, y)
-    checks.that('a click chooses it, and says where it is from', 'load_weights' in checks.text('#life'))
+    checks.that('a click chooses it, and says where it is from', 'app::load_weights()' in checks.text('#life'))
     checks.that('... and how long it lived', '96.00 ms' in checks.text('#life'))
     browser.press('p', 'ArrowUp')
     checks.that('the one above it, by a key', browser.ask("document.getElementById('life').textContent.includes('5.000 ms')"))

@@ -121,7 +121,8 @@ put_start (Trace *trace)
   trace_writer_add_string (writer, TAG_HOSTILE, "</script><img src=x onerror=alert(1)>");
   trace_writer_add_frame (writer, 0x400000, "/usr/lib/libtarn.so.0", 0x1000, "tarn_pool_allocate",
                           16);
-  trace_writer_add_frame (writer, 0x400001, "/opt/app/train", 0x2000, "load_weights", 32);
+  trace_writer_add_frame (writer, 0x400001, "/opt/app/train", 0x2000, "_ZN3app12load_weightsEv",
+                          32);
   trace_writer_add_frame (writer, 0x400002, "/opt/app/train", 0x3000, "forward<float>", 48);
   trace_writer_add_stack (writer, STACK_LOAD, 0x400000, 0x400001);
   trace_writer_add_stack (writer, STACK_FORWARD, 0x400000, 0x400002);

@@ -147,7 +147,7 @@ class Trace {
     const frame = this.meta.frames[address];
     if (!frame || !frame[2] && !frame[0])
       return address;
-    return frame[0] || baseName(frame[2]) + '+0x' + frame[3].toString(16);
+    return shorten(frame[0]) || baseName(frame[2]) + '+0x' + frame[3].toString(16);
   }
 
   isOwnFrame(address) {
@@ -174,6 +174,11 @@ class Trace {
     const it = this.meta.threads[thread];
     return it ? (it.name ? it.name + ' (' + it.number + ')' : String(it.number)) : '(not known)';
   }
+}
+
+/* Names of templates have no end. */
+function shorten(name) {
+  return name.length > 140 ? name.slice(0, 139) + '…' : name;
 }
 
 function baseName(path) {

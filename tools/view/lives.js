@@ -218,7 +218,7 @@ function stackList(trace, stack) {
   for (const address of trace.meta.stacks[stack] || []) {
     const frame = trace.meta.frames[address];
     list.append(make('li', { class: trace.isOwnFrame(address) ? 'own' : null,
-      title: frame ? frame[2] + '+0x' + frame[3].toString(16) : address }, trace.frameName(address),
+      title: frame ? frame[0] + ' ' + frame[2] + '+0x' + frame[3].toString(16) : address }, trace.frameName(address),
     frame && frame[0] ? make('span', { class: 'own' }, '+0x' + frame[1].toString(16) + ' ' + baseName(frame[2])) : null));
   }
   return list;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "../text.h"
+#include "demangle.h"
 #include "texts.h"
 
 /* JSON */
@@ -159,11 +160,13 @@ append_object (GString *json, const History *history, const Recording *recording
 static void
 append_frame (GString *json, const RecordedFrame *frame)
 {
+  g_autofree gchar *symbol = demangle (frame->symbol);
+
   if (json->str[json->len - 1] != '{')
     g_string_append_c (json, ',');
   append_hex (json, frame->address);
   g_string_append (json, ":[");
-  append_string (json, frame->symbol);
+  append_string (json, symbol);
   g_string_append_printf (json, ",%" G_GUINT64_FORMAT ",", frame->symbol_offset);
   append_string (json, frame->module);
   g_string_append_printf (json, ",%" G_GUINT64_FORMAT "]", frame->module_offset);

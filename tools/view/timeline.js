@@ -71,7 +71,7 @@ const overview = {
       width: width - OVERVIEW_PAD.left - OVERVIEW_PAD.right };
     const { t0, t1 } = app.range, from = placeOf(plot, 0, trace.duration, t0);
     const to = placeOf(plot, 0, trace.duration, t1);
-    drawImage(context, plot, [selection, width, height, theme.active], image => {
+    drawImage(context, plot, [selection, width, height, theme.active, window.devicePixelRatio], image => {
       drawArea(image, { ...plot, left: 0, top: 0 }, selection.active, 0, trace.duration,
         selection.peak > 0 ? plot.height * 0.94 / selection.peak : 0, theme.active);
     });

@@ -1,0 +1,47 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "demangle.h"
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A symbol of a file may be anything; that of a function is hardly ever as long. */
+#define MAX_LENGTH 2000
+
+/* The C++ ABI's, in section 3.4: memory is from malloc (). */
+typedef char *(*Demangle) (const char *symbol, char *buffer, size_t *size, int *status);
+
+/* Opened, and kept open, when it is first needed: programs without C++ in them need no C++ here. */
+static Demangle
+find_function (void)
+{
+  static gsize is_done = 0;
+  static Demangle function = NULL;
+
+  if (g_once_init_enter (&is_done))
+    {
+      gpointer library = dlopen ("libstdc++.so.6", RTLD_LAZY | RTLD_LOCAL);
+
+      if (library != NULL)
+        *(gpointer *) &function = dlsym (library, "__cxa_demangle");
+      g_once_init_leave (&is_done, 1);
+    }
+  return function;
+}
+
+gchar *
+demangle (const gchar *symbol)
+{
+  Demangle function = NULL;
+  gchar *name, *copy;
+  gint status;
+
+  if (g_str_has_prefix (symbol, "_Z") && strnlen (symbol, MAX_LENGTH) < MAX_LENGTH)
+    function = find_function ();
+  name = function != NULL ? function (symbol, NULL, NULL, &status) : NULL;
+  copy = g_strdup (name != NULL ? name : symbol);
+  free (name);
+  return copy;
+}
