@@ -209,7 +209,7 @@ with_pocl () { # POCL_DEVICES COMMAND...
 }
 
 programs=tarn-test
-for program in tarn-info tarn-bench tarn-run tarn-view; do
+for program in tarn-info tarn-bench tarn-run tarn-trace tarn-view; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
 done
 for program in $programs; do
