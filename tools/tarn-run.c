@@ -38,6 +38,7 @@
 typedef struct
 {
   gchar *limit; /* nullable: the environment */
+  gchar *trace; /* nullable: the same */
   gboolean no_pool, stats, help, version;
   gchar **program; /* with its arguments */
 } Options;
@@ -103,6 +104,8 @@ describe_options (Options *options)
       "Leave all buffers to the driver, and count them", NULL },
     { "stats", 0, 0, G_OPTION_ARG_NONE, &options->stats,
       "Print how many buffers there were when the program ends", NULL },
+    { "trace", 0, 0, G_OPTION_ARG_FILENAME, &options->trace,
+      "Record what memory does, for tarn-view and tarn-trace", "FILE" },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { "help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Print this help", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->program, NULL, NULL },
@@ -215,6 +218,13 @@ set_settings (const Options *options)
     g_setenv ("TARN_LAYER_POOL", "0", TRUE);
   if (options->stats)
     g_setenv ("TARN_LAYER_STATS", "1", TRUE);
+  if (options->trace != NULL)
+    {
+      /* Wherever the program goes before it makes its first buffer. */
+      g_autofree gchar *path = g_canonicalize_filename (options->trace, NULL);
+
+      g_setenv ("TARN_TRACE", path, TRUE);
+    }
 }
 
 /* As the layer sees it. */
@@ -509,6 +519,7 @@ main (gint argc, gchar **argv)
   if (error != NULL)
     say ("%s", error->message);
   g_free (options.limit);
+  g_free (options.trace);
   g_strfreev (options.program);
   return status;
 }

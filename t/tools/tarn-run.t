@@ -79,6 +79,11 @@ keeps_settings () {
   TARN_LAYER_LIMIT=3G TARN_LAYER_STATS=1 TARN_LAYER_POOL=0 sees "3G 0 1"
 }
 check "what is set already stays without options" keeps_settings
+is_absolute () {
+  # shellcheck disable=SC2016
+  status_is 0 "$runner" --trace some/file sh -c 'echo "$TARN_TRACE"' && prints "$(pwd -P)/some/file"
+}
+check "--trace is where we are" is_absolute
 overrides_settings () {
   TARN_LAYER_LIMIT=3G TARN_LAYER_STATS=0 TARN_LAYER_POOL=1 sees "2G 0 1" --limit 2G --no-pool --stats
 }
@@ -437,6 +442,22 @@ is_passed_on () {
     && [ "$(wc -l <"$scratch/err")" -eq 3 ]
 }
 check "--no-pool: they are the driver's, and counted" is_passed_on
+
+# As many requests of pools are in the file as buffers were served from them.
+is_recorded () {
+  status_is 0 "$runner" --stats --trace "$scratch/run-%p.trace" "$promises" --platform "$platform" info \
+    || return
+  # shellcheck disable=SC2046
+  set -- $(numbers)
+  "$top_builddir/tools/tarn-trace" --print --kind hit,miss,lent "$scratch"/run-*.trace >"$scratch/events"
+  echo "$2 served, $(wc -l <"$scratch/events") requests"
+  [ "$2" -gt 0 ] && [ "$(wc -l <"$scratch/events")" -ge "$2" ]
+}
+if [ -x "$top_builddir/tools/tarn-trace" ]; then
+  check "--trace records" is_recorded
+else
+  skip "--trace records" "tarn-trace is not built"
+fi
 is_limited () {
   status_is 0 "$runner" --limit 80% "$promises" --platform "$platform" released-same && silent || return
   ! status_is 0 "$runner" --limit 1 "$promises" --platform "$platform" released-same \
