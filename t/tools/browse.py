@@ -330,6 +330,14 @@ def check_odd(browser, checks, folder):
     browser.settle()
     checks.that('a heap without pools: its extents', checks.figure('used-bytes'), '200.0 KiB')
     checks.that('... free between them, and behind', checks.figure('holes'), '100')
+    checks.that('no event is of an unknown block', 'unknown' in checks.text('#facts'), False)
+    browser.press('1')
+    rows = browser.ask("""[...document.querySelectorAll('#objects tbody tr')].map(
+        it => [...it.cells].slice(0, 5).map(cell => cell.textContent))""")
+    checks.that('blocks of a heap are not its extents',
+                [it[1:3] for it in rows if it[0] == 'blocks of heap 2'], [['4.00 KiB', '8.00 KiB']])
+    checks.that('what is lent is managed already',
+                [it[1:3] for it in rows if it[0] == 'pool “lender”'], [['64.00 KiB', '64.00 KiB']])
 
 
 # What each column of pixels has is what was in use at most, each block's own height, and the rest of

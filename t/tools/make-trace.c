@@ -233,7 +233,23 @@ put_empty (Trace *trace)
   put (trace, 5, TARN_TRACE_STOP, 0);
 }
 
-/* A heap without a pool, without its piece's beginning; and numbers that no memory has. */
+/* A pool lends out what a block has that it holds, of which nothing more is managed. */
+static void
+put_lent (Trace *trace)
+{
+  trace_writer_add_object (trace->writer, SCRATCH, TARN_TRACE_POOL, HEAP, "pool", "lender",
+                           TARN_TRACE_HOLD_BYTES, 0);
+  put_of (trace, 140, SCRATCH, TARN_TRACE_MISS, 0x8000, 64 * KIB, 64 * KIB, SECOND_PIECE);
+  put (trace, 141, TARN_TRACE_FREE, 0x8000);
+  put (trace, 142, TARN_TRACE_LENT, 0x8040, 15 * KIB, 16 * KIB, SECOND_PIECE);
+  put (trace, 143, TARN_TRACE_LENT, 0x8080, 15 * KIB, 16 * KIB, SECOND_PIECE + 16 * KIB);
+  put (trace, 144, TARN_TRACE_FREE, 0x8080);
+  put (trace, 145, TARN_TRACE_LENT, 0x8080, 8 * KIB, 8 * KIB, SECOND_PIECE + 16 * KIB);
+  put (trace, 146, TARN_TRACE_FREE, 0x8080);
+}
+
+/* A heap with blocks of its own; a piece that moves, as heaps say it; and numbers that no memory
+ * has. */
 static void
 put_odd (Trace *trace)
 {
@@ -243,6 +259,14 @@ put_odd (Trace *trace)
   put_of (trace, 10, HEAP, TARN_TRACE_PIECE, FIRST_PIECE, 64 * MIB, 0);
   for (guint i = 0; i < 100; i++)
     put (trace, 20 + i, TARN_TRACE_EXTENT, FIRST_PIECE + i * 3 * KIB, 2 * KIB);
+  for (guint i = 0; i < 4; i++)
+    put (trace, 130, TARN_TRACE_MISS, 0x1000 + i * 64, KIB, 2 * KIB, FIRST_PIECE + i * 3 * KIB);
+  put (trace, 131, TARN_TRACE_FREE, 0x1000);
+  put_lent (trace);
+  put_of (trace, 190, HEAP, TARN_TRACE_PIECE, SECOND_PIECE, MIB, 0);
+  put (trace, 191, TARN_TRACE_PIECE_GONE, SECOND_PIECE, MIB);
+  put (trace, 192, TARN_TRACE_PIECE_MOVED, SECOND_PIECE, MIB, SECOND_PIECE + MIB, 0);
+  put (trace, 193, TARN_TRACE_PIECE, SECOND_PIECE + MIB, MIB, 0);
   put (trace, 200, TARN_TRACE_PIECE, SECOND_PIECE, G_MAXUINT64, 0);
   put (trace, 201, TARN_TRACE_EXTENT, G_MAXUINT64, G_MAXUINT64);
   put (trace, 202, TARN_TRACE_PIECE_MOVED, SECOND_PIECE, G_MAXUINT64, 0, 7);

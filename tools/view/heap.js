@@ -13,8 +13,8 @@ function mapHeap(trace, heap, moment) {
   const byAddress = (a, b) => trace.address[a] - trace.address[b];
   pieces.sort(byAddress);
   extents.sort(byAddress);
-  const holes = findHoles(trace, joinPieces(trace, pieces), extents);
-  return { pieces, extents, holes, bytes: sumSizes(trace, pieces), used: sumSizes(trace, extents),
+  const regions = joinPieces(trace, pieces), holes = findHoles(trace, regions, extents);
+  return { pieces, regions, extents, holes, bytes: sumSizes(trace, pieces), used: sumSizes(trace, extents),
     free: holes.reduce((sum, it) => sum + it.size, 0), largest: holes.reduce((most, it) => Math.max(most, it.size), 0) };
 }
 
@@ -26,7 +26,8 @@ function joinPieces(trace, pieces) {
     if (last !== undefined && last.end === start && last.queue === trace.queue[life])
       last.end = end;
     else
-      regions.push({ start, end, queue: trace.queue[life] });
+      regions.push({ start, end, queue: trace.queue[life], pieces: [] });
+    regions[regions.length - 1].pieces.push(life);
   }
   return regions;
 }
@@ -68,23 +69,21 @@ function findOwners(trace, heap, moment, extents) {
 }
 
 /* More are counted, and not drawn: canvases cannot be of any height. */
-const MAX_PIECES = 1500;
+const MAX_LINES = 1500;
 
-/* Breaks pieces into lines of the same number of bytes, as few as fit the height. */
-function layLines(trace, pieces, height) {
-  const least = 7, most = 26;
-  let perLine = 1;
-  for (const life of pieces)
-    perLine = Math.max(perLine, trace.size[life]);
-  const count = bytes => pieces.reduce((sum, it) => sum + Math.ceil(trace.size[it] / bytes), 0);
-  while (perLine > 65536 && count(perLine / 2) * (most + 6) <= height)
-    perLine /= 2;
-  const n = Math.max(count(perLine), 1), step = Math.max(least, Math.min(most + 6, Math.floor(height / n)));
-  const lines = [];
-  for (const life of pieces.slice(0, MAX_PIECES))
-    for (let at = 0; at < trace.size[life]; at += perLine)
-      lines.push({ life, start: trace.address[life] + at, size: Math.min(perLine, trace.size[life] - at), isFirst: at === 0 });
-  return { lines, perLine, step };
+/* Breaks regions into lines of the same number of bytes, as few as fit the height. */
+function layLines(regions, height) {
+  const least = 7, legible = 17, most = 30, sizeOf = it => it.end - it.start;
+  let perLine = maxima(regions.map(sizeOf))[0] || 1;
+  const count = bytes => regions.reduce((sum, it) => sum + Math.ceil(sizeOf(it) / bytes), 0);
+  while (perLine > 65536 && count(perLine / 1.25) * legible <= height)
+    perLine /= 1.25;
+  const n = Math.max(Math.min(count(perLine), MAX_LINES), 1);
+  const step = Math.max(least, Math.min(most, Math.floor(height / n))), lines = [];
+  for (const region of regions)
+    for (let at = 0; at < sizeOf(region) && lines.length < MAX_LINES; at += perLine)
+      lines.push({ region, start: region.start + at, size: Math.min(perLine, sizeOf(region) - at), isFirst: at === 0 });
+  return { lines, perLine, step, isCut: count(perLine) > MAX_LINES };
 }
 
 const heapView = {
@@ -133,7 +132,8 @@ const heapView = {
 
   drawMap(app, map, canvas) {
     const { trace } = app, room = canvas.parentElement.clientHeight;
-    const { lines, perLine, step } = layLines(trace, map.pieces, room);
+    const { lines, perLine, step, isCut } = layLines(map.regions, room);
+    map.isCut = isCut;
     const height = Math.max(room, lines.length * step);
     canvas.style.height = height + 'px';
     const frame = prepare(canvas, height);
@@ -150,9 +150,10 @@ const heapView = {
   drawLine(app, map, context, line, y, bar, left, scale) {
     const { trace } = app, width = line.size * scale;
     if (line.isFirst && bar >= 7) {
+      const { start, end } = line.region;
       context.fillStyle = theme.dim;
       context.textAlign = 'right';
-      context.fillText('0x' + line.start.toString(16) + '  ' + formatRound(trace.size[line.life]), left - 8, y + bar / 2);
+      context.fillText('0x' + start.toString(16) + '  ' + formatRound(end - start), left - 8, y + bar / 2);
     }
     context.fillStyle = theme.hole;
     context.fillRect(left, y, width, bar);
@@ -160,6 +161,17 @@ const heapView = {
     context.strokeStyle = theme.line;
     context.lineWidth = 1;
     context.strokeRect(left + 0.5, y + 0.5, Math.max(width - 1, 1), bar - 1);
+    this.drawBounds(trace, context, line, y, bar, left, scale);
+  },
+
+  /* Where pieces begin within a region. */
+  drawBounds(trace, context, line, y, bar, left, scale) {
+    context.fillStyle = theme.mark;
+    for (const life of line.region.pieces) {
+      const at = (trace.address[life] - line.start) * scale;
+      if (at > 0 && at < line.size * scale)
+        context.fillRect(left + Math.round(at), y - 1, 1, bar + 2);
+    }
   },
 
   /* What ends within the same pixel is one rectangle: the largest's colour. */
@@ -211,8 +223,8 @@ const heapView = {
       make('ul', { class: 'meanings' }, make('li', {}, swatch(theme.hole), ' free'),
         make('li', {}, swatch(map.owners === null ? theme.used : theme.rest), map.owners === null ? ' in use' : ' held by a pool'),
         map.owners === null ? null : make('li', {}, 'Other colours: in use, as under Lives'),
-        map.pieces.length > MAX_PIECES ? make('li', { class: 'bad' }, 'Only the first ' + formatCount(MAX_PIECES)
-          + ' pieces are drawn') : null));
+        make('li', {}, 'Lines across: where pieces begin that lie side by side'),
+        map.isCut ? make('li', { class: 'bad' }, 'Not all pieces are drawn: there are too many') : null));
   },
 
   extentAt(event) {
@@ -235,7 +247,7 @@ const heapView = {
     const extent = this.map.extents.find(it => trace.address[it] <= found.at && found.at < trace.address[it] + trace.size[it]);
     const hole = this.map.holes.find(it => it.start <= found.at && found.at < it.start + it.size);
     const owner = extent === undefined ? undefined : this.map.owners?.get(extent);
-    const { life } = found.line;
+    const life = found.line.region.pieces.find(it => trace.address[it] <= found.at && found.at < trace.address[it] + trace.size[it]);
     place.replaceChildren(make('h2', {}, extent === undefined ? 'A free stretch' : 'An extent'), terms([
       ['size', formatExact(extent === undefined ? hole?.size ?? 0 : trace.size[extent])],
       ['address', '0x' + (extent === undefined ? hole?.start ?? 0 : trace.address[extent]).toString(16)],

@@ -24,7 +24,8 @@ typedef struct
   guint64 place;  /* the block, or the address */
 
   guint64 address, alloc_size;
-  guint64 life; /* the number of lives that had begun with it; 0: it is held */
+  guint64 managed; /* bytes of these that count as managed; what is lent is of what does already */
+  guint64 life;    /* the number of lives that had begun with it; 0: it is held */
 } Memory;
 
 typedef struct
@@ -88,22 +89,25 @@ list_clear (HistoryList *list)
   g_hash_table_unref (list->places);
 }
 
+/* 0: it has none as yet. */
+static guint
+list_find_old (const HistoryList *list, guint64 number)
+{
+  return GPOINTER_TO_UINT (g_hash_table_lookup (list->places, &number));
+}
+
 /* Gets a number's place; an unknown one is added. */
 static guint
 list_find (HistoryList *list, guint64 number)
 {
-  gpointer place;
+  guint place = list_find_old (list, number);
 
-  if (number == 0)
-    return 0;
-  place = g_hash_table_lookup (list->places, &number);
-  if (place == NULL)
-    {
-      place = GUINT_TO_POINTER (list->numbers->len);
-      g_array_append_val (list->numbers, number);
-      g_hash_table_insert (list->places, copy (&number, sizeof number), place);
-    }
-  return GPOINTER_TO_UINT (place);
+  if (number == 0 || place != 0)
+    return place;
+  place = list->numbers->len;
+  g_array_append_val (list->numbers, number);
+  g_hash_table_insert (list->places, copy (&number, sizeof number), GUINT_TO_POINTER (place));
+  return place;
 }
 
 /* Objects */
@@ -195,15 +199,36 @@ add (Builder *builder, gint column, guint64 number)
   column_add (&builder->history->columns[column], number);
 }
 
+static TarnTraceClass
+get_class (const History *self, guint64 number)
+{
+  guint place = list_find_old (&self->objects, number);
+  const HistoryObject *object
+      = place < self->object_details->len ? g_ptr_array_index (self->object_details, place) : NULL;
+
+  return object != NULL ? object->class : TARN_TRACE_POOL;
+}
+
+/* Gets the place of who has a block: of a heap's own blocks, which no pool is between, something
+ * like a pool, so that they are not taken for extents. */
+static guint
+find_owner (History *self, MemorySort sort, guint64 object)
+{
+  gboolean is_direct = sort == MEMORY_BLOCK && get_class (self, object) == TARN_TRACE_HEAP;
+
+  return list_find (&self->objects, is_direct ? object | HISTORY_BLOCKS_OF_HEAP : object);
+}
+
 /* Pools only: heaps manage their pieces, which have lives. */
 static void
-add_managed (Builder *builder, const RecordedEvent *event, guint64 bytes)
+set_managed (Builder *builder, const RecordedEvent *event, Memory *memory, guint64 bytes)
 {
-  if (bytes == 0)
+  if (memory->sort != MEMORY_BLOCK || bytes == memory->managed)
     return;
   add (builder, HISTORY_MANAGED_TIME, event->time);
-  add (builder, HISTORY_MANAGED_OBJECT, list_find (&builder->history->objects, event->object));
-  add (builder, HISTORY_MANAGED_BYTES, bytes);
+  add (builder, HISTORY_MANAGED_OBJECT, find_owner (builder->history, MEMORY_BLOCK, event->object));
+  add (builder, HISTORY_MANAGED_BYTES, bytes - memory->managed);
+  memory->managed = bytes;
 }
 
 static void
@@ -224,7 +249,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   end_life (builder, event, memory);
   add (builder, HISTORY_EVENT_TIME, event->time);
   add (builder, HISTORY_EVENT_LIFE, 0);
-  add (builder, HISTORY_LIFE_OBJECT, list_find (&history->objects, event->object));
+  add (builder, HISTORY_LIFE_OBJECT, find_owner (history, memory->sort, event->object));
   add (builder, HISTORY_LIFE_SORT, (guint64) sort);
   add (builder, HISTORY_LIFE_SIZE, event->size);
   add (builder, HISTORY_LIFE_MORE,
@@ -250,8 +275,8 @@ put_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guint
       *memory = (Memory){ .sort = sort, .object = event->object, .place = place };
       g_hash_table_add (builder->memory, memory);
     }
-  if (sort == MEMORY_BLOCK)
-    add_managed (builder, event, alloc_size - memory->alloc_size);
+  if (event->kind != TARN_TRACE_LENT)
+    set_managed (builder, event, memory, alloc_size);
   memory->address = address;
   memory->alloc_size = alloc_size;
   return memory;
@@ -268,8 +293,7 @@ take_memory (Builder *builder, MemorySort sort, const RecordedEvent *event, guin
       return;
     }
   end_life (builder, event, memory);
-  if (sort == MEMORY_BLOCK)
-    add_managed (builder, event, 0 - memory->alloc_size);
+  set_managed (builder, event, memory, 0);
   g_hash_table_remove (builder->memory, memory);
 }
 
@@ -285,8 +309,7 @@ end_object (Builder *builder, const RecordedEvent *event)
     if (memory->object == event->object)
       {
         end_life (builder, event, memory);
-        if (memory->sort == MEMORY_BLOCK)
-          add_managed (builder, event, 0 - memory->alloc_size);
+        set_managed (builder, event, memory, 0);
         g_hash_table_iter_remove (&iter);
       }
 }
@@ -324,12 +347,15 @@ see_request (Builder *builder, const RecordedEvent *event)
   begin_life (builder, event, memory, event->kind == TARN_TRACE_MISS ? LIFE_MISS : LIFE_LENT);
 }
 
+/* Only pools hold what is freed. */
 static void
 see_free (Builder *builder, const RecordedEvent *event)
 {
   Memory *memory = find_memory (builder, MEMORY_BLOCK, event->object, event->block);
 
-  if (memory != NULL && memory->life != 0)
+  if (get_class (builder->history, event->object) != TARN_TRACE_POOL)
+    take_memory (builder, MEMORY_BLOCK, event, event->block);
+  else if (memory != NULL && memory->life != 0)
     end_life (builder, event, memory);
   else
     builder->history->n_unknown++;
@@ -373,19 +399,29 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_request (builder, event);
 }
 
+/* A heap says of a piece that moves that it goes, moves and comes; others may say only that it
+ * moves. */
+static void
+see_move (Builder *builder, const RecordedEvent *event)
+{
+  if (find_memory (builder, MEMORY_PIECE, event->object, event->address) != NULL)
+    {
+      take_memory (builder, MEMORY_PIECE, event, event->address);
+      see_heap_memory (builder, event, event->other);
+    }
+  see_call (builder, event);
+}
+
 static void
 see_heap_event (Builder *builder, const RecordedEvent *event)
 {
-  if (event->kind == TARN_TRACE_EXTENT || event->kind == TARN_TRACE_PIECE)
+  if (event->kind == TARN_TRACE_PIECE_MOVED)
+    see_move (builder, event);
+  else if (event->kind == TARN_TRACE_EXTENT || event->kind == TARN_TRACE_PIECE)
     see_heap_memory (builder, event, event->address);
-  else if (event->kind == TARN_TRACE_EXTENT_FREE)
-    take_memory (builder, MEMORY_EXTENT, event, event->address);
   else
-    {
-      take_memory (builder, MEMORY_PIECE, event, event->address);
-      if (event->kind == TARN_TRACE_PIECE_MOVED)
-        see_heap_memory (builder, event, event->other);
-    }
+    take_memory (builder, event->kind == TARN_TRACE_EXTENT_FREE ? MEMORY_EXTENT : MEMORY_PIECE,
+                 event, event->address);
 }
 
 static void

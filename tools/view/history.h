@@ -11,6 +11,9 @@
 #include "../trace/recording.h"
 #include "column.h"
 
+/* In an object's number: stands for the blocks of a heap that no pool is between. */
+#define HISTORY_BLOCKS_OF_HEAP ((guint64) 1 << 63)
+
 /* How a life began. */
 typedef enum
 {

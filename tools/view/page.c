@@ -130,28 +130,49 @@ append_stack (GString *json, const History *history, const Recording *recording,
   g_string_append_c (json, ']');
 }
 
+static const HistoryObject *
+get_object (const History *history, guint64 number)
+{
+  guint place = list_place (&history->objects, number);
+
+  return place < history->object_details->len ? g_ptr_array_index (history->object_details, place)
+                                              : NULL;
+}
+
+static void
+append_properties (GString *json, const HistoryObject *object)
+{
+  append_key (json, "properties");
+  g_string_append_c (json, '[');
+  for (gsize i = 0; i < object->n_properties; i++)
+    g_string_append_printf (json, "%s[%u,%" G_GUINT64_FORMAT "]", i > 0 ? "," : "",
+                            object->properties[i].property, object->properties[i].number);
+  g_string_append_c (json, ']');
+}
+
 static void
 append_object (GString *json, const History *history, const Recording *recording, guint64 number)
 {
-  guint i = list_place (&history->objects, number);
-  const HistoryObject *object
-      = i < history->object_details->len ? g_ptr_array_index (history->object_details, i) : NULL;
+  guint64 real = number & ~HISTORY_BLOCKS_OF_HEAP;
+  const HistoryObject *object = get_object (history, real);
 
   (void) recording;
   g_string_append_c (json, '{');
-  append_number (json, "number", number);
+  append_number (json, "number", real);
   if (object != NULL)
+    append_text (json, "name", object->name);
+  if (number != real)
     {
+      append_text (json, "kind", "blocks of heap");
+      append_number (json, "class", TARN_TRACE_POOL);
+      append_number (json, "upstream", list_place (&history->objects, real));
+    }
+  else if (object != NULL)
+    {
+      append_text (json, "kind", object->kind);
       append_number (json, "class", object->class);
       append_number (json, "upstream", object->upstream);
-      append_text (json, "kind", object->kind);
-      append_text (json, "name", object->name);
-      append_key (json, "properties");
-      g_string_append_c (json, '[');
-      for (gsize j = 0; j < object->n_properties; j++)
-        g_string_append_printf (json, "%s[%u,%" G_GUINT64_FORMAT "]", j > 0 ? "," : "",
-                                object->properties[j].property, object->properties[j].number);
-      g_string_append_c (json, ']');
+      append_properties (json, object);
     }
   g_string_append_c (json, '}');
 }
@@ -215,13 +236,13 @@ static void
 append_kinds (GString *json)
 {
   static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
-    [TARN_TRACE_FAIL] = "fail",       [TARN_TRACE_ALLOCATED] = "allocated",
-    [TARN_TRACE_FREED] = "freed",     [TARN_TRACE_MARK] = "mark",
-    [TARN_TRACE_WAIT] = "wait",       [TARN_TRACE_RECORD_USE] = "use",
-    [TARN_TRACE_MOVE] = "move",       [TARN_TRACE_FORGET] = "forget",
-    [TARN_TRACE_TRIM] = "trim",       [TARN_TRACE_LIMIT] = "limit",
-    [TARN_TRACE_RECLAIM] = "reclaim", [TARN_TRACE_OUT_OF_MEMORY] = "oom",
-    [TARN_TRACE_LOST] = "lost",
+    [TARN_TRACE_FAIL] = "fail",         [TARN_TRACE_ALLOCATED] = "allocated",
+    [TARN_TRACE_FREED] = "freed",       [TARN_TRACE_MARK] = "mark",
+    [TARN_TRACE_WAIT] = "wait",         [TARN_TRACE_RECORD_USE] = "use",
+    [TARN_TRACE_MOVE] = "move",         [TARN_TRACE_FORGET] = "forget",
+    [TARN_TRACE_TRIM] = "trim",         [TARN_TRACE_LIMIT] = "limit",
+    [TARN_TRACE_RECLAIM] = "reclaim",   [TARN_TRACE_OUT_OF_MEMORY] = "oom",
+    [TARN_TRACE_PIECE_MOVED] = "moved", [TARN_TRACE_LOST] = "lost",
   };
 
   append_key (json, "kinds");

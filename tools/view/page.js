@@ -22,6 +22,9 @@ class App {
     this.trace = trace;
     this.selections = new Map();
     this.object = 0;
+    this.sums = sumObjects(trace);
+    for (const list of [trace.pools, trace.heaps])
+      list.sort((a, b) => this.sums.managedPeak[b] - this.sums.managedPeak[a] || a - b);
     this.heap = trace.heaps[0];
     this.by = 'tag';
     this.filter = null;

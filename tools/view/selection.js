@@ -178,7 +178,7 @@ class Selection {
     const order = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a) || a - b);
     const colorOf = new Uint8Array((order.length > 0 ? Math.max(...maxima(order)) : 0) + 1);
     if (by === 'size')
-      rankSizes(order, colorOf);
+      rankSizes(order, colorOf, weights);
     else
       order.forEach((id, i) => { colorOf[id] = Math.min(i, N_COLORS - 1); });
     return { order, colorOf };
@@ -193,12 +193,17 @@ function maxima(numbers) {
   return [most];
 }
 
-/* Small ones are dark, large ones light. */
-function rankSizes(order, colorOf) {
-  order.sort((a, b) => a - b);
-  const first = order[0], range = Math.max(order[order.length - 1] - first, 1);
+/* Small ones are dark, large ones light; those that take more are told apart more. */
+function rankSizes(order, colorOf, weights) {
+  let total = 0, below = 0;
   for (const id of order)
-    colorOf[id] = N_COLORS + Math.round((id - first) / range * (N_SHADES - 1));
+    total += weights.get(id);
+  order.sort((a, b) => a - b);
+  order.forEach((id, i) => {
+    const share = (below + weights.get(id) / 2) / Math.max(total, 1), place = (i + 0.5) / order.length;
+    below += weights.get(id);
+    colorOf[id] = N_COLORS + Math.min(N_SHADES - 1, Math.floor((share + place) / 2 * N_SHADES));
+  });
   order.reverse();
 }
 

@@ -171,7 +171,7 @@ const bytesView = {
 
   /* A line for each pool and heap. */
   list(app) {
-    const { trace } = app, sums = this.sums ??= sumObjects(trace), now = sumObjectsAt(trace, app.moment, app.time);
+    const { trace } = app, { sums } = app, now = sumObjectsAt(trace, app.moment, app.time);
     const head = ['', 'peak in use', 'peak managed', 'in use at the cursor', 'managed', 'in use at the end', 'limit'];
     const all = [...trace.pools, ...trace.heaps], rows = all.slice(0, MAX_OBJECTS).map(object => {
       const limit = limitOf(trace, object);
