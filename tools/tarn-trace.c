@@ -269,7 +269,7 @@ print_about (const Options *options, GOptionContext *context)
 static gint
 run (const Options *options, GError **error)
 {
-  g_auto (Filter) filter = { NULL };
+  g_auto (Filter) filter = { 0 };
 
   if (!filter_init (&filter, &options->filter, error) || !check_options (options, &filter, error))
     return EXIT_USAGE;

@@ -23,7 +23,7 @@ typedef struct
 /* Recordings */
 
 /* A tag that would break lines, quotations and terminals. */
-#define ODD_TAG "a \"b\"\n\x1b[1m"
+#define ODD_TAG "a \"b\"\n\\\x1b[1m"
 
 static void
 write_start (TraceWriter *writer)
@@ -340,7 +340,7 @@ test_print (Fixture *self, gconstpointer data)
       "0.000004500      11 #3 weights free block=1\n"
       "0.000005000      10 #3 weights free block=3\n"
       "0.000005500      11 #3 weights lent block=9 size=32 alloc_size=64 address=0x10300 "
-      "tag=\"a \\\"b\\\"\\u000a\\u001b[1m\"\n"
+      "tag=\"a \\\"b\\\"\\u000a\\\\\\u001b[1m\"\n"
       "0.000006000      10 #3 weights hit block=3 size=60 queue=0x50 tag=\"plain\"\n"
       "0.000006500      10 #3 weights undo block=3\n"
       "0.000007000      10 #3 weights gone block=3\n"

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-struct _Blocks
-{
-  GHashTable *by_number; /* to Block, whose first member is the key */
-};
-
 struct _Objects
 {
   GHashTable *by_number; /* to Object, whose first member is the key */
@@ -23,8 +18,7 @@ object_free (gpointer data)
 {
   Object *object = data;
 
-  g_hash_table_unref (object->blocks->by_number);
-  g_free (object->blocks);
+  g_clear_pointer (&object->blocks, g_hash_table_unref);
   g_free (object);
 }
 
@@ -38,8 +32,6 @@ objects_add (Objects *self, guint64 number)
   object = g_new0 (Object, 1);
   object->number = number;
   object->kind = "";
-  object->blocks = g_new (Blocks, 1);
-  object->blocks->by_number = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
   g_hash_table_insert (self->by_number, &object->number, object);
   g_ptr_array_add (self->all, object);
   return object;
@@ -117,7 +109,7 @@ objects_reset (Objects *self)
     {
       Object *object = self->all->pdata[i];
 
-      g_hash_table_remove_all (object->blocks->by_number);
+      g_clear_pointer (&object->blocks, g_hash_table_unref);
       object->hits = object->misses = object->failures = object->frees = object->extents = 0;
       object->active_bytes = object->peak_active_bytes = 0;
       object->held_bytes = object->managed_bytes = 0;
@@ -170,7 +162,7 @@ add_active (Object *object, guint64 bytes)
 static Block *
 find_block (const Object *object, guint64 number)
 {
-  return g_hash_table_lookup (object->blocks->by_number, &number);
+  return object->blocks != NULL ? g_hash_table_lookup (object->blocks, &number) : NULL;
 }
 
 static Block *
@@ -181,7 +173,9 @@ add_block (Object *object, const RecordedEvent *event)
   block->number = event->block;
   block->alloc_size = event->kind == TARN_TRACE_HIT ? event->size : event->alloc_size;
   block->address = event->address;
-  g_hash_table_insert (object->blocks->by_number, &block->number, block);
+  if (object->blocks == NULL)
+    object->blocks = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
+  g_hash_table_insert (object->blocks, &block->number, block);
   add (&object->managed_bytes, block->alloc_size);
   add (&object->held_bytes, block->alloc_size);
   return block;
@@ -195,7 +189,7 @@ remove_block (Object *object, Block *block, Change *change)
     take (&object->held_bytes, block->alloc_size);
   change->gone = *block;
   change->has_gone = TRUE;
-  g_hash_table_remove (object->blocks->by_number, &change->gone.number);
+  g_hash_table_remove (object->blocks, &change->gone.number);
 }
 
 /* It becomes a held one. */
@@ -357,11 +351,14 @@ compare_lives (gconstpointer a, gconstpointer b)
 void
 object_for_each_block (Object *object, BlockFunc func, gpointer user_data)
 {
-  g_autoptr (GPtrArray) blocks = g_ptr_array_new ();
+  g_autoptr (GPtrArray) blocks = NULL;
   GHashTableIter iter;
   gpointer block;
 
-  g_hash_table_iter_init (&iter, object->blocks->by_number);
+  if (object->blocks == NULL)
+    return;
+  blocks = g_ptr_array_new ();
+  g_hash_table_iter_init (&iter, object->blocks);
   while (g_hash_table_iter_next (&iter, NULL, &block))
     g_ptr_array_add (blocks, block);
   g_ptr_array_sort (blocks, compare_lives);

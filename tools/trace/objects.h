@@ -12,8 +12,6 @@
 
 #include "recording.h"
 
-typedef struct _Blocks Blocks;
-
 typedef struct
 {
   guint64 number;
@@ -25,7 +23,7 @@ typedef struct
   guint64 extents;                         /* that a heap was asked for */
   guint64 active_bytes, peak_active_bytes; /* asked for by blocks in use; a heap's: by extents */
   guint64 held_bytes, managed_bytes;       /* of blocks as they are; managed, a heap's: of pieces */
-  Blocks *blocks;
+  GHashTable *blocks;                      /* by their numbers; nullable: it never had one */
 } Object;
 
 /* A block that an object has. */
