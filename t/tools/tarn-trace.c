@@ -39,7 +39,9 @@ write_start (TraceWriter *writer)
   trace_writer_add_string (writer, 1, ODD_TAG);
   trace_writer_add_string (writer, 2, "plain");
   trace_writer_add_frame (writer, 0x400, "/lib/a.so", 0x40, "f", 4);
-  trace_writer_add_stack (writer, 1, 0x400, 0x500);
+  trace_writer_add_frame (writer, 0x300, "/usr/lib/libtarn.so.0", 0x30, "", 0);
+  trace_writer_add_stack (writer, 1, 0x300, 0x400);
+  trace_writer_add_stack (writer, 2, 0x500, 0x400);
   trace_writer_add (writer, TARN_TRACE_USE, 0, 2);
   trace_writer_add (writer, TARN_TRACE_PIECE, 0, 0x10000, 4096, 0);
   trace_writer_add (writer, TARN_TRACE_EXTENT, 0, 0x10000, 1024);
@@ -73,6 +75,7 @@ write_second_thread (TraceWriter *writer)
   trace_writer_add (writer, TARN_TRACE_FAIL, 500, 9999, 9);
   trace_writer_add (writer, TARN_TRACE_FREE, 2000, 1);
   trace_writer_add (writer, TARN_TRACE_TAG, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_SET_STACK, 0, 2);
   trace_writer_add (writer, TARN_TRACE_LENT, 1000, 9, 32, 64, 0x10300);
   trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
   trace_writer_add (writer, TARN_TRACE_ALLOCATED, 2500, 4096, 0x10000, 0, 700);
@@ -265,7 +268,7 @@ test_summary (Fixture *self, gconstpointer data)
       "     500 B  83.3 %        1 blocks  plain\n"
       "     100 B  16.7 %        1 blocks  (no tag)\n"
       "At the peak, 600 B after 0.000001 s, by stack\n"
-      "     500 B  83.3 %        1 blocks  f+0x4 < 0x500\n"
+      "     500 B  83.3 %        1 blocks  f+0x4\n"
       "     100 B  16.7 %        1 blocks  (no stack)\n");
 }
 
@@ -306,7 +309,37 @@ test_summary_json (Fixture *self, gconstpointer data)
   g_assert_cmpint (number (element (peak, "by_tag", 0), "bytes"), ==, 500);
   g_assert_cmpint (number (element (peak, "by_tag", 0), "blocks"), ==, 1);
   g_assert_null (text (element (peak, "by_tag", 1), "tag"));
-  g_assert_cmpstr (text (element (peak, "by_stack", 0), "stack"), ==, "f+0x4 < 0x500");
+  g_assert_cmpstr (text (element (peak, "by_stack", 0), "stack"), ==,
+                   "/usr/lib/libtarn.so.0+0x30 < f+0x4");
+}
+
+/* Lines stay lines of 80 columns. */
+static void
+test_summary_long (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (GBytes) bytes = NULL;
+  g_autoptr (GString) name = g_string_new (NULL);
+  g_auto (GStrv) lines = NULL;
+
+  (void) data;
+  for (guint i = 0; i < 60; i++)
+    g_string_append (name, "\xc3\xa4");
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 7, TARN_TRACE_POOL, 0, "", name->str, 1, 1);
+  trace_writer_add_string (writer, 1, name->str);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 7);
+  trace_writer_add (writer, TARN_TRACE_TAG, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 5, 5, 5);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED (self->path);
+  lines = g_strsplit (self->output, "\n", -1);
+  g_assert_cmpuint (g_strv_length (lines), ==, 7);
+  g_assert_cmpint (g_utf8_strlen (lines[2], -1), ==, 80);
+  g_assert_cmpint (g_utf8_strlen (lines[3], -1), ==, 80);
+  g_assert_cmpint (g_utf8_strlen (lines[5], -1), ==, 80);
+  g_assert_true (g_str_has_suffix (lines[5], "\xc3\xa4..."));
 }
 
 /* Events */
@@ -330,7 +363,7 @@ test_print (Fixture *self, gconstpointer data)
       "in_use=true\n"
       "0.000001000      10 #3 weights miss block=2 size=500 alloc_size=512 address=0x10080 "
       "queue=0x50 "
-      "stack=1 tag=\"plain\" frames=[\"f+0x4\", ...]\n"
+      "stack=1 tag=\"plain\" frames=[\"libtarn.so.0+0x30\", ...]\n"
       "0.000002000      10 #3 weights free block=2\n"
       "0.000002500      11 #3 weights fail size=9999 error=limit\n"
       "0.000003000      10 #3 weights hit block=2 size=300 queue=0x50 tag=\"plain\"\n"
@@ -340,7 +373,7 @@ test_print (Fixture *self, gconstpointer data)
       "0.000004500      11 #3 weights free block=1\n"
       "0.000005000      10 #3 weights free block=3\n"
       "0.000005500      11 #3 weights lent block=9 size=32 alloc_size=64 address=0x10300 "
-      "tag=\"a \\\"b\\\"\\u000a\\\\\\u001b[1m\"\n"
+      "stack=2 tag=\"a \\\"b\\\"\\u000a\\\\\\u001b[1m\" frames=[\"0x500\", ...]\n"
       "0.000006000      10 #3 weights hit block=3 size=60 queue=0x50 tag=\"plain\"\n"
       "0.000006500      10 #3 weights undo block=3\n"
       "0.000007000      10 #3 weights gone block=3\n"
@@ -637,25 +670,26 @@ test_pytorch (Fixture *self, gconstpointer data)
   SUCCEED ("--pytorch", self->path);
   root = parse (parser, self->output);
   entries = list_entries (get_trace (root));
-  g_assert_cmpstr (entries, ==,
-                   "segment_alloc 10000 4096 0 0\n"
-                   "alloc 10000 100 0 0\n"
-                   "alloc 10080 500 80 1 :plain /lib/a.so:f+0x4 :0x500\n"
-                   "free_requested 10080 500 80 2\n"
-                   "free_completed 10080 500 80 2\n"
-                   "alloc 10080 300 80 3 :plain\n"
-                   "segment_alloc 20000 64 80 4\n"
-                   "alloc 20000 64 80 4 :plain\n"
-                   "free_requested 10000 100 0 4\n"
-                   "free_completed 10000 100 0 4\n"
-                   "free_requested 20000 64 80 5\n"
-                   "free_completed 20000 64 80 5\n"
-                   "alloc 10300 32 0 5 :" ODD_TAG "\n"
-                   "alloc 20000 60 80 6 :plain\n"
-                   "free_requested 20000 60 80 6\n"
-                   "free_completed 20000 60 80 6\n"
-                   "segment_free 20000 64 80 7\n"
-                   "oom 0 1048576 0 9\n");
+  g_assert_cmpstr (
+      entries, ==,
+      "segment_alloc 10000 4096 0 0\n"
+      "alloc 10000 100 0 0\n"
+      "alloc 10080 500 80 1 :plain /usr/lib/libtarn.so.0:libtarn.so.0+0x30 /lib/a.so:f+0x4\n"
+      "free_requested 10080 500 80 2\n"
+      "free_completed 10080 500 80 2\n"
+      "alloc 10080 300 80 3 :plain\n"
+      "segment_alloc 20000 64 80 4\n"
+      "alloc 20000 64 80 4 :plain\n"
+      "free_requested 10000 100 0 4\n"
+      "free_completed 10000 100 0 4\n"
+      "free_requested 20000 64 80 5\n"
+      "free_completed 20000 64 80 5\n"
+      "alloc 10300 32 0 5 :" ODD_TAG " :0x500 /lib/a.so:f+0x4\n"
+      "alloc 20000 60 80 6 :plain\n"
+      "free_requested 20000 60 80 6\n"
+      "free_completed 20000 60 80 6\n"
+      "segment_free 20000 64 80 7\n"
+      "oom 0 1048576 0 9\n");
   g_assert_cmpuint (length (root, "segments"), ==, 1);
   segment = element (root, "segments", 0);
   g_assert_cmpint (number (segment, "address"), ==, 0x10000);
@@ -876,6 +910,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
+  ADD ("summary/long", test_summary_long);
   ADD ("print", test_print);
   ADD ("print/json", test_print_json);
   ADD ("filters", test_filters);

@@ -3,6 +3,8 @@
  *
  * Events, one a line: for people as words and names with values, for programs as JSON. */
 
+#include <string.h>
+
 #include "names.h"
 #include "print.h"
 #include "progress.h"
@@ -74,15 +76,18 @@ static const Column of_requests[] = {
 };
 
 gchar *
-format_frame (const Recording *recording, guint64 address)
+format_frame (const Recording *recording, guint64 address, gboolean is_short)
 {
   const RecordedFrame *frame = recording_get_frame (recording, address);
+  const gchar *slash;
 
   if (frame == NULL || (frame->symbol[0] == '\0' && frame->module[0] == '\0'))
     return g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", address);
   if (frame->symbol[0] != '\0')
     return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", frame->symbol, frame->symbol_offset);
-  return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", frame->module, frame->module_offset);
+  slash = is_short ? strrchr (frame->module, '/') : NULL;
+  return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", slash != NULL ? slash + 1 : frame->module,
+                          frame->module_offset);
 }
 
 /* Both */
@@ -147,7 +152,7 @@ write_frames (const Output *output, guint64 stack)
   fputc ('[', output->file);
   for (gsize i = 0; i < n && (output->is_json || i < 1); i++)
     {
-      g_autofree gchar *text = format_frame (output->recording, addresses[i]);
+      g_autofree gchar *text = format_frame (output->recording, addresses[i], !output->is_json);
 
       if (i > 0)
         fputc (',', output->file);

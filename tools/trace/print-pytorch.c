@@ -81,7 +81,7 @@ write_frames (const Snapshot *snapshot, const Block *block)
   for (gsize i = 0; i < n; i++)
     {
       const RecordedFrame *frame = recording_get_frame (recording, addresses[i]);
-      g_autofree gchar *name = format_frame (recording, addresses[i]);
+      g_autofree gchar *name = format_frame (recording, addresses[i], TRUE);
 
       write_frame (file, tag == NULL && i == 0, frame != NULL ? frame->module : "", name);
     }

@@ -14,6 +14,7 @@
 #define MAX_OBJECTS 10 /* for people: those with most in use */
 #define MAX_HOLDERS 10
 #define NAME_WIDTH 11
+#define HOLDER_WIDTH 44 /* of its tag or stack, in a line of 80 columns */
 
 /* Of an object, when all is over. */
 typedef struct
@@ -66,30 +67,44 @@ make_rows (const Objects *objects)
   return rows;
 }
 
+/* Whether it is in a library of ours: all requests are. */
+static gboolean
+is_ours (const Recording *recording, guint64 address)
+{
+  const RecordedFrame *frame = recording_get_frame (recording, address);
+  g_autofree gchar *module = frame != NULL ? g_path_get_basename (frame->module) : NULL;
+
+  return module != NULL && g_str_has_prefix (module, "libtarn");
+}
+
+/* For people it begins with the program's own frames, if there are any. */
 static gchar *
-format_stack (const Recording *recording, guint64 stack)
+format_stack (const Recording *recording, guint64 stack, gboolean is_short)
 {
   GString *text = g_string_new (NULL);
-  gsize n;
+  gsize n, first = 0;
   const guint64 *addresses = recording_get_stack (recording, stack, &n);
 
-  for (gsize i = 0; i < n; i++)
+  while (is_short && first < n && is_ours (recording, addresses[first]))
+    first++;
+  first = first < n ? first : 0;
+  for (gsize i = first; i < n; i++)
     {
-      g_autofree gchar *frame = format_frame (recording, addresses[i]);
+      g_autofree gchar *frame = format_frame (recording, addresses[i], is_short);
 
-      g_string_append_printf (text, "%s%s", i > 0 ? " < " : "", frame);
+      g_string_append_printf (text, "%s%s", i > first ? " < " : "", frame);
     }
   return g_string_free (text, FALSE);
 }
 
 /* NULL: what has none. */
 static gchar *
-describe_holder (const Recording *recording, const Holder *holder, gboolean is_tag)
+describe_holder (const Output *output, const Holder *holder, gboolean is_tag)
 {
   if (holder->key == 0)
     return NULL;
-  return is_tag ? g_strdup (recording_get_string (recording, holder->key))
-                : format_stack (recording, holder->key);
+  return is_tag ? g_strdup (recording_get_string (output->recording, holder->key))
+                : format_stack (output->recording, holder->key, !output->is_json);
 }
 
 /* For people */
@@ -191,12 +206,16 @@ print_rows (const Output *output, GArray *rows)
 static void
 print_holder (const Output *output, const Holder *holder, const Peak *peak, gboolean is_tag)
 {
-  g_autofree gchar *what = describe_holder (output->recording, holder, is_tag);
-  g_autofree gchar *text = format_text (what != NULL ? what : is_tag ? "(no tag)" : "(no stack)");
+  g_autofree gchar *what = describe_holder (output, holder, is_tag);
+  g_autofree gchar *line = format_text (what != NULL ? what : is_tag ? "(no tag)" : "(no stack)");
+  glong length = g_utf8_strlen (line, -1);
+  gboolean fits = length <= HOLDER_WIDTH;
+  g_autofree gchar *text = g_utf8_substring (line, 0, fits ? length : HOLDER_WIDTH - 3);
   g_autofree gchar *bytes = format_bytes (holder->bytes);
 
-  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " blocks  %s\n", bytes,
-           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks, text);
+  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " blocks  %s%s\n", bytes,
+           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks, text,
+           fits ? "" : "...");
 }
 
 static void
@@ -259,7 +278,7 @@ write_json_holders (const Output *output, const gchar *key, const GArray *holder
   for (guint i = 0; i < holders->len && i < MAX_HOLDERS; i++)
     {
       const Holder *holder = &g_array_index (holders, Holder, i);
-      g_autofree gchar *text = describe_holder (output->recording, holder, is_tag);
+      g_autofree gchar *text = describe_holder (output, holder, is_tag);
 
       fprintf (output->file, "%s{\"%s\":", i > 0 ? "," : "", is_tag ? "tag" : "stack");
       write_json_text (output->file, text);
