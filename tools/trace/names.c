@@ -83,6 +83,7 @@ static const gchar *const properties[] = {
   [TARN_TRACE_FREE_BYTES] = "free_bytes",
   [TARN_TRACE_PIECES] = "pieces",
   [TARN_TRACE_MOVES] = "moves",
+  [TARN_TRACE_UPSTREAM_FREES] = "upstream_frees",
 };
 
 static const gchar *const errors[] = {
