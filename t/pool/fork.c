@@ -151,6 +151,63 @@ test_new_allocator_in_child (void)
   in_child (use_anew_in_child, NULL);
 }
 
+/* Somebody looks at all allocators, and has their lock, when another thread forks. */
+
+typedef struct
+{
+  GMutex lock;
+  GCond changed;
+  gboolean is_looking, may_end;
+} Look;
+
+static void
+look (TarnAllocator *allocator, gpointer data)
+{
+  Look *self = data;
+
+  (void) allocator;
+  g_mutex_lock (&self->lock);
+  self->is_looking = TRUE;
+  g_cond_broadcast (&self->changed);
+  while (!self->may_end)
+    g_cond_wait (&self->changed, &self->lock);
+  g_mutex_unlock (&self->lock);
+}
+
+static gpointer
+look_at_all (gpointer data)
+{
+  _tarn_allocators_for_each (look, data);
+  return NULL;
+}
+
+static void
+test_while_others_look (void)
+{
+  FakeDevice *device = fake_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = fake_device_allocator_new (device);
+  Look self = { .is_looking = FALSE };
+  GThread *thread;
+
+  g_mutex_init (&self.lock);
+  g_cond_init (&self.changed);
+  thread = g_thread_new ("look", look_at_all, &self);
+  g_mutex_lock (&self.lock);
+  while (!self.is_looking)
+    g_cond_wait (&self.changed, &self.lock);
+  g_mutex_unlock (&self.lock);
+  in_child (use_anew_in_child, NULL);
+  g_mutex_lock (&self.lock);
+  self.may_end = TRUE;
+  g_cond_broadcast (&self.changed);
+  g_mutex_unlock (&self.lock);
+  g_thread_join (thread);
+  g_mutex_clear (&self.lock);
+  g_cond_clear (&self.changed);
+  tarn_allocator_unref (allocator);
+  fake_device_free (device);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -158,5 +215,6 @@ main (int argc, char **argv)
   g_test_add_func ("/core/fork/before-first-allocator", test_before_first_allocator);
   g_test_add_func ("/core/fork/in-child", test_in_child);
   g_test_add_func ("/core/fork/new-allocator-in-child", test_new_allocator_in_child);
+  g_test_add_func ("/core/fork/while-others-look", test_while_others_look);
   return g_test_run ();
 }

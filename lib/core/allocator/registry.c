@@ -4,6 +4,7 @@
  * All allocators that there are, for those who look at all of them: recordings and snapshots. */
 
 #include "allocator/allocator-private.h"
+#include "base/fork-private.h"
 #include "record/record-private.h"
 
 /* It is taken before the locks of allocators. */
@@ -25,10 +26,13 @@ report_all (void)
   _tarn_allocators_for_each (report, NULL);
 }
 
-/* Adds an allocator that is complete. */
+/* Adds an allocator that is complete.  In a child of fork (), where somebody may have had the lock,
+ * none is added, nor taken out, since none ends there. */
 void
 _tarn_allocator_publish (TarnAllocator *allocator)
 {
+  if (_tarn_forked ())
+    return;
   _tarn_record_set_last_words (report_all);
   _tarn_record_from_environment ();
   _tarn_mutex_lock (&lock);
