@@ -104,9 +104,10 @@ _tarn_tag_end (gint *scope)
 /** @endcond */
 
 /**
- * Calls what the calling thread asks for by a name until the enclosing block of the program ends,
- * however it does: tarn_tag_push(), and tarn_tag_pop() at the end. It is a declaration, and needs a
- * compiler that has GNU C's cleanup attribute, as GCC and Clang do, also in C++.
+ * Calls what the calling thread asks for by a name, until the program's block ends. It is a
+ * declaration: tarn_tag_push(), and tarn_tag_pop() at the end of the enclosing block, however that
+ * is left. It needs a compiler that has GNU C's cleanup attribute, as GCC and Clang do, also in
+ * C++.
  *
  * @since 0.1
  */

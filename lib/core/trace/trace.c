@@ -28,10 +28,10 @@ follow (gboolean follows)
 }
 
 /**
- * Begins to record what all pools, heaps and allocators of the process do: requests and frees, with
- * their times, threads, queues and tags; calls of drivers and waits, with how long they took; what
- * heaps do with their memory. What there is already is recorded first. tarn-trace prints the file,
- * tarn-view draws it, and tarn-bench tries it on other pools; the guide describes its form.
+ * Begins to record what all pools, heaps and allocators of the process do. In the file are requests
+ * and frees, with their times, threads, queues and tags; calls of drivers and waits, with how long
+ * they took; what heaps do with their memory; and first what there is already. tarn-trace prints
+ * it, tarn-view draws it, and tarn-bench tries it on other pools; the guide describes its form.
  *
  * Threads write to memory, and one thread of the library's to the file, ten times a second at
  * least, so that a program which crashes leaves all but the last tenth of a second. While events
@@ -78,7 +78,7 @@ tarn_trace_start (const gchar *path, const TarnTraceOptions *options, GError **e
 }
 
 /**
- * Ends what tarn_trace_start(), or TARN_TRACE, began, once all is in the file, with the counters of
+ * Ends what tarn_trace_start(), or TARN_TRACE, began. All is in the file then, with the counters of
  * all pools and heaps at the end.
  *
  * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if nothing is recorded;
