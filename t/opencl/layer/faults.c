@@ -294,14 +294,19 @@ static void
 fits (const TarnOpenclDevice *device, OpenclState *state)
 {
   static const gsize sizes[] = { LARGE / 4, LARGE, 3 * LARGE / 2, 5 * LARGE, 60 * LARGE };
+  /* What goes later is beyond the budget: besides what is lost, and the test's own, there is none.
+   */
+  guint live = wait_live (0, 10 * SHORT_WAIT);
 
   (void) state;
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     for (guint k = 0; k < 2; k++)
       {
-        cl_context context = opencl_context_new (device);
         gsize bytes, most = BUDGET / sizes[i] * sizes[i];
+        cl_context context;
 
+        g_assert_cmpuint (wait_live (live, WAIT), <=, live);
+        context = opencl_context_new (device);
         layer->reset ();
         set_budget (BUDGET);
         bytes = fill_budget (context, k == 0 ? 0 : CL_MEM_ALLOC_HOST_PTR, sizes[i]);
