@@ -235,6 +235,15 @@ is_rusticl (cl_context context)
   return g_str_equal (name, "rusticl");
 }
 
+/* Of a block in use: bins round sizes up. */
+static gsize
+get_largest (TarnPool *pool)
+{
+  gsize size = (gsize) MIN_SIZE << (N_SIZES - 1);
+
+  return tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, size));
+}
+
 /* @data: whether the pool has no more than can be in use at a time, so that what a queue has freed
  * is another one's next. */
 static void
@@ -255,7 +264,7 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
       return;
     }
   if (GPOINTER_TO_INT (data))
-    tarn_pool_set_limit_bytes (ring.pool, (gsize) (n + N_SLOTS) * (MIN_SIZE << (N_SIZES - 1)));
+    tarn_pool_set_limit_bytes (ring.pool, (n + N_SLOTS) * get_largest (ring.pool));
   _tarn_mutex_init (&ring.lock);
   ring.deadline = g_get_monotonic_time () + seconds * G_TIME_SPAN_SECOND;
   for (guint i = 0; i < n; i++)
