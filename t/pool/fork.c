@@ -155,8 +155,8 @@ test_new_allocator_in_child (void)
 
 typedef struct
 {
-  GMutex lock;
-  GCond changed;
+  TarnMutex lock;
+  TarnCond changed;
   gboolean is_looking, may_end;
 } Look;
 
@@ -166,12 +166,12 @@ look (TarnAllocator *allocator, gpointer data)
   Look *self = data;
 
   (void) allocator;
-  g_mutex_lock (&self->lock);
+  _tarn_mutex_lock (&self->lock);
   self->is_looking = TRUE;
-  g_cond_broadcast (&self->changed);
+  _tarn_cond_broadcast (&self->changed);
   while (!self->may_end)
-    g_cond_wait (&self->changed, &self->lock);
-  g_mutex_unlock (&self->lock);
+    _tarn_cond_wait (&self->changed, &self->lock);
+  _tarn_mutex_unlock (&self->lock);
 }
 
 static gpointer
@@ -189,21 +189,21 @@ test_while_others_look (void)
   Look self = { .is_looking = FALSE };
   GThread *thread;
 
-  g_mutex_init (&self.lock);
-  g_cond_init (&self.changed);
+  _tarn_mutex_init (&self.lock);
+  _tarn_cond_init (&self.changed);
   thread = g_thread_new ("look", look_at_all, &self);
-  g_mutex_lock (&self.lock);
+  _tarn_mutex_lock (&self.lock);
   while (!self.is_looking)
-    g_cond_wait (&self.changed, &self.lock);
-  g_mutex_unlock (&self.lock);
+    _tarn_cond_wait (&self.changed, &self.lock);
+  _tarn_mutex_unlock (&self.lock);
   in_child (use_anew_in_child, NULL);
-  g_mutex_lock (&self.lock);
+  _tarn_mutex_lock (&self.lock);
   self.may_end = TRUE;
-  g_cond_broadcast (&self.changed);
-  g_mutex_unlock (&self.lock);
+  _tarn_cond_broadcast (&self.changed);
+  _tarn_mutex_unlock (&self.lock);
   g_thread_join (thread);
-  g_mutex_clear (&self.lock);
-  g_cond_clear (&self.changed);
+  _tarn_mutex_clear (&self.lock);
+  _tarn_cond_clear (&self.changed);
   tarn_allocator_unref (allocator);
   fake_device_free (device);
 }
