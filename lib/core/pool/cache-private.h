@@ -162,6 +162,7 @@ void _tarn_pool_free_caches (TarnPool *pool);
 void _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats);
 /* and in all others. */
 gboolean _tarn_pool_close (TarnPool *pool);
+void _tarn_pool_open_door (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_flush (TarnPool *pool);
 void _tarn_pool_flush_closed (TarnPool *pool);

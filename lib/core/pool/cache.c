@@ -75,8 +75,9 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-static void
-open_door (TarnPool *pool)
+/* Opens the door to the visits that there are to be: those that are followed, or all. */
+void
+_tarn_pool_open_door (TarnPool *pool)
 {
   if (_tarn_follows ())
     _tarn_door_open_followed (&pool->door);
@@ -97,7 +98,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   pool->thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
   if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
-    open_door (pool);
+    _tarn_pool_open_door (pool);
 }
 
 /* Makes a cache of the pool for the calling thread.  The lock is held. */
@@ -196,7 +197,7 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
   _tarn_assert_locked (&pool->lock);
   if (was_open && !pool->stop_holding)
-    open_door (pool);
+    _tarn_pool_open_door (pool);
 }
 
 /* Bins */

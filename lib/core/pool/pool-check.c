@@ -430,7 +430,7 @@ check_locked (TarnPool *pool, gchar **violation)
     _tarn_pool_count_closed (pool);
   is_valid = check_closed (pool, violation);
   if (was_open)
-    _tarn_door_open (&pool->door);
+    _tarn_pool_open_door (pool);
   return is_valid;
 }
 
