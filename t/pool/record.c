@@ -862,7 +862,7 @@ test_stacks (void)
   place_init (&place);
   options.stack_depth = 12;
   start (&place, &options);
-  for (guint i = 0; i < 3; i++)
+  for (guint i = 0; i < 1000; i++)
     tarn_block_free (allocate (pool, 64));
   tarn_block_free (tarn_pool_allocate (pool, 64, NULL));
   stop ();
@@ -881,9 +881,9 @@ test_stacks (void)
           g_assert_nonnull (recording_get_frame (recording, frames[i]));
         g_hash_table_add (stacks, GSIZE_TO_POINTER (event.stack));
       }
-  g_assert_cmpuint (n, ==, 4);
-  g_assert_cmpuint (g_hash_table_size (stacks), >=, 2); /* a loop has one */
-  g_assert_cmpuint (g_hash_table_size (stacks), <=, 3); /* and the first miss another way */
+  g_assert_cmpuint (n, ==, 1001);
+  g_assert_cmpuint (g_hash_table_size (stacks), >=, 2);  /* a loop has one */
+  g_assert_cmpuint (g_hash_table_size (stacks), <=, 50); /* or a few, where it is unrolled */
 }
 
 static void
