@@ -89,6 +89,12 @@ check_options (const Options *options, GError **error)
                    "no program to run; see %s --help", PROGRAM);
       return FALSE;
     }
+  if (options->trace != NULL && options->trace[0] == '\0')
+    {
+      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                           "--trace: '' is no file's name");
+      return FALSE;
+    }
   /* How much a share is, the layer finds out on each device: here any number will do. */
   return options->limit == NULL
          || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);

@@ -677,6 +677,32 @@ test_fork (void)
   g_assert_cmpstr (log, ==, "miss a 1 1 -\nfree a\n");
 }
 
+/* A child that lives on does not keep its parent from the file. */
+static void
+test_fork_lives_on (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+  gint status;
+  pid_t child;
+
+  place_init (&place);
+  start (&place, NULL);
+  child = fork ();
+  g_assert_cmpint (child, >=, 0);
+  if (child == 0)
+    {
+      alarm (20);
+      pause ();
+      _exit (0);
+    }
+  stop ();
+  start (&place, NULL);
+  stop ();
+  kill (child, SIGKILL);
+  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
+  g_assert_true (WIFSIGNALED (status) && WTERMSIG (status) == SIGKILL);
+}
+
 /* A program that is recorded from outside, and ends as it likes */
 
 static void
@@ -722,6 +748,30 @@ test_environment (void)
   log = read_log (recording);
   g_assert_true (g_str_has_prefix (log, "miss a 64 67 -\nfree a\nhit a 64 -\nfree a\n"));
   g_assert_true (g_str_has_suffix (log, "hit a 64 -\nfree a\ngone a\n"));
+}
+
+/* Who is recorded from outside is told at the end what is missing. */
+static void
+test_environment_full (void)
+{
+  const struct rlimit limit = { 20000, 20000 };
+  g_auto (Place) place = { NULL, NULL };
+
+  if (g_test_subprocess ())
+    {
+      signal (SIGXFSZ, SIG_IGN);
+      g_assert_cmpint (setrlimit (RLIMIT_FSIZE, &limit), ==, 0);
+      for (guint i = 0; i < 2000; i++)
+        be_recorded ();
+      return;
+    }
+  place_init (&place);
+  g_setenv ("TARN_TRACE", place.path, TRUE);
+  g_test_trap_subprocess (NULL, 0, 0);
+  g_unsetenv ("TARN_TRACE");
+  g_test_trap_assert_passed ();
+  g_test_trap_assert_stderr ("*recording: *events were not written: *");
+  g_test_trap_assert_stderr ("*recording: *events were lost*");
 }
 
 /* Killed at any moment: all is there but the last second. */
@@ -914,7 +964,9 @@ main (int argc, char **argv)
   g_test_add_func ("/core/record/errors", test_errors);
   g_test_add_func ("/core/record/full", test_full);
   g_test_add_func ("/core/record/fork", test_fork);
+  g_test_add_func ("/core/record/fork-lives-on", test_fork_lives_on);
   g_test_add_func ("/core/record/environment", test_environment);
+  g_test_add_func ("/core/record/environment-full", test_environment_full);
   g_test_add_func ("/core/record/killed", test_killed);
   g_test_add_func ("/core/record/stacks", test_stacks);
   g_test_add_func ("/core/record/tags", test_tags);

@@ -61,6 +61,8 @@ for size in 3x 0 0% 101% "" -1 1e9 99999999999G; do
   check "--limit '$size'" refuses "'$size'" "--limit=$size"
 done
 
+check "--trace ''" refuses "--trace: '' is no file's name" --trace=
+
 sees () { # EXPECTED ARGUMENT...: of the variables
   wanted=$1
   shift

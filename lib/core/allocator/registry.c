@@ -39,8 +39,7 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   allocator->id = ++last_id;
   allocator->registry_link.data = allocator;
   g_queue_push_tail_link (&allocators, &allocator->registry_link);
-  if (_tarn_follows ())
-    allocator->klass->describe (allocator);
+  allocator->klass->describe (allocator);
   _tarn_mutex_unlock (&lock);
 }
 

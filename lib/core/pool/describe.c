@@ -46,6 +46,8 @@ _tarn_pool_describe (TarnAllocator *allocator)
   TarnPool *pool = _tarn_pool_of (allocator);
   gboolean was_open;
 
+  if (!_tarn_records () && _tarn_door_is_followed (&pool->door) == _tarn_follows ())
+    return;
   _tarn_mutex_lock (&pool->lock);
   was_open = _tarn_pool_close (pool);
   if (_tarn_records ())

@@ -344,23 +344,44 @@ init_changed (void)
   _tarn_cond_init (&changed);
 }
 
+/* Nobody else is there to be told what is missing. */
 static void
 stop_at_exit (void)
 {
-  if (!_tarn_forked ())
-    _tarn_record_stop (NULL);
+  g_autoptr (GError) error = NULL;
+  TarnRecordStats stats;
+
+  if (_tarn_forked () || !_tarn_records ())
+    return;
+  if (!_tarn_record_stop (&error))
+    g_message ("recording: %s", error->message);
+  _tarn_record_get_stats (&stats);
+  if (stats.lost > 0)
+    g_message ("recording: %s: %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " events were lost",
+               recorder.path, stats.lost, stats.lost + stats.events);
+}
+
+/* A child of fork () does not keep others from the file, which is locked as long as anybody has it
+ * open. */
+static void
+close_in_child (void)
+{
+  if (recorder.thread != NULL)
+    close (recorder.file);
 }
 
 static void
-watch_exit (void)
+watch_process (void)
 {
   atexit (stop_at_exit);
+  if (pthread_atfork (NULL, NULL, close_in_child) != 0)
+    g_message ("pthread_atfork failed: a child of fork () may keep a recording's file locked");
 }
 
 static gboolean
 start (const gchar *path, const TarnRecordOptions *options, GError **error)
 {
-  static TarnOnce exit_once = TARN_ONCE_INIT;
+  static TarnOnce process_once = TARN_ONCE_INIT;
 
   _tarn_assert_locked (&session_lock);
   if (recorder.thread != NULL)
@@ -386,7 +407,7 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
       close (recorder.file);
       return FALSE;
     }
-  _tarn_once (&exit_once, watch_exit);
+  _tarn_once (&process_once, watch_process);
   _tarn_door_open (&_tarn_record_door);
   return TRUE;
 }

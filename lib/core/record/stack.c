@@ -19,7 +19,7 @@
 
 /* Of frames, and of different stacks: whatever comes beyond them is not told apart. */
 #define MAX_DEPTH 64
-#define MAX_STACKS (1U << 20)
+#define MAX_STACKS (1U << 16)
 
 /* Of this library's own functions: _tarn_stack_take () and who calls it. */
 #define N_OWN 1
