@@ -72,7 +72,6 @@ typedef enum
   TARN_TRACE_LENT,  /* ~block, size, alloc_size, ~address: a hit of a thread's scratch */
   TARN_TRACE_FAIL,  /* size, the code of TarnError and one more */
   TARN_TRACE_FREE,  /* ~block */
-  TARN_TRACE_UNDO,  /* ~block: a request of a held block came to nothing, and was a failure */
   TARN_TRACE_GONE,  /* ~block: its memory goes back to upstream */
 
   /* Calls of what the object that is used is over */

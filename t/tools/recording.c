@@ -71,7 +71,7 @@ test_blocks (void)
   trace_writer_add (writer, TARN_TRACE_LENT, 1, G_MAXUINT64, 400, 512, 0x8000);
   trace_writer_add (writer, TARN_TRACE_FAIL, 1, G_MAXUINT64, 1);
   trace_writer_add (writer, TARN_TRACE_FREE, 300, 5);
-  trace_writer_add (writer, TARN_TRACE_UNDO, 1, 6);
+  trace_writer_add (writer, TARN_TRACE_FREE, 1, 6);
   trace_writer_add (writer, TARN_TRACE_GONE, 1, 7);
   recording = open_written (writer);
 
@@ -118,7 +118,7 @@ test_blocks (void)
   g_assert_cmpuint (event.block, ==, 5);
   g_assert_cmpuint (event.queue, ==, 0);
   g_assert_cmpuint (event.tag, ==, 0);
-  g_assert_cmpuint (next (recording, TARN_TRACE_UNDO, 1310).block, ==, 6);
+  g_assert_cmpuint (next (recording, TARN_TRACE_FREE, 1310).block, ==, 6);
   g_assert_cmpuint (next (recording, TARN_TRACE_GONE, 1311).block, ==, 7);
   has_ended (recording);
   g_assert_cmpuint (recording_get_n_events (recording), ==, 9);
@@ -416,10 +416,8 @@ test_wrong_events (void)
   FAILS_EVENT ("at byte 100: time has more than 64 bits: 18446744073709551615 behind 1",
                TARN_TRACE_USE, 1, 0, TARN_TRACE_USE, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
                0xff, 1, 0);
-  FAILS_EVENT ("at byte 102: whether it is in use is neither 0 nor 1: 2", TARN_TRACE_BLOCK, 0, 0, 0,
-               0, 0, 2);
-  FAILS_EVENT ("at byte 99: whether to stop holding is neither 0 nor 1: 128", TARN_TRACE_TRIM, 0, 0,
-               0x80, 1);
+  FAILS_EVENT ("at byte 102: in_use is neither 0 nor 1: 2", TARN_TRACE_BLOCK, 0, 0, 0, 0, 0, 2);
+  FAILS_EVENT ("at byte 99: stops_holding is neither 0 nor 1: 128", TARN_TRACE_TRIM, 0, 0, 0x80, 1);
   FAILS_EVENT ("at byte 99: class is out of range: 0", TARN_TRACE_OBJECT, 0, 1, 0, 0, 0, 0, 0);
   FAILS_EVENT ("at byte 99: class is out of range: 4", TARN_TRACE_OBJECT, 0, 1, 4, 0, 0, 0, 0);
   FAILS_EVENT ("at byte 99: text is too large for the packet: 3", TARN_TRACE_STRING, 0, 1, 3, 'a',

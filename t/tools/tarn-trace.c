@@ -62,7 +62,7 @@ write_first_thread (TraceWriter *writer)
   trace_writer_add (writer, TARN_TRACE_MISS, 1000, 3, 64, 64, 0x20000);
   trace_writer_add (writer, TARN_TRACE_FREE, 1000, 3);
   trace_writer_add (writer, TARN_TRACE_HIT, 1000, 3, 60);
-  trace_writer_add (writer, TARN_TRACE_UNDO, 500, 3);
+  trace_writer_add (writer, TARN_TRACE_FREE, 500, 3);
   trace_writer_add (writer, TARN_TRACE_GONE, 500, 3);
 }
 
@@ -262,7 +262,7 @@ test_summary (Fixture *self, gconstpointer data)
       "0.000010 s, 22 events, 12 lost, complete\n"
       "   class     name        requests   hits misses fails  frees      peak    in use\n"
       " 2 heap      cuda-device        1      -      -     0      0   1.0 KiB   1.0 KiB\n"
-      " 3 pool      weights            6      2      2     2      3     600 B     332 B\n"
+      " 3 pool      weights            6      3      2     1      4     600 B     332 B\n"
       " 1 allocator cuda-device        0      -      -     0      0       0 B       0 B\n"
       "At the peak, 600 B after 0.000001 s, by tag\n"
       "     500 B  83.3 %        1 blocks  plain\n"
@@ -295,10 +295,10 @@ test_summary_json (Fixture *self, gconstpointer data)
   g_assert_cmpstr (text (object, "type"), ==, "cuda-device");
   g_assert_cmpstr (text (object, "name"), ==, "weights");
   g_assert_cmpint (number (object, "requests"), ==, 6);
-  g_assert_cmpint (number (object, "hits"), ==, 2);
+  g_assert_cmpint (number (object, "hits"), ==, 3);
   g_assert_cmpint (number (object, "misses"), ==, 2);
-  g_assert_cmpint (number (object, "failures"), ==, 2);
-  g_assert_cmpint (number (object, "frees"), ==, 3);
+  g_assert_cmpint (number (object, "failures"), ==, 1);
+  g_assert_cmpint (number (object, "frees"), ==, 4);
   g_assert_cmpint (number (object, "peak_active_bytes"), ==, 600);
   g_assert_cmpint (number (object, "active_bytes"), ==, 332);
   g_assert_null (text (element (root, "objects", 0), "name"));
@@ -375,7 +375,7 @@ test_print (Fixture *self, gconstpointer data)
       "0.000005500      11 #3 weights lent block=9 size=32 alloc_size=64 address=0x10300 "
       "stack=2 tag=\"a \\\"b\\\"\\u000a\\\\\\u001b[1m\" frames=[\"0x500\", ...]\n"
       "0.000006000      10 #3 weights hit block=3 size=60 queue=0x50 tag=\"plain\"\n"
-      "0.000006500      10 #3 weights undo block=3\n"
+      "0.000006500      10 #3 weights free block=3\n"
       "0.000007000      10 #3 weights gone block=3\n"
       "0.000008000      11 #1 allocated size=4096 address=0x10000 duration=700\n"
       "0.000008100      11 #1 wait queue=0x50 duration=5\n"
@@ -443,7 +443,7 @@ test_filters (Fixture *self, gconstpointer data)
   g_assert_cmpuint (count_lines (self), ==, 4);
   SUCCEED ("--print", "--tag", "no such", self->path);
   g_assert_cmpuint (count_lines (self), ==, 0);
-  SUCCEED ("--print", "--kind", "hit,undo", self->path);
+  SUCCEED ("--print", "--kind", "hit,gone", self->path);
   g_assert_cmpuint (count_lines (self), ==, 3);
   SUCCEED ("--print", "--from", "0.000005", "--to", "0.0000065", self->path);
   g_assert_cmpuint (count_lines (self), ==, 4);

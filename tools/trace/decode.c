@@ -9,36 +9,18 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-typedef enum
-{
-  FIELD_NONE, /* there are no more */
-  FIELD_NUMBER,
-  FIELD_TRUTH,      /* 0 or 1 */
-  FIELD_DIFFERENCE, /* and these: of a sort each */
-  FIELD_BLOCK = FIELD_DIFFERENCE + SORT_BLOCK,
-  FIELD_ADDRESS = FIELD_DIFFERENCE + SORT_ADDRESS,
-  FIELD_QUEUE = FIELD_DIFFERENCE + SORT_QUEUE
-} FieldType;
-
-typedef struct
-{
-  FieldType type;
-  gsize offset; /* of a guint64 in RecordedEvent */
-  const gchar *name;
-} Field;
-
 #define FIELD(type, member, name)                                                                  \
   {                                                                                                \
     FIELD_##type, G_STRUCT_OFFSET (RecordedEvent, member), name                                    \
   }
 #define BLOCK FIELD (BLOCK, block, "block")
 #define ADDRESS FIELD (ADDRESS, address, "address")
-#define NEW_ADDRESS FIELD (ADDRESS, other, "new address")
+#define NEW_ADDRESS FIELD (ADDRESS, other, "new_address")
 #define SIZE FIELD (NUMBER, size, "size")
 #define ALLOC_SIZE FIELD (NUMBER, alloc_size, "alloc_size")
-#define QUEUE FIELD (NUMBER, queue, "queue")
+#define QUEUE FIELD (HANDLE, queue, "queue")
 #define DURATION FIELD (NUMBER, duration, "duration")
-#define ERROR FIELD (NUMBER, other, "error")
+#define ERROR FIELD (ERROR, other, "error")
 #define OBJECT FIELD (NUMBER, object, "object")
 
 #define MAX_FIELDS 6 /* with the one that ends them */
@@ -49,14 +31,12 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_TAG] = { FIELD (NUMBER, tag, "string") },
   [TARN_TRACE_SET_STACK] = { FIELD (NUMBER, stack, "stack") },
   [TARN_TRACE_END] = { OBJECT },
-  [TARN_TRACE_BLOCK]
-  = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS, FIELD (TRUTH, other, "whether it is in use") },
+  [TARN_TRACE_BLOCK] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS, FIELD (TRUTH, other, "in_use") },
   [TARN_TRACE_HIT] = { BLOCK, SIZE },
   [TARN_TRACE_MISS] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS },
   [TARN_TRACE_LENT] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS },
   [TARN_TRACE_FAIL] = { SIZE, ERROR },
   [TARN_TRACE_FREE] = { BLOCK },
-  [TARN_TRACE_UNDO] = { BLOCK },
   [TARN_TRACE_GONE] = { BLOCK },
   [TARN_TRACE_ALLOCATED] = { SIZE, ADDRESS, ERROR, DURATION },
   [TARN_TRACE_FREED] = { SIZE, ADDRESS, DURATION },
@@ -65,18 +45,26 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_RECORD_USE] = { BLOCK, QUEUE },
   [TARN_TRACE_MOVE] = { BLOCK, QUEUE },
   [TARN_TRACE_FORGET] = { QUEUE },
-  [TARN_TRACE_TRIM] = { SIZE, FIELD (TRUTH, other, "whether to stop holding") },
-  [TARN_TRACE_LIMIT] = { SIZE },
-  [TARN_TRACE_RECLAIM] = { SIZE, FIELD (TRUTH, other, "whether something is given"), DURATION },
+  [TARN_TRACE_TRIM] = { FIELD (NUMBER, size, "keep_bytes"), FIELD (TRUTH, other, "stops_holding") },
+  [TARN_TRACE_LIMIT] = { FIELD (NUMBER, size, "bytes") },
+  [TARN_TRACE_RECLAIM]
+  = { FIELD (NUMBER, size, "wanted_bytes"), FIELD (TRUTH, other, "gave"), DURATION },
   [TARN_TRACE_OUT_OF_MEMORY]
-  = { SIZE, FIELD (NUMBER, alloc_size, "active bytes"), FIELD (NUMBER, other, "held bytes") },
+  = { FIELD (NUMBER, size, "wanted_bytes"), FIELD (NUMBER, alloc_size, "active_bytes"),
+      FIELD (NUMBER, other, "held_bytes") },
   [TARN_TRACE_PIECE] = { ADDRESS, SIZE, QUEUE },
   [TARN_TRACE_PIECE_GONE] = { ADDRESS, SIZE },
   [TARN_TRACE_PIECE_MOVED] = { ADDRESS, SIZE, NEW_ADDRESS, QUEUE },
   [TARN_TRACE_EXTENT] = { ADDRESS, SIZE },
   [TARN_TRACE_EXTENT_FREE] = { ADDRESS, SIZE },
-  [TARN_TRACE_LOST] = { FIELD (NUMBER, size, "number of events") },
+  [TARN_TRACE_LOST] = { FIELD (NUMBER, size, "events") },
 };
+
+const Field *
+decode_get_fields (TarnTraceKind kind)
+{
+  return layouts[kind];
+}
 
 gboolean
 decode_is_told (TarnTraceKind kind)

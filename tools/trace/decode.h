@@ -18,6 +18,27 @@ typedef enum
   N_SORTS
 } Sort;
 
+typedef enum
+{
+  FIELD_NONE, /* there are no more */
+  FIELD_NUMBER,
+  FIELD_TRUTH,      /* 0 or 1 */
+  FIELD_ERROR,      /* of TarnError, and one more; 0: none */
+  FIELD_HANDLE,     /* of a queue */
+  FIELD_DIFFERENCE, /* and these: of a sort each */
+  FIELD_BLOCK = FIELD_DIFFERENCE + SORT_BLOCK,
+  FIELD_ADDRESS = FIELD_DIFFERENCE + SORT_ADDRESS,
+  FIELD_QUEUE = FIELD_DIFFERENCE + SORT_QUEUE
+} FieldType;
+
+/* A number of an event. */
+typedef struct
+{
+  FieldType type;
+  gsize offset; /* of a guint64 in RecordedEvent */
+  const gchar *name;
+} Field;
+
 /* What goes for the events that follow. */
 typedef struct
 {
@@ -43,6 +64,10 @@ typedef enum
   DECODE_CUT, /* the event is not whole, because the file is not */
   DECODE_FAILED
 } DecodeResult;
+
+/* Gets what the events of a kind have, in the order in which it is written, and FIELD_NONE behind
+ * it. */
+const Field *decode_get_fields (TarnTraceKind kind);
 
 /* Whether recording_next () gives events of this kind. */
 gboolean decode_is_told (TarnTraceKind kind);

@@ -23,7 +23,6 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_LENT] = "lent",
   [TARN_TRACE_FAIL] = "fail",
   [TARN_TRACE_FREE] = "free",
-  [TARN_TRACE_UNDO] = "undo",
   [TARN_TRACE_GONE] = "gone",
   [TARN_TRACE_ALLOCATED] = "allocated",
   [TARN_TRACE_FREED] = "freed",

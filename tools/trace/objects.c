@@ -259,14 +259,6 @@ free_block (Object *object, const RecordedEvent *event, Change *change)
     remove_block (object, block, change);
 }
 
-static void
-undo (Object *object, const RecordedEvent *event, Change *change)
-{
-  take (&object->hits, 1);
-  object->failures++;
-  free_block (object, event, change);
-}
-
 /* Heaps */
 
 static void
@@ -316,9 +308,6 @@ apply_to_blocks (Objects *self, Object *object, const RecordedEvent *event, Chan
     case TARN_TRACE_FREE:
     case TARN_TRACE_GONE:
       free_block (object, event, change);
-      break;
-    case TARN_TRACE_UNDO:
-      undo (object, event, change);
       break;
     default:
       break;

@@ -5,74 +5,16 @@
 
 #include <string.h>
 
+#include "decode.h"
 #include "names.h"
 #include "print.h"
 #include "progress.h"
 #include "write.h"
 
-typedef enum
-{
-  SHOW_NUMBER,
-  SHOW_ADDRESS, /* for people in hexadecimal */
-  SHOW_TRUTH,
-  SHOW_ERROR
-} Show;
-
-typedef struct
-{
-  const gchar *name; /* NULL: there are no more */
-  Show show;
-  gsize offset; /* of a guint64 in RecordedEvent */
-} Column;
-
-#define COLUMN(name, show, member)                                                                 \
-  {                                                                                                \
-    name, SHOW_##show, G_STRUCT_OFFSET (RecordedEvent, member)                                     \
-  }
-#define BLOCK COLUMN ("block", NUMBER, block)
-#define SIZE COLUMN ("size", NUMBER, size)
-#define ALLOC_SIZE COLUMN ("alloc_size", NUMBER, alloc_size)
-#define ADDRESS COLUMN ("address", ADDRESS, address)
-#define QUEUE COLUMN ("queue", ADDRESS, queue)
-#define DURATION COLUMN ("duration", NUMBER, duration)
-#define ERROR COLUMN ("error", ERROR, other)
-
-static const Column layouts[TARN_TRACE_N_KINDS][6] = {
-  [TARN_TRACE_BLOCK] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS, COLUMN ("in_use", TRUTH, other) },
-  [TARN_TRACE_HIT] = { BLOCK, SIZE },
-  [TARN_TRACE_MISS] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS },
-  [TARN_TRACE_LENT] = { BLOCK, SIZE, ALLOC_SIZE, ADDRESS },
-  [TARN_TRACE_FAIL] = { SIZE, ERROR },
-  [TARN_TRACE_FREE] = { BLOCK },
-  [TARN_TRACE_UNDO] = { BLOCK },
-  [TARN_TRACE_GONE] = { BLOCK },
-  [TARN_TRACE_ALLOCATED] = { SIZE, ADDRESS, ERROR, DURATION },
-  [TARN_TRACE_FREED] = { SIZE, ADDRESS, DURATION },
-  [TARN_TRACE_MARK] = { QUEUE, DURATION },
-  [TARN_TRACE_WAIT] = { QUEUE, DURATION },
-  [TARN_TRACE_RECORD_USE] = { BLOCK, QUEUE },
-  [TARN_TRACE_MOVE] = { BLOCK, QUEUE },
-  [TARN_TRACE_FORGET] = { QUEUE },
-  [TARN_TRACE_TRIM]
-  = { COLUMN ("keep_bytes", NUMBER, size), COLUMN ("stops_holding", TRUTH, other) },
-  [TARN_TRACE_LIMIT] = { COLUMN ("bytes", NUMBER, size) },
-  [TARN_TRACE_RECLAIM]
-  = { COLUMN ("wanted_bytes", NUMBER, size), COLUMN ("gave", TRUTH, other), DURATION },
-  [TARN_TRACE_OUT_OF_MEMORY]
-  = { COLUMN ("wanted_bytes", NUMBER, size), COLUMN ("active_bytes", NUMBER, alloc_size),
-      COLUMN ("held_bytes", NUMBER, other) },
-  [TARN_TRACE_PIECE] = { ADDRESS, SIZE, QUEUE },
-  [TARN_TRACE_PIECE_GONE] = { ADDRESS, SIZE },
-  [TARN_TRACE_PIECE_MOVED] = { ADDRESS, SIZE, COLUMN ("new_address", ADDRESS, other), QUEUE },
-  [TARN_TRACE_EXTENT] = { ADDRESS, SIZE },
-  [TARN_TRACE_EXTENT_FREE] = { ADDRESS, SIZE },
-  [TARN_TRACE_LOST] = { COLUMN ("events", NUMBER, size) },
-};
-
 /* What a request has beside its numbers. */
-static const Column of_requests[] = {
-  COLUMN ("queue", ADDRESS, queue),
-  COLUMN ("stack", NUMBER, stack),
+static const Field of_requests[] = {
+  { FIELD_HANDLE, G_STRUCT_OFFSET (RecordedEvent, queue), "queue" },
+  { FIELD_NUMBER, G_STRUCT_OFFSET (RecordedEvent, stack), "stack" },
 };
 
 gchar *
@@ -93,17 +35,17 @@ format_frame (const Recording *recording, guint64 address, gboolean is_short)
 /* Both */
 
 static void
-write_value (const Output *output, Show show, guint64 value)
+write_value (const Output *output, FieldType type, guint64 value)
 {
-  const gchar *error = show == SHOW_ERROR ? name_error (value) : NULL;
+  const gchar *error = type == FIELD_ERROR ? name_error (value) : NULL;
 
-  if (show == SHOW_TRUTH)
+  if (type == FIELD_TRUTH)
     fputs (value != 0 ? "true" : "false", output->file);
-  else if (show == SHOW_ADDRESS && !output->is_json)
+  else if ((type == FIELD_ADDRESS || type == FIELD_HANDLE) && !output->is_json)
     fprintf (output->file, "0x%" G_GINT64_MODIFIER "x", value);
   else if (error != NULL)
     fprintf (output->file, output->is_json ? "\"%s\"" : "%s", error);
-  else if (show == SHOW_ERROR && value == 0)
+  else if (type == FIELD_ERROR && value == 0)
     fputs (output->is_json ? "null" : "none", output->file);
   else
     fprintf (output->file, "%" G_GUINT64_FORMAT, value);
@@ -117,18 +59,17 @@ write_name (const Output *output, const gchar *name)
 
 /* What is no error, no queue, or no stack goes without saying for people. */
 static void
-write_column (const Output *output, const Column *column, const RecordedEvent *event)
+write_field (const Output *output, const Field *field, const RecordedEvent *event)
 {
-  guint64 value = *(const guint64 *) G_STRUCT_MEMBER_P (event, column->offset);
-  gboolean is_optional = column->show == SHOW_ERROR
-                         || column->offset == G_STRUCT_OFFSET (RecordedEvent, stack)
-                         || (column->offset == G_STRUCT_OFFSET (RecordedEvent, queue)
-                             && event->kind != TARN_TRACE_WAIT);
+  guint64 value = *(const guint64 *) G_STRUCT_MEMBER_P (event, field->offset);
+  gboolean is_optional = field->type == FIELD_ERROR
+                         || field->offset == G_STRUCT_OFFSET (RecordedEvent, stack)
+                         || (field->type == FIELD_HANDLE && event->kind != TARN_TRACE_WAIT);
 
   if (value == 0 && is_optional && !output->is_json)
     return;
-  write_name (output, column->name);
-  write_value (output, column->show, value);
+  write_name (output, field->name);
+  write_value (output, field->type, value);
 }
 
 static void
@@ -161,17 +102,11 @@ write_frames (const Output *output, guint64 stack)
   fputs (!output->is_json && n > 1 ? ", ...]" : "]", output->file);
 }
 
-static gboolean
-is_request (TarnTraceKind kind)
-{
-  return kind >= TARN_TRACE_BLOCK && kind <= TARN_TRACE_FAIL;
-}
-
 static void
 write_request (const Output *output, const RecordedEvent *event)
 {
   for (gsize i = 0; i < G_N_ELEMENTS (of_requests); i++)
-    write_column (output, &of_requests[i], event);
+    write_field (output, &of_requests[i], event);
   write_text (output, "tag", recording_get_string (output->recording, event->tag));
   write_frames (output, event->stack);
 }
@@ -203,9 +138,10 @@ write_object (const Output *output, const RecordedEvent *event)
 static void
 write_rest (const Output *output, const RecordedEvent *event)
 {
-  for (const Column *column = layouts[event->kind]; column->name != NULL; column++)
-    write_column (output, column, event);
-  if (is_request (event->kind))
+  for (const Field *field = decode_get_fields (event->kind); field->type != FIELD_NONE; field++)
+    if (field->offset != G_STRUCT_OFFSET (RecordedEvent, object)) /* which each line begins with */
+      write_field (output, field, event);
+  if (decode_is_request (event->kind))
     write_request (output, event);
   if (event->kind == TARN_TRACE_OBJECT)
     write_object (output, event);

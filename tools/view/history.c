@@ -393,7 +393,7 @@ see_block_event (Builder *builder, const RecordedEvent *event)
     see_old_block (builder, event);
   else if (event->kind == TARN_TRACE_GONE)
     take_memory (builder, MEMORY_BLOCK, event, event->block);
-  else if (event->kind == TARN_TRACE_FREE || event->kind == TARN_TRACE_UNDO)
+  else if (event->kind == TARN_TRACE_FREE)
     see_free (builder, event);
   else
     see_request (builder, event);
@@ -440,7 +440,6 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_MISS:
     case TARN_TRACE_LENT:
     case TARN_TRACE_FREE:
-    case TARN_TRACE_UNDO:
     case TARN_TRACE_GONE:
       see_block_event (builder, event);
       break;
