@@ -154,7 +154,7 @@ struct _TarnCache
                               turn */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-/* cache.c.  The lock is not held in the first three, */
+/* cache.c, and count.c.  The lock is not held in the first three, */
 void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* and then it is */
 void _tarn_pool_free_caches (TarnPool *pool);
@@ -169,6 +169,7 @@ void _tarn_pool_flush_closed (TarnPool *pool);
 void _tarn_pool_flush_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 void _tarn_pool_count_own (TarnPool *pool);
+void _tarn_cache_count_active (TarnCache *cache);
 void _tarn_pool_count_closed (TarnPool *pool);
 void _tarn_pool_note_peak (TarnPool *pool);
 void _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle);
@@ -234,6 +235,31 @@ _tarn_cache_bin_is_for (const TarnCacheBin *bin, guint32 number, gpointer handle
 {
   return bin->number == number && bin->handle == handle;
 }
+
+/* Gets the bytes behind each block of a bin. */
+static inline gsize
+_tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
+{
+  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
+}
+
+/* Finds the first bin from @i on whose capacity is not 0; TARN_CACHE_BINS: there is none. */
+static inline guint
+_tarn_cache_find_bin_with_room (const TarnCache *cache, guint i)
+{
+  for (; i < TARN_CACHE_BINS; i = (i / 64 + 1) * 64)
+    {
+      guint64 bits = cache->has_room[i / 64] >> i % 64;
+
+      if (bits != 0)
+        return i + (guint) __builtin_ctzll (bits);
+    }
+  return TARN_CACHE_BINS;
+}
+
+#define TARN_FOR_EACH_BIN_WITH_ROOM(i, cache)                                                      \
+  for (guint i = _tarn_cache_find_bin_with_room (cache, 0); i < TARN_CACHE_BINS;                   \
+       i = _tarn_cache_find_bin_with_room (cache, i + 1))
 
 /* Finds the bin for blocks of a size and a queue; NULL: there is none. */
 static inline __attribute__ ((always_inline)) TarnCacheBin *

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Threads' caches (cache-private.h): their life, counting what they have not told the pool, and
- * moving blocks between them and the pool's bins.  A block in either is held, so moving changes no
- * counter but for which of the two counts it. */
+ * Threads' caches (cache-private.h): their life, and moving blocks between them and the pool's
+ * bins. A block in either is held, so moving changes no counter but for which of the two counts it.
+ */
 
 #include "pool/cache-private.h"
 
@@ -22,7 +22,6 @@
 /* Life */
 
 static void empty (TarnCache *cache);
-static void count_active (TarnCache *cache);
 
 /* Frees a cache whose thread has ended: what it has goes to the pool.  Other caches remain, because
  * the peak of a sole one counts as the pool's.  The lock is held. */
@@ -34,7 +33,7 @@ cache_free (TarnCache *cache)
   _tarn_assert_locked (&pool->lock);
   g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && !_tarn_cache_has_scratch (cache));
   empty (cache);
-  count_active (cache);
+  _tarn_cache_count_active (cache);
   pool->stats.hits += cache->hits;
   _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
   *cache->link = cache->next;
@@ -200,174 +199,6 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
     _tarn_pool_open_door (pool);
 }
 
-/* Bins */
-
-static gsize
-get_alloc_size (const TarnCache *cache, guint32 number)
-{
-  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
-}
-
-/* Finds the first bin from @i on whose capacity is not 0; TARN_CACHE_BINS: there is none. */
-static guint
-find_bin_with_room (const TarnCache *cache, guint i)
-{
-  for (; i < TARN_CACHE_BINS; i = (i / 64 + 1) * 64)
-    {
-      guint64 bits = cache->has_room[i / 64] >> i % 64;
-
-      if (bits != 0)
-        return i + (guint) __builtin_ctzll (bits);
-    }
-  return TARN_CACHE_BINS;
-}
-
-#define FOR_EACH_BIN_WITH_ROOM(i, cache)                                                           \
-  for (guint i = find_bin_with_room (cache, 0); i < TARN_CACHE_BINS;                               \
-       i = find_bin_with_room (cache, i + 1))
-
-/* Counters */
-
-/* Gets the higher of two counts, which may be below 0 while frees are counted here, and the
- * allocations of these blocks are not yet. */
-static gsize
-max_active (gsize a, gsize b)
-{
-  return (gssize) a > (gssize) b ? a : b;
-}
-
-/* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
- * not at all, unless the door is closed. */
-static gsize
-sum_active (const TarnPool *pool)
-{
-  gsize active = pool->stats.active_bytes;
-
-  _tarn_assert_locked (&pool->lock);
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
-  return active;
-}
-
-/* Raises the peak to what is active at this moment, which may be missed, but is never too much:
- * only what looks like a new peak is worth closing the door for.  Looking at each cache takes time,
- * too, so _tarn_pool_count_own () asks for it only where the pool's own count is higher than ever:
- * noted_bytes.  The lock is held. */
-void
-_tarn_pool_note_peak (TarnPool *pool)
-{
-  gsize peak = pool->stats.peak_active_bytes;
-  gsize active = sum_active (pool);
-  gboolean was_open = FALSE;
-
-  _tarn_assert_locked (&pool->lock);
-  if (max_active (peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
-      && (was_open = _tarn_pool_close (pool)))
-    active = sum_active (pool);
-  pool->stats.peak_active_bytes = max_active (peak, active);
-  pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
-  _tarn_pool_open (pool, was_open);
-}
-
-/* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
- * the pool's only one: else what others did at that moment is not known. */
-static void
-add_active (const TarnCache *cache, TarnPoolStats *stats)
-{
-  if (cache->pool->caches == cache && cache->next == NULL)
-    stats->peak_active_bytes
-        = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
-  stats->active_bytes += cache->active_bytes;
-}
-
-/* Adds the blocks that a cache holds to counters. */
-static void
-add_held (const TarnCache *cache, TarnPoolStats *stats)
-{
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    {
-      const TarnCacheBin *bin = &cache->bins[i];
-
-      stats->held_blocks += bin->length;
-      stats->held_bytes += bin->length * get_alloc_size (cache, bin->number);
-    }
-}
-
-/* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
- * (), where no lock is to be had. */
-void
-_tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
-{
-  gsize n_blocks = pool->n_blocks;
-
-  *stats = pool->stats;
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    {
-      add_active (cache, stats);
-      add_held (cache, stats);
-      _tarn_cache_add_scratches (cache, stats, &n_blocks);
-      stats->hits += cache->hits;
-    }
-  _tarn_pool_add_transfers (pool, stats);
-  stats->active_blocks = n_blocks - stats->held_blocks;
-  stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
-}
-
-/* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
- * this thread's; the lock is held. */
-static void
-count_active (TarnCache *cache)
-{
-  _tarn_assert_locked (&cache->pool->lock);
-  add_active (cache, &cache->pool->stats);
-  cache->counted_bytes += cache->active_bytes;
-  __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
-  cache->peak = 0;
-}
-
-/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
- * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
- * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
- * the pool's only as long as no other thread changes them.  The lock is held. */
-void
-_tarn_pool_count_own (TarnPool *pool)
-{
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnPoolStats stats;
-
-  _tarn_assert_locked (&pool->lock);
-  if (cache != NULL)
-    count_active (cache);
-  else if (!_tarn_door_is_closed (&pool->door))
-    _tarn_pool_count (pool, &stats);
-  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
-    _tarn_pool_note_peak (pool);
-}
-
-/* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
-void
-_tarn_pool_count_closed (TarnPool *pool)
-{
-  _tarn_assert_locked (&pool->lock);
-  g_assert (_tarn_door_is_closed (&pool->door));
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    count_active (cache);
-  _tarn_pool_note_peak (pool);
-}
-
-/* Gets the counters as they are at one moment.  The lock is held. */
-void
-_tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
-{
-  gboolean was_open = _tarn_pool_close (pool);
-
-  _tarn_assert_locked (&pool->lock);
-  if (was_open)
-    _tarn_pool_count_closed (pool);
-  _tarn_pool_sum (pool, stats);
-  _tarn_pool_open (pool, was_open);
-}
-
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
  * is this thread's, or abandoned. */
 
@@ -411,8 +242,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 static void
 empty (TarnCache *cache)
 {
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    _tarn_cache_empty_bin (cache, &cache->bins[i]);
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* Moves the blocks of all caches, and what they hand over, to the pool's bins.  The lock is held,
@@ -448,9 +279,9 @@ has_any_of (const TarnCache *cache, gconstpointer handle)
 {
   if (_tarn_cache_has_scratch_of (cache, handle))
     return TRUE;
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    if (cache->bins[i].handle == handle)
-      return TRUE;
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  if (cache->bins[i].handle == handle)
+    return TRUE;
   return FALSE;
 }
 
@@ -474,9 +305,9 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
         continue;
       if (cache != own || _tarn_cache_has_lent (cache))
         was_open = _tarn_pool_close (pool) || was_open;
-      FOR_EACH_BIN_WITH_ROOM (i, cache)
-        if (cache->bins[i].handle == handle)
-          _tarn_cache_empty_bin (cache, &cache->bins[i]);
+      TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+      if (cache->bins[i].handle == handle)
+        _tarn_cache_empty_bin (cache, &cache->bins[i]);
       _tarn_cache_end_scratches_of (cache, handle);
     }
   _tarn_pool_open (pool, was_open);
@@ -491,7 +322,7 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
 static void
 set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
 {
-  gsize alloc_size = get_alloc_size (cache, bin->number);
+  gsize alloc_size = _tarn_cache_get_alloc_size (cache, bin->number);
   gsize i = (gsize) (bin - cache->bins);
   guint64 bit = (guint64) 1 << i % 64;
 
@@ -539,7 +370,7 @@ static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
   gsize left = cache->pool->thread_cache_bytes - cache->reserved_bytes;
-  gsize n = bin->capacity + left / get_alloc_size (cache, bin->number);
+  gsize n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
 
   g_assert (cache->reserved_bytes <= cache->pool->thread_cache_bytes);
   return (guint) MIN (n, cache->pool->thread_cache_blocks);
@@ -549,8 +380,8 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 static void
 give_up_unused_room (TarnCache *cache)
 {
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
 /* Makes room for a block in a bin that is full: doubles its capacity, so that this seldom happens.
@@ -603,12 +434,12 @@ static void
 clear_bins (TarnCache *cache, gboolean (*is_it) (const TarnCacheBin *bin, gconstpointer data),
             gconstpointer data)
 {
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    if (is_it (&cache->bins[i], data))
-      {
-        _tarn_cache_empty_bin (cache, &cache->bins[i]);
-        set_capacity (cache, &cache->bins[i], 0);
-      }
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  if (is_it (&cache->bins[i], data))
+    {
+      _tarn_cache_empty_bin (cache, &cache->bins[i]);
+      set_capacity (cache, &cache->bins[i], 0);
+    }
 }
 
 /* Moves what a cache has of a size to the shares of its queues. */
@@ -616,9 +447,9 @@ void
 _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number)
 {
   _tarn_assert_locked (&cache->pool->lock);
-  FOR_EACH_BIN_WITH_ROOM (i, cache)
-    if (cache->bins[i].number == number)
-      _tarn_cache_empty_bin (cache, &cache->bins[i]);
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  if (cache->bins[i].number == number)
+    _tarn_cache_empty_bin (cache, &cache->bins[i]);
 }
 
 /* Has the next use of some bins of all caches come to the lock. */
@@ -676,7 +507,7 @@ gboolean
 _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share)
 {
   TarnPool *pool = cache->pool;
-  gsize alloc_size = get_alloc_size (cache, number);
+  gsize alloc_size = _tarn_cache_get_alloc_size (cache, number);
   TarnCacheBin *bin;
   TarnBin *from;
   TarnBlock *top;

@@ -5,13 +5,16 @@
  *
  *     pool.c        blocks out of and into it, with the lock
  *     bins.c        what it holds
+ *     retire.c      which of them go back to upstream
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
+ *     count.c       ... what it counts for itself
  *     scratch.c     ... and has temporaries of any size from
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
+ *     describe.c    what a recording says of it
  *     pool-check.c  the invariants, executed
  *
  * Above are the ways to the upstream allocator and back (upstream/), and requests and frees, which
@@ -277,6 +280,10 @@ TarnBlock *_tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size);
 void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
+void _tarn_bins_drop_empty (TarnBins *bins);
+void _tarn_bin_note_use (TarnBin *bin);
+
+/* retire.c; the lock is held */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);

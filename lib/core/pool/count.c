@@ -1,0 +1,147 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Counting what threads' caches have not told the pool: its counters are those of all of them at
+ * one moment, while the door is closed. */
+
+#include "pool/cache-private.h"
+
+/* Gets the higher of two counts, which may be below 0 while frees are counted here, and the
+ * allocations of these blocks are not yet. */
+static gsize
+max_active (gsize a, gsize b)
+{
+  return (gssize) a > (gssize) b ? a : b;
+}
+
+/* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
+ * not at all, unless the door is closed. */
+static gsize
+sum_active (const TarnPool *pool)
+{
+  gsize active = pool->stats.active_bytes;
+
+  _tarn_assert_locked (&pool->lock);
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
+  return active;
+}
+
+/* Raises the peak to what is active at this moment, which may be missed, but is never too much:
+ * only what looks like a new peak is worth closing the door for.  Looking at each cache takes time,
+ * too, so _tarn_pool_count_own () asks for it only where the pool's own count is higher than ever:
+ * noted_bytes.  The lock is held. */
+void
+_tarn_pool_note_peak (TarnPool *pool)
+{
+  gsize peak = pool->stats.peak_active_bytes;
+  gsize active = sum_active (pool);
+  gboolean was_open = FALSE;
+
+  _tarn_assert_locked (&pool->lock);
+  if (max_active (peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
+      && (was_open = _tarn_pool_close (pool)))
+    active = sum_active (pool);
+  pool->stats.peak_active_bytes = max_active (peak, active);
+  pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Adds what a cache has not told the pool to counters.  The cache's peak counts only where it is
+ * the pool's only one: else what others did at that moment is not known. */
+static void
+add_active (const TarnCache *cache, TarnPoolStats *stats)
+{
+  if (cache->pool->caches == cache && cache->next == NULL)
+    stats->peak_active_bytes
+        = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
+  stats->active_bytes += cache->active_bytes;
+}
+
+/* Adds the blocks that a cache holds to counters. */
+static void
+add_held (const TarnCache *cache, TarnPoolStats *stats)
+{
+  TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
+  {
+    const TarnCacheBin *bin = &cache->bins[i];
+
+    stats->held_blocks += bin->length;
+    stats->held_bytes += bin->length * _tarn_cache_get_alloc_size (cache, bin->number);
+  }
+}
+
+/* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
+ * (), where no lock is to be had. */
+void
+_tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
+{
+  gsize n_blocks = pool->n_blocks;
+
+  *stats = pool->stats;
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      add_active (cache, stats);
+      add_held (cache, stats);
+      _tarn_cache_add_scratches (cache, stats, &n_blocks);
+      stats->hits += cache->hits;
+    }
+  _tarn_pool_add_transfers (pool, stats);
+  stats->active_blocks = n_blocks - stats->held_blocks;
+  stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
+}
+
+/* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
+ * this thread's; the lock is held. */
+void
+_tarn_cache_count_active (TarnCache *cache)
+{
+  _tarn_assert_locked (&cache->pool->lock);
+  add_active (cache, &cache->pool->stats);
+  cache->counted_bytes += cache->active_bytes;
+  __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
+  cache->peak = 0;
+}
+
+/* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
+ * each change of the pool's own active_bytes, so that a peak is seen before they are less.  A
+ * thread that has no cache, since it is ending, counts all: where there is one cache, its peak is
+ * the pool's only as long as no other thread changes them.  The lock is held. */
+void
+_tarn_pool_count_own (TarnPool *pool)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnPoolStats stats;
+
+  _tarn_assert_locked (&pool->lock);
+  if (cache != NULL)
+    _tarn_cache_count_active (cache);
+  else if (!_tarn_door_is_closed (&pool->door))
+    _tarn_pool_count (pool, &stats);
+  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
+    _tarn_pool_note_peak (pool);
+}
+
+/* Tells the pool's counters what all caches have not.  The lock is held, and the door is closed. */
+void
+_tarn_pool_count_closed (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    _tarn_cache_count_active (cache);
+  _tarn_pool_note_peak (pool);
+}
+
+/* Gets the counters as they are at one moment.  The lock is held. */
+void
+_tarn_pool_count (TarnPool *pool, TarnPoolStats *stats)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  _tarn_assert_locked (&pool->lock);
+  if (was_open)
+    _tarn_pool_count_closed (pool);
+  _tarn_pool_sum (pool, stats);
+  _tarn_pool_open (pool, was_open);
+}
