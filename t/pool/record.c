@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "lib/fake-device.h"
+#include "lib/fake-pages.h"
 #include "lib/in-child.h"
 #include "trace/recording.h"
 
@@ -317,6 +318,96 @@ test_counters (void)
   g_assert_cmpuint (n_events[TARN_TRACE_ALLOCATED], ==, fake_device_get_allocate_calls (device));
   g_assert_cmpuint (n_events[TARN_TRACE_FREED], ==, fake_device_get_free_calls (device));
   g_assert_cmpuint (recording_get_n_lost (recording), ==, 0);
+}
+
+/* What a heap says of its memory adds up to its counters, at its busiest as at its end; so do the
+ * calls of the backend. */
+static void
+check_heap (FakePagesKind kind)
+{
+  FakePages *device = fake_pages_new (G_MAXUINT64, kind);
+  TarnAllocator *allocator = fake_pages_allocator_new (device);
+  TarnAllocator *heap = tarn_heap_allocator_new (allocator, NULL, NULL);
+  TarnPool *pool = tarn_pool_new (heap, NULL, NULL);
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+  gint64 pieces = 0, in_pieces = 0, in_extents = 0, most_in_extents = 0;
+  guint64 n_allocated = 0, n_freed = 0;
+  g_autoptr (Recording) recording = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  TarnBlock *blocks[100];
+  RecordedEvent event;
+
+  place_init (&place);
+  start (&place, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = allocate (pool, 1 + i * i * 1999);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i += 2)
+    tarn_block_free (blocks[i]);
+  tarn_pool_free_held (pool);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i += 2)
+    blocks[i] = allocate (pool, 5000 + i * 100);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  tarn_pool_free_held (pool);
+  tarn_heap_get_stats (heap, &stats);
+  stop ();
+
+  recording = open_recording (&place);
+  while (next (recording, &event))
+    {
+      gint64 size = (gint64) event.size;
+
+      pieces += event.kind == TARN_TRACE_PIECE ? 1 : event.kind == TARN_TRACE_PIECE_GONE ? -1 : 0;
+      in_pieces += event.kind == TARN_TRACE_PIECE        ? size
+                   : event.kind == TARN_TRACE_PIECE_GONE ? -size
+                                                         : 0;
+      in_extents += event.kind == TARN_TRACE_EXTENT        ? size
+                    : event.kind == TARN_TRACE_EXTENT_FREE ? -size
+                                                           : 0;
+      most_in_extents = MAX (most_in_extents, in_extents);
+      g_assert_cmpint (in_extents, <=, in_pieces);
+      n_allocated += event.kind == TARN_TRACE_ALLOCATED && event.other == 0;
+      n_freed += event.kind == TARN_TRACE_FREED;
+    }
+  g_assert_cmpint (pieces, ==, (gint64) stats.pieces);
+  g_assert_cmpint (in_pieces, ==, (gint64) stats.upstream_bytes);
+  g_assert_cmpint (in_extents, ==, (gint64) stats.used_bytes);
+  g_assert_cmpint (most_in_extents, ==, (gint64) stats.peak_used_bytes);
+  g_assert_cmpuint (n_allocated, ==, stats.upstream_allocations);
+  g_assert_cmpuint (n_freed, ==, stats.upstream_frees);
+  g_assert_cmpuint (n_freed, >, 0);
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (heap);
+  tarn_allocator_unref (allocator);
+  fake_pages_free (device);
+}
+
+static void
+test_heap (void)
+{
+  check_heap (FAKE_PAGES_VIRTUAL);
+  check_heap (FAKE_PAGES_PARTS);
+  check_heap (FAKE_PAGES_ADDRESSES);
+}
+
+/* A backend without a pool: what fails says why. */
+static void
+test_direct (void)
+{
+  g_autoptr (FakeDevice) device = fake_device_new (100);
+  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (Recording) recording = NULL;
+  g_autofree gchar *log = NULL;
+  g_auto (Place) place = { NULL, NULL };
+
+  place_init (&place);
+  start (&place, NULL);
+  tarn_block_free (tarn_allocator_allocate (allocator, 60, NULL));
+  g_assert_null (tarn_allocator_allocate (allocator, 101, NULL));
+  stop ();
+  recording = open_recording (&place);
+  log = read_log (recording);
+  g_assert_cmpstr (log, ==, "miss a 60 60 -\nfree a\nfail 101 1\n");
 }
 
 /* Threads.  Each keeps a log of its own: of sizes it asked for and blocks it freed. */
@@ -958,6 +1049,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/record/requests", test_requests);
   g_test_add_func ("/core/record/counters", test_counters);
+  g_test_add_func ("/core/record/heap", test_heap);
+  g_test_add_func ("/core/record/direct", test_direct);
   g_test_add_func ("/core/record/threads", test_threads);
   g_test_add_func ("/core/record/other-threads", test_other_threads);
   g_test_add_func ("/core/record/lost", test_lost);

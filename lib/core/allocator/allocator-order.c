@@ -56,7 +56,7 @@ gpointer
 _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gboolean is_named,
                               GError **error)
 {
-  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  guint64 start = _tarn_record_begin_call ();
   gboolean records_all = !is_named && direct->ops.event_record_all != NULL;
   gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
                                : direct->ops.event_record (direct->user_data, queue, error);
@@ -72,7 +72,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
 gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
-  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  guint64 start = _tarn_record_begin_call ();
   gboolean has_waited = direct->ops.event_wait (direct->user_data, event, queue, error);
 
   if (start != 0)

@@ -110,8 +110,12 @@ void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsiz
 gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error);
 void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);
+gboolean _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
+                                          gpointer queue);
 void _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                                const GError *error, guint64 start);
+void _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
+                               guint64 start);
 gboolean _tarn_allocator_reclaim (TarnAllocator *allocator);
 
 gpointer _tarn_allocator_get_default_queue (TarnAllocator *direct);

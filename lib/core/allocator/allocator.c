@@ -84,11 +84,16 @@ void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
 {
-  guint64 failure = error == NULL                 ? 0
-                    : error->domain == TARN_ERROR ? (guint64) error->code + 1
-                                                  : (guint64) TARN_ERROR_FAILED + 1;
+  _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
+                        _tarn_record_get_code (error), _tarn_record_get_time () - start);
+}
 
-  _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address, failure,
+/* Records a call that gave memory back, which began at a time. */
+void
+_tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
+                          guint64 start)
+{
+  _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
                         _tarn_record_get_time () - start);
 }
 
@@ -96,21 +101,31 @@ _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory
 void
 _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
-  gboolean is_recorded = _tarn_records () && is_direct (allocator);
-  guint64 start = is_recorded ? _tarn_record_get_time () : 0;
+  guint64 start = is_direct (allocator) ? _tarn_record_begin_call () : 0;
 
   allocator->ops.free (allocator->user_data, memory, size);
-  if (is_recorded)
-    _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
-                          _tarn_record_get_time () - start);
+  if (start != 0)
+    _tarn_direct_record_free (allocator, size, memory, start);
+}
+
+/* Has a queue give memory back as the last thing on it.  FALSE: the backend did nothing. */
+gboolean
+_tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gsize size,
+                                 gpointer queue)
+{
+  guint64 start = _tarn_record_begin_call ();
+  gboolean is_freed = allocator->ops.free_on_queue (allocator->user_data, memory, size, queue);
+
+  if (start != 0 && is_freed)
+    _tarn_direct_record_free (allocator, size, memory, start);
+  return is_freed;
 }
 
 /* Calls the backend once: no second try, no reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {
-  gboolean is_recorded = _tarn_records () && is_direct (allocator);
-  guint64 start = is_recorded ? _tarn_record_get_time () : 0;
+  guint64 start = is_direct (allocator) ? _tarn_record_begin_call () : 0;
   TarnMemory fresh = { .address = 0 };
   GError *local = NULL;
 
@@ -119,7 +134,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
       if (local != NULL)
         g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
       g_clear_error (&local);
-      if (is_recorded)
+      if (start != 0)
         _tarn_direct_record_call (allocator, size, fresh, NULL, start);
       *memory = fresh;
       return TRUE;
@@ -128,7 +143,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
     g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
                  "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
                  size);
-  if (is_recorded)
+  if (start != 0)
     _tarn_direct_record_call (allocator, size, fresh, local, start);
   g_propagate_error (error, local);
   return FALSE;
@@ -175,7 +190,8 @@ _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *
 
 /* Records what became of a request of a block. */
 static void
-record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block)
+record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block,
+              const GError *error)
 {
   if (block != NULL)
     _tarn_record_request (TARN_TRACE_MISS, allocator->id, NULL, _tarn_stack_take (),
@@ -183,7 +199,7 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                                              block->memory.address });
   else
     _tarn_record_request (TARN_TRACE_FAIL, allocator->id, NULL, _tarn_stack_take (),
-                          (const guint64[]){ size, 0 });
+                          (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
 static TarnBlock *
@@ -209,10 +225,13 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 TarnBlock *
 _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
-  TarnBlock *block = allocate_block (allocator, size, error);
+  GError *local = NULL;
+  TarnBlock *block = allocate_block (allocator, size, &local);
 
   if (_tarn_records ())
-    record_block (allocator, size, block);
+    record_block (allocator, size, block, local);
+  if (local != NULL)
+    g_propagate_error (error, local);
   return block;
 }
 

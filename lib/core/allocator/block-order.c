@@ -145,7 +145,7 @@ free_on_used_queue (const TarnBlock *block)
   for (guint i = 0; i < block->n_uses && error == NULL; i++)
     await_used_queue (block, block->uses[i].queue, handle, &error);
   if (error == NULL)
-    return ops->free_on_queue (block->source->user_data, block->memory, block->size, handle);
+    return _tarn_direct_call_free_on_queue (block->source, block->memory, block->size, handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("%s: %s: the host waits instead", block->source->label, error->message);
   return FALSE;
@@ -181,7 +181,7 @@ _tarn_direct_free_used (TarnBlock *block)
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
   if (ops->frees_in_order || (!free_on_used_queue (block) && await_all (block)))
-    ops->free (block->source->user_data, block->memory, block->size);
+    _tarn_direct_call_free (block->source, block->memory, block->size);
   drop_uses_but (block, NULL);
 }
 
@@ -260,6 +260,9 @@ tarn_block_wait (TarnBlock *block, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
+                          (guint64) 0);
   return block->source->klass->move_to_queue (block, NULL, error);
 }
 

@@ -174,7 +174,11 @@ virtual_clear (TarnHeapRange *range)
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
 {
+  guint64 start = _tarn_record_begin_call ();
+
   ops_of (heap)->backing_release (heap->upstream->user_data, piece->memory, piece->size);
+  if (start != 0)
+    _tarn_direct_record_free (heap->upstream, piece->size, piece->memory, start);
   g_free (piece);
 }
 
@@ -289,7 +293,7 @@ choose_size (const TarnHeapRange *range, gsize missing)
 static gboolean
 new_backing (const TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
 {
-  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  guint64 start = _tarn_record_begin_call ();
   GError *local = NULL;
   gboolean has_memory
       = ops_of (heap)->backing_new (heap->upstream->user_data, size, backing, &local);

@@ -15,9 +15,7 @@ record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlo
                 gboolean is_hit, const GError *error)
 {
   TarnTraceKind kind = TARN_TRACE_FAIL;
-  guint64 numbers[4]
-      = { size, error != NULL && error->domain == TARN_ERROR ? (guint64) error->code + 1
-                                                             : TARN_ERROR_FAILED + 1 };
+  guint64 numbers[4] = { size, _tarn_record_get_code (error) };
 
   if (block != NULL)
     {

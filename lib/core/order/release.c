@@ -166,8 +166,8 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
 
   _tarn_assert_not_locked (&pool->lock);
   if (_tarn_block_await (pool, block, queue, FALSE, &error))
-    return direct->ops.free_on_queue (direct->user_data, block->memory, block->alloc_size,
-                                      queue->handle);
+    return _tarn_direct_call_free_on_queue (direct, block->memory, block->alloc_size,
+                                            queue->handle);
   if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     g_message ("%s: %s: the host waits instead", pool->base.label, error->message);
   return FALSE;

@@ -21,6 +21,8 @@
 #ifndef TARN_RECORD_PRIVATE_H
 #define TARN_RECORD_PRIVATE_H
 
+#include <tarn/error.h>
+
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
@@ -77,6 +79,22 @@ void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
 guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
+
+/* Gets the time at which a call begins whose duration is to be recorded; 0: nothing is. */
+static inline guint64
+_tarn_record_begin_call (void)
+{
+  return _tarn_records () ? _tarn_record_get_time () : 0;
+}
+
+/* Gets what an event says of a failure (NULL: of success). */
+static inline guint64
+_tarn_record_get_code (const GError *error)
+{
+  if (error == NULL)
+    return 0;
+  return (error->domain == TARN_ERROR ? (guint64) error->code : TARN_ERROR_FAILED) + 1;
+}
 
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })

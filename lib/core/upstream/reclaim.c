@@ -136,7 +136,7 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
-  guint64 start = _tarn_records () ? _tarn_record_get_time () : 0;
+  guint64 start = _tarn_record_begin_call ();
   g_autoptr (GPtrArray) funcs = NULL;
   gboolean given_back;
 
