@@ -78,6 +78,11 @@ check "--seconds nan" fails 2 "nan" --seconds nan
 check "--repetitions 0" fails 2 "--repetitions 0:" --repetitions 0
 check "--repetitions 1001" fails 2 "--repetitions 1001:" --repetitions 1001
 check "--json and --csv" fails 2 "only one" --json --csv
+is_told_of_trace () {
+  TARN_TRACE=/nowhere/file quick_null --measure hits 2>"$scratch/err" >/dev/null \
+    && grep -q "TARN_TRACE: /nowhere/file: No such file" "$scratch/err"
+}
+check "a recording that cannot be written" is_told_of_trace
 check "--select that is none" fails 2 "--select: there is an empty name in ':::'" --select :::
 check "... also where no device is needed" fails 2 "--select: there is an empty name" --kinds null --select :::
 check "--plot onto a folder" fails 2 "--plot $scratch: is a folder" --plot "$scratch"
