@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -768,7 +769,24 @@ test_fork (void)
   g_assert_cmpstr (log, ==, "miss a 1 1 -\nfree a\n");
 }
 
-/* A child that lives on does not keep its parent from the file. */
+/* The child of fork () is held before the library has seen it, by a handler that was there first.
+ */
+static gint held_child[2] = { -1, -1 };
+
+static void
+hold_child (void)
+{
+  gchar byte;
+
+  if (held_child[0] < 0)
+    return;
+  close (held_child[1]);
+  if (read (held_child[0], &byte, 1) != 1) /* its parent has failed */
+    _exit (1);
+}
+
+/* A child that lives on does not keep its parent from the file, nor does one that has not yet run.
+ */
 static void
 test_fork_lives_on (void)
 {
@@ -778,6 +796,7 @@ test_fork_lives_on (void)
 
   place_init (&place);
   start (&place, NULL);
+  g_assert_cmpint (pipe (held_child), ==, 0);
   child = fork ();
   g_assert_cmpint (child, >=, 0);
   if (child == 0)
@@ -787,6 +806,12 @@ test_fork_lives_on (void)
       _exit (0);
     }
   stop ();
+  start (&place, NULL);
+  stop ();
+  g_assert_cmpint (write (held_child[1], "", 1), ==, 1);
+  close (held_child[0]);
+  close (held_child[1]);
+  held_child[0] = held_child[1] = -1;
   start (&place, NULL);
   stop ();
   kill (child, SIGKILL);
@@ -1047,6 +1072,7 @@ main (int argc, char **argv)
   if (argc == 4 && g_str_equal (argv[1], KILL_ME))
     record_until_killed (argv[2], argv[3]);
   g_test_init (&argc, &argv, NULL);
+  g_assert_cmpint (pthread_atfork (NULL, NULL, hold_child), ==, 0);
   g_test_add_func ("/core/record/requests", test_requests);
   g_test_add_func ("/core/record/counters", test_counters);
   g_test_add_func ("/core/record/heap", test_heap);

@@ -498,6 +498,7 @@ stop (GError **error)
   g_thread_join (recorder.thread);
   recorder.thread = NULL;
   write_end ();
+  flock (recorder.file, LOCK_UN); /* a child of fork () may not have closed it yet */
   if (close (recorder.file) != 0 && recorder.failure == 0)
     recorder.failure = errno;
   while ((buffer = recorder.spare) != NULL)
