@@ -10,6 +10,7 @@
  * - tarn/allocator.h: allocators, and the functions of a backend
  * - tarn/block.h: memory in use
  * - tarn/memo.h: results that are kept for a context, a queue, a device
+ * - tarn/snapshot.h: what memory there is at one moment, and who has it
  * - tarn/trace.h: recordings of what memory does
  * - tarn/selection.h: devices that are chosen by a text
  * - tarn/local-memory.h: bank conflicts
@@ -28,6 +29,7 @@
 #include <tarn/memo.h>
 #include <tarn/pool.h>
 #include <tarn/selection.h>
+#include <tarn/snapshot.h>
 #include <tarn/trace.h>
 #include <tarn/version.h>
 

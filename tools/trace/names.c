@@ -5,6 +5,8 @@
 
 #include <tarn/error.h>
 
+#include "common/trace-names-private.h"
+
 static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_STRING] = "string",
   [TARN_TRACE_FRAME] = "frame",
@@ -42,47 +44,6 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_EXTENT_FREE] = "extent-free",
   [TARN_TRACE_LOST] = "lost",
   [TARN_TRACE_STOP] = "stop",
-};
-
-static const gchar *const classes[] = {
-  [0] = "unknown",
-  [TARN_TRACE_DIRECT] = "allocator",
-  [TARN_TRACE_HEAP] = "heap",
-  [TARN_TRACE_POOL] = "pool",
-};
-
-static const gchar *const properties[] = {
-  [TARN_TRACE_LEADING_BITS] = "leading_bits",
-  [TARN_TRACE_LIMIT_BYTES] = "limit_bytes",
-  [TARN_TRACE_THREAD_CACHE_BLOCKS] = "thread_cache_blocks",
-  [TARN_TRACE_THREAD_CACHE_BYTES] = "thread_cache_bytes",
-  [TARN_TRACE_HOLD_BYTES] = "hold_bytes",
-  [TARN_TRACE_GROWTH_BYTES] = "growth_bytes",
-  [TARN_TRACE_ALIGNMENT] = "alignment",
-  [TARN_TRACE_IS_VIRTUAL] = "is_virtual",
-  [TARN_TRACE_GRANULARITY] = "granularity",
-  [TARN_TRACE_FOLLOWS_LIMIT] = "follows_limit",
-  [TARN_TRACE_HAS_QUEUES] = "has_queues",
-  [TARN_TRACE_HITS] = "hits",
-  [TARN_TRACE_MISSES] = "misses",
-  [TARN_TRACE_FAILURES] = "failures",
-  [TARN_TRACE_UPSTREAM_CALLS] = "upstream_calls",
-  [TARN_TRACE_UPSTREAM_FAILURES] = "upstream_failures",
-  [TARN_TRACE_HELD_BLOCKS] = "held_blocks",
-  [TARN_TRACE_ACTIVE_BLOCKS] = "active_blocks",
-  [TARN_TRACE_MANAGED_BYTES] = "managed_bytes",
-  [TARN_TRACE_ACTIVE_BYTES] = "active_bytes",
-  [TARN_TRACE_HELD_BYTES] = "held_bytes",
-  [TARN_TRACE_PEAK_MANAGED_BYTES] = "peak_managed_bytes",
-  [TARN_TRACE_PEAK_ACTIVE_BYTES] = "peak_active_bytes",
-  [TARN_TRACE_UPSTREAM_BYTES] = "upstream_bytes",
-  [TARN_TRACE_PEAK_UPSTREAM_BYTES] = "peak_upstream_bytes",
-  [TARN_TRACE_USED_BYTES] = "used_bytes",
-  [TARN_TRACE_PEAK_USED_BYTES] = "peak_used_bytes",
-  [TARN_TRACE_FREE_BYTES] = "free_bytes",
-  [TARN_TRACE_PIECES] = "pieces",
-  [TARN_TRACE_MOVES] = "moves",
-  [TARN_TRACE_UPSTREAM_FREES] = "upstream_frees",
 };
 
 static const gchar *const errors[] = {
@@ -123,14 +84,16 @@ name_find_kind (const gchar *name, TarnTraceKind *kind)
 const gchar *
 name_class (TarnTraceClass object_class)
 {
-  g_assert ((guint) object_class < G_N_ELEMENTS (classes));
-  return classes[object_class];
+  const gchar *name = _tarn_trace_name_class (object_class);
+
+  g_assert (name != NULL);
+  return name;
 }
 
 const gchar *
 name_property (guint32 property)
 {
-  return property < G_N_ELEMENTS (properties) ? properties[property] : NULL;
+  return _tarn_trace_name_property (property);
 }
 
 const gchar *

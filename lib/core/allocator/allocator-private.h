@@ -6,10 +6,30 @@
 
 #include <tarn/allocator.h>
 
+#include "common/trace-format-private.h"
+
+/* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
+ * TarnTraceProperty and a number.  The allocator's lock is held. */
+typedef struct _TarnListener TarnListener;
+typedef struct _TarnOrigin TarnOrigin; /* of a block: block-private.h */
+struct _TarnListener
+{
+  void (*object) (TarnListener *self, const TarnAllocator *allocator,
+                  const TarnAllocator *upstream /* nullable */, const guint64 *properties,
+                  gsize n_properties);
+  void (*counters) (TarnListener *self, const TarnAllocator *allocator, const guint64 *properties,
+                    gsize n_properties);
+  void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
+  void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
+                 gconstpointer queue /* NULL: nobody's */);
+  void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size);
+};
+
 /* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */
 typedef struct
 {
   const gchar *kind; /* for messages: "pool" */
+  TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
@@ -20,13 +40,19 @@ typedef struct
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
   gboolean (*move_to_queue) (TarnBlock *block, gpointer queue, GError **error);
 
-  /* Records what it is, and what blocks and memory it has; has blocks be followed from now on, or
-   * not any more. */
-  void (*describe) (TarnAllocator *allocator);
-  /* Records its counters. */
-  void (*report) (TarnAllocator *allocator);
+  /* Takes its lock, and has nobody change anything without it; nullable. */
+  void (*freeze) (TarnAllocator *allocator);
+  /* Ends that; has blocks be followed from now on, or not any more. */
+  void (*thaw) (TarnAllocator *allocator);
+  /* Tells what it is, and what blocks and memory it has, while it is frozen. */
+  void (*tell) (TarnAllocator *allocator, TarnListener *listener);
+  /* The same of its counters. */
+  void (*tell_counters) (TarnAllocator *allocator, TarnListener *listener);
 
   /* Pools only; @is_wanted: there is no memory left. */
+
+  /* Gets who asked for a block in use, while the pool is frozen.  FALSE: nobody knows. */
+  gboolean (*get_origin) (const TarnBlock *block, TarnOrigin *origin);
 
   /* Tells whether nobody uses a held block any more, as far as is known. */
   gboolean (*is_done) (const TarnBlock *block);
@@ -97,8 +123,12 @@ void _tarn_allocator_clear (TarnAllocator *allocator);
 /* registry.c */
 void _tarn_allocator_publish (TarnAllocator *allocator);
 void _tarn_allocator_withdraw (TarnAllocator *allocator);
-void _tarn_allocators_for_each (void (*func) (TarnAllocator *allocator, gpointer data),
-                                gpointer data);
+void _tarn_allocators_describe (void);
+void _tarn_allocators_open_anew (void);
+void _tarn_allocators_tell_frozen (TarnListener *listener);
+
+/* recording-listener.c */
+extern TarnListener _tarn_recording_listener __attribute__ ((visibility ("hidden")));
 
 /* Those of direct allocators */
 TarnBlock *_tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **error);

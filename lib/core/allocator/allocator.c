@@ -272,24 +272,23 @@ direct_finalize (TarnAllocator *allocator)
 }
 
 static void
-direct_describe (TarnAllocator *allocator)
+direct_tell (TarnAllocator *allocator, TarnListener *listener)
 {
   const guint64 properties[] = { TARN_TRACE_GRANULARITY, allocator->ops.virtual_granularity,
                                  TARN_TRACE_HAS_QUEUES, allocator->ops.queue_ref != NULL };
 
-  if (_tarn_records ())
-    _tarn_record_object (allocator->id, TARN_TRACE_DIRECT, 0, allocator->klass->kind,
-                         allocator->ops.name, properties, G_N_ELEMENTS (properties) / 2);
+  listener->object (listener, allocator, NULL, properties, G_N_ELEMENTS (properties) / 2);
 }
 
 static void
-direct_report (TarnAllocator *allocator)
+direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 {
-  (void) allocator; /* it counts nothing */
+  (void) allocator, (void) listener; /* it counts nothing */
 }
 
 static const TarnAllocatorClass direct_class = {
   .kind = "allocator",
+  .trace_class = TARN_TRACE_DIRECT,
   .allocate_block = _tarn_direct_allocate_block,
   .free_block = _tarn_direct_free_block,
   .allocate_memory = _tarn_direct_allocate_memory,
@@ -298,8 +297,8 @@ static const TarnAllocatorClass direct_class = {
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
-  .describe = direct_describe,
-  .report = direct_report,
+  .tell = direct_tell,
+  .tell_counters = direct_tell_counters,
 };
 
 /* Tells whether a backend has all of the ordering functions, or none. */

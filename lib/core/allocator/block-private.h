@@ -142,6 +142,14 @@ _tarn_block_update_share (TarnBlock *block)
   block->share = _tarn_block_get_share (block);
 }
 
+/* Who asked for a block, while blocks are followed. */
+typedef struct _TarnOrigin TarnOrigin;
+struct _TarnOrigin
+{
+  guint64 time; /* nanoseconds of the clock of events; 0: nobody knows */
+  guint32 tag, stack, thread;
+};
+
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
@@ -151,6 +159,9 @@ void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
 gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
+
+/* recording-listener.c */
+void _tarn_block_record (const TarnBlock *block, gboolean is_active);
 
 void _tarn_block_report_double_free (const TarnBlock *block, gint state);
 

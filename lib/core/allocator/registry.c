@@ -4,6 +4,7 @@
  * All allocators that there are, for those who look at all of them: recordings and snapshots. */
 
 #include "allocator/allocator-private.h"
+#include "allocator/block-private.h"
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
@@ -12,18 +13,49 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static GQueue allocators; /* by registry_link, the oldest first */
 static guint64 last_id;
 
+/* One after the other */
+
 static void
-report (TarnAllocator *allocator, gpointer data)
+freeze (TarnAllocator *allocator)
 {
-  (void) data;
-  allocator->klass->report (allocator);
+  if (allocator->klass->freeze != NULL)
+    allocator->klass->freeze (allocator);
+}
+
+static void
+thaw (TarnAllocator *allocator)
+{
+  if (allocator->klass->thaw != NULL)
+    allocator->klass->thaw (allocator);
+}
+
+/* Tells a recording of an allocator, if there is one, and sees to it that its blocks are followed,
+ * or not any more. */
+static void
+describe (TarnAllocator *allocator)
+{
+  freeze (allocator);
+  if (_tarn_records ())
+    allocator->klass->tell (allocator, &_tarn_recording_listener);
+  thaw (allocator);
+}
+
+static void
+report (TarnAllocator *allocator)
+{
+  freeze (allocator);
+  allocator->klass->tell_counters (allocator, &_tarn_recording_listener);
+  thaw (allocator);
 }
 
 /* Records all counters. */
 static void
 report_all (void)
 {
-  _tarn_allocators_for_each (report, NULL);
+  _tarn_mutex_lock (&lock);
+  for (GList *link = allocators.head; link != NULL; link = link->next)
+    report (link->data);
+  _tarn_mutex_unlock (&lock);
 }
 
 /* Adds an allocator that is complete.  In a child of fork (), where somebody may have had the lock,
@@ -39,7 +71,8 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   allocator->id = ++last_id;
   allocator->registry_link.data = allocator;
   g_queue_push_tail_link (&allocators, &allocator->registry_link);
-  allocator->klass->describe (allocator);
+  if (_tarn_follows ())
+    describe (allocator);
   _tarn_mutex_unlock (&lock);
 }
 
@@ -53,19 +86,67 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
   g_queue_unlink (&allocators, &allocator->registry_link);
   if (_tarn_records ())
     {
-      allocator->klass->report (allocator);
+      report (allocator);
       _tarn_record_numbers (TARN_TRACE_END, allocator->id, allocator->id);
     }
   _tarn_mutex_unlock (&lock);
 }
 
-/* Calls a function for each allocator, the oldest first.  None ends meanwhile, nor is one made, so
- * that it must not wait for those who do. */
+/* Tells a recording, if there is one, of all allocators, and has each see whether its blocks are
+ * followed.  None ends meanwhile, nor is one made. */
 void
-_tarn_allocators_for_each (void (*func) (TarnAllocator *allocator, gpointer data), gpointer data)
+_tarn_allocators_describe (void)
 {
   _tarn_mutex_lock (&lock);
   for (GList *link = allocators.head; link != NULL; link = link->next)
-    func (link->data, data);
+    describe (link->data);
+  _tarn_mutex_unlock (&lock);
+}
+
+/* Has all see whether their blocks are followed. */
+void
+_tarn_allocators_open_anew (void)
+{
+  _tarn_mutex_lock (&lock);
+  for (GList *link = allocators.head; link != NULL; link = link->next)
+    {
+      freeze (link->data);
+      thaw (link->data);
+    }
+  _tarn_mutex_unlock (&lock);
+}
+
+/* All at one moment */
+
+static void
+for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator))
+{
+  for (GList *link = allocators.head; link != NULL; link = link->next)
+    {
+      TarnAllocator *allocator = link->data;
+
+      if (allocator->klass->trace_class == class)
+        func (allocator);
+    }
+}
+
+/* Tells of all allocators as they are at one moment.  The locks of all are held then: those of
+ * pools are taken in the order of their ids, as whoever takes several has to, and those of heaps
+ * after them. */
+void
+_tarn_allocators_tell_frozen (TarnListener *listener)
+{
+  _tarn_mutex_lock (&lock);
+  for_each_of_class (TARN_TRACE_POOL, freeze);
+  for_each_of_class (TARN_TRACE_HEAP, freeze);
+  for (GList *link = allocators.head; link != NULL; link = link->next)
+    {
+      TarnAllocator *allocator = link->data;
+
+      allocator->klass->tell (allocator, listener);
+      allocator->klass->tell_counters (allocator, listener);
+    }
+  for_each_of_class (TARN_TRACE_HEAP, thaw);
+  for_each_of_class (TARN_TRACE_POOL, thaw);
   _tarn_mutex_unlock (&lock);
 }

@@ -1,14 +1,13 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recording says of a heap besides what happens: its options, the memory that it had before,
- * and its counters. */
+ * What recordings and snapshots say of a heap: its options, its memory, its counters. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
 static void
-record_heap (const TarnHeap *heap)
+tell_options (const TarnHeap *heap, TarnListener *listener)
 {
   const guint64 properties[] = {
     TARN_TRACE_LIMIT_BYTES,   heap->limit_bytes,
@@ -19,8 +18,8 @@ record_heap (const TarnHeap *heap)
     TARN_TRACE_FOLLOWS_LIMIT, (guint64) heap->follows_pool,
   };
 
-  _tarn_record_object (heap->base.id, TARN_TRACE_HEAP, heap->upstream->id, heap->base.klass->kind,
-                       heap->base.ops.name, properties, G_N_ELEMENTS (properties) / 2);
+  listener->object (listener, &heap->base, heap->upstream, properties,
+                    G_N_ELEMENTS (properties) / 2);
 }
 
 /* Records that a range has a piece. */
@@ -34,15 +33,19 @@ _tarn_heap_record_piece (const TarnPiece *piece)
 }
 
 static void
-record_pieces (const TarnHeapQueue *queue)
+tell_pieces (const TarnHeapQueue *queue, TarnListener *listener)
 {
   for (guint i = 0; i < TARN_N_RANGES; i++)
     for (const GList *link = queue->ranges[i].pieces.head; link != NULL; link = link->next)
-      _tarn_heap_record_piece (link->data);
+      {
+        const TarnPiece *piece = link->data;
+
+        listener->piece (listener, &queue->heap->base, piece->start, piece->size, queue->handle);
+      }
 }
 
 static void
-record_extents (const TarnHeap *heap)
+tell_extents (const TarnHeap *heap, TarnListener *listener)
 {
   GHashTableIter iter;
   gpointer value;
@@ -52,31 +55,41 @@ record_extents (const TarnHeap *heap)
     {
       const TarnExtent *extent = value;
 
-      _tarn_record_numbers (TARN_TRACE_EXTENT, heap->base.id, extent->start, extent->size);
+      listener->extent (listener, &heap->base, extent->start, extent->size);
     }
 }
 
 void
-_tarn_heap_describe (TarnAllocator *allocator)
+_tarn_heap_freeze (TarnAllocator *allocator)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
-
-  if (!_tarn_records ())
-    return;
-  _tarn_mutex_lock (&heap->lock);
-  record_heap (heap);
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    record_pieces (link->data);
-  record_extents (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_mutex_lock (&_tarn_heap_of (allocator)->lock);
 }
 
 void
-_tarn_heap_report (TarnAllocator *allocator)
+_tarn_heap_thaw (TarnAllocator *allocator)
 {
-  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+  _tarn_mutex_unlock (&_tarn_heap_of (allocator)->lock);
+}
 
-  tarn_heap_get_stats (allocator, &stats);
+void
+_tarn_heap_tell (TarnAllocator *allocator, TarnListener *listener)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+
+  _tarn_assert_locked (&heap->lock);
+  tell_options (heap, listener);
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    tell_pieces (link->data, listener);
+  tell_extents (heap, listener);
+}
+
+void
+_tarn_heap_tell_counters (TarnAllocator *allocator, TarnListener *listener)
+{
+  const TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnHeapStats stats = heap->stats;
+
+  _tarn_assert_locked (&heap->lock);
   {
     const guint64 properties[] = {
       TARN_TRACE_UPSTREAM_BYTES,  stats.upstream_bytes,       TARN_TRACE_PEAK_UPSTREAM_BYTES,
@@ -87,6 +100,6 @@ _tarn_heap_report (TarnAllocator *allocator)
       stats.upstream_frees,       TARN_TRACE_MOVES,           stats.moves,
     };
 
-    _tarn_record_stats (allocator->id, properties, G_N_ELEMENTS (properties) / 2);
+    listener->counters (listener, allocator, properties, G_N_ELEMENTS (properties) / 2);
   }
 }

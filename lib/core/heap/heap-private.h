@@ -13,7 +13,7 @@
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
  *     grow-parts.c    ... pieces as the upstream allocator gives them
  *     heap-stats.c    what it says of itself
- *     heap-describe.c what a recording says of it
+ *     heap-describe.c what recordings and snapshots say of it
  *     heap-check.c    the invariants, executed
  *
  * Small requests have a range of their own, so that their extents do not lie between large ones.
@@ -297,10 +297,13 @@ TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
-/* heap-describe.c; the lock is held in the first, and the others take it */
+/* heap-describe.c; the lock is held */
 void _tarn_heap_record_piece (const TarnPiece *piece);
-void _tarn_heap_describe (TarnAllocator *heap);
-void _tarn_heap_report (TarnAllocator *heap);
+/* ... but for the others see TarnAllocatorClass */
+void _tarn_heap_freeze (TarnAllocator *heap);
+void _tarn_heap_thaw (TarnAllocator *heap);
+void _tarn_heap_tell (TarnAllocator *heap, TarnListener *listener);
+void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 
 /* heap-check.c; the lock is held */
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);

@@ -502,6 +502,7 @@ heap_finalize (TarnAllocator *allocator)
 /* A heap has blocks as a direct allocator has. */
 static const TarnAllocatorClass heap_class = {
   .kind = "heap",
+  .trace_class = TARN_TRACE_HEAP,
   .allocate_block = _tarn_direct_allocate_block,
   .free_block = _tarn_direct_free_block,
   .allocate_memory = _tarn_direct_allocate_memory,
@@ -522,8 +523,10 @@ static const TarnAllocatorClass heap_class = {
   .set_pool_limit = heap_set_pool_limit,
   .look_after = heap_look_after,
   .forget_queue = heap_forget_queue,
-  .describe = _tarn_heap_describe,
-  .report = _tarn_heap_report,
+  .freeze = _tarn_heap_freeze,
+  .thaw = _tarn_heap_thaw,
+  .tell = _tarn_heap_tell,
+  .tell_counters = _tarn_heap_tell_counters,
 };
 
 /* Gets the heap that an allocator is; NULL: it is none. */

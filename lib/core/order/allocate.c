@@ -8,12 +8,14 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* Records what became of a request.  What memory is behind a block is told of what is fresh, and of
+/* Notes what became of a request.  What memory is behind a block is told of what is fresh, and of
  * what a scratch has lent. */
 static void
-record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
-                gboolean is_hit, const GError *error)
+note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
+              const GError *error)
 {
+  guint32 stack = _tarn_stack_take ();
+  guint64 time = 0;
   TarnTraceKind kind = TARN_TRACE_FAIL;
   guint64 numbers[4] = { size, _tarn_record_get_code (error) };
 
@@ -25,7 +27,10 @@ record_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlo
       numbers[2] = block->alloc_size;
       numbers[3] = block->memory.address;
     }
-  _tarn_record_request (kind, pool->base.id, handle, _tarn_stack_take (), numbers);
+  if (_tarn_records ())
+    time = _tarn_record_request (kind, pool->base.id, handle, stack, numbers);
+  if (block != NULL)
+    _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
 /* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
@@ -44,8 +49,8 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
     block = _tarn_pool_take_lent_followed (pool, size, handle, is_due);
   if (block == NULL)
     block = _tarn_pool_take_received_followed (pool, size, handle);
-  if (block != NULL && _tarn_records ())
-    record_request (pool, size, handle, block, TRUE, NULL);
+  if (block != NULL && _tarn_follows ())
+    note_request (pool, size, handle, block, TRUE, NULL);
   return block;
 }
 
@@ -116,8 +121,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
       return block;
     }
   block = serve_with_lock (pool, size, handle, &local);
-  if (_tarn_records ())
-    record_request (pool, size, handle, block, block != NULL && block->is_hit, local);
+  if (_tarn_follows ())
+    note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (local != NULL)
     g_propagate_error (error, local);
   return block;

@@ -68,25 +68,27 @@ record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
   _tarn_queue_unref (pool, wanted);
 }
 
-/* Records that a block is being freed: once it is, somebody else may have it. */
+/* Notes that a block is being freed: once it is, somebody else may have it. */
 static void
-record_free (const TarnPool *pool, const TarnBlock *block)
+note_free (const TarnPool *pool, TarnBlock *block)
 {
-  _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
+  _tarn_block_forget_origin (block);
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
 /* Holds a block in the thread's cache, where that was in vain as it is done usually.  FALSE: the
  * lock has to be taken. */
 static __attribute__ ((noinline)) gboolean
-put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_recorded)
+put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
   if (_tarn_door_needs_fence (&pool->door))
     return _tarn_pool_put (pool, block, _tarn_thread_begin_fenced_visit);
   if (!_tarn_door_is_followed (&pool->door))
     return FALSE;
-  *is_recorded = _tarn_records ();
-  if (*is_recorded)
-    record_free (pool, block);
+  *is_noted = _tarn_follows ();
+  if (*is_noted)
+    note_free (pool, block);
   return _tarn_pool_put (pool, block, _tarn_thread_begin_followed_visit)
          || _tarn_pool_put_lent_followed (pool, block)
          || _tarn_pool_put_handing_over_followed (pool, block);
@@ -101,20 +103,19 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnQueue *wanted;
   TarnBlock *retired;
   gboolean records_free;
-  gboolean is_recorded = FALSE;
+  gboolean is_noted = FALSE;
   TarnCache *cache;
   gint state;
 
   if (_tarn_pool_ignores_free (pool))
     return;
-  if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door))
-      && put_unusually (pool, block, &is_recorded))
+  if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)) && put_unusually (pool, block, &is_noted))
     return;
   if (_tarn_pool_put_lent (pool, block) || _tarn_pool_put_handing_over (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
-  if (!is_recorded && _tarn_records ())
-    record_free (pool, block);
+  if (!is_noted && _tarn_follows ())
+    note_free (pool, block);
   state = block->state;
   if (state != TARN_BLOCK_ACTIVE)
     {
@@ -167,7 +168,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   if (!block->is_hit && _tarn_records ())
-    _tarn_pool_record_block (pool, block, FALSE);
+    _tarn_block_record (block, FALSE);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
   retired = _tarn_pool_end_use (pool, NULL, block);

@@ -112,6 +112,7 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = {
   .kind = "pool",
+  .trace_class = TARN_TRACE_POOL,
   .allocate_block = pool_allocate_block,
   .free_block = _tarn_pool_free_block,
   .allocate_memory = pool_allocate_memory,
@@ -123,8 +124,11 @@ static const TarnAllocatorClass pool_class = {
   .is_done = _tarn_block_is_done,
   .record_returning = _tarn_pool_record_returning,
   .give_back_used = _tarn_pool_give_back_used,
-  .describe = _tarn_pool_describe,
-  .report = _tarn_pool_report,
+  .get_origin = _tarn_block_get_origin,
+  .freeze = _tarn_pool_freeze,
+  .thaw = _tarn_pool_thaw,
+  .tell = _tarn_pool_tell,
+  .tell_counters = _tarn_pool_tell_counters,
 };
 
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */

@@ -499,7 +499,7 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
   if (_tarn_records ())
-    _tarn_pool_record_block (pool, block, FALSE);
+    _tarn_block_record (block, FALSE);
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
   stats->upstream_frees--;

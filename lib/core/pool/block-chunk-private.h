@@ -19,8 +19,9 @@ typedef struct
 {
   GList link; /* among the pool's chunks: what any thread may have comes first */
   guint n_used;
-  gboolean is_taken; /* some thread's */
-  TarnBlock *vacant; /* through TarnBlock.below */
+  gboolean is_taken;   /* some thread's */
+  TarnBlock *vacant;   /* through TarnBlock.below */
+  TarnOrigin *origins; /* atomic: by the numbers of blocks; NULL: none was followed */
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
 
@@ -33,6 +34,12 @@ void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);
 TarnBlock *_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block);
 void _tarn_block_chunks_clear (GQueue *chunks);
+
+/* Without the lock, by who has the block: before anybody else has it, and before it is freed. */
+void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);
+void _tarn_block_forget_origin (TarnBlock *block);
+/* FALSE: nobody knows.  The block is in use, and stays so meanwhile. */
+gboolean _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin);
 
 /* Each block that is neither vacant nor retired. */
 #define TARN_FOR_EACH_BLOCK(block, chunks)                                                         \

@@ -4,6 +4,7 @@
 #include "pool/block-chunk-private.h"
 
 #include "base/aligned-private.h"
+#include "record/record-private.h"
 
 static gboolean
 is_full (const TarnBlockChunk *chunk)
@@ -25,6 +26,13 @@ chunk_new (void)
       chunk->vacant = &chunk->blocks[i];
     }
   return chunk;
+}
+
+static void
+chunk_free (TarnBlockChunk *chunk)
+{
+  free (chunk->origins);
+  free (chunk);
 }
 
 /* Finds the chunk that a block stands in. */
@@ -88,7 +96,7 @@ offer (GQueue *chunks, TarnBlockChunk *chunk)
   g_assert (!chunk->is_taken && !is_full (chunk));
   g_queue_unlink (chunks, &chunk->link);
   if (chunk->n_used == 0 && is_open (g_queue_peek_head (chunks)))
-    free (chunk);
+    chunk_free (chunk);
   else
     g_queue_push_head_link (chunks, &chunk->link);
 }
@@ -146,6 +154,67 @@ _tarn_block_chunks_clear (GQueue *chunks)
     {
       g_assert (chunk->n_used == 0);
       g_queue_unlink (chunks, &chunk->link);
-      free (chunk);
+      chunk_free (chunk);
     }
+}
+
+/* Origins.  Whoever looks at one does so while nobody frees or allocates; but a thread may be about
+ * to say of a block that is its own already whose it is, which is why time is written last. */
+
+/* Gets where the origin of a block is; NULL: there is no memory for it. */
+static TarnOrigin *
+make_origin (const TarnBlock *block)
+{
+  TarnBlockChunk *chunk = chunk_of (block);
+  TarnOrigin *origins = __atomic_load_n (&chunk->origins, __ATOMIC_ACQUIRE);
+  TarnOrigin *ours;
+
+  if (origins != NULL)
+    return &origins[block->number];
+  ours = calloc (TARN_CHUNK_BLOCKS, sizeof *ours);
+  if (ours != NULL
+      && !__atomic_compare_exchange_n (&chunk->origins, &origins, ours, FALSE, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_ACQUIRE))
+    free (ours);
+  else
+    origins = ours;
+  return origins != NULL ? &origins[block->number] : NULL;
+}
+
+void
+_tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack)
+{
+  TarnOrigin *origin = make_origin (block);
+
+  if (origin == NULL)
+    return;
+  __atomic_store_n (&origin->tag, _tarn_tag_get_current (), __ATOMIC_RELAXED);
+  __atomic_store_n (&origin->stack, stack, __ATOMIC_RELAXED);
+  __atomic_store_n (&origin->thread, _tarn_record_get_thread (), __ATOMIC_RELAXED);
+  __atomic_store_n (&origin->time, time, __ATOMIC_RELEASE);
+}
+
+void
+_tarn_block_forget_origin (TarnBlock *block)
+{
+  TarnOrigin *origins = __atomic_load_n (&chunk_of (block)->origins, __ATOMIC_ACQUIRE);
+
+  if (origins != NULL)
+    __atomic_store_n (&origins[block->number].time, 0, __ATOMIC_RELAXED);
+}
+
+/* What was written before blocks were followed this time may be of an earlier use. */
+gboolean
+_tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin)
+{
+  const TarnOrigin *origins = __atomic_load_n (&chunk_of (block)->origins, __ATOMIC_ACQUIRE);
+
+  if (origins == NULL)
+    return FALSE;
+  origins += block->number;
+  origin->time = __atomic_load_n (&origins->time, __ATOMIC_ACQUIRE);
+  origin->tag = __atomic_load_n (&origins->tag, __ATOMIC_RELAXED);
+  origin->stack = __atomic_load_n (&origins->stack, __ATOMIC_RELAXED);
+  origin->thread = __atomic_load_n (&origins->thread, __ATOMIC_RELAXED);
+  return origin->time != 0 && origin->time >= _tarn_follow_get_start ();
 }

@@ -1,23 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a recording says of a pool besides what happens: its options, the blocks that it had before,
- * and its counters. */
+ * What recordings and snapshots say of a pool: its options, its blocks, its counters. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* Records a block that the recording has no request of. */
 void
-_tarn_pool_record_block (const TarnPool *pool, const TarnBlock *block, gboolean is_active)
+_tarn_pool_freeze (TarnAllocator *allocator)
 {
-  _tarn_record_numbers (TARN_TRACE_BLOCK, pool->base.id, GPOINTER_TO_SIZE (block),
-                        is_active ? block->size : 0, block->alloc_size, block->memory.address,
-                        (guint64) is_active);
+  TarnPool *pool = _tarn_pool_of (allocator);
+
+  _tarn_mutex_lock (&pool->lock);
+  pool->was_open = _tarn_pool_close (pool);
+  if (pool->was_open)
+    _tarn_pool_count_closed (pool);
+}
+
+void
+_tarn_pool_thaw (TarnAllocator *allocator)
+{
+  TarnPool *pool = _tarn_pool_of (allocator);
+
+  _tarn_pool_open (pool, pool->was_open);
+  _tarn_mutex_unlock (&pool->lock);
 }
 
 static void
-record_pool (const TarnPool *pool)
+tell_options (const TarnPool *pool, TarnListener *listener)
 {
   const guint64 properties[] = {
     TARN_TRACE_LEADING_BITS,
@@ -34,43 +44,27 @@ record_pool (const TarnPool *pool)
     pool->upstream->direct->ops.queue_ref != NULL,
   };
 
-  _tarn_record_object (pool->base.id, TARN_TRACE_POOL, pool->upstream->id, pool->base.klass->kind,
-                       pool->base.ops.name, properties, G_N_ELEMENTS (properties) / 2);
+  listener->object (listener, &pool->base, pool->upstream, properties,
+                    G_N_ELEMENTS (properties) / 2);
 }
 
-/* Records what the pool is and has, if anything is recorded; has requests and frees be followed, or
- * not any more, by its door. */
 void
-_tarn_pool_describe (TarnAllocator *allocator)
+_tarn_pool_tell (TarnAllocator *allocator, TarnListener *listener)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
-  gboolean was_open;
 
-  if (!_tarn_records () && _tarn_door_is_followed (&pool->door) == _tarn_follows ())
-    return;
-  _tarn_mutex_lock (&pool->lock);
-  was_open = _tarn_pool_close (pool);
-  if (_tarn_records ())
-    {
-      record_pool (pool);
-      TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-        _tarn_pool_record_block (
-            pool, block, block->state == TARN_BLOCK_ACTIVE || block->state == TARN_BLOCK_ENDING);
-    }
-  _tarn_pool_open (pool, was_open);
-  _tarn_mutex_unlock (&pool->lock);
+  _tarn_assert_locked (&pool->lock);
+  tell_options (pool, listener);
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+    listener->block (listener, block, block->state != TARN_BLOCK_HELD);
 }
 
-/* Records the pool's counters. */
 void
-_tarn_pool_report (TarnAllocator *allocator)
+_tarn_pool_tell_counters (TarnAllocator *allocator, TarnListener *listener)
 {
-  TarnPool *pool = _tarn_pool_of (allocator);
   TarnPoolStats stats;
 
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_pool_count (pool, &stats);
-  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_count (_tarn_pool_of (allocator), &stats);
   {
     const guint64 properties[] = {
       TARN_TRACE_HITS,
@@ -101,6 +95,6 @@ _tarn_pool_report (TarnAllocator *allocator)
       stats.peak_active_bytes,
     };
 
-    _tarn_record_stats (pool->base.id, properties, G_N_ELEMENTS (properties) / 2);
+    listener->counters (listener, allocator, properties, G_N_ELEMENTS (properties) / 2);
   }
 }

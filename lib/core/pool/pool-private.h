@@ -14,7 +14,7 @@
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
- *     describe.c    what a recording says of it
+ *     describe.c    what recordings and snapshots say of it
  *     pool-check.c  the invariants, executed
  *
  * Above are the ways to the upstream allocator and back (upstream/), and requests and frees, which
@@ -225,7 +225,7 @@ struct _TarnPool
   TarnReclaimGroup *group; /* a reference; NULL: none */
 
   TarnTickets give_backs; /* of TarnGiveBack */
-  gboolean was_open;      /* the door, before reclaim-group.c closed it */
+  gboolean was_open;      /* the door, before reclaim-group.c or a snapshot closed it */
   guint n_foreign;        /* of them: on behalf of another pool of the group */
 
   gsize asked_cache_bytes; /* constant: TarnPoolOptions.thread_cache_bytes */
@@ -291,10 +291,11 @@ TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
 gboolean _tarn_pool_needs_recorded (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 
-/* describe.c; the lock is held in the first, and the others take it */
-void _tarn_pool_record_block (const TarnPool *pool, const TarnBlock *block, gboolean is_active);
-void _tarn_pool_describe (TarnAllocator *pool);
-void _tarn_pool_report (TarnAllocator *pool);
+/* describe.c; see TarnAllocatorClass */
+void _tarn_pool_freeze (TarnAllocator *pool);
+void _tarn_pool_thaw (TarnAllocator *pool);
+void _tarn_pool_tell (TarnAllocator *pool, TarnListener *listener);
+void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 
 /* bare.c */
 GHashTable *_tarn_bare_table_new (void);

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Recording a program that does not ask for it: TARN_TRACE.  None of this is read in a set-user-ID
- * program. */
+ * Recording a program that does not ask for it: TARN_TRACE; and snapshots of one that runs out of
+ * memory: TARN_SNAPSHOT_ON_OOM.  None of this is read in a set-user-ID program. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -12,9 +12,10 @@
 
 #include "record/record-private.h"
 
-/* Has %p be the number of the process. */
-static gchar *
-expand (const gchar *path)
+static gchar *snapshot_path; /* constant once the environment was read */
+
+gchar *
+_tarn_path_expand (const gchar *path)
 {
   g_auto (GStrv) parts = g_strsplit (path, "%p", -1);
   g_autofree gchar *number = g_strdup_printf ("%ld", (glong) getpid ());
@@ -22,29 +23,64 @@ expand (const gchar *path)
   return g_strjoinv (number, parts);
 }
 
-static void
-begin (void)
+static guint
+read_depth (void)
 {
-  const gchar *path = secure_getenv ("TARN_TRACE");
   const gchar *depth = secure_getenv ("TARN_TRACE_STACKS");
-  TarnTraceOptions usual = TARN_TRACE_OPTIONS_INIT;
-  TarnRecordOptions options = { .buffer_bytes = usual.buffer_bytes };
-  g_autoptr (GError) error = NULL;
-  g_autofree gchar *file = NULL;
   guint64 number = 0;
 
-  if (path == NULL || path[0] == '\0')
-    return;
   if (depth != NULL
       && !g_ascii_string_to_unsigned (depth, 10, 0, TARN_TRACE_MAX_STACK_DEPTH, &number, NULL))
     g_message ("TARN_TRACE_STACKS is '%s', but must be from 0 to %d: no stacks are recorded", depth,
                TARN_TRACE_MAX_STACK_DEPTH);
-  options.stack_depth = (guint) number;
-  file = expand (path);
+  return (guint) number;
+}
+
+static void
+begin_to_record (const gchar *path, guint depth)
+{
+  TarnTraceOptions usual = TARN_TRACE_OPTIONS_INIT;
+  TarnRecordOptions options = { .buffer_bytes = usual.buffer_bytes, .stack_depth = depth };
+  g_autofree gchar *file = _tarn_path_expand (path);
+  g_autoptr (GError) error = NULL;
+
   if (_tarn_record_start (file, &options, &error))
-    __atomic_store_n (&_tarn_is_following, 1, __ATOMIC_SEQ_CST);
+    _tarn_follow (TARN_FOLLOW_FOR_RECORDING, TRUE);
   else
     g_message ("TARN_TRACE: %s", error->message);
+}
+
+/* Gets what a variable is set to; NULL: nothing. */
+static const gchar *
+get_path (const gchar *variable)
+{
+  const gchar *path = secure_getenv (variable);
+
+  return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
+static void
+begin (void)
+{
+  const gchar *path = get_path ("TARN_TRACE");
+  guint depth;
+
+  snapshot_path = g_strdup (get_path ("TARN_SNAPSHOT_ON_OOM"));
+  if (path == NULL && snapshot_path == NULL)
+    return;
+  depth = read_depth ();
+  if (path != NULL)
+    begin_to_record (path, depth);
+  if (snapshot_path == NULL)
+    return;
+  _tarn_stack_set_depth (depth);
+  _tarn_follow (TARN_FOLLOW_FOR_OUT_OF_MEMORY, TRUE);
+}
+
+const gchar *
+_tarn_record_get_snapshot_path (void)
+{
+  return snapshot_path;
 }
 
 void

@@ -7,7 +7,8 @@
  *     stream.c    events into the buffer of a thread
  *     tag.c       what threads call their requests
  *     stack.c     where requests come from
- *     environment.c  TARN_TRACE
+ *     follow.c    whether blocks are followed, one by one
+ *     environment.c  TARN_TRACE and TARN_SNAPSHOT_ON_OOM
  *
  * Each thread writes to a buffer of its own, without a lock, and takes another one when that is
  * full.  One thread of the recorder's writes to the file what buffers have, ten times a second and
@@ -34,6 +35,14 @@ extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
  * unseen. */
 extern gint _tarn_is_following __attribute__ ((visibility ("hidden"))); /* atomic */
 
+typedef enum
+{
+  TARN_FOLLOW_FOR_RECORDING = 1,
+  TARN_FOLLOW_FOR_TAGS = 2,          /* the program asked for it */
+  TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* a snapshot is to be written then */
+  TARN_FOLLOW_FOR_SIGNAL = 8
+} TarnFollowReason;
+
 static inline gboolean
 _tarn_follows (void)
 {
@@ -45,6 +54,14 @@ _tarn_records (void)
 {
   return TARN_UNLIKELY (!_tarn_door_is_closed (&_tarn_record_door));
 }
+
+/* follow.c */
+
+/* Has blocks be followed for a reason, or not any more.  TRUE: that changes what is done, and all
+ * doors have to be opened anew. */
+gboolean _tarn_follow (TarnFollowReason reason, gboolean follows);
+/* Gets the time from which on blocks have been followed; G_MAXUINT64: they are not. */
+guint64 _tarn_follow_get_start (void);
 
 /* recorder.c.  The options are complete. */
 typedef struct
@@ -67,14 +84,22 @@ void _tarn_record_get_stats (TarnRecordStats *stats);
 /* Has a function called before recording ends, also at the program's end. */
 void _tarn_record_set_last_words (void (*func) (void));
 
-/* environment.c: begins to record as TARN_TRACE says, once. */
+/* environment.c: begins to record as TARN_TRACE says, and follows blocks for TARN_SNAPSHOT_ON_OOM,
+ * once. */
 void _tarn_record_from_environment (void);
+/* Gets the path of snapshots when memory has run out, as TARN_SNAPSHOT_ON_OOM has it; NULL: none.
+ */
+const gchar *_tarn_record_get_snapshot_path (void);
+/* Gets a path with the number of the process in place of %p. */
+gchar *_tarn_path_expand (const gchar *path);
 
 /* stream.c.  Nothing is done while nothing is recorded, nor in a child of fork ().  Any lock may be
  * held; the calling thread is in no visit. */
 void _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers);
-void _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
-                           const guint64 *numbers);
+/* Gets its time; 0: nothing was recorded. */
+guint64 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue,
+                              guint32 stack, const guint64 *numbers);
+guint32 _tarn_record_get_thread (void); /* the system's number of the calling thread */
 void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream, const gchar *kind,
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
@@ -105,6 +130,9 @@ const gchar *_tarn_tag_get_text (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
-guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
+guint32 _tarn_stack_take (void);          /* the caller's, where stacks are recorded; else 0 */
+void _tarn_stack_set_depth (guint depth); /* of what snapshots say; 0, as at first: none */
+/* Gets a stack's return addresses, the innermost first; they are never freed. */
+const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 
 #endif

@@ -22,7 +22,6 @@
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
-gint _tarn_is_following = 0;
 
 /* Behind the lock, but for what is constant while events are recorded.
  *

@@ -36,6 +36,7 @@ static GHashTable *known;  /* of Stack */
 static GPtrArray *stacks;  /* of Stack: number 1 is the first */
 static guint n_recorded;   /* of them: that are in the file */
 static GHashTable *frames; /* of addresses, that are in the file */
+static guint kept_depth;   /* atomic: of what snapshots say */
 
 static guint
 hash_stack (gconstpointer key)
@@ -83,12 +84,28 @@ intern (const Stack *stack)
   return copy != NULL ? copy->number : 0;
 }
 
+void
+_tarn_stack_set_depth (guint depth)
+{
+  __atomic_store_n (&kept_depth, depth, __ATOMIC_RELAXED);
+}
+
+#ifdef HAVE_BACKTRACE
+static guint
+get_depth (void)
+{
+  guint recorded = _tarn_records () ? _tarn_recorder_get_stack_depth () : 0;
+
+  return MIN (MAX (recorded, __atomic_load_n (&kept_depth, __ATOMIC_RELAXED)), MAX_DEPTH);
+}
+#endif
+
 guint32
 _tarn_stack_take (void)
 {
 #ifdef HAVE_BACKTRACE
   gpointer place[(sizeof (Stack) / sizeof (gpointer)) + MAX_DEPTH + N_OWN];
-  guint depth = MIN (_tarn_recorder_get_stack_depth (), MAX_DEPTH);
+  guint depth = get_depth ();
   Stack *stack = (Stack *) place;
   gint n;
 
@@ -103,6 +120,19 @@ _tarn_stack_take (void)
 #else
   return 0;
 #endif
+}
+
+const gpointer *
+_tarn_stack_get_frames (guint32 stack, guint *n_frames)
+{
+  const Stack *known_stack = NULL;
+
+  _tarn_mutex_lock (&lock);
+  if (stacks != NULL && stack > 0 && stack <= stacks->len)
+    known_stack = g_ptr_array_index (stacks, stack - 1);
+  _tarn_mutex_unlock (&lock);
+  *n_frames = known_stack != NULL ? known_stack->n_frames : 0;
+  return known_stack != NULL ? known_stack->frames : NULL;
 }
 
 /* Adds what is known of an address, once. */

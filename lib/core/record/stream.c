@@ -150,6 +150,18 @@ ask_thread_number (void)
 #endif
 }
 
+guint32
+_tarn_record_get_thread (void)
+{
+  TarnThread *thread = _tarn_current_thread;
+
+  if (!thread->is_taken)
+    return (guint32) ask_thread_number ();
+  if (thread->system_number == 0)
+    thread->system_number = ask_thread_number ();
+  return (guint32) thread->system_number;
+}
+
 /* Begins an event: the byte that says what it is, and its time. */
 static inline guchar *
 put_kind (TarnStream *stream, guchar *next, TarnTraceKind kind, guint64 time)
@@ -223,7 +235,8 @@ typedef struct
   TarnThread *visitor; /* inside the door; NULL: the lock of others' stream is held */
   TarnStream *stream;
   guint64 thread;
-  guint64 time;
+  guint64 now;  /* of the clock, */
+  guint64 time; /* and since the recording began */
   guchar *next;
 } Writer;
 
@@ -281,7 +294,8 @@ begin (Writer *self, gsize size)
 {
   if (_tarn_forked () || !enter (self))
     return FALSE;
-  self->time = _tarn_record_get_time () - _tarn_recorder_get_start ();
+  self->now = _tarn_record_get_time ();
+  self->time = self->now - _tarn_recorder_get_start ();
   self->next = find_room (self->stream, self->time, size);
   if (TARN_UNLIKELY (self->next == NULL))
     {
@@ -338,7 +352,7 @@ _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
 
 /* Records a request: of a queue (NULL: of none), by the thread's tag, from a stack (0: not known).
  */
-void
+guint64
 _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, guint32 stack,
                       const guint64 *numbers)
 {
@@ -348,7 +362,7 @@ _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, g
   Writer writer;
 
   if (!begin (&writer, MAX_EVENT))
-    return;
+    return 0;
   use (&writer, object);
   stream = writer.stream;
   if (stream->queue != handle)
@@ -369,6 +383,7 @@ _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, g
     }
   put_event (&writer, kind, numbers);
   leave (&writer);
+  return writer.now;
 }
 
 static guchar *

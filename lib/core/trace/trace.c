@@ -11,20 +11,13 @@
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
-static void
-describe (TarnAllocator *allocator, gpointer data)
-{
-  (void) data;
-  allocator->klass->describe (allocator);
-}
-
 /* Has all allocators say what they are and have, and have their blocks followed, or not any more.
  */
 static void
 follow (gboolean follows)
 {
-  __atomic_store_n (&_tarn_is_following, follows, __ATOMIC_SEQ_CST);
-  _tarn_allocators_for_each (describe, NULL);
+  if (_tarn_follow (TARN_FOLLOW_FOR_RECORDING, follows) || follows)
+    _tarn_allocators_describe ();
 }
 
 /**

@@ -21,6 +21,7 @@
 #include "pool/bin-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
+#include "snapshot/snapshot-private.h"
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
@@ -254,6 +255,14 @@ prefix_error (const TarnPool *pool, const Request *request, const TarnPoolStats 
                     request->size);
 }
 
+/* Has an error say what the pool's memory is in use for, and leaves a snapshot if one is wanted. */
+static void
+tell_holders (TarnPool *pool, GError *error)
+{
+  _tarn_holders_append (&pool->base, error);
+  _tarn_snapshot_note_out_of_memory (error->message);
+}
+
 /* Fails a request with upstream's last error.  Where memory went with its context, what is held is
  * nobody's to hand out, and the pool stops holding. */
 static void
@@ -271,6 +280,8 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
     _tarn_record_numbers (TARN_TRACE_OUT_OF_MEMORY, pool->base.id, request->size,
                           stats.active_bytes, stats.held_bytes);
   prefix_error (pool, request, &stats, &upstream_error);
+  if (_tarn_follows () && (request->exceeds_limit || has_run_out (request, upstream_error)))
+    tell_holders (pool, upstream_error);
   if (g_error_matches (upstream_error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
     _tarn_pool_trim (pool, 0, TRUE);
   g_propagate_error (error, upstream_error);

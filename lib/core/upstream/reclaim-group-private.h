@@ -18,7 +18,7 @@ struct _TarnReclaimGroup
   gint ref_count; /* atomic */
 
   TarnMutex lock;
-  GPtrArray *members; /* in the order they joined */
+  GPtrArray *members; /* in the order of their ids */
 
   TarnMutex give_backs_lock;
   TarnTickets give_backs; /* of all members */

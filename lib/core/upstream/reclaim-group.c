@@ -83,6 +83,16 @@ _tarn_pool_get_group (TarnPool *pool)
 
 /* Members.  A pool's group is read under its lock, and changed with the group's as well. */
 
+/* In the order of ids, in which the locks of members are taken, as those of all pools are where a
+ * snapshot is made. */
+static gint
+compare_members (gconstpointer a, gconstpointer b)
+{
+  const TarnPool *left = *(TarnPool *const *) a, *right = *(TarnPool *const *) b;
+
+  return left->base.id < right->base.id ? -1 : left->base.id > right->base.id;
+}
+
 /* Puts a pool that is in no group in one. FALSE: another thread was faster. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
@@ -96,6 +106,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
     {
       pool->group = tarn_reclaim_group_ref (group);
       g_ptr_array_add (group->members, pool);
+      g_ptr_array_sort (group->members, compare_members);
     }
   _tarn_mutex_unlock (&pool->lock);
   _tarn_mutex_unlock (&group->lock);

@@ -1,0 +1,30 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Writing JSON (RFC 8259), where all of it fits into memory. */
+
+#ifndef TARN_JSON_PRIVATE_H
+#define TARN_JSON_PRIVATE_H
+
+#include <glib.h>
+
+typedef struct
+{
+  GString *text;
+  gboolean has_items; /* the object or array that is open has something in it */
+} TarnJson;
+
+/* A name is of a member of an object, and needs no escape; NULL: of an item of an array, or the
+ * outermost value.  An opening is '{' or '[', and what closes it '}' or ']'. */
+void _tarn_json_open (TarnJson *json, const gchar *name, gchar opening);
+void _tarn_json_close (TarnJson *json, gchar closing);
+void _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number);
+void _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true);
+/* A text in UTF-8, of which what is not is replaced; NULL: null. */
+void _tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text);
+/* A text of hexadecimal digits, because readers keep 53 bits of a number; 0: null. */
+void _tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address);
+/* Begins a line, before an item. */
+void _tarn_json_break (TarnJson *json);
+
+#endif

@@ -1,0 +1,95 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "base/json-private.h"
+
+static void
+begin_item (TarnJson *json, const gchar *name)
+{
+  if (json->has_items)
+    g_string_append_c (json->text, ',');
+  json->has_items = TRUE;
+  if (name != NULL)
+    g_string_append_printf (json->text, "\"%s\":", name);
+}
+
+void
+_tarn_json_open (TarnJson *json, const gchar *name, gchar opening)
+{
+  begin_item (json, name);
+  g_string_append_c (json->text, opening);
+  json->has_items = FALSE;
+}
+
+void
+_tarn_json_close (TarnJson *json, gchar closing)
+{
+  g_string_append_c (json->text, closing);
+  json->has_items = TRUE;
+}
+
+void
+_tarn_json_break (TarnJson *json)
+{
+  if (json->has_items)
+    g_string_append_c (json->text, ',');
+  json->has_items = FALSE;
+  g_string_append_c (json->text, '\n');
+}
+
+void
+_tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number)
+{
+  begin_item (json, name);
+  g_string_append_printf (json->text, "%" G_GUINT64_FORMAT, number);
+}
+
+void
+_tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true)
+{
+  begin_item (json, name);
+  g_string_append (json->text, is_true ? "true" : "false");
+}
+
+static void
+add_null (TarnJson *json, const gchar *name)
+{
+  begin_item (json, name);
+  g_string_append (json->text, "null");
+}
+
+void
+_tarn_json_add_text (TarnJson *json, const gchar *name, const gchar *text)
+{
+  g_autofree gchar *valid = NULL;
+
+  if (text == NULL)
+    {
+      add_null (json, name);
+      return;
+    }
+  if (!g_utf8_validate (text, -1, NULL))
+    text = valid = g_utf8_make_valid (text, -1);
+  begin_item (json, name);
+  g_string_append_c (json->text, '"');
+  for (const gchar *c = text; *c != '\0'; c++)
+    if (*c == '"' || *c == '\\')
+      g_string_append_printf (json->text, "\\%c", *c);
+    else if ((guchar) *c < 0x20)
+      g_string_append_printf (json->text, "\\u%04x", (guint) *c);
+    else
+      g_string_append_c (json->text, *c);
+  g_string_append_c (json->text, '"');
+}
+
+void
+_tarn_json_add_address (TarnJson *json, const gchar *name, guint64 address)
+{
+  if (address == 0)
+    {
+      add_null (json, name);
+      return;
+    }
+  begin_item (json, name);
+  g_string_append_printf (json->text, "\"0x%" G_GINT64_MODIFIER "x\"", address);
+}

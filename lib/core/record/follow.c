@@ -1,0 +1,27 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Whether blocks are followed, and what for. */
+
+#include "record/record-private.h"
+
+gint _tarn_is_following; /* atomic: of TarnFollowReason */
+static guint64 start;    /* atomic */
+
+gboolean
+_tarn_follow (TarnFollowReason reason, gboolean follows)
+{
+  gint before = __atomic_load_n (&_tarn_is_following, __ATOMIC_SEQ_CST);
+
+  if (before == 0 && follows)
+    __atomic_store_n (&start, _tarn_record_get_time (), __ATOMIC_RELEASE);
+  before = follows ? __atomic_fetch_or (&_tarn_is_following, (gint) reason, __ATOMIC_SEQ_CST)
+                   : __atomic_fetch_and (&_tarn_is_following, ~(gint) reason, __ATOMIC_SEQ_CST);
+  return follows ? before == 0 : before == (gint) reason;
+}
+
+guint64
+_tarn_follow_get_start (void)
+{
+  return _tarn_follows () ? __atomic_load_n (&start, __ATOMIC_ACQUIRE) : G_MAXUINT64;
+}

@@ -1,0 +1,238 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * When a snapshot is written that nobody asks for at that moment: when memory has run out, and on a
+ * signal, by a thread of the library's, which the signal's handler wakes. */
+
+#include "snapshot/snapshot-private.h"
+
+#include <errno.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <string.h>
+#include <tarn/error.h>
+
+#include "base/fork-private.h"
+#include "base/thread-private.h"
+#include "record/record-private.h"
+
+/* Nanoseconds without another snapshot, where memory runs out again and again. */
+#define PAUSE G_GUINT64_CONSTANT (1000000000)
+
+static void
+set_followed (TarnFollowReason reason, gboolean follows)
+{
+  if (_tarn_follow (reason, follows))
+    _tarn_allocators_open_anew ();
+}
+
+/**
+ * Has blocks be followed, one by one, so that snapshots (tarn_snapshot_write()) and the messages of
+ * TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT can tell what they are in use for: by their tags
+ * (tarn_tag_push()). Meanwhile a request that a thread's own blocks serve takes about 50 ns more.
+ *
+ * @param follow  whether to follow those that are asked for from now on; recordings, and what else
+ *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
+ * it does nothing.
+ * @since 0.1
+ */
+void
+tarn_snapshot_set_follow (gboolean follow)
+{
+  if (!_tarn_forked ())
+    set_followed (TARN_FOLLOW_FOR_TAGS, follow);
+}
+
+/* Out of memory */
+
+void
+_tarn_snapshot_note_out_of_memory (const gchar *message)
+{
+  static TarnMutex lock = TARN_MUTEX_INIT;
+  static guint64 next_time;
+  const gchar *pattern = _tarn_record_get_snapshot_path ();
+  g_autoptr (GError) error = NULL;
+
+  if (pattern == NULL || !_tarn_mutex_trylock (&lock))
+    return;
+  if (_tarn_record_get_time () >= next_time)
+    {
+      g_autofree gchar *path = _tarn_path_expand (pattern);
+
+      if (!_tarn_snapshot_write (path, "out-of-memory", message, &error))
+        g_message ("TARN_SNAPSHOT_ON_OOM: %s", error->message);
+      next_time = _tarn_record_get_time () + PAUSE;
+    }
+  _tarn_mutex_unlock (&lock);
+}
+
+/* On a signal */
+
+/* Behind the lock, but for the semaphore.  The thread goes on until is_ending. */
+static struct
+{
+  gint number; /* 0: no signal was given over */
+  gchar *pattern;
+  GThread *thread;
+  gboolean is_ending; /* atomic */
+} watch;
+
+static TarnMutex watch_lock = TARN_MUTEX_INIT;
+static sem_t wake_up;
+
+static void
+handle_signal (gint number)
+{
+  gint before = errno;
+
+  (void) number;
+  sem_post (&wake_up);
+  errno = before;
+}
+
+static void
+await_wake_up (void)
+{
+  while (sem_wait (&wake_up) != 0)
+    if (errno != EINTR)
+      g_error ("sem_wait: %s", g_strerror (errno));
+}
+
+static gpointer
+run (gpointer data)
+{
+  const gchar *pattern = data;
+  guint n = 0;
+
+  for (await_wake_up (); !__atomic_load_n (&watch.is_ending, __ATOMIC_ACQUIRE); await_wake_up ())
+    {
+      g_autofree gchar *number = g_strdup_printf ("%u", ++n);
+      g_autofree gchar *for_process = _tarn_path_expand (pattern);
+      g_auto (GStrv) parts = g_strsplit (for_process, "%n", -1);
+      g_autofree gchar *path = g_strjoinv (number, parts);
+      g_autoptr (GError) error = NULL;
+
+      if (!_tarn_snapshot_write (path, "signal", NULL, &error))
+        g_message ("snapshot: %s", error->message);
+    }
+  return NULL;
+}
+
+static GThread *
+start_thread (gchar *pattern, GError **error)
+{
+  sigset_t all, before;
+  GThread *thread;
+
+  sigfillset (&all);
+  pthread_sigmask (SIG_SETMASK, &all, &before);
+  thread = g_thread_try_new ("tarn-snapshot", run, pattern, error);
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  return thread;
+}
+
+/* Tells whether nobody has said what is to be done on a signal. */
+static gboolean
+is_free (gint number, GError **error)
+{
+  struct sigaction action;
+
+  if (sigaction (number, NULL, &action) != 0)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%d is no signal", number);
+  else if (action.sa_flags & SA_SIGINFO
+           || (action.sa_handler != SIG_DFL && action.sa_handler != SIG_IGN))
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "signal %d (%s) has a handler already", number, g_strsignal (number));
+  else
+    return TRUE;
+  return FALSE;
+}
+
+static void
+end_watch (void)
+{
+  struct sigaction usual = { .sa_handler = SIG_DFL };
+
+  _tarn_assert_locked (&watch_lock);
+  if (watch.number == 0)
+    return;
+  sigaction (watch.number, &usual, NULL);
+  __atomic_store_n (&watch.is_ending, TRUE, __ATOMIC_RELEASE);
+  sem_post (&wake_up);
+  g_thread_join (watch.thread);
+  g_clear_pointer (&watch.pattern, g_free);
+  watch.number = 0;
+}
+
+static gboolean
+begin_watch (gint number, const gchar *path, GError **error)
+{
+  struct sigaction ours = { .sa_handler = handle_signal, .sa_flags = SA_RESTART };
+
+  _tarn_assert_locked (&watch_lock);
+  if (!is_free (number, error))
+    return FALSE;
+  while (sem_trywait (&wake_up) == 0)
+    ; /* signals of an earlier watch */
+  __atomic_store_n (&watch.is_ending, FALSE, __ATOMIC_RELEASE);
+  watch.pattern = g_strdup (path);
+  watch.thread = start_thread (watch.pattern, error);
+  if (watch.thread == NULL)
+    {
+      g_clear_pointer (&watch.pattern, g_free);
+      return FALSE;
+    }
+  watch.number = number;
+  sigemptyset (&ours.sa_mask);
+  if (sigaction (number, &ours, NULL) == 0)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "signal %d (%s): %s", number,
+               g_strsignal (number), g_strerror (errno));
+  end_watch ();
+  return FALSE;
+}
+
+static void
+init_semaphore (void)
+{
+  sem_init (&wake_up, 0, 0);
+}
+
+/**
+ * Gives a signal over to the library, which writes a snapshot (tarn_snapshot_write()) whenever the
+ * process receives it, in a thread of its own; and has blocks be followed from now on. A signal
+ * that was given over before is given back. What goes wrong with a file is a message (g_message).
+ *
+ * @param number  a signal that has no handler, such as SIGUSR2
+ * @param path    the file: %p is the number of the process, %n that of the snapshot, from 1 on;
+ * NULL: the signal is given back, and does what it does by default
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if there is no such signal,
+ *                it cannot be handled, or has a handler already; G_THREAD_ERROR;
+ *                TARN_ERROR_FORKED in a child of fork ()
+ * @return whether that is done; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+  gboolean is_done = TRUE;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (_tarn_forked ())
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_FORKED,
+                           "a child of fork () has no snapshots: its pools are its parent's");
+      return FALSE;
+    }
+  _tarn_watch_fork ();
+  _tarn_once (&once, init_semaphore);
+  _tarn_mutex_lock (&watch_lock);
+  end_watch ();
+  if (path != NULL)
+    is_done = begin_watch (number, path, error);
+  set_followed (TARN_FOLLOW_FOR_SIGNAL, watch.number != 0);
+  _tarn_mutex_unlock (&watch_lock);
+  return is_done;
+}
