@@ -325,8 +325,10 @@ test_tags (void)
       for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
         tarn_block_free (blocks[i]);
     }
+  blocks[0] = allocate (pool, 1000);
   tarn_snapshot_set_follow (FALSE);
-  blocks[0] = allocate (pool, 1000); /* a struct that has had a tag */
+  tarn_block_free (blocks[0]); /* which nobody sees */
+  blocks[0] = allocate (pool, 1000);
   for (guint round = 0; round < 2; round++)
     {
       g_autoptr (JsonNode) snapshot = take_snapshot (&place);
@@ -339,9 +341,13 @@ test_tags (void)
   tarn_tag_pop ();
 }
 
-/* One moment: each thread has a block of one of two pools at any time, and of both at some. */
+/* One moment: each thread has a block of one of two pools at any time, and of both at some.  To
+ * tell of the pools between them takes so long that whoever does not hold them still has other
+ * blocks then. */
 
 #define N_THREADS 4
+#define N_BETWEEN 10
+#define N_HELD 100
 
 typedef struct
 {
@@ -369,23 +375,40 @@ go_to_and_fro (gpointer data)
   return NULL;
 }
 
+static TarnPool *
+pool_new_full (TarnAllocator *allocator)
+{
+  TarnPool *pool = pool_new (allocator, "between");
+  TarnBlock *blocks[N_HELD];
+
+  for (guint i = 0; i < N_HELD; i++)
+    blocks[i] = allocate (pool, 64);
+  for (guint i = 0; i < N_HELD; i++)
+    tarn_block_free (blocks[i]);
+  return pool;
+}
+
 static void
 test_one_moment (void)
 {
   g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
   g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
   g_autoptr (TarnPool) left = pool_new (allocator, "left");
-  g_autoptr (TarnPool) right = pool_new (allocator, "right");
+  g_autoptr (GPtrArray) between = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
+  g_autoptr (TarnPool) right = NULL;
   g_auto (Place) place = { NULL, NULL };
-  Traffic traffic = { .pools = { left, right } };
+  Traffic traffic = { .pools = { left } };
   GThread *threads[N_THREADS];
 
+  for (guint i = 0; i < N_BETWEEN; i++)
+    g_ptr_array_add (between, pool_new_full (allocator));
+  traffic.pools[1] = right = pool_new (allocator, "right");
   place_init (&place);
   for (guint i = 0; i < N_THREADS; i++)
     threads[i] = g_thread_new ("traffic", go_to_and_fro, &traffic);
   while (g_atomic_int_get (&traffic.n_ready) < N_THREADS)
     g_thread_yield ();
-  for (guint round = 0; round < 400; round++)
+  for (guint round = 0; round < 200; round++)
     {
       g_autoptr (JsonNode) snapshot = NULL;
       guint64 n;
