@@ -155,17 +155,19 @@ test_new_allocator_in_child (void)
 
 typedef struct
 {
+  TarnListener base; /* first */
   TarnMutex lock;
   TarnCond changed;
   gboolean is_looking, may_end;
 } Look;
 
 static void
-look (TarnAllocator *allocator, gpointer data)
+look (TarnListener *listener, const TarnAllocator *allocator, const TarnAllocator *upstream,
+      const guint64 *properties, gsize n_properties)
 {
-  Look *self = data;
+  Look *self = (Look *) listener;
 
-  (void) allocator;
+  (void) allocator, (void) upstream, (void) properties, (void) n_properties;
   _tarn_mutex_lock (&self->lock);
   self->is_looking = TRUE;
   _tarn_cond_broadcast (&self->changed);
@@ -177,7 +179,7 @@ look (TarnAllocator *allocator, gpointer data)
 static gpointer
 look_at_all (gpointer data)
 {
-  _tarn_allocators_for_each (look, data);
+  _tarn_allocators_tell_frozen (data);
   return NULL;
 }
 
@@ -186,7 +188,7 @@ test_while_others_look (void)
 {
   FakeDevice *device = fake_device_new (G_MAXUINT64);
   TarnAllocator *allocator = fake_device_allocator_new (device);
-  Look self = { .is_looking = FALSE };
+  Look self = { .base = { .object = look } };
   GThread *thread;
 
   _tarn_mutex_init (&self.lock);

@@ -27,9 +27,10 @@ set_followed (TarnFollowReason reason, gboolean follows)
 }
 
 /**
- * Has blocks be followed, one by one, so that snapshots (tarn_snapshot_write()) and the messages of
- * TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT can tell what they are in use for: by their tags
- * (tarn_tag_push()). Meanwhile a request that a thread's own blocks serve takes about 50 ns more.
+ * Has blocks be followed, so that it is known who asked for each. Snapshots (tarn_snapshot_write())
+ * then say what blocks in use have as tags (tarn_tag_push()), and so do the messages of
+ * TARN_ERROR_OUT_OF_MEMORY and TARN_ERROR_LIMIT, which name the largest holders. Meanwhile a
+ * request that a thread's own blocks serve takes some 50 ns more.
  *
  * @param follow  whether to follow those that are asked for from now on; recordings, and what else
  *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
@@ -199,9 +200,10 @@ init_semaphore (void)
 }
 
 /**
- * Gives a signal over to the library, which writes a snapshot (tarn_snapshot_write()) whenever the
- * process receives it, in a thread of its own; and has blocks be followed from now on. A signal
- * that was given over before is given back. What goes wrong with a file is a message (g_message).
+ * Gives a signal over to the library, which then writes snapshots. Whenever the process receives
+ * the signal, a thread of the library's writes one, as tarn_snapshot_write() does. Blocks are
+ * followed from now on. A signal that was given over before is given back. What goes wrong with a
+ * file is a message (g_message).
  *
  * @param number  a signal that has no handler, such as SIGUSR2
  * @param path    the file: %p is the number of the process, %n that of the snapshot, from 1 on;

@@ -291,10 +291,10 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
 }
 
 /**
- * Writes what memory all pools, heaps and allocators of the process have, all at one moment, to a
- * file: each pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and
- * what is in use in them; options and counters. tarn-view draws it, and the guide describes its
- * form, which is JSON. Other threads that allocate or free wait meanwhile: some 0.2 microseconds
+ * Writes what memory all pools and heaps of the process have at one moment. In the file are each
+ * pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and what is in
+ * use in them; options and counters. tarn-view draws it, and the guide describes its form, which is
+ * JSON. Other threads that allocate or free wait meanwhile: some 0.2 microseconds
  * for each block there is.
  *
  * Blocks in use have a tag (tarn_tag_push()), a thread and an age if they were asked for while
