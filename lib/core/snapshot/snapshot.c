@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The file of a snapshot.  Its text is made while all allocators are frozen, but for what stacks
- * are: to look symbols up takes locks of the loader, which a thread may have that calls Tarn. */
+ * The file of a snapshot.  Its text is made once all allocators go on: that takes far longer than
+ * to look at them, and symbols of stacks are behind locks of the loader, which a thread may have
+ * that waits for an allocator's. */
 
 #define _GNU_SOURCE 1 /* dladdr () */
 
@@ -20,160 +21,247 @@
 #include "common/trace-names-private.h"
 #include "record/record-private.h"
 
-/* What is told, one allocator after the other: its blocks, then its pieces and extents. */
+/* What is told while all allocators are frozen, as it is: text is made of it afterwards. */
+typedef struct
+{
+  guint64 address;
+  gsize size; /* asked for; of one that is held 0 */
+  gsize alloc_size;
+  guint64 queue; /* 0: none */
+  TarnOrigin origin;
+  gboolean is_active;
+} ToldBlock;
+
+typedef struct
+{
+  guint64 start;
+  gsize size;
+  guint64 queue; /* of a piece; 0: nobody's */
+} ToldStretch;
+
+typedef struct
+{
+  guint64 id, upstream; /* 0: none */
+  TarnTraceClass class;
+  gchar *name;      /* nullable */
+  GArray *options;  /* guint64: pairs */
+  GArray *counters; /* the same; NULL: it has none */
+  GArray *blocks;   /* ToldBlock */
+  GArray *pieces;   /* ToldStretch */
+  GArray *extents;  /* in use */
+} Told;
+
 typedef struct
 {
   TarnListener base; /* first */
-  TarnJson json;
-  guint64 time;
-  const gchar *list;  /* that is open: of the allocator's blocks, say; NULL: none */
-  gboolean is_open;   /* the allocator's object is */
-  GHashTable *stacks; /* a set of numbers */
-} Writer;
+  GPtrArray *all;    /* of Told */
+} Collector;
 
-/* Has what follows be an item of a list; NULL: of none. */
-static void
-enter_list (Writer *self, const gchar *list)
+static GArray *
+copy_properties (const guint64 *properties, gsize n_properties)
 {
-  if (self->list == list)
-    return;
-  if (self->list != NULL)
-    _tarn_json_close (&self->json, ']');
-  if (list != NULL)
-    _tarn_json_open (&self->json, list, '[');
-  self->list = list;
+  GArray *copy = g_array_new (FALSE, FALSE, sizeof *properties);
+
+  return g_array_append_vals (copy, properties, 2 * (guint) n_properties);
 }
 
 static void
-add_properties (TarnJson *json, const gchar *name, const guint64 *properties, gsize n_properties)
+told_free (gpointer data)
+{
+  Told *self = data;
+
+  g_free (self->name);
+  g_array_unref (self->options);
+  g_clear_pointer (&self->counters, g_array_unref);
+  g_array_unref (self->blocks);
+  g_array_unref (self->pieces);
+  g_array_unref (self->extents);
+  g_free (self);
+}
+
+static Told *
+get_latest (TarnListener *listener)
+{
+  const GPtrArray *all = ((Collector *) listener)->all;
+
+  return g_ptr_array_index (all, all->len - 1);
+}
+
+static void
+collect_object (TarnListener *listener, const TarnAllocator *allocator,
+                const TarnAllocator *upstream, const guint64 *properties, gsize n_properties)
+{
+  Told *told = g_new0 (Told, 1);
+
+  told->id = allocator->id;
+  told->upstream = upstream != NULL ? upstream->id : 0;
+  told->class = allocator->klass->trace_class;
+  told->name = g_strdup (allocator->ops.name);
+  told->options = copy_properties (properties, n_properties);
+  told->blocks = g_array_new (FALSE, FALSE, sizeof (ToldBlock));
+  told->pieces = g_array_new (FALSE, FALSE, sizeof (ToldStretch));
+  told->extents = g_array_new (FALSE, FALSE, sizeof (ToldStretch));
+  g_ptr_array_add (((Collector *) listener)->all, told);
+}
+
+static void
+collect_counters (TarnListener *listener, const TarnAllocator *allocator, const guint64 *properties,
+                  gsize n_properties)
+{
+  (void) allocator;
+  get_latest (listener)->counters = copy_properties (properties, n_properties);
+}
+
+static void
+collect_block (TarnListener *listener, const TarnBlock *block, gboolean is_active)
+{
+  ToldBlock told = { .address = block->memory.address,
+                     .alloc_size = block->alloc_size,
+                     .is_active = is_active };
+
+  if (block->n_uses > 0)
+    told.queue = GPOINTER_TO_SIZE (block->uses[0].queue->handle);
+  if (is_active)
+    {
+      told.size = block->size;
+      if (!block->source->klass->get_origin (block, &told.origin))
+        told.origin.time = 0;
+    }
+  g_array_append_val (get_latest (listener)->blocks, told);
+}
+
+static void
+collect_piece (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size,
+               gconstpointer queue)
+{
+  ToldStretch told = { .start = start, .size = size, .queue = GPOINTER_TO_SIZE (queue) };
+
+  (void) heap;
+  g_array_append_val (get_latest (listener)->pieces, told);
+}
+
+static void
+collect_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size)
+{
+  ToldStretch told = { .start = start, .size = size };
+
+  (void) heap;
+  g_array_append_val (get_latest (listener)->extents, told);
+}
+
+static const TarnListener collector_listener = {
+  .object = collect_object,
+  .counters = collect_counters,
+  .block = collect_block,
+  .piece = collect_piece,
+  .extent = collect_extent,
+};
+
+/* Text */
+
+typedef struct
+{
+  TarnJson json;
+  guint64 time;       /* of the moment */
+  GHashTable *stacks; /* a set of their numbers */
+} Writer;
+
+static void
+add_properties (TarnJson *json, const gchar *name, const GArray *properties)
 {
   _tarn_json_open (json, name, '{');
-  for (gsize i = 0; i < n_properties; i++)
+  for (guint i = 0; i < properties->len; i += 2)
     {
-      const gchar *key = _tarn_trace_name_property ((guint32) properties[2 * i]);
+      const gchar *key
+          = _tarn_trace_name_property ((guint32) g_array_index (properties, guint64, i));
 
       g_assert (key != NULL);
-      _tarn_json_add_number (json, key, properties[2 * i + 1]);
+      _tarn_json_add_number (json, key, g_array_index (properties, guint64, i + 1));
     }
   _tarn_json_close (json, '}');
 }
 
 static void
-end_object (Writer *self)
+add_origin (Writer *self, const TarnOrigin *origin)
 {
-  enter_list (self, NULL);
-  if (self->is_open)
-    _tarn_json_close (&self->json, '}');
-  self->is_open = FALSE;
-}
-
-static void
-add_object (TarnListener *listener, const TarnAllocator *allocator, const TarnAllocator *upstream,
-            const guint64 *properties, gsize n_properties)
-{
-  Writer *self = (Writer *) listener;
   TarnJson *json = &self->json;
 
-  end_object (self);
-  _tarn_json_break (json);
-  _tarn_json_open (json, NULL, '{');
-  self->is_open = TRUE;
-  _tarn_json_add_number (json, "id", allocator->id);
-  _tarn_json_add_text (json, "class", _tarn_trace_name_class (allocator->klass->trace_class));
-  _tarn_json_add_text (json, "name", allocator->ops.name);
-  if (upstream != NULL)
-    _tarn_json_add_number (json, "upstream", upstream->id);
-  add_properties (json, "options", properties, n_properties);
-}
-
-static void
-add_counters (TarnListener *listener, const TarnAllocator *allocator, const guint64 *properties,
-              gsize n_properties)
-{
-  Writer *self = (Writer *) listener;
-
-  (void) allocator;
-  enter_list (self, NULL);
-  add_properties (&self->json, "counters", properties, n_properties);
-}
-
-static void
-add_origin (Writer *self, const TarnBlock *block)
-{
-  TarnOrigin origin = { .time = 0 };
-
-  if (!block->source->klass->get_origin (block, &origin))
+  _tarn_json_add_text (json, "tag", _tarn_tag_get_text (origin->tag));
+  _tarn_json_add_number (json, "thread", origin->thread);
+  _tarn_json_add_number (json, "age", self->time > origin->time ? self->time - origin->time : 0);
+  if (origin->stack == 0)
     return;
-  _tarn_json_add_text (&self->json, "tag", _tarn_tag_get_text (origin.tag));
-  _tarn_json_add_number (&self->json, "thread", origin.thread);
-  _tarn_json_add_number (&self->json, "age",
-                         self->time > origin.time ? self->time - origin.time : 0);
-  if (origin.stack == 0)
-    return;
-  _tarn_json_add_number (&self->json, "stack", origin.stack);
-  g_hash_table_add (self->stacks, GUINT_TO_POINTER (origin.stack));
+  _tarn_json_add_number (json, "stack", origin->stack);
+  g_hash_table_add (self->stacks, GUINT_TO_POINTER (origin->stack));
 }
 
 static void
-add_block (TarnListener *listener, const TarnBlock *block, gboolean is_active)
+add_block (Writer *self, const ToldBlock *block)
 {
-  Writer *self = (Writer *) listener;
   TarnJson *json = &self->json;
 
-  enter_list (self, "blocks");
   _tarn_json_break (json);
   _tarn_json_open (json, NULL, '{');
-  _tarn_json_add_address (json, "address", block->memory.address);
-  _tarn_json_add_boolean (json, "active", is_active);
-  if (is_active)
+  _tarn_json_add_address (json, "address", block->address);
+  _tarn_json_add_boolean (json, "active", block->is_active);
+  if (block->is_active)
     _tarn_json_add_number (json, "size", block->size);
   _tarn_json_add_number (json, "alloc_size", block->alloc_size);
-  if (block->n_uses > 0)
-    _tarn_json_add_address (json, "queue", GPOINTER_TO_SIZE (block->uses[0].queue->handle));
-  if (is_active)
-    add_origin (self, block);
+  if (block->queue != 0)
+    _tarn_json_add_address (json, "queue", block->queue);
+  if (block->origin.time != 0)
+    add_origin (self, &block->origin);
   _tarn_json_close (json, '}');
 }
 
 static void
-add_piece (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size,
-           gconstpointer queue)
+add_stretches (TarnJson *json, const gchar *name, const GArray *stretches)
 {
-  Writer *self = (Writer *) listener;
-  TarnJson *json = &self->json;
+  _tarn_json_open (json, name, '[');
+  for (guint i = 0; i < stretches->len; i++)
+    {
+      const ToldStretch *stretch = &g_array_index (stretches, ToldStretch, i);
 
-  (void) heap;
-  enter_list (self, "pieces");
-  _tarn_json_break (json);
-  _tarn_json_open (json, NULL, '{');
-  _tarn_json_add_address (json, "address", start);
-  _tarn_json_add_number (json, "size", size);
-  _tarn_json_add_address (json, "queue", GPOINTER_TO_SIZE (queue));
-  _tarn_json_close (json, '}');
+      _tarn_json_break (json);
+      _tarn_json_open (json, NULL, '{');
+      _tarn_json_add_address (json, "address", stretch->start);
+      _tarn_json_add_number (json, "size", stretch->size);
+      if (stretch->queue != 0)
+        _tarn_json_add_address (json, "queue", stretch->queue);
+      _tarn_json_close (json, '}');
+    }
+  _tarn_json_close (json, ']');
 }
 
 static void
-add_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size)
+add_allocator (Writer *self, const Told *told)
 {
-  Writer *self = (Writer *) listener;
   TarnJson *json = &self->json;
 
-  (void) heap;
-  enter_list (self, "extents");
   _tarn_json_break (json);
   _tarn_json_open (json, NULL, '{');
-  _tarn_json_add_address (json, "address", start);
-  _tarn_json_add_number (json, "size", size);
+  _tarn_json_add_number (json, "id", told->id);
+  _tarn_json_add_text (json, "class", _tarn_trace_name_class (told->class));
+  _tarn_json_add_text (json, "name", told->name);
+  if (told->upstream != 0)
+    _tarn_json_add_number (json, "upstream", told->upstream);
+  add_properties (json, "options", told->options);
+  if (told->counters != NULL)
+    add_properties (json, "counters", told->counters);
+  if (told->class == TARN_TRACE_HEAP)
+    {
+      add_stretches (json, "pieces", told->pieces);
+      add_stretches (json, "extents", told->extents);
+    }
+  if (told->class == TARN_TRACE_POOL)
+    {
+      _tarn_json_open (json, "blocks", '[');
+      for (guint i = 0; i < told->blocks->len; i++)
+        add_block (self, &g_array_index (told->blocks, ToldBlock, i));
+      _tarn_json_close (json, ']');
+    }
   _tarn_json_close (json, '}');
 }
-
-static const TarnListener writer_listener = {
-  .object = add_object,
-  .counters = add_counters,
-  .block = add_block,
-  .piece = add_piece,
-  .extent = add_extent,
-};
 
 /* Stacks */
 
@@ -251,19 +339,18 @@ add_head (Writer *self, const gchar *reason, const gchar *message)
 }
 
 static GString *
-make_text (const gchar *reason, const gchar *message)
+make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar *message)
 {
-  Writer self = { .base = writer_listener,
-                  .json = { .text = g_string_new (NULL) },
+  Writer self = { .json = { .text = g_string_new (NULL) },
+                  .time = time,
                   .stacks = g_hash_table_new (NULL, NULL) };
   TarnJson *json = &self.json;
 
   _tarn_json_open (json, NULL, '{');
   add_head (&self, reason, message);
   _tarn_json_open (json, "allocators", '[');
-  self.time = _tarn_record_get_time ();
-  _tarn_allocators_tell_frozen (&self.base);
-  end_object (&self);
+  for (guint i = 0; i < all->len; i++)
+    add_allocator (&self, g_ptr_array_index (all, i));
   _tarn_json_close (json, ']');
   add_stacks (&self);
   _tarn_json_close (json, '}');
@@ -275,7 +362,9 @@ make_text (const gchar *reason, const gchar *message)
 gboolean
 _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message, GError **error)
 {
+  Collector collector = { .base = collector_listener };
   GString *text;
+  guint64 time;
   gboolean is_written;
 
   if (_tarn_forked ())
@@ -284,7 +373,11 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
                            "a child of fork () has no snapshots: its pools are its parent's");
       return FALSE;
     }
-  text = make_text (reason, message);
+  collector.all = g_ptr_array_new_with_free_func (told_free);
+  _tarn_allocators_tell_frozen (&collector.base);
+  time = _tarn_record_get_time ();
+  text = make_text (collector.all, time, reason, message);
+  g_ptr_array_unref (collector.all);
   is_written = g_file_set_contents (path, text->str, (gssize) text->len, error);
   g_string_free (text, TRUE);
   return is_written;
@@ -294,7 +387,7 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
  * Writes what memory all pools and heaps of the process have at one moment. In the file are each
  * pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and what is in
  * use in them; options and counters. tarn-view draws it, and the guide describes its form, which is
- * JSON. Other threads that allocate or free wait meanwhile: some 0.2 microseconds
+ * JSON. Other threads that allocate or free wait meanwhile: some 0.1 microseconds
  * for each block there is.
  *
  * Blocks in use have a tag (tarn_tag_push()), a thread and an age if they were asked for while
