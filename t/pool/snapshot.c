@@ -211,6 +211,7 @@ test_names (void)
   g_auto (Place) place = { NULL, NULL };
   g_autoptr (JsonNode) snapshot = NULL;
 
+  g_assert_nonnull (pool);
   place_init (&place);
   snapshot = take_snapshot (&place);
   check_pool (find (snapshot, "\357\277\275\357\277\275"));
