@@ -315,6 +315,12 @@ take_address (Crew *crew, guint64 size)
   return next_address - size;
 }
 
+static void
+free_slots (gpointer slots)
+{
+  g_array_unref (slots);
+}
+
 static GArray *
 get_held (Crew *crew, guint64 size)
 {
@@ -404,7 +410,7 @@ put_training (Trace *trace, guint64 n_events)
     crews[i] = (Crew){ .trace = trace,
                        .stream = i + 1,
                        .pool = i == 0 ? WEIGHTS : SCRATCH,
-                       .held = g_hash_table_new (NULL, NULL) };
+                       .held = g_hash_table_new_full (NULL, NULL, NULL, free_slots) };
   put_start (trace);
   set (trace, TAG_WEIGHTS, 0);
   for (guint i = 0; i < 2 * N_LAYERS; i++)
@@ -415,6 +421,8 @@ put_training (Trace *trace, guint64 n_events)
     for (guint i = 0; i < 2; i++)
       crew_step (&crews[i], step, N_LAYERS / 3 + step / 16 * 7 % (N_LAYERS * 2 / 3));
   put (trace, crews[1].time + MS, TARN_TRACE_STOP, 0);
+  for (guint i = 0; i < 2; i++)
+    g_hash_table_unref (crews[i].held);
 }
 
 gint

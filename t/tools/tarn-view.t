@@ -29,10 +29,13 @@ runs () { # ARGUMENT...: in silence
   status_is 0 "$program" "$@" && [ ! -s "$scratch/out" ] && [ ! -s "$scratch/err" ]
 }
 
-for trace in known lossy empty odd; do
-  "$make_trace" $trace "$scratch/$trace"
-done
-"$make_trace" $large "$scratch/large"
+makes () {
+  for trace in known lossy empty odd; do
+    "$make_trace" $trace "$scratch/$trace" || return
+  done
+  "$make_trace" $large "$scratch/large"
+}
+check "the traces" makes
 
 # ---- bad usage, and bad files ----
 
