@@ -18,6 +18,22 @@ else
   skip "memo-hits" "it is not built"
 fi
 
+record_cost=$top_builddir/t/bench/record-cost
+if [ -x "$record_cost" ]; then
+  "$record_cost" --threads 2 --pairs 1 >"$scratch/out"
+  check "record-cost runs" test $? -eq 0
+  check "record-cost: recorded, with tags and with stacks, for 1 thread and for 2, and nothing lost" \
+    test "$(grep -cE '^(recorded|with [a-z0-9 ]+) +[12] +[0-9.]+ +[0-9.]+ +-?[0-9.]+ +0$' \
+      "$scratch/out")" -eq 8
+  "$record_cost" --pairs 0 2>"$scratch/err"
+  check "record-cost refuses what it cannot do" test $? -eq 2
+  check "record-cost says what it can" grep -q '1 to 100000 thousand pairs' "$scratch/err"
+  "$record_cost" --directory /nonexistent 2>"$scratch/err"
+  check "record-cost says where it cannot write" grep -q '^/nonexistent/' "$scratch/err"
+else
+  skip "record-cost" "it is not built"
+fi
+
 layer_cost=$top_builddir/t/bench/layer-cost
 if [ -x "$layer_cost" ]; then
   "$layer_cost" --threads 0 2>"$scratch/err"

@@ -61,6 +61,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
   gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
                                : direct->ops.event_record (direct->user_data, queue, error);
 
+  TARN_PROBE (mark, direct->id, queue);
   if (start != 0)
     _tarn_record_numbers (TARN_TRACE_MARK, direct->id, GPOINTER_TO_SIZE (queue),
                           _tarn_record_get_time () - start);
@@ -75,6 +76,7 @@ _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queu
   guint64 start = _tarn_record_begin_call ();
   gboolean has_waited = direct->ops.event_wait (direct->user_data, event, queue, error);
 
+  TARN_PROBE (wait, direct->id, queue);
   if (start != 0)
     _tarn_record_numbers (TARN_TRACE_WAIT, direct->id, GPOINTER_TO_SIZE (queue),
                           _tarn_record_get_time () - start);

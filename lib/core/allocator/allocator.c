@@ -78,23 +78,27 @@ is_direct (const TarnAllocator *allocator)
   return allocator->direct == allocator;
 }
 
-/* Records a call of a backend for memory: it began at a time, and failed with an error, unless that
- * is NULL. */
+/* Records a call of a backend for memory: it began at a time (0: it is not recorded), and failed
+ * with an error, unless that is NULL. */
 void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
 {
-  _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
-                        _tarn_record_get_code (error), _tarn_record_get_time () - start);
+  TARN_PROBE (allocated, allocator->id, size, memory.address, _tarn_record_get_code (error));
+  if (start != 0)
+    _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
+                          _tarn_record_get_code (error), _tarn_record_get_time () - start);
 }
 
-/* Records a call that gave memory back, which began at a time. */
+/* Records a call that gave memory back, which began at a time (0: it is not recorded). */
 void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
 {
-  _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
-                        _tarn_record_get_time () - start);
+  TARN_PROBE (freed, allocator->id, size, memory.address);
+  if (start != 0)
+    _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
+                          _tarn_record_get_time () - start);
 }
 
 /* Gives memory back to the backend, which is asked once. */
@@ -104,7 +108,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
   guint64 start = is_direct (allocator) ? _tarn_record_begin_call () : 0;
 
   allocator->ops.free (allocator->user_data, memory, size);
-  if (start != 0)
+  if (is_direct (allocator))
     _tarn_direct_record_free (allocator, size, memory, start);
 }
 
@@ -116,7 +120,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   guint64 start = _tarn_record_begin_call ();
   gboolean is_freed = allocator->ops.free_on_queue (allocator->user_data, memory, size, queue);
 
-  if (start != 0 && is_freed)
+  if (is_freed)
     _tarn_direct_record_free (allocator, size, memory, start);
   return is_freed;
 }
@@ -134,7 +138,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
       if (local != NULL)
         g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
       g_clear_error (&local);
-      if (start != 0)
+      if (is_direct (allocator))
         _tarn_direct_record_call (allocator, size, fresh, NULL, start);
       *memory = fresh;
       return TRUE;
@@ -143,7 +147,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
     g_set_error (&local, TARN_ERROR, TARN_ERROR_FAILED,
                  "%s failed without saying why, for %" G_GSIZE_FORMAT " bytes", allocator->label,
                  size);
-  if (start != 0)
+  if (is_direct (allocator))
     _tarn_direct_record_call (allocator, size, fresh, local, start);
   g_propagate_error (error, local);
   return FALSE;
@@ -228,6 +232,10 @@ _tarn_direct_allocate_block (TarnAllocator *allocator, gsize size, GError **erro
   GError *local = NULL;
   TarnBlock *block = allocate_block (allocator, size, &local);
 
+  if (block != NULL)
+    TARN_PROBE (miss, allocator->id, block, size, block->alloc_size, block->memory.address, NULL);
+  else
+    TARN_PROBE (fail, allocator->id, size, _tarn_record_get_code (local), NULL);
   if (_tarn_records ())
     record_block (allocator, size, block, local);
   if (local != NULL)
@@ -245,6 +253,7 @@ _tarn_direct_free_block (TarnBlock *block)
     return;
   if (!_tarn_block_retire (block))
     return;
+  TARN_PROBE_HIT (free, allocator->id, block, block->size);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_FREE, allocator->id, GPOINTER_TO_SIZE (block));
   if (block->n_uses > 0)

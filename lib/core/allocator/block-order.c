@@ -208,6 +208,7 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  TARN_PROBE (record_use, block->source->id, block, queue);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_RECORD_USE, block->source->id, GPOINTER_TO_SIZE (block),
                           GPOINTER_TO_SIZE (queue));
@@ -235,6 +236,7 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  TARN_PROBE (move, block->source->id, block, queue);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
                           GPOINTER_TO_SIZE (queue));
@@ -260,6 +262,7 @@ tarn_block_wait (TarnBlock *block, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
+  TARN_PROBE (move, block->source->id, block, NULL);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
                           (guint64) 0);

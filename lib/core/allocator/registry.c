@@ -71,6 +71,7 @@ _tarn_allocator_publish (TarnAllocator *allocator)
   allocator->id = ++last_id;
   allocator->registry_link.data = allocator;
   g_queue_push_tail_link (&allocators, &allocator->registry_link);
+  TARN_PROBE (object, allocator->id, allocator->klass->kind, allocator->ops.name);
   if (_tarn_follows ())
     describe (allocator);
   _tarn_mutex_unlock (&lock);
@@ -84,6 +85,7 @@ _tarn_allocator_withdraw (TarnAllocator *allocator)
     return;
   _tarn_mutex_lock (&lock);
   g_queue_unlink (&allocators, &allocator->registry_link);
+  TARN_PROBE (end, allocator->id);
   if (_tarn_records ())
     {
       report (allocator);

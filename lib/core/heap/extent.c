@@ -144,6 +144,9 @@ _tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size)
     region->last_extent = rest;
   rest->piece->range->queue->n_used++;
   rest->piece->n_used += rest->piece->start < rest->start; /* which both are in now */
+  TARN_PROBE (extent_free, heap->base.id, extent->start, extent->size + rest->size);
+  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
+  TARN_PROBE (extent, heap->base.id, rest->start, rest->size);
   if (_tarn_records ())
     {
       record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size + rest->size);
@@ -186,6 +189,7 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
         g_queue_unlink (&heap->idle, &piece->idle_link);
         piece->range->queue->n_idle--;
       }
+  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
   if (_tarn_records ())
     record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
   heap->stats.used_bytes += extent->size;
@@ -210,6 +214,7 @@ static void
 end_use (TarnHeap *heap, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
+  TARN_PROBE (extent_free, heap->base.id, extent->start, extent->size);
   if (_tarn_records ())
     record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size);
   extent->is_free = TRUE;
@@ -309,6 +314,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   range->queue->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
+  TARN_PROBE (piece, range->heap->base.id, piece->start, piece->size, range->queue->handle);
   if (_tarn_records ())
     _tarn_heap_record_piece (piece);
   add_free (range, extent);
@@ -381,6 +387,7 @@ _tarn_range_cut_piece (TarnPiece *piece)
   range->queue->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
+  TARN_PROBE (piece_gone, heap->base.id, piece->start, piece->size);
   if (_tarn_records ())
     record (TARN_TRACE_PIECE_GONE, heap, piece->start, piece->size);
 }

@@ -177,8 +177,7 @@ discard (TarnHeap *heap, TarnPiece *piece)
   guint64 start = _tarn_record_begin_call ();
 
   ops_of (heap)->backing_release (heap->upstream->user_data, piece->memory, piece->size);
-  if (start != 0)
-    _tarn_direct_record_free (heap->upstream, piece->size, piece->memory, start);
+  _tarn_direct_record_free (heap->upstream, piece->size, piece->memory, start);
   g_free (piece);
 }
 
@@ -229,6 +228,8 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
   _tarn_mutex_lock (&heap->lock);
   virtual_tidy (range);
+  TARN_PROBE (piece_moved, heap->base.id, piece->start, piece->size, range->region->end,
+              range->queue->handle);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
                           range->region->end, GPOINTER_TO_SIZE (range->queue->handle));
@@ -298,8 +299,7 @@ new_backing (const TarnHeap *heap, gsize size, TarnMemory *backing, GError **err
   gboolean has_memory
       = ops_of (heap)->backing_new (heap->upstream->user_data, size, backing, &local);
 
-  if (start != 0)
-    _tarn_direct_record_call (heap->upstream, size, *backing, local, start);
+  _tarn_direct_record_call (heap->upstream, size, *backing, local, start);
   if (local != NULL)
     g_propagate_error (error, local);
   return has_memory;

@@ -33,6 +33,23 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
+/* Has probes see what became of a request that the thread's cache did not serve as it does
+ * usually. */
+static inline void
+probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
+               gboolean is_hit, const GError *error)
+{
+  if (block == NULL)
+    TARN_PROBE (fail, pool->base.id, size, _tarn_record_get_code (error), handle);
+  else if (block->bin == TARN_LENT)
+    TARN_PROBE_HIT (lent, pool->base.id, block, size, block->alloc_size, block->memory.address,
+                    handle);
+  else if (is_hit)
+    TARN_PROBE_HIT (hit, pool->base.id, block, size, handle);
+  else
+    TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
+}
+
 /* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
  * the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
@@ -115,12 +132,14 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   block = take_without_lock (pool, size, handle, &is_due);
   if (block != NULL)
     {
+      probe_request (pool, size, handle, block, TRUE, NULL);
       if (is_due)
         _tarn_pool_look_after (pool, handle);
       _tarn_pool_check_fast_if_full_debug (pool);
       return block;
     }
   block = serve_with_lock (pool, size, handle, &local);
+  probe_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (_tarn_follows ())
     note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (local != NULL)
@@ -163,6 +182,7 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
   block = _tarn_pool_take_fast (pool, size, pool->default_queue);
   if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, pool->default_queue, error);
+  TARN_PROBE_HIT (hit, pool->base.id, block, size, pool->default_queue);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;
 }
@@ -205,6 +225,7 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   block = _tarn_pool_take_fast (pool, size, queue);
   if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, queue, error);
+  TARN_PROBE_HIT (hit, pool->base.id, block, size, queue);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;
 }

@@ -150,6 +150,7 @@ _tarn_pool_free_block (TarnBlock *block)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
 
+  TARN_PROBE_HIT (free, pool->base.id, block, block->size);
   /* Not afterwards: what is held does not keep the pool alive. */
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);

@@ -340,6 +340,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 
   if (_tarn_forked ())
     return TRUE;
+  TARN_PROBE (forget, pool->base.id, queue);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
   return forget_in_pool (pool, queue, error)

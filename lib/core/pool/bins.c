@@ -481,6 +481,7 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (pool->n_blocks > 0 && pool->stats.managed_bytes >= block->alloc_size);
+  TARN_PROBE (gone, pool->base.id, block, block->alloc_size);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_GONE, pool->base.id, GPOINTER_TO_SIZE (block));
   _tarn_block_set_state (block, TARN_BLOCK_RETIRED);

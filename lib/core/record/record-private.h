@@ -9,6 +9,7 @@
  *     stack.c     where requests come from
  *     follow.c    whether blocks are followed, one by one
  *     environment.c  TARN_TRACE and TARN_SNAPSHOT_ON_OOM
+ *     probe-private.h  probes for other programs, where events are recorded
  *
  * Each thread writes to a buffer of its own, without a lock, and takes another one when that is
  * full.  One thread of the recorder's writes to the file what buffers have, ten times a second and
@@ -26,6 +27,7 @@
 
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
+#include "record/probe-private.h"
 
 /* Open while events are recorded.  Behind it is what streams write to. */
 extern TarnDoor _tarn_record_door __attribute__ ((visibility ("hidden")));
@@ -109,6 +111,7 @@ guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
 static inline guint64
 _tarn_record_begin_call (void)
 {
+  TARN_PROBE (call);
   return _tarn_records () ? _tarn_record_get_time () : 0;
 }
 

@@ -136,14 +136,15 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
-  guint64 start = _tarn_record_begin_call ();
   g_autoptr (GPtrArray) funcs = NULL;
   gboolean given_back;
+  guint64 start;
 
   _tarn_assert_not_locked (&pool->lock);
   if (!_tarn_reclaim_begin ())
     return FALSE;
 
+  start = _tarn_record_begin_call ();
   _tarn_mutex_lock (&pool->lock);
   pool->stats.reclaims++;
   funcs = g_ptr_array_copy (pool->reclaim_funcs, reclaim_func_ref, NULL);
@@ -159,6 +160,7 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
         given_back = TRUE;
     }
   _tarn_reclaim_end ();
+  TARN_PROBE (reclaim, pool->base.id, wanted, given_back);
   if (start != 0)
     _tarn_record_numbers (TARN_TRACE_RECLAIM, pool->base.id, wanted, (guint64) given_back,
                           _tarn_record_get_time () - start);
