@@ -17,6 +17,7 @@ record_heap (const TarnHeap *heap)
     TARN_TRACE_IS_VIRTUAL,    heap->growth == &_tarn_heap_virtual_growth,
     TARN_TRACE_GRANULARITY,   heap->upstream->ops.virtual_granularity,
     TARN_TRACE_FOLLOWS_LIMIT, (guint64) heap->follows_pool,
+    TARN_TRACE_IDLE_SECONDS,  (guint64) (heap->idle_time / G_TIME_SPAN_SECOND),
   };
 
   _tarn_record_object (heap->base.id, TARN_TRACE_HEAP, heap->upstream->id, heap->base.klass->kind,
