@@ -20,8 +20,10 @@ typedef struct
 
   /* In turns, under the lock, which is held by the thread whose turn it is */
   pthread_mutex_t lock;
+  pthread_cond_t over;
   guint next; /* step */
   gboolean is_over;
+  GThread *ended; /* whose end the next one waits for; nullable */
 
   gboolean has_failed; /* atomic */
 } Stage;
@@ -31,7 +33,8 @@ struct _Player
 {
   Stage *stage;
   guint index;
-  GThread *thread;
+  GThread *thread;              /* NULL: its end was waited for */
+  guint last;                   /* step */
   pthread_cond_t turn;          /* it is this one's, or it is over; with the lock */
   GArray *steps;                /* of guint: its own, where all go at once */
   gint64 start, end;            /* nanoseconds */
@@ -64,6 +67,7 @@ stage_init (Stage *stage, const Play *play)
 {
   *stage = (Stage){ .play = play, .is_over = play->n_steps == 0 };
   pthread_mutex_init (&stage->lock, NULL);
+  pthread_cond_init (&stage->over, NULL);
   pthread_barrier_init (&stage->barrier, NULL, play->n_threads);
   stage->players = g_new0 (Player, play->n_threads);
   for (guint i = 0; i < play->n_threads; i++)
@@ -87,32 +91,70 @@ stage_clear (Stage *stage)
     }
   g_free (stage->players);
   pthread_barrier_destroy (&stage->barrier);
+  pthread_cond_destroy (&stage->over);
   pthread_mutex_destroy (&stage->lock);
 }
 
-/* Runs the threads to their end. */
-static gboolean
-stage_run (Stage *stage, GThreadFunc func)
+/* Starts the threads, which know each other before they go on with the lock. */
+static void
+start_threads (Stage *stage, GThreadFunc func)
 {
+  pthread_mutex_lock (&stage->lock);
   for (guint i = 0; i < stage->play->n_threads; i++)
     stage->players[i].thread = g_thread_new ("replay", func, &stage->players[i]);
+  pthread_mutex_unlock (&stage->lock);
+}
+
+static gboolean
+join_threads (Stage *stage)
+{
   for (guint i = 0; i < stage->play->n_threads; i++)
-    g_thread_join (stage->players[i].thread);
+    if (stage->players[i].thread != NULL)
+      g_thread_join (stage->players[i].thread);
   return !has_failed (stage);
 }
 
 /* In turns */
 
+static void
+find_last_steps (Stage *stage)
+{
+  for (guint i = 0; i < stage->play->n_steps; i++)
+    stage->players[get_thread (stage, i)].last = i;
+}
+
+/* Waits until a thread has ended whose turn was the last one: what it kept is there for others. */
+static void
+join_ended (Stage *stage)
+{
+  for (guint i = 0; i < stage->play->n_threads && stage->ended != NULL; i++)
+    if (stage->players[i].thread == stage->ended)
+      {
+        stage->players[i].thread = NULL;
+        g_thread_join (g_steal_pointer (&stage->ended));
+      }
+}
+
 /* Makes steps until the next one is another thread's, or there is none. */
 static void
 take_turn (Stage *stage, guint index)
 {
+  join_ended (stage);
   while (!stage->is_over && get_thread (stage, stage->next) == index)
     {
       stage->is_over = !make_step (stage, stage->next);
       if (++stage->next == stage->play->n_steps)
         stage->is_over = TRUE;
     }
+}
+
+/* Whether this thread's part is over, and the play is not. */
+static gboolean
+has_to_end (const Player *player)
+{
+  const Stage *stage = player->stage;
+
+  return stage->play->has_ends && !stage->is_over && player->last < stage->next;
 }
 
 static gpointer
@@ -122,19 +164,39 @@ play_in_turn (gpointer data)
   Stage *stage = player->stage;
 
   pthread_mutex_lock (&stage->lock);
+  while (!stage->is_over && get_thread (stage, stage->next) != player->index)
+    pthread_cond_wait (&player->turn, &stage->lock);
   while (!stage->is_over)
     {
       take_turn (stage, player->index);
       if (stage->is_over)
         break;
+      if (has_to_end (player))
+        stage->ended = player->thread;
       pthread_cond_signal (&stage->players[get_thread (stage, stage->next)].turn);
+      if (stage->ended == player->thread)
+        {
+          pthread_mutex_unlock (&stage->lock);
+          return NULL;
+        }
       while (!stage->is_over && get_thread (stage, stage->next) != player->index)
         pthread_cond_wait (&player->turn, &stage->lock);
     }
   for (guint i = 0; i < stage->play->n_threads; i++)
     pthread_cond_signal (&stage->players[i].turn);
+  pthread_cond_signal (&stage->over);
   pthread_mutex_unlock (&stage->lock);
   return NULL;
+}
+
+/* Until then threads wait for each other's ends. */
+static void
+await_end (Stage *stage)
+{
+  pthread_mutex_lock (&stage->lock);
+  while (!stage->is_over)
+    pthread_cond_wait (&stage->over, &stage->lock);
+  pthread_mutex_unlock (&stage->lock);
 }
 
 gboolean
@@ -144,7 +206,10 @@ play_in_turns (const Play *play)
   gboolean is_done;
 
   stage_init (&stage, play);
-  is_done = stage_run (&stage, play_in_turn);
+  find_last_steps (&stage);
+  start_threads (&stage, play_in_turn);
+  await_end (&stage);
+  is_done = join_threads (&stage);
   stage_clear (&stage);
   return is_done;
 }
@@ -175,7 +240,8 @@ play_together (const Play *play, gint64 *ns)
   stage_init (&stage, play);
   for (guint i = 0; i < play->n_steps; i++)
     g_array_append_val (stage.players[get_thread (&stage, i)].steps, i);
-  is_done = stage_run (&stage, play_all);
+  start_threads (&stage, play_all);
+  is_done = join_threads (&stage);
   for (guint i = 0; i < play->n_threads; i++)
     {
       start = MIN (start, stage.players[i].start);

@@ -16,6 +16,7 @@ typedef struct
   guint (*get_thread) (gconstpointer data, guint step);
   gboolean (*make) (gpointer data, guint step); /* FALSE: the play is over */
   gpointer data;
+  gboolean has_ends; /* in turns: a thread ends behind its last step, and not with the play */
 } Play;
 
 /* Makes all steps in their order, each by its thread.  FALSE: one of them ended it. */

@@ -127,7 +127,7 @@ get_play (Performance *performance)
 {
   const Trace *trace = performance->replay->trace;
 
-  return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance };
+  return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
 }
 
 static gboolean
