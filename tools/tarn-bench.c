@@ -179,13 +179,19 @@ measure_devices (const Options *options, const GPtrArray *devices)
   g_autoptr (GArray) targets = make_targets (options, devices);
   g_autoptr (GPtrArray) made_traces = traces_make ();
   g_autoptr (Results) results = results_new ();
-  const PrintHead head = { options->seconds, (guint) options->repetitions, options->queues,
-                           terminal_has_color (STDOUT_FILENO) };
+  const PrintHead head
+      = { options->seconds, (guint) options->repetitions, options->queues,
+          terminal_has_color (STDOUT_FILENO), options_have_only_what_if (options) };
   Bench bench = { .seconds = options->seconds,
                   .n_repetitions = (guint) options->repetitions,
                   .threads = options->threads,
                   .made_traces = made_traces,
                   .read_traces = options->traces,
+                  .recordings = options->recordings,
+                  .alternatives = options->alternatives,
+                  .has_all_alternatives
+                  = options->what_if_list != NULL && !g_str_equal (options->what_if_list, "all"),
+                  .has_pauses = options->pauses,
                   .has_queues = options->queues,
                   .results = results,
                   .report = &report };

@@ -126,8 +126,12 @@ typedef enum
   TARN_TRACE_ALIGNMENT,
   TARN_TRACE_IS_VIRTUAL, /* 1: pieces are virtual memory */
   TARN_TRACE_GRANULARITY,
-  TARN_TRACE_FOLLOWS_LIMIT, /* 1: has a pool's limit as well */
-  TARN_TRACE_HAS_QUEUES,    /* 1: blocks may be asked for with a queue */
+  TARN_TRACE_FOLLOWS_LIMIT,  /* 1: has a pool's limit as well */
+  TARN_TRACE_HAS_QUEUES,     /* 1: blocks may be asked for with a queue */
+  TARN_TRACE_IDLE_SECONDS,   /* that a heap keeps idle pieces for */
+  TARN_TRACE_PART_ALIGNMENT, /* 0: the backend makes no parts of memory */
+  TARN_TRACE_RELEASES_PARTS, /* 1: and they have to be given back */
+  TARN_TRACE_FREES_IN_ORDER, /* 1: memory may be given back while queues still use it */
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

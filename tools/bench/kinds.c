@@ -3,23 +3,26 @@
 
 #include <config.h>
 
+#include "counter.h"
 #include "kinds-private.h"
-
-/* Of virtual memory: bytes. */
-#define GRANULARITY ((gsize) 2 << 20)
 
 static TarnAllocator *
 make_null (gpointer simulated /* nullable */, GError **error)
 {
+  const CounterOptions options
+      = { .granularity = COUNTER_GRANULARITY, .has_queues = simulated != NULL };
+
   (void) error;
-  return counter_new (0, TRUE, simulated != NULL);
+  return counter_new (&options);
 }
 
 static TarnAllocator *
 make_null_plain (gpointer simulated /* nullable */, GError **error)
 {
+  const CounterOptions options = { .has_queues = simulated != NULL };
+
   (void) error;
-  return counter_new (0, FALSE, simulated != NULL);
+  return counter_new (&options);
 }
 
 /* With a heap, and without. */
@@ -105,114 +108,4 @@ const gchar *
 source_get_place (const Source *source)
 {
   return source->device != NULL ? source->device->place : "none";
-}
-
-/* A counter */
-
-typedef struct
-{
-  gsize budget;     /* bytes; 0: no end */
-  gsize used;       /* bytes; atomic */
-  guint64 reserved; /* bytes of addresses, which are never used again; atomic */
-} Counter;
-
-static gboolean
-counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
-{
-  Counter *counter = user_data;
-  gsize used = __atomic_add_fetch (&counter->used, size, __ATOMIC_RELAXED);
-
-  if (counter->budget == 0 || used <= counter->budget)
-    {
-      memory->address = used;
-      return TRUE;
-    }
-  __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
-  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-               "%" G_GSIZE_FORMAT " bytes are more than is left", size);
-  return FALSE;
-}
-
-static void
-counter_free (gpointer user_data, TarnMemory memory, gsize size)
-{
-  Counter *counter = user_data;
-
-  (void) memory;
-  __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
-}
-
-static gboolean
-counter_part_new (gpointer unused, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
-                  GError **error)
-{
-  static guint64 n_parts = 0; /* pieces are not told apart by their addresses here */
-
-  (void) unused;
-  (void) memory;
-  (void) offset;
-  (void) size;
-  (void) error;
-  part->address = __atomic_add_fetch (&n_parts, 1, __ATOMIC_RELAXED);
-  return TRUE;
-}
-
-static gboolean
-counter_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
-{
-  Counter *counter = user_data;
-
-  (void) error;
-  addresses->address
-      = GRANULARITY + __atomic_fetch_add (&counter->reserved, size, __ATOMIC_RELAXED);
-  return TRUE;
-}
-
-static void
-counter_release (gpointer user_data, TarnMemory addresses, gsize size)
-{
-  (void) user_data;
-  (void) addresses;
-  (void) size;
-}
-
-static gboolean
-counter_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address, GError **error)
-{
-  (void) user_data;
-  (void) backing;
-  (void) size;
-  (void) address;
-  (void) error;
-  return TRUE;
-}
-
-TarnAllocator *
-counter_new (gsize budget, gboolean is_virtual, gboolean has_queues)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  Counter *counter = g_new0 (Counter, 1);
-
-  counter->budget = budget;
-  ops.name = "null";
-  ops.allocate = counter_allocate;
-  ops.free = counter_free;
-  if (is_virtual)
-    {
-      ops.virtual_granularity = GRANULARITY;
-      ops.addresses_reserve = counter_reserve;
-      ops.addresses_release = counter_release;
-      ops.backing_new = counter_allocate;
-      ops.backing_release = counter_free;
-      ops.backing_map = counter_map;
-      ops.backing_unmap = counter_release;
-    }
-  else
-    {
-      ops.part_alignment = 128;
-      ops.part_new = counter_part_new;
-    }
-  if (has_queues)
-    simulated_queues_set_ops (&ops);
-  return tarn_allocator_new (&ops, counter, g_free);
 }

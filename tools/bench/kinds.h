@@ -61,10 +61,6 @@ TarnAllocator *source_make_allocator (const Source *source, GError **error);
  * opened the source. */
 gpointer source_get_queue (const Source *source, guint index, GError **error);
 
-/* Memory that is a counter: what a pool over it costs is the pool's own.  It has that many bytes,
- * 0: as many as are asked for; virtual memory, or else parts; and queues, if @has_queues. */
-TarnAllocator *counter_new (gsize budget, gboolean is_virtual, gboolean has_queues);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Source, source_close)
 
 #endif

@@ -4,6 +4,7 @@
  * Recovery from out-of-memory: all memory is held in small blocks, and then a large one is asked
  * for.  No device is ever filled for this: there the pool is given a limit. */
 
+#include "counter.h"
 #include "measures.h"
 
 #define N_HELD 256
@@ -28,7 +29,11 @@ make_pool (const Source *source, GError **error)
     return NULL;
   room = N_HELD * tarn_pool_alloc_size (any, tarn_pool_bin_number (any, HELD_SIZE));
   if (source->kind->backend == NULL)
-    counter = counter_new (room, TRUE, FALSE);
+    {
+      const CounterOptions counted = { .budget = room, .granularity = COUNTER_GRANULARITY };
+
+      counter = counter_new (&counted);
+    }
   else
     options.limit_bytes = room;
   return tarn_pool_new (counter != NULL ? counter : source->allocator, &options, error);

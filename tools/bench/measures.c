@@ -23,6 +23,7 @@ const Measure measures[] = {
   { .name = "overhead", .run = measure_overhead, .needs_pool = TRUE },
   { .name = "calls", .run = measure_calls, .needs_pool = TRUE },
   { .name = "replay", .run = measure_replay, .needs_pool = TRUE },
+  { .name = "what-if", .run = measure_what_if, .needs_pool = TRUE },
   { .name = "memory", .run = measure_memory, .needs_pool = TRUE, .needs_counter = TRUE },
 };
 const gsize n_measures = G_N_ELEMENTS (measures);

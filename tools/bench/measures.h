@@ -21,9 +21,13 @@ typedef struct
 {
   gdouble seconds; /* of each repetition */
   guint n_repetitions;
-  const GArray *threads;        /* of guint */
-  const GPtrArray *made_traces; /* of Trace: for memory that needs no device */
-  const GPtrArray *read_traces; /* of Trace: for every kind */
+  const GArray *threads;         /* of guint */
+  const GPtrArray *made_traces;  /* of Trace: for memory that needs no device */
+  const GPtrArray *read_traces;  /* of Trace: for every kind */
+  const GPtrArray *recordings;   /* of Recorded: for every kind */
+  const GPtrArray *alternatives; /* of Alternative: for these; nullable */
+  gboolean has_all_alternatives; /* also those that change nothing */
+  gboolean has_pauses;           /* recordings are replayed no faster than they were made */
   gboolean has_queues; /* threads have one each; traces are replayed with theirs, and threads */
   Results *results;    /* of what is being measured */
   Report *report;      /* ... and where they go then */
@@ -60,6 +64,7 @@ void measure_recovery (const Bench *bench, const Source *source, const Measure *
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
 void measure_overhead (const Bench *bench, const Source *source, const Measure *measure);
 void measure_calls (const Bench *bench, const Source *source, const Measure *measure);
+void measure_what_if (const Bench *bench, const Source *source, const Measure *measure);
 void measure_replay (const Bench *bench, const Source *source, const Measure *measure);
 
 #endif

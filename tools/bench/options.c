@@ -13,7 +13,8 @@
 #define MAX_DEFAULT_THREADS 16
 #define MAX_SECONDS 3600
 #define MAX_REPETITIONS 1000
-#define MAX_QUEUES 256 /* of a trace */
+#define MAX_QUEUES 256    /* of a trace */
+#define WHAT_IF "what-if" /* a measure */
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
 {
@@ -24,6 +25,19 @@ static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format
     *error = g_error_new_valist (G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, format, args);
   va_end (args);
   return FALSE;
+}
+
+gboolean
+options_have_only_what_if (const Options *options)
+{
+  gboolean has_what_if = FALSE, has_other = FALSE;
+
+  for (gsize i = 0; i < n_measures; i++)
+    if (g_str_equal (measures[i].name, WHAT_IF))
+      has_what_if = options->has_measure[i];
+    else
+      has_other |= options->has_measure[i];
+  return has_what_if && !has_other;
 }
 
 /* Lists of names */
@@ -177,24 +191,48 @@ weave_traces (Options *options, GError **error)
   return TRUE;
 }
 
+/* Recordings are replayed apart from the other traces. */
+static gboolean
+read_trace (Options *options, const gchar *path, GError **error)
+{
+  gpointer read;
+
+  if (recorded_is_meant (path))
+    {
+      if ((read = recorded_read (path, error)) != NULL)
+        g_ptr_array_add (options->recordings, read);
+      return read != NULL;
+    }
+  if ((read = trace_read (path, error)) == NULL)
+    return FALSE;
+  g_ptr_array_add (options->traces, read);
+  return !options->queues || check_trace (path, read, error);
+}
+
 static gboolean
 read_traces (Options *options, GError **error)
 {
   options->traces = g_ptr_array_new_with_free_func ((GDestroyNotify) trace_free);
+  options->recordings = g_ptr_array_new_with_free_func ((GDestroyNotify) recorded_free);
   for (gsize i = 0; options->trace_paths != NULL && options->trace_paths[i] != NULL; i++)
-    {
-      Trace *trace = trace_read (options->trace_paths[i], error);
-
-      if (trace != NULL)
-        g_ptr_array_add (options->traces, trace);
-      if (trace == NULL
-          || (options->queues && !check_trace (options->trace_paths[i], trace, error)))
-        {
-          g_prefix_error (error, "--trace ");
-          return FALSE;
-        }
-    }
+    if (!read_trace (options, options->trace_paths[i], error))
+      {
+        g_prefix_error (error, "--trace ");
+        return FALSE;
+      }
   return TRUE;
+}
+
+static gboolean
+check_recordings (const Options *options, GError **error)
+{
+  const gchar *option = options->what_if ? "--what-if" : options->pauses ? "--pauses" : NULL;
+
+  if (options->recordings->len > 0 && options->weave)
+    return refuse (error, "--weave: recordings cannot be woven");
+  if (options->recordings->len > 0 || option == NULL)
+    return TRUE;
+  return refuse (error, "%s: no --trace is a recording, as TARN_TRACE makes them", option);
 }
 
 /* What is woven has the threads and queues of all. */
@@ -227,6 +265,24 @@ check_numbers (const Options *options, GError **error)
   return TRUE;
 }
 
+/* Where nothing else is asked for, recordings are all that is replayed. */
+static gboolean
+choose_measures (Options *options, GError **error)
+{
+  gboolean has_recording = options->recordings->len > 0;
+  const gchar *list = options->measure_list;
+
+  if (list == NULL && has_recording)
+    list = WHAT_IF;
+  options->has_measure = parse_names ("--measure", list, get_measure_name, n_measures, error);
+  if (options->has_measure == NULL)
+    return FALSE;
+  if (options->csv && has_recording && !options_have_only_what_if (options))
+    return refuse (error, "--csv: recordings have columns of their own: measure what-if alone, or "
+                          "no recording");
+  return TRUE;
+}
+
 static gboolean
 check_options (Options *options, GError **error)
 {
@@ -239,12 +295,25 @@ check_options (Options *options, GError **error)
          && (options->has_kind
              = parse_names ("--kinds", options->kind_list, get_kind_name, n_kinds, error))
                 != NULL
-         && (options->has_measure = parse_names ("--measure", options->measure_list,
-                                                 get_measure_name, n_measures, error))
-                != NULL
          && (options->threads = parse_threads (options->thread_list, error)) != NULL
          && (options->plot == NULL || file_check_writable ("--plot", options->plot, error))
-         && read_traces (options, error) && weave_if_asked (options, error);
+         && (!options->what_if
+             || (options->alternatives = alternatives_parse (options->what_if_list, error)) != NULL)
+         && read_traces (options, error) && check_recordings (options, error)
+         && choose_measures (options, error) && weave_if_asked (options, error);
+}
+
+static gboolean
+parse_what_if (const gchar *name, const gchar *value, gpointer data, GError **error)
+{
+  Options *options = data;
+
+  (void) name;
+  (void) error;
+  options->what_if = TRUE;
+  g_free (options->what_if_list);
+  options->what_if_list = g_strdup (value);
+  return TRUE;
 }
 
 gboolean
@@ -264,6 +333,10 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "N" },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->trace_paths,
       "Replay this, too; can be repeated", "FILE" },
+    { "what-if", 0, G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, (gpointer) parse_what_if,
+      "Try recordings otherwise, such as heap,limit=80%", "LIST" },
+    { "pauses", 0, 0, G_OPTION_ARG_NONE, &options->pauses,
+      "Replay recordings no faster than they were made", NULL },
     { "weave", 0, 0, G_OPTION_ARG_NONE, &options->weave,
       "Weave all of these into one, by their times", NULL },
     { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,
@@ -275,12 +348,12 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->surplus, NULL, NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
   };
-  g_autoptr (GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr (GOptionContext) context
+      = g_option_context_new ("- measures what a pool costs and saves on each device");
+  GOptionGroup *group = g_option_group_new (NULL, NULL, NULL, options, NULL);
 
-  g_option_context_set_summary (context, "Measures what a pool costs and saves on each device.");
-  g_option_context_set_description (
-      context, "Exit status: 0, 1 if something could not be measured, 2 for wrong usage.");
-  g_option_context_add_main_entries (context, entries, NULL);
+  g_option_group_add_entries (group, entries);
+  g_option_context_set_main_group (context, group);
   return g_option_context_parse (context, argc, argv, error)
          && (options->version || check_options (options, error));
 }
@@ -299,4 +372,7 @@ options_clear (Options *options)
   g_free (options->has_measure);
   g_clear_pointer (&options->threads, g_array_unref);
   g_clear_pointer (&options->traces, g_ptr_array_unref);
+  g_free (options->what_if_list);
+  g_clear_pointer (&options->recordings, g_ptr_array_unref);
+  g_clear_pointer (&options->alternatives, g_ptr_array_unref);
 }

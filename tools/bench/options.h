@@ -18,7 +18,9 @@ typedef struct
   gint repetitions;
   gchar **trace_paths;
   gboolean queues, weave;
-  gchar *plot; /* a file; nullable */
+  gboolean what_if, pauses;
+  gchar *what_if_list; /* NULL: none was given */
+  gchar *plot;         /* a file; nullable */
   gboolean json, csv, version;
   gchar **surplus;
 
@@ -27,10 +29,14 @@ typedef struct
   gboolean *has_measure; /* of each of measures[] */
   GArray *threads;       /* of guint */
   GPtrArray *traces;     /* of Trace: those that were read, or the one that they were woven into */
+  GPtrArray *recordings; /* of Recorded */
+  GPtrArray *alternatives; /* of Alternative; NULL: none */
 } Options;
 
 /* Nothing but --version is left to do where that was given. */
 gboolean options_parse (Options *options, gint *argc, gchar ***argv, GError **error);
+/* Whether recordings are all that is to be replayed or measured. */
+gboolean options_have_only_what_if (const Options *options);
 void options_clear (Options *options);
 
 #endif

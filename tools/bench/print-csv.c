@@ -8,10 +8,11 @@
 #include <string.h>
 
 #include "../text.h"
+#include "print-csv.h"
 #include "print.h"
 
-static void
-print_field (const gchar *text)
+void
+csv_print_text (const gchar *text)
 {
   g_autofree gchar *printable = text_make_printable (text, -1);
   g_auto (GStrv) parts = g_strsplit (printable, "\"", -1);
@@ -21,9 +22,8 @@ print_field (const gchar *text)
   printf ("%s%s%s,", quote, doubled, quote);
 }
 
-/* With a point, whatever the locale; empty: there is none. */
-static void
-print_number (gdouble value, const gchar *end)
+void
+csv_print_number (gdouble value, const gchar *end)
 {
   gchar text[G_ASCII_DTOSTR_BUF_SIZE];
 
@@ -33,7 +33,11 @@ print_number (gdouble value, const gchar *end)
 static void
 begin (const PrintHead *head)
 {
-  (void) head;
+  if (head->has_tables_only)
+    {
+      print_table_head_csv ();
+      return;
+    }
   printf ("device,kind,measure,threads,parameter,median,min,max,unit,ratio,malloc,gain,"
           "malloc_gain\n");
 }
@@ -43,19 +47,19 @@ print_row (const PrintHead *head, const Result *row, const Result *last)
 {
   (void) head;
   (void) last;
-  print_field (row->device);
-  print_field (row->kind);
-  print_field (row->measure);
+  csv_print_text (row->device);
+  csv_print_text (row->kind);
+  csv_print_text (row->measure);
   printf ("%u,", row->threads);
-  print_field (row->parameter);
-  print_number (row->has_value ? row->value.median : NAN, ",");
-  print_number (row->has_value ? row->value.min : NAN, ",");
-  print_number (row->has_value ? row->value.max : NAN, ",");
-  print_field (row->unit);
-  print_number (row->ratio, ",");
-  print_number (row->has_yardstick ? row->yardstick.median : NAN, ",");
-  print_number (row->gain, ",");
-  print_number (row->yardstick_gain, "\n");
+  csv_print_text (row->parameter);
+  csv_print_number (row->has_value ? row->value.median : NAN, ",");
+  csv_print_number (row->has_value ? row->value.min : NAN, ",");
+  csv_print_number (row->has_value ? row->value.max : NAN, ",");
+  csv_print_text (row->unit);
+  csv_print_number (row->ratio, ",");
+  csv_print_number (row->has_yardstick ? row->yardstick.median : NAN, ",");
+  csv_print_number (row->gain, ",");
+  csv_print_number (row->yardstick_gain, "\n");
 }
 
 static void
@@ -65,4 +69,4 @@ end (const PrintHead *head, const Results *results)
   (void) results;
 }
 
-const Printer csv_printer = { begin, print_row, end };
+const Printer csv_printer = { begin, print_row, print_table_csv, end };

@@ -83,6 +83,72 @@ build_trace (JsonBuilder *builder, const TraceResult *trace)
   json_builder_end_object (builder);
 }
 
+static void
+build_what_if_row (JsonBuilder *builder, const WhatIfRow *row)
+{
+  const Spread none = { NAN, NAN, NAN };
+  const Spread *ns = row->has_time ? &row->ns : &none;
+
+  json_builder_begin_object (builder);
+  build_string (builder, "alternative", row->label);
+  build_integer (builder, "peak_managed_bytes", row->peak_managed);
+  build_integer (builder, "peak_active_bytes", row->peak_active);
+  build_number (builder, "ratio", row->ratio);
+  build_number (builder, "idle_share", row->idle_share);
+  build_number (builder, "hit_share", row->hit_share);
+  build_integer (builder, "calls", row->calls);
+  build_integer (builder, "failures", row->failures);
+  build_number (builder, "ns", ns->median);
+  build_number (builder, "ns_min", ns->min);
+  build_number (builder, "ns_max", ns->max);
+  build_string (builder, "error", row->error);
+  json_builder_end_object (builder);
+}
+
+static void
+build_difference (JsonBuilder *builder, const Difference *difference)
+{
+  json_builder_begin_object (builder);
+  build_string (builder, "object", difference->object);
+  build_string (builder, "counter", difference->counter);
+  build_integer (builder, "recorded", difference->recorded);
+  build_integer (builder, "replayed", difference->replayed);
+  json_builder_end_object (builder);
+}
+
+static void
+begin_array (JsonBuilder *builder, const gchar *key)
+{
+  json_builder_set_member_name (builder, key);
+  json_builder_begin_array (builder);
+}
+
+static void
+build_what_if (JsonBuilder *builder, const WhatIf *table)
+{
+  json_builder_begin_object (builder);
+  build_string (builder, "device", table->device);
+  build_string (builder, "name", table->name);
+  build_string (builder, "kind", table->kind);
+  build_string (builder, "recording", table->recording);
+  build_integer (builder, "threads", table->n_threads);
+  build_integer (builder, "steps", table->n_steps);
+  begin_array (builder, "alternatives");
+  for (guint i = 0; i < table->rows->len; i++)
+    build_what_if_row (builder, table->rows->pdata[i]);
+  json_builder_end_array (builder);
+  build_integer (builder, "compared", table->n_compared);
+  begin_array (builder, "differences");
+  for (guint i = 0; i < table->differences->len; i++)
+    build_difference (builder, table->differences->pdata[i]);
+  json_builder_end_array (builder);
+  begin_array (builder, "notes");
+  for (guint i = 0; i < table->notes->len; i++)
+    json_builder_add_string_value (builder, table->notes->pdata[i]);
+  json_builder_end_array (builder);
+  json_builder_end_object (builder);
+}
+
 /* Without the newline at its end. */
 static gchar *
 format_object (JsonBuilder *builder)
@@ -136,6 +202,15 @@ print_row (const PrintHead *head, const Result *row, const Result *last)
   print_element (builder, last == NULL);
 }
 
+/* Tables come last. */
+static void
+pass_over (const PrintHead *head, const WhatIf *table, gboolean is_first)
+{
+  (void) head;
+  (void) table;
+  (void) is_first;
+}
+
 static void
 end (const PrintHead *head, const Results *results)
 {
@@ -148,7 +223,15 @@ end (const PrintHead *head, const Results *results)
       build_trace (builder, g_ptr_array_index (results->traces, i));
       print_element (builder, i == 0);
     }
+  printf ("\n  ],\n  \"what_if\" : [");
+  for (guint i = 0; i < results->tables->len; i++)
+    {
+      g_autoptr (JsonBuilder) builder = json_builder_new ();
+
+      build_what_if (builder, results->tables->pdata[i]);
+      print_element (builder, i == 0);
+    }
   printf ("\n  ]\n}\n");
 }
 
-const Printer json_printer = { begin, print_row, end };
+const Printer json_printer = { begin, print_row, pass_over, end };

@@ -126,4 +126,4 @@ end (const PrintHead *head, const Results *results)
           head->n_repetitions);
 }
 
-const Printer text_printer = { begin, print_row, end };
+const Printer text_printer = { begin, print_row, print_table_text, end };

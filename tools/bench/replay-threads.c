@@ -1,52 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Replays by a thread for each of a trace's, from the first event to the last: what threads keep of
- * a pool is theirs as long as it would be in the program. */
+ * Replays by a thread for each of a trace's. */
 
-#include <pthread.h>
 #include <stdlib.h>
 
-#include "crew.h"
+#include "play.h"
 #include "replay.h"
-
-typedef struct _Player Player;
+#include "ring.h"
 
 typedef struct
 {
   Replay *replay;
-  Player *players;
-  guint n_players;
-
-  /* Where all go at once */
-  pthread_barrier_t barrier;
-
-  /* In turns, under the lock, which is held by the thread whose turn it is */
-  pthread_mutex_t lock;
-  guint next; /* event */
-  gboolean is_over;
   ReplayFunc func; /* nullable */
   gpointer data;
-} Stage;
-
-/* A thread. */
-struct _Player
-{
-  Stage *stage;
-  guint index;
-  GThread *thread;
-  pthread_cond_t turn;          /* it is this one's, or it is over; with the lock */
-  GPtrArray *events;            /* of TraceEvent: its own, where all go at once */
-  gint64 start, end;            /* nanoseconds */
-  gchar apart[CACHE_LINE_PAIR]; /* the next one's is in no cache line of this one's */
-};
-
-/* Events */
+} Performance;
 
 static const TraceEvent *
-get_event (const Stage *stage, guint i)
+get_event (const Replay *replay, guint i)
 {
-  return &g_array_index (stage->replay->trace->events, TraceEvent, i);
+  return &g_array_index (replay->trace->events, TraceEvent, i);
 }
 
 static gboolean
@@ -129,146 +102,55 @@ make_event (Replay *replay, const TraceEvent *event)
   return event->is_free ? free_block (replay, event) : allocate (replay, event);
 }
 
-/* Threads */
+/* As a play */
 
-static void
-stage_init (Stage *stage, Replay *replay)
+static guint
+get_thread (gconstpointer data, guint i)
 {
-  guint n_threads = replay->trace->n_threads;
-
-  *stage = (Stage){ .replay = replay, .n_players = n_threads };
-  pthread_mutex_init (&stage->lock, NULL);
-  pthread_barrier_init (&stage->barrier, NULL, n_threads);
-  stage->players = g_new0 (Player, n_threads);
-  for (guint i = 0; i < n_threads; i++)
-    {
-      Player *player = &stage->players[i];
-
-      player->stage = stage;
-      player->index = i;
-      player->events = g_ptr_array_new ();
-      pthread_cond_init (&player->turn, NULL);
-    }
+  return get_event (((const Performance *) data)->replay, i)->thread_index;
 }
 
-static void
-stage_clear (Stage *stage)
-{
-  for (guint i = 0; i < stage->n_players; i++)
-    {
-      g_ptr_array_unref (stage->players[i].events);
-      pthread_cond_destroy (&stage->players[i].turn);
-    }
-  g_free (stage->players);
-  pthread_barrier_destroy (&stage->barrier);
-  pthread_mutex_destroy (&stage->lock);
-}
-
-/* Runs the threads to their end. */
 static gboolean
-stage_run (Stage *stage, GThreadFunc func, GError **error)
+make (gpointer data, guint i)
 {
-  for (guint i = 0; i < stage->n_players; i++)
-    stage->players[i].thread = g_thread_new ("replay", func, &stage->players[i]);
-  for (guint i = 0; i < stage->n_players; i++)
-    g_thread_join (stage->players[i].thread);
-  if (!has_failed (stage->replay))
-    return TRUE;
-  g_propagate_error (error, g_steal_pointer (&stage->replay->error));
+  const Performance *performance = data;
+
+  if (!make_event (performance->replay, get_event (performance->replay, i)))
+    return FALSE;
+  if (performance->func != NULL)
+    performance->func (performance->replay, i, performance->data);
+  return TRUE;
+}
+
+static Play
+get_play (Performance *performance)
+{
+  const Trace *trace = performance->replay->trace;
+
+  return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
+}
+
+static gboolean
+hand_over_error (Replay *replay, GError **error)
+{
+  g_propagate_error (error, g_steal_pointer (&replay->error));
   return FALSE;
-}
-
-/* In turns */
-
-/* Makes events until the next one is another thread's, or there is none. */
-static void
-take_turn (Stage *stage, guint index)
-{
-  guint n_events = stage->replay->trace->events->len;
-
-  while (!stage->is_over && get_event (stage, stage->next)->thread_index == index)
-    {
-      if (!make_event (stage->replay, get_event (stage, stage->next)))
-        stage->is_over = TRUE;
-      else if (stage->func != NULL)
-        stage->func (stage->replay, stage->next, stage->data);
-      if (++stage->next == n_events)
-        stage->is_over = TRUE;
-    }
-}
-
-static gpointer
-play_in_turn (gpointer data)
-{
-  Player *player = data;
-  Stage *stage = player->stage;
-
-  pthread_mutex_lock (&stage->lock);
-  while (!stage->is_over)
-    {
-      take_turn (stage, player->index);
-      if (stage->is_over)
-        break;
-      pthread_cond_signal (&stage->players[get_event (stage, stage->next)->thread_index].turn);
-      while (!stage->is_over && get_event (stage, stage->next)->thread_index != player->index)
-        pthread_cond_wait (&player->turn, &stage->lock);
-    }
-  for (guint i = 0; i < stage->n_players; i++)
-    pthread_cond_signal (&stage->players[i].turn);
-  pthread_mutex_unlock (&stage->lock);
-  return NULL;
 }
 
 gboolean
 replay_take_turns (Replay *replay, ReplayFunc func, gpointer data, GError **error)
 {
-  Stage stage;
-  gboolean is_done;
+  Performance performance = { replay, func, data };
+  const Play play = get_play (&performance);
 
-  stage_init (&stage, replay);
-  stage.func = func;
-  stage.data = data;
-  is_done = stage_run (&stage, play_in_turn, error);
-  stage_clear (&stage);
-  return is_done;
-}
-
-/* All at once */
-
-static gpointer
-play_all (gpointer data)
-{
-  Player *player = data;
-  Replay *replay = player->stage->replay;
-
-  pthread_barrier_wait (&player->stage->barrier);
-  player->start = clock_now ();
-  for (guint i = 0; i < player->events->len && !has_failed (replay); i++)
-    make_event (replay, g_ptr_array_index (player->events, i));
-  player->end = clock_now ();
-  return NULL;
+  return play_in_turns (&play) || hand_over_error (replay, error);
 }
 
 gboolean
 replay_together (Replay *replay, gint64 *ns, GError **error)
 {
-  gint64 start = G_MAXINT64, end = G_MININT64;
-  GArray *events = replay->trace->events;
-  gboolean is_done;
-  Stage stage;
+  Performance performance = { replay, NULL, NULL };
+  const Play play = get_play (&performance);
 
-  stage_init (&stage, replay);
-  for (guint i = 0; i < events->len; i++)
-    g_ptr_array_add (stage.players[get_event (&stage, i)->thread_index].events,
-                     &g_array_index (events, TraceEvent, i));
-  is_done = stage_run (&stage, play_all, error);
-  for (guint i = 0; i < stage.n_players; i++)
-    {
-      start = MIN (start, stage.players[i].start);
-      end = MAX (end, stage.players[i].end);
-    }
-  stage_clear (&stage);
-  if (is_done)
-    *ns = end - start;
-  return is_done;
+  return play_together (&play, ns) || hand_over_error (replay, error);
 }

@@ -40,6 +40,15 @@ take_row (Report *report, Result *row)
   g_ptr_array_add (rows, row);
 }
 
+static void
+take_table (Report *report, WhatIf *table)
+{
+  GPtrArray *tables = report->results->tables;
+
+  report->printer->table (&report->head, table, tables->len == 0);
+  g_ptr_array_add (tables, table);
+}
+
 void
 report_take (Report *report, Results *measured)
 {
@@ -49,6 +58,8 @@ report_take (Report *report, Results *measured)
       terminal_set_progress (NULL);
       while (measured->rows->len > 0)
         take_row (report, g_ptr_array_steal_index (measured->rows, 0));
+      while (measured->tables->len > 0)
+        take_table (report, g_ptr_array_steal_index (measured->tables, 0));
       while (measured->traces->len > 0)
         g_ptr_array_add (report->results->traces, g_ptr_array_steal_index (measured->traces, 0));
       fflush (stdout);

@@ -35,6 +35,7 @@ results_new (void)
 
   results->rows = g_ptr_array_new_with_free_func (result_free);
   results->traces = g_ptr_array_new_with_free_func (trace_result_free);
+  results->tables = g_ptr_array_new_with_free_func ((GDestroyNotify) what_if_free);
   return results;
 }
 
@@ -43,6 +44,7 @@ results_free (Results *results)
 {
   g_ptr_array_unref (results->rows);
   g_ptr_array_unref (results->traces);
+  g_ptr_array_unref (results->tables);
   g_free (results);
 }
 
@@ -165,5 +167,8 @@ results_have_errors (const Results *results)
       if (row->error != NULL && !row->is_unsupported)
         return TRUE;
     }
+  for (guint i = 0; i < results->tables->len; i++)
+    if (what_if_has_errors (results->tables->pdata[i]))
+      return TRUE;
   return FALSE;
 }

@@ -8,6 +8,7 @@
 
 #include "kinds.h"
 #include "spread.h"
+#include "what-if.h"
 
 typedef struct
 {
@@ -49,6 +50,7 @@ typedef struct
 {
   GPtrArray *rows;   /* of Result */
   GPtrArray *traces; /* of TraceResult */
+  GPtrArray *tables; /* of WhatIf */
 } Results;
 
 Results *results_new (void);

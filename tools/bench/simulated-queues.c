@@ -77,6 +77,18 @@ simulated_queues_step (SimulatedQueues *queues, guint thread)
   __atomic_store_n (&steps->n_steps, steps->n_steps + 1, __ATOMIC_RELAXED);
 }
 
+void
+simulated_queues_reach (gpointer data, guint64 n_steps)
+{
+  guint64 *awaited = &((Queue *) data)->awaited;
+  guint64 before = __atomic_load_n (awaited, __ATOMIC_RELAXED);
+
+  while (before < n_steps
+         && !__atomic_compare_exchange_n (awaited, &before, n_steps, FALSE, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED))
+    ;
+}
+
 static guint64
 count_steps (const SimulatedQueues *queues)
 {
@@ -132,15 +144,11 @@ static gboolean
 event_wait (gpointer unused, gpointer data, gpointer queue, GError **error)
 {
   const Event *event = data;
-  guint64 *awaited = &event->queue->awaited;
-  guint64 before = __atomic_load_n (awaited, __ATOMIC_RELAXED);
 
   (void) unused;
   (void) error;
-  while (queue == NULL && before < event->step
-         && !__atomic_compare_exchange_n (awaited, &before, event->step, FALSE, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED))
-    ;
+  if (queue == NULL)
+    simulated_queues_reach (event->queue, event->step);
   return TRUE;
 }
 

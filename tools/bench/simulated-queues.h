@@ -31,6 +31,9 @@ void simulated_queues_begin (SimulatedQueues *queues, guint n_threads);
 /* The thread of this number begins a step. */
 void simulated_queues_step (SimulatedQueues *queues, guint thread);
 
+/* All that was put on a queue by the end of so many steps is done, as far as they have begun. */
+void simulated_queues_reach (gpointer queue, guint64 n_steps);
+
 /* What an allocator needs to order memory on such queues, whatever its user_data is. */
 void simulated_queues_set_ops (TarnAllocatorOps *ops);
 

@@ -283,8 +283,14 @@ direct_finalize (TarnAllocator *allocator)
 static void
 direct_tell (TarnAllocator *allocator, TarnListener *listener)
 {
-  const guint64 properties[] = { TARN_TRACE_GRANULARITY, allocator->ops.virtual_granularity,
-                                 TARN_TRACE_HAS_QUEUES, allocator->ops.queue_ref != NULL };
+  const TarnAllocatorOps *ops = &allocator->ops;
+  const guint64 properties[] = {
+    TARN_TRACE_GRANULARITY,    ops->virtual_granularity,
+    TARN_TRACE_HAS_QUEUES,     ops->queue_ref != NULL,
+    TARN_TRACE_PART_ALIGNMENT, ops->part_new != NULL ? ops->part_alignment : 0,
+    TARN_TRACE_RELEASES_PARTS, ops->part_release != NULL,
+    TARN_TRACE_FREES_IN_ORDER, (guint64) ops->frees_in_order,
+  };
 
   listener->object (listener, allocator, NULL, properties, G_N_ELEMENTS (properties) / 2);
 }

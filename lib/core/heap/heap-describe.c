@@ -16,6 +16,7 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
     TARN_TRACE_IS_VIRTUAL,    heap->growth == &_tarn_heap_virtual_growth,
     TARN_TRACE_GRANULARITY,   heap->upstream->ops.virtual_granularity,
     TARN_TRACE_FOLLOWS_LIMIT, (guint64) heap->follows_pool,
+    TARN_TRACE_IDLE_SECONDS,  (guint64) (heap->idle_time / G_TIME_SPAN_SECOND),
   };
 
   listener->object (listener, &heap->base, heap->upstream, properties,

@@ -1,0 +1,158 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "counter.h"
+
+#include "simulated-queues.h"
+
+#define PART_ALIGNMENT 128 /* bytes */
+#define MAX_PART_ALIGNMENT 4096
+
+typedef struct
+{
+  gsize budget;     /* bytes; 0: no end */
+  gsize used;       /* bytes; atomic */
+  guint64 reserved; /* bytes of addresses, which are never used again; atomic */
+  gsize granularity;
+  Meter *meter; /* nullable */
+} Counter;
+
+static void
+meter_add (Meter *meter, gsize size)
+{
+  gsize used = __atomic_add_fetch (&meter->used, size, __ATOMIC_RELAXED);
+  gsize peak = __atomic_load_n (&meter->peak, __ATOMIC_RELAXED);
+
+  while (peak < used
+         && !__atomic_compare_exchange_n (&meter->peak, &peak, used, FALSE, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED))
+    ;
+}
+
+/* Parts are told apart by their addresses, and so is what lies side by side. */
+static guint64
+take_addresses (Counter *counter, gsize size)
+{
+  gsize unit = MAX (counter->granularity, MAX_PART_ALIGNMENT);
+  guint64 rounded = (size + unit) & ~(guint64) (unit - 1);
+
+  return unit + __atomic_fetch_add (&counter->reserved, rounded, __ATOMIC_RELAXED);
+}
+
+static gboolean
+counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  Counter *counter = user_data;
+  gsize used = __atomic_add_fetch (&counter->used, size, __ATOMIC_RELAXED);
+
+  if (counter->budget == 0 || used <= counter->budget)
+    {
+      if (counter->meter != NULL)
+        meter_add (counter->meter, size);
+      memory->address = take_addresses (counter, size);
+      return TRUE;
+    }
+  __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+               "%" G_GSIZE_FORMAT " bytes are more than is left", size);
+  return FALSE;
+}
+
+static void
+counter_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  Counter *counter = user_data;
+
+  (void) memory;
+  __atomic_sub_fetch (&counter->used, size, __ATOMIC_RELAXED);
+  if (counter->meter != NULL)
+    __atomic_sub_fetch (&counter->meter->used, size, __ATOMIC_RELAXED);
+}
+
+static gboolean
+counter_part_new (gpointer unused, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                  GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) error;
+  part->address = memory.address + offset;
+  return TRUE;
+}
+
+static void
+counter_part_release (gpointer unused, TarnMemory part, gsize size)
+{
+  (void) unused;
+  (void) part;
+  (void) size;
+}
+
+static gboolean
+counter_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
+{
+  (void) error;
+  addresses->address = take_addresses (user_data, size);
+  return TRUE;
+}
+
+static void
+counter_release (gpointer user_data, TarnMemory addresses, gsize size)
+{
+  (void) user_data;
+  (void) addresses;
+  (void) size;
+}
+
+static gboolean
+counter_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address, GError **error)
+{
+  (void) user_data;
+  (void) backing;
+  (void) size;
+  (void) address;
+  (void) error;
+  return TRUE;
+}
+
+static void
+set_virtual_ops (TarnAllocatorOps *ops, gsize granularity)
+{
+  ops->virtual_granularity = granularity;
+  ops->addresses_reserve = counter_reserve;
+  ops->addresses_release = counter_release;
+  ops->backing_new = counter_allocate;
+  ops->backing_release = counter_free;
+  ops->backing_map = counter_map;
+  ops->backing_unmap = counter_release;
+}
+
+static void
+set_part_ops (TarnAllocatorOps *ops, const CounterOptions *options)
+{
+  ops->part_alignment = options->part_alignment != 0 ? options->part_alignment : PART_ALIGNMENT;
+  ops->part_new = counter_part_new;
+  ops->part_release = options->releases_parts ? counter_part_release : NULL;
+}
+
+TarnAllocator *
+counter_new (const CounterOptions *options)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  Counter *counter = g_new0 (Counter, 1);
+
+  counter->budget = options->budget;
+  counter->granularity = options->granularity;
+  counter->meter = options->meter;
+  ops.name = "null";
+  ops.allocate = counter_allocate;
+  ops.free = counter_free;
+  ops.frees_in_order = options->frees_in_order;
+  if (options->granularity > 0)
+    set_virtual_ops (&ops, options->granularity);
+  else
+    set_part_ops (&ops, options);
+  if (options->has_queues)
+    simulated_queues_set_ops (&ops);
+  return tarn_allocator_new (&ops, counter, g_free);
+}

@@ -1,0 +1,168 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Recordings: how much memory the program's pools took, as they were and with changes.  All that
+ * is counted is counted in the recorded order, and times are taken apart from that. */
+
+#include <math.h>
+
+#include "measures.h"
+#include "recorded-replay.h"
+#include "what-if.h"
+
+#define MAX_TIMED_NS ((gint64) 1000000000) /* of all repetitions together, but for the first */
+
+/* A recording, on a kind of memory. */
+typedef struct
+{
+  const Bench *bench;
+  const Recorded *recorded;
+  const Source *source;
+  WhatIf *table;
+  gsize *peaks; /* of managed bytes, of each pool as recorded */
+} Trial;
+
+static gdouble
+get_share (guint64 part, guint64 all)
+{
+  return all > 0 ? (gdouble) part / (gdouble) all : (gdouble) NAN;
+}
+
+static void
+set_hit_share (WhatIfRow *row, const Rebuilt *rebuilt)
+{
+  guint64 hits = 0, misses = 0;
+
+  for (guint i = 0; i < rebuilt->recorded->objects->len; i++)
+    {
+      hits += rebuilt->objects[i].pool_stats.hits;
+      misses += rebuilt->objects[i].pool_stats.misses;
+    }
+  row->hit_share = get_share (hits, hits + misses);
+}
+
+static void
+set_row (WhatIfRow *row, const RecordedReplay *replay)
+{
+  row->peak_managed = replay->peak;
+  row->peak_active = replay->peak_active;
+  row->failures = replay->n_failures;
+  row->calls = rebuilt_get_calls (replay->rebuilt) + replay->n_backend_blocks;
+  row->ratio = get_share (replay->peak, replay->peak_active);
+  row->idle_share
+      = get_share (replay->peak - MIN (replay->active_at_peak, replay->peak), replay->peak);
+  set_hit_share (row, replay->rebuilt);
+}
+
+static gboolean
+time_once (const Trial *trial, const Alternative *alternative, gdouble *ns, GError **error)
+{
+  g_auto (Rebuilt) rebuilt = { .recorded = NULL };
+  g_auto (RecordedReplay) replay = { .rebuilt = NULL };
+
+  return rebuilt_init (&rebuilt, trial->recorded, trial->source, alternative, trial->peaks, error)
+         && recorded_replay_time (&replay, &rebuilt, ns, error);
+}
+
+/* Large programs are not repeated: each step is one of many. */
+static gboolean
+time_steps (const Trial *trial, const Alternative *alternative, WhatIfRow *row, GError **error)
+{
+  guint n_repetitions = trial->bench->n_repetitions;
+  g_autofree gdouble *ns = g_new (gdouble, n_repetitions);
+  gint64 start = clock_now ();
+  guint n = 0;
+
+  do
+    if (!time_once (trial, alternative, &ns[n], error))
+      return FALSE;
+  while (++n < n_repetitions && clock_now () - start < MAX_TIMED_NS);
+  row->has_time = TRUE;
+  row->ns = spread_of (ns, n);
+  return TRUE;
+}
+
+static void
+keep_peaks (const Rebuilt *rebuilt, gsize *peaks)
+{
+  for (guint i = 0; i < rebuilt->recorded->objects->len; i++)
+    peaks[i] = rebuilt->objects[i].pool_stats.peak_managed_bytes;
+}
+
+/* What the recording is compared with: a kind with a heap may change nothing, too. */
+static gboolean
+is_as_recorded (const Trial *trial, const Alternative *alternative)
+{
+  return alternative->label == NULL
+         && !(alternative->has_heaps && alternative_applies (alternative, trial->recorded));
+}
+
+static gboolean
+try_alternative (const Trial *trial, const Alternative *alternative, WhatIfRow *row, GError **error)
+{
+  gboolean is_first = alternative->label == NULL;
+  g_auto (Rebuilt) rebuilt = { .recorded = NULL };
+  g_auto (RecordedReplay) replay = { .rebuilt = NULL };
+
+  if (!rebuilt_init (&rebuilt, trial->recorded, trial->source, alternative,
+                     is_first ? NULL : trial->peaks, error)
+      || !recorded_replay_in_order (&replay, &rebuilt, trial->bench->has_pauses, error))
+    return FALSE;
+  set_row (row, &replay);
+  if (is_first)
+    keep_peaks (&rebuilt, trial->peaks);
+  if (is_as_recorded (trial, alternative))
+    what_if_compare (trial->table, &rebuilt);
+  return TRUE;
+}
+
+static void
+fill_row (const Trial *trial, const Alternative *alternative)
+{
+  const gchar *label = alternative->label;
+  g_autoptr (GError) error = NULL;
+  WhatIfRow *row;
+
+  if (label == NULL)
+    label = is_as_recorded (trial, alternative) ? "as recorded" : "as recorded+heap";
+  row = what_if_add (trial->table, label);
+  if (!try_alternative (trial, alternative, row, &error)
+      || !time_steps (trial, alternative, row, &error))
+    row->error = g_strdup (error->message);
+}
+
+/* A kind with a heap has one below each pool, whatever else is tried. */
+static void
+try_all (const Trial *trial)
+{
+  gboolean has_heap = trial->source->kind->has_heap;
+  g_autoptr (Alternative) first = alternative_new_as_recorded (has_heap);
+  const GPtrArray *all = trial->bench->alternatives;
+
+  fill_row (trial, first);
+  for (guint i = 0; all != NULL && i < all->len; i++)
+    {
+      const Alternative *given = all->pdata[i];
+      g_autoptr (Alternative) with_heaps = has_heap ? alternative_copy_with_heaps (given) : NULL;
+
+      if (trial->bench->has_all_alternatives || alternative_applies (given, trial->recorded))
+        fill_row (trial, with_heaps != NULL ? with_heaps : given);
+    }
+  what_if_sort (trial->table);
+}
+
+void
+measure_what_if (const Bench *bench, const Source *source, const Measure *measure)
+{
+  (void) measure;
+  for (guint i = 0; i < bench->recordings->len; i++)
+    {
+      const Recorded *recorded = bench->recordings->pdata[i];
+      g_autofree gsize *peaks = g_new0 (gsize, MAX (recorded->objects->len, 1));
+      const Trial trial = { bench, recorded, source, what_if_new (recorded, source), peaks };
+
+      try_all (&trial);
+      g_ptr_array_add (bench->results->tables, trial.table);
+      bench_hand_over (bench);
+    }
+}

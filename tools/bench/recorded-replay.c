@@ -1,0 +1,385 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "recorded-replay.h"
+
+#include "../terminal.h"
+#include "crew.h"
+#include "play.h"
+#include "ring.h"
+
+#define NS_PER_US 1000
+#define STEPS_AT_A_TIME 65536 /* between lines of progress */
+
+static gchar failed_request; /* only its address is of use */
+#define FAILED ((gpointer) &failed_request)
+
+static const Step *
+get_step (const RecordedReplay *self, guint i)
+{
+  return &g_array_index (self->rebuilt->recorded->steps, Step, i);
+}
+
+static RebuiltObject *
+get_object (const RecordedReplay *self, const Step *step)
+{
+  return &self->rebuilt->objects[step->object];
+}
+
+static gboolean
+has_failed (const RecordedReplay *self)
+{
+  return __atomic_load_n (&self->has_failed, __ATOMIC_ACQUIRE);
+}
+
+/* A call of the backend went wrong in another way than that there was no memory.  Takes @error
+ * over. */
+static gboolean
+fail (RecordedReplay *self, GError *error)
+{
+  GError *none = NULL;
+
+  if (!__atomic_compare_exchange_n (&self->error, &none, error, FALSE, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED))
+    g_error_free (error);
+  __atomic_store_n (&self->has_failed, TRUE, __ATOMIC_RELEASE);
+  return FALSE;
+}
+
+static gboolean
+has_run_out (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY)
+         || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT)
+         || g_error_matches (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+}
+
+/* Bytes, in the recorded order */
+
+static void
+note_peak (RecordedReplay *self)
+{
+  gsize bytes = self->rebuilt->meter != NULL
+                    ? self->rebuilt->meter->peak
+                    : rebuilt_get_bytes (self->rebuilt) + self->backend_bytes;
+
+  if (bytes <= self->peak)
+    return;
+  self->peak = bytes;
+  self->active_at_peak = self->active;
+}
+
+static void
+count_allocation (RecordedReplay *self, const Step *step, gboolean is_backend)
+{
+  self->active += step->size;
+  self->peak_active = MAX (self->peak_active, self->active);
+  if (is_backend)
+    {
+      self->n_backend_blocks++;
+      self->backend_bytes += step->size;
+    }
+  note_peak (self);
+}
+
+static void
+count_free (RecordedReplay *self, gsize size, gboolean is_backend)
+{
+  self->active -= size;
+  if (is_backend)
+    self->backend_bytes -= size;
+}
+
+/* Steps */
+
+static gboolean
+make_object (RecordedReplay *self, const Step *step)
+{
+  GError *error = NULL;
+
+  return rebuilt_make (self->rebuilt, step->object, &error) || fail (self, error);
+}
+
+static TarnBlock *
+ask (const RecordedReplay *self, const Step *step, GError **error)
+{
+  const RebuiltObject *object = get_object (self, step);
+  gpointer queue = self->rebuilt->queues[step->queue];
+  TarnBlock *block;
+
+  if (object->pool != NULL)
+    return tarn_pool_allocate_ordered (object->pool, step->size, queue, error);
+  block = tarn_allocator_allocate (object->allocator, step->size, error);
+  if (block == NULL || queue == NULL || tarn_block_record_use (block, queue, error))
+    return block;
+  tarn_block_free (block);
+  return NULL;
+}
+
+/* Where events are lost, it may not have been made, or have ended. */
+static gboolean
+allocate (RecordedReplay *self, const Step *step)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block = NULL;
+
+  if (!make_object (self, step))
+    return FALSE;
+  if (get_object (self, step)->allocator != NULL)
+    block = ask (self, step, &error);
+  if (block == NULL && error != NULL && !has_run_out (error))
+    return fail (self, g_steal_pointer (&error));
+  if (!self->is_timed)
+    {
+      self->n_failures += block == NULL;
+      if (block != NULL)
+        count_allocation (self, step, get_object (self, step)->is_backend);
+    }
+  if (step->block != RECORDED_NONE)
+    __atomic_store_n (&self->blocks[step->block], block != NULL ? block : FAILED, __ATOMIC_RELEASE);
+  else if (block != NULL)
+    {
+      if (!self->is_timed)
+        count_free (self, step->size, get_object (self, step)->is_backend);
+      tarn_block_free (block);
+    }
+  return TRUE;
+}
+
+/* What may be another thread's to allocate, once it is there; NULL: a thread has failed. */
+static gpointer
+await_block (const RecordedReplay *self, const Step *step)
+{
+  gpointer block;
+  guint spins = 0;
+
+  while ((block = __atomic_load_n (&self->blocks[step->block], __ATOMIC_ACQUIRE)) == NULL
+         && !has_failed (self))
+    ring_wait (&spins);
+  return block;
+}
+
+static gboolean
+free_block (RecordedReplay *self, const Step *step)
+{
+  gpointer block = await_block (self, step);
+
+  if (block == NULL)
+    return FALSE;
+  if (block == FAILED)
+    return TRUE;
+  self->blocks[step->block] = FAILED;
+  if (!self->is_timed)
+    count_free (self, tarn_block_get_size (block), get_object (self, step)->is_backend);
+  tarn_block_free (block);
+  return TRUE;
+}
+
+/* Where threads go at once, another one may be freeing a block that is handed on. */
+static gboolean
+use_block (RecordedReplay *self, const Step *step)
+{
+  gpointer queue = self->rebuilt->queues[step->queue];
+  GError *error = NULL;
+  gpointer block;
+
+  if (self->is_timed && step->is_handed_on)
+    return TRUE;
+  block = self->blocks[step->block];
+  if (block == NULL || block == FAILED)
+    return TRUE;
+  if (step->kind == STEP_RECORD_USE)
+    tarn_block_record_use (block, queue, &error);
+  else if (queue != NULL)
+    tarn_block_move_to_queue (block, queue, &error);
+  else
+    tarn_block_wait (block, &error);
+  return error == NULL || fail (self, error);
+}
+
+/* What is asked of a pool. */
+static gboolean
+tell_pool (RecordedReplay *self, const Step *step)
+{
+  TarnPool *pool = get_object (self, step)->pool;
+
+  if (pool == NULL)
+    return TRUE;
+  if (step->kind == STEP_TRIM)
+    tarn_pool_trim (pool, (gsize) MIN (step->size, G_MAXSIZE));
+  else if (step->kind == STEP_STOP_HOLDING)
+    tarn_pool_stop_holding (pool);
+  else if (step->kind == STEP_FORGET)
+    tarn_pool_forget_queue (pool, self->rebuilt->queues[step->queue], NULL);
+  else if (!alternative_has_limit (self->rebuilt->alternative))
+    tarn_pool_set_limit_bytes (pool, (gsize) MIN (step->size, G_MAXSIZE));
+  return TRUE;
+}
+
+static gboolean
+make_step (RecordedReplay *self, const Step *step)
+{
+  if (self->rebuilt->simulated != NULL)
+    simulated_queues_step (self->rebuilt->simulated, step->thread);
+  switch ((StepKind) step->kind)
+    {
+    case STEP_MAKE:
+      return make_object (self, step);
+    case STEP_ALLOCATE:
+      return allocate (self, step);
+    case STEP_FREE:
+      return free_block (self, step);
+    case STEP_RECORD_USE:
+    case STEP_MOVE:
+      return use_block (self, step);
+    case STEP_END:
+      if (!self->is_timed)
+        rebuilt_end (self->rebuilt, step->object);
+      return TRUE;
+    case STEP_FORGET:
+    case STEP_TRIM:
+    case STEP_STOP_HOLDING:
+    case STEP_LIMIT:
+      return tell_pool (self, step);
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+/* In the recorded order */
+
+static void
+pause_until (const RecordedReplay *self, const Step *step)
+{
+  gint64 end = self->start + (gint64) (step->time - get_step (self, 0)->time);
+  gint64 now = clock_now ();
+
+  if (end > now)
+    g_usleep ((gulong) ((end - now) / NS_PER_US));
+}
+
+/* Has simulated queues be as far as the recording tells. */
+static void
+apply_reaches (RecordedReplay *self, guint i)
+{
+  const GArray *reaches = self->rebuilt->recorded->reaches;
+
+  for (; self->next_reach < reaches->len; self->next_reach++)
+    {
+      const Reach *reach = &g_array_index (reaches, Reach, self->next_reach);
+
+      if (reach->step > i)
+        return;
+      if (self->rebuilt->simulated != NULL)
+        simulated_queues_reach (self->rebuilt->queues[reach->queue], reach->reached);
+    }
+}
+
+static void
+show_progress (const RecordedReplay *self, guint i)
+{
+  const Recorded *recorded = self->rebuilt->recorded;
+  const gchar *label = self->rebuilt->alternative->label;
+  g_autofree gchar *text
+      = g_strdup_printf ("%s: %s: %u %%", recorded->name, label != NULL ? label : "as recorded",
+                         (guint) (100 * (guint64) i / recorded->steps->len));
+
+  terminal_set_progress (text);
+}
+
+static gboolean
+make_in_order (gpointer data, guint i)
+{
+  RecordedReplay *self = data;
+  const Step *step = get_step (self, i);
+
+  if (i % STEPS_AT_A_TIME == 0)
+    show_progress (self, i);
+  if (self->has_pauses)
+    pause_until (self, step);
+  apply_reaches (self, i);
+  return make_step (self, step);
+}
+
+static gboolean
+make_timed (gpointer data, guint i)
+{
+  RecordedReplay *self = data;
+
+  return make_step (self, get_step (self, i));
+}
+
+/* Either way */
+
+static guint
+get_thread (gconstpointer data, guint i)
+{
+  return get_step (data, i)->thread;
+}
+
+static Play
+get_play (RecordedReplay *self, gboolean (*make) (gpointer data, guint step))
+{
+  const Recorded *recorded = self->rebuilt->recorded;
+
+  return (Play){ recorded->n_threads, recorded->steps->len, get_thread, make, self, TRUE };
+}
+
+static void
+begin (RecordedReplay *self, Rebuilt *rebuilt)
+{
+  *self = (RecordedReplay){ .rebuilt = rebuilt };
+  self->blocks = g_new0 (gpointer, MAX (rebuilt->recorded->n_blocks, 1));
+}
+
+static gboolean
+hand_over_error (RecordedReplay *self, GError **error)
+{
+  g_propagate_error (error, g_steal_pointer (&self->error));
+  return FALSE;
+}
+
+gboolean
+recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, gboolean has_pauses,
+                          GError **error)
+{
+  Play play;
+
+  begin (self, rebuilt);
+  self->has_pauses = has_pauses;
+  self->start = clock_now ();
+  play = get_play (self, make_in_order);
+  if (!play_in_turns (&play))
+    return hand_over_error (self, error);
+  rebuilt_count (rebuilt);
+  return TRUE;
+}
+
+gboolean
+recorded_replay_time (RecordedReplay *self, Rebuilt *rebuilt, gdouble *ns, GError **error)
+{
+  gint64 all;
+  Play play;
+
+  begin (self, rebuilt);
+  self->is_timed = TRUE;
+  play = get_play (self, make_timed);
+  if (!rebuilt_make_all (rebuilt, error))
+    return FALSE;
+  if (!play_together (&play, &all))
+    return hand_over_error (self, error);
+  *ns = (gdouble) all / (gdouble) rebuilt->recorded->steps->len;
+  return TRUE;
+}
+
+void
+recorded_replay_clear (RecordedReplay *self)
+{
+  guint32 n_blocks = self->blocks != NULL ? self->rebuilt->recorded->n_blocks : 0;
+
+  for (guint32 i = 0; i < n_blocks; i++)
+    if (self->blocks[i] != FAILED)
+      tarn_block_free (self->blocks[i]);
+  g_free (self->blocks);
+  g_clear_error (&self->error);
+}
