@@ -31,7 +31,8 @@ typedef struct
 
   /**
    * How many frames of the stack of each request are recorded, up to TARN_TRACE_MAX_STACK_DEPTH; 0,
-   * the default: none. They cost far more than all else: about a microsecond for each request.
+   * the default: none. They cost far more than all else: some 0.2 microseconds for each frame of
+   * a request.
    */
   guint stack_depth;
 
