@@ -98,6 +98,7 @@ typedef enum
   TARN_TRACE_PIECE_MOVED, /* ~address, size, new ~address, queue */
   TARN_TRACE_EXTENT,      /* ~address, size */
   TARN_TRACE_EXTENT_FREE, /* ~address, size */
+  TARN_TRACE_PART,        /* ~address of an extent, ~address that its user has, another one */
 
   /* The recorder */
   TARN_TRACE_LOST, /* events of this stream that there was no room for, before this one */

@@ -35,6 +35,7 @@ static const gchar *const layouts[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PIECE_MOVED] = "anan",
   [TARN_TRACE_EXTENT] = "an",
   [TARN_TRACE_EXTENT_FREE] = "an",
+  [TARN_TRACE_PART] = "aa",
   [TARN_TRACE_LOST] = "n",
   [TARN_TRACE_STOP] = "",
 };

@@ -145,6 +145,7 @@ write_others (TraceWriter *writer)
   trace_writer_add (writer, TARN_TRACE_PIECE_MOVED, 1, 23, 33, 43, 53);
   trace_writer_add (writer, TARN_TRACE_EXTENT, 1, 24, 34);
   trace_writer_add (writer, TARN_TRACE_EXTENT_FREE, 1, 25, 35);
+  trace_writer_add (writer, TARN_TRACE_PART, 1, 27, 37);
   trace_writer_add (writer, TARN_TRACE_LOST, 1, 26);
   trace_writer_add (writer, TARN_TRACE_END, 1, 5);
   trace_writer_add (writer, TARN_TRACE_STOP, 1, 0);
@@ -194,9 +195,10 @@ test_others (void)
       EXPECT (PIECE_MOVED, 14, .address = 23, .size = 33, .other = 43, .queue = 53);
       EXPECT (EXTENT, 15, .address = 24, .size = 34);
       EXPECT (EXTENT_FREE, 16, .address = 25, .size = 35);
-      EXPECT (LOST, 17, .size = 26);
-      g_assert_cmpuint (next (recording, TARN_TRACE_END, 18).object, ==, 5);
-      EXPECT (STOP, 19, .size = 0);
+      EXPECT (PART, 17, .address = 27, .other = 37);
+      EXPECT (LOST, 18, .size = 26);
+      g_assert_cmpuint (next (recording, TARN_TRACE_END, 19).object, ==, 5);
+      EXPECT (STOP, 20, .size = 0);
       has_ended (recording);
       recording_rewind (recording);
     }

@@ -57,6 +57,7 @@ static const Field layouts[TARN_TRACE_N_KINDS][MAX_FIELDS] = {
   [TARN_TRACE_PIECE_MOVED] = { ADDRESS, SIZE, NEW_ADDRESS, QUEUE },
   [TARN_TRACE_EXTENT] = { ADDRESS, SIZE },
   [TARN_TRACE_EXTENT_FREE] = { ADDRESS, SIZE },
+  [TARN_TRACE_PART] = { ADDRESS, FIELD (ADDRESS, other, "part") },
   [TARN_TRACE_LOST] = { FIELD (NUMBER, size, "events") },
 };
 

@@ -42,6 +42,7 @@ static const gchar *const kinds[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PIECE_MOVED] = "piece-moved",
   [TARN_TRACE_EXTENT] = "extent",
   [TARN_TRACE_EXTENT_FREE] = "extent-free",
+  [TARN_TRACE_PART] = "part",
   [TARN_TRACE_LOST] = "lost",
   [TARN_TRACE_STOP] = "stop",
 };

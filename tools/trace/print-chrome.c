@@ -189,7 +189,7 @@ add (Chrome *chrome, const RecordedEvent *event, const Object *object)
   if (add_call (chrome, event) || add_instant (chrome, event))
     fputs ("}}", chrome->output->file);
   else if (object != NULL && object->object_class != TARN_TRACE_DIRECT
-           && (event->kind >= TARN_TRACE_BLOCK && event->kind <= TARN_TRACE_EXTENT_FREE))
+           && (event->kind >= TARN_TRACE_BLOCK && event->kind <= TARN_TRACE_PART))
     add_counters (chrome, object, event->time);
 }
 

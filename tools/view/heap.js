@@ -61,8 +61,8 @@ function findOwners(trace, heap, moment, extents) {
   const starts = Float64Array.from(extents, it => trace.address[it]);
   for (let life = 0; life < trace.nLives && trace.begun[life] <= moment; life++)
     if (over[trace.object[life]] === 1 && moment < trace.ended[life]) {
-      const i = countUpTo(starts, trace.address[life]) - 1;
-      if (i >= 0 && trace.address[life] < starts[i] + trace.size[extents[i]] && !owners.has(extents[i]))
+      const address = trace.address[life] + trace.shift[life], i = countUpTo(starts, address) - 1;
+      if (i >= 0 && address < starts[i] + trace.size[extents[i]] && !owners.has(extents[i]))
         owners.set(extents[i], life);
     }
   return owners;

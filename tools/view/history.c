@@ -13,7 +13,8 @@ typedef enum
 {
   MEMORY_BLOCK,
   MEMORY_EXTENT,
-  MEMORY_PIECE
+  MEMORY_PIECE,
+  MEMORY_PART /* which extent has an address that its user has */
 } MemorySort;
 
 typedef struct
@@ -47,6 +48,7 @@ static const struct
   [HISTORY_LIFE_SIZE] = { "size", COLUMN_PLAIN },
   [HISTORY_LIFE_MORE] = { "more", COLUMN_PLAIN },
   [HISTORY_LIFE_ADDRESS] = { "address", COLUMN_DIFFERENCES },
+  [HISTORY_LIFE_SHIFT] = { "shift", COLUMN_SIGNED },
   [HISTORY_LIFE_STACK] = { "stack", COLUMN_PLAIN },
   [HISTORY_LIFE_TAG] = { "tag", COLUMN_PLAIN },
   [HISTORY_LIFE_QUEUE] = { "queue", COLUMN_PLAIN },
@@ -241,6 +243,27 @@ end_life (Builder *builder, const RecordedEvent *event, Memory *memory)
   memory->life = 0;
 }
 
+/* Gets by how much the address of a block in the heap's own addresses is more than the user's.  The
+ * parts of a heap are kept as long as it is, since only the latest of an address is asked for. */
+static guint64
+get_shift (Builder *builder, const Memory *memory)
+{
+  const History *history = builder->history;
+  guint place = list_find_old (&history->objects, memory->object);
+  const HistoryObject *object = place < history->object_details->len
+                                    ? g_ptr_array_index (history->object_details, place)
+                                    : NULL;
+  const Memory *part = NULL;
+
+  if (memory->sort == MEMORY_BLOCK && object != NULL)
+    part = find_memory (builder, MEMORY_PART,
+                        object->class == TARN_TRACE_HEAP
+                            ? object->number
+                            : g_array_index (history->objects.numbers, guint64, object->upstream),
+                        memory->address);
+  return part != NULL ? part->address - memory->address : 0;
+}
+
 static void
 begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSort sort)
 {
@@ -255,6 +278,7 @@ begin_life (Builder *builder, const RecordedEvent *event, Memory *memory, LifeSo
   add (builder, HISTORY_LIFE_MORE,
        memory->alloc_size > event->size ? memory->alloc_size - event->size : 0);
   add (builder, HISTORY_LIFE_ADDRESS, memory->address);
+  add (builder, HISTORY_LIFE_SHIFT, get_shift (builder, memory));
   add (builder, HISTORY_LIFE_STACK, list_find (&history->stacks, event->stack));
   add (builder, HISTORY_LIFE_TAG, list_find (&history->tags, event->tag));
   add (builder, HISTORY_LIFE_QUEUE, list_find (&history->queues, event->queue));
@@ -419,6 +443,8 @@ see_heap_event (Builder *builder, const RecordedEvent *event)
     see_move (builder, event);
   else if (event->kind == TARN_TRACE_EXTENT || event->kind == TARN_TRACE_PIECE)
     see_heap_memory (builder, event, event->address);
+  else if (event->kind == TARN_TRACE_PART)
+    put_memory (builder, MEMORY_PART, event, event->other, event->address, 0);
   else
     take_memory (builder, event->kind == TARN_TRACE_EXTENT_FREE ? MEMORY_EXTENT : MEMORY_PIECE,
                  event, event->address);
@@ -448,6 +474,7 @@ see (Builder *builder, const RecordedEvent *event)
     case TARN_TRACE_PIECE_MOVED:
     case TARN_TRACE_EXTENT:
     case TARN_TRACE_EXTENT_FREE:
+    case TARN_TRACE_PART:
       see_heap_event (builder, event);
       break;
     case TARN_TRACE_FAIL:

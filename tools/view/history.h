@@ -54,6 +54,7 @@ enum
   HISTORY_LIFE_SIZE, /* bytes asked for */
   HISTORY_LIFE_MORE, /* bytes of the memory beyond these */
   HISTORY_LIFE_ADDRESS,
+  HISTORY_LIFE_SHIFT, /* by how much it lies elsewhere in the heap's own addresses */
   HISTORY_LIFE_STACK,
   HISTORY_LIFE_TAG,
   HISTORY_LIFE_QUEUE,

@@ -22,7 +22,8 @@ struct _TarnListener
   void (*block) (TarnListener *self, const TarnBlock *block, gboolean is_active);
   void (*piece) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
                  gconstpointer queue /* NULL: nobody's */);
-  void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size);
+  void (*extent) (TarnListener *self, const TarnAllocator *heap, guint64 start, gsize size,
+                  guint64 address /* that its user has */);
 };
 
 /* The kinds of allocator, direct ones, heaps and pools, differ in what is behind these. */

@@ -41,10 +41,13 @@ record_piece (TarnListener *listener, const TarnAllocator *heap, guint64 start, 
 }
 
 static void
-record_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size)
+record_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size,
+               guint64 address)
 {
   (void) listener;
   _tarn_record_numbers (TARN_TRACE_EXTENT, heap->id, start, size);
+  if (address != start)
+    _tarn_record_numbers (TARN_TRACE_PART, heap->id, start, address);
 }
 
 TarnListener _tarn_recording_listener = {

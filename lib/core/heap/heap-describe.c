@@ -33,6 +33,15 @@ _tarn_heap_record_piece (const TarnPiece *piece)
                         GPOINTER_TO_SIZE (queue->handle));
 }
 
+/* Records by which address the user of an extent knows it, if it is another one. */
+void
+_tarn_heap_record_part (const TarnExtent *extent)
+{
+  if (extent->memory.address != extent->start)
+    _tarn_record_numbers (TARN_TRACE_PART, extent->piece->range->heap->base.id, extent->start,
+                          extent->memory.address);
+}
+
 static void
 tell_pieces (const TarnHeapQueue *queue, TarnListener *listener)
 {
@@ -56,7 +65,7 @@ tell_extents (const TarnHeap *heap, TarnListener *listener)
     {
       const TarnExtent *extent = value;
 
-      listener->extent (listener, &heap->base, extent->start, extent->size);
+      listener->extent (listener, &heap->base, extent->start, extent->size, extent->memory.address);
     }
 }
 

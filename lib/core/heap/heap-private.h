@@ -299,6 +299,7 @@ gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
 
 /* heap-describe.c; the lock is held */
 void _tarn_heap_record_piece (const TarnPiece *piece);
+void _tarn_heap_record_part (const TarnExtent *extent);
 /* ... but for the others see TarnAllocatorClass */
 void _tarn_heap_freeze (TarnAllocator *heap);
 void _tarn_heap_thaw (TarnAllocator *heap);

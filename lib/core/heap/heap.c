@@ -4,6 +4,7 @@
  * The allocator that a heap is: requests and frees. */
 
 #include "heap/heap-private.h"
+#include "record/record-private.h"
 
 #include "allocator/block-private.h"
 #include "common/struct-private.h"
@@ -24,6 +25,8 @@ remember (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
   _tarn_assert_locked (&heap->lock);
   extent->memory = memory;
   g_hash_table_add (heap->table, extent);
+  if (_tarn_records ())
+    _tarn_heap_record_part (extent);
   heap->n_unnamed--;
   _tarn_heap_check_if_full_debug (heap);
 }

@@ -53,6 +53,7 @@ static const gchar *const formats[TARN_TRACE_N_KINDS] = {
   [TARN_TRACE_PIECE_MOVED] = "anan",
   [TARN_TRACE_EXTENT] = "an",
   [TARN_TRACE_EXTENT_FREE] = "an",
+  [TARN_TRACE_PART] = "aa",
 };
 
 /* Of threads without a record, which are ending, or have yet to call what gives them one. */

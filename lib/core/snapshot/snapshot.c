@@ -37,6 +37,7 @@ typedef struct
   guint64 start;
   gsize size;
   guint64 queue; /* of a piece; 0: nobody's */
+  guint64 part;  /* the address that the user of an extent has; 0: start */
 } ToldStretch;
 
 typedef struct
@@ -141,9 +142,10 @@ collect_piece (TarnListener *listener, const TarnAllocator *heap, guint64 start,
 }
 
 static void
-collect_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size)
+collect_extent (TarnListener *listener, const TarnAllocator *heap, guint64 start, gsize size,
+                guint64 address)
 {
-  ToldStretch told = { .start = start, .size = size };
+  ToldStretch told = { .start = start, .size = size, .part = address != start ? address : 0 };
 
   (void) heap;
   g_array_append_val (get_latest (listener)->extents, told);
@@ -226,6 +228,8 @@ add_stretches (TarnJson *json, const gchar *name, const GArray *stretches)
       _tarn_json_open (json, NULL, '{');
       _tarn_json_add_address (json, "address", stretch->start);
       _tarn_json_add_number (json, "size", stretch->size);
+      if (stretch->part != 0)
+        _tarn_json_add_address (json, "part", stretch->part);
       if (stretch->queue != 0)
         _tarn_json_add_address (json, "queue", stretch->queue);
       _tarn_json_close (json, '}');
