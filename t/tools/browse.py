@@ -318,6 +318,27 @@ def check_fragment(browser, checks, folder):
     checks.that('an address has a view, a moment, and groups', checks.groups(), {'pool “weights & co”': (48 * MIB - 3 * KIB, 3)})
 
 
+def check_examples(browser, checks, folder):
+    """Those that the guide finds by their pages."""
+    browser.go(folder + '/leaking.html', 'view=leaks')
+    checks.that('a program that leaks: by what', list(checks.groups()), ['plan'])
+    checks.that('... more than half of a device', int(checks.groups()['plan'][0]) > 64 * MIB)
+    browser.press('4')
+    checks.that('... is most at the peak', list(checks.groups()), ['plan', 'weights', 'activations'])
+    browser.go(folder + '/leaking-fixed.html', 'view=leaks')
+    checks.that('... and not when it is mended', checks.groups(), {})
+    browser.go(folder + '/fragmenting.html', 'view=heap')
+    browser.press('m')
+    free, largest = checks.figure('free-bytes'), checks.figure('largest-hole')
+    checks.that('a program that fragments: all in use is of blocks', checks.figure('held-bytes'), '0 bytes')
+    checks.that('... half is free when memory runs out', float(free.split(' MiB')[0]) > 32, True)
+    checks.that('... in stretches too short', float(largest.split(' MiB')[0]) < 16.4, True)
+    browser.press('1')
+    browser.go(folder + '/fragmenting-fixed.html', 'view=heap')
+    checks.that('... and does not run out when it is mended',
+                browser.ask('document.querySelector("[data-go=m]").hidden'), True)
+
+
 def check_lossy(browser, checks, folder):
     browser.go(folder + '/lossy.html')
     facts = checks.text('#facts')
@@ -471,6 +492,7 @@ def main():
         check_calls(browser, checks)
         check_rest(browser, checks)
         check_fragment(browser, checks, folder)
+        check_examples(browser, checks, folder)
         check_lossy(browser, checks, folder)
         check_odd(browser, checks, folder)
         check_large(browser, checks, folder)

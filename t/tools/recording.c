@@ -202,7 +202,7 @@ test_others (void)
       has_ended (recording);
       recording_rewind (recording);
     }
-  g_assert_cmpuint (recording_get_n_events (recording), ==, 19);
+  g_assert_cmpuint (recording_get_n_events (recording), ==, 20);
   g_assert_cmpuint (recording_get_n_lost (recording), ==, 26);
   g_assert_cmpuint (recording_get_pid (recording), ==, 4242);
   g_assert_cmpuint (recording_get_real_time (recording), ==,

@@ -106,6 +106,18 @@ check "a trace of numbers that no memory has" status_is 0 "$program" "$scratch/o
 check "a large trace" runs "$scratch/large"
 check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html")" -lt $((large * 8)) ]
 
+# ---- the guide's examples ----
+
+example () { # STATUS NAME [--fixed]: recorded
+  page=$2${3:+-fixed}
+  TARN_TRACE="$scratch/$page" status_is "$1" "$top_builddir/doc/examples/$2" ${3:+"$3"} \
+    && runs -o "$scratch/$page.html" "$scratch/$page"
+}
+check "a program that leaks" example 1 leaking
+check "... mended" example 0 leaking --fixed
+check "a program that fragments memory" example 1 fragmenting
+check "... mended" example 0 fragmenting --fixed
+
 # ---- in a browser ----
 
 for browser in chromium chromium-browser google-chrome ""; do

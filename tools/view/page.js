@@ -45,6 +45,12 @@ class App {
     return Float64Array.from(times);
   }
 
+  /* The next moment at which memory had run out, or the first one. */
+  goToShortage() {
+    if (this.shortages.length > 0)
+      this.setTime(this.shortages.find(it => it > this.time) ?? this.shortages[0]);
+  }
+
   selectionOf(object, filter = null) {
     const key = object + ' ' + (filter ? filter.by + ' ' + filter.id : '');
     if (!this.selections.has(key)) {
@@ -252,9 +258,10 @@ function makeChoices(app) {
   document.getElementById('filter').addEventListener('click', () => app.set({ filter: null }));
   document.getElementById('moment').addEventListener('input', event =>
     app.setTime(Number(event.target.value) / 2000 * trace.duration));
-  for (const button of document.querySelectorAll('[data-go]'))
-    button.addEventListener('click', () => button.dataset.go === 'peak' ? app.setMoment(app.selection.peakMoment)
-      : app.setTime(trace.duration));
+  for (const button of document.querySelectorAll('[data-go]')) {
+    button.addEventListener('click', () => ACTIONS[button.dataset.go](app));
+    button.hidden = button.dataset.go === 'm' && app.shortages.length === 0;
+  }
   document.getElementById('theme').addEventListener('click', () => toggleTheme(app));
   document.getElementById('help-button').addEventListener('click', toggleHelp);
 }
@@ -307,7 +314,7 @@ function followTheme(app) {
 
 const KEYS = [
   ['1 to 7', 'the views'], ['+  −', 'zoom, at the cursor'], ['←  →', 'move through time'], ['0', 'all of it again'],
-  ['Shift ←  →', 'move the cursor'], [',  .', 'the event before, and after'], ['p  e', 'cursor to the peak, or the end'],
+  ['Shift ←  →', 'move the cursor'], [',  .', 'the event before, and after'], ['p  e', 'cursor to the peak, or the end'], ['m', 'cursor to where memory ran out; the next time'],
   ['↑  ↓', 'the block above, or below, at the cursor'], ['[  ]', 'lives: fewer or more pixels for a byte'],
   ['o  O', 'the next pool or heap, the one before'], ['g  G', 'the next way to group, the one before'],
   ['Esc', 'show all groups again'], ['d', 'dark or light'], ['?', 'this help']
@@ -316,7 +323,7 @@ const KEYS = [
 function makeHelp() {
   const list = pairs => terms(pairs.map(([key, what]) => [make('kbd', {}, key), what]));
   document.getElementById('help').append(make('h2', {}, 'Keys'),
-    make('div', { class: 'columns' }, list(KEYS.slice(0, 7)), list(KEYS.slice(7))),
+    make('div', { class: 'columns' }, list(KEYS.slice(0, 8)), list(KEYS.slice(8))),
     make('h2', {}, 'Mouse'),
     make('p', {}, 'The wheel zooms where it is; dragging moves, with Shift, or in the overview, it chooses a stretch of '
       + 'time; a click sets the cursor, and chooses a block. A group in a legend shows only its own.'),
@@ -352,6 +359,7 @@ const ACTIONS = {
   '+': app => app.zoomAtCursor(0.6), '=': app => app.zoomAtCursor(0.6), '-': app => app.zoomAtCursor(1 / 0.6),
   0: app => app.reset(), ',': app => app.setMoment(app.moment - 1), '.': app => app.setMoment(app.moment + 1),
   p: app => app.setMoment(app.selection.peakMoment), e: app => app.setTime(app.trace.duration),
+  m: app => app.goToShortage(),
   '[': app => app.zoomBytes(1 / 1.4), ']': app => app.zoomBytes(1.4),
   o: app => app.set({ object: next([0, ...app.trace.pools, ...app.trace.heaps], app.object, 1) }),
   O: app => app.set({ object: next([0, ...app.trace.pools, ...app.trace.heaps], app.object, -1) }),
