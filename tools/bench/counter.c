@@ -3,8 +3,6 @@
 
 #include "counter.h"
 
-#include "simulated-queues.h"
-
 #define PART_ALIGNMENT 128 /* bytes */
 #define MAX_PART_ALIGNMENT 4096
 
@@ -14,7 +12,8 @@ typedef struct
   gsize used;       /* bytes; atomic */
   guint64 reserved; /* bytes of addresses, which are never used again; atomic */
   gsize granularity;
-  Meter *meter; /* nullable */
+  Meter *meter;                /* nullable */
+  SimulatedQueues *all_queues; /* nullable */
 } Counter;
 
 static void
@@ -135,6 +134,15 @@ set_part_ops (TarnAllocatorOps *ops, const CounterOptions *options)
   ops->part_release = options->releases_parts ? counter_part_release : NULL;
 }
 
+static gpointer
+counter_record_all (gpointer user_data, GError **error)
+{
+  const Counter *counter = user_data;
+
+  (void) error;
+  return simulated_queues_record_all (counter->all_queues);
+}
+
 TarnAllocator *
 counter_new (const CounterOptions *options)
 {
@@ -144,6 +152,7 @@ counter_new (const CounterOptions *options)
   counter->budget = options->budget;
   counter->granularity = options->granularity;
   counter->meter = options->meter;
+  counter->all_queues = options->all_queues;
   ops.name = "null";
   ops.allocate = counter_allocate;
   ops.free = counter_free;
@@ -154,5 +163,7 @@ counter_new (const CounterOptions *options)
     set_part_ops (&ops, options);
   if (options->has_queues)
     simulated_queues_set_ops (&ops);
+  if (options->has_queues && options->all_queues != NULL)
+    ops.event_record_all = counter_record_all;
   return tarn_allocator_new (&ops, counter, g_free);
 }

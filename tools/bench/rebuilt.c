@@ -32,6 +32,8 @@ imitate (const Rebuilt *self, const RecordedObject *object)
     .releases_parts = recorded_get_option (object, TARN_TRACE_RELEASES_PARTS, 0) != 0,
     .frees_in_order = recorded_get_option (object, TARN_TRACE_FREES_IN_ORDER, 0) != 0,
     .has_queues = self->recorded->n_queues > 0,
+    .all_queues
+    = recorded_get_option (object, TARN_TRACE_RECORDS_ALL, 0) != 0 ? self->simulated : NULL,
     .meter = self->meter,
   };
 

@@ -281,6 +281,7 @@ direct_describe (TarnAllocator *allocator)
     TARN_TRACE_PART_ALIGNMENT, ops->part_new != NULL ? ops->part_alignment : 0,
     TARN_TRACE_RELEASES_PARTS, ops->part_release != NULL,
     TARN_TRACE_FREES_IN_ORDER, (guint64) ops->frees_in_order,
+    TARN_TRACE_RECORDS_ALL,    ops->event_record_all != NULL,
   };
 
   if (_tarn_records ())
