@@ -8,7 +8,7 @@
 
 typedef struct
 {
-  gsize budget;     /* bytes; 0: no end */
+  gsize budget;     /* bytes; 0: no end; atomic */
   gsize used;       /* bytes; atomic */
   guint64 reserved; /* bytes of addresses, which are never used again; atomic */
   gsize granularity;
@@ -43,8 +43,9 @@ counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
 {
   Counter *counter = user_data;
   gsize used = __atomic_add_fetch (&counter->used, size, __ATOMIC_RELAXED);
+  gsize budget = __atomic_load_n (&counter->budget, __ATOMIC_RELAXED);
 
-  if (counter->budget == 0 || used <= counter->budget)
+  if (budget == 0 || used <= budget)
     {
       if (counter->meter != NULL)
         meter_add (counter->meter, size);
@@ -166,4 +167,12 @@ counter_new (const CounterOptions *options)
   if (options->has_queues && options->all_queues != NULL)
     ops.event_record_all = counter_record_all;
   return tarn_allocator_new (&ops, counter, g_free);
+}
+
+void
+counter_set_budget (TarnAllocator *allocator, gsize budget)
+{
+  Counter *counter = tarn_allocator_get_user_data (allocator);
+
+  __atomic_store_n (&counter->budget, budget, __ATOMIC_RELAXED);
 }

@@ -32,6 +32,9 @@ typedef struct
 /* What virtual memory of most devices is given in. */
 #define COUNTER_GRANULARITY ((gsize) 2 << 20)
 
+/* Bytes that a counter has from now on; 0: as many as are asked for. */
+void counter_set_budget (TarnAllocator *counter, gsize budget);
+
 TarnAllocator *counter_new (const CounterOptions *options);
 
 #endif
