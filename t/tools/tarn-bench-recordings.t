@@ -264,6 +264,9 @@ check "--weave" fails "--weave: recordings cannot be woven" --weave --trace "$sc
 check "CSV beside other measures" fails "--csv: recordings have columns of their own" --csv \
   --measure hits,what-if --trace "$scratch/bins"
 
+check "a drawing of nothing" fails "--plot $scratch/plot.svg: tables of recordings are not drawn" \
+  --plot "$scratch/plot.svg" --trace "$scratch/bins"
+
 printf TARNTRC2 >"$scratch/later"
 check "a later version" fails "written by a later version: format '2'" --trace "$scratch/later"
 head -c 40 "$scratch/bins" >"$scratch/short"
