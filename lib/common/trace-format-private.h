@@ -133,6 +133,7 @@ typedef enum
   TARN_TRACE_PART_ALIGNMENT, /* 0: the backend makes no parts of memory */
   TARN_TRACE_RELEASES_PARTS, /* 1: and they have to be given back */
   TARN_TRACE_FREES_IN_ORDER, /* 1: memory may be given back while queues still use it */
+  TARN_TRACE_RECORDS_ALL,    /* 1: a queue may be gone, so that events are of all queues */
 
   /* Counters of pools (TarnPoolStats) and heaps (TarnHeapStats) */
   TARN_TRACE_HITS = 32,

@@ -28,6 +28,7 @@ _tarn_trace_name_property (guint32 property)
     [TARN_TRACE_PART_ALIGNMENT] = "part_alignment",
     [TARN_TRACE_RELEASES_PARTS] = "releases_parts",
     [TARN_TRACE_FREES_IN_ORDER] = "frees_in_order",
+    [TARN_TRACE_RECORDS_ALL] = "records_all",
     [TARN_TRACE_HITS] = "hits",
     [TARN_TRACE_MISSES] = "misses",
     [TARN_TRACE_FAILURES] = "failures",

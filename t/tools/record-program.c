@@ -141,6 +141,31 @@ record_heap (const gchar *path, FakePagesKind kind)
   free_all (blocks, 2 * N_SLOTS);
 }
 
+/* Two allocators with the memory of one device. */
+static void
+record_shared (const gchar *path)
+{
+  g_autoptr (FakeDevice) device = fake_device_new (30 * MIB);
+  TarnPool *pools[2];
+  TarnBlock *blocks[2][N_SLOTS] = { { NULL } };
+
+  start (path);
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+
+      pools[i] = tarn_pool_new (allocator, NULL, NULL);
+    }
+  for (guint i = 0; i < 10; i++)
+    use_pool (pools[i % 2], blocks[i % 2], i);
+  stop ();
+  for (guint i = 0; i < 2; i++)
+    {
+      free_all (blocks[i], N_SLOTS);
+      tarn_pool_unref (pools[i]);
+    }
+}
+
 /* Recording begins while blocks are in use. */
 static void
 record_late (const gchar *path)
@@ -272,6 +297,8 @@ main (gint argc, gchar **argv)
     record_heap (argv[2], FAKE_PAGES_PARTS);
   else if (g_str_equal (kind, "addresses"))
     record_heap (argv[2], FAKE_PAGES_ADDRESSES);
+  else if (g_str_equal (kind, "shared"))
+    record_shared (argv[2]);
   else if (g_str_equal (kind, "late"))
     record_late (argv[2]);
   else if (g_str_equal (kind, "queues"))
@@ -279,6 +306,6 @@ main (gint argc, gchar **argv)
   else if (g_str_equal (kind, "threads"))
     record_threads (argv[2]);
   else
-    g_error ("usage: record-program bins|virtual|parts|addresses|late|queues|threads FILE");
+    g_error ("usage: record-program bins|virtual|parts|addresses|shared|late|queues|threads FILE");
   return EXIT_SUCCESS;
 }

@@ -47,13 +47,14 @@ is_same () { # NAME COUNTERS FILTER
     and (.alternatives[0] | .alternative == \"as recorded\" and ($3))" "$scratch/out"
 }
 
-for kind in bins virtual parts addresses late queues threads; do
+for kind in bins virtual parts addresses shared late queues threads; do
   check "a program of $kind is recorded" "$record" "$kind" "$scratch/$kind"
 done
 check "bins, a limit, memory that runs out" is_same bins 13 '.failures > 0'
 check "a heap of virtual memory that runs out" is_same virtual 29 '.failures > 0'
 check "a heap of parts that have to be given back" is_same parts 29 '.failures > 0'
 check "a heap of parts that are addresses" is_same addresses 29 '.failures > 0'
+check "two allocators of one device, whose memory runs out" is_same shared 26 '.failures > 0'
 check "queues that are done at any time" is_same queues 13 '.failures == 0 and .hit_share < 1'
 check "... as text" replays queues
 check "... it says so" grep -qx "same as recorded: 13 counters" "$scratch/out"
@@ -262,6 +263,9 @@ check "--weave" fails "--weave: recordings cannot be woven" --weave --trace "$sc
   --trace "$scratch/parts"
 check "CSV beside other measures" fails "--csv: recordings have columns of their own" --csv \
   --measure hits,what-if --trace "$scratch/bins"
+
+check "a drawing of nothing" fails "--plot $scratch/plot.svg: tables of recordings are not drawn" \
+  --plot "$scratch/plot.svg" --trace "$scratch/bins"
 
 printf TARNTRC2 >"$scratch/later"
 check "a later version" fails "written by a later version: format '2'" --trace "$scratch/later"

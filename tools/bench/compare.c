@@ -144,10 +144,10 @@ note_limits (WhatIf *self, const RecordedObject *object)
 {
   g_autofree gchar *name = describe (object);
 
-  if (object->least_refused <= object->most_given)
+  if (recorded_has_varying_room (object))
     note (self,
           "%s had %" G_GUINT64_FORMAT " bytes once and could not give %" G_GUINT64_FORMAT
-          " another time: what else took memory is not in the recording",
+          " another time: replayed with what there was each time",
           name, object->most_given, object->least_refused);
 }
 

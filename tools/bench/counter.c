@@ -3,18 +3,17 @@
 
 #include "counter.h"
 
-#include "simulated-queues.h"
-
 #define PART_ALIGNMENT 128 /* bytes */
 #define MAX_PART_ALIGNMENT 4096
 
 typedef struct
 {
-  gsize budget;     /* bytes; 0: no end */
+  gsize budget;     /* bytes; 0: no end; atomic */
   gsize used;       /* bytes; atomic */
   guint64 reserved; /* bytes of addresses, which are never used again; atomic */
   gsize granularity;
-  Meter *meter; /* nullable */
+  Meter *meter;                /* nullable */
+  SimulatedQueues *all_queues; /* nullable */
 } Counter;
 
 static void
@@ -44,8 +43,9 @@ counter_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
 {
   Counter *counter = user_data;
   gsize used = __atomic_add_fetch (&counter->used, size, __ATOMIC_RELAXED);
+  gsize budget = __atomic_load_n (&counter->budget, __ATOMIC_RELAXED);
 
-  if (counter->budget == 0 || used <= counter->budget)
+  if (budget == 0 || used <= budget)
     {
       if (counter->meter != NULL)
         meter_add (counter->meter, size);
@@ -135,6 +135,15 @@ set_part_ops (TarnAllocatorOps *ops, const CounterOptions *options)
   ops->part_release = options->releases_parts ? counter_part_release : NULL;
 }
 
+static gpointer
+counter_record_all (gpointer user_data, GError **error)
+{
+  const Counter *counter = user_data;
+
+  (void) error;
+  return simulated_queues_record_all (counter->all_queues);
+}
+
 TarnAllocator *
 counter_new (const CounterOptions *options)
 {
@@ -144,6 +153,7 @@ counter_new (const CounterOptions *options)
   counter->budget = options->budget;
   counter->granularity = options->granularity;
   counter->meter = options->meter;
+  counter->all_queues = options->all_queues;
   ops.name = "null";
   ops.allocate = counter_allocate;
   ops.free = counter_free;
@@ -154,5 +164,15 @@ counter_new (const CounterOptions *options)
     set_part_ops (&ops, options);
   if (options->has_queues)
     simulated_queues_set_ops (&ops);
+  if (options->has_queues && options->all_queues != NULL)
+    ops.event_record_all = counter_record_all;
   return tarn_allocator_new (&ops, counter, g_free);
+}
+
+void
+counter_set_budget (TarnAllocator *allocator, gsize budget)
+{
+  Counter *counter = tarn_allocator_get_user_data (allocator);
+
+  __atomic_store_n (&counter->budget, budget, __ATOMIC_RELAXED);
 }

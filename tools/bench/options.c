@@ -277,6 +277,8 @@ choose_measures (Options *options, GError **error)
   options->has_measure = parse_names ("--measure", list, get_measure_name, n_measures, error);
   if (options->has_measure == NULL)
     return FALSE;
+  if (options->plot != NULL && options_have_only_what_if (options))
+    return refuse (error, "--plot %s: tables of recordings are not drawn", options->plot);
   if (options->csv && has_recording && !options_have_only_what_if (options))
     return refuse (error, "--csv: recordings have columns of their own: measure what-if alone, or "
                           "no recording");

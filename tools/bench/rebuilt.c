@@ -11,13 +11,14 @@ get_recorded (const Rebuilt *self, guint i)
 
 /* Backends */
 
-/* Bytes that it has: as many as it can have had, where it could not give more; 0: no end. */
+/* Bytes that it has: as many as it can have had where it could not give more; 0: no end, or there
+ * was not always the same. */
 static gsize
 get_budget (const RecordedObject *object)
 {
-  if (object->least_refused == G_MAXUINT64)
+  if (object->least_refused == G_MAXUINT64 || recorded_has_varying_room (object))
     return 0;
-  return (gsize) MIN (MAX (object->least_refused - 1, object->most_given), G_MAXSIZE);
+  return (gsize) MIN (object->least_refused - 1, G_MAXSIZE);
 }
 
 /* A counter that is as the recorded backend was; what makes parts where the kind is for that. */
@@ -32,6 +33,8 @@ imitate (const Rebuilt *self, const RecordedObject *object)
     .releases_parts = recorded_get_option (object, TARN_TRACE_RELEASES_PARTS, 0) != 0,
     .frees_in_order = recorded_get_option (object, TARN_TRACE_FREES_IN_ORDER, 0) != 0,
     .has_queues = self->recorded->n_queues > 0,
+    .all_queues
+    = recorded_get_option (object, TARN_TRACE_RECORDS_ALL, 0) != 0 ? self->simulated : NULL,
     .meter = self->meter,
   };
 
@@ -192,6 +195,16 @@ rebuilt_make_all (Rebuilt *self, GError **error)
     if (!rebuilt_make (self, i, error))
       return FALSE;
   return TRUE;
+}
+
+void
+rebuilt_set_room (Rebuilt *self, const Room *room)
+{
+  const RebuiltObject *object = &self->objects[room->object];
+
+  if (self->meter != NULL && object->allocator != NULL
+      && recorded_has_varying_room (get_recorded (self, room->object)))
+    counter_set_budget (object->allocator, (gsize) MIN (room->bytes, G_MAXSIZE));
 }
 
 static gboolean

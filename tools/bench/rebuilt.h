@@ -47,6 +47,9 @@ void rebuilt_clear (Rebuilt *self);
 gboolean rebuilt_make (Rebuilt *self, guint object, GError **error);
 gboolean rebuilt_make_all (Rebuilt *self, GError **error);
 
+/* Has a counter that had more memory at one time than at another have as much as at this one. */
+void rebuilt_set_room (Rebuilt *self, const Room *room);
+
 /* Lets go of an object, once its counters are kept. */
 void rebuilt_end (Rebuilt *self, guint object);
 /* Keeps the counters of those that are left. */

@@ -276,6 +276,16 @@ apply_reaches (RecordedReplay *self, guint i)
 }
 
 static void
+apply_rooms (RecordedReplay *self, guint i)
+{
+  const GArray *rooms = self->rebuilt->recorded->rooms;
+
+  for (; self->next_room < rooms->len && g_array_index (rooms, Room, self->next_room).step <= i;
+       self->next_room++)
+    rebuilt_set_room (self->rebuilt, &g_array_index (rooms, Room, self->next_room));
+}
+
+static void
 show_progress (const RecordedReplay *self, guint i)
 {
   const Recorded *recorded = self->rebuilt->recorded;
@@ -298,6 +308,7 @@ make_in_order (gpointer data, guint i)
   if (self->has_pauses)
     pause_until (self, step);
   apply_reaches (self, i);
+  apply_rooms (self, i);
   return make_step (self, step);
 }
 

@@ -21,7 +21,7 @@ typedef struct
 
   /* In the recorded order only */
   gint64 start; /* nanoseconds: of the first step */
-  guint next_reach;
+  guint next_reach, next_room;
   guint64 n_failures;        /* requests */
   guint64 n_backend_blocks;  /* requests that the backend itself served */
   gsize backend_bytes;       /* in use by such blocks, where there is no meter */

@@ -209,22 +209,40 @@ count_request (RecordedObject *object, const RecordedEvent *event)
   object->failures += event->kind == TARN_TRACE_FAIL;
 }
 
-/* What a backend has given, and what it could not give. */
 static void
-read_call (RecordedObject *object, const RecordedEvent *event)
+set_room (Reader *reader, guint index, guint64 bytes)
 {
+  RecordedObject *object = reader_get_object (reader->recorded, index);
+  const Room room = { get_n_steps (reader), (guint16) index, bytes };
+
+  if (object->room == bytes)
+    return;
+  object->room = bytes;
+  g_array_append_val (reader->recorded->rooms, room);
+}
+
+/* What a backend has given, and what it could not give, is told before the step that it was for. */
+static void
+read_call (Reader *reader, const RecordedEvent *event, guint index)
+{
+  RecordedObject *object = reader_get_object (reader->recorded, index);
   gboolean has_run_out
       = event->other == TARN_ERROR_OUT_OF_MEMORY + 1 || event->other == TARN_ERROR_LIMIT + 1;
 
   if (event->kind == TARN_TRACE_FREED)
     object->given -= MIN (event->size, object->given);
-  else if (event->size > G_MAXUINT64 - object->given)
+  else if (event->size > G_MAXUINT64 - object->given || event->size == 0)
     return;
   else if (event->other == 0)
     object->given += event->size;
   else if (has_run_out)
-    object->least_refused = MIN (object->least_refused, object->given + event->size);
+    {
+      object->least_refused = MIN (object->least_refused, object->given + event->size);
+      set_room (reader, index, object->given + event->size - 1);
+    }
   object->most_given = MAX (object->most_given, object->given);
+  if (object->room > 0 && object->given > object->room)
+    set_room (reader, index, object->given);
 }
 
 static gboolean
@@ -294,7 +312,7 @@ read_event (Reader *reader, const RecordedEvent *event, GError **error)
       return read_order (reader, event, error);
     case TARN_TRACE_ALLOCATED:
     case TARN_TRACE_FREED:
-      read_call (object, event);
+      read_call (reader, event, index);
       return TRUE;
     case TARN_TRACE_STATS:
       recorded_read_numbers (&object->counters, event);

@@ -31,7 +31,14 @@ recorded_free (Recorded *self)
   g_ptr_array_unref (self->objects);
   g_array_unref (self->steps);
   g_array_unref (self->reaches);
+  g_array_unref (self->rooms);
   g_free (self);
+}
+
+gboolean
+recorded_has_varying_room (const RecordedObject *object)
+{
+  return object->least_refused <= object->most_given;
 }
 
 guint64
@@ -225,6 +232,7 @@ recorded_read (const gchar *path, GError **error)
   recorded->objects = g_ptr_array_new_with_free_func (object_free);
   recorded->steps = g_array_new (FALSE, FALSE, sizeof (Step));
   recorded->reaches = g_array_new (FALSE, FALSE, sizeof (Reach));
+  recorded->rooms = g_array_new (FALSE, FALSE, sizeof (Room));
   recorded->n_lost = recording_get_n_lost (recording);
   recorded->is_complete = recording_is_complete (recording);
   if (read_all (recorded, recording, error))

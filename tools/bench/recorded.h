@@ -40,6 +40,7 @@ typedef struct
 
   /* An allocator's: bytes that it had given at most, and with which it gave no more at least */
   guint64 given, most_given, least_refused;
+  guint64 room; /* that it has, as its last calls tell; 0: it has not refused any */
 } RecordedObject;
 
 typedef enum
@@ -75,12 +76,21 @@ typedef struct
   guint16 queue;
 } Reach;
 
+/* From a step on a backend has so many bytes; 0: as many as are asked for. */
+typedef struct
+{
+  guint32 step;
+  guint16 object;
+  guint64 bytes;
+} Room;
+
 typedef struct
 {
   gchar *name;
   GPtrArray *objects; /* of RecordedObject, each behind what it is over */
   GArray *steps;      /* of Step, in the order of their times */
   GArray *reaches;    /* of Reach, in the order of their steps */
+  GArray *rooms;      /* of Room, in the order of their steps */
   guint n_threads, n_queues;
   guint32 n_blocks;
   guint64 n_requests;
@@ -97,6 +107,9 @@ Recorded *recorded_read (const gchar *path, GError **error);
 void recorded_free (Recorded *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Recorded, recorded_free)
+
+/* Whether it gave more once than it had another time, when it had no more. */
+gboolean recorded_has_varying_room (const RecordedObject *object);
 
 /* An option that the recording does not have is @otherwise. */
 guint64 recorded_get_option (const RecordedObject *object, TarnTraceProperty property,

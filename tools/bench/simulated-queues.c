@@ -25,10 +25,11 @@ typedef struct
   guint64 awaited; /* atomic: of so many steps the host has seen the end */
 } Queue;
 
-/* All that was put on a queue before. */
+/* All that was put on a queue before, or on each. */
 typedef struct
 {
-  Queue *queue;
+  const SimulatedQueues *of;
+  Queue *queue; /* NULL: all of them */
   guint64 step; /* that had begun */
 } Event;
 
@@ -126,8 +127,33 @@ event_record (gpointer unused, gpointer queue, GError **error)
   (void) unused;
   (void) error;
   event->queue = queue;
-  event->step = count_steps (event->queue->of);
+  event->of = event->queue->of;
+  event->step = count_steps (event->of);
   return event;
+}
+
+gpointer
+simulated_queues_record_all (SimulatedQueues *queues)
+{
+  Event *event = g_new (Event, 1);
+
+  *event = (Event){ queues, NULL, count_steps (queues) };
+  return event;
+}
+
+static gboolean
+has_reached (const Queue *queue, guint64 n_steps)
+{
+  return n_steps <= __atomic_load_n (&queue->awaited, __ATOMIC_RELAXED);
+}
+
+static gboolean
+have_all_reached (const SimulatedQueues *queues, guint64 n_steps)
+{
+  for (guint i = 0; i < queues->queues->len; i++)
+    if (!has_reached (g_ptr_array_index (queues->queues, i), n_steps))
+      return FALSE;
+  return TRUE;
 }
 
 static gboolean
@@ -136,8 +162,10 @@ event_is_done (gpointer unused, gpointer data)
   const Event *event = data;
 
   (void) unused;
-  return count_steps (event->queue->of) >= event->step + SIMULATED_LAG
-         || event->step <= __atomic_load_n (&event->queue->awaited, __ATOMIC_RELAXED);
+  if (count_steps (event->of) >= event->step + SIMULATED_LAG)
+    return TRUE;
+  return event->queue != NULL ? has_reached (event->queue, event->step)
+                              : have_all_reached (event->of, event->step);
 }
 
 static gboolean
@@ -147,8 +175,9 @@ event_wait (gpointer unused, gpointer data, gpointer queue, GError **error)
 
   (void) unused;
   (void) error;
-  if (queue == NULL)
-    simulated_queues_reach (event->queue, event->step);
+  for (guint i = 0; i < event->of->queues->len && queue == NULL; i++)
+    if (event->queue == NULL || event->queue == g_ptr_array_index (event->of->queues, i))
+      simulated_queues_reach (g_ptr_array_index (event->of->queues, i), event->step);
   return TRUE;
 }
 

@@ -34,6 +34,9 @@ void simulated_queues_step (SimulatedQueues *queues, guint thread);
 /* All that was put on a queue by the end of so many steps is done, as far as they have begun. */
 void simulated_queues_reach (gpointer queue, guint64 n_steps);
 
+/* An event of all queues, as TarnAllocatorOps.event_record_all makes it. */
+gpointer simulated_queues_record_all (SimulatedQueues *queues);
+
 /* What an allocator needs to order memory on such queues, whatever its user_data is. */
 void simulated_queues_set_ops (TarnAllocatorOps *ops);
 

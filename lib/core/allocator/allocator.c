@@ -290,6 +290,7 @@ direct_tell (TarnAllocator *allocator, TarnListener *listener)
     TARN_TRACE_PART_ALIGNMENT, ops->part_new != NULL ? ops->part_alignment : 0,
     TARN_TRACE_RELEASES_PARTS, ops->part_release != NULL,
     TARN_TRACE_FREES_IN_ORDER, (guint64) ops->frees_in_order,
+    TARN_TRACE_RECORDS_ALL,    ops->event_record_all != NULL,
   };
 
   listener->object (listener, allocator, NULL, properties, G_N_ELEMENTS (properties) / 2);
