@@ -186,7 +186,7 @@ test_blocks (void)
     JsonObject *block = find_block (object, 100);
     guint64 address = g_ascii_strtoull (json_object_get_string_member (block, "address"), NULL, 16);
 
-    g_assert_cmpint (json_object_get_int_member (root, "tarn_snapshot"), ==, 1);
+    g_assert_cmpint (json_object_get_int_member (root, "tarn-snapshot"), ==, 1);
     g_assert_cmpint (json_object_get_int_member (root, "pid"), ==, getpid ());
     g_assert_cmpstr (json_object_get_string_member (root, "reason"), ==, "asked");
     g_assert_false (json_object_get_boolean_member (root, "followed"));

@@ -610,7 +610,7 @@ test_cut (void)
       g_assert_cmpuint (n, <=, n_before + 1);
       n_before = n;
     }
-  g_assert_cmpuint (n_before, ==, 1 + 19 + 2);
+  g_assert_cmpuint (n_before, ==, 1 + 20 + 2);
   g_assert_cmpuint (n_whole, ==, 1 + 4); /* behind the header, and each packet */
 }
 

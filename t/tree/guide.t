@@ -183,7 +183,7 @@ prints () { # EXPECTED PRINTED
 }
 
 why_no_shell () { # NUMBER
-  for tool in cmake tarn-info tarn-bench tarn-run tarn-trace; do
+  for tool in cmake tarn-info tarn-bench tarn-run tarn-trace tarn-view; do
     if grep -q "^$tool\>" "$page/$1" && ! command -v "$tool" >/dev/null; then
       echo "there is no $tool"
       return

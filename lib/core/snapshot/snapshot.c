@@ -331,7 +331,7 @@ add_head (Writer *self, const gchar *reason, const gchar *message)
   g_autofree gchar *date = g_date_time_format (now, "%Y-%m-%dT%H:%M:%SZ");
   TarnJson *json = &self->json;
 
-  _tarn_json_add_number (json, "tarn_snapshot", 1);
+  _tarn_json_add_number (json, "tarn-snapshot", 1);
   _tarn_json_add_text (json, "version", tarn_get_version ());
   _tarn_json_add_text (json, "date", date);
   _tarn_json_add_number (json, "pid", (guint64) getpid ());
@@ -390,7 +390,7 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
 /**
  * Writes what memory all pools and heaps of the process have at one moment. In the file are each
  * pool's blocks, with their sizes and the queue that uses them; each heap's pieces, and what is in
- * use in them; options and counters. tarn-view draws it, and the guide describes its form, which is
+ * use in them; options and counters. The guide describes its form, which is
  * JSON. Other threads that allocate or free wait meanwhile: some 0.1 microseconds
  * for each block there is.
  *
