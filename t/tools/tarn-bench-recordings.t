@@ -181,7 +181,7 @@ write_paused () { # FILE BYTES STATS: of events, and what is said of counters
     printf '\16\350\7\2\254\2\200\4\40' # MISS
     printf '\21\200\204\257\137\0'       # FREE
     printf "$3"
-    printf '\44\0'                          # STOP
+    printf '\45\0'                          # STOP
   } >"$scratch/$1"
 }
 write_paused paused '\41' ''
@@ -206,11 +206,12 @@ check "pauses are kept where that is asked for" pauses_are_kept
 
 # ---- what there is on this machine ----
 
-# It has more threads than its own pools' counters can be certain of, and 40 pools.
+# Without heaps, which give back what nobody has used for a while: on a slow machine, or where each
+# operation is checked, that is another time when it is replayed.
 records_itself () {
-  TARN_TRACE=$scratch/itself "$program" --kinds null,null+heap --threads 1 \
+  TARN_TRACE=$scratch/itself "$program" --kinds null --threads 1 \
     --measure overhead,calls --repetitions 1 >/dev/null \
-    && replays itself --json && jq -e '.what_if[0] | .differences == [] and .compared > 100' \
+    && replays itself --json && jq -e '.what_if[0] | .differences == [] and .compared > 60' \
       "$scratch/out"
 }
 check "its own overhead and calls, recorded" records_itself
