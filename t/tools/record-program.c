@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/lock-private.h"
 #include "lib/fake-pages.h"
 #include "lib/fake-queues.h"
 
@@ -227,8 +228,34 @@ record_queues (const gchar *path)
 
 typedef struct
 {
+  TarnMutex lock;
+  GQueue blocks;
+} Exchange;
+
+static void
+hand_on (Exchange *exchange, TarnBlock *block)
+{
+  _tarn_mutex_lock (&exchange->lock);
+  g_queue_push_head (&exchange->blocks, block);
+  _tarn_mutex_unlock (&exchange->lock);
+}
+
+/* NULL: there is none. */
+static TarnBlock *
+take_over (Exchange *exchange)
+{
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&exchange->lock);
+  block = g_queue_pop_tail (&exchange->blocks);
+  _tarn_mutex_unlock (&exchange->lock);
+  return block;
+}
+
+typedef struct
+{
   TarnPool *pool;
-  GAsyncQueue *handed_on;
+  Exchange *exchange;
   guint seed;
   TarnBlock *blocks[N_SLOTS];
 } Worker;
@@ -246,11 +273,11 @@ work (gpointer data)
       if (*block == NULL)
         *block = ask (worker->pool, choose_size (rand), NULL);
       else if (g_rand_boolean (rand))
-        g_async_queue_push (worker->handed_on, g_steal_pointer (block));
+        hand_on (worker->exchange, g_steal_pointer (block));
       else
         g_clear_pointer (block, tarn_block_free);
       if (g_rand_boolean (rand))
-        tarn_block_free (g_async_queue_try_pop (worker->handed_on));
+        tarn_block_free (take_over (worker->exchange));
     }
   return NULL;
 }
@@ -260,17 +287,19 @@ record_threads (const gchar *path)
 {
   g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
   g_autoptr (TarnAllocator) allocator = NULL;
-  g_autoptr (GAsyncQueue) handed_on = g_async_queue_new_full ((GDestroyNotify) tarn_block_free);
   g_autoptr (TarnPool) pool = NULL;
+  Exchange exchange = { .blocks = G_QUEUE_INIT };
   Worker workers[N_THREADS];
   GThread *threads[N_THREADS];
+  TarnBlock *block;
 
+  _tarn_mutex_init (&exchange.lock);
   start (path);
   allocator = fake_device_allocator_new (device);
   pool = tarn_pool_new (allocator, NULL, NULL);
   for (guint i = 0; i < N_THREADS; i++)
     {
-      workers[i] = (Worker){ .pool = pool, .handed_on = handed_on, .seed = i };
+      workers[i] = (Worker){ .pool = pool, .exchange = &exchange, .seed = i };
       threads[i] = g_thread_new ("worker", work, &workers[i]);
     }
   for (guint i = 0; i < N_THREADS; i++)
@@ -278,6 +307,9 @@ record_threads (const gchar *path)
   stop ();
   for (guint i = 0; i < N_THREADS; i++)
     free_all (workers[i].blocks, N_SLOTS);
+  while ((block = take_over (&exchange)) != NULL)
+    tarn_block_free (block);
+  _tarn_mutex_clear (&exchange.lock);
 }
 
 gint
