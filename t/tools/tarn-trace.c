@@ -4,6 +4,7 @@
  * tarn-trace, as people and programs read it, on recordings of which everything is known: what it
  * counts, prints and converts, which events are meant, and how it ends. */
 
+#include <dlfcn.h>
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 #include <string.h>
@@ -311,6 +312,51 @@ test_summary_json (Fixture *self, gconstpointer data)
   g_assert_null (text (element (peak, "by_tag", 1), "tag"));
   g_assert_cmpstr (text (element (peak, "by_stack", 0), "stack"), ==,
                    "/usr/lib/libtarn.so.0+0x30 < f+0x4");
+}
+
+/* A request of functions in C++, and of one that only looks as if it were. */
+static void
+save_names (const Fixture *self)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (GBytes) bytes = NULL;
+
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 1, TARN_TRACE_POOL, 0, "", "x", 1, 1);
+  trace_writer_add_frame (writer, 0x100, "/bin/a", 1, "_ZN3app4loadEi", 16);
+  trace_writer_add_frame (writer, 0x200, "/bin/a", 2, "_Z", 32);
+  trace_writer_add_stack (writer, 1, 0x100, 0x200);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_SET_STACK, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 100, 100, 0x1000);
+  trace_writer_add (writer, TARN_TRACE_STOP, 0, 0);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+}
+
+/* Names are those that people gave, in whatever is printed, as in tarn-view's pages. */
+static void
+test_names (Fixture *self, gconstpointer data)
+{
+  static const gchar *const options[] = { "--json", "--print", "--pytorch" };
+  gpointer library = dlopen ("libstdc++.so.6", RTLD_LAZY);
+
+  (void) data;
+  if (library == NULL)
+    {
+      g_test_skip ("there is no libstdc++");
+      return;
+    }
+  dlclose (library);
+  save_names (self);
+  for (guint i = 0; i < G_N_ELEMENTS (options); i++)
+    {
+      SUCCEED (options[i], self->path);
+      g_assert_nonnull (strstr (self->output, "app::load(int)+0x10"));
+      g_assert_null (strstr (self->output, "_ZN"));
+    }
+  SUCCEED (self->path);
+  g_assert_nonnull (strstr (self->output, "  app::load(int)+0x10 < _Z+0x20\n"));
 }
 
 /* Lines stay lines of 80 columns. */
@@ -911,6 +957,7 @@ main (int argc, char **argv)
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
   ADD ("summary/long", test_summary_long);
+  ADD ("names", test_names);
   ADD ("print", test_print);
   ADD ("print/json", test_print_json);
   ADD ("filters", test_filters);

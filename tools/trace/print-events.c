@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "../demangle.h"
 #include "decode.h"
 #include "names.h"
 #include "print.h"
@@ -26,7 +27,11 @@ format_frame (const Recording *recording, guint64 address, gboolean is_short)
   if (frame == NULL || (frame->symbol[0] == '\0' && frame->module[0] == '\0'))
     return g_strdup_printf ("0x%" G_GINT64_MODIFIER "x", address);
   if (frame->symbol[0] != '\0')
-    return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", frame->symbol, frame->symbol_offset);
+    {
+      g_autofree gchar *name = demangle (frame->symbol);
+
+      return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", name, frame->symbol_offset);
+    }
   slash = is_short ? strrchr (frame->module, '/') : NULL;
   return g_strdup_printf ("%s+0x%" G_GINT64_MODIFIER "x", slash != NULL ? slash + 1 : frame->module,
                           frame->module_offset);

@@ -39,8 +39,8 @@ void print_csv_line (FILE *file, guint64 time, guint64 thread, guint64 id, const
  * one that has events, or else the first.  An error names the path. */
 gboolean print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error);
 
-/* A frame by its symbol, or else by where it is: in a module, by its path or if @is_short its name,
- * or an address.  Free it with g_free (). */
+/* A frame by its symbol, as C++ has it if it is one of C++'s, or else by where it is: in a module,
+ * by its path or if @is_short its name, or an address.  Free it with g_free (). */
 gchar *format_frame (const Recording *recording, guint64 address, gboolean is_short);
 
 #endif

@@ -10,8 +10,8 @@
 #include <gio/gio.h>
 #include <string.h>
 
+#include "../demangle.h"
 #include "../text.h"
-#include "demangle.h"
 #include "texts.h"
 
 /* JSON */
