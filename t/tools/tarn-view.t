@@ -110,7 +110,7 @@ check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html"
 
 example () { # STATUS NAME [--fixed]: recorded
   page=$2${3:+-fixed}
-  TARN_TRACE="$scratch/$page" status_is "$1" "$top_builddir/doc/examples/$2" ${3:+"$3"} \
+  TARN_TRACE="$scratch/$page" TARN_TRACE_STACKS=8 status_is "$1" "$top_builddir/doc/examples/$2" ${3:+"$3"} \
     && runs -o "$scratch/$page.html" "$scratch/$page"
 }
 check "a program that leaks" example 1 leaking
