@@ -70,9 +70,8 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
   g_autoptr (GOptionContext) context = g_option_context_new ("FILE");
 
   g_option_context_set_summary (
-      context,
-      "Makes an HTML page of a recorded trace, or of a snapshot: what memory was in use, and "
-      "what for.");
+      context, "Makes an HTML page of a recorded trace, or of a snapshot: what memory was in\n"
+               "use, and what for.");
   g_option_context_set_description (
       context, "A browser opens the page as it is, without a server or a network.\n"
                "Exit status: 0, 1 if FILE cannot be read or the page not be written, 2 for wrong\n"

@@ -273,6 +273,7 @@ names_exist () { # FILE
 }
 cat "$top_srcdir"/include/tarn/*.h "$top_builddir/include/tarn/version.h" "$top_srcdir/doc/man/tarn.7" \
   | grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+|Tarn[A-Z][A-Za-z]+' | sort -u >"$scratch/public"
+echo tarn_snapshot >>"$scratch/public" # what a snapshot's file calls its version
 links_lead_somewhere () { # FILE
   grep -o ']([^)#:]*' "$1" | sed 's/^..//' | sort -u | while read -r link; do
     [ -e "$guide/$link" ] || [ -z "$link" ] || echo "$link"
