@@ -134,6 +134,7 @@ a block beyond all addresses|allocators[1].blocks[1]: no memory has 50 bytes at 
 an address that is a number|allocators[0].pieces[0]: address is no text|s/"0x1000","size":4096/4096,"size":4096/
 a piece without a size|allocators[0].pieces[0]: there is no number size|s/,"size":4096//
 an extent twice|allocators[0].extents[1]: address 0x1000 is there twice|s/^{"address":"0x1000","size":100}/&,&/
+a piece twice at 0|allocators[0].pieces[1]: address 0x0 is there twice|s/^{"address":"0x1000","size":4096,"queue":"0xbeef"}/{"address":null,"size":4096},{"address":null,"size":1}/
 a stack that is not there|allocators[1].blocks[0]: there is no stack 4|s/"stack":3,"age"/"stack":4,"age"/
 a stack twice|stacks[1]: stack 3 is there twice|$s/^\({.*}\)\]}$/\1,\1]}/
 a frame at no address|stacks[0].frames[0]: address '0x' is no address|s/"0x10"/"0x"/

@@ -54,7 +54,7 @@ new_set (void)
   return g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
 }
 
-/* Drivers without addresses have none. */
+/* Blocks of drivers without addresses have none; a heap's memory may begin at 0. */
 static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
@@ -63,7 +63,8 @@ check_address (Reader *reader, guint list, const JsonItem *item, guint64 address
     return json_item_refuse (
         item, error, "no memory has %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x", size,
         address);
-  return address == 0 || g_hash_table_add (reader->seen[list], copy_number (address))
+  return (address == 0 && list == BLOCKS)
+         || g_hash_table_add (reader->seen[list], copy_number (address))
          || json_item_refuse (item, error, "address 0x%" G_GINT64_MODIFIER "x is there twice",
                               address);
 }
