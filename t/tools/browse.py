@@ -488,6 +488,13 @@ def check_snapshots(browser, checks, folder):
     browser.point(box[0] + 200, box[1] + 5)
     checks.that('memory in use, and for how long', 'ago' in checks.text('#piece') and '(no tag)' in checks.text('#piece'))
     check_snapshot(browser, checks, folder, 'parts', 'asked for')
+    for name in 'none', 'odd':
+        browser.go('%s/%s.json.html' % (folder, name))
+        for key in list('123') + ['g', 'o', 'p', 'e', 'm', 'g', 'o', '3', '2', '1']:
+            browser.press(key)
+        checks.that('the views of a snapshot that is ' + name, checks.data('error'), None)
+    browser.go(folder + '/odd.json.html', 'view=cursor')
+    checks.that('... its bytes', (checks.figure('bytes'), checks.figure('managed')), ('7 bytes', '8.00 EiB'))
     browser.go(folder + '/small.html', 'view=bytes&by=sort&t=0')
     checks.that('an address of a trace leads to what a snapshot has', (checks.data('view'), checks.number('active')), ('objects', 90))
 

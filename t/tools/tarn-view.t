@@ -107,6 +107,25 @@ refuses_lists () { # TEXT: very often
 }
 
 check "a small snapshot" runs "$scratch/small"
+
+# Nothing at all; pools that are each other's upstream, and a heap that is its own, of numbers that no
+# memory has.
+cat >"$scratch/none.json" <<'END'
+{"tarn-snapshot":1,"pid":0,"followed":false,"allocators":[]}
+END
+cat >"$scratch/odd.json" <<'END'
+{"tarn-snapshot":1,"pid":4294967295,"followed":true,"reason":"whim","allocators":[
+{"id":1,"class":"pool","upstream":2,"blocks":[
+{"address":"0x1","active":true,"size":0,"alloc_size":0,"age":18446744073709551615},
+{"address":"0x9","active":true,"size":7,"alloc_size":9223372036854775807,"age":0}]},
+{"id":2,"class":"pool","upstream":1},
+{"id":9223372036854775807,"class":"heap","upstream":9223372036854775807,"pieces":[
+{"address":null,"size":10}],"extents":[
+{"address":null,"size":100,"part":"0xffffffffffffffff"},
+{"address":"0x1","size":100,"part":"0xffffffffffffffff"}]}]}
+END
+check "a snapshot of nothing" runs "$scratch/none.json"
+check "a snapshot of numbers that no memory has" runs "$scratch/odd.json"
 while IFS='|' read -r what message script; do
   check "a snapshot with $what" refuses "$message" "$script"
 done <<'END'
@@ -140,6 +159,7 @@ no size of a held block|allocators[1].blocks[1]: there is no number alloc_size|s
 a block that is neither in use nor held|allocators[1].blocks[1]: active is neither true nor false|s/"active":false,//
 a block twice|allocators[1].blocks[1]: address 0x1000 is there twice|s/0x1080/0x1000/
 a block at no address|allocators[1].blocks[1]: address '4224' is no address|s/0x1080/4224/
+a block larger than any memory|allocators[1].blocks[1]: no memory has 9223372036854775808 bytes at 0x1080|s/"alloc_size":50/"alloc_size":9223372036854775808/
 a block beyond all addresses|allocators[1].blocks[1]: no memory has 50 bytes at 0xffffffffffffffff|s/0x1080/0xffffffffffffffff/
 an address that is a number|allocators[0].pieces[0]: address is no text|s/"0x1000","size":4096/4096,"size":4096/
 a piece without a size|allocators[0].pieces[0]: there is no number size|s/,"size":4096//

@@ -11,6 +11,8 @@
 
 /* A page has other uses for numbers of objects above. */
 #define MAX_ID ((guint64) G_MAXINT64)
+/* ... and signs for bytes that become more or less. */
+#define MAX_SIZE ((guint64) G_MAXINT64)
 
 /* In use; or held, which has no size. */
 typedef struct
@@ -59,7 +61,7 @@ static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
 {
-  if (size > G_MAXUINT64 - address)
+  if (size > MAX_SIZE || size > G_MAXUINT64 - address)
     return json_item_refuse (
         item, error, "no memory has %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x", size,
         address);
