@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Makes a page of a recorded trace, which a browser shows without a server: what was in use when,
- * and what of. */
+ * Makes a page of a recorded trace, or of a snapshot, which a browser shows without a server: what
+ * was in use when, and what of. */
 
 #include <config.h>
 
@@ -70,7 +70,8 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
   g_autoptr (GOptionContext) context = g_option_context_new ("FILE");
 
   g_option_context_set_summary (
-      context, "Makes an HTML page of a recorded trace: what memory was in use, and what for.");
+      context, "Makes an HTML page of a recorded trace, or of a snapshot: what memory was in\n"
+               "use, and what for.");
   g_option_context_set_description (
       context, "A browser opens the page as it is, without a server or a network.\n"
                "Exit status: 0, 1 if FILE cannot be read or the page not be written, 2 for wrong\n"
@@ -93,25 +94,48 @@ warn (const Recording *recording)
 }
 
 static gboolean
-view (const Options *options, GError **error)
+write_page (const Options *options, Recording *recording, const Snapshot *snapshot, GError **error)
 {
-  const gchar *path = options->files[0];
-  g_autofree gchar *base = g_path_get_basename (path);
+  g_autofree gchar *base = g_path_get_basename (options->files[0]);
   g_autofree gchar *name = g_filename_display_name (base);
-  g_autoptr (Recording) recording = recording_open (path, error);
-  g_autoptr (History) history = NULL;
+  g_autoptr (History) history = history_new (recording, error);
   g_autofree gchar *page = NULL;
 
-  if (recording == NULL)
-    return FALSE;
-  history = history_new (recording, error);
   if (history == NULL)
     return FALSE;
-  page = page_make (history, recording, name, error);
-  if (page == NULL || !file_write (options->output, page, error))
+  page = page_make (history, recording, snapshot, name, error);
+  return page != NULL && file_write (options->output, page, error);
+}
+
+static gboolean
+view_recording (const Options *options, GBytes *bytes, GError **error)
+{
+  g_autoptr (Recording) recording = recording_open_bytes (bytes, options->files[0], error);
+
+  if (recording == NULL || !write_page (options, recording, NULL, error))
     return FALSE;
   warn (recording);
   return TRUE;
+}
+
+static gboolean
+view_snapshot (const Options *options, GBytes *bytes, GError **error)
+{
+  g_autoptr (Snapshot) snapshot = snapshot_read (options->files[0], bytes, error);
+
+  return snapshot != NULL && write_page (options, snapshot->recording, snapshot, error);
+}
+
+static gboolean
+view (const Options *options, GError **error)
+{
+  g_autoptr (GMappedFile) file = g_mapped_file_new (options->files[0], FALSE, error);
+  g_autoptr (GBytes) bytes = file != NULL ? g_mapped_file_get_bytes (file) : NULL;
+
+  if (bytes == NULL)
+    return FALSE;
+  return recording_is_snapshot (bytes) ? view_snapshot (options, bytes, error)
+                                       : view_recording (options, bytes, error);
 }
 
 gint

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # browse.py BROWSER FOLDER: looks at the pages known.html, lossy.html and so on in a folder, which
-# are of make-trace's traces, with Chromium: presses keys, moves the mouse, and compares numbers.  A
+# are of make-trace's traces and make-snapshot's snapshots, with Chromium: presses keys, moves the
+# mouse, and compares numbers.  A
 # line for each check: "ok" or "not ok", and what; tarn-view.t counts them.  With a third argument, a
 # folder, pictures of each view go there.
 
@@ -381,6 +382,133 @@ def check_odd(browser, checks, folder):
                 [it[1:3] for it in rows if it[0] == 'pool “lender”'], [['64.00 KiB', '64.00 KiB']])
 
 
+def format_bytes(n):
+    unit = 0
+    while n >= 1024 and unit < 6:
+        n, unit = n / 1024, unit + 1
+    return '%.*f %s' % (0 if unit == 0 or n >= 1000 else 1 if n >= 100 else 2, n,
+                        ('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[unit])
+
+
+def make_printable(text):
+    return text.replace('\x1b', '\\x1b')
+
+
+def sum_groups(blocks, name):
+    """name -> bytes, count; as the page has them."""
+    sums = {}
+    for block in blocks:
+        of = name(block)
+        size, count = sums.get(of, (0, 0))
+        sums[of] = size + block['size'], count + 1
+    return sums
+
+
+def check_counters(checks, allocators):
+    for it in allocators:
+        if it['class'] == 'allocator':
+            continue
+        counters = it['counters']
+        is_pool = it['class'] == 'pool'
+        row = checks.browser.ask("""Object.fromEntries([...document.querySelectorAll(
+            '#objects-table [data-object]')].find(it => it.cells[0].textContent === %s)
+            ?.querySelectorAll('[data-counter]').values().map(it => [it.dataset.counter, it.textContent]) ?? [])"""
+                                 % json.dumps(name_of(it)))
+        checks.that('... in use of ' + repr(name_of(it)), row.get('in use'),
+                    format_bytes(counters['active_bytes' if is_pool else 'used_bytes']))
+        checks.that('... held, or free', row.get('held, or free'),
+                    format_bytes(counters['held_bytes' if is_pool else 'free_bytes']))
+        checks.that('... managed', row.get('managed'),
+                    format_bytes(counters['managed_bytes' if is_pool else 'upstream_bytes']))
+        if is_pool:
+            checks.that('... requests', row.get('requests'), str(counters['hits'] + counters['misses']))
+
+
+def name_of(it):
+    return '%s “%s”' % (it['class'], make_printable(it['name'])) if it['name'] else '%s %d' % (it['class'], it['id'])
+
+
+def check_snapshot_groups(browser, checks, pools):
+    blocks = [dict(it, pool=name_of(pool)) for pool in pools for it in pool['blocks'] if it['active']]
+    managed = sum(it['alloc_size'] for pool in pools for it in pool['blocks'])
+    browser.press('3')
+    checks.that('... bytes in use', checks.number('active'), sum(it['size'] for it in blocks))
+    checks.that('... as said', checks.figure('bytes'), format_bytes(sum(it['size'] for it in blocks)))
+    checks.that('... blocks', checks.figure('blocks'), str(len(blocks)))
+    checks.that('... managed', checks.number('managedPeak'), managed)
+    for by, name in (
+            ('tag', lambda it: make_printable(it.get('tag') or '(no tag)')),
+            ('thread', lambda it: str(it.get('thread', '(not known)'))),
+            ('queue', lambda it: 'queue ' + it['queue'] if it.get('queue') else '(no queue)'),
+            ('pool', lambda it: it['pool'])):
+        browser.ask('app.set({ by: %s })' % json.dumps(by))
+        browser.settle()
+        checks.that('... by ' + by, checks.groups(), sum_groups(blocks, name))
+    browser.ask("app.set({ by: 'age' })")
+    browser.settle()
+    unknown = [it for it in blocks if 'age' not in it]
+    checks.that('... of unknown age', checks.groups().get('(age not known)', (0, 0)),
+                (sum(it['size'] for it in unknown), len(unknown)))
+    ages = sorted(browser.ask("""[...app.trace.sort.keys()].filter(it => app.trace.sort[it] === 2)
+        .map(it => app.trace.duration - app.trace.birth(it))"""))
+    checks.that('... ages', ages, sorted(it['age'] for it in blocks if 'age' in it))
+    browser.ask("app.set({ by: 'tag' })")
+    browser.settle()
+
+
+def check_snapshot(browser, checks, folder, name, reason):
+    with open('%s/%s' % (folder, name)) as file:
+        snapshot = json.load(file)
+    allocators = snapshot['allocators']
+    pools = [it for it in allocators if it['class'] == 'pool']
+    heap = [it for it in allocators if it['class'] == 'heap'][0]
+    browser.go('%s/%s.html' % (folder, name))
+    facts = checks.text('#facts')
+    checks.that('a snapshot, %s: its program, process, date and reason' % name, all(it in facts for it in (
+        'program make-snapshot', 'process %d' % snapshot['pid'], snapshot['date'].replace('T', ' ')[:19], reason)))
+    note = checks.text('#note')
+    checks.that('... its message', make_printable(snapshot.get('message', '')) in note
+                and ('bytes asked for' in note) == ('message' in snapshot))
+    checks.that('... what it does not know', 'does not know what was freed before' in note)
+    checks.that('... that blocks were not followed', 'were not followed' in note, not snapshot['followed'])
+    check_counters(checks, allocators)
+    check_snapshot_groups(browser, checks, pools)
+    browser.press('2')
+    used = sum(it['size'] for it in heap['extents'])
+    held = sum(it['alloc_size'] for pool in pools for it in pool['blocks'] if not it['active'])
+    checks.that('... pieces', checks.figure('pieces'), str(len(heap['pieces'])))
+    checks.that('... bytes in them', checks.figure('piece-bytes'), format_bytes(sum(it['size'] for it in heap['pieces'])))
+    checks.that('... in use of them', checks.figure('used-bytes'), format_bytes(used))
+    checks.that('... free', checks.figure('free-bytes'), format_bytes(heap['counters']['free_bytes']))
+    checks.that('... held by pools', checks.figure('held-bytes'), format_bytes(held))
+    checks.that('... there is one moment', browser.ask("document.getElementById('moment').checkVisibility()"), False)
+    for key in list('4567123') + ['p', 'e', ',', '.', '+', '0', 'ArrowLeft', 'Shift+ArrowLeft', '?', '?', 'd', 'g', 'G', 'o', 'O']:
+        browser.press(key)
+    checks.that('... the same moment after any key', checks.number('active'),
+                sum(it['size'] for pool in pools for it in pool['blocks'] if it['active']))
+
+
+def check_snapshots(browser, checks, folder):
+    check_snapshot(browser, checks, folder, 'asked', 'asked for')
+    check_snapshot(browser, checks, folder, 'oom', 'memory ran out')
+    browser.press('3')
+    checks.that('stacks of a snapshot', 'make-snapshot' in checks.text('#alive ol.stack'))
+    browser.press('2')
+    box = browser.ask("(() => { const b = document.getElementById('map').getBoundingClientRect(); return [b.x, b.y]; })()")
+    browser.point(box[0] + 200, box[1] + 5)
+    checks.that('memory in use, and for how long', 'ago' in checks.text('#piece') and '(no tag)' in checks.text('#piece'))
+    check_snapshot(browser, checks, folder, 'parts', 'asked for')
+    for name in 'none', 'odd':
+        browser.go('%s/%s.json.html' % (folder, name))
+        for key in list('123') + ['g', 'o', 'p', 'e', 'm', 'g', 'o', '3', '2', '1']:
+            browser.press(key)
+        checks.that('the views of a snapshot that is ' + name, checks.data('error'), None)
+    browser.go(folder + '/odd.json.html', 'view=cursor')
+    checks.that('... its bytes', (checks.figure('bytes'), checks.figure('managed')), ('7 bytes', '8.00 EiB'))
+    browser.go(folder + '/small.html', 'view=bytes&by=sort&t=0')
+    checks.that('an address of a trace leads to what a snapshot has', (checks.data('view'), checks.number('active')), ('objects', 90))
+
+
 # What each column of pixels has is what was in use at most, each block's own height, and the rest of
 # each colour.
 COLUMNS = '''(() => {
@@ -473,8 +601,9 @@ def check_events(browser, checks):
 
 
 def take_pictures(browser, folder, pictures):
-    for page in 'known', 'large':
-        for view in 'bytes', 'lives', 'heap', 'peak', 'cursor', 'leaks', 'calls':
+    of_traces, of_snapshots = ('bytes', 'lives', 'heap', 'peak', 'cursor', 'leaks', 'calls'), ('objects', 'heap', 'cursor')
+    for page, views in ('known', of_traces), ('large', of_traces), ('asked', of_snapshots), ('oom', of_snapshots):
+        for view in views:
             for theme in 'light', 'dark':
                 browser.go('%s/%s.html' % (folder, page), 'view=%s&theme=%s' % (view, theme))
                 browser.settle()
@@ -505,6 +634,7 @@ def main():
         check_examples(browser, checks, folder)
         check_lossy(browser, checks, folder)
         check_odd(browser, checks, folder)
+        check_snapshots(browser, checks, folder)
         check_large(browser, checks, folder)
         check_old_browser(browser, checks, folder)
         check_events(browser, checks)

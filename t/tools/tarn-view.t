@@ -2,18 +2,19 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# tarn-view: what it refuses, the pages that it makes of traces of which everything is known; with
-# Chromium and Python each view of them, where keys and the mouse do what they do, and numbers are
-# what make-trace has made (browse.py).
+# tarn-view: what it refuses, the pages that it makes of traces of which everything is known, and of
+# a program's snapshots; with Chromium and Python each view of them, where keys and the mouse do what
+# they do, and numbers are what make-trace has made, or the snapshot says (browse.py).
 . "$(dirname "$0")/../lib/tap.sh"
 
 program=$top_builddir/tools/tarn-view
 if [ ! -x "$program" ]; then
-  skip "tarn-view" "built without GIO"
+  skip "tarn-view" "built without json-glib"
   done_testing
   exit
 fi
 make_trace=$top_builddir/t/tools/make-trace
+make_snapshot=$top_builddir/t/tools/make-snapshot
 large=300000 # events
 
 # Lines on standard error, the first of which says so; nothing on standard output.
@@ -37,6 +38,15 @@ makes () {
 }
 check "the traces" makes
 
+# Both with their memory as parts that have addresses of their own, and without.
+makes_snapshots () {
+  "$make_snapshot" virtual "$scratch/asked" >/dev/null \
+    && "$make_snapshot" parts "$scratch/parts" >/dev/null \
+    && TARN_TRACE_STACKS=8 TARN_SNAPSHOT_ON_OOM=$scratch/oom "$make_snapshot" virtual >/dev/null \
+    && [ -s "$scratch/oom" ]
+}
+check "the snapshots" makes_snapshots
+
 # ---- bad usage, and bad files ----
 
 check "--frobnicate" fails 2 --frobnicate --frobnicate
@@ -57,6 +67,118 @@ check "an empty file" fails 1 "$scratch/nothing" "$scratch/nothing"
 printf 'time,thread,action,id,size,queue\n' >"$scratch/text"
 check "a file that is no trace" fails 1 "$scratch/text" "$scratch/text"
 check "... there is no page of it" [ ! -e "$scratch/text.html" ]
+
+# ---- bad snapshots ----
+
+cat >"$scratch/small" <<'END'
+{"tarn-snapshot":1,"date":"2026-11-25T08:32:29Z","pid":7,"followed":true,"allocators":[
+{"id":1,"class":"heap","options":{"alignment":18446744073709551615},"pieces":[
+{"address":"0x1000","size":4096,"queue":"0xbeef"}],"extents":[
+{"address":"0x1000","size":100}]},
+{"id":2,"class":"pool","upstream":1,"blocks":[
+{"address":"0x1000","active":true,"size":90,"alloc_size":100,"tag":"t","stack":3,"age":5},
+{"address":"0x1080","active":false,"alloc_size":50}]}],"stacks":[
+{"stack":3,"frames":[{"address":"0x10"}]}]}
+END
+
+refuses () { # MESSAGE SED-SCRIPT
+  rm -f "$scratch/wrong.html"
+  sed "$2" "$scratch/small" >"$scratch/wrong"
+  ! cmp -s "$scratch/small" "$scratch/wrong" && fails 1 "$scratch/wrong: $1" "$scratch/wrong" \
+    && [ ! -e "$scratch/wrong.html" ]
+}
+
+# At whichever byte it ends: an error, and no page.
+refuses_cuts () {
+  size=$(wc -c <"$scratch/small")
+  for n in $(seq 0 $((size - 2))); do
+    head -c "$n" "$scratch/small" >"$scratch/cut"
+    fails 1 "$scratch/cut" -o "$scratch/cut.html" "$scratch/cut" || { echo "$n"; return 1; }
+  done
+  [ ! -e "$scratch/cut.html" ]
+}
+
+refuses_lists () { # TEXT: very often
+  awk -v text="$1" 'BEGIN {
+    printf "{\"tarn-snapshot\":1,\"allocators\":"
+    for (i = 0; i < 100000; i++) printf "%s", text
+  }' >"$scratch/deep"
+  fails 1 "$scratch/deep: line 1: more than 32 lists in one another" "$scratch/deep"
+}
+
+check "a small snapshot" runs "$scratch/small"
+
+# Nothing at all; pools that are each other's upstream, and a heap that is its own, of numbers that no
+# memory has.
+cat >"$scratch/none.json" <<'END'
+{"tarn-snapshot":1,"pid":0,"followed":false,"allocators":[]}
+END
+cat >"$scratch/odd.json" <<'END'
+{"tarn-snapshot":1,"pid":4294967295,"followed":true,"reason":"whim","allocators":[
+{"id":1,"class":"pool","upstream":2,"blocks":[
+{"address":"0x1","active":true,"size":0,"alloc_size":0,"age":18446744073709551615},
+{"address":"0x9","active":true,"size":7,"alloc_size":9223372036854775807,"age":0}]},
+{"id":2,"class":"pool","upstream":1},
+{"id":9223372036854775807,"class":"heap","upstream":9223372036854775807,"pieces":[
+{"address":null,"size":10}],"extents":[
+{"address":null,"size":100,"part":"0xffffffffffffffff"},
+{"address":"0x1","size":100,"part":"0xffffffffffffffff"}]}]}
+END
+check "a snapshot of nothing" runs "$scratch/none.json"
+check "a snapshot of numbers that no memory has" runs "$scratch/odd.json"
+while IFS='|' read -r what message script; do
+  check "a snapshot with $what" refuses "$message" "$script"
+done <<'END'
+another form|written by another version: form 2, and not 1|s/"tarn-snapshot":1/"tarn-snapshot":2/
+a form that is no number|tarn-snapshot is no whole number|s/"tarn-snapshot":1/"tarn-snapshot":"1"/
+no process|there is no number pid|s/"pid":7,//
+a process out of range|pid 4294967296 is out of range|s/"pid":7/"pid":4294967296/
+a date that is none|date 'now' is none|s/2026-11-25T08:32:29Z/now/
+no word on whether blocks were followed|followed is neither true nor false|s/"followed":true/"followed":1/
+no allocators|there is no list allocators|s/"allocators"/"others"/
+a number as its stacks|stacks is no list|$s/.*/"x":1}/;s/"stacks":\[/"stacks":7,/
+an allocator that is a number|allocators[0]: this is no object|s/"allocators":\[/&5,/
+a class that is unknown|allocators[0]: class 'pile' is unknown|s/"heap"/"pile"/
+no class|allocators[1]: class '' is unknown|s/"class":"pool",//
+no id|allocators[0]: there is no number id|s/"id":1,//
+an id of 0|allocators[0]: id 0 is out of range|s/"id":1,/"id":0,/
+an id that no page can have|allocators[0]: id 9223372036854775808 is out of range|s/"id":1,/"id":9223372036854775808,/
+an id twice|allocators[1]: id 1 is there twice|s/"id":2,/"id":1,/
+an upstream that is not there|allocators[1]: there is no allocator 9, its upstream|s/"upstream":1/"upstream":9/
+options that are a list|allocators[0]: options is no object|s/"options":{[^}]*}/"options":[]/
+an option that is a text|allocators[0].options[0]: alignment is no whole number|s/18446744073709551615/"x"/
+a number of 65 bits|line 2: 18446744073709551616 is more than 64 bits can hold|s/18446744073709551615/18446744073709551616/
+a number below 0|line 6: '-' has no place outside of a text|s/"age":5/"age":-5/
+a number with a fraction|allocators[1].blocks[0]: age is no whole number|s/"age":5/"age":5.5/
+a number that C takes for an octal one|line 6: 05 is no number of JSON|s/"age":5/"age":05/
+a comment|line 4: '/' has no place outside of a text|s|"size":100|/* " */&|
+a byte of 0xff|line 4: byte 0xff has no place outside of a text|s/"size":100/\xff&/
+no size of a block|allocators[1].blocks[0]: there is no number size|s/"size":90,//
+a block larger than its memory|allocators[1].blocks[0]: size 101 is more than alloc_size 100|s/"size":90/"size":101/
+no size of a held block|allocators[1].blocks[1]: there is no number alloc_size|s/,"alloc_size":50//
+a block that is neither in use nor held|allocators[1].blocks[1]: active is neither true nor false|s/"active":false,//
+a block twice|allocators[1].blocks[1]: address 0x1000 is there twice|s/0x1080/0x1000/
+a block at no address|allocators[1].blocks[1]: address '4224' is no address|s/0x1080/4224/
+a block larger than any memory|allocators[1].blocks[1]: no memory has 9223372036854775808 bytes at 0x1080|s/"alloc_size":50/"alloc_size":9223372036854775808/
+a block beyond all addresses|allocators[1].blocks[1]: no memory has 50 bytes at 0xffffffffffffffff|s/0x1080/0xffffffffffffffff/
+an address that is a number|allocators[0].pieces[0]: address is no text|s/"0x1000","size":4096/4096,"size":4096/
+a piece without a size|allocators[0].pieces[0]: there is no number size|s/,"size":4096//
+an extent whose part is a number|allocators[0].extents[0]: part is no text|s/"size":100}/"size":100,"part":1}/
+an extent twice|allocators[0].extents[1]: address 0x1000 is there twice|s/^{"address":"0x1000","size":100}/&,&/
+a piece twice at 0|allocators[0].pieces[1]: address 0x0 is there twice|s/^{"address":"0x1000","size":4096,"queue":"0xbeef"}/{"address":null,"size":4096},{"address":null,"size":1}/
+a stack that is not there|allocators[1].blocks[0]: there is no stack 4|s/"stack":3,"age"/"stack":4,"age"/
+a stack twice|stacks[1]: stack 3 is there twice|$s/^\({.*}\)\]}$/\1,\1]}/
+a frame at no address|stacks[0].frames[0]: address '0x' is no address|s/"0x10"/"0x"/
+a comma too many|<data>:|s/"age":5/&,/
+END
+check "a snapshot that ends anywhere" refuses_cuts
+check "100,000 lists in one another" refuses_lists '['
+check "... objects" refuses_lists '{"a":'
+check "tarn-trace says what shows a snapshot" sh -c \
+  '[ ! -x "$1" ] || { ! "$1" "$2" 2>&1; } | grep -F "this is a snapshot, which tarn-view(1) shows"' \
+  sh "$top_builddir/tools/tarn-trace" "$scratch/small"
+printf '{"tarn":1}\n' >"$scratch/other"
+check "another file of JSON" fails 1 "this is no recorded trace" "$scratch/other"
 
 # ---- pages ----
 
@@ -103,6 +225,11 @@ check "names and tags that are HTML" escapes
 check "files that are cut off" cuts
 check "an empty trace" runs "$scratch/empty"
 check "a trace of numbers that no memory has" status_is 0 "$program" "$scratch/odd"
+check "a program's snapshot" runs "$scratch/asked"
+check "... the page is whole" is_whole "$scratch/asked.html"
+check "... when memory ran out" runs "$scratch/oom"
+check "... of memory that the driver has other addresses for" grep -q '"part":"0x' "$scratch/parts"
+check "... a page of it" runs "$scratch/parts"
 check "a large trace" runs "$scratch/large"
 check "... takes at most 8 bytes for an event" [ "$(wc -c <"$scratch/large.html")" -lt $((large * 8)) ]
 

@@ -6,6 +6,8 @@
  * in a heap by the time of their next events.  What is kept is a few words for each packet, stream
  * and definition, and no events. */
 
+#define _GNU_SOURCE 1 /* memmem () */
+
 #include "recording.h"
 
 #include <string.h>
@@ -154,11 +156,26 @@ read_header (TarnTraceHeader *header, const guchar *data)
   header->start = GUINT64_FROM_LE (header->start);
 }
 
+/* An object of JSON, which says so somewhere. */
+gboolean
+recording_is_snapshot (GBytes *bytes)
+{
+  static const gchar key[] = "\"tarn-snapshot\"";
+  gsize size;
+  const gchar *text = g_bytes_get_data (bytes, &size);
+
+  while (size > 0 && g_ascii_isspace (*text))
+    text++, size--;
+  return size > 0 && *text == '{' && memmem (text, size, key, strlen (key)) != NULL;
+}
+
 static gboolean
 check_header (Recording *self, GError **error)
 {
   const gsize version = strlen (TARN_TRACE_MAGIC) - 1;
 
+  if (recording_is_snapshot (self->bytes))
+    return refuse (0, error, "this is a snapshot, which tarn-view(1) shows, and no recorded trace");
   if (self->size < sizeof self->header.magic || memcmp (self->data, TARN_TRACE_MAGIC, version) != 0)
     return refuse (0, error, "this is no recorded trace: it does not begin with " TARN_TRACE_MAGIC);
   if (self->data[version] != TARN_TRACE_MAGIC[version])

@@ -62,6 +62,9 @@ Recording *recording_open (const gchar *path, GError **error);
 Recording *recording_open_bytes (GBytes *bytes, const gchar *name, GError **error);
 void recording_free (Recording *self);
 
+/* Whether it is no recording but a snapshot (tarn_snapshot_write ()), whole or not. */
+gboolean recording_is_snapshot (GBytes *bytes);
+
 /* Gets the next event, but for those that say what numbers stand for, or what goes for others.
  * FALSE without an error: there is no more.  At equal times events come in the order of their
  * streams, what frees something before what does not.  Its properties last until the next call. */

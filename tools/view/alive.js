@@ -35,12 +35,13 @@ const aliveView = {
   sumUp(app, moment, lives, total) {
     const { trace } = app, more = lives.reduce((sum, it) => sum + trace.more[it], 0);
     document.getElementById('alive-figures').replaceChildren(
-      figure(formatBytes(total), MOMENTS[app.view].title, 'bytes'),
+      figure(formatBytes(total), trace.isSnapshot ? 'in use' : MOMENTS[app.view].title, 'bytes'),
       figure(formatCount(lives.length), lives.length === 1 ? 'block' : 'blocks', 'blocks'),
       figure(formatBytes(more), 'more in memory than asked for', 'more'),
-      figure(formatTime(app.view === 'leaks' ? trace.duration : trace.timeOf(moment)), 'after the start', 'time'),
+      trace.isSnapshot ? '' : figure(formatTime(app.view === 'leaks' ? trace.duration : trace.timeOf(moment)),
+        'after the start', 'time'),
       figure(formatBytes(app.selection.managed.at(app.view === 'leaks' ? trace.duration : trace.timeOf(moment))),
-        app.selection.isHeap ? 'in pieces then' : 'managed then', 'managed'));
+        (app.selection.isHeap ? 'in pieces' : 'managed') + (trace.isSnapshot ? '' : ' then'), 'managed'));
   },
 
   head(app) {
@@ -76,10 +77,10 @@ const aliveView = {
   /* The largest lives of a group, and where they come from. */
   details(app, group) {
     const { trace } = app, lives = group.lives.slice().sort((a, b) => trace.size[b] - trace.size[a] || a - b);
-    const stacks = groupLives(trace, lives, 'stack').slice(0, 4);
+    const stacks = groupLives(trace, lives, 'stack').filter(it => it.id !== 0).slice(0, 4);
     return make('div', { class: 'row' },
       make('table', { class: 'grow' }, make('thead', {}, make('tr', {},
-        ...['size', 'tag', 'of', 'thread', 'queue', 'address', 'since'].map((it, i) =>
+        ...['size', 'tag', 'of', 'thread', 'queue', 'address', trace.isSnapshot ? 'asked for' : 'since'].map((it, i) =>
           make('th', { scope: 'col', class: i === 0 ? 'number' : null }, it)))),
       make('tbody', {}, ...lives.slice(0, MAX_LIVES).map(life => make('tr', {},
         make('td', { class: 'number' }, formatBytes(trace.size[life])),
@@ -88,7 +89,7 @@ const aliveView = {
         make('td', {}, trace.threadName(trace.thread[life])),
         make('td', {}, trace.meta.queues[trace.queue[life]] ?? '–'),
         make('td', {}, '0x' + trace.address[life].toString(16)),
-        make('td', {}, formatTime(trace.birth(life), 1e3)))),
+        make('td', {}, formatSince(trace, life)))),
       lives.length > MAX_LIVES ? make('tr', {}, make('td', { colspan: 7, class: 'dim' },
         'and ' + formatCount(lives.length - MAX_LIVES) + ' more')) : '')),
       make('div', { class: 'grow' }, ...stacks.map(it => make('div', {},

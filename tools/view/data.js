@@ -195,8 +195,13 @@ const GROUPINGS = {
     name: (trace, id) => trace.meta.queues[id] ? 'queue ' + trace.meta.queues[id] : '(no queue)' },
   thread: { title: 'thread', of: trace => trace.thread, name: (trace, id) => trace.threadName(id) },
   pool: { title: 'pool', of: trace => trace.object, name: (trace, id) => trace.objectNames[id] },
-  sort: { title: 'how it was served', of: trace => trace.sort, name: (trace, id) => SORTS[id] }
+  sort: { title: 'how it was served', of: trace => trace.sort, name: (trace, id) => SORTS[id], isHidden: trace => trace.isSnapshot },
+  age: { title: 'age', of: ages, name: (trace, id) => ageName(id), isHidden: trace => !trace.isSnapshot }
 };
+
+function groupingsFor(trace) {
+  return Object.keys(GROUPINGS).filter(it => !GROUPINGS[it].isHidden?.(trace));
+}
 
 function callers(trace) {
   const places = new Map(), ofStack = trace.meta.stacks.map((_, i) => {

@@ -104,7 +104,7 @@ const heapView = {
     document.getElementById('heap').value = String(heap);
     document.getElementById('moment').value = String(Math.round(app.time / trace.duration * 2000));
     if (heap === undefined) {
-      figures.replaceChildren(make('p', { class: 'dim' }, 'There is no heap in this recording.'));
+      figures.replaceChildren(make('p', { class: 'dim' }, 'There is no heap.'));
       prepare(canvas);
       return;
     }
@@ -112,7 +112,7 @@ const heapView = {
     map.owners = findOwners(trace, heap, app.moment, map.extents);
     this.sumUp(app, map, figures);
     this.drawMap(app, map, canvas);
-    this.listHoles(map);
+    this.listHoles(app, map);
   },
 
   sumUp(app, map, place) {
@@ -204,7 +204,7 @@ const heapView = {
   },
 
   /* Free stretches by their sizes, and what colours mean. */
-  listHoles(map) {
+  listHoles(app, map) {
     const classes = new Map();
     for (const { size } of map.holes) {
       const id = Math.floor(Math.log2(size)) + 1, it = classes.get(id) || { n: 0, bytes: 0 };
@@ -222,7 +222,7 @@ const heapView = {
       make('tbody', {}, ...rows)),
       make('ul', { class: 'meanings' }, make('li', {}, swatch(theme.hole), ' free'),
         make('li', {}, swatch(map.owners === null ? theme.used : theme.rest), map.owners === null ? ' in use' : ' held by a pool'),
-        map.owners === null ? null : make('li', {}, 'Other colours: in use, as under Lives'),
+        map.owners === null ? null : make('li', {}, 'Other colours: in use, ' + (app.trace.isSnapshot ? 'by ' + GROUPINGS[app.by].title : 'as under Lives')),
         make('li', {}, 'Lines across: where pieces begin that lie side by side'),
         map.isCut ? make('li', { class: 'bad' }, 'Not all pieces are drawn: there are too many') : null));
   },
@@ -253,7 +253,7 @@ const heapView = {
       ['address', '0x' + (extent === undefined ? hole?.start ?? 0 : trace.address[extent]).toString(16)],
       ['in use by', owner === undefined ? null : trace.objectNames[trace.object[owner]]],
       ['tag', owner === undefined ? null : GROUPINGS.tag.name(trace, trace.tag[owner])],
-      ['since', extent === undefined ? null : formatTime(trace.birth(owner ?? extent), 1e3)],
+      [trace.isSnapshot ? 'asked for' : 'since', extent === undefined ? null : formatSince(trace, owner ?? extent)],
       ['piece', formatBytes(trace.size[life]) + ' at 0x' + trace.address[life].toString(16)],
       ['its queue', trace.queue[life] !== 0 ? trace.meta.queues[trace.queue[life]] : 'nobody’s']
     ]), ...owner === undefined ? [] : [stackList(trace, trace.stack[owner])]);

@@ -254,13 +254,26 @@ append_kinds (GString *json)
   g_string_append_c (json, ']');
 }
 
+static void
+append_snapshot (GString *json, const Snapshot *snapshot)
+{
+  append_text (json, "version", snapshot->version);
+  append_text (json, "program", snapshot->program);
+  append_text (json, "reason", snapshot->reason);
+  append_text (json, "message", snapshot->message);
+  append_number (json, "followed", snapshot->follows ? 1 : 0);
+}
+
 static GString *
-describe (const History *history, const Recording *recording, const gchar *name)
+describe (const History *history, const Recording *recording, const Snapshot *snapshot,
+          const gchar *name)
 {
   GString *json = g_string_new ("{");
 
-  append_text (json, "kind", "trace");
+  append_text (json, "kind", snapshot != NULL ? "snapshot" : "trace");
   append_text (json, "name", name);
+  if (snapshot != NULL)
+    append_snapshot (json, snapshot);
   append_number (json, "pid", recording_get_pid (recording));
   append_number (json, "real_time", recording_get_real_time (recording) / 1000000);
   append_number (json, "duration", history->duration);
@@ -342,9 +355,10 @@ fill_in (const gchar *title, const gchar *data)
 }
 
 gchar *
-page_make (const History *history, const Recording *recording, const gchar *name, GError **error)
+page_make (const History *history, const Recording *recording, const Snapshot *snapshot,
+           const gchar *name, GError **error)
 {
-  GString *json = describe (history, recording, name);
+  GString *json = describe (history, recording, snapshot, name);
   g_autofree gchar *data = encode_data (history, json, error);
   g_autofree gchar *printable = text_make_printable (name, -1);
   g_autofree gchar *title = g_markup_escape_text (printable, -1);

@@ -7,9 +7,11 @@
 #define PAGE_H
 
 #include "history.h"
+#include "snapshot.h"
 
-/* Makes the HTML.  name: what the page is of; any text.  Free it with g_free (). */
-gchar *page_make (const History *history, const Recording *recording, const gchar *name,
-                  GError **error);
+/* Makes the HTML.  snapshot: that the recording was made of, or NULL.  name: what the page is of;
+ * any text.  Free it with g_free (). */
+gchar *page_make (const History *history, const Recording *recording, const Snapshot *snapshot,
+                  const gchar *name, GError **error);
 
 #endif

@@ -11,11 +11,11 @@ const VIEWS = {
   peak: { title: 'Peak', panel: 'alive', view: aliveView },
   cursor: { title: 'Cursor', panel: 'alive', view: aliveView },
   leaks: { title: 'Leaks', panel: 'alive', view: aliveView },
-  calls: { title: 'Waits and calls', panel: 'calls', view: callsView }
+  calls: { title: 'Waits and calls', panel: 'calls', view: callsView },
+  objects: { title: 'Pools and heaps', panel: 'objects', view: objectsView }
 };
 /* That are kept, each of them up to 30 bytes for an event. */
 const MAX_SELECTIONS = 12;
-const SNAPSHOT_VIEWS = ['heap', 'cursor'];
 
 class App {
   constructor(trace) {
@@ -29,7 +29,7 @@ class App {
     this.by = 'tag';
     this.filter = null;
     this.life = -1;
-    this.view = trace.isSnapshot ? 'cursor' : 'bytes';
+    this.view = trace.isSnapshot ? 'objects' : 'bytes';
     this.range = { t0: 0, t1: trace.duration };
     this.shortages = this.findShortages();
     this.selection = this.selectionOf(0);
@@ -74,13 +74,17 @@ class App {
   }
 
   setTime(time) {
-    this.time = Math.max(0, Math.min(this.trace.duration, time));
+    this.time = this.trace.isSnapshot ? this.trace.duration : Math.max(0, Math.min(this.trace.duration, time));
     this.moment = this.trace.momentAt(this.time);
     this.redraw();
   }
 
   /* Of several events at the same time, one. */
   setMoment(moment) {
+    if (this.trace.isSnapshot) {
+      this.setTime();
+      return;
+    }
     this.moment = Math.max(-1, Math.min(this.trace.nEvents - 1, moment));
     this.time = this.trace.timeOf(this.moment);
     this.redraw();
@@ -158,6 +162,10 @@ class App {
   }
 
   drawStatus() {
+    if (this.trace.isSnapshot) {
+      this.drawSnapshotStatus();
+      return;
+    }
     const { selection, range } = this, part = (label, text) => make('span', {}, label + ' ', make('b', {}, text));
     document.getElementById('status').replaceChildren(
       part('cursor', formatTime(this.time, 1e3)),
@@ -165,6 +173,13 @@ class App {
       part('shown', formatTime(range.t0, Math.max((range.t1 - range.t0) / 1000, 1)) + ' to '
         + formatTime(range.t1, Math.max((range.t1 - range.t0) / 1000, 1))),
       part('peak', formatBytes(selection.peak) + ' at ' + formatTime(this.trace.timeOf(selection.peakMoment), 1e3)),
+      make('span', {}, make('kbd', {}, '?'), ' keys'));
+  }
+
+  drawSnapshotStatus() {
+    const { selection } = this, part = (label, bytes) => make('span', {}, label + ' ', make('b', {}, formatBytes(bytes)));
+    document.getElementById('status').replaceChildren(make('span', {}, this.objectName()),
+      part('in use', this.bytesAtCursor()), part(selection.isHeap ? 'in pieces' : 'managed', selection.managed.peak),
       make('span', {}, make('kbd', {}, '?'), ' keys'));
   }
 
@@ -198,9 +213,9 @@ class App {
   readAddress() {
     const parameters = new URLSearchParams(location.hash.slice(1)), { trace } = this;
     const object = Number(parameters.get('object')), range = /^(\d+)-(\d+)$/.exec(parameters.get('range'));
-    if (VIEWS[parameters.get('view')] && !trace.isSnapshot)
+    if (viewsOf(trace).includes(parameters.get('view')))
       this.view = parameters.get('view');
-    if (GROUPINGS[parameters.get('by')])
+    if (groupingsFor(trace).includes(parameters.get('by')))
       this.by = parameters.get('by');
     if (trace.pools.includes(object) || trace.heaps.includes(object))
       this.set({ object });
@@ -216,6 +231,10 @@ class App {
 }
 
 /* What the page has around the views */
+
+function viewsOf(trace) {
+  return trace.isSnapshot ? SNAPSHOT_VIEWS : Object.keys(VIEWS).filter(it => it !== 'objects');
+}
 
 function showFacts(trace) {
   const { meta } = trace, place = document.getElementById('facts');
@@ -236,12 +255,11 @@ function showFacts(trace) {
 
 function makeTabs(app) {
   const place = document.getElementById('tabs');
-  Object.entries(VIEWS).forEach(([view, { title, panel }], i) => {
-    if (app.trace.isSnapshot && !SNAPSHOT_VIEWS.includes(view))
-      return;
+  viewsOf(app.trace).forEach((view, i) => {
+    const { title, panel } = VIEWS[view];
     place.append(make('button', { type: 'button', role: 'tab', id: 'tab-' + view, 'data-view': view,
       'aria-controls': 'panel-' + panel, on: { click: () => app.set({ view }) } },
-    make('kbd', {}, i + 1), title));
+    make('kbd', {}, i + 1), app.trace.isSnapshot && view === 'cursor' ? 'In use' : title));
   });
 }
 
@@ -250,7 +268,7 @@ function makeChoices(app) {
   const heap = document.getElementById('heap');
   object.append(make('option', { value: 0 }, trace.pools.length > 0 ? 'all pools' : 'all heaps'),
     ...[...trace.pools, ...trace.heaps].map(it => make('option', { value: it }, trace.objectNames[it])));
-  by.append(...Object.entries(GROUPINGS).map(([name, it]) => make('option', { value: name }, it.title)));
+  by.append(...groupingsFor(trace).map(it => make('option', { value: it }, GROUPINGS[it].title)));
   heap.append(...trace.heaps.map(it => make('option', { value: it }, trace.objectNames[it])));
   object.addEventListener('change', () => app.set({ object: Number(object.value) }));
   by.addEventListener('change', () => app.set({ by: by.value }));
@@ -320,18 +338,20 @@ const KEYS = [
   ['Esc', 'show all groups again'], ['d', 'dark or light'], ['?', 'this help']
 ];
 
-function makeHelp() {
+function makeHelp(trace) {
+  const { isSnapshot } = trace, keys = isSnapshot ? SNAPSHOT_KEYS : KEYS, half = Math.ceil(keys.length / 2);
   const list = pairs => terms(pairs.map(([key, what]) => [make('kbd', {}, key), what]));
   document.getElementById('help').append(make('h2', {}, 'Keys'),
-    make('div', { class: 'columns' }, list(KEYS.slice(0, 8)), list(KEYS.slice(8))),
+    make('div', { class: 'columns' }, list(keys.slice(0, half)), list(keys.slice(half))),
     make('h2', {}, 'Mouse'),
-    make('p', {}, 'The wheel zooms where it is; dragging moves, with Shift, or in the overview, it chooses a stretch of '
+    make('p', {}, isSnapshot ? 'To point at memory of a heap says what it is; a click opens a group, and chooses a pool.'
+      : 'The wheel zooms where it is; dragging moves, with Shift, or in the overview, it chooses a stretch of '
       + 'time; a click sets the cursor, and chooses a block. A group in a legend shows only its own.'),
     make('h2', {}, 'Words'),
     make('p', {}, 'Active, or in use: bytes that a program has asked for and not freed. Held: what a pool keeps of freed '
       + 'blocks. Managed: what a pool has of its upstream. A piece is what a heap had of the driver in one call; an '
       + 'extent is a part of it that is in use.'),
-    make('p', {}, 'In a pixel of Lives and Bytes is what was in use at most then; the darker area of Bytes is the least.'),
+    isSnapshot ? '' : make('p', {}, 'In a pixel of Lives and Bytes is what was in use at most then; the darker area of Bytes is the least.'),
     make('form', { method: 'dialog' }, make('button', {}, 'Close')));
 }
 
@@ -363,8 +383,8 @@ const ACTIONS = {
   '[': app => app.zoomBytes(1 / 1.4), ']': app => app.zoomBytes(1.4),
   o: app => app.set({ object: next([0, ...app.trace.pools, ...app.trace.heaps], app.object, 1) }),
   O: app => app.set({ object: next([0, ...app.trace.pools, ...app.trace.heaps], app.object, -1) }),
-  g: app => app.set({ by: next(Object.keys(GROUPINGS), app.by, 1) }),
-  G: app => app.set({ by: next(Object.keys(GROUPINGS), app.by, -1) }),
+  g: app => app.set({ by: next(groupingsFor(app.trace), app.by, 1) }),
+  G: app => app.set({ by: next(groupingsFor(app.trace), app.by, -1) }),
   Escape: app => app.set({ filter: null, life: -1 }), d: toggleTheme, '?': toggleHelp
 };
 
@@ -439,8 +459,14 @@ async function start() {
     app = new App(trace);
     makeTabs(app);
     makeChoices(app);
-    makeHelp();
-    showFacts(trace);
+    makeHelp(trace);
+    if (trace.isSnapshot) {
+      showSnapshotFacts(trace);
+      showNote(trace);
+      hideTime();
+    } else {
+      showFacts(trace);
+    }
     followMice(app);
     followTheme(app);
     app.readAddress();

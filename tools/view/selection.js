@@ -161,8 +161,8 @@ class Selection {
     return alive;
   }
 
-  /* The place of each group by what its lives take, bytes by time; the first are told apart by
-   * colours. */
+  /* The place of each group by what its lives take, bytes by time (bytes, in a snapshot); the first
+   * are told apart by colours. */
   rank(by) {
     this.ranks ??= {};
     return this.ranks[by] ??= this.makeRank(by);
@@ -172,7 +172,7 @@ class Selection {
     const { trace, has } = this, groups = groupsOf(trace, by), weights = new Map();
     for (let life = 0; life < trace.nLives; life++)
       if (has[life] !== 0) {
-        const weight = trace.size[life] * (trace.death(life) - trace.birth(life) + 1);
+        const weight = trace.size[life] * (trace.isSnapshot ? 1 : trace.death(life) - trace.birth(life) + 1);
         weights.set(groups[life], (weights.get(groups[life]) || 0) + weight);
       }
     const order = [...weights.keys()].sort((a, b) => weights.get(b) - weights.get(a) || a - b);
