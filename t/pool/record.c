@@ -23,38 +23,10 @@
 #include "lib/fake-device.h"
 #include "lib/fake-pages.h"
 #include "lib/in-child.h"
+#include "lib/place.h"
 #include "trace/recording.h"
 
 /* A file for a recording, in a folder of its own */
-
-typedef struct
-{
-  gchar *folder;
-  gchar *path;
-} Place;
-
-static void
-place_init (Place *place)
-{
-  g_autoptr (GError) error = NULL;
-
-  place->folder = g_dir_make_tmp ("tarn-record-XXXXXX", &error);
-  g_assert_no_error (error);
-  place->path = g_build_filename (place->folder, "trace", NULL);
-}
-
-static void
-place_clear (Place *place)
-{
-  if (place->folder == NULL)
-    return;
-  g_unlink (place->path);
-  g_rmdir (place->folder);
-  g_free (place->path);
-  g_free (place->folder);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Place, place_clear)
 
 static void
 start (const Place *place, const TarnTraceOptions *options)
@@ -223,7 +195,7 @@ test_requests (void)
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *first, *second;
 
-  place_init (&place);
+  place_init (&place, "trace");
   first = allocate (pool, 100);
   second = allocate (pool, 200);
   tarn_block_free (second);
@@ -279,7 +251,7 @@ test_counters (void)
   RecordedEvent event;
   guint n_reports = 0;
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   pool = pool_new (allocator, "counted");
   for (guint round = 0; round < 20; round++)
@@ -338,7 +310,7 @@ check_heap (FakePagesKind kind)
   TarnBlock *blocks[100];
   RecordedEvent event;
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     blocks[i] = allocate (pool, 1 + i * i * 1999);
@@ -401,7 +373,7 @@ test_direct (void)
   g_autofree gchar *log = NULL;
   g_auto (Place) place = { NULL, NULL };
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   tarn_block_free (tarn_allocator_allocate (allocator, 60, NULL));
   g_assert_null (tarn_allocator_allocate (allocator, 101, NULL));
@@ -525,7 +497,7 @@ test_threads (void)
   g_auto (Place) place = { NULL, NULL };
   gint64 begin, end;
 
-  place_init (&place);
+  place_init (&place, "trace");
   if (!g_test_slow ())
     options.buffer_bytes = 16 * n_events; /* whatever else runs beside this */
   start (&place, &options);
@@ -572,7 +544,7 @@ test_other_threads (void)
   RecordedEvent event;
   gint n_in_use = 0, n = 0;
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   for (guint round = 0; round < 50; round++)
     {
@@ -635,7 +607,7 @@ test_lost (void)
   guint64 n = 0;
   gint file;
 
-  place_init (&place);
+  place_init (&place, "trace");
   g_assert_cmpint (mkfifo (place.path, 0600), ==, 0);
   file = open (place.path, O_RDONLY | O_NONBLOCK); /* else start would wait for a reader */
   options.buffer_bytes = 0;
@@ -670,7 +642,7 @@ test_errors (void)
   TarnTraceOptions options = TARN_TRACE_OPTIONS_INIT;
   g_auto (Place) place = { NULL, NULL };
 
-  place_init (&place);
+  place_init (&place, "trace");
   g_assert_false (tarn_trace_stop (&error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
@@ -714,7 +686,7 @@ test_full (void)
       g_test_trap_assert_passed ();
       return;
     }
-  place_init (&place);
+  place_init (&place, "trace");
   device = fake_device_new (G_MAXUINT64);
   allocator = fake_device_allocator_new (device);
   pool = pool_new (allocator, NULL);
@@ -758,7 +730,7 @@ test_fork (void)
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *block;
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   block = allocate (pool, 1);
   in_child (record_in_child, &block);
@@ -794,7 +766,7 @@ test_fork_lives_on (void)
   gint status;
   pid_t child;
 
-  place_init (&place);
+  place_init (&place, "trace");
   start (&place, NULL);
   g_assert_cmpint (pipe (held_child), ==, 0);
   child = fork ();
@@ -846,7 +818,7 @@ test_environment (void)
       be_recorded ();
       return;
     }
-  place_init (&place);
+  place_init (&place, "trace");
   pattern = g_build_filename (place.folder, "%p.trace", NULL);
   g_setenv ("TARN_TRACE", pattern, TRUE);
   g_test_trap_subprocess (NULL, 0, 0);
@@ -881,7 +853,7 @@ test_environment_full (void)
         be_recorded ();
       return;
     }
-  place_init (&place);
+  place_init (&place, "trace");
   g_setenv ("TARN_TRACE", place.path, TRUE);
   g_test_trap_subprocess (NULL, 0, 0);
   g_unsetenv ("TARN_TRACE");
@@ -993,7 +965,7 @@ test_killed (void)
       gint status;
       GPid child;
 
-      place_init (&place);
+      place_init (&place, "trace");
       path = g_build_filename (place.folder, "checkpoints", NULL);
       checkpoints = map_checkpoints (path);
       child = spawn (&place, path);
@@ -1025,7 +997,7 @@ test_stacks (void)
   RecordedEvent event;
   guint n = 0;
 
-  place_init (&place);
+  place_init (&place, "trace");
   options.stack_depth = 12;
   start (&place, &options);
   for (guint i = 0; i < 1000; i++)

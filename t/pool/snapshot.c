@@ -14,36 +14,7 @@
 #include "lib/fake-device.h"
 #include "lib/fake-pages.h"
 #include "lib/in-child.h"
-
-/* Where snapshots are, for as long as a test runs */
-typedef struct
-{
-  gchar *folder;
-  gchar *path;
-} Place;
-
-static void
-place_init (Place *place)
-{
-  g_autoptr (GError) error = NULL;
-
-  place->folder = g_dir_make_tmp ("tarn-snapshot-XXXXXX", &error);
-  g_assert_no_error (error);
-  place->path = g_build_filename (place->folder, "snapshot.json", NULL);
-}
-
-static void
-place_clear (Place *place)
-{
-  if (place->folder == NULL)
-    return;
-  g_unlink (place->path);
-  g_assert_cmpint (g_rmdir (place->folder), ==, 0);
-  g_free (place->path);
-  g_free (place->folder);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Place, place_clear)
+#include "lib/place.h"
 
 static TarnBlock *
 allocate (TarnPool *pool, gsize size)
@@ -177,7 +148,7 @@ test_blocks (void)
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *blocks[] = { allocate (pool, 100), allocate (pool, 3000), allocate (pool, 5000) };
 
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   tarn_block_free (blocks[1]);
   {
     g_autoptr (JsonNode) snapshot = take_snapshot (&place);
@@ -212,7 +183,7 @@ test_names (void)
   g_autoptr (JsonNode) snapshot = NULL;
 
   g_assert_nonnull (pool);
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   snapshot = take_snapshot (&place);
   check_pool (find (snapshot, "\357\277\275\357\277\275"));
 }
@@ -235,7 +206,7 @@ check_heap (FakePagesKind kind)
     blocks[i] = allocate (pool, (i + 1) * 300000);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i += 2)
     tarn_block_free (blocks[i]);
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   {
     g_autoptr (JsonNode) snapshot = take_snapshot (&place);
     JsonObject *object = find (snapshot, "heap");
@@ -292,7 +263,7 @@ test_tags (void)
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *before, *blocks[3];
 
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   tarn_tag_push ("nobody looks");
   before = allocate (pool, 10);
   tarn_snapshot_set_follow (TRUE);
@@ -404,7 +375,7 @@ test_one_moment (void)
   for (guint i = 0; i < N_BETWEEN; i++)
     g_ptr_array_add (between, pool_new_full (allocator));
   traffic.pools[1] = right = pool_new (allocator, "right");
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   for (guint i = 0; i < N_THREADS; i++)
     threads[i] = g_thread_new ("traffic", go_to_and_fro, &traffic);
   while (g_atomic_int_get (&traffic.n_ready) < N_THREADS)
@@ -467,7 +438,7 @@ test_group (void)
   Hungry hungry[] = { { first, &is_over }, { second, &is_over } };
   GThread *threads[2];
 
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   tarn_pool_set_reclaim_group (second, group);
   tarn_pool_set_reclaim_group (first, group);
   for (guint i = 0; i < 2; i++)
@@ -555,7 +526,7 @@ test_environment (void)
       run_out_of_memory ();
       return;
     }
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   g_setenv ("TARN_SNAPSHOT_ON_OOM", place.path, TRUE);
   g_setenv ("TARN_TRACE_STACKS", "8", TRUE);
   g_test_trap_subprocess (NULL, 0, 0);
@@ -578,6 +549,35 @@ test_environment (void)
                         json_array_get_object_element (stacks, 0), "frames")),
                     >=, 2);
 #endif
+}
+
+/* Stacks alone: for whoever has blocks be followed. */
+static void
+test_stacks (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+
+  if (g_test_subprocess ())
+    {
+      g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
+      g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+      g_autoptr (TarnPool) pool = pool_new (allocator, "tagged");
+      g_autoptr (JsonNode) snapshot = NULL;
+      g_autoptr (TarnBlock) block = NULL;
+
+      tarn_snapshot_set_follow (TRUE);
+      block = allocate (pool, 100);
+      place_init (&place, "snapshot.json");
+      snapshot = take_snapshot (&place);
+#ifdef __GLIBC__
+      g_assert_true (json_object_has_member (find_block (find (snapshot, "tagged"), 100), "stack"));
+#endif
+      return;
+    }
+  g_setenv ("TARN_TRACE_STACKS", "4", TRUE);
+  g_test_trap_subprocess (NULL, 0, 0);
+  g_unsetenv ("TARN_TRACE_STACKS");
+  g_test_trap_assert_passed ();
 }
 
 /* A file that cannot be written is told of, and the request's own error stays what it is. */
@@ -640,7 +640,7 @@ test_signal (void)
   struct sigaction action;
   TarnBlock *block;
 
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   pattern = g_build_filename (place.folder, "%p-%n.json", NULL);
   for (gint watch = 0; watch < 2; watch++)
     {
@@ -664,6 +664,10 @@ test_signal (void)
           g_unlink (path);
         }
       tarn_block_free (block);
+      assert_refuses (12345, "12345 is no signal");
+      sigaction (SIGUSR2, NULL, &action);
+      g_assert_true (action.sa_handler != SIG_DFL);
+      g_assert_true (tarn_snapshot_on_signal (SIGUSR2, pattern, NULL));
       g_assert_true (tarn_snapshot_on_signal (SIGUSR2, NULL, NULL));
       sigaction (SIGUSR2, NULL, &action);
       g_assert_true (action.sa_handler == SIG_DFL);
@@ -696,7 +700,7 @@ test_errors (void)
   g_auto (Place) place = { NULL, NULL };
   g_autoptr (GError) error = NULL;
 
-  place_init (&place);
+  place_init (&place, "snapshot.json");
   in_child (write_in_child, place.path);
   g_assert_false (g_file_test (place.path, G_FILE_TEST_EXISTS));
   g_assert_false (tarn_snapshot_write ("/nonexistent/snapshot", &error));
@@ -716,6 +720,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/snapshot/group", test_group);
   g_test_add_func ("/core/snapshot/holders", test_holders);
   g_test_add_func ("/core/snapshot/environment", test_environment);
+  g_test_add_func ("/core/snapshot/stacks", test_stacks);
   g_test_add_func ("/core/snapshot/environment-wrong", test_environment_wrong);
   g_test_add_func ("/core/snapshot/signal", test_signal);
   g_test_add_func ("/core/snapshot/errors", test_errors);

@@ -91,6 +91,9 @@ typedef gint TarnDoor; /* atomic: TarnDoorState */
 
 TarnThread *_tarn_thread_register (void);
 
+/* Starts a thread of the library's own, which no signal of the program's is for. */
+GThread *_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error);
+
 /* Ends what was kept with a thread: called by that thread as it ends, with the lock of records
  * held. */
 typedef void (*TarnThreadEndFunc) (gpointer item);

@@ -8,6 +8,7 @@
 #include "base/thread-private.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -365,4 +366,17 @@ _tarn_door_open (TarnDoor *door)
 {
   __atomic_store_n (door, has_membarrier () ? TARN_DOOR_OPEN : TARN_DOOR_OPEN_WITH_FENCE,
                     __ATOMIC_RELEASE);
+}
+
+GThread *
+_tarn_own_thread_new (const gchar *name, GThreadFunc func, gpointer data, GError **error)
+{
+  sigset_t all, before;
+  GThread *thread;
+
+  sigfillset (&all);
+  pthread_sigmask (SIG_SETMASK, &all, &before);
+  thread = g_thread_try_new (name, func, data, error);
+  pthread_sigmask (SIG_SETMASK, &before, NULL);
+  return thread;
 }

@@ -4,10 +4,10 @@
  * The allocator that a heap is: requests and frees. */
 
 #include "heap/heap-private.h"
-#include "record/record-private.h"
 
 #include "allocator/block-private.h"
 #include "common/struct-private.h"
+#include "record/record-private.h"
 
 /* Where a backend asks for nothing else: what CUDA's own allocations are multiples of. */
 #define USUAL_ALIGNMENT 512

@@ -63,18 +63,14 @@ static void
 begin (void)
 {
   const gchar *path = get_path ("TARN_TRACE");
-  guint depth;
+  guint depth = read_depth ();
 
-  snapshot_path = g_strdup (get_path ("TARN_SNAPSHOT_ON_OOM"));
-  if (path == NULL && snapshot_path == NULL)
-    return;
-  depth = read_depth ();
+  _tarn_stack_set_depth (depth);
   if (path != NULL)
     begin_to_record (path, depth);
-  if (snapshot_path == NULL)
-    return;
-  _tarn_stack_set_depth (depth);
-  _tarn_follow (TARN_FOLLOW_FOR_OUT_OF_MEMORY, TRUE);
+  snapshot_path = g_strdup (get_path ("TARN_SNAPSHOT_ON_OOM"));
+  if (snapshot_path != NULL)
+    _tarn_follow (TARN_FOLLOW_FOR_OUT_OF_MEMORY, TRUE);
 }
 
 const gchar *

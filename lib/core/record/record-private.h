@@ -133,8 +133,9 @@ const gchar *_tarn_tag_get_text (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */
-guint32 _tarn_stack_take (void);          /* the caller's, where stacks are recorded; else 0 */
-void _tarn_stack_set_depth (guint depth); /* of what snapshots say; 0, as at first: none */
+guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
+void _tarn_stack_set_depth (
+    guint depth); /* of what snapshots say; 0, as at first: those of recordings */
 /* Gets a stack's return addresses, the innermost first; they are never freed. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -324,19 +323,6 @@ write_header (GError **error)
   return set_file_error (error, "%s", recorder.path);
 }
 
-/* Starts the recorder's thread, which no signal of the program's is for. */
-static gboolean
-start_thread (GError **error)
-{
-  sigset_t all, before;
-
-  sigfillset (&all);
-  pthread_sigmask (SIG_SETMASK, &all, &before);
-  recorder.thread = g_thread_try_new ("tarn-recorder", run, NULL, error);
-  pthread_sigmask (SIG_SETMASK, &before, NULL);
-  return recorder.thread != NULL;
-}
-
 static void
 init_changed (void)
 {
@@ -401,7 +387,9 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
   for (TarnStream *stream = recorder.streams; stream != NULL; stream = stream->next)
     stream->n_lost = stream->lost = 0;
   _tarn_once (&changed_once, init_changed);
-  if (!write_header (error) || !start_thread (error))
+  if (write_header (error))
+    recorder.thread = _tarn_own_thread_new ("tarn-recorder", run, NULL, error);
+  if (recorder.thread == NULL)
     {
       close (recorder.file);
       return FALSE;

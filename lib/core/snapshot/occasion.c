@@ -33,7 +33,7 @@ set_followed (TarnFollowReason reason, gboolean follows)
  * request that a thread's own blocks serve takes some 50 ns more.
  *
  * @param follow  whether to follow those that are asked for from now on; recordings, and what else
- *                follows blocks, do so in any case. Any thread may call it; in a child of fork ()
+ *                follows blocks, do so in any case. Any thread may call it. In a child of fork ()
  * it does nothing.
  * @since 0.1
  */
@@ -119,25 +119,15 @@ run (gpointer data)
   return NULL;
 }
 
-static GThread *
-start_thread (gchar *pattern, GError **error)
-{
-  sigset_t all, before;
-  GThread *thread;
-
-  sigfillset (&all);
-  pthread_sigmask (SIG_SETMASK, &all, &before);
-  thread = g_thread_try_new ("tarn-snapshot", run, pattern, error);
-  pthread_sigmask (SIG_SETMASK, &before, NULL);
-  return thread;
-}
-
-/* Tells whether nobody has said what is to be done on a signal. */
+/* Tells whether nobody else has said what is to be done on a signal. */
 static gboolean
 is_free (gint number, GError **error)
 {
   struct sigaction action;
 
+  _tarn_assert_locked (&watch_lock);
+  if (number != 0 && number == watch.number)
+    return TRUE;
   if (sigaction (number, NULL, &action) != 0)
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%d is no signal", number);
   else if (action.sa_flags & SA_SIGINFO
@@ -171,13 +161,11 @@ begin_watch (gint number, const gchar *path, GError **error)
   struct sigaction ours = { .sa_handler = handle_signal, .sa_flags = SA_RESTART };
 
   _tarn_assert_locked (&watch_lock);
-  if (!is_free (number, error))
-    return FALSE;
   while (sem_trywait (&wake_up) == 0)
     ; /* signals of an earlier watch */
   __atomic_store_n (&watch.is_ending, FALSE, __ATOMIC_RELEASE);
   watch.pattern = g_strdup (path);
-  watch.thread = start_thread (watch.pattern, error);
+  watch.thread = _tarn_own_thread_new ("tarn-snapshot", run, watch.pattern, error);
   if (watch.thread == NULL)
     {
       g_clear_pointer (&watch.pattern, g_free);
@@ -202,8 +190,8 @@ init_semaphore (void)
 /**
  * Gives a signal over to the library, which then writes snapshots. Whenever the process receives
  * the signal, a thread of the library's writes one, as tarn_snapshot_write() does. Blocks are
- * followed from now on. A signal that was given over before is given back. What goes wrong with a
- * file is a message (g_message).
+ * followed from now on. A signal that was given over before is given back, unless this one is
+ * refused. What goes wrong with a file is a message (g_message).
  *
  * @param number  a signal that has no handler, such as SIGUSR2
  * @param path    the file: %p is the number of the process, %n that of the snapshot, from 1 on;
@@ -218,7 +206,7 @@ gboolean
 tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
 {
   static TarnOnce once = TARN_ONCE_INIT;
-  gboolean is_done = TRUE;
+  gboolean is_done;
 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
@@ -231,8 +219,10 @@ tarn_snapshot_on_signal (gint number, const gchar *path, GError **error)
   _tarn_watch_fork ();
   _tarn_once (&once, init_semaphore);
   _tarn_mutex_lock (&watch_lock);
-  end_watch ();
-  if (path != NULL)
+  is_done = path == NULL || is_free (number, error);
+  if (is_done)
+    end_watch ();
+  if (is_done && path != NULL)
     is_done = begin_watch (number, path, error);
   set_followed (TARN_FOLLOW_FOR_SIGNAL, watch.number != 0);
   _tarn_mutex_unlock (&watch_lock);
