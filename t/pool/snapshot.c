@@ -160,6 +160,7 @@ test_blocks (void)
     g_assert_cmpint (json_object_get_int_member (root, "tarn-snapshot"), ==, 1);
     g_assert_cmpint (json_object_get_int_member (root, "pid"), ==, getpid ());
     g_assert_cmpstr (json_object_get_string_member (root, "reason"), ==, "asked");
+    g_assert_nonnull (strstr (json_object_get_string_member (root, "program"), "snapshot.t"));
     g_assert_false (json_object_get_boolean_member (root, "followed"));
     check_pool (object);
     g_assert_cmpuint (get_counter (object, "active_bytes"), ==, 5100);

@@ -244,6 +244,8 @@ fi
 
 # ---- what is refused ----
 
+printf '{"tarn-snapshot":1}' >"$scratch/snapshot"
+check "a snapshot" fails "this is a snapshot" --trace "$scratch/snapshot"
 check "an alternative that there is not" fails "--what-if 'heap,speed': there is no 'speed'" \
   --trace "$scratch/bins" --what-if heap,speed
 check "a value for what has none" fails "there is no 'heap='" --trace "$scratch/bins" --what-if heap=1

@@ -215,7 +215,8 @@ recorded_is_meant (const gchar *path)
 
   if (file != NULL)
     fclose (file);
-  return n == length && memcmp (start, TARN_TRACE_MAGIC, length) == 0;
+  /* JSON is no CSV: a snapshot is told so. */
+  return start[0] == '{' || (n == length && memcmp (start, TARN_TRACE_MAGIC, length) == 0);
 }
 
 Recorded *

@@ -10,6 +10,7 @@
 #include "snapshot/snapshot-private.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <string.h>
 #include <tarn/error.h>
 #include <tarn/version.h>
@@ -324,6 +325,19 @@ add_stacks (Writer *self)
 
 /* The whole */
 
+/* Gets the program's name, which GLib knows only if the program has told it. */
+static const gchar *
+get_program (void)
+{
+  const gchar *name = g_get_prgname ();
+
+#ifdef __GLIBC__
+  if (name == NULL)
+    name = program_invocation_short_name;
+#endif
+  return name;
+}
+
 static void
 add_head (Writer *self, const gchar *reason, const gchar *message)
 {
@@ -335,7 +349,7 @@ add_head (Writer *self, const gchar *reason, const gchar *message)
   _tarn_json_add_text (json, "version", tarn_get_version ());
   _tarn_json_add_text (json, "date", date);
   _tarn_json_add_number (json, "pid", (guint64) getpid ());
-  _tarn_json_add_text (json, "program", g_get_prgname ());
+  _tarn_json_add_text (json, "program", get_program ());
   _tarn_json_add_text (json, "reason", reason);
   if (message != NULL)
     _tarn_json_add_text (json, "message", message);
