@@ -6,6 +6,8 @@
 
 #include "what-if.h"
 
+#include "common/trace-names-private.h"
+
 static void G_GNUC_PRINTF (2, 3) note (WhatIf *self, const gchar *format, ...)
 {
   va_list args;
@@ -18,12 +20,9 @@ static void G_GNUC_PRINTF (2, 3) note (WhatIf *self, const gchar *format, ...)
 static gchar *
 describe (const RecordedObject *object)
 {
-  static const gchar *const classes[] = { "allocator", "allocator", "heap", "pool" };
-  guint object_class = MIN ((guint) object->object_class, G_N_ELEMENTS (classes) - 1);
-
-  return g_strdup_printf ("%s #%" G_GUINT64_FORMAT "%s%s", classes[object_class], object->number,
-                          object->name != NULL ? " " : "",
-                          object->name != NULL ? object->name : "");
+  return g_strdup_printf (
+      "%s #%" G_GUINT64_FORMAT "%s%s", _tarn_trace_name_class (object->object_class),
+      object->number, object->name != NULL ? " " : "", object->name != NULL ? object->name : "");
 }
 
 static void
