@@ -195,6 +195,7 @@ check_heap (FakePagesKind kind)
   FakePages *pages = fake_pages_new (G_MAXUINT64, kind);
   TarnAllocator *allocator = fake_pages_allocator_new (pages);
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions pool_options = TARN_POOL_OPTIONS_INIT;
   TarnAllocator *heap;
   TarnPool *pool;
   TarnBlock *blocks[20];
@@ -202,7 +203,9 @@ check_heap (FakePagesKind kind)
 
   options.name = "heap";
   heap = tarn_heap_allocator_new (allocator, &options, NULL);
-  pool = pool_new (heap, "over it");
+  pool_options.name = "over it";
+  pool_options.hold_bytes = G_MAXSIZE;
+  pool = tarn_pool_new (heap, &pool_options, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     blocks[i] = allocate (pool, (i + 1) * 300000);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i += 2)
@@ -223,6 +226,8 @@ check_heap (FakePagesKind kind)
     g_assert_cmpuint (sum (object, "extents", "size", -1), >=,
                       sum (over, "blocks", "alloc_size", -1));
     check_pool (over);
+    g_assert_true (json_object_get_null_member (json_object_get_object_member (over, "options"),
+                                                "hold_bytes"));
   }
   for (guint i = 1; i < G_N_ELEMENTS (blocks); i += 2)
     tarn_block_free (blocks[i]);

@@ -72,7 +72,7 @@ check "... there is no page of it" [ ! -e "$scratch/text.html" ]
 
 cat >"$scratch/small" <<'END'
 {"tarn-snapshot":1,"date":"2026-11-25T08:32:29Z","pid":7,"followed":true,"allocators":[
-{"id":1,"class":"heap","options":{"alignment":18446744073709551615},"pieces":[
+{"id":1,"class":"heap","options":{"alignment":9223372036854775807,"limit_bytes":null},"pieces":[
 {"address":"0x1000","size":4096,"queue":"0xbeef"}],"extents":[
 {"address":"0x1000","size":100}]},
 {"id":2,"class":"pool","upstream":1,"blocks":[
@@ -116,7 +116,7 @@ END
 cat >"$scratch/odd.json" <<'END'
 {"tarn-snapshot":1,"pid":4294967295,"followed":true,"reason":"whim","allocators":[
 {"id":1,"class":"pool","upstream":2,"blocks":[
-{"address":"0x1","active":true,"size":0,"alloc_size":0,"age":18446744073709551615},
+{"address":"0x1","active":true,"size":0,"alloc_size":0,"age":9223372036854775807},
 {"address":"0x9","active":true,"size":7,"alloc_size":9223372036854775807,"age":0}]},
 {"id":2,"class":"pool","upstream":1},
 {"id":9223372036854775807,"class":"heap","upstream":9223372036854775807,"pieces":[
@@ -142,12 +142,13 @@ a class that is unknown|allocators[0]: class 'pile' is unknown|s/"heap"/"pile"/
 no class|allocators[1]: class '' is unknown|s/"class":"pool",//
 no id|allocators[0]: there is no number id|s/"id":1,//
 an id of 0|allocators[0]: id 0 is out of range|s/"id":1,/"id":0,/
-an id that no page can have|allocators[0]: id 9223372036854775808 is out of range|s/"id":1,/"id":9223372036854775808,/
+an id that no page can have|line 2: 9223372036854775808 is more than 63 bits can hold|s/"id":1,/"id":9223372036854775808,/
 an id twice|allocators[1]: id 1 is there twice|s/"id":2,/"id":1,/
 an upstream that is not there|allocators[1]: there is no allocator 9, its upstream|s/"upstream":1/"upstream":9/
 options that are a list|allocators[0]: options is no object|s/"options":{[^}]*}/"options":[]/
-an option that is a text|allocators[0].options[0]: alignment is no whole number|s/18446744073709551615/"x"/
-a number of 65 bits|line 2: 18446744073709551616 is more than 64 bits can hold|s/18446744073709551615/18446744073709551616/
+an option that is a text|allocators[0].options[0]: alignment is no whole number|s/9223372036854775807/"x"/
+a number of 64 bits|line 2: 9223372036854775808 is more than 63 bits can hold|s/9223372036854775807/9223372036854775808/
+a number of 65 bits|line 2: 18446744073709551616 is more than 63 bits can hold|s/9223372036854775807/18446744073709551616/
 a number below 0|line 6: '-' has no place outside of a text|s/"age":5/"age":-5/
 a number with a fraction|allocators[1].blocks[0]: age is no whole number|s/"age":5/"age":5.5/
 a number that C takes for an octal one|line 6: 05 is no number of JSON|s/"age":5/"age":05/
@@ -159,7 +160,7 @@ no size of a held block|allocators[1].blocks[1]: there is no number alloc_size|s
 a block that is neither in use nor held|allocators[1].blocks[1]: active is neither true nor false|s/"active":false,//
 a block twice|allocators[1].blocks[1]: address 0x1000 is there twice|s/0x1080/0x1000/
 a block at no address|allocators[1].blocks[1]: address '4224' is no address|s/0x1080/4224/
-a block larger than any memory|allocators[1].blocks[1]: no memory has 9223372036854775808 bytes at 0x1080|s/"alloc_size":50/"alloc_size":9223372036854775808/
+a block larger than any memory|line 7: 9223372036854775808 is more than 63 bits can hold|s/"alloc_size":50/"alloc_size":9223372036854775808/
 a block beyond all addresses|allocators[1].blocks[1]: no memory has 50 bytes at 0xffffffffffffffff|s/0x1080/0xffffffffffffffff/
 an address that is a number|allocators[0].pieces[0]: address is no text|s/"0x1000","size":4096/4096,"size":4096/
 a piece without a size|allocators[0].pieces[0]: there is no number size|s/,"size":4096//

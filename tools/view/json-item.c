@@ -48,8 +48,8 @@ check_digits (const gchar *c, const gchar *end, guint line, GError **error)
   if (n > 1 && c[0] == '0')
     return refuse_line (line, error, "%s is no number of JSON", digits);
   if (strspn (digits, "0123456789") == n
-      && !g_ascii_string_to_unsigned (digits, 10, 0, G_MAXUINT64, NULL, NULL))
-    return refuse_line (line, error, "%s is more than 64 bits can hold", digits);
+      && !g_ascii_string_to_unsigned (digits, 10, 0, G_MAXINT64, NULL, NULL))
+    return refuse_line (line, error, "%s is more than 63 bits can hold", digits);
   return TRUE;
 }
 
@@ -159,7 +159,7 @@ json_item_get_number_if_there (const JsonItem *self, const gchar *key, guint64 *
     return TRUE;
   if (!is_of_type (node, G_TYPE_INT64))
     return json_item_refuse (self, error, "%s is no whole number", key);
-  *number = (guint64) json_node_get_int (node); /* json-glib keeps all 64 bits */
+  *number = (guint64) json_node_get_int (node); /* check_digits () */
   return TRUE;
 }
 

@@ -21,7 +21,8 @@ struct _JsonItem
 };
 
 /* Parses a text that is an object.  An error says which line it is in; lists that are deeper in one
- * another than any file of ours has them are one, as are numbers of more than 64 bits. */
+ * another than any file of ours has them are one, as are numbers of more than 63 bits, which some
+ * versions of json-glib take for others. */
 JsonNode *json_item_parse (const gchar *text, gsize length, GError **error);
 
 gboolean G_GNUC_PRINTF (3, 4)

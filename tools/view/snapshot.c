@@ -9,11 +9,6 @@
 #include "json-item.h"
 #include "recording-writer.h"
 
-/* A page has other uses for numbers of objects above. */
-#define MAX_ID ((guint64) G_MAXINT64)
-/* ... and signs for bytes that become more or less. */
-#define MAX_SIZE ((guint64) G_MAXINT64)
-
 /* In use; or held, which has no size. */
 typedef struct
 {
@@ -61,7 +56,7 @@ static gboolean
 check_address (Reader *reader, guint list, const JsonItem *item, guint64 address, guint64 size,
                GError **error)
 {
-  if (size > MAX_SIZE || size > G_MAXUINT64 - address)
+  if (size > G_MAXUINT64 - address)
     return json_item_refuse (
         item, error, "no memory has %" G_GUINT64_FORMAT " bytes at 0x%" G_GINT64_MODIFIER "x", size,
         address);
@@ -214,7 +209,8 @@ read_properties (const JsonItem *item, const gchar *key, GArray *properties, GEr
       const gchar *name = _tarn_trace_name_property (i);
       RecordedProperty property = { .property = i };
 
-      if (name == NULL || !json_object_has_member (inner.object, name))
+      if (name == NULL || !json_object_has_member (inner.object, name)
+          || json_object_get_null_member (inner.object, name)) /* no bound */
         continue;
       if (!json_item_get_number (&inner, name, &property.number, error))
         return FALSE;
@@ -244,9 +240,8 @@ read_object (Reader *reader, const JsonItem *item, RecordedEvent *event, GError 
       || !json_item_get_text (item, "name", &event->name, error)
       || !json_item_get_number_if_there (item, "upstream", &event->upstream, error))
     return FALSE;
-  if (event->object == 0 || event->object > MAX_ID)
-    return json_item_refuse (item, error, "id %" G_GUINT64_FORMAT " is out of range",
-                             event->object);
+  if (event->object == 0)
+    return json_item_refuse (item, error, "id 0 is out of range");
   if (!g_hash_table_add (reader->ids, copy_number (event->object)))
     return json_item_refuse (item, error, "id %" G_GUINT64_FORMAT " is there twice", event->object);
   reader->object = event->object;

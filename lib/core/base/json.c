@@ -56,9 +56,21 @@ _tarn_json_break (TarnJson *json)
   g_string_append_c (json->text, '\n');
 }
 
+static void
+add_null (TarnJson *json, const gchar *name)
+{
+  begin_item (json, name);
+  g_string_append (json->text, "null");
+}
+
 void
 _tarn_json_add_number (TarnJson *json, const gchar *name, guint64 number)
 {
+  if (number > G_MAXINT64)
+    {
+      add_null (json, name);
+      return;
+    }
   begin_item (json, name);
   append_digits (json->text, number, 10);
 }
@@ -68,13 +80,6 @@ _tarn_json_add_boolean (TarnJson *json, const gchar *name, gboolean is_true)
 {
   begin_item (json, name);
   g_string_append (json->text, is_true ? "true" : "false");
-}
-
-static void
-add_null (TarnJson *json, const gchar *name)
-{
-  begin_item (json, name);
-  g_string_append (json->text, "null");
 }
 
 void
