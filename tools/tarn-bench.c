@@ -191,7 +191,6 @@ measure_devices (const Options *options, const GPtrArray *devices)
                   .alternatives = options->alternatives,
                   .has_all_alternatives
                   = options->what_if_list != NULL && !g_str_equal (options->what_if_list, "all"),
-                  .has_pauses = options->pauses,
                   .has_queues = options->queues,
                   .results = results,
                   .report = &report };

@@ -14,6 +14,7 @@
  * - tarn/trace.h: recordings of what memory does
  * - tarn/selection.h: devices that are chosen by a text
  * - tarn/local-memory.h: bank conflicts
+ * - tarn/clock.h: another clock than the system's
  * - tarn/error.h: errors
  * - tarn/version.h: versions
  */
@@ -23,6 +24,7 @@
 
 #include <tarn/allocator.h>
 #include <tarn/block.h>
+#include <tarn/clock.h>
 #include <tarn/error.h>
 #include <tarn/heap.h>
 #include <tarn/local-memory.h>

@@ -610,6 +610,14 @@ test_not_supported (void)
   g_assert_cmpuint (stats.pieces, ==, 42);
 }
 
+static gint64 clock_time;
+
+static gint64
+get_clock_time (void)
+{
+  return clock_time;
+}
+
 /* Idle pieces go back after as many seconds as the options say, and others stay. */
 static void
 test_idle_seconds (HeapFixture *fixture, gconstpointer unused)
@@ -622,28 +630,28 @@ test_idle_seconds (HeapFixture *fixture, gconstpointer unused)
     {
       gint64 usual = seconds[i] == 0 ? 10 : (gint64) MIN (seconds[i], 100);
       TarnMemory used, idle;
-      TarnHeap *heap;
 
       options.idle_seconds = seconds[i];
       options.growth_bytes = 64 * MIB;
+      clock_time = G_TIME_SPAN_DAY;
+      tarn_clock_set (get_clock_time);
       heap_renew (fixture, &options);
-      heap = _tarn_heap_of (fixture->heap);
       used = heap_take (fixture, 60 * MIB);
       idle = heap_take (fixture, 60 * MIB);
       heap_put (fixture, idle, 60 * MIB);
       g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, ==, 1);
-      ((TarnPiece *) heap->idle.head->data)->idle_at -= usual * G_TIME_SPAN_SECOND / 2;
-      heap->look_at = 0;
+      clock_time += usual * G_TIME_SPAN_SECOND - 1;
       heap_put (fixture, heap_take (fixture, MIB), MIB);
       g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
-      ((TarnPiece *) heap->idle.head->data)->idle_at -= usual * G_TIME_SPAN_SECOND;
+      clock_time += 1;
       heap_put (fixture, heap_take (fixture, MIB), MIB); /* nobody looks all the time */
       g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
-      heap->look_at = 0;
+      clock_time += usual * G_TIME_SPAN_SECOND / 8;
       heap_put (fixture, heap_take (fixture, MIB), MIB);
       g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, seconds[i] == G_MAXSIZE ? 2 : 1);
       heap_put (fixture, used, 60 * MIB);
     }
+  tarn_clock_set (NULL);
 }
 
 /* What a backend does while it is asked for memory, or to give some back. */

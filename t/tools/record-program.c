@@ -167,6 +167,29 @@ record_shared (const gchar *path)
     }
 }
 
+/* A heap that gives back what is idle for a second, while the program goes on with less. */
+static void
+record_time (const gchar *path)
+{
+  g_autoptr (FakePages) pages = fake_pages_new (64 * MIB, FAKE_PAGES_PARTS);
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+
+  start (path);
+  allocator = fake_pages_allocator_new (pages);
+  options.growth_bytes = MIB;
+  options.idle_seconds = 1;
+  heap = tarn_heap_allocator_new (allocator, &options, NULL);
+  pool = tarn_pool_new (heap, NULL, NULL);
+  for (gsize i = 0; i < 1500; i++)
+    {
+      tarn_block_free (ask (pool, i < 500 ? (2 + i % 7) * MIB : MIB + i % 50 * 4 * KIB, NULL));
+      g_usleep (2 * G_TIME_SPAN_MILLISECOND);
+    }
+  stop ();
+}
+
 /* Recording begins while blocks are in use. */
 static void
 record_late (const gchar *path)
@@ -331,6 +354,8 @@ main (gint argc, gchar **argv)
     record_heap (argv[2], FAKE_PAGES_ADDRESSES);
   else if (g_str_equal (kind, "shared"))
     record_shared (argv[2]);
+  else if (g_str_equal (kind, "time"))
+    record_time (argv[2]);
   else if (g_str_equal (kind, "late"))
     record_late (argv[2]);
   else if (g_str_equal (kind, "queues"))
@@ -338,6 +363,7 @@ main (gint argc, gchar **argv)
   else if (g_str_equal (kind, "threads"))
     record_threads (argv[2]);
   else
-    g_error ("usage: record-program bins|virtual|parts|addresses|shared|late|queues|threads FILE");
+    g_error (
+        "usage: record-program bins|virtual|parts|addresses|shared|time|late|queues|threads FILE");
   return EXIT_SUCCESS;
 }

@@ -106,7 +106,7 @@ try_alternative (const Trial *trial, const Alternative *alternative, WhatIfRow *
 
   if (!rebuilt_init (&rebuilt, trial->recorded, trial->source, alternative,
                      is_first ? NULL : trial->peaks, error)
-      || !recorded_replay_in_order (&replay, &rebuilt, trial->bench->has_pauses, error))
+      || !recorded_replay_in_order (&replay, &rebuilt, error))
     return FALSE;
   set_row (row, &replay);
   if (is_first)

@@ -27,7 +27,6 @@ typedef struct
   const GPtrArray *recordings;   /* of Recorded: for every kind */
   const GPtrArray *alternatives; /* of Alternative: for these; nullable */
   gboolean has_all_alternatives; /* also those that change nothing */
-  gboolean has_pauses;           /* recordings are replayed no faster than they were made */
   gboolean has_queues; /* threads have one each; traces are replayed with theirs, and threads */
   Results *results;    /* of what is being measured */
   Report *report;      /* ... and where they go then */

@@ -226,13 +226,11 @@ read_traces (Options *options, GError **error)
 static gboolean
 check_recordings (const Options *options, GError **error)
 {
-  const gchar *option = options->what_if ? "--what-if" : options->pauses ? "--pauses" : NULL;
-
   if (options->recordings->len > 0 && options->weave)
     return refuse (error, "--weave: recordings cannot be woven");
-  if (options->recordings->len > 0 || option == NULL)
+  if (options->recordings->len > 0 || !options->what_if)
     return TRUE;
-  return refuse (error, "%s: no --trace is a recording, as TARN_TRACE makes them", option);
+  return refuse (error, "--what-if: no --trace is a recording, as TARN_TRACE makes them");
 }
 
 /* What is woven has the threads and queues of all. */
@@ -337,8 +335,6 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "Replay this, too; can be repeated", "FILE" },
     { "what-if", 0, G_OPTION_FLAG_OPTIONAL_ARG, G_OPTION_ARG_CALLBACK, (gpointer) parse_what_if,
       "Try recordings otherwise, such as heap,limit=80%", "LIST" },
-    { "pauses", 0, 0, G_OPTION_ARG_NONE, &options->pauses,
-      "Replay recordings no faster than they were made", NULL },
     { "weave", 0, 0, G_OPTION_ARG_NONE, &options->weave,
       "Weave all of these into one, by their times", NULL },
     { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,

@@ -18,7 +18,7 @@ typedef struct
   gint repetitions;
   gchar **trace_paths;
   gboolean queues, weave;
-  gboolean what_if, pauses;
+  gboolean what_if;
   gchar *what_if_list; /* NULL: none was given */
   gchar *plot;         /* a file; nullable */
   gboolean json, csv, version;

@@ -14,6 +14,17 @@
 static gchar failed_request; /* only its address is of use */
 #define FAILED ((gpointer) &failed_request)
 
+/* The clock that the library goes by meanwhile: microseconds.  At first none of what counts from 0
+ * has been just now. */
+#define FIRST_TIME G_TIME_SPAN_HOUR
+static gint64 replay_time;
+
+static gint64
+get_replay_time (void)
+{
+  return __atomic_load_n (&replay_time, __ATOMIC_RELAXED);
+}
+
 static const Step *
 get_step (const RecordedReplay *self, guint i)
 {
@@ -248,14 +259,20 @@ make_step (RecordedReplay *self, const Step *step)
 
 /* In the recorded order */
 
+/* Has it be as late as it was for the library: what was asked for is told of afterwards, all else
+ * before it is done, and time went on by what was told. */
 static void
-pause_until (const RecordedReplay *self, const Step *step)
+set_time (RecordedReplay *self, const Step *step)
 {
-  gint64 end = self->start + (gint64) (step->time - get_step (self, 0)->time);
-  gint64 now = clock_now ();
+  gint64 time = FIRST_TIME + (gint64) (step->time / NS_PER_US);
+  gint64 *latest = &self->times[step->thread];
 
-  if (end > now)
-    g_usleep ((gulong) ((end - now) / NS_PER_US));
+  if (step->kind != STEP_ALLOCATE || *latest == 0)
+    __atomic_store_n (&replay_time, time, __ATOMIC_RELAXED);
+  else
+    __atomic_store_n (&replay_time, *latest, __ATOMIC_RELAXED);
+  if (step->kind != STEP_MAKE && step->kind != STEP_END)
+    *latest = time;
 }
 
 /* Has simulated queues be as far as the recording tells. */
@@ -305,8 +322,7 @@ make_in_order (gpointer data, guint i)
 
   if (i % STEPS_AT_A_TIME == 0)
     show_progress (self, i);
-  if (self->has_pauses)
-    pause_until (self, step);
+  set_time (self, step);
   apply_reaches (self, i);
   apply_rooms (self, i);
   return make_step (self, step);
@@ -351,16 +367,18 @@ hand_over_error (RecordedReplay *self, GError **error)
 }
 
 gboolean
-recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, gboolean has_pauses,
-                          GError **error)
+recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, GError **error)
 {
+  gboolean is_played;
   Play play;
 
   begin (self, rebuilt);
-  self->has_pauses = has_pauses;
-  self->start = clock_now ();
+  self->times = g_new0 (gint64, rebuilt->recorded->n_threads);
   play = get_play (self, make_in_order);
-  if (!play_in_turns (&play))
+  tarn_clock_set (get_replay_time);
+  is_played = play_in_turns (&play);
+  tarn_clock_set (NULL);
+  if (!is_played)
     return hand_over_error (self, error);
   rebuilt_count (rebuilt);
   return TRUE;
@@ -392,5 +410,6 @@ recorded_replay_clear (RecordedReplay *self)
     if (self->blocks[i] != FAILED)
       tarn_block_free (self->blocks[i]);
   g_free (self->blocks);
+  g_free (self->times);
   g_clear_error (&self->error);
 }

@@ -13,14 +13,13 @@
 typedef struct
 {
   Rebuilt *rebuilt;
-  gboolean has_pauses; /* steps come no earlier than in the program */
   gboolean is_timed;   /* nothing is counted meanwhile, and objects stay until the end */
   gboolean has_failed; /* with @error, of the thread that failed first; atomic */
   gpointer *blocks;    /* by block; FAILED: it could not be had */
   GError *error;
 
   /* In the recorded order only */
-  gint64 start; /* nanoseconds: of the first step */
+  gint64 *times; /* microseconds of each thread's latest step; 0: none yet */
   guint next_reach, next_room;
   guint64 n_failures;        /* requests */
   guint64 n_backend_blocks;  /* requests that the backend itself served */
@@ -32,8 +31,7 @@ typedef struct
 
 /* Makes all steps in their order; counters are kept in @rebuilt, and blocks that are left are in
  * use until recorded_replay_clear (). */
-gboolean recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, gboolean has_pauses,
-                                   GError **error);
+gboolean recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, GError **error);
 
 /* Makes them with all threads at once, which wait for each other only for blocks that go from one
  * to another.  Stores nanoseconds for each step. */

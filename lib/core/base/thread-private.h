@@ -68,7 +68,8 @@ struct _TarnThread
   /* record/: the thread's own, but for the stream, which stays with the record. */
   guint64 system_number; /* 0: not asked for yet */
   struct _TarnStream *stream;
-  GArray *tags; /* of guint32: the latest is last; NULL: it never had any */
+  gint64 step_time; /* of the latest event that is a step (record/stream.c); 0: none yet */
+  GArray *tags;     /* of guint32: the latest is last; NULL: it never had any */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* The calling thread's record.  Never NULL: a thread that has not registered has _tarn_no_thread,

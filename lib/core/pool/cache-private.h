@@ -130,7 +130,7 @@ struct _TarnCache
   /* Behind the lock */
   guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
   gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
-  gint64 seen_at;    /* when it first saw these: as g_get_monotonic_time () */
+  gint64 seen_at;    /* when it first saw these: as _tarn_clock_now () */
   gboolean is_abandoned; /* its thread has ended */
   gsize reserved_bytes;  /* of all blocks that the bins have capacity for */
   gsize counted_bytes;   /* all changes that the pool's counters know, modulo 2^64: with

@@ -586,7 +586,7 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
     return FALSE; /* nobody but this thread */
   if (_tarn_pool_records_frees (pool, number))
     return FALSE; /* no cache has any */
-  now = g_get_monotonic_time ();
+  now = _tarn_clock_now ();
 
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {

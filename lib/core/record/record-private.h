@@ -106,6 +106,7 @@ void _tarn_record_object (guint64 object, TarnTraceClass class, guint64 upstream
                           const gchar *name, const guint64 *properties, gsize n_properties);
 void _tarn_record_stats (guint64 object, const guint64 *properties, gsize n_properties);
 guint64 _tarn_record_get_time (void); /* nanoseconds, of the clock of events */
+gint64 _tarn_record_get_step_time (void);
 
 /* Gets the time at which a call begins whose duration is to be recorded; 0: nothing is. */
 static inline guint64

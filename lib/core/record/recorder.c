@@ -14,6 +14,7 @@
 #include <tarn/error.h>
 #include <unistd.h>
 
+#include "base/clock-private.h"
 #include "base/fork-private.h"
 #include "record/stream-private.h"
 
@@ -395,6 +396,7 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
       return FALSE;
     }
   _tarn_once (&process_once, watch_process);
+  _tarn_clock_set_recorder (_tarn_record_get_step_time);
   _tarn_door_open (&_tarn_record_door);
   return TRUE;
 }
@@ -481,6 +483,7 @@ stop (GError **error)
   _tarn_streams_lock_others ();
   _tarn_door_close (&_tarn_record_door);
   _tarn_streams_unlock_others ();
+  _tarn_clock_set_recorder (NULL);
   end_streams ();
   g_thread_join (recorder.thread);
   recorder.thread = NULL;

@@ -289,6 +289,44 @@ leave (const Writer *self)
     _tarn_mutex_unlock (&others_lock);
 }
 
+/* Tells whether events of a kind say what the program did, and not what came of it. */
+static inline gboolean
+is_step (TarnTraceKind kind)
+{
+  switch (kind)
+    {
+    case TARN_TRACE_FREE:
+    case TARN_TRACE_RECORD_USE:
+    case TARN_TRACE_MOVE:
+    case TARN_TRACE_FORGET:
+    case TARN_TRACE_TRIM:
+    case TARN_TRACE_LIMIT:
+      return TRUE;
+    default:
+      return FALSE;
+    }
+}
+
+/* Notes the time of a step.  A replay has the same number, from the same events. */
+static inline void
+note_step (const Writer *writer)
+{
+  if (writer->visitor != NULL)
+    writer->visitor->step_time
+        = (gint64) (_tarn_recorder_get_start () / 1000 + writer->time / 1000);
+}
+
+/* Gets microseconds of the latest step of the calling thread, for what goes by time while events
+ * are recorded.  What time does would differ in a replay whose steps come a little earlier or
+ * later: between two events time stands still. */
+gint64
+_tarn_record_get_step_time (void)
+{
+  gint64 time = _tarn_current_thread->step_time;
+
+  return time != 0 ? time : (gint64) (_tarn_record_get_time () / 1000);
+}
+
 /* Begins an event that may have so many bytes.  FALSE: it is not recorded. */
 static inline gboolean
 begin (Writer *self, gsize size)
@@ -348,6 +386,8 @@ _tarn_record (TarnTraceKind kind, guint64 object, const guint64 *numbers)
     return;
   use (&writer, object);
   put_event (&writer, kind, numbers);
+  if (is_step (kind))
+    note_step (&writer);
   leave (&writer);
 }
 
@@ -383,6 +423,7 @@ _tarn_record_request (TarnTraceKind kind, guint64 object, gconstpointer queue, g
       writer.next = put_number (writer.next, stack);
     }
   put_event (&writer, kind, numbers);
+  note_step (&writer);
   leave (&writer);
   return writer.now;
 }
