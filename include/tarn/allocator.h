@@ -184,6 +184,17 @@ typedef struct
 
   /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
+
+  /* Contents, for what TARN_DEBUG finds: both of these or none. Memory is what allocate() gave, or
+   * an address in it; no command that anybody was told of uses it. */
+
+  /** Copies bytes of memory, from @p offset on, to @p bytes on the host, and waits for that. */
+  gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+                    GError **error);
+
+  /** Has each of these bytes be @p byte; it is when commands that come later use the memory. */
+  gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+                    GError **error);
 } TarnAllocatorOps;
 
 /**
@@ -231,7 +242,9 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* backing_new */                                                   \
         NULL,                  /* backing_release */                                               \
         NULL,                  /* backing_map */                                                   \
-        NULL                   /* backing_unmap */                                                 \
+        NULL,                  /* backing_unmap */                                                 \
+        NULL,                  /* read */                                                          \
+        NULL                   /* fill */                                                          \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

@@ -15,6 +15,7 @@
  * - tarn/selection.h: devices that are chosen by a text
  * - tarn/local-memory.h: bank conflicts
  * - tarn/clock.h: another clock than the system's
+ * - tarn/debug.h: what a program does wrong with memory
  * - tarn/error.h: errors
  * - tarn/version.h: versions
  */
@@ -25,6 +26,7 @@
 #include <tarn/allocator.h>
 #include <tarn/block.h>
 #include <tarn/clock.h>
+#include <tarn/debug.h>
 #include <tarn/error.h>
 #include <tarn/heap.h>
 #include <tarn/local-memory.h>

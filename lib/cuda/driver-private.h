@@ -81,6 +81,8 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuMemFree, cuMemFree_v2, (CUdeviceptr pointer))                                               \
   X (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
   X (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
+  X (cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size))                     \
+  X (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
   X (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
   X (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   X (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \

@@ -160,6 +160,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
   ops.free = memory_free;
   ops.part_alignment = kinds[self->kind].alignment;
   ops.part_new = part_new;
+  ops.read = _tarn_cuda_memory_read;
+  ops.fill = _tarn_cuda_memory_fill;
   _tarn_cuda_set_order (&ops);
   _tarn_cuda_virtual_set_ops (&self->virtual_memory, &ops);
   return tarn_allocator_new (&ops, self, memory_allocator_free);

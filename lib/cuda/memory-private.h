@@ -41,6 +41,12 @@ gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
+/* contents.c */
+gboolean _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                                 gpointer bytes, GError **error);
+gboolean _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                                 guint8 byte, GError **error);
+
 /* Sets the functions for virtual memory, of an allocator that has some. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);
 

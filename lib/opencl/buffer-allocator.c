@@ -7,6 +7,7 @@
  * has each new buffer moved to its queue's device at once. */
 
 #include "common/other-block-private.h"
+#include "contents-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"
@@ -186,6 +187,25 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   return TRUE;
 }
 
+static gboolean
+buffer_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+             GError **error)
+{
+  const BufferAllocator *self = user_data;
+
+  return _tarn_opencl_read_buffer (&self->home, self->flags, memory.pointer, offset, size, bytes,
+                                   error);
+}
+
+static gboolean
+buffer_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+             GError **error)
+{
+  const BufferAllocator *self = user_data;
+
+  return _tarn_opencl_fill_buffer (&self->home, memory.pointer, offset, size, byte, error);
+}
+
 static void
 buffer_allocator_free (gpointer user_data)
 {
@@ -253,6 +273,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   ops.frees_in_order = TRUE;
   ops.part_new = buffer_part_new;
   ops.part_release = buffer_free;
+  ops.read = buffer_read;
+  ops.fill = buffer_fill;
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, buffer_allocator_free);
 }

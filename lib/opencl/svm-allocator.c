@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include "common/other-block-private.h"
+#include "contents-private.h"
 #include "device-private.h"
 #include "order-private.h"
 #include "status-private.h"
@@ -226,6 +227,25 @@ check_devices (cl_context context, cl_bitfield flags, GError **error)
   return TRUE;
 }
 
+static gboolean
+svm_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+          GError **error)
+{
+  const SvmAllocator *self = user_data;
+
+  return _tarn_opencl_read_svm (&self->home, (const guint8 *) memory.pointer + offset, size, bytes,
+                                error);
+}
+
+static gboolean
+svm_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+          GError **error)
+{
+  const SvmAllocator *self = user_data;
+
+  return _tarn_opencl_fill_svm (&self->home, (guint8 *) memory.pointer + offset, size, byte, error);
+}
+
 /* Memory is given back in the order of the queue's commands. */
 static gboolean
 check_own_queue (cl_command_queue queue, cl_context context, GError **error)
@@ -285,6 +305,8 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   ops.allocate = svm_allocate;
   ops.free = svm_free;
   ops.free_on_queue = svm_free_on_queue;
+  ops.read = svm_read;
+  ops.fill = svm_fill;
   set_parts (&ops, alignment);
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, svm_allocator_free);

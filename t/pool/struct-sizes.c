@@ -41,11 +41,15 @@ typedef struct
   void (*backing_release) (gpointer user_data, TarnMemory backing, gsize size);
   gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
                            GError **error);
+  void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
+  gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+                    GError **error);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size),
-                       backing_unmap);
+                       gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset,
+                                         gsize size, guint8 byte, GError **error),
+                       fill);
 
 typedef struct
 {

@@ -12,7 +12,7 @@ floors='
   1 core/base
   2 core/record
   3 core/allocator core/memo core/select
-  4 core/heap core/snapshot
+  4 core/debug core/heap core/snapshot
   5 core/pool
   6 core/upstream
   7 core/order

@@ -113,6 +113,8 @@ struct _TarnAllocator
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
   guint64 id;             /* no other allocator ever has it; 0: it is not published */
   GList registry_link;    /* behind the registry's lock */
+  TarnAllocator *given;   /* what a pool was to stand on that stands on this, so that it can be
+                             debugged (debug/); NULL: itself */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 
@@ -163,6 +165,21 @@ gboolean _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpoi
 
 gboolean _tarn_reclaim_begin (void);
 void _tarn_reclaim_end (void);
+
+/* Tells whether the blocks of an allocator are debugged. */
+static inline gboolean
+_tarn_allocator_is_debugged (const TarnAllocator *allocator)
+{
+  return allocator->direct->given != NULL;
+}
+
+/* Gets the direct allocator that a program knows. */
+static inline TarnAllocator *
+_tarn_allocator_get_backend (const TarnAllocator *allocator)
+{
+  return _tarn_allocator_is_debugged (allocator) ? allocator->direct->given->direct
+                                                 : allocator->direct;
+}
 
 static inline gsize
 _tarn_allocator_trim (TarnAllocator *allocator)

@@ -331,6 +331,12 @@ ordering_is_all_or_none (const TarnAllocatorOps *ops)
   return all || none;
 }
 
+static gboolean
+contents_are_whole (const TarnAllocatorOps *ops)
+{
+  return (ops->read == NULL) == (ops->fill == NULL);
+}
+
 /* Tells whether what a heap needs is there in full, or not at all. */
 static gboolean
 heap_functions_are_whole (const TarnAllocatorOps *ops)
@@ -368,8 +374,8 @@ read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
  *
  * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
  *                   error to leave out allocate or free, or some only of the ordering functions, or
- * of those of virtual memory, to have an alignment or granularity that is no power of two, or to
- * set what this version of the library does not know.
+ * of those of virtual memory or of contents, to have an alignment or granularity that is no power
+ * of two, or to set what this version of the library does not know.
  * @param user_data  for the functions
  * @param destroy    nullable; called with @p user_data when the last reference and the last block
  *                   are gone, by the thread that dropped it
@@ -388,6 +394,7 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   g_return_val_if_fail (known.allocate != NULL && known.free != NULL, NULL);
   g_return_val_if_fail (ordering_is_all_or_none (&known), NULL);
   g_return_val_if_fail (heap_functions_are_whole (&known), NULL);
+  g_return_val_if_fail (contents_are_whole (&known), NULL);
 
   allocator = g_new0 (TarnAllocator, 1);
   _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);

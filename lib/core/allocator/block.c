@@ -110,7 +110,7 @@ TarnAllocator *
 tarn_block_get_allocator (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
-  return block->source->direct;
+  return _tarn_allocator_get_backend (block->source);
 }
 
 /**

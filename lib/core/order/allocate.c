@@ -4,6 +4,7 @@
  * Requests.  Most are served from the thread's cache (pool/cache-private.h), the others here. */
 
 #include "base/fork-private.h"
+#include "debug/debug-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -118,6 +119,20 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
+/* Checks a pool's invariants, once in so many requests: what is wrong is the library's fault, or
+ * somebody has written to its memory. */
+static void
+check_now_and_then (TarnPool *pool)
+{
+  g_autofree gchar *violation = NULL;
+
+  if (__atomic_add_fetch (&pool->n_unchecked, 1, __ATOMIC_RELAXED) % pool->check_interval != 0
+      || _tarn_pool_check (pool, &violation))
+    return;
+  _tarn_finding_count ();
+  g_critical ("%s: %s", pool->base.label, violation);
+}
+
 /* Allocates what the thread's cache does not have.  Not inlined, to keep it off the path of hits.
  */
 static __attribute__ ((noinline)) TarnBlock *
@@ -129,6 +144,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
+  if (TARN_UNLIKELY (pool->check_interval != 0))
+    check_now_and_then (pool);
   block = take_without_lock (pool, size, handle, &is_due);
   if (block != NULL)
     {

@@ -4,6 +4,7 @@
  * The end of a block in use. */
 
 #include "base/fork-private.h"
+#include "debug/debug-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -120,7 +121,8 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   if (state != TARN_BLOCK_ACTIVE)
     {
       _tarn_mutex_unlock (&pool->lock);
-      _tarn_block_report_double_free (block, state);
+      if (!pool->is_debugged || !_tarn_debug_report_double_free (pool->upstream, block->memory))
+        _tarn_block_report_double_free (block, state);
       return;
     }
   _tarn_pool_release_lent (pool, block);

@@ -9,6 +9,7 @@
 
 #include "base/fork-private.h"
 #include "common/struct-private.h"
+#include "debug/debug-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "upstream/reclaim-group-private.h"
@@ -57,6 +58,8 @@ pool_dispose (TarnAllocator *allocator)
 
   g_ptr_array_unref (pool->reclaim_funcs);
   _tarn_pool_leave_group (pool, &give_back);
+  if (pool->is_debugged)
+    _tarn_debug_end_pool (pool->upstream);
 
   _tarn_mutex_lock (&pool->lock);
   while (pool->n_foreign > 0 && !_tarn_is_giving_back ())
@@ -178,15 +181,18 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
+  upstream = _tarn_debug_stand_on (upstream, known.name);
   is_over_heap = upstream->klass->allocate_for != NULL;
   pool = _tarn_aligned_new0 (TarnPool);
   pool->is_over_heap = is_over_heap;
+  pool->is_debugged = _tarn_allocator_is_debugged (upstream);
+  pool->check_interval = _tarn_debug_get_check_interval ();
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
   ops.free = _tarn_pool_free_bare;
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
-  pool->upstream = tarn_allocator_ref (upstream);
+  pool->upstream = upstream;
   pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
   pool->asked_cache_bytes = known.thread_cache_bytes;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;

@@ -190,6 +190,9 @@ struct _TarnPool
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
   gboolean is_over_heap; /* constant */
+  gboolean is_debugged;  /* constant: blocks are what was asked for, and never held */
+  guint check_interval;  /* constant: requests from one check to the next; 0: there are none */
+  guint n_unchecked;     /* atomic: requests since the last one */
   gboolean stop_holding;
   gboolean orphaned;
 

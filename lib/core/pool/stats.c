@@ -75,7 +75,7 @@ TarnAllocator *
 tarn_pool_get_upstream (TarnPool *pool)
 {
   g_return_val_if_fail (pool != NULL, NULL);
-  return pool->upstream;
+  return pool->upstream->given != NULL ? pool->upstream->given : pool->upstream;
 }
 
 /**

@@ -42,7 +42,8 @@ typedef enum
   TARN_FOLLOW_FOR_RECORDING = 1,
   TARN_FOLLOW_FOR_TAGS = 2,          /* the program asked for it */
   TARN_FOLLOW_FOR_OUT_OF_MEMORY = 4, /* a snapshot is to be written then */
-  TARN_FOLLOW_FOR_SIGNAL = 8
+  TARN_FOLLOW_FOR_SIGNAL = 8,
+  TARN_FOLLOW_FOR_CHECKS = 16 /* of pools, after so many requests */
 } TarnFollowReason;
 
 static inline gboolean

@@ -112,7 +112,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   block->alloc_size = alloc_size;
   block->source = &pool->base;
   block->bin = request->bin;
-  block->exact = alloc_size != request->rounded_size;
+  block->exact = pool->is_debugged || alloc_size != request->rounded_size;
   block->is_away = FALSE;
   _tarn_block_update_share (block);
   if (owner == 0)
@@ -324,7 +324,8 @@ TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
                           gboolean *was_short, GError **error)
 {
-  gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
+  gsize alloc_size
+      = pool->is_debugged ? MAX (size, 1) : _tarn_bin_alloc_size (bin, pool->leading_bits);
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
   GError *local = NULL;
   TarnBlock *block;

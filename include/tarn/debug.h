@@ -1,0 +1,20 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+/**
+ * @file
+ * Finding what a program does wrong with memory: TARN_DEBUG.
+ */
+
+#ifndef TARN_DEBUG_H
+#define TARN_DEBUG_H
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+gsize tarn_debug_check (void);
+
+G_END_DECLS
+
+#endif

@@ -1,0 +1,54 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "debug/debug-private.h"
+
+#include <string.h>
+
+#define CHUNK ((gsize) 1 << 20)
+
+gboolean
+_tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
+                     guint8 byte, GError **error)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+
+  return size == 0 || ops->fill (self->direct->user_data, memory, offset, size, byte, error);
+}
+
+/* Notes what is changed in a chunk from an offset on. */
+static void
+compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gboolean *is_changed,
+               TarnContentsChange *change)
+{
+  if (bytes[0] == byte && memcmp (bytes, bytes + 1, size - 1) == 0)
+    return;
+  for (gsize i = 0; i < size; i++)
+    {
+      if (bytes[i] == byte)
+        continue;
+      if (!*is_changed)
+        *change = (TarnContentsChange){ offset + i, 0, bytes[i] };
+      *is_changed = TRUE;
+      change->last = offset + i;
+    }
+}
+
+gboolean
+_tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
+                        guint8 byte, gboolean *is_changed, TarnContentsChange *change,
+                        GError **error)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+  g_autofree guint8 *bytes = size > 0 ? g_malloc (MIN (size, CHUNK)) : NULL;
+
+  *is_changed = FALSE;
+  for (gsize n; size > 0; offset += n, size -= n)
+    {
+      n = MIN (size, CHUNK);
+      if (!ops->read (self->direct->user_data, memory, offset, n, bytes, error))
+        return FALSE;
+      compare_chunk (bytes, offset, n, byte, is_changed, change);
+    }
+  return TRUE;
+}

@@ -1,0 +1,137 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Finding what programs do wrong with memory: TARN_DEBUG.
+ *
+ *     settings.c   what TARN_DEBUG asks for
+ *     guarded.c    an allocator that stands between a pool and its upstream allocator
+ *     contents.c   reading, filling and comparing memory, through the backend
+ *     finding.c    messages
+ *     leaks.c      what is in use when a pool ends, or the program
+ *
+ * A pool that is debugged has each block from upstream, with exactly the bytes that are asked for,
+ * and gives it back as soon as it is freed, once the host has waited for the queues that use it.
+ * So whatever stands below sees each block by itself, while nobody else uses it:
+ *
+ *     margin | what was asked for | the rest, and another margin
+ *
+ * Margins and the rest are filled with GUARD while the block is in use, what was asked for with
+ * POISON before and after. */
+
+#ifndef TARN_DEBUG_PRIVATE_H
+#define TARN_DEBUG_PRIVATE_H
+
+#include "allocator/allocator-private.h"
+#include "common/lock-private.h"
+
+typedef enum
+{
+  TARN_DEBUG_GUARDS = 1,
+  TARN_DEBUG_POISON = 2,
+  TARN_DEBUG_LEAKS = 4,
+  TARN_DEBUG_CHECK = 8
+} TarnDebugFlags;
+
+typedef struct
+{
+  guint flags;            /* TarnDebugFlags */
+  gsize quarantine_bytes; /* of freed blocks, that each allocator keeps from being used again */
+  guint check_interval;   /* requests of a pool, from one check of its invariants to the next */
+  guint exit_status;      /* of a program in which something was found; 0: its own */
+} TarnDebugSettings;
+
+/* What all bits set is in each type of floating-point number: not a number. */
+#define TARN_DEBUG_POISON_BYTE 0xff
+#define TARN_DEBUG_GUARD_BYTE 0xbd
+
+/* settings.c: NULL: nothing was asked for. */
+const TarnDebugSettings *_tarn_debug_get_settings (void);
+
+/* Gets how many requests a pool serves from one check to the next; 0: it is not checked. */
+static inline guint
+_tarn_debug_get_check_interval (void)
+{
+  const TarnDebugSettings *settings = _tarn_debug_get_settings ();
+
+  return settings != NULL && (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval
+                                                                       : 0;
+}
+
+/* A block, from its request until its memory goes back. */
+typedef struct
+{
+  TarnMemory memory, whole; /* its user's, and all of it, from upstream */
+  gsize size, whole_size;   /* bytes */
+  guint32 tag, stack, thread;
+  guint32 freed_stack, freed_thread;
+  gboolean is_freed; /* in quarantine */
+  GList link;        /* there */
+} TarnDebugBlock;
+
+/* Made for a pool.
+ *
+ * Invariants, behind the lock: each block that is in use or in quarantine is in the table by the
+ * address that its user has, and those in quarantine are in the queue, too, the oldest first. */
+typedef struct
+{
+  TarnAllocator *given;  /* a reference: what the pool was to stand on */
+  TarnAllocator *below;  /* that memory is from: the same, or its direct one */
+  TarnAllocator *direct; /* whose functions are called */
+  gchar *label;          /* for messages */
+  const TarnDebugSettings *settings;
+  gsize margin;          /* bytes; 0: no guards */
+  gboolean has_contents; /* memory can be read and filled */
+  GList all_link;        /* of leaks.c, behind its lock */
+
+  TarnMutex lock;
+  GHashTable *blocks; /* of TarnDebugBlock */
+  GQueue quarantine;  /* of TarnDebugBlock */
+  gsize quarantined_bytes;
+  gboolean has_ended; /* the pool has */
+} TarnGuarded;
+
+/* guarded.c */
+
+/* Gets what a pool stands on that is to stand on an allocator: a new reference, to that allocator
+ * itself where nothing is debugged. */
+TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name);
+/* Looks at what is in quarantine, and says what is in use, as the pool ends. */
+void _tarn_debug_end_pool (TarnAllocator *upstream);
+/* Says that a block was freed that was freed before; FALSE: nothing is known of it any more. */
+gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
+/* Looks at all blocks, in use and in quarantine. */
+void _tarn_guarded_check (TarnGuarded *self);
+
+/* contents.c.  FALSE with an error: the backend could not. */
+gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
+                              guint8 byte, GError **error);
+/* Finds the first byte that is another one: gets its offset in memory, and what it is; @n_wrong
+ * counts them.  @offset is @offset + @size where there is none. */
+typedef struct
+{
+  gsize first, last;
+  guint8 byte; /* the first */
+} TarnContentsChange;
+gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset,
+                                 gsize size, guint8 byte, gboolean *is_changed,
+                                 TarnContentsChange *change, GError **error);
+
+/* finding.c */
+void _tarn_finding_report (const TarnGuarded *self, const TarnDebugBlock *block,
+                           const gchar *format, ...) G_GNUC_PRINTF (3, 4);
+void _tarn_finding_report_unknown (const TarnGuarded *self, TarnMemory memory, gsize size);
+void _tarn_finding_count (void);
+gsize _tarn_findings_get_n (void);
+/* Has the program end with TarnDebugSettings.exit_status if something was found, also by what is
+ * called at its end from now on. */
+void _tarn_finding_watch_exit (void);
+void _tarn_finding_append_stack (GString *text, guint32 stack);
+void _tarn_finding_append_block (GString *text, const TarnDebugBlock *block);
+
+/* leaks.c */
+void _tarn_leaks_watch (TarnGuarded *self);
+void _tarn_leaks_forget (TarnGuarded *self);
+/* Says what is in use, when something happens that ends it. */
+void _tarn_leaks_report (TarnGuarded *self, const gchar *when);
+
+#endif

@@ -1,0 +1,135 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What was found: messages that name the block, and who had it. */
+
+#define _GNU_SOURCE 1 /* dladdr () */
+
+#include "debug/debug-private.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/fork-private.h"
+#include "record/record-private.h"
+
+static gint n_findings; /* atomic */
+
+/* Nothing else says so to who only sees the program's status. */
+static void
+exit_if_found (void)
+{
+  if (g_atomic_int_get (&n_findings) == 0 || _tarn_forked ())
+    return;
+  fflush (NULL);
+  _exit ((int) _tarn_debug_get_settings ()->exit_status);
+}
+
+void
+_tarn_finding_watch_exit (void)
+{
+  atexit (exit_if_found);
+}
+
+void
+_tarn_finding_count (void)
+{
+  g_atomic_int_inc (&n_findings);
+}
+
+gsize
+_tarn_findings_get_n (void)
+{
+  return (gsize) g_atomic_int_get (&n_findings);
+}
+
+static void
+append_frame (GString *text, guint i, gconstpointer address)
+{
+  Dl_info info;
+
+  g_string_append_printf (text, "\n    #%u %p", i, address);
+  /* A return address stands behind the call, which may be the last of its function. */
+  if (dladdr ((const gchar *) address - 1, &info) == 0)
+    return;
+  if (info.dli_sname != NULL)
+    g_string_append_printf (text, " %s+0x%" G_GSIZE_MODIFIER "x", info.dli_sname,
+                            (gsize) ((const gchar *) address - (const gchar *) info.dli_saddr));
+  if (info.dli_fname != NULL)
+    g_string_append_printf (text, " (%s+0x%" G_GSIZE_MODIFIER "x)", info.dli_fname,
+                            (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
+}
+
+/* Is of use to who looks for a program's mistakes only where the program's begins. */
+void
+_tarn_finding_append_stack (GString *text, guint32 stack)
+{
+  Dl_info own = { .dli_fbase = NULL }, info;
+  guint n, first = 0;
+  const gpointer *frames = _tarn_stack_get_frames (stack, &n);
+
+  dladdr ((gconstpointer) (gsize) &_tarn_finding_append_stack, &own);
+  while (first < n && dladdr ((const gchar *) frames[first] - 1, &info) != 0
+         && info.dli_fbase == own.dli_fbase)
+    first++;
+  if (first == n)
+    first = 0;
+  for (guint i = first; i < n; i++)
+    append_frame (text, i - first, frames[i]);
+}
+
+void
+_tarn_finding_append_block (GString *text, const TarnDebugBlock *block)
+{
+  const gchar *tag = _tarn_tag_get_text (block->tag);
+
+  g_string_append_printf (text, "block at 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes",
+                          block->memory.address, block->size);
+  if (tag != NULL)
+    g_string_append_printf (text, ", tag '%s'", tag);
+}
+
+static void
+append_history (GString *text, const TarnDebugBlock *block)
+{
+  g_string_append_printf (text, "\n  allocated by thread %u", block->thread);
+  _tarn_finding_append_stack (text, block->stack);
+  if (!block->is_freed)
+    return;
+  g_string_append_printf (text, "\n  freed by thread %u", block->freed_thread);
+  _tarn_finding_append_stack (text, block->freed_stack);
+}
+
+void
+_tarn_finding_report (const TarnGuarded *self, const TarnDebugBlock *block, const gchar *format,
+                      ...)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  va_list args;
+
+  g_string_append_printf (text, "%s: ", self->label);
+  _tarn_finding_append_block (text, block);
+  g_string_append (text, ": ");
+  va_start (args, format);
+  g_string_append_vprintf (text, format, args);
+  va_end (args);
+  append_history (text, block);
+  _tarn_finding_count ();
+  g_critical ("%s", text->str);
+}
+
+void
+_tarn_finding_report_unknown (const TarnGuarded *self, TarnMemory memory, gsize size)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  g_string_append_printf (text,
+                          "%s: %" G_GSIZE_FORMAT " bytes at 0x%" G_GINT64_MODIFIER
+                          "x are freed, which are no block of this pool's\n  freed by thread %u",
+                          self->label, size, memory.address, _tarn_record_get_thread ());
+  _tarn_finding_append_stack (text, _tarn_stack_take ());
+  _tarn_finding_count ();
+  g_critical ("%s", text->str);
+}

@@ -1,0 +1,517 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The allocator between a pool and what the pool is to stand on.  To the pool it is a direct one,
+ * whose queues are the backend's, and which must not be given memory that is still used. */
+
+#include "debug/debug-private.h"
+
+#include "base/fork-private.h"
+#include "record/record-private.h"
+
+/* Alignments that anybody relies on are divisors of it. */
+#define LEAST_MARGIN ((gsize) 512)
+
+/* Where memory cannot be reached any more, its context is gone, and its blocks are nobody's. */
+static gboolean
+is_lost (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
+}
+
+static gboolean
+poisons (const TarnGuarded *self)
+{
+  return self->has_contents && (self->settings->flags & TARN_DEBUG_POISON) != 0;
+}
+
+/* A deferred allocator has no queue: nobody can tell whether commands still use what is freed,
+ * which such a backend keeps for them. */
+static gboolean
+poisons_freed (const TarnGuarded *self)
+{
+  return poisons (self) && !self->direct->ops.deferred;
+}
+
+/* Where the rest behind what was asked for begins, in all of it. */
+static gsize
+get_end (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  return self->margin + block->size;
+}
+
+/* New blocks */
+
+static gboolean
+fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
+{
+  gsize end = get_end (self, block);
+
+  if (self->margin > 0
+      && (!_tarn_contents_fill (self, block->whole, 0, self->margin, TARN_DEBUG_GUARD_BYTE, error)
+          || !_tarn_contents_fill (self, block->whole, end, block->whole_size - end,
+                                   TARN_DEBUG_GUARD_BYTE, error)))
+    return FALSE;
+  return !poisons (self)
+         || _tarn_contents_fill (self, block->whole, self->margin, block->size,
+                                 TARN_DEBUG_POISON_BYTE, error);
+}
+
+static gboolean
+make_part (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+
+  block->memory = block->whole;
+  return self->margin == 0
+         || ops->part_new (self->direct->user_data, block->whole, self->margin, block->size,
+                           &block->memory, error);
+}
+
+static void
+release_part (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+
+  if (self->margin > 0 && ops->part_release != NULL)
+    ops->part_release (self->direct->user_data, block->memory, block->size);
+}
+
+static void
+give_back (const TarnGuarded *self, TarnDebugBlock *block)
+{
+  release_part (self, block);
+  tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+  g_free (block);
+}
+
+/* Quarantine */
+
+static void
+check_poison (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  g_autoptr (GError) error = NULL;
+  TarnContentsChange change;
+  gboolean is_changed;
+
+  if (!_tarn_contents_compare (self, block->whole, self->margin, block->size,
+                               TARN_DEBUG_POISON_BYTE, &is_changed, &change, &error))
+    {
+      if (!is_lost (error))
+        g_message ("%s: a freed block cannot be looked at: %s", self->label, error->message);
+    }
+  else if (is_changed)
+    _tarn_finding_report (self, block,
+                          "written after it was freed, at offset %" G_GSIZE_FORMAT
+                          ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
+                          change.first - self->margin, change.byte, change.last - self->margin);
+}
+
+/* Takes the oldest block out of the quarantine while there are more bytes than may be; NULL: there
+ * are not. */
+static TarnDebugBlock *
+pop_excess (TarnGuarded *self, gsize max_bytes)
+{
+  TarnDebugBlock *block = NULL;
+
+  _tarn_mutex_lock (&self->lock);
+  if (self->quarantined_bytes > max_bytes)
+    {
+      block = g_queue_peek_head (&self->quarantine);
+      g_queue_unlink (&self->quarantine, &block->link);
+      self->quarantined_bytes -= block->whole_size;
+      g_hash_table_remove (self->blocks, &block->memory.address);
+    }
+  _tarn_mutex_unlock (&self->lock);
+  return block;
+}
+
+/* Gives blocks back until so many bytes are in quarantine at most.  TRUE: there were some. */
+static gboolean
+shorten_quarantine (TarnGuarded *self, gsize max_bytes)
+{
+  gboolean is_any = FALSE;
+  TarnDebugBlock *block;
+
+  while ((block = pop_excess (self, max_bytes)) != NULL)
+    {
+      check_poison (self, block);
+      give_back (self, block);
+      is_any = TRUE;
+    }
+  return is_any;
+}
+
+/* The functions of the allocator */
+
+static gboolean
+take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+
+  if (tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, &local))
+    return TRUE;
+  if (_tarn_is_out_of_memory (local) && shorten_quarantine (self, 0))
+    return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
+static gboolean
+guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnGuarded *self = user_data;
+  TarnDebugBlock *block;
+
+  if (size > G_MAXSIZE - 3 * self->margin)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                   "%" G_GSIZE_FORMAT " bytes leave no room for guards", size);
+      return FALSE;
+    }
+  block = g_new0 (TarnDebugBlock, 1);
+  block->link.data = block;
+  block->size = size;
+  block->whole_size = self->margin == 0 ? size : (size + 15) / 16 * 16 + 2 * self->margin;
+  block->tag = _tarn_tag_get_current ();
+  block->stack = _tarn_stack_take ();
+  block->thread = _tarn_record_get_thread ();
+  if (!take_whole (self, block, error))
+    {
+      g_free (block);
+      return FALSE;
+    }
+  if (!make_part (self, block, error))
+    {
+      tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+      g_free (block);
+      return FALSE;
+    }
+  if (!fill_fresh (self, block, error))
+    {
+      give_back (self, block);
+      return FALSE;
+    }
+  *memory = block->memory;
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_insert (self->blocks, &block->memory.address, block);
+  _tarn_mutex_unlock (&self->lock);
+  return TRUE;
+}
+
+static void
+check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_behind,
+              GError **error)
+{
+  gsize start = is_behind ? get_end (self, block) : 0;
+  gsize size = is_behind ? block->whole_size - start : self->margin;
+  TarnContentsChange change;
+  gboolean is_changed;
+
+  if (!_tarn_contents_compare (self, block->whole, start, size, TARN_DEBUG_GUARD_BYTE, &is_changed,
+                               &change, error)
+      || !is_changed)
+    return;
+  if (is_behind)
+    _tarn_finding_report (self, block,
+                          "written behind its end, at offset %" G_GSIZE_FORMAT
+                          ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
+                          change.first - self->margin, change.byte, change.last - self->margin);
+  else
+    _tarn_finding_report (self, block,
+                          "written before its beginning, at offset -%" G_GSIZE_FORMAT
+                          ", and from offset -%" G_GSIZE_FORMAT " on: 0x%02x",
+                          self->margin - change.last, self->margin - change.first, change.byte);
+}
+
+static void
+check_guards (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (self->margin == 0)
+    return;
+  check_margin (self, block, FALSE, &error);
+  if (error == NULL)
+    check_margin (self, block, TRUE, &error);
+  if (error != NULL && !is_lost (error))
+    g_message ("%s: the guards of a block cannot be looked at: %s", self->label, error->message);
+}
+
+/* Takes a block that is being freed out of the table; NULL, with a message: there is none. */
+static TarnDebugBlock *
+take_block (TarnGuarded *self, TarnMemory memory, gsize size)
+{
+  TarnDebugBlock *block;
+
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &memory.address);
+  if (block != NULL && !block->is_freed)
+    g_hash_table_remove (self->blocks, &memory.address);
+  _tarn_mutex_unlock (&self->lock);
+  if (block == NULL)
+    _tarn_finding_report_unknown (self, memory, size);
+  else if (block->is_freed)
+    _tarn_finding_report (self, block, "freed once more, by thread %u", _tarn_record_get_thread ());
+  return block != NULL && !block->is_freed ? block : NULL;
+}
+
+/* FALSE: the memory cannot be reached. */
+static gboolean
+poison_freed (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  g_autoptr (GError) error = NULL;
+
+  if (_tarn_contents_fill (self, block->whole, self->margin, block->size, TARN_DEBUG_POISON_BYTE,
+                           &error))
+    return TRUE;
+  if (!is_lost (error))
+    g_message ("%s: a freed block cannot be filled: %s", self->label, error->message);
+  return FALSE;
+}
+
+static void
+put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
+{
+  block->is_freed = TRUE;
+  block->freed_stack = _tarn_stack_take ();
+  block->freed_thread = _tarn_record_get_thread ();
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_insert (self->blocks, &block->memory.address, block);
+  g_queue_push_tail_link (&self->quarantine, &block->link);
+  self->quarantined_bytes += block->whole_size;
+  _tarn_mutex_unlock (&self->lock);
+}
+
+static void
+guarded_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  TarnGuarded *self = user_data;
+  TarnDebugBlock *block = take_block (self, memory, size);
+
+  if (block == NULL)
+    return;
+  check_guards (self, block);
+  if (!poisons_freed (self) || !poison_freed (self, block))
+    {
+      give_back (self, block);
+      return;
+    }
+  put_into_quarantine (self, block);
+  shorten_quarantine (self, self->settings->quarantine_bytes);
+}
+
+static gboolean
+guarded_reclaim (gpointer user_data)
+{
+  TarnGuarded *self = user_data;
+  gboolean is_any = shorten_quarantine (self, 0);
+
+  return _tarn_allocator_reclaim (self->direct) || is_any;
+}
+
+static void
+guarded_destroy (gpointer user_data)
+{
+  TarnGuarded *self = user_data;
+
+  _tarn_leaks_forget (self);
+  shorten_quarantine (self, 0);
+  g_assert (g_hash_table_size (self->blocks) == 0);
+  g_hash_table_unref (self->blocks);
+  _tarn_mutex_clear (&self->lock);
+  g_free (self->label);
+  tarn_allocator_unref (self->given);
+  g_free (self);
+}
+
+/* Queues are the backend's. */
+
+#define DIRECT(user_data) (((TarnGuarded *) (user_data))->direct)
+#define CALL(user_data, func, ...)                                                                 \
+  DIRECT (user_data)->ops.func (DIRECT (user_data)->user_data, __VA_ARGS__)
+
+static gboolean
+guarded_queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **error)
+{
+  return CALL (user_data, queue_ref, queue, in_order, error);
+}
+
+static void
+guarded_queue_unref (gpointer user_data, gpointer queue)
+{
+  CALL (user_data, queue_unref, queue);
+}
+
+static gpointer
+guarded_event_record (gpointer user_data, gpointer queue, GError **error)
+{
+  return CALL (user_data, event_record, queue, error);
+}
+
+static gboolean
+guarded_event_is_done (gpointer user_data, gpointer event)
+{
+  return CALL (user_data, event_is_done, event);
+}
+
+static gboolean
+guarded_event_wait (gpointer user_data, gpointer event, gpointer queue, GError **error)
+{
+  return CALL (user_data, event_wait, event, queue, error);
+}
+
+static void
+guarded_event_release (gpointer user_data, gpointer event)
+{
+  CALL (user_data, event_release, event);
+}
+
+static gpointer
+guarded_event_record_all (gpointer user_data, GError **error)
+{
+  return CALL (user_data, event_record_all, error);
+}
+
+static gpointer
+guarded_fresh_queue (gpointer user_data)
+{
+  return DIRECT (user_data)->ops.fresh_queue (DIRECT (user_data)->user_data);
+}
+
+static gboolean
+guarded_check_queue (gpointer user_data, gpointer queue, GError **error)
+{
+  return CALL (user_data, check_queue, queue, error);
+}
+
+static void
+set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
+{
+  if (direct->queue_ref == NULL)
+    return;
+  ops->queue_ref = guarded_queue_ref;
+  ops->queue_unref = guarded_queue_unref;
+  ops->event_record = guarded_event_record;
+  ops->event_is_done = guarded_event_is_done;
+  ops->event_wait = guarded_event_wait;
+  ops->event_release = guarded_event_release;
+  ops->event_record_all = direct->event_record_all != NULL ? guarded_event_record_all : NULL;
+  ops->fresh_queue = direct->fresh_queue != NULL ? guarded_fresh_queue : NULL;
+  ops->check_queue = direct->check_queue != NULL ? guarded_check_queue : NULL;
+}
+
+/* Making one */
+
+/* A part of a part cannot be had where parts are things of their own: a heap's blocks are such. */
+static TarnAllocator *
+choose_below (TarnAllocator *upstream)
+{
+  return upstream->direct->ops.part_release != NULL ? upstream->direct : upstream;
+}
+
+static gsize
+choose_margin (const TarnGuarded *self)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+
+  if ((self->settings->flags & TARN_DEBUG_GUARDS) == 0 || !self->has_contents
+      || ops->part_new == NULL)
+    return 0;
+  return MAX (ops->part_alignment, LEAST_MARGIN);
+}
+
+static gchar *
+make_label (const gchar *pool_name, const TarnAllocator *upstream)
+{
+  return pool_name != NULL ? g_strdup_printf ("pool '%s' over %s", pool_name, upstream->label)
+                           : g_strdup_printf ("an unnamed pool over %s", upstream->label);
+}
+
+static TarnAllocator *
+guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const gchar *pool_name)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnGuarded *self = g_new0 (TarnGuarded, 1);
+  TarnAllocator *allocator;
+
+  self->given = tarn_allocator_ref (upstream);
+  self->label = make_label (pool_name, upstream);
+  self->below = choose_below (upstream);
+  self->direct = upstream->direct;
+  self->settings = settings;
+  self->has_contents = self->direct->ops.read != NULL;
+  self->margin = choose_margin (self);
+  self->blocks = g_hash_table_new (g_int64_hash, g_int64_equal);
+  _tarn_mutex_init (&self->lock);
+  ops.name = upstream->ops.name;
+  ops.deferred = upstream->ops.deferred;
+  ops.allocate = guarded_allocate;
+  ops.free = guarded_free;
+  ops.reclaim = guarded_reclaim;
+  set_queue_functions (&ops, &self->direct->ops);
+  allocator = tarn_allocator_new (&ops, self, guarded_destroy);
+  allocator->given = upstream;
+  _tarn_leaks_watch (self);
+  return allocator;
+}
+
+TarnAllocator *
+_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name)
+{
+  const TarnDebugSettings *settings = _tarn_debug_get_settings ();
+
+  if (settings == NULL || (settings->flags & ~TARN_DEBUG_CHECK) == 0
+      || _tarn_allocator_is_debugged (upstream))
+    return tarn_allocator_ref (upstream);
+  return guarded_new (upstream, settings, pool_name);
+}
+
+void
+_tarn_debug_end_pool (TarnAllocator *upstream)
+{
+  TarnGuarded *self = upstream->user_data;
+
+  if (upstream->given == NULL) /* another pool */
+    return;
+  shorten_quarantine (self, 0);
+  if ((self->settings->flags & TARN_DEBUG_LEAKS) != 0)
+    _tarn_leaks_report (self, "the pool ends");
+  _tarn_mutex_lock (&self->lock);
+  self->has_ended = TRUE;
+  _tarn_mutex_unlock (&self->lock);
+}
+
+gboolean
+_tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
+{
+  TarnGuarded *self = upstream->user_data;
+  const TarnDebugBlock *block;
+  gboolean is_known;
+
+  if (upstream->given == NULL)
+    return FALSE;
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &memory.address);
+  is_known = block != NULL && block->is_freed;
+  if (is_known)
+    _tarn_finding_report (self, block, "freed once more, by thread %u", _tarn_record_get_thread ());
+  _tarn_mutex_unlock (&self->lock);
+  return is_known;
+}
+
+void
+_tarn_guarded_check (TarnGuarded *self)
+{
+  GHashTableIter iter;
+  gpointer value;
+
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_iter_init (&iter, self->blocks);
+  while (g_hash_table_iter_next (&iter, NULL, &value))
+    if (((const TarnDebugBlock *) value)->is_freed)
+      check_poison (self, value);
+    else
+      check_guards (self, value);
+  _tarn_mutex_unlock (&self->lock);
+}

@@ -1,0 +1,175 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What is in use when a pool ends, or the program: by tag and stack, the most bytes first. */
+
+#include "debug/debug-private.h"
+
+#include <stdlib.h>
+#include <tarn/debug.h>
+
+#include "base/fork-private.h"
+#include "record/record-private.h"
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static GQueue all = G_QUEUE_INIT; /* of TarnGuarded */
+
+/* Blocks of one tag that were asked for at one place. */
+typedef struct
+{
+  guint32 tag, stack;
+  gsize n, bytes;
+} Group;
+
+static guint
+hash_group (gconstpointer key)
+{
+  const Group *group = key;
+
+  return group->tag * 31 + group->stack;
+}
+
+static gboolean
+equal_groups (gconstpointer a, gconstpointer b)
+{
+  const Group *left = a, *right = b;
+
+  return left->tag == right->tag && left->stack == right->stack;
+}
+
+static gint
+compare_groups (gconstpointer a, gconstpointer b)
+{
+  const Group *left = *(const Group *const *) a, *right = *(const Group *const *) b;
+
+  return left->bytes == right->bytes  ? (gint) left->stack - (gint) right->stack
+         : left->bytes < right->bytes ? 1
+                                      : -1;
+}
+
+/* Gets them as an array; what is in quarantine is in nobody's use. */
+static GPtrArray *
+collect (TarnGuarded *self, gsize *n, gsize *bytes)
+{
+  g_autoptr (GHashTable) groups = g_hash_table_new (hash_group, equal_groups);
+  GPtrArray *array = g_ptr_array_new_with_free_func (g_free);
+  GHashTableIter iter;
+  gpointer value;
+
+  *n = *bytes = 0;
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_iter_init (&iter, self->blocks);
+  while (g_hash_table_iter_next (&iter, NULL, &value))
+    {
+      const TarnDebugBlock *block = value;
+      const Group key = { .tag = block->tag, .stack = block->stack };
+      Group *group = g_hash_table_lookup (groups, &key);
+
+      if (block->is_freed)
+        continue;
+      if (group == NULL)
+        {
+          group = g_new0 (Group, 1);
+          *group = key;
+          g_hash_table_add (groups, group);
+          g_ptr_array_add (array, group);
+        }
+      group->n++;
+      group->bytes += block->size;
+      *n += 1;
+      *bytes += block->size;
+    }
+  _tarn_mutex_unlock (&self->lock);
+  g_ptr_array_sort (array, compare_groups);
+  return array;
+}
+
+void
+_tarn_leaks_report (TarnGuarded *self, const gchar *when)
+{
+  gsize n, bytes;
+  g_autoptr (GPtrArray) groups = collect (self, &n, &bytes);
+  g_autoptr (GString) text = g_string_new (NULL);
+
+  if (n == 0)
+    return;
+  g_string_append_printf (
+      text, "%s: %" G_GSIZE_FORMAT " blocks are in use when %s, %" G_GSIZE_FORMAT " bytes",
+      self->label, n, when, bytes);
+  for (guint i = 0; i < groups->len; i++)
+    {
+      const Group *group = groups->pdata[i];
+      const gchar *tag = _tarn_tag_get_text (group->tag);
+
+      g_string_append_printf (text, "\n  %" G_GSIZE_FORMAT " bytes in %" G_GSIZE_FORMAT " %s",
+                              group->bytes, group->n, group->n == 1 ? "block" : "blocks");
+      if (tag != NULL)
+        g_string_append_printf (text, ", tag '%s'", tag);
+      _tarn_finding_append_stack (text, group->stack);
+    }
+  _tarn_finding_count ();
+  /* A message, because g_test makes warnings fatal, and nothing has gone wrong as yet. */
+  g_message ("%s", text->str);
+}
+
+static void
+report_at_exit (void)
+{
+  if (_tarn_forked ())
+    return;
+  _tarn_mutex_lock (&lock);
+  for (GList *link = all.head; link != NULL; link = link->next)
+    if (!((TarnGuarded *) link->data)->has_ended)
+      _tarn_leaks_report (link->data, "the program ends");
+  _tarn_mutex_unlock (&lock);
+}
+
+static void
+watch_exit (void)
+{
+  atexit (report_at_exit);
+}
+
+void
+_tarn_leaks_watch (TarnGuarded *self)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+
+  if ((self->settings->flags & TARN_DEBUG_LEAKS) != 0)
+    _tarn_once (&once, watch_exit);
+  self->all_link.data = self;
+  _tarn_mutex_lock (&lock);
+  g_queue_push_tail_link (&all, &self->all_link);
+  _tarn_mutex_unlock (&lock);
+}
+
+void
+_tarn_leaks_forget (TarnGuarded *self)
+{
+  _tarn_mutex_lock (&lock);
+  g_queue_unlink (&all, &self->all_link);
+  _tarn_mutex_unlock (&lock);
+}
+
+/**
+ * Looks at all memory that is debugged: at the guards of each block in use, and at what freed
+ * blocks contain that are in quarantine. Something that is wrong is a g_critical (), as it is when
+ * it is found by itself. Without TARN_DEBUG in the environment nothing is looked at.
+ *
+ * Memory is read by the backend, behind what was put on its queue, while other threads wait that
+ * allocate or free: commands that write to blocks in use do not disturb it.
+ *
+ * @return how much was found since the program began, now or before; any thread may call it
+ * @since 0.1
+ */
+gsize
+tarn_debug_check (void)
+{
+  if (_tarn_forked ())
+    return _tarn_findings_get_n ();
+  _tarn_mutex_lock (&lock);
+  for (GList *link = all.head; link != NULL; link = link->next)
+    _tarn_guarded_check (link->data);
+  _tarn_mutex_unlock (&lock);
+  return _tarn_findings_get_n ();
+}
