@@ -10,6 +10,9 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
 #include <unistd.h>
 
 #include "base/fork-private.h"
@@ -62,20 +65,38 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Is of use to who looks for a program's mistakes only where the program's begins. */
+/* Gets where the library is mapped, if it is one of its own; NULL: it is part of the program. */
+static gconstpointer
+find_library (void)
+{
+  Dl_info own = { .dli_fbase = NULL };
+#if defined(__linux__)
+  Dl_info program = { .dli_fbase = NULL };
+
+  if (dladdr ((gconstpointer) getauxval (AT_PHDR), &program) == 0)
+    program.dli_fbase = NULL;
+#endif
+  if (dladdr (&n_findings, &own) == 0)
+    return NULL;
+#if defined(__linux__)
+  if (own.dli_fbase == program.dli_fbase)
+    return NULL;
+#endif
+  return own.dli_fbase;
+}
+
+/* What the library does for a request says nothing to who looks for a program's mistakes. */
 void
 _tarn_finding_append_stack (GString *text, guint32 stack)
 {
-  Dl_info own = { .dli_fbase = NULL }, info;
+  gconstpointer library = find_library ();
   guint n, first = 0;
   const gpointer *frames = _tarn_stack_get_frames (stack, &n);
+  Dl_info info;
 
-  dladdr ((gconstpointer) (gsize) &_tarn_finding_append_stack, &own);
-  while (first < n && dladdr ((const gchar *) frames[first] - 1, &info) != 0
-         && info.dli_fbase == own.dli_fbase)
+  while (library != NULL && first < n && dladdr ((const gchar *) frames[first] - 1, &info) != 0
+         && info.dli_fbase == library)
     first++;
-  if (first == n)
-    first = 0;
   for (guint i = first; i < n; i++)
     append_frame (text, i - first, frames[i]);
 }

@@ -1,0 +1,131 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Mistakes with CUDA's memory that TARN_DEBUG finds: of a device, over a heap and without one, of
+ * the host, and managed. */
+
+#include "lib/mistakes.h"
+
+#include "driver.h"
+
+/* What makes pools of a kind. */
+typedef struct
+{
+  CUcontext context;
+  FakeCudaKind kind; /* FAKE_CUDA_ADDRESSES: virtual memory of the device, with a heap */
+} State;
+
+static TarnPool *
+pool_new (gpointer data, const TarnPoolOptions *options)
+{
+  const State *state = data;
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  TarnPool *pool;
+
+  if (state->kind == FAKE_CUDA_ADDRESSES)
+    pool = tarn_cuda_pool_new (state->context, options, &error);
+  else
+    {
+      allocator = cuda_allocator_new (state->kind, state->context, &error);
+      g_assert_no_error (error);
+      pool = tarn_pool_new (allocator, options, &error);
+    }
+  g_assert_no_error (error);
+  return pool;
+}
+
+static void
+put (gpointer data, TarnMemory memory, gssize offset, guint8 byte)
+{
+  const TarnCudaDriver *driver = cuda_get_driver ();
+  const State *state = data;
+
+  if (state->kind == FAKE_CUDA_HOST_MEMORY)
+    ((guint8 *) memory.pointer)[offset] = byte;
+  else
+    {
+      g_assert_cmpuint (
+          driver->cuMemsetD8 ((CUdeviceptr) (memory.address + (guint64) offset), byte, 1), ==, 0);
+      g_assert_cmpuint (driver->cuCtxSynchronize (), ==, 0);
+    }
+}
+
+static guint8
+get (gpointer data, TarnMemory memory, gssize offset)
+{
+  const State *state = data;
+  guint8 byte;
+
+  if (state->kind == FAKE_CUDA_HOST_MEMORY)
+    return ((const guint8 *) memory.pointer)[offset];
+  g_assert_cmpuint (cuda_get_driver ()->cuMemcpyDtoH (
+                        &byte, (CUdeviceptr) (memory.address + (guint64) offset), 1),
+                    ==, 0);
+  return byte;
+}
+
+static const MistakesMemory memory = { pool_new, put, get };
+
+static void
+run (const TarnCudaTest *test, const Mistake *mistake, FakeCudaKind kind)
+{
+  const FakeCuda *fake = cuda_get_fake ();
+  State state = { test->context, kind };
+
+  if (fake != NULL)
+    fake->reset ();
+  mistake->func (&memory, &state);
+  for (FakeCudaKind i = FAKE_CUDA_ADDRESSES; fake != NULL && i <= FAKE_CUDA_MAPPING; i++)
+    g_assert_cmpuint (fake->get_live (i), ==, 0);
+}
+
+static void
+run_with_heap (const TarnCudaTest *test, gconstpointer mistake)
+{
+  run (test, mistake, FAKE_CUDA_ADDRESSES);
+}
+
+static void
+run_on_device (const TarnCudaTest *test, gconstpointer mistake)
+{
+  run (test, mistake, FAKE_CUDA_DEVICE_MEMORY);
+}
+
+static void
+run_on_host (const TarnCudaTest *test, gconstpointer mistake)
+{
+  run (test, mistake, FAKE_CUDA_HOST_MEMORY);
+}
+
+static void
+run_on_managed (const TarnCudaTest *test, gconstpointer mistake)
+{
+  run (test, mistake, FAKE_CUDA_MANAGED_MEMORY);
+}
+
+int
+main (int argc, char **argv)
+{
+  static const struct
+  {
+    const gchar *prefix;
+    TarnCudaTestFunc func;
+  } kinds[] = {
+    { "heap/", run_with_heap },
+    { "device/", run_on_device },
+    { "host/", run_on_host },
+    { "managed/", run_on_managed },
+  };
+
+  g_setenv ("TARN_DEBUG", MISTAKES_TARN_DEBUG, TRUE);
+  g_test_init (&argc, &argv, NULL);
+  for (gsize i = 0; i < G_N_ELEMENTS (kinds); i++)
+    for (gsize j = 0; j < n_mistakes; j++)
+      {
+        g_autofree gchar *path = g_strconcat (kinds[i].prefix, mistakes[j].path, NULL);
+
+        tarn_cuda_test_add (path, kinds[i].func, &mistakes[j]);
+      }
+  return g_test_run ();
+}

@@ -1,0 +1,34 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What programs do wrong with blocks, planted; TARN_DEBUG has to find each, and name its block. */
+
+#ifndef T_LIB_MISTAKES_H
+#define T_LIB_MISTAKES_H
+
+#include <tarn/tarn.h>
+
+/* A kind of memory. */
+typedef struct
+{
+  /* Makes a pool. */
+  TarnPool *(*pool_new) (gpointer state, const TarnPoolOptions *options);
+  /* Writes a byte by a command, at an offset in memory, which may be outside a block's; waits. */
+  void (*put) (gpointer state, TarnMemory memory, gssize offset, guint8 byte);
+  /* Reads one. */
+  guint8 (*get) (gpointer state, TarnMemory memory, gssize offset);
+} MistakesMemory;
+
+/* What TARN_DEBUG has to be, before anything is done with Tarn. */
+#define MISTAKES_TARN_DEBUG "guards,poison,leaks,check=7"
+
+typedef struct
+{
+  const gchar *path;
+  void (*func) (const MistakesMemory *memory, gpointer state);
+} Mistake;
+
+extern const Mistake mistakes[];
+extern const gsize n_mistakes;
+
+#endif
