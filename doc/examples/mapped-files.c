@@ -97,6 +97,26 @@ make_part (gpointer user_data, TarnMemory memory, gsize offset, gsize size, Tarn
   return TRUE;
 }
 
+static gboolean
+read_file (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+           GError **error)
+{
+  (void) user_data;
+  (void) error;
+  memcpy (bytes, (const gchar *) memory.pointer + offset, size);
+  return TRUE;
+}
+
+static gboolean
+fill_file (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+           GError **error)
+{
+  (void) user_data;
+  (void) error;
+  memset ((gchar *) memory.pointer + offset, byte, size);
+  return TRUE;
+}
+
 /* An allocator of files in a folder; for tarn_allocator_unref (). */
 static TarnAllocator *
 file_allocator_new (const gchar *folder)
@@ -108,6 +128,8 @@ file_allocator_new (const gchar *folder)
   ops.free = free_file;
   ops.part_alignment = 64;
   ops.part_new = make_part;
+  ops.read = read_file;
+  ops.fill = fill_file;
   return tarn_allocator_new (&ops, g_strdup (folder), g_free);
 }
 

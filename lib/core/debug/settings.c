@@ -28,14 +28,14 @@ static guint depth = USUAL_DEPTH;
 static gboolean
 read_number (const gchar *text, guint64 max, guint64 *number)
 {
-  static const gchar units[] = "KMG";
+  static const gchar units[] = "kmg";
   gchar *end = NULL;
   const gchar *unit;
 
   if (!g_ascii_isdigit (text[0]))
     return FALSE;
   *number = g_ascii_strtoull (text, &end, 10);
-  unit = *end != '\0' ? strchr (units, g_ascii_toupper (*end)) : NULL;
+  unit = *end != '\0' ? strchr (units, g_ascii_tolower (*end)) : NULL;
   for (; unit != NULL && unit >= units; unit--)
     {
       if (*number > max >> 10)
@@ -43,7 +43,7 @@ read_number (const gchar *text, guint64 max, guint64 *number)
       *number <<= 10;
     }
   return *number <= max
-         && (*end == '\0' || (strchr (units, g_ascii_toupper (*end)) && end[1] == '\0'));
+         && (*end == '\0' || (strchr (units, g_ascii_tolower (*end)) && end[1] == '\0'));
 }
 
 static gboolean
