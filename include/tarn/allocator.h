@@ -185,8 +185,8 @@ typedef struct
   /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
-  /* Contents, for what TARN_DEBUG finds: both of these or none. Memory is what allocate() gave, or
-   * an address in it; no command that anybody was told of uses it. */
+  /* Contents, for what TARN_DEBUG finds: the first two of these or none. Memory is what allocate()
+   * gave, or an address in it; no command that anybody was told of uses it. */
 
   /** Copies bytes of memory, from @p offset on, to @p bytes on the host, and waits for that. */
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
@@ -195,6 +195,11 @@ typedef struct
   /** Has each of these bytes be @p byte; it is when commands that come later use the memory. */
   gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
                     GError **error);
+
+  /** Nullable: then memory is read. Stores the offset in memory of the first of these bytes that is
+   * another one than @p byte; where none is, @p offset and @p size together. */
+  gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                          guint8 byte, gsize *first, GError **error);
 } TarnAllocatorOps;
 
 /**
@@ -244,7 +249,8 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* backing_map */                                                   \
         NULL,                  /* backing_unmap */                                                 \
         NULL,                  /* read */                                                          \
-        NULL                   /* fill */                                                          \
+        NULL,                  /* fill */                                                          \
+        NULL                   /* find_other */                                                    \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

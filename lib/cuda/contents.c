@@ -86,3 +86,141 @@ _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsi
   _tarn_cuda_context_leave (context, is_pushed);
   return is_filled;
 }
+
+/* Bytes that are not what they should be.  Each thread looks at every so many of them, and the
+ * least place is kept. */
+
+#define THREADS 256
+#define MAX_GRID 4096
+
+static const gchar finder_text[]
+    = ".version 6.0\n"
+      ".target sm_50\n"
+      ".address_size 64\n"
+      ".visible .entry tarn_find_other (.param .u64 from, .param .u64 size, .param .u32 byte,\n"
+      "                                 .param .u64 first)\n"
+      "{\n"
+      "  .reg .pred %p<3>;\n"
+      "  .reg .u32 %r<7>;\n"
+      "  .reg .u64 %d<9>;\n"
+      "  ld.param.u64 %d1, [from];\n"
+      "  ld.param.u64 %d2, [size];\n"
+      "  ld.param.u32 %r1, [byte];\n"
+      "  ld.param.u64 %d3, [first];\n"
+      "  mov.u32 %r2, %ctaid.x;\n"
+      "  mov.u32 %r3, %ntid.x;\n"
+      "  mov.u32 %r4, %tid.x;\n"
+      "  mov.u32 %r5, %nctaid.x;\n"
+      "  mul.wide.u32 %d4, %r2, %r3;\n"
+      "  cvt.u64.u32 %d5, %r4;\n"
+      "  add.u64 %d4, %d4, %d5;\n"      /* the place */
+      "  mul.wide.u32 %d6, %r5, %r3;\n" /* from one to the next */
+      "NEXT:\n"
+      "  setp.ge.u64 %p1, %d4, %d2;\n"
+      "  @%p1 bra END;\n"
+      "  add.u64 %d7, %d1, %d4;\n"
+      "  ld.global.u8 %r6, [%d7];\n"
+      "  setp.eq.u32 %p2, %r6, %r1;\n"
+      "  @%p2 bra SAME;\n"
+      "  atom.global.min.u64 %d8, [%d3], %d4;\n"
+      "SAME:\n"
+      "  add.u64 %d4, %d4, %d6;\n"
+      "  bra NEXT;\n"
+      "END:\n"
+      "  ret;\n"
+      "}\n";
+
+void
+_tarn_cuda_finder_init (TarnCudaFinder *self)
+{
+  _tarn_mutex_init (&self->lock);
+}
+
+/* Unloads it in its context, unless that is gone, and the finder with it. */
+void
+_tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
+{
+  gboolean is_pushed;
+
+  if (self->module != NULL && _tarn_cuda_context_enter (context, &is_pushed, NULL))
+    {
+      context->driver->cuMemFree (self->first);
+      context->driver->cuModuleUnload (self->module);
+      _tarn_cuda_context_leave (context, is_pushed);
+    }
+  _tarn_mutex_clear (&self->lock);
+}
+
+/* A driver that cannot compile it leaves the reading to the host. */
+static void
+make_finder (TarnCudaFinder *self, const TarnCudaDriver *driver)
+{
+  self->is_made = TRUE;
+  if (driver->cuModuleLoadDataEx (&self->module, finder_text, 0, NULL, NULL) != TARN_CUDA_SUCCESS)
+    {
+      self->module = NULL;
+      return;
+    }
+  if (driver->cuModuleGetFunction (&self->function, self->module, "tarn_find_other")
+          == TARN_CUDA_SUCCESS
+      && driver->cuMemAlloc (&self->first, sizeof (guint64)) == TARN_CUDA_SUCCESS)
+    return;
+  driver->cuModuleUnload (self->module);
+  self->module = NULL;
+}
+
+/* Stores the place of the first; G_MAXUINT64: there is none. */
+static gboolean
+run_finder (TarnCudaMemoryAllocator *self, CUdeviceptr from, guint64 size, guint8 byte,
+            guint64 *place, GError **error)
+{
+  const TarnCudaDriver *driver = self->home.context.driver;
+  TarnCudaFinder *finder = &self->finder;
+  guint32 wanted = byte;
+  void *parameters[] = { &from, &size, &wanted, &finder->first };
+  guint grid = (guint) MIN ((size + THREADS - 1) / THREADS, MAX_GRID);
+
+  return _tarn_cuda_check (driver, "cuMemsetD8",
+                           driver->cuMemsetD8 (finder->first, 0xff, sizeof *place), error)
+         && _tarn_cuda_check (driver, "cuLaunchKernel",
+                              driver->cuLaunchKernel (finder->function, grid, 1, 1, THREADS, 1, 1,
+                                                      0, NULL, parameters, NULL),
+                              error)
+         && copy_from_device (self, finder->first, sizeof *place, place, error);
+}
+
+static gboolean
+find_locked (TarnCudaMemoryAllocator *self, CUdeviceptr from, gsize size, guint8 byte,
+             guint64 *place, GError **error)
+{
+  TarnCudaFinder *finder = &self->finder;
+  gboolean is_done;
+
+  _tarn_mutex_lock (&finder->lock);
+  if (!finder->is_made)
+    make_finder (finder, self->home.context.driver);
+  *place = 0; /* nothing is skipped */
+  is_done = finder->module == NULL || run_finder (self, from, size, byte, place, error);
+  _tarn_mutex_unlock (&finder->lock);
+  return is_done;
+}
+
+gboolean
+_tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                              guint8 byte, gsize *first, GError **error)
+{
+  TarnCudaMemoryAllocator *self = user_data;
+  const TarnCudaContext *context = &self->home.context;
+  gboolean is_pushed, is_done;
+  unsigned int mode;
+  guint64 place = 0;
+
+  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+    return FALSE;
+  mode = exchange_mode (context->driver, CAPTURE_MODE_RELAXED);
+  is_done = find_locked (self, (CUdeviceptr) (memory.address + offset), size, byte, &place, error);
+  exchange_mode (context->driver, mode);
+  _tarn_cuda_context_leave (context, is_pushed);
+  *first = offset + (gsize) MIN (place, size);
+  return is_done;
+}

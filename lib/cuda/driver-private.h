@@ -132,6 +132,10 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
      (int *can_access, CUdevice device, CUdevice peer))                                            \
   X (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
      (int *value, unsigned int attribute, CUdevice device))                                        \
+  X (cuLaunchKernel, cuLaunchKernel,                                                               \
+     (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,          \
+      unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, \
+      CUstream stream, void **parameters, void **extra))                                           \
   X (cuFuncGetAttribute, cuFuncGetAttribute,                                                       \
      (int *value, unsigned int attribute, CUfunction function))                                    \
   X (cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor,     \

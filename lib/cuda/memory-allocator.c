@@ -144,6 +144,7 @@ memory_allocator_free (gpointer user_data)
 {
   TarnCudaMemoryAllocator *self = user_data;
 
+  _tarn_cuda_finder_clear (&self->finder, &self->home.context);
   _tarn_cuda_virtual_clear (&self->virtual_memory);
   _tarn_cuda_home_clear (&self->home);
   g_free (self);
@@ -162,6 +163,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
   ops.part_new = part_new;
   ops.read = _tarn_cuda_memory_read;
   ops.fill = _tarn_cuda_memory_fill;
+  if (self->kind != TARN_CUDA_HOST_MEMORY && self->home.context.driver->cuLaunchKernel != NULL)
+    ops.find_other = _tarn_cuda_memory_find_other;
   _tarn_cuda_set_order (&ops);
   _tarn_cuda_virtual_set_ops (&self->virtual_memory, &ops);
   return tarn_allocator_new (&ops, self, memory_allocator_free);
@@ -175,8 +178,10 @@ memory_allocator_new (TarnCudaKind kind, CUcontext context, guint flags, GError 
 
   self->kind = kind;
   self->flags = flags;
+  _tarn_cuda_finder_init (&self->finder);
   if (_tarn_cuda_home_init (&self->home, context, error))
     return self;
+  _tarn_mutex_clear (&self->finder.lock);
   g_free (self);
   return NULL;
 }

@@ -6,6 +6,7 @@
 #ifndef TARN_CUDA_MEMORY_PRIVATE_H
 #define TARN_CUDA_MEMORY_PRIVATE_H
 
+#include "common/lock-private.h"
 #include "order-private.h"
 
 typedef enum
@@ -25,12 +26,23 @@ typedef struct
   gsize n_access;
 } TarnCudaVirtual;
 
+/* What looks for bytes in a device's memory: made when it is first needed. */
+typedef struct
+{
+  TarnMutex lock;
+  gboolean is_made; /* or cannot be */
+  CUmodule module;  /* NULL: there is none */
+  CUfunction function;
+  CUdeviceptr first; /* 8 bytes on the device: where it puts what it finds */
+} TarnCudaFinder;
+
 typedef struct
 {
   TarnCudaHome home; /* first: see order-private.h */
   TarnCudaKind kind; /* constant, as are the next two, but for what says so */
   guint flags;
   TarnCudaVirtual virtual_memory;
+  TarnCudaFinder finder;
   guint64 lost_bytes; /* atomic: that went with the context */
   gint is_told;       /* atomic: whether somebody was told */
 } TarnCudaMemoryAllocator;
@@ -46,6 +58,10 @@ gboolean _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize of
                                  gpointer bytes, GError **error);
 gboolean _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                                  guint8 byte, GError **error);
+gboolean _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gsize offset,
+                                       gsize size, guint8 byte, gsize *first, GError **error);
+void _tarn_cuda_finder_init (TarnCudaFinder *self);
+void _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context);
 
 /* Sets the functions for virtual memory, of an allocator that has some. */
 void _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops);

@@ -124,18 +124,36 @@ test_fresh (const MistakesMemory *memory, gpointer state)
 }
 
 static void
-test_written_after_free (const MistakesMemory *memory, gpointer state)
+plant_after_free (const MistakesMemory *memory, gpointer state, gsize size, gsize offset)
 {
   TarnPool *pool = make_pool (memory, state);
-  TarnBlock *block = ask (pool, SIZE);
+  TarnBlock *block = ask (pool, size);
   TarnMemory place = tarn_block_get_memory (block);
+  g_autofree gchar *text = g_strdup_printf ("written after it was freed, at offset %" G_GSIZE_FORMAT
+                                            ": 0x07, and up to offset %" G_GSIZE_FORMAT "\n",
+                                            offset, offset + 10);
 
   tarn_block_free (block);
-  memory->put (state, place, 3, 7);
-  expect (SIZE, "written after it was freed, at offset 3: 0x07, and up to offset 3",
-          "freed by thread *#0 0x*");
+  memory->put (state, place, (gssize) offset, 7);
+  memory->put (state, place, (gssize) offset + 10, 8);
+  expect (size, text, "freed by thread *#0 0x*");
   tarn_pool_unref (pool);
   g_test_assert_expected_messages ();
+}
+
+/* In what the host reads at once, and in what a device looks at, from its first byte to its last.
+ */
+static void
+test_written_after_free (const MistakesMemory *memory, gpointer state)
+{
+  static const gsize sizes[] = { 11, SIZE, (3 << 20) + 5 };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      plant_after_free (memory, state, sizes[i], 0);
+      plant_after_free (memory, state, sizes[i], sizes[i] / 2 - 5);
+      plant_after_free (memory, state, sizes[i], sizes[i] - 11);
+    }
 }
 
 /* What is read there is not a number of any type. */

@@ -44,12 +44,15 @@ typedef struct
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
                     GError **error);
+  gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+                    GError **error);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset,
-                                         gsize size, guint8 byte, GError **error),
-                       fill);
+                       gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset,
+                                               gsize size, guint8 byte, gsize *first,
+                                               GError **error),
+                       find_other);
 
 typedef struct
 {

@@ -334,7 +334,8 @@ ordering_is_all_or_none (const TarnAllocatorOps *ops)
 static gboolean
 contents_are_whole (const TarnAllocatorOps *ops)
 {
-  return (ops->read == NULL) == (ops->fill == NULL);
+  return (ops->read == NULL) == (ops->fill == NULL)
+         && (ops->find_other == NULL || ops->read != NULL);
 }
 
 /* Tells whether what a heap needs is there in full, or not at all. */

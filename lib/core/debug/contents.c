@@ -7,6 +7,9 @@
 
 #define CHUNK ((gsize) 1 << 20)
 
+/* Fewer bytes are read at once sooner than a device has looked at them. */
+#define LEAST_FOUND ((gsize) 16 << 10)
+
 gboolean
 _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                      guint8 byte, GError **error)
@@ -34,15 +37,36 @@ compare_chunk (const guint8 *bytes, gsize offset, gsize size, guint8 byte, gbool
     }
 }
 
+/* Skips what is as it should be, where the device can look.  @offset and @size become those of the
+ * rest. */
+static gboolean
+skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
+                GError **error)
+{
+  const TarnAllocatorOps *ops = &self->direct->ops;
+  gsize first;
+
+  if (ops->find_other == NULL || *size < LEAST_FOUND)
+    return TRUE;
+  if (!ops->find_other (self->direct->user_data, memory, *offset, *size, byte, &first, error))
+    return FALSE;
+  *size -= first - *offset;
+  *offset = first;
+  return TRUE;
+}
+
 gboolean
 _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                         guint8 byte, gboolean *is_changed, TarnContentsChange *change,
                         GError **error)
 {
   const TarnAllocatorOps *ops = &self->direct->ops;
-  g_autofree guint8 *bytes = size > 0 ? g_malloc (MIN (size, CHUNK)) : NULL;
+  g_autofree guint8 *bytes = NULL;
 
   *is_changed = FALSE;
+  if (!skip_unchanged (self, memory, &offset, &size, byte, error))
+    return FALSE;
+  bytes = size > 0 ? g_malloc (MIN (size, CHUNK)) : NULL;
   for (gsize n; size > 0; offset += n, size -= n)
     {
       n = MIN (size, CHUNK);

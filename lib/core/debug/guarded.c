@@ -45,12 +45,9 @@ get_end (const TarnGuarded *self, const TarnDebugBlock *block)
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
-  gsize end = get_end (self, block);
-
   if (self->margin > 0
-      && (!_tarn_contents_fill (self, block->whole, 0, self->margin, TARN_DEBUG_GUARD_BYTE, error)
-          || !_tarn_contents_fill (self, block->whole, end, block->whole_size - end,
-                                   TARN_DEBUG_GUARD_BYTE, error)))
+      && !_tarn_contents_fill (self, block->whole, 0, block->whole_size, TARN_DEBUG_GUARD_BYTE,
+                               error))
     return FALSE;
   return !poisons (self)
          || _tarn_contents_fill (self, block->whole, self->margin, block->size,
@@ -292,7 +289,8 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
   if (block == NULL)
     return;
   check_guards (self, block);
-  if (!poisons_freed (self) || !poison_freed (self, block))
+  if (!poisons_freed (self) || !poison_freed (self, block)
+      || block->whole_size > self->settings->quarantine_bytes)
     {
       give_back (self, block);
       return;
