@@ -401,13 +401,6 @@ set_queue_functions (TarnAllocatorOps *ops, const TarnAllocatorOps *direct)
 
 /* Making one */
 
-/* A part of a part cannot be had where parts are things of their own: a heap's blocks are such. */
-static TarnAllocator *
-choose_below (TarnAllocator *upstream)
-{
-  return upstream->direct->ops.part_release != NULL ? upstream->direct : upstream;
-}
-
 static gsize
 choose_margin (const TarnGuarded *self)
 {
@@ -417,6 +410,13 @@ choose_margin (const TarnGuarded *self)
       || ops->part_new == NULL)
     return 0;
   return MAX (ops->part_alignment, LEAST_MARGIN);
+}
+
+/* A part of a part cannot be had where parts are things of their own: a heap's blocks are such. */
+static TarnAllocator *
+choose_below (const TarnGuarded *self)
+{
+  return self->margin > 0 && self->direct->ops.part_release != NULL ? self->direct : self->given;
 }
 
 static gchar *
@@ -435,11 +435,11 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
 
   self->given = tarn_allocator_ref (upstream);
   self->label = make_label (pool_name, upstream);
-  self->below = choose_below (upstream);
   self->direct = upstream->direct;
   self->settings = settings;
   self->has_contents = self->direct->ops.read != NULL;
   self->margin = choose_margin (self);
+  self->below = choose_below (self);
   self->blocks = g_hash_table_new (g_int64_hash, g_int64_equal);
   _tarn_mutex_init (&self->lock);
   ops.name = upstream->ops.name;
