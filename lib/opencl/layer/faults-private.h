@@ -1,0 +1,164 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Calls that fail although the driver would not have them fail: what the program asks for, before
+ * the rest of the layer sees it.  See faults.c. */
+
+#ifndef TARN_FAULTS_PRIVATE_H
+#define TARN_FAULTS_PRIVATE_H
+
+#include "layer-private.h"
+
+/* Where a call goes to, which says what it answers when the device is lost. */
+typedef enum
+{
+  FAULT_HOST,   /* not to the device: as ever */
+  FAULT_DEVICE, /* the device, for something that is made there */
+  FAULT_QUEUE,
+  FAULT_EVENTS /* waits for what is on queues */
+} FaultPlace;
+
+/* What a program has, by references that it took and has to release; of SVM by allocations. */
+typedef enum
+{
+  FAULT_NOTHING,
+  FAULT_CONTEXT,
+  FAULT_COMMAND_QUEUE,
+  FAULT_MEMORY,
+  FAULT_SVM,
+  FAULT_SAMPLER,
+  FAULT_PROGRAM,
+  FAULT_KERNEL,
+  FAULT_EVENT,
+  FAULT_N_KINDS
+} FaultKind;
+
+/* The calls that can be made to fail: name, place, the status that drivers give where they have run
+ * out of something, and what is made. */
+#define FAULT_CALLS(F)                                                                             \
+  F (clCreateContext, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                                      \
+  F (clCreateContextFromType, DEVICE, CL_OUT_OF_HOST_MEMORY, CONTEXT)                              \
+  F (clCreateCommandQueue, DEVICE, CL_OUT_OF_HOST_MEMORY, COMMAND_QUEUE)                           \
+  F (clCreateCommandQueueWithProperties, DEVICE, CL_OUT_OF_HOST_MEMORY, COMMAND_QUEUE)             \
+  F (clCreateBuffer, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                             \
+  F (clCreateBufferWithProperties, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)               \
+  F (clCreateImage, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                              \
+  F (clCreateImageWithProperties, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                \
+  F (clCreateImage2D, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                            \
+  F (clCreateImage3D, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                            \
+  F (clCreatePipe, DEVICE, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                               \
+  F (clCreateSubBuffer, HOST, CL_MEM_OBJECT_ALLOCATION_FAILURE, MEMORY)                            \
+  F (clCreateSampler, HOST, CL_OUT_OF_HOST_MEMORY, SAMPLER)                                        \
+  F (clCreateSamplerWithProperties, HOST, CL_OUT_OF_HOST_MEMORY, SAMPLER)                          \
+  F (clCreateProgramWithSource, HOST, CL_OUT_OF_HOST_MEMORY, PROGRAM)                              \
+  F (clCreateProgramWithBinary, HOST, CL_OUT_OF_HOST_MEMORY, PROGRAM)                              \
+  F (clCreateProgramWithBuiltInKernels, HOST, CL_OUT_OF_HOST_MEMORY, PROGRAM)                      \
+  F (clCreateProgramWithIL, HOST, CL_OUT_OF_HOST_MEMORY, PROGRAM)                                  \
+  F (clLinkProgram, HOST, CL_OUT_OF_HOST_MEMORY, PROGRAM)                                          \
+  F (clBuildProgram, HOST, CL_OUT_OF_HOST_MEMORY, NOTHING)                                         \
+  F (clCompileProgram, HOST, CL_OUT_OF_HOST_MEMORY, NOTHING)                                       \
+  F (clCreateKernel, HOST, CL_OUT_OF_HOST_MEMORY, KERNEL)                                          \
+  F (clCloneKernel, HOST, CL_OUT_OF_HOST_MEMORY, KERNEL)                                           \
+  F (clSetKernelArg, HOST, CL_OUT_OF_RESOURCES, NOTHING)                                           \
+  F (clSetKernelArgSVMPointer, HOST, CL_OUT_OF_RESOURCES, NOTHING)                                 \
+  F (clSetKernelExecInfo, HOST, CL_OUT_OF_RESOURCES, NOTHING)                                      \
+  F (clCreateUserEvent, HOST, CL_OUT_OF_HOST_MEMORY, EVENT)                                        \
+  F (clSetEventCallback, HOST, CL_OUT_OF_HOST_MEMORY, NOTHING)                                     \
+  F (clSetMemObjectDestructorCallback, HOST, CL_OUT_OF_HOST_MEMORY, NOTHING)                       \
+  F (clWaitForEvents, EVENTS, CL_OUT_OF_RESOURCES, NOTHING)                                        \
+  F (clFlush, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                                 \
+  F (clFinish, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                                \
+  F (clEnqueueReadBuffer, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                        \
+  F (clEnqueueReadBufferRect, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                    \
+  F (clEnqueueWriteBuffer, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                       \
+  F (clEnqueueWriteBufferRect, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                   \
+  F (clEnqueueFillBuffer, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                        \
+  F (clEnqueueCopyBuffer, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                        \
+  F (clEnqueueCopyBufferRect, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                    \
+  F (clEnqueueReadImage, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                         \
+  F (clEnqueueWriteImage, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                        \
+  F (clEnqueueFillImage, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                         \
+  F (clEnqueueCopyImage, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                         \
+  F (clEnqueueCopyImageToBuffer, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                 \
+  F (clEnqueueCopyBufferToImage, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                 \
+  F (clEnqueueMigrateMemObjects, QUEUE, CL_MEM_OBJECT_ALLOCATION_FAILURE, NOTHING)                 \
+  F (clEnqueueMapBuffer, QUEUE, CL_MAP_FAILURE, NOTHING)                                           \
+  F (clEnqueueMapImage, QUEUE, CL_MAP_FAILURE, NOTHING)                                            \
+  F (clEnqueueUnmapMemObject, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                 \
+  F (clEnqueueNDRangeKernel, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                  \
+  F (clEnqueueTask, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                           \
+  F (clEnqueueNativeKernel, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                   \
+  F (clEnqueueMarker, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                         \
+  F (clEnqueueMarkerWithWaitList, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                             \
+  F (clEnqueueBarrierWithWaitList, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                            \
+  F (clEnqueueSVMMemcpy, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                      \
+  F (clEnqueueSVMMemFill, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                     \
+  F (clEnqueueSVMMap, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                         \
+  F (clEnqueueSVMUnmap, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                       \
+  F (clEnqueueSVMMigrateMem, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                  \
+  F (clEnqueueBarrier, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                        \
+  F (clEnqueueWaitForEvents, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)                                  \
+  F (clCreateKernelsInProgram, HOST, CL_OUT_OF_HOST_MEMORY, KERNEL)                                \
+  F (clSVMAlloc, DEVICE, CL_OUT_OF_RESOURCES, SVM)                                                 \
+  F (clEnqueueSVMFree, QUEUE, CL_OUT_OF_RESOURCES, NOTHING)
+
+#define FAULT_NUMBER(name, place, error, kind) FAULT_##name,
+
+/* FAULT_clCreateContext and so on */
+typedef enum
+{
+  FAULT_CALLS (FAULT_NUMBER) FAULT_N_CALLS
+} FaultCall;
+
+typedef struct
+{
+  const gchar *name;
+  FaultPlace place;
+  cl_int error;
+  FaultKind kind;
+} FaultCallFacts;
+
+extern const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS];
+
+/* What comes behind these calls, the layer or the driver. */
+extern cl_icd_dispatch _tarn_layer_behind_faults;
+
+/* faults.c */
+
+/* Reads what is to fail.  FALSE: nothing is, and nothing is counted. */
+gboolean _tarn_layer_faults_begin (void);
+
+/* Counts a call: CL_SUCCESS, or what it is to answer in place of being made. */
+cl_int _tarn_layer_fault_strike (FaultCall call);
+
+/* The program has more of a kind, or fewer. */
+void _tarn_layer_fault_count (FaultKind kind, gint n);
+
+/* A call has made more than there is room for, and is to fail. */
+void _tarn_layer_fault_is_refused (FaultCall call);
+
+/* fault-memory.c */
+
+/* @budget: bytes; 0: as many as there are. */
+void _tarn_layer_fault_memory_begin (gsize budget);
+
+/* A memory object was made, or so many bytes of SVM at an address.  FALSE: it is beyond the budget,
+ * and unknown; the caller is to release it. */
+gboolean _tarn_layer_fault_charge (cl_mem object);
+gboolean _tarn_layer_fault_charge_svm (gpointer address, gsize size);
+
+/* The program has one more reference, or one less: before the driver is told, which may give the
+ * handle out again. */
+void _tarn_layer_fault_retain (cl_mem object);
+void _tarn_layer_fault_release (cl_mem object);
+void _tarn_layer_fault_release_svm (gpointer address);
+
+/* fault-calls.c */
+
+/* Puts these calls before those of a table, which has been filled for a driver. */
+void _tarn_layer_faults_cover (cl_icd_dispatch *dispatch, const cl_icd_dispatch *driver);
+
+/* Gets the one of a name, for who asks for it by that; NULL: there is none. */
+void *_tarn_layer_find_fault_call (const gchar *name);
+
+#endif
