@@ -22,25 +22,29 @@
 #include <unistd.h>
 
 #include "common/limit-private.h"
+#include "every/every.h"
+#include "every/faults.h"
+#include "exit-status.h"
 #include "output.h"
 
 #define PROGRAM "tarn-run"
 
 #define LAYER "libtarn-layer.so"
 
-/* As env (1) and timeout (1) have them. */
-#define EXIT_USAGE 2
-#define EXIT_OURS 125
-#define EXIT_NOT_EXECUTED 126
-#define EXIT_NOT_FOUND 127
-#define EXIT_SIGNALLED 128 /* and the signal's number */
+#define NOT_GIVEN G_MININT /* a number */
+#define DEFAULT_TIMEOUT 60 /* seconds of a run of --every */
 
 typedef struct
 {
   gchar *limit; /* nullable: the environment */
   gchar *trace; /* nullable: the same */
+  Faults faults;
   gboolean no_pool, stats, help, version;
-  gchar **program; /* with its arguments */
+  gboolean every;
+  gchar *every_calls; /* names with commas between them; nullable */
+  gchar *expected;    /* exit statuses; nullable */
+  EverySettings each; /* of the runs of --every */
+  gchar **program;    /* with its arguments */
 } Options;
 
 /* What the layer is to write to; each is NULL where there is none. */
@@ -78,23 +82,108 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
 
 /* Options */
 
+static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  if (error != NULL)
+    *error = g_error_new_valist (G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, format, args);
+  va_end (args);
+  return FALSE;
+}
+
 static gboolean
-check_options (const Options *options, GError **error)
+runs_every (const Options *options)
+{
+  return options->every || options->every_calls != NULL;
+}
+
+/* What says something about the runs of --every alone. */
+static gboolean
+check_single (const Options *options, GError **error)
+{
+  const EverySettings *each = &options->each;
+
+  if (each->jobs != NOT_GIVEN || each->max != NOT_GIVEN || each->timeout != NOT_GIVEN
+      || options->expected != NULL || each->ignores_leaks)
+    return refuse (error, "--jobs, --max, --timeout, --expect-status and --no-leaks are for "
+                          "--every");
+  if (options->faults.all && options->faults.calls == NULL)
+    return refuse (error, "--fail-all is for --fail, or --every");
+  return TRUE;
+}
+
+static gboolean
+check_numbers (const EverySettings *each, GError **error)
+{
+  if (each->jobs != NOT_GIVEN && each->jobs < 1)
+    return refuse (error, "--jobs %d: must be at least 1", each->jobs);
+  if (each->max != NOT_GIVEN && each->max < 1)
+    return refuse (error, "--max %d: must be at least 1", each->max);
+  /* A day for each millisecond that fits is enough; it must not be infinite, or no number. */
+  if (each->timeout != NOT_GIVEN && !(each->timeout >= 0 && each->timeout <= 1e6))
+    return refuse (error, "--timeout %g: must be from 0 to 1000000", each->timeout);
+  return TRUE;
+}
+
+/* Fills in what was given as texts, and what was not given. */
+static gboolean
+complete_every (Options *options, GError **error)
+{
+  EverySettings *each = &options->each;
+  g_auto (GStrv) statuses
+      = g_strsplit (options->expected != NULL ? options->expected : "", ",", -1);
+
+  each->jobs = each->jobs != NOT_GIVEN ? each->jobs : 1;
+  each->max = each->max != NOT_GIVEN ? each->max : 0;
+  each->timeout = each->timeout != NOT_GIVEN ? each->timeout : DEFAULT_TIMEOUT;
+  each->all = options->faults.all;
+  each->budget = options->faults.budget;
+  each->program = options->program;
+  if (options->every_calls != NULL)
+    each->calls = g_strsplit (options->every_calls, ",", -1);
+  for (gsize i = 0; each->calls != NULL && each->calls[i] != NULL; i++)
+    if (!faults_check_name ("--every", each->calls[i], error))
+      return FALSE;
+  if (options->expected != NULL)
+    each->statuses = g_array_new (FALSE, FALSE, sizeof (gint));
+  for (gsize i = 0; options->expected != NULL && statuses[i] != NULL; i++)
+    {
+      guint64 number;
+      gint status;
+
+      if (!g_ascii_string_to_unsigned (statuses[i], 10, 0, 255, &number, NULL))
+        return refuse (error, "--expect-status: '%s' is no exit status, from 0 to 255",
+                       statuses[i]);
+      status = (gint) number;
+      g_array_append_val (each->statuses, status);
+    }
+  return TRUE;
+}
+
+static gboolean
+check_every (Options *options, GError **error)
+{
+  if (options->limit != NULL || options->stats || options->trace != NULL
+      || options->faults.calls != NULL || options->faults.loss != 0)
+    return refuse (error, "--limit, --stats, --trace, --fail and --device-loss do not go with "
+                          "--every");
+  return check_numbers (&options->each, error) && complete_every (options, error);
+}
+
+static gboolean
+check_options (Options *options, GError **error)
 {
   gsize bytes;
 
   if (options->program == NULL)
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "no program to run; see %s --help", PROGRAM);
-      return FALSE;
-    }
+    return refuse (error, "no program to run; see %s --help", PROGRAM);
   if (options->trace != NULL && options->trace[0] == '\0')
-    {
-      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           "--trace: '' is no file's name");
-      return FALSE;
-    }
+    return refuse (error, "--trace: '' is no file's name");
+  if (!faults_check (&options->faults, error)
+      || !(runs_every (options) ? check_every (options, error) : check_single (options, error)))
+    return FALSE;
   /* How much a share is, the layer finds out on each device: here any number will do. */
   return options->limit == NULL
          || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
@@ -112,6 +201,25 @@ describe_options (Options *options)
       "Print how many buffers there were when the program ends", NULL },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME, &options->trace,
       "Record what memory does, for tarn-view and tarn-trace", "FILE" },
+    { "budget", 0, 0, G_OPTION_ARG_STRING, &options->faults.budget,
+      "The most memory that the program can have: 256M", "SIZE" },
+    { "fail", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->faults.calls,
+      "Have the Nth call fail, or N-M, or N+: clCreateBuffer:3", "CALL:N" },
+    { "fail-all", 0, 0, G_OPTION_ARG_NONE, &options->faults.all,
+      "... and all later ones of that name", NULL },
+    { "device-loss", 0, 0, G_OPTION_ARG_INT64, &options->faults.loss,
+      "Lose the device at its Nth call", "N" },
+    { "every", 0, 0, G_OPTION_ARG_NONE, &options->every,
+      "Run it once for each call that can fail, or =CALL,...", NULL },
+    { "every", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_STRING, &options->every_calls, NULL, NULL },
+    { "jobs", 0, 0, G_OPTION_ARG_INT, &options->each.jobs, "... so many at once (1)", "N" },
+    { "max", 0, 0, G_OPTION_ARG_INT, &options->each.max, "... so often at most", "N" },
+    { "timeout", 0, 0, G_OPTION_ARG_DOUBLE, &options->each.timeout,
+      "... for so many seconds each (60; 0: any)", "S" },
+    { "expect-status", 0, 0, G_OPTION_ARG_STRING, &options->expected,
+      "... with these exit statuses only: 0,1", "LIST" },
+    { "no-leaks", 0, 0, G_OPTION_ARG_NONE, &options->each.ignores_leaks,
+      "... whatever it leaves behind", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { "help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Print this help", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->program, NULL, NULL },
@@ -122,9 +230,7 @@ describe_options (Options *options)
   g_option_context_set_summary (
       context, "Runs an OpenCL program, which nobody has to change, with buffers from a pool.");
   g_option_context_set_description (
-      context, "Exit status: the program's; 128+N if signal N ended it, 127 if there is no\n"
-               "such program, 126 if it cannot be executed, 125 if tarn-run fails itself, 2 for\n"
-               "wrong usage.\n");
+      context, "Exit status: the program's; 125 to 127, and 128+N, as env(1); see tarn-run(1).");
   /* GLib's help would print, and end us, before the output is guarded. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_set_strict_posix (context, TRUE);
@@ -216,8 +322,21 @@ set_layers (const gchar *layer)
 }
 
 static void
+set_faults (const Faults *faults)
+{
+  g_autofree gchar *layer = faults_for_layer (faults);
+  g_autofree gchar *tarn = faults_for_tarn (faults);
+
+  if (layer != NULL)
+    g_setenv ("TARN_LAYER_FAULTS", layer, TRUE);
+  if (tarn != NULL)
+    g_setenv ("TARN_FAULTS", tarn, TRUE);
+}
+
+static void
 set_settings (const Options *options)
 {
+  set_faults (&options->faults);
   if (options->limit != NULL)
     g_setenv ("TARN_LAYER_LIMIT", options->limit, TRUE);
   if (options->no_pool)
@@ -494,7 +613,19 @@ run_program (const Options *options, Report *report)
 }
 
 static gint
-run (const Options *options)
+run_every (Options *options)
+{
+  gint status;
+
+  output_guard (PROGRAM);
+  options->each.environment = g_get_environ ();
+  status = every_run (&options->each);
+  g_strfreev (options->each.environment);
+  return status;
+}
+
+static gint
+run (Options *options)
 {
   g_autofree gchar *layer = find_layer ();
   Report report = { NULL, NULL };
@@ -502,16 +633,32 @@ run (const Options *options)
 
   if (!set_layers (layer))
     return EXIT_OURS;
+  if (runs_every (options))
+    return run_every (options);
   set_settings (options);
   status = run_program (options, &report);
   report_close (&report);
   return status;
 }
 
+static void
+options_clear (Options *options)
+{
+  g_free (options->limit);
+  g_free (options->trace);
+  g_strfreev (options->faults.calls);
+  g_free (options->faults.budget);
+  g_free (options->every_calls);
+  g_free (options->expected);
+  g_strfreev (options->each.calls);
+  g_clear_pointer (&options->each.statuses, g_array_unref);
+  g_strfreev (options->program);
+}
+
 gint
 main (gint argc, gchar **argv)
 {
-  Options options = { 0 };
+  Options options = { .each = { .jobs = NOT_GIVEN, .max = NOT_GIVEN, .timeout = NOT_GIVEN } };
   g_autoptr (GOptionContext) context = describe_options (&options);
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
@@ -524,8 +671,6 @@ main (gint argc, gchar **argv)
     status = run (&options);
   if (error != NULL)
     say ("%s", error->message);
-  g_free (options.limit);
-  g_free (options.trace);
-  g_strfreev (options.program);
+  options_clear (&options);
   return status;
 }

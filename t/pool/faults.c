@@ -143,6 +143,7 @@ static const Case cases[] = {
   { "budget/pool", "budget=1000", allocate_from_pool, "*+++-*budget=1000* +++-*budget=1000*" },
   { "budget/heap", "budget=6M", allocate_from_heap, "*+++--*budget=6291456*" },
   { "budget/full", "budget=601", allocate_from_full, "*++---*budget=601, of which 600 are used*" },
+  { "nth/several", "nth=1-2,nth=4-5", allocate_six, "*-+-+++" SAID ("5", "nth") "calls=4*" },
   { "several", "nth=1-2,budget=1000", allocate_six, "*-+++--*budget=1000*" },
 };
 

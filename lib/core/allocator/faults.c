@@ -5,7 +5,7 @@
  * TARN_FAULTS, a list with commas of
  *
  *     nth=N           the Nth request of the process; N-M: those from N to M; N+: the Nth and all
- *                     that follow
+ *                     that follow; more than once for several
  *     share=0.01      that share of all, at random
  *     seed=42         ... by this seed, 0 if it is not there
  *     above=64M       each that asks for more
@@ -37,7 +37,7 @@
 /* What fails; a field that is 0 has nothing fail.  Constant once the environment was read. */
 typedef struct
 {
-  TarnCallRange nth;
+  GArray *nth; /* of TarnCallRange; nullable */
   gdouble share;
   guint64 seed;
   gsize above_bytes;
@@ -68,10 +68,23 @@ read_share (const gchar *text, gdouble *share)
 }
 
 static gboolean
+read_nth (const gchar *text, GArray **nth)
+{
+  TarnCallRange range;
+
+  if (!_tarn_parse_call_range (text, &range))
+    return FALSE;
+  if (*nth == NULL)
+    *nth = g_array_new (FALSE, FALSE, sizeof range);
+  g_array_append_val (*nth, range);
+  return TRUE;
+}
+
+static gboolean
 read_fault (const gchar *name, const gchar *value, Faults *read)
 {
   if (g_str_equal (name, "nth"))
-    return _tarn_parse_call_range (value, &read->nth);
+    return read_nth (value, &read->nth);
   if (g_str_equal (name, "share"))
     return read_share (value, &read->share);
   if (g_str_equal (name, "seed"))
@@ -118,7 +131,7 @@ static void
 begin (void)
 {
   const gchar *text = get_text ("TARN_FAULTS");
-  Faults read = { .nth = { 0, 0 } };
+  Faults read = { .nth = NULL };
 
   report = g_strdup (get_text ("TARN_FAULTS_REPORT"));
   reporter = getpid ();
@@ -127,6 +140,8 @@ begin (void)
       faults = read;
       _tarn_faults_are_on = TRUE;
     }
+  else
+    g_clear_pointer (&read.nth, g_array_unref);
   _tarn_faults_are_on |= report != NULL;
 }
 
@@ -181,11 +196,20 @@ draw (guint64 number)
   return (gdouble) (bits >> 11) / (gdouble) (G_GUINT64_CONSTANT (1) << 53);
 }
 
+static gboolean
+is_chosen (guint64 number)
+{
+  for (guint i = 0; faults.nth != NULL && i < faults.nth->len; i++)
+    if (_tarn_call_range_has (&g_array_index (faults.nth, TarnCallRange, i), number))
+      return TRUE;
+  return FALSE;
+}
+
 /* Gets why a request is to fail; NULL: it is not. */
 static gchar *
 find_fault (guint64 number, gsize size)
 {
-  if (_tarn_call_range_has (&faults.nth, number))
+  if (is_chosen (number))
     return g_strdup ("nth");
   if (faults.share > 0 && draw (number) < faults.share)
     return g_strdup ("share");

@@ -34,9 +34,15 @@
 const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS] = { FAULT_CALLS (FACTS) };
 
 static const gchar *const kind_names[FAULT_N_KINDS] = {
-  [FAULT_NOTHING] = "nothing", [FAULT_CONTEXT] = "context", [FAULT_COMMAND_QUEUE] = "queue",
-  [FAULT_MEMORY] = "memory",   [FAULT_SVM] = "svm",         [FAULT_SAMPLER] = "sampler",
-  [FAULT_PROGRAM] = "program", [FAULT_KERNEL] = "kernel",   [FAULT_EVENT] = "event",
+  [FAULT_NOTHING] = "nothing",
+  [FAULT_CONTEXT] = "cl_context",
+  [FAULT_COMMAND_QUEUE] = "cl_command_queue",
+  [FAULT_MEMORY] = "cl_mem",
+  [FAULT_SVM] = "SVM",
+  [FAULT_SAMPLER] = "cl_sampler",
+  [FAULT_PROGRAM] = "cl_program",
+  [FAULT_KERNEL] = "cl_kernel",
+  [FAULT_EVENT] = "cl_event",
 };
 
 typedef struct
