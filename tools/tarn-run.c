@@ -166,7 +166,7 @@ static gboolean
 check_every (Options *options, GError **error)
 {
   if (options->limit != NULL || options->stats || options->trace != NULL
-      || options->faults.calls != NULL || options->faults.loss != 0)
+      || options->faults.calls != NULL || options->faults.loss != NULL)
     return refuse (error, "--limit, --stats, --trace, --fail and --device-loss do not go with "
                           "--every");
   return check_numbers (&options->each, error) && complete_every (options, error);
@@ -207,7 +207,7 @@ describe_options (Options *options)
       "Have the Nth call fail, or N-M, or N+: clCreateBuffer:3", "CALL:N" },
     { "fail-all", 0, 0, G_OPTION_ARG_NONE, &options->faults.all,
       "... and all later ones of that name", NULL },
-    { "device-loss", 0, 0, G_OPTION_ARG_INT64, &options->faults.loss,
+    { "device-loss", 0, 0, G_OPTION_ARG_STRING, &options->faults.loss,
       "Lose the device at its Nth call", "N" },
     { "every", 0, 0, G_OPTION_ARG_NONE, &options->every,
       "Run it once for each call that can fail, or =CALL,...", NULL },
@@ -648,6 +648,7 @@ options_clear (Options *options)
   g_free (options->trace);
   g_strfreev (options->faults.calls);
   g_free (options->faults.budget);
+  g_free (options->faults.loss);
   g_free (options->every_calls);
   g_free (options->expected);
   g_strfreev (options->each.calls);

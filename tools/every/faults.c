@@ -49,7 +49,8 @@ check_call (const gchar *text, GError **error)
   g_auto (GStrv) parts = g_strsplit (text, ":", 2);
   TarnCallRange range;
 
-  if (parts[0] == NULL || parts[1] == NULL || !_tarn_parse_call_range (parts[1], &range))
+  if (parts[0] == NULL || parts[0][0] == '\0' || parts[1] == NULL
+      || !_tarn_parse_call_range (parts[1], &range))
     return refuse (error, "--fail: '%s' is not CALL:N, such as clCreateBuffer:3, :3-5 or :3+",
                    text);
   return faults_check_name ("--fail", parts[0], error);
@@ -59,14 +60,16 @@ gboolean
 faults_check (const Faults *faults, GError **error)
 {
   gsize bytes;
+  guint64 number;
 
   for (gsize i = 0; faults->calls != NULL && faults->calls[i] != NULL; i++)
     if (!check_call (faults->calls[i], error))
       return FALSE;
   if (faults->budget != NULL && !_tarn_parse_bytes (faults->budget, &bytes))
     return refuse (error, "--budget: '%s' is not bytes, such as 256M", faults->budget);
-  if (faults->loss < 0)
-    return refuse (error, "--device-loss %" G_GINT64_FORMAT ": must be at least 1", faults->loss);
+  if (faults->loss != NULL
+      && !g_ascii_string_to_unsigned (faults->loss, 10, 1, G_MAXUINT64, &number, NULL))
+    return refuse (error, "--device-loss: '%s' is not a number from 1 on", faults->loss);
   return TRUE;
 }
 
@@ -110,8 +113,8 @@ faults_for_layer (const Faults *faults)
   if (faults->counts)
     g_ptr_array_add (words, g_strdup ("count"));
   add_calls (faults, FALSE, words);
-  if (faults->loss > 0)
-    g_ptr_array_add (words, g_strdup_printf ("loss=%" G_GINT64_FORMAT, faults->loss));
+  if (faults->loss != NULL)
+    g_ptr_array_add (words, g_strconcat ("loss=", faults->loss, NULL));
   return join (words);
 }
 

@@ -15,7 +15,7 @@ typedef struct
   gchar **calls;   /* "clCreateBuffer:3"; nullable */
   gboolean all;    /* each of these has all later ones of that name fail, too */
   gchar *budget;   /* nullable */
-  gint64 loss;     /* the call at which the device is lost; 0: none */
+  gchar *loss;     /* the number of the call at which the device is lost; nullable */
   gboolean counts; /* calls are counted, and reported, even where none fails */
 } Faults;
 

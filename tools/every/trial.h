@@ -5,8 +5,8 @@
 #ifndef TRIAL_H
 #define TRIAL_H
 
-#include "faults.h"
 #include "../process.h"
+#include "faults.h"
 
 typedef struct _Trial Trial;
 
