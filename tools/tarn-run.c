@@ -127,13 +127,49 @@ check_numbers (const EverySettings *each, GError **error)
   return TRUE;
 }
 
-/* Fills in what was given as texts, and what was not given. */
+/* Reads exit statuses with commas between them; NULL: they are none. */
+static GArray *
+read_statuses (const gchar *text, GError **error)
+{
+  g_auto (GStrv) words = g_strsplit (text, ",", -1);
+  g_autoptr (GArray) statuses = g_array_new (FALSE, FALSE, sizeof (gint));
+  gsize n = MAX (1, g_strv_length (words));
+
+  for (gsize i = 0; i < n; i++)
+    {
+      const gchar *word = words[i] != NULL ? words[i] : "";
+      guint64 number;
+      gint status;
+
+      if (!g_ascii_string_to_unsigned (word, 10, 0, 255, &number, NULL))
+        {
+          refuse (error, "--expect-status: '%s' is no exit status, from 0 to 255", word);
+          return NULL;
+        }
+      status = (gint) number;
+      g_array_append_val (statuses, status);
+    }
+  return g_steal_pointer (&statuses);
+}
+
+static gboolean
+check_names (const gchar *text, GError **error)
+{
+  g_auto (GStrv) names = g_strsplit (text, ",", -1);
+
+  if (names[0] == NULL)
+    return faults_check_name ("--every", "", error);
+  for (gsize i = 0; names[i] != NULL; i++)
+    if (!faults_check_name ("--every", names[i], error))
+      return FALSE;
+  return TRUE;
+}
+
+/* Fills in what was given elsewhere, or not at all. */
 static gboolean
 complete_every (Options *options, GError **error)
 {
   EverySettings *each = &options->each;
-  g_auto (GStrv) statuses
-      = g_strsplit (options->expected != NULL ? options->expected : "", ",", -1);
 
   each->jobs = each->jobs != NOT_GIVEN ? each->jobs : 1;
   each->max = each->max != NOT_GIVEN ? each->max : 0;
@@ -141,25 +177,13 @@ complete_every (Options *options, GError **error)
   each->all = options->faults.all;
   each->budget = options->faults.budget;
   each->program = options->program;
+  if (options->every_calls != NULL && !check_names (options->every_calls, error))
+    return FALSE;
   if (options->every_calls != NULL)
     each->calls = g_strsplit (options->every_calls, ",", -1);
-  for (gsize i = 0; each->calls != NULL && each->calls[i] != NULL; i++)
-    if (!faults_check_name ("--every", each->calls[i], error))
-      return FALSE;
   if (options->expected != NULL)
-    each->statuses = g_array_new (FALSE, FALSE, sizeof (gint));
-  for (gsize i = 0; options->expected != NULL && statuses[i] != NULL; i++)
-    {
-      guint64 number;
-      gint status;
-
-      if (!g_ascii_string_to_unsigned (statuses[i], 10, 0, 255, &number, NULL))
-        return refuse (error, "--expect-status: '%s' is no exit status, from 0 to 255",
-                       statuses[i]);
-      status = (gint) number;
-      g_array_append_val (each->statuses, status);
-    }
-  return TRUE;
+    each->statuses = read_statuses (options->expected, error);
+  return options->expected == NULL || each->statuses != NULL;
 }
 
 static gboolean

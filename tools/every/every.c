@@ -190,7 +190,7 @@ print_point (Session *session, const Trial *trial)
   printf ("%s%s %u - %s", is_red ? "\033[31m" : "", problem != NULL ? "not ok" : "ok",
           session->n_printed + 1, fault);
   if (result == TAP_PASSED)
-    printf (", exit status %d", trial->code);
+    printf (", %s %d", trial->end == PROCESS_SIGNALLED ? "signal" : "exit status", trial->code);
   else if (result == TAP_FAILED)
     printf (", %s", escaped);
   else

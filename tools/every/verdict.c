@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* What a shell adds to the number of a signal that ended what it ran. */
+/* What shells add to the number of the signal that ended a program. */
 #define SHELL_SIGNALLED 128
 #define MAX_SIGNAL 64
 
@@ -33,18 +33,26 @@ is_expected (const Verdict *verdict, gint status)
   return FALSE;
 }
 
+/* As a shell has it: what the program is may be a script. */
+static gint
+get_status (const Trial *trial)
+{
+  return trial->end == PROCESS_SIGNALLED ? SHELL_SIGNALLED + trial->code : trial->code;
+}
+
 static gchar *
 find_crash (const Verdict *verdict, const Trial *trial)
 {
+  gint status = get_status (trial);
+
   switch (trial->end)
     {
     case PROCESS_EXITED:
-      if (trial->code > SHELL_SIGNALLED && trial->code <= SHELL_SIGNALLED + MAX_SIGNAL
-          && !is_expected (verdict, trial->code))
-        return describe_signal (trial->code - SHELL_SIGNALLED);
-      return NULL;
     case PROCESS_SIGNALLED:
-      return describe_signal (trial->code);
+      if (status > SHELL_SIGNALLED && status <= SHELL_SIGNALLED + MAX_SIGNAL
+          && !is_expected (verdict, status))
+        return describe_signal (status - SHELL_SIGNALLED);
+      return NULL;
     case PROCESS_TIMED_OUT:
       return g_strdup_printf ("hung: not at its end after %g s", verdict->timeout);
     case PROCESS_STUCK:
@@ -101,11 +109,13 @@ find_leak (const Verdict *verdict, const Trial *trial)
 static gchar *
 find_wrong_end (const Verdict *verdict, const Trial *trial)
 {
+  gint status = get_status (trial);
+
   if (verdict->statuses != NULL)
-    return is_expected (verdict, trial->code)
+    return is_expected (verdict, status)
                ? NULL
-               : g_strdup_printf ("exit status %d, which is not expected", trial->code);
-  if (trial->code == 0 && verdict->compares_output
+               : g_strdup_printf ("exit status %d, which is not expected", status);
+  if (status == 0 && verdict->compares_output
       && !g_str_equal (g_checksum_get_string (trial->output),
                        g_checksum_get_string (verdict->good->output)))
     return g_strdup ("ignored: exit status 0, and another output than without a fault");

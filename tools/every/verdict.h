@@ -9,7 +9,8 @@
 
 typedef struct
 {
-  GArray *statuses; /* of gint: exit statuses that are right; NULL: see verdict_find () */
+  GArray *statuses; /* of gint: exit statuses that are right, 128+N of signal N; NULL: see
+                       verdict_find () */
   gboolean ignores_leaks;
   gboolean compares_output;
   gdouble timeout; /* seconds, for messages */
