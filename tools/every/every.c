@@ -106,10 +106,9 @@ plan (Session *session)
 
   for (guint64 number = 1; plan_number (session, calls, number); number++)
     if (max > 0 && session->trials->len >= max)
-      {
-        g_ptr_array_set_size (session->trials, (gint) max);
-        break;
-      }
+      break;
+  while (max > 0 && session->trials->len > max)
+    trial_free (g_ptr_array_remove_index (session->trials, max));
   g_list_free (calls);
 }
 

@@ -18,11 +18,17 @@ trial_new (const gchar *call, guint64 number, gboolean all)
   trial->call = g_strdup (call);
   trial->number = number;
   trial->all = all;
+  return trial;
+}
+
+/* Makes what a run is written to: there may be a hundred thousand trials, of which few run. */
+static void
+prepare (Trial *trial)
+{
   trial->output = g_checksum_new (G_CHECKSUM_SHA256);
   trial->errors = g_string_new (NULL);
   trial->calls = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   trial->left = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
-  return trial;
 }
 
 void
@@ -33,10 +39,11 @@ trial_free (Trial *trial)
   g_free (trial->report);
   g_free (trial->call);
   g_free (trial->error);
-  g_checksum_free (trial->output);
-  g_string_free (trial->errors, TRUE);
-  g_hash_table_unref (trial->calls);
-  g_hash_table_unref (trial->left);
+  g_clear_pointer (&trial->output, g_checksum_free);
+  if (trial->errors != NULL)
+    g_string_free (trial->errors, TRUE);
+  g_clear_pointer (&trial->calls, g_hash_table_unref);
+  g_clear_pointer (&trial->left, g_hash_table_unref);
   g_free (trial);
 }
 
@@ -84,8 +91,10 @@ read_line (Trial *trial, const gchar *line)
       set_count (trial->left, FAULTS_REQUESTS,
                  bytes + trial_get_count (trial->left, FAULTS_REQUESTS));
     }
-  else if (g_str_has_prefix (line, "failed ") || g_str_has_prefix (line, "refused "))
-    trial->has_failed = TRUE;
+  else if (sscanf (line, "failed %*d %63s", name) == 1)
+    trial->has_failed |= g_strcmp0 (name, trial->call) == 0;
+  else if (sscanf (line, "refused %*d %" G_GUINT64_FORMAT, &n) == 1)
+    trial->has_failed |= g_strcmp0 (trial->call, FAULTS_REQUESTS) == 0 && n == trial->number;
 }
 
 static void
@@ -164,6 +173,7 @@ trial_start (Trial *trial, gchar **program, gchar **environment, const gchar *bu
   g_auto (GStrv) own = NULL;
   g_autoptr (GError) error = NULL;
 
+  prepare (trial);
   trial->report = g_strdup (report);
   trial->ended = ended;
   trial->user_data = user_data;

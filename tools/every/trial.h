@@ -21,7 +21,7 @@ struct _Trial
   gchar *report;    /* the file by which the program is reported on, until it was read */
   gboolean is_done;
 
-  /* Then: */
+  /* Then, and NULL before it was started: */
   ProcessEnd end;
   gint code;
   gchar *error; /* why it could not be run; nullable */

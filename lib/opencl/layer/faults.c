@@ -17,7 +17,7 @@
  * Calls are those of the program: this stands before all else in the layer, which has its own way
  * to the driver.
  *
- * A lost device answers as that of NVIDIA's driver does: CL_OUT_OF_RESOURCES the first time, and
+ * A lost device answers as reports of NVIDIA's driver have it: CL_OUT_OF_RESOURCES first, and
  * then its queues are CL_INVALID_COMMAND_QUEUE, for good. */
 
 #include "faults-private.h"
