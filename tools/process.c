@@ -244,17 +244,17 @@ pipe_open (Pipe *pipe, Process *process, gint fd, gboolean is_error)
 }
 
 Process *
-process_start (const gchar *path, gchar **environment, gdouble timeout, const ProcessFuncs *funcs,
+process_start (gchar **arguments, gchar **environment, gdouble timeout, const ProcessFuncs *funcs,
                gpointer user_data, GError **error)
 {
-  gchar *arguments[] = { (gchar *) path, NULL };
   Process *process;
   GPid pid;
   gint out, err;
   gint64 start = g_get_monotonic_time ();
 
-  if (!g_spawn_async_with_pipes (NULL, arguments, environment, G_SPAWN_DO_NOT_REAP_CHILD,
-                                 set_up_child, NULL, &pid, NULL, &out, &err, error))
+  if (!g_spawn_async_with_pipes (NULL, arguments, environment,
+                                 G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_SEARCH_PATH, set_up_child,
+                                 NULL, &pid, NULL, &out, &err, error))
     return NULL;
   process = g_new0 (Process, 1);
   process->funcs = *funcs;

@@ -35,9 +35,10 @@ typedef struct
 
 typedef struct _Process Process;
 
-/* Runs @path in the default main context, with standard input empty.  @timeout: seconds, 0: none.
- * The Process is valid until its end. */
-Process *process_start (const gchar *path, gchar **environment, gdouble timeout,
+/* Runs a program, which is looked for in PATH if its name has no slash, with its arguments, in the
+ * default main context, with standard input empty.  @timeout: seconds, 0: none.  The Process is
+ * valid until its end. */
+Process *process_start (gchar **arguments, gchar **environment, gdouble timeout,
                         const ProcessFuncs *funcs, gpointer user_data, GError **error);
 
 /* Ends its process group at once, because this process is about to end; async-signal-safe. */

@@ -137,13 +137,14 @@ run_start (Run *run, gdouble timeout, void (*ended) (Run *run, gpointer user_dat
 {
   static const ProcessFuncs funcs = { on_output, on_ended };
   g_auto (GStrv) environment = environment_for (run->device);
+  gchar *arguments[] = { (gchar *) run->path, NULL };
   g_autoptr (GError) error = NULL;
 
   run->timeout = timeout;
   run->ended = ended;
   run->user_data = user_data;
   run->start = g_date_time_new_now_utc ();
-  run->process = process_start (run->path, environment, timeout, &funcs, run, &error);
+  run->process = process_start (arguments, environment, timeout, &funcs, run, &error);
   if (run->process == NULL)
     finish (run, g_strdup (error->message), 0);
 }

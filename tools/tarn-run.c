@@ -21,27 +21,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/limit-private.h"
+#include "every/every.h"
+#include "every/faults.h"
+#include "exit-status.h"
 #include "output.h"
+#include "tarn-run-options.h"
 
 #define PROGRAM "tarn-run"
 
 #define LAYER "libtarn-layer.so"
-
-/* As env (1) and timeout (1) have them. */
-#define EXIT_USAGE 2
-#define EXIT_OURS 125
-#define EXIT_NOT_EXECUTED 126
-#define EXIT_NOT_FOUND 127
-#define EXIT_SIGNALLED 128 /* and the signal's number */
-
-typedef struct
-{
-  gchar *limit; /* nullable: the environment */
-  gchar *trace; /* nullable: the same */
-  gboolean no_pool, stats, help, version;
-  gchar **program; /* with its arguments */
-} Options;
 
 /* What the layer is to write to; each is NULL where there is none. */
 typedef struct
@@ -74,79 +62,6 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   text = g_strdup_vprintf (format, args);
   va_end (args);
   g_printerr (PROGRAM ": %s\n", text);
-}
-
-/* Options */
-
-static gboolean
-check_options (const Options *options, GError **error)
-{
-  gsize bytes;
-
-  if (options->program == NULL)
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                   "no program to run; see %s --help", PROGRAM);
-      return FALSE;
-    }
-  if (options->trace != NULL && options->trace[0] == '\0')
-    {
-      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           "--trace: '' is no file's name");
-      return FALSE;
-    }
-  /* How much a share is, the layer finds out on each device: here any number will do. */
-  return options->limit == NULL
-         || _tarn_parse_limit ("--limit", options->limit, G_MAXSIZE, &bytes, error);
-}
-
-static GOptionContext *
-describe_options (Options *options)
-{
-  const GOptionEntry entries[] = {
-    { "limit", 0, 0, G_OPTION_ARG_STRING, &options->limit,
-      "The most that a pool takes of a device: 800M, 2G, 80%", "SIZE" },
-    { "no-pool", 0, 0, G_OPTION_ARG_NONE, &options->no_pool,
-      "Leave all buffers to the driver, and count them", NULL },
-    { "stats", 0, 0, G_OPTION_ARG_NONE, &options->stats,
-      "Print how many buffers there were when the program ends", NULL },
-    { "trace", 0, 0, G_OPTION_ARG_FILENAME, &options->trace,
-      "Record what memory does, for tarn-view and tarn-trace", "FILE" },
-    { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
-    { "help", 'h', 0, G_OPTION_ARG_NONE, &options->help, "Print this help", NULL },
-    { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->program, NULL, NULL },
-    { NULL, 0, 0, 0, NULL, NULL, NULL },
-  };
-  GOptionContext *context = g_option_context_new ("[--] PROGRAM [ARGUMENT...]");
-
-  g_option_context_set_summary (
-      context, "Runs an OpenCL program, which nobody has to change, with buffers from a pool.");
-  g_option_context_set_description (
-      context, "Exit status: the program's; 128+N if signal N ended it, 127 if there is no\n"
-               "such program, 126 if it cannot be executed, 125 if tarn-run fails itself, 2 for\n"
-               "wrong usage.\n");
-  /* GLib's help would print, and end us, before the output is guarded. */
-  g_option_context_set_help_enabled (context, FALSE);
-  g_option_context_set_strict_posix (context, TRUE);
-  g_option_context_add_main_entries (context, entries, NULL);
-  return context;
-}
-
-/* Only here: a program may well be run with its output closed, which is nothing to us. */
-static gint
-print_about (const Options *options, GOptionContext *context)
-{
-  g_autofree gchar *help = NULL;
-
-  output_guard (PROGRAM);
-  if (options->version)
-    {
-      printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
-      return EXIT_SUCCESS;
-    }
-  help = g_option_context_get_help (context, TRUE, NULL);
-  g_print ("%s", help); /* in the encoding of the locale */
-  return EXIT_SUCCESS;
 }
 
 /* Where the layer is */
@@ -216,8 +131,21 @@ set_layers (const gchar *layer)
 }
 
 static void
+set_faults (const Faults *faults)
+{
+  g_autofree gchar *layer = faults_for_layer (faults);
+  g_autofree gchar *tarn = faults_for_tarn (faults);
+
+  if (layer != NULL)
+    g_setenv ("TARN_LAYER_FAULTS", layer, TRUE);
+  if (tarn != NULL)
+    g_setenv ("TARN_FAULTS", tarn, TRUE);
+}
+
+static void
 set_settings (const Options *options)
 {
+  set_faults (&options->faults);
   if (options->limit != NULL)
     g_setenv ("TARN_LAYER_LIMIT", options->limit, TRUE);
   if (options->no_pool)
@@ -494,7 +422,19 @@ run_program (const Options *options, Report *report)
 }
 
 static gint
-run (const Options *options)
+run_every (Options *options)
+{
+  gint status;
+
+  output_guard (PROGRAM);
+  options->each.environment = g_get_environ ();
+  status = every_run (&options->each);
+  g_strfreev (options->each.environment);
+  return status;
+}
+
+static gint
+run (Options *options)
 {
   g_autofree gchar *layer = find_layer ();
   Report report = { NULL, NULL };
@@ -502,6 +442,8 @@ run (const Options *options)
 
   if (!set_layers (layer))
     return EXIT_OURS;
+  if (options_run_every (options))
+    return run_every (options);
   set_settings (options);
   status = run_program (options, &report);
   report_close (&report);
@@ -511,21 +453,18 @@ run (const Options *options)
 gint
 main (gint argc, gchar **argv)
 {
-  Options options = { 0 };
-  g_autoptr (GOptionContext) context = describe_options (&options);
+  Options options;
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
   setlocale (LC_ALL, "");
   g_set_prgname (PROGRAM);
-  if (g_option_context_parse (context, &argc, &argv, &error) && (options.help || options.version))
-    status = print_about (&options, context);
-  else if (error == NULL && check_options (&options, &error))
-    status = run (&options);
-  if (error != NULL)
+  if (!options_read (&options, &argc, &argv, &error))
     say ("%s", error->message);
-  g_free (options.limit);
-  g_free (options.trace);
-  g_strfreev (options.program);
+  else if (options.help || options.version)
+    status = options_print_about (&options);
+  else
+    status = run (&options);
+  options_clear (&options);
   return status;
 }

@@ -27,8 +27,10 @@ run_saxpy (cl_context context, cl_device_id device, cl_float a, const cl_float *
   cl_mem y_buffer = clCreateBuffer (context, flags, size, y, NULL);
   cl_kernel kernel;
 
+  g_assert_true (queue != NULL && program != NULL && x_buffer != NULL && y_buffer != NULL);
   g_assert_cmpint (clBuildProgram (program, 1, &device, NULL, NULL, NULL), ==, CL_SUCCESS);
   kernel = clCreateKernel (program, "saxpy", NULL);
+  g_assert_true (kernel != NULL);
   clSetKernelArg (kernel, 0, sizeof a, &a);
   clSetKernelArg (kernel, 1, sizeof x_buffer, &x_buffer);
   clSetKernelArg (kernel, 2, sizeof y_buffer, &y_buffer);

@@ -104,7 +104,8 @@ complete_line () { # PROGRAM WORD...
 # A command, and then what is a file of its own; nothing for a size.
 completes_command () {
   touch "$scratch/its-file"
-  for before in "" --stats -- "--limit 80%" "--limit = 80%" "--no-pool --"; do
+  for before in "" --stats -- "--limit 80%" "--limit = 80%" "--no-pool --" \
+    "--fail clFinish:1" "--every --jobs 2" "--every = clFinish"; do
     # shellcheck disable=SC2086  # words
     complete_line tarn-run $before prin | grep -qx printf || { echo "$before prin"; return 1; }
     # shellcheck disable=SC2086
@@ -116,6 +117,22 @@ completes_command () {
   done
   [ -z "$(complete_line tarn-run --limit prin)" ] \
     && complete_line tarn-run --stats --l | grep -qx -e --limit
+}
+
+# All calls that can be made to fail, as the layer has them.
+offers_calls () {
+  { sed -n 's/.*F (\(cl[A-Za-z0-9]*\),.*/\1/p' "$top_srcdir/lib/common/fault-calls-private.h"; echo tarn; } \
+    | sort >"$scratch/calls"
+  [ "$(wc -l <"$scratch/calls")" -gt 50 ] || return
+  complete_word tarn-run "" --every= | sort | diff "$scratch/calls" - || return
+  complete_word tarn-run --fail "" | sed 's/:$//' | sort | diff "$scratch/calls" - || return
+  complete_word tarn-run "" --every=clFinish,clFl | grep -qx clFinish,clFlush
+}
+manual_has_calls () { # after it
+  sed 's/\\-/-/g' "$top_srcdir/doc/man/tarn-run.1" >"$scratch/manual"
+  while read -r name; do
+    grep -qw -e "$name" "$scratch/manual" || { echo "$name is missing"; return 1; }
+  done <"$scratch/calls"
 }
 
 # With the fake driver in the place of a real one.
@@ -247,6 +264,8 @@ case $programs in
   *tarn-run*)
     if command -v bash >/dev/null; then
       check "tarn-run: completion of a command" completes_command
+      check "tarn-run: completion of calls" offers_calls
+      check "tarn-run: the manual has every call" manual_has_calls
     else
       skip "tarn-run: completion of a command" "there is no bash"
     fi

@@ -140,6 +140,11 @@ gboolean _tarn_direct_allocate_memory (TarnAllocator *allocator, gsize size, Tar
                                        GError **error);
 void _tarn_direct_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size);
 
+/* As TarnAllocatorOps.allocate, or .backing_new. */
+typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *memory,
+                                    GError **error);
+gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
+                            TarnMemory *memory, GError **error);
 gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error);
 void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);

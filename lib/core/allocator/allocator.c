@@ -11,6 +11,7 @@
 #include <tarn/version.h>
 
 #include "allocator/block-private.h"
+#include "allocator/faults-private.h"
 #include "base/fork-private.h"
 #include "common/struct-private.h"
 #include "record/record-private.h"
@@ -95,6 +96,8 @@ void
 _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           guint64 start)
 {
+  if (_tarn_faults_are_on)
+    _tarn_fault_settle (size);
   TARN_PROBE (freed, allocator->id, size, memory.address);
   if (start != 0)
     _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
@@ -125,6 +128,29 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   return is_freed;
 }
 
+/* Calls a function of a direct allocator's backend for memory, unless the request is to fail. */
+gboolean
+_tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
+                   TarnMemory *memory, GError **error)
+{
+  if (!_tarn_faults_are_on)
+    return func (allocator->user_data, size, memory, error);
+  if (!_tarn_fault_admit (allocator, size, error))
+    return FALSE;
+  if (func (allocator->user_data, size, memory, error))
+    return TRUE;
+  _tarn_fault_settle (size);
+  return FALSE;
+}
+
+static gboolean
+call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
+{
+  if (is_direct (allocator))
+    return _tarn_direct_call (allocator, allocator->ops.allocate, size, memory, error);
+  return allocator->ops.allocate (allocator->user_data, size, memory, error);
+}
+
 /* Calls the backend once: no second try, no reclaim. */
 gboolean
 _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
@@ -133,7 +159,7 @@ _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory, G
   TarnMemory fresh = { .address = 0 };
   GError *local = NULL;
 
-  if (allocator->ops.allocate (allocator->user_data, size, &fresh, &local))
+  if (call_allocate (allocator, size, &fresh, &local))
     {
       if (local != NULL)
         g_critical ("%s gave memory and an error: %s", allocator->label, local->message);
@@ -397,6 +423,7 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   g_return_val_if_fail (heap_functions_are_whole (&known), NULL);
   g_return_val_if_fail (contents_are_whole (&known), NULL);
 
+  _tarn_faults_from_environment ();
   allocator = g_new0 (TarnAllocator, 1);
   _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);
   _tarn_allocator_publish (allocator);

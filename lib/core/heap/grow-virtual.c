@@ -297,7 +297,7 @@ new_backing (const TarnHeap *heap, gsize size, TarnMemory *backing, GError **err
   guint64 start = _tarn_record_begin_call ();
   GError *local = NULL;
   gboolean has_memory
-      = ops_of (heap)->backing_new (heap->upstream->user_data, size, backing, &local);
+      = _tarn_direct_call (heap->upstream, ops_of (heap)->backing_new, size, backing, &local);
 
   _tarn_direct_record_call (heap->upstream, size, *backing, local, start);
   if (local != NULL)

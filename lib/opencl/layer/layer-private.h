@@ -5,6 +5,11 @@
  *
  *     layer.c      what the loader calls, the table of functions
  *     settings.c   the environment
+ *     faults.c     what is made to fail before all that follows sees it
+ *     fault-calls.c
+ *                  ... by each call
+ *     fault-memory.c
+ *                  ... beyond a budget
  *     report.c     what is told to who started the program
  *     table.c      what the layer knows of the driver's objects
  *     context.c    contexts: their pools, and how their queues are ordered
@@ -78,6 +83,7 @@ typedef struct
   gboolean uses_pool;
   gchar *limit; /* nullable */
   gboolean prints_stats;
+  gchar *faults; /* nullable */
   gchar *report; /* a file; nullable */
 } LayerSettings;
 

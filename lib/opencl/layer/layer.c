@@ -3,7 +3,7 @@
  *
  * What a loader calls that knows cl_loader_layers. */
 
-#include "layer-private.h"
+#include "faults-private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -73,19 +73,30 @@ _tarn_layer_is_blind (void)
 #define STRING(name) #name,
 #define ADDRESS(name) (void *) layer_##name,
 
+static gboolean has_faults; /* constant after clInitLayer () */
+
 /* Gets the layer's own function; NULL: it has none of that name. */
 static void *
-find_own (const gchar *name)
+find_layer_function (const gchar *name)
 {
   static const gchar *const names[] = { LAYER_FUNCTIONS (STRING) };
   static void *const functions[] = { LAYER_FUNCTIONS (ADDRESS) };
 
-  if (g_str_equal (name, "clCreateCommandQueueWithPropertiesKHR"))
-    return (void *) layer_clCreateCommandQueueWithProperties;
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     if (g_str_equal (name, names[i]))
       return functions[i];
   return NULL;
+}
+
+static void *
+find_own (const gchar *name)
+{
+  const gchar *known = g_str_equal (name, "clCreateCommandQueueWithPropertiesKHR")
+                           ? "clCreateCommandQueueWithProperties"
+                           : name;
+  void *fault = has_faults ? _tarn_layer_find_fault_call (known) : NULL;
+
+  return fault != NULL ? fault : find_layer_function (known);
 }
 
 /* Whether a function of an extension may use buffers by other ways than those that the layer sees:
@@ -159,6 +170,9 @@ clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
   LAYER_FUNCTIONS (MEMBER);
   _tarn_layer_read_settings ();
   _tarn_layer_driver = target;
+  has_faults = _tarn_layer_faults_begin ();
+  if (has_faults)
+    _tarn_layer_faults_cover (&dispatch, target);
   if (_tarn_layer_get_settings ()->prints_stats)
     atexit (print_stats);
   _tarn_layer_report_begin ();

@@ -7,34 +7,16 @@
  *     loaded PID                                     the layer has been loaded
  *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers, as LayerCounts
  *
- * A process that was killed, or that has become another program, leaves the first alone.  The file
- * is opened for each line: a program may close what it has not opened, and change its identity.
- * Each line is one write () at the end, so that those of several processes do not mix. */
+ * A process that was killed, or that has become another program, leaves the first alone. */
 
 #include "layer-private.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
+#include "common/report-line-private.h"
+
 static pid_t loaded_by;
-
-/* What fails is nothing to the program.  Nor is the file made here: where it is gone, so is the one
- * who wanted to know. */
-static void
-add_line (const gchar *line)
-{
-  const gchar *path = _tarn_layer_get_settings ()->report;
-  gint fd = open (path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NONBLOCK);
-
-  if (fd < 0)
-    return;
-  if (write (fd, line, strlen (line)) < 0)
-    g_debug ("TARN_LAYER_REPORT: %s", g_strerror (errno));
-  close (fd);
-}
 
 static gsize
 get_count (const gsize *count)
@@ -56,7 +38,7 @@ report_end (void)
                           (glong) loaded_by, get_count (&counts->created),
                           get_count (&counts->served), get_count (&counts->passed_on),
                           get_count (&counts->pieces));
-  add_line (line);
+  _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
 }
 
 void
@@ -68,6 +50,6 @@ _tarn_layer_report_begin (void)
     return;
   loaded_by = getpid ();
   line = g_strdup_printf ("loaded %ld\n", (glong) loaded_by);
-  add_line (line);
+  _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
   atexit (report_end);
 }

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: MIT
 #
 # What OpenCL promises a program about its buffers: each promise is seen to be kept on the driver
-# alone and under the layer, and has to look the same.
+# alone and under the layer, and has to look the same; there also while all calls are counted that can be
+# made to fail.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 promises=$top_builddir/t/opencl/layer/promises
@@ -35,6 +36,8 @@ is_kept () { # NAME
   n=$(served layered)
   n_served=$((n_served + ${n:-0}))
   diff "$scratch/alone" "$scratch/layered" || { cat "$scratch/layered.err"; return 1; }
+  run "$1" counted OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS=count,budget=1T
+  diff "$scratch/alone" "$scratch/counted" || { cat "$scratch/counted.err"; return 1; }
 }
 
 # Two devices; not the one of PoCL's that runs commands in the thread that flushes them, which cannot

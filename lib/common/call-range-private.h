@@ -1,0 +1,63 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Which of a row of calls is meant: "3", "3-5", or "3+", which is the third and all that follow. */
+
+#ifndef TARN_CALL_RANGE_PRIVATE_H
+#define TARN_CALL_RANGE_PRIVATE_H
+
+#include <errno.h>
+#include <glib.h>
+
+/* Invariant: 1 <= first <= last; or both are 0, which is no call. */
+typedef struct
+{
+  guint64 first, last;
+} TarnCallRange;
+
+/* Reads a number from 1 on, and moves on behind it. */
+static inline gboolean
+_tarn_parse_call_number (const gchar **text, guint64 *number)
+{
+  gchar *end;
+
+  if (!g_ascii_isdigit (**text))
+    return FALSE;
+  errno = 0;
+  *number = g_ascii_strtoull (*text, &end, 10);
+  *text = end;
+  return errno == 0 && *number > 0;
+}
+
+static inline gboolean
+_tarn_parse_call_range (const gchar *text, TarnCallRange *range)
+{
+  TarnCallRange read;
+
+  if (!_tarn_parse_call_number (&text, &read.first))
+    return FALSE;
+  read.last = read.first;
+  if (*text == '+')
+    {
+      read.last = G_MAXUINT64;
+      text++;
+    }
+  else if (*text == '-')
+    {
+      text++;
+      if (!_tarn_parse_call_number (&text, &read.last) || read.last < read.first)
+        return FALSE;
+    }
+  if (*text != '\0')
+    return FALSE;
+  *range = read;
+  return TRUE;
+}
+
+static inline gboolean
+_tarn_call_range_has (const TarnCallRange *range, guint64 number)
+{
+  return number >= range->first && number <= range->last && range->first != 0;
+}
+
+#endif

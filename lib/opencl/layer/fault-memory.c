@@ -1,0 +1,128 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The memory that a program has, and a budget for it.  It has what it holds references to: when the
+ * driver is done with what the program has released differs from run to run. */
+
+#include "faults-private.h"
+
+/* Invariant: used == the bytes of all in the table.  A memory object is there as long as the
+ * program has references, or something that is made of it is there. */
+typedef struct _FaultMemory FaultMemory;
+struct _FaultMemory
+{
+  gconstpointer handle; /* a cl_mem, or an address */
+  gsize size;           /* bytes of its own */
+  guint references;     /* the program's, and those of what is made of it */
+  FaultMemory *whole;   /* what it is made of, a reference; NULL: of nothing that is known */
+};
+
+static TarnMutex lock;       /* guards all below */
+static GHashTable *memories; /* handle -> FaultMemory, owned */
+static gsize used;
+
+static gsize budget; /* constant; 0: none */
+
+void
+_tarn_layer_fault_memory_begin (gsize bytes)
+{
+  _tarn_mutex_init (&lock);
+  memories = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  budget = bytes;
+}
+
+/* FALSE: it would be beyond the budget. */
+static gboolean
+add (gconstpointer handle, gsize size, gconstpointer whole_handle)
+{
+  FaultMemory *memory, *whole;
+  LAYER_LOCKED (&lock);
+
+  if (budget > 0 && (used > budget || size > budget - used))
+    return FALSE;
+  whole = whole_handle != NULL ? g_hash_table_lookup (memories, whole_handle) : NULL;
+  if (whole != NULL)
+    whole->references++;
+  memory = g_new (FaultMemory, 1);
+  *memory = (FaultMemory){ handle, size, 1, whole };
+  used += size;
+  g_hash_table_insert (memories, (gpointer) handle, memory);
+  return TRUE;
+}
+
+static void
+drop_locked (FaultMemory *memory)
+{
+  while (memory != NULL && --memory->references == 0)
+    {
+      FaultMemory *whole = memory->whole;
+
+      used -= memory->size;
+      g_hash_table_remove (memories, memory->handle);
+      memory = whole;
+    }
+}
+
+static void
+drop (gconstpointer handle)
+{
+  LAYER_LOCKED (&lock);
+
+  drop_locked (g_hash_table_lookup (memories, handle));
+}
+
+gboolean
+_tarn_layer_fault_charge (cl_mem object)
+{
+  cl_mem whole = NULL;
+  gsize size = 0;
+
+  _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole,
+                                                &whole, NULL);
+  if (whole == NULL)
+    _tarn_layer_behind_faults.clGetMemObjectInfo (object, CL_MEM_SIZE, sizeof size, &size, NULL);
+  return add (object, size, whole);
+}
+
+void
+_tarn_layer_fault_retain (cl_mem object)
+{
+  FaultMemory *memory;
+  LAYER_LOCKED (&lock);
+
+  memory = g_hash_table_lookup (memories, object);
+  if (memory != NULL)
+    memory->references++;
+}
+
+void
+_tarn_layer_fault_release (cl_mem object)
+{
+  drop (object);
+}
+
+gboolean
+_tarn_layer_fault_charge_svm (gpointer address, gsize size)
+{
+  if (!add (address, size, NULL))
+    return FALSE;
+  _tarn_layer_fault_count (FAULT_SVM, 1);
+  return TRUE;
+}
+
+/* What is not known was freed before, or is nothing. */
+void
+_tarn_layer_fault_release_svm (gpointer address)
+{
+  gboolean is_known;
+
+  {
+    LAYER_LOCKED (&lock);
+    FaultMemory *memory = g_hash_table_lookup (memories, address);
+
+    is_known = memory != NULL;
+    drop_locked (memory);
+  }
+  if (is_known)
+    _tarn_layer_fault_count (FAULT_SVM, -1);
+}

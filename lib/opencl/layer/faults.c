@@ -1,0 +1,237 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What TARN_LAYER_FAULTS has fail, so that a program is seen to cope: a list with commas of
+ *
+ *     CALL=N, CALL=N-M, CALL=N+   calls of that name, as TARN_FAULTS counts requests
+ *     budget=256M                 what would give the program more memory than that at once
+ *     loss=N                      from the Nth call on that goes to a device, all of these
+ *     count                       nothing: calls are counted alone
+ *
+ * and what TARN_LAYER_REPORT is told of it, beside what report.c has:
+ *
+ *     failed PID CALL N           the first time that a call was made to fail, its Nth
+ *     calls PID CALL N            at exit, of each name: how many there were
+ *     left PID KIND N             at exit: how many references, or allocations, the program has
+ *
+ * Calls are those of the program: this stands before all else in the layer, which has its own way
+ * to the driver.
+ *
+ * A lost device answers as reports of NVIDIA's driver have it: CL_OUT_OF_RESOURCES first, and
+ * then its queues are CL_INVALID_COMMAND_QUEUE, for good. */
+
+#include "faults-private.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/call-range-private.h"
+#include "common/limit-private.h"
+#include "common/report-line-private.h"
+
+#define FACTS(name, place, error, kind) { #name, FAULT_##place, error, FAULT_##kind },
+
+const FaultCallFacts _tarn_layer_fault_calls[FAULT_N_CALLS] = { FAULT_CALLS (FACTS) };
+
+static const gchar *const kind_names[FAULT_N_KINDS] = {
+  [FAULT_NOTHING] = "nothing",
+  [FAULT_CONTEXT] = "cl_context",
+  [FAULT_COMMAND_QUEUE] = "cl_command_queue",
+  [FAULT_MEMORY] = "cl_mem",
+  [FAULT_SVM] = "SVM",
+  [FAULT_SAMPLER] = "cl_sampler",
+  [FAULT_PROGRAM] = "cl_program",
+  [FAULT_KERNEL] = "cl_kernel",
+  [FAULT_EVENT] = "cl_event",
+};
+
+typedef struct
+{
+  FaultCall call;
+  TarnCallRange range;
+} Fault;
+
+/* Constant once they were read. */
+static GArray *faults; /* of Fault; NULL: nothing is counted */
+static gsize budget;   /* bytes; 0: none */
+static guint64 loss;   /* 0: none */
+static pid_t reporter;
+
+/* Atomic: */
+static guint64 n_calls[FAULT_N_CALLS];
+static gboolean has_failed[FAULT_N_CALLS];
+static guint64 n_device_calls;
+static gboolean is_lost;
+static gint n_left[FAULT_N_KINDS];
+
+/* The environment */
+
+static gboolean
+find_call (const gchar *name, FaultCall *call)
+{
+  for (guint i = 0; i < FAULT_N_CALLS; i++)
+    if (g_str_equal (_tarn_layer_fault_calls[i].name, name))
+      {
+        *call = (FaultCall) i;
+        return TRUE;
+      }
+  return FALSE;
+}
+
+static gboolean
+read_fault (const gchar *name, const gchar *value)
+{
+  Fault fault;
+
+  if (g_str_equal (name, "budget"))
+    return _tarn_parse_bytes (value, &budget);
+  if (g_str_equal (name, "loss"))
+    return g_ascii_string_to_unsigned (value, 10, 1, G_MAXUINT64, &loss, NULL);
+  if (!find_call (name, &fault.call) || !_tarn_parse_call_range (value, &fault.range))
+    return FALSE;
+  g_array_append_val (faults, fault);
+  return TRUE;
+}
+
+static gboolean
+read_word (gchar *word)
+{
+  gchar *value = strchr (word, '=');
+
+  if (value == NULL)
+    return g_str_equal (word, "count");
+  *value++ = '\0';
+  return read_fault (word, value);
+}
+
+static gboolean
+read_faults (const gchar *text)
+{
+  static gboolean once;
+  g_auto (GStrv) words = g_strsplit (text, ",", -1);
+
+  for (gsize i = 0; words[i] != NULL; i++)
+    {
+      g_autofree gchar *quoted = _tarn_shorten (words[i]);
+
+      if (!read_word (words[i]))
+        {
+          _tarn_layer_warn (&once,
+                            "TARN_LAYER_FAULTS: '%s' is none of CALL=3, CALL=3-5, CALL=3+, "
+                            "budget=256M, loss=100 and count: nothing is made to fail",
+                            quoted);
+          return FALSE;
+        }
+    }
+  return TRUE;
+}
+
+gboolean
+_tarn_layer_faults_begin (void)
+{
+  const gchar *text = _tarn_layer_get_settings ()->faults;
+
+  if (text == NULL || *text == '\0')
+    return FALSE;
+  faults = g_array_new (FALSE, FALSE, sizeof (Fault));
+  if (!read_faults (text))
+    {
+      g_clear_pointer (&faults, g_array_unref);
+      return FALSE;
+    }
+  _tarn_layer_fault_memory_begin (budget);
+  reporter = getpid ();
+  return TRUE;
+}
+
+/* The report */
+
+/* Not by atexit (): what a program has may be released by functions that it gave to that before,
+ * which come after ours. */
+static void __attribute__ ((destructor)) report_end (void)
+{
+  const gchar *path = _tarn_layer_get_settings ()->report;
+  g_autoptr (GString) lines = NULL;
+
+  if (faults == NULL || path == NULL || getpid () != reporter)
+    return;
+  lines = g_string_new (NULL);
+  for (guint i = 0; i < FAULT_N_CALLS; i++)
+    if (__atomic_load_n (&n_calls[i], __ATOMIC_RELAXED) > 0)
+      g_string_append_printf (lines, "calls %ld %s %" G_GUINT64_FORMAT "\n", (glong) reporter,
+                              _tarn_layer_fault_calls[i].name,
+                              __atomic_load_n (&n_calls[i], __ATOMIC_RELAXED));
+  for (guint i = 0; i < FAULT_N_KINDS; i++)
+    if (__atomic_load_n (&n_left[i], __ATOMIC_RELAXED) > 0)
+      g_string_append_printf (lines, "left %ld %s %d\n", (glong) reporter, kind_names[i],
+                              __atomic_load_n (&n_left[i], __ATOMIC_RELAXED));
+  _tarn_report_add_line (path, lines->str);
+}
+
+static void
+report_failure (FaultCall call, guint64 number)
+{
+  const gchar *path = _tarn_layer_get_settings ()->report;
+  g_autofree gchar *line = NULL;
+
+  if (path == NULL || __atomic_exchange_n (&has_failed[call], TRUE, __ATOMIC_RELAXED))
+    return;
+  line = g_strdup_printf ("failed %ld %s %" G_GUINT64_FORMAT "\n", (glong) getpid (),
+                          _tarn_layer_fault_calls[call].name, number);
+  _tarn_report_add_line (path, line);
+}
+
+/* Calls */
+
+static gboolean
+is_chosen (FaultCall call, guint64 number)
+{
+  for (guint i = 0; i < faults->len; i++)
+    {
+      const Fault *fault = &g_array_index (faults, Fault, i);
+
+      if (fault->call == call && _tarn_call_range_has (&fault->range, number))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* Gets what a call answers whose device is lost; CL_SUCCESS: it is not, or the call is not about
+ * it. */
+static cl_int
+find_loss (FaultPlace place)
+{
+  if (loss == 0 || place == FAULT_HOST
+      || __atomic_add_fetch (&n_device_calls, 1, __ATOMIC_RELAXED) < loss)
+    return CL_SUCCESS;
+  if (!__atomic_exchange_n (&is_lost, TRUE, __ATOMIC_RELAXED) || place == FAULT_DEVICE)
+    return CL_OUT_OF_RESOURCES;
+  return place == FAULT_QUEUE ? CL_INVALID_COMMAND_QUEUE
+                              : CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST;
+}
+
+cl_int
+_tarn_layer_fault_strike (FaultCall call)
+{
+  const FaultCallFacts *facts = &_tarn_layer_fault_calls[call];
+  guint64 number = __atomic_add_fetch (&n_calls[call], 1, __ATOMIC_RELAXED);
+  cl_int status = find_loss (facts->place);
+
+  if (status == CL_SUCCESS && is_chosen (call, number))
+    status = facts->error;
+  if (status != CL_SUCCESS)
+    report_failure (call, number);
+  return status;
+}
+
+void
+_tarn_layer_fault_count (FaultKind kind, gint n)
+{
+  __atomic_add_fetch (&n_left[kind], n, __ATOMIC_RELAXED);
+}
+
+void
+_tarn_layer_fault_is_refused (FaultCall call)
+{
+  report_failure (call, __atomic_load_n (&n_calls[call], __ATOMIC_RELAXED));
+}

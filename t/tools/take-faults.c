@@ -1,0 +1,177 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A program that fills two buffers, copies one to the other and prints a byte of it; the first
+ * argument says how it takes that a call fails:
+ *
+ *     good      says so, releases all and ends with status 1
+ *     recover   ... but tries a buffer once more, and all commands
+ *     crash     goes on without a look at a buffer that is to be mapped
+ *     abort     aborts
+ *     ignore    goes on without a look at commands, and prints what is there
+ *     leak      ... like good, but keeps the first buffer when there is no second one
+ *     hang      tries a buffer until it has one
+ *     sanitize  says what a sanitizer would, and ends with status 1
+ *     noise     ... like good, but prints something else each time */
+
+#include <CL/cl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SIZE 4096
+
+typedef struct
+{
+  cl_device_id device;
+  cl_context context;
+  cl_command_queue queue;
+  cl_mem from, to;
+} Program;
+
+static const char *way;
+
+static int
+is_way (const char *name)
+{
+  return strcmp (way, name) == 0;
+}
+
+static int
+has_failed (cl_int status, const char *what)
+{
+  if (status == CL_SUCCESS)
+    return 0;
+  fprintf (stderr, "%s: %d\n", what, status);
+  if (is_way ("abort"))
+    abort ();
+  if (is_way ("sanitize"))
+    fprintf (stderr, "==1==ERROR: AddressSanitizer: heap-use-after-free\n");
+  return 1;
+}
+
+static cl_mem
+make_buffer (Program *self, cl_int *status)
+{
+  cl_mem buffer = NULL;
+  int tries = is_way ("recover") ? 2 : 1;
+
+  while (buffer == NULL && (tries-- > 0 || is_way ("hang")))
+    buffer = clCreateBuffer (self->context, CL_MEM_READ_WRITE, SIZE, NULL, status);
+  return buffer;
+}
+
+static int
+find_device (Program *self)
+{
+  cl_platform_id platform;
+
+  return !has_failed (clGetPlatformIDs (1, &platform, NULL), "platform")
+         && !has_failed (clGetDeviceIDs (platform, CL_DEVICE_TYPE_ALL, 1, &self->device, NULL),
+                         "device");
+}
+
+static int
+begin (Program *self)
+{
+  cl_int status;
+
+  self->context = clCreateContext (NULL, 1, &self->device, NULL, NULL, &status);
+  if (has_failed (status, "context"))
+    return 0;
+  self->queue = clCreateCommandQueue (self->context, self->device, 0, &status);
+  if (has_failed (status, "queue"))
+    return 0;
+  self->from = make_buffer (self, &status);
+  if (!is_way ("crash") && has_failed (status, "buffer"))
+    return 0;
+  self->to = make_buffer (self, &status);
+  if (is_way ("crash") || !has_failed (status, "buffer"))
+    return 1;
+  if (is_way ("leak"))
+    self->from = NULL;
+  return 0;
+}
+
+static cl_int
+fill (Program *self, cl_mem buffer, cl_uchar value)
+{
+  return clEnqueueFillBuffer (self->queue, buffer, &value, 1, 0, SIZE, 0, NULL, NULL);
+}
+
+static cl_int
+compute (Program *self)
+{
+  cl_int status = fill (self, self->to, 1);
+
+  if (status == CL_SUCCESS)
+    status = fill (self, self->from, 2);
+  if (status == CL_SUCCESS || is_way ("ignore"))
+    status = clEnqueueCopyBuffer (self->queue, self->from, self->to, 0, 0, SIZE, 0, NULL, NULL);
+  return is_way ("ignore") ? CL_SUCCESS : status;
+}
+
+static int
+print (Program *self)
+{
+  cl_int status = CL_SUCCESS;
+  cl_uchar *bytes = clEnqueueMapBuffer (self->queue, self->to, CL_TRUE, CL_MAP_READ, 0, SIZE, 0,
+                                        NULL, NULL, &status);
+
+  if (!is_way ("crash") && has_failed (status, "map"))
+    return 0;
+  printf ("%d\n", bytes[0]);
+  return !has_failed (clEnqueueUnmapMemObject (self->queue, self->to, bytes, 0, NULL, NULL),
+                      "unmap");
+}
+
+static int
+run (Program *self)
+{
+  cl_int status;
+
+  if (!find_device (self) || !begin (self))
+    return 0;
+  status = compute (self);
+  if (status != CL_SUCCESS && is_way ("recover"))
+    status = compute (self);
+  if (is_way ("crash"))
+    status = CL_SUCCESS;
+  return !has_failed (status, "commands") && print (self)
+         && !has_failed (clFinish (self->queue), "finish");
+}
+
+static void
+end (Program *self)
+{
+  if (self->to != NULL)
+    clReleaseMemObject (self->to);
+  if (self->from != NULL)
+    clReleaseMemObject (self->from);
+  if (self->queue != NULL)
+    clReleaseCommandQueue (self->queue);
+  if (self->context != NULL)
+    clReleaseContext (self->context);
+}
+
+int
+main (int argc, char **argv)
+{
+  Program program = { NULL, NULL, NULL, NULL, NULL };
+  struct timespec now;
+  int is_good;
+
+  if (argc != 2)
+    return 2;
+  way = argv[1];
+  if (is_way ("noise"))
+    {
+      clock_gettime (CLOCK_MONOTONIC, &now);
+      printf ("%ld.%09ld\n", (long) now.tv_sec, now.tv_nsec);
+    }
+  is_good = run (&program);
+  end (&program);
+  return is_good ? 0 : 1;
+}

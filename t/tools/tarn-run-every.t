@@ -1,0 +1,314 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# tarn-run --every: what is run, and what is found in programs that take faults badly, each in a way
+# of its own: take-faults.c has them.
+. "$(dirname "$0")/../lib/tap.sh"
+
+top=$(cd "$top_builddir" && pwd -P)
+runner=$top/tools/tarn-run
+program=$top/t/tools/take-faults
+if [ ! -x "$runner" ]; then
+  skip "--every" "tarn-run is not built"
+  done_testing
+  exit
+fi
+unset OPENCL_LAYERS TARN_LAYER_LIMIT TARN_LAYER_POOL TARN_LAYER_STATS TARN_LAYER_REPORT TARN_LAYER_FAULTS
+unset TARN_FAULTS TARN_FAULTS_REPORT
+mkdir "$scratch/tmp"
+TMPDIR=$scratch/tmp
+export TMPDIR
+
+# ---- the command line ----
+
+refuses () { # MESSAGE ARGUMENT...
+  message=$1
+  shift
+  rm -f "$scratch/ran"
+  status_is 2 "$runner" "$@" touch "$scratch/ran" && [ ! -e "$scratch/ran" ] \
+    && [ ! -s "$scratch/out" ] && echo "tarn-run: $message" | diff - "$scratch/err"
+}
+for option in --limit=1G --stats --trace=x --fail=clFinish:1 --device-loss=1; do
+  check "--every $option" refuses \
+    "--limit, --stats, --trace, --fail and --device-loss do not go with --every" --every "$option"
+done
+for option in --jobs=2 --max=2 --timeout=1 --expect-status=1 --no-leaks; do
+  check "$option alone" refuses \
+    "--jobs, --max, --timeout, --expect-status and --no-leaks are for --every" "$option"
+done
+check "--jobs 0" refuses "--jobs 0: must be at least 1" --every --jobs 0
+check "--max 0" refuses "--max 0: must be at least 1" --every --max 0
+check "--timeout -1" refuses "--timeout -1: must be from 0 to 1000000" --every --timeout=-1
+for list in "" x "1,x" 256 -1 "1,"; do
+  check "--expect-status '$list'" refuses \
+    "--expect-status: '${list#1,}' is no exit status, from 0 to 255" --every "--expect-status=$list"
+done
+check "--every=" refuses "--every: '' is none of the calls that can fail: see tarn-run(1)" --every=
+check "--every=clNothing" refuses \
+  "--every: 'clNothing' is none of the calls that can fail: see tarn-run(1)" --every=clFinish,clNothing
+
+# ---- programs without OpenCL ----
+
+leaves_nothing () { # in the folder of reports
+  ls -R "$TMPDIR"
+  [ -z "$(ls "$TMPDIR")" ]
+}
+prints () { # TEXT
+  printf '%s\n' "$1" | diff - "$scratch/out" && leaves_nothing
+}
+has_none () {
+  status_is 0 "$runner" --every true && [ ! -s "$scratch/err" ] && prints 'TAP version 13
+1..0 # SKIP the program makes no call that can fail
+0 passed, 0 failed, 0 skipped'
+}
+check "nothing to fail" has_none
+is_missing () {
+  status_is 127 "$runner" --every ./no-such-program && [ ! -s "$scratch/out" ] && leaves_nothing
+}
+check "no such program" is_missing
+echo true >"$scratch/not-executable"
+is_not_executed () {
+  status_is 126 "$runner" --every "$scratch/not-executable" && [ ! -s "$scratch/out" ] && leaves_nothing
+}
+check "one that cannot be executed" is_not_executed
+is_bad_already () { # WHAT PROGRAM...
+  what=$1
+  shift
+  status_is 1 "$runner" --every --timeout 1 "$@" && grep -qx "Bail out! Without a fault: $what" "$scratch/out" \
+    && grep -qx '# why' "$scratch/out" && leaves_nothing
+}
+check "a program that fails without a fault" is_bad_already "exit status 3" \
+  sh -c 'echo why >&2; exit 3'
+check "... that crashes" is_bad_already 'killed by signal 11 (Segmentation fault)' \
+  sh -c 'echo why >&2; ulimit -c 0; kill -s SEGV $$'
+check "... that hangs" is_bad_already "hung: not at its end after 1 s" \
+  sh -c 'echo why >&2; exec sleep 20'
+
+# What the layer and the core report is written by the program here, which is told what is to fail.
+cat >"$scratch/fake" <<'PROGRAM'
+#!/bin/sh
+echo "calls $$ clFinish 2" >>"$TARN_LAYER_REPORT"
+echo "requests $$ 1 100" >>"$TARN_FAULTS_REPORT"
+echo "$TARN_LAYER_POOL $TARN_LAYER_FAULTS ${TARN_FAULTS-unset}" >>"$1"
+case $TARN_LAYER_FAULTS,$TARN_FAULTS in
+  *clFinish=1,*) echo "failed $$ clFinish 1" >>"$TARN_LAYER_REPORT"; exit 4 ;;
+  *clFinish=2,*) ;; # never comes there
+  *,nth=*)
+    echo "refused $$ 1" >>"$TARN_FAULTS_REPORT"
+    echo "requests $$ 1 40" >>"$TARN_FAULTS_REPORT" # of another process
+    ;;
+esac
+PROGRAM
+chmod +x "$scratch/fake"
+takes_reports () {
+  rm -f "$scratch/told"
+  status_is 1 "$runner" --every "$scratch/fake" "$scratch/told" && prints "TAP version 13
+1..3
+# clFinish: 2
+# tarn: 1
+ok 1 - clFinish:1, exit status 4
+not ok 2 - tarn:1+, leaked: 40 bytes of Tarn's
+# again: tarn-run --no-pool --fail tarn:1+ -- $scratch/fake $scratch/told
+ok 3 - clFinish:2 # SKIP it did not come to that call
+1 passed, 1 failed, 1 skipped" && printf '%s\n' '0 count unset' '0 count unset' '0 count,clFinish=1 unset' \
+    '0 count nth=1+' '0 count,clFinish=2 unset' | diff - "$scratch/told"
+}
+check "reports of the core and the layer" takes_reports
+quotes_words () {
+  rm -f "$scratch/a b"
+  status_is 1 "$runner" --every=tarn --budget 1G "$scratch/fake" "$scratch/a b" \
+    && grep -q -F -x -e "# again: tarn-run --no-pool --fail tarn:1+ --budget 1G -- $scratch/fake '$scratch/a b'" \
+      "$scratch/out"
+}
+check "the command that does it again is for a shell" quotes_words
+
+ends_all () { # SIGNAL STATUS
+  rm -f "$scratch/pid"
+  # shellcheck disable=SC2016
+  "$runner" --every sh -c 'echo $$ >"$0.new" && mv "$0.new" "$0"; exec sleep 60' "$scratch/pid" >/dev/null &
+  runner_pid=$!
+  tries=0
+  until [ -e "$scratch/pid" ] || [ $tries -gt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
+  kill -s "$1" $runner_pid
+  wait $runner_pid
+  status=$?
+  echo "status $status"
+  tries=0 # the kernel takes a moment
+  while kill -s 0 "$(cat "$scratch/pid")" 2>/dev/null && [ $tries -lt 200 ]; do
+    sleep 0.05; tries=$((tries + 1))
+  done
+  [ $status -eq "$2" ] && [ $tries -lt 200 ] && leaves_nothing
+}
+check "a signal ends all of it" ends_all TERM 143
+is_not_written () {
+  "$runner" --every "$scratch/fake" "$scratch/told" >/dev/full 2>"$scratch/err"
+  status=$?
+  cat "$scratch/err"
+  [ $status -eq 1 ] && grep -q '^tarn-run: ' "$scratch/err"
+}
+if [ -e /dev/full ]; then
+  check "results that cannot be written" is_not_written
+else
+  skip "results that cannot be written" "there is no /dev/full"
+fi
+
+# ---- programs that take faults ----
+
+if ! status_is 0 "$runner" "$program" good >/dev/null || [ -s "$scratch/err" ]; then
+  skip "programs" "there is no OpenCL device, or its loader knows no layers"
+  done_testing
+  exit
+fi
+
+every () { # STATUS WAY ARGUMENT...: the points are in $scratch/points, without their numbers
+  wanted=$1 way=$2
+  shift 2
+  status_is "$wanted" "$runner" --every "$@" "$program" "$way" || return
+  sed -n 's/^\(not ok\|ok\) [0-9]* - /\1 /p' "$scratch/out" >"$scratch/points"
+  [ ! -s "$scratch/err" ] && leaves_nothing
+}
+finds_only () { # LINE...: what is not ok, after every
+  for line; do echo "not ok $line"; done >"$scratch/expected"
+  grep '^not ok' "$scratch/points" | diff "$scratch/expected" -
+}
+
+is_well () {
+  every 0 good && prints 'TAP version 13
+1..10
+# clCreateContext: 1
+# clCreateCommandQueue: 1
+# clCreateBuffer: 2
+# clFinish: 1
+# clEnqueueFillBuffer: 2
+# clEnqueueCopyBuffer: 1
+# clEnqueueMapBuffer: 1
+# clEnqueueUnmapMemObject: 1
+ok 1 - clCreateContext:1, exit status 1
+ok 2 - clCreateCommandQueue:1, exit status 1
+ok 3 - clCreateBuffer:1, exit status 1
+ok 4 - clFinish:1, exit status 1
+ok 5 - clEnqueueFillBuffer:1, exit status 1
+ok 6 - clEnqueueCopyBuffer:1, exit status 1
+ok 7 - clEnqueueMapBuffer:1, exit status 1
+ok 8 - clEnqueueUnmapMemObject:1, exit status 1
+ok 9 - clCreateBuffer:2, exit status 1
+ok 10 - clEnqueueFillBuffer:2, exit status 1
+10 passed, 0 failed, 0 skipped'
+}
+check "a program that notices all" is_well
+recovers () {
+  every 0 recover && [ "$(grep -c 'exit status 0$' "$scratch/points")" -eq 5 ]
+}
+check "one that tries again" recovers
+crashes () {
+  every 1 crash && grep -qx \
+    'not ok clCreateBuffer:2, killed by signal 11 (Segmentation fault)' "$scratch/points" \
+    && grep -qx 'not ok clEnqueueMapBuffer:1, killed by signal 11 (Segmentation fault)' "$scratch/points"
+}
+again_crashes () { # after it
+  command=$(sed -n 's/^# again: tarn-run \(.* clEnqueueMapBuffer:1 .*\)/\1/p' "$scratch/out")
+  echo "$command"
+  # shellcheck disable=SC2086  # words
+  [ -n "$command" ] && status_is 139 "$runner" $command
+}
+if [ "$SANITIZER" = no ]; then
+  check "one that crashes" crashes
+  check "... and does so again by the command that is printed" again_crashes
+else
+  skip "one that crashes" "a sanitizer comes before the signal"
+fi
+aborts () {
+  every 1 abort --max 1 && finds_only 'clCreateContext:1, killed by signal 6 (Aborted)' \
+    && grep -qx '# context: -6' "$scratch/out"
+}
+check "one that aborts, and what it said" aborts
+is_to_abort () {
+  every 0 abort --expect-status 134,1
+}
+check "... as is expected" is_to_abort
+ignored='ignored: exit status 0, and another output than without a fault'
+ignores () {
+  every 1 ignore && finds_only "clEnqueueFillBuffer:1, $ignored" "clEnqueueCopyBuffer:1, $ignored" \
+    "clEnqueueFillBuffer:2, $ignored"
+}
+check "one that ignores errors" ignores
+leaks () {
+  every 1 leak && finds_only "clCreateBuffer:2, leaked: 1 cl_mem"
+}
+check "one that leaks" leaks
+check "... with --no-leaks" every 0 leak --no-leaks
+hangs () {
+  every 1 hang --fail-all --timeout 1 && finds_only "clCreateBuffer:1+, hung: not at its end after 1 s" \
+    "clCreateBuffer:2+, hung: not at its end after 1 s"
+}
+check "one that hangs while a call fails" hangs
+check "... once is not for ever" every 0 hang
+sanitizes () {
+  every 1 sanitize --every=clFinish && finds_only "clFinish:1, ERROR: AddressSanitizer: heap-use-after-free"
+}
+check "one in which a sanitizer finds something" sanitizes
+differs () {
+  every 0 noise && grep -qx '# standard output is another one each time: it is not compared' "$scratch/out"
+}
+check "one that prints something else each time" differs
+is_unexpected () {
+  every 1 recover --expect-status 1 --every=clFinish,clCreateBuffer \
+    && finds_only "clCreateBuffer:1, exit status 0, which is not expected" \
+      "clCreateBuffer:2, exit status 0, which is not expected" && [ "$(wc -l <"$scratch/points")" -eq 3 ]
+}
+check "one that ends in a way that is not expected; some calls only" is_unexpected
+ends_early () {
+  every 0 good --max 4 && grep -qx '1..4' "$scratch/out" && [ "$(wc -l <"$scratch/points")" -eq 4 ]
+}
+check "--max" ends_early
+is_the_same () {
+  every 1 ignore && mv "$scratch/out" "$scratch/one" && every 1 ignore --jobs 4 \
+    && diff "$scratch/one" "$scratch/out"
+}
+check "--jobs: the same results in the same order" is_the_same
+runs_at_once () { # each waits for another one
+  cat >"$scratch/waits" <<'PROGRAM'
+#!/bin/sh
+echo "calls $$ clFinish 2" >>"$TARN_LAYER_REPORT"
+case $TARN_LAYER_FAULTS in
+  *clFinish=1) own=$1/first other=$1/second ;;
+  *clFinish=2) own=$1/second other=$1/first ;;
+  *) exit 0 ;;
+esac
+: >"$own"
+until [ -e "$other" ]; do sleep 0.05; done
+echo "failed $$ clFinish 1" >>"$TARN_LAYER_REPORT"
+PROGRAM
+  chmod +x "$scratch/waits"
+  mkdir "$scratch/meet"
+  status_is 0 "$runner" --every --jobs 2 --timeout 30 "$scratch/waits" "$scratch/meet" \
+    && grep -qx '2 passed, 0 failed, 0 skipped' "$scratch/out"
+}
+check "... at once" runs_at_once
+shows_progress () {
+  script -qec "stty -echo; exec '$runner' --every=clFinish '$program' good >/dev/null" "$scratch/typescript" \
+    >"$scratch/out" 2>&1 </dev/null
+  cat "$scratch/out"
+  grep -q '\[0/1\] 0 passed, 0 failed' "$scratch/out"
+}
+if TERM=xterm script -qec true /dev/null </dev/null >/dev/null 2>&1; then
+  TERM=xterm check "progress on a terminal" shows_progress
+else
+  skip "progress on a terminal" "there is no script (1) that makes one"
+fi
+
+# Tarn's own requests, of a program with a pool.
+example=$top/doc/examples/vector-expression
+takes_own () {
+  status_is 0 "$runner" --every=tarn --max 3 "$example" --backend opencl --size 1K --steps 1 \
+    && grep -qx 'ok 1 - tarn:1+, exit status 1' "$scratch/out" \
+    && grep -qx '3 passed, 0 failed, 0 skipped' "$scratch/out"
+}
+if [ -x "$example" ]; then
+  check "requests of a program with a pool" takes_own
+else
+  skip "requests of a program with a pool" "the examples are not built"
+fi
+
+done_testing

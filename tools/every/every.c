@@ -1,0 +1,448 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Two runs without a fault say what there is to fail, and whether the program prints the same each
+ * time.  The runs that follow are in an order that does not depend on how long each takes: the
+ * first call of each name, the second of each name, and so on, so that the first few are of all
+ * sorts. */
+
+#include "every.h"
+
+#include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../exit-status.h"
+#include "../tap.h"
+#include "../terminal.h"
+#include "../text.h"
+#include "trial.h"
+#include "verdict.h"
+
+#define MAX_ERROR_LINES 8 /* of a program that did wrong */
+
+/* Invariant: n_printed <= n_started <= trials->len; those before n_printed are freed, and those
+ * that run are between the two. */
+typedef struct
+{
+  const EverySettings *settings;
+  gchar *folder; /* of reports */
+  Trial *good[2];
+  Verdict verdict;
+  GPtrArray *trials; /* of Trial, NULL once it was printed; in the order of the points */
+  guint n_started, n_running, n_printed;
+  guint n[3]; /* of each TapResult */
+  gboolean has_color;
+  gint signal; /* that is to end us; 0: none */
+} Session;
+
+static void on_ended (Trial *trial, gpointer data);
+
+static void
+start (Session *session, Trial *trial, const gchar *name)
+{
+  const EverySettings *settings = session->settings;
+  g_autofree gchar *report = g_build_filename (session->folder, name, NULL);
+
+  session->n_running++;
+  trial_start (trial, settings->program, settings->environment, settings->budget, report,
+               settings->timeout, on_ended, session);
+}
+
+/* The plan */
+
+static gint
+compare_ranks (gconstpointer a, gconstpointer b)
+{
+  return (gint) faults_get_rank (a) - (gint) faults_get_rank (b);
+}
+
+/* The names of what can fail, those that were asked for or else all, in their order; borrowed. */
+static GList *
+list_calls (const Session *session)
+{
+  gchar **calls = session->settings->calls;
+  GList *names = NULL;
+
+  if (calls == NULL)
+    names = g_hash_table_get_keys (session->good[0]->calls);
+  for (gsize i = 0; calls != NULL && calls[i] != NULL; i++)
+    names = g_list_prepend (names, calls[i]);
+  return g_list_sort (names, compare_ranks);
+}
+
+/* A pool that is refused once asks again: only for ever is it seen by the program. */
+static gboolean
+fails_for_ever (const Session *session, const gchar *call)
+{
+  return session->settings->all || g_str_equal (call, FAULTS_REQUESTS);
+}
+
+/* Adds the runs in which the call of that number fails; FALSE: there is none of any name. */
+static gboolean
+plan_number (Session *session, const GList *calls, guint64 number)
+{
+  gboolean has_some = FALSE;
+
+  for (const GList *l = calls; l != NULL; l = l->next)
+    if (number <= trial_get_count (session->good[0]->calls, l->data))
+      {
+        has_some = TRUE;
+        g_ptr_array_add (session->trials,
+                         trial_new (l->data, number, fails_for_ever (session, l->data)));
+      }
+  return has_some;
+}
+
+static void
+plan (Session *session)
+{
+  GList *calls = list_calls (session);
+  guint max = (guint) session->settings->max;
+
+  for (guint64 number = 1; plan_number (session, calls, number); number++)
+    if (max > 0 && session->trials->len >= max)
+      break;
+  while (max > 0 && session->trials->len > max)
+    trial_free (g_ptr_array_remove_index (session->trials, max));
+  g_list_free (calls);
+}
+
+static void
+print_count (gpointer name, gpointer count, gpointer unused)
+{
+  (void) unused;
+  printf ("# %s: %" G_GUINT64_FORMAT "\n", (const gchar *) name, *(guint64 *) count);
+}
+
+static void
+print_plan (const Session *session)
+{
+  GList *calls = list_calls (session);
+
+  printf ("TAP version 13\n1..%u%s\n", session->trials->len,
+          session->trials->len == 0 ? " # SKIP the program makes no call that can fail" : "");
+  for (const GList *l = calls; l != NULL; l = l->next)
+    {
+      guint64 n = trial_get_count (session->good[0]->calls, l->data);
+
+      print_count (l->data, &n, NULL);
+    }
+  if (!session->verdict.compares_output && session->settings->statuses == NULL)
+    printf ("# standard output is another one each time: it is not compared\n");
+  fflush (stdout);
+  g_list_free (calls);
+}
+
+/* The points */
+
+static void
+print_errors (const Trial *trial)
+{
+  g_autofree gchar *text = text_make_printable (trial->errors->str, (gssize) trial->errors->len);
+  g_auto (GStrv) lines = g_strsplit (g_strchomp (text), "\n", -1);
+  guint n = g_strv_length (lines);
+
+  for (guint i = n > MAX_ERROR_LINES ? n - MAX_ERROR_LINES : 0; i < n; i++)
+    printf ("# %s\n", lines[i]);
+}
+
+/* One command that does the same again. */
+static void
+print_again (const Session *session, const Trial *trial)
+{
+  const EverySettings *settings = session->settings;
+  g_autofree gchar *fault = trial_get_fault (trial);
+
+  printf ("# again: tarn-run --no-pool --fail %s", fault);
+  if (settings->budget != NULL)
+    printf (" --budget %s", settings->budget);
+  printf (" --");
+  for (gsize i = 0; settings->program[i] != NULL; i++)
+    {
+      const gchar *word = settings->program[i];
+      gboolean is_plain
+          = *word != '\0'
+            && strspn (word, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "/._-+=:,%@") == strlen (word);
+      g_autofree gchar *quoted = is_plain ? g_strdup (word) : g_shell_quote (word);
+      g_autofree gchar *printable = text_make_printable (quoted, -1);
+
+      printf (" %s", g_strdelimit (printable, "\n", ' '));
+    }
+  printf ("\n");
+}
+
+static void
+print_point (Session *session, const Trial *trial)
+{
+  g_autofree gchar *fault = trial_get_fault (trial);
+  g_autofree gchar *problem = verdict_find (&session->verdict, trial);
+  g_autofree gchar *escaped = problem != NULL ? tap_escape (problem) : NULL;
+  TapResult result = problem != NULL ? TAP_FAILED : trial->has_failed ? TAP_PASSED : TAP_SKIPPED;
+  gboolean is_red = problem != NULL && session->has_color;
+
+  session->n[result]++;
+  printf ("%s%s %u - %s", is_red ? "\033[31m" : "", problem != NULL ? "not ok" : "ok",
+          session->n_printed + 1, fault);
+  if (result == TAP_PASSED)
+    printf (", %s %d", trial->end == PROCESS_SIGNALLED ? "signal" : "exit status", trial->code);
+  else if (result == TAP_FAILED)
+    printf (", %s", escaped);
+  else
+    printf (" # SKIP it did not come to that call");
+  printf ("%s\n", is_red ? "\033[0m" : "");
+  if (problem != NULL)
+    {
+      print_errors (trial);
+      print_again (session, trial);
+    }
+}
+
+/* Those that are done, up to the first that is not. */
+static void
+print_points (Session *session)
+{
+  terminal_set_progress (NULL);
+  while (session->n_printed < session->trials->len)
+    {
+      Trial **trial = (Trial **) &session->trials->pdata[session->n_printed];
+
+      if (!(*trial)->is_done)
+        break;
+      print_point (session, *trial);
+      g_clear_pointer (trial, trial_free);
+      session->n_printed++;
+    }
+  fflush (stdout);
+}
+
+static void
+show_progress (const Session *session)
+{
+  g_autofree gchar *text = NULL;
+
+  if (!terminal_shows_progress ())
+    return;
+  text = g_strdup_printf ("[%u/%u] %u passed, %u failed", session->n_printed, session->trials->len,
+                          session->n[TAP_PASSED], session->n[TAP_FAILED]);
+  terminal_set_progress (text);
+}
+
+static void
+on_ended (Trial *trial, gpointer data)
+{
+  Session *session = data;
+
+  (void) trial;
+  session->n_running--;
+}
+
+/* Signals, and the loop */
+
+static gboolean
+on_interrupt (gpointer data)
+{
+  ((Session *) data)->signal = SIGINT;
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_terminate (gpointer data)
+{
+  ((Session *) data)->signal = SIGTERM;
+  return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_hangup (gpointer data)
+{
+  ((Session *) data)->signal = SIGHUP;
+  return G_SOURCE_CONTINUE;
+}
+
+static void
+kill_trial (const Trial *trial)
+{
+  if (trial != NULL && trial->process != NULL)
+    process_kill (trial->process);
+}
+
+/* What was started must not outlive us. */
+static void
+kill_all (const Session *session)
+{
+  kill_trial (session->good[0]);
+  kill_trial (session->good[1]);
+  for (guint i = session->n_printed; i < session->n_started; i++)
+    kill_trial (g_ptr_array_index (session->trials, i));
+}
+
+static void
+session_clear (Session *session)
+{
+  g_clear_pointer (&session->good[0], trial_free);
+  g_clear_pointer (&session->good[1], trial_free);
+  for (guint i = session->n_printed; i < session->trials->len; i++)
+    trial_free (g_ptr_array_index (session->trials, i));
+  g_ptr_array_set_size (session->trials, 0);
+  if (session->folder != NULL)
+    g_rmdir (session->folder);
+  g_clear_pointer (&session->folder, g_free);
+}
+
+/* As if it had not been caught. */
+static void
+die_of_signal (Session *session)
+{
+  gint number = session->signal;
+
+  kill_all (session);
+  terminal_set_progress (NULL);
+  session_clear (session);
+  signal (number, SIG_DFL);
+  raise (number);
+}
+
+/* Waits for something to happen.  FALSE: nobody reads the results. */
+static gboolean
+wait_for_more (Session *session)
+{
+  g_main_context_iteration (NULL, TRUE);
+  if (session->signal != 0)
+    die_of_signal (session);
+  if (!ferror (stdout))
+    return TRUE;
+  kill_all (session); /* output_guard () says it at the end */
+  return FALSE;
+}
+
+/* The runs */
+
+static void
+bail_out (const gchar *problem)
+{
+  g_autofree gchar *escaped = tap_escape (problem);
+
+  printf ("TAP version 13\nBail out! Without a fault: %s\n", escaped);
+}
+
+static gint
+get_error_status (const Trial *trial)
+{
+  if (trial->error_code == G_SPAWN_ERROR_NOENT)
+    return EXIT_NOT_FOUND;
+  return trial->error_code >= 0 ? EXIT_NOT_EXECUTED : EXIT_OURS;
+}
+
+/* Our exit status if there is nothing more to run; EXIT_SUCCESS: there is. */
+static gint
+run_good (Session *session)
+{
+  static const gchar *const names[] = { "good", "good-again" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    {
+      Trial *trial = session->good[i] = trial_new (NULL, 0, FALSE);
+      g_autofree gchar *problem = NULL;
+
+      start (session, trial, names[i]);
+      while (session->n_running > 0)
+        if (!wait_for_more (session))
+          return EXIT_FAILURE;
+      if (trial->error != NULL)
+        {
+          g_printerr ("tarn-run: %s\n", trial->error);
+          return get_error_status (trial);
+        }
+      problem = verdict_find_in_good (&session->verdict, trial);
+      if (problem != NULL)
+        {
+          bail_out (problem);
+          print_errors (trial);
+          return EXIT_FAILURE;
+        }
+    }
+  session->verdict.good = session->good[0];
+  session->verdict.compares_output = g_str_equal (g_checksum_get_string (session->good[0]->output),
+                                                  g_checksum_get_string (session->good[1]->output));
+  return EXIT_SUCCESS;
+}
+
+static void
+start_trials (Session *session)
+{
+  while (session->n_running < (guint) session->settings->jobs
+         && session->n_started < session->trials->len)
+    {
+      g_autofree gchar *name = g_strdup_printf ("%u", session->n_started + 1);
+
+      start (session, g_ptr_array_index (session->trials, session->n_started++), name);
+    }
+}
+
+static gint
+run_trials (Session *session)
+{
+  plan (session);
+  print_plan (session);
+  start_trials (session);
+  while (session->n_printed < session->trials->len)
+    {
+      show_progress (session);
+      if (session->n_running > 0 && !wait_for_more (session))
+        return EXIT_FAILURE;
+      print_points (session);
+      start_trials (session);
+    }
+  terminal_set_progress (NULL);
+  printf ("%u passed, %u failed, %u skipped\n", session->n[TAP_PASSED], session->n[TAP_FAILED],
+          session->n[TAP_SKIPPED]);
+  return session->n[TAP_FAILED] == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
+static void
+watch_signal (Session *session, gint number, GSourceFunc func)
+{
+  struct sigaction action;
+
+  if (sigaction (number, NULL, &action) != 0 || action.sa_handler != SIG_IGN)
+    g_unix_signal_add (number, func, session);
+}
+
+gint
+every_run (const EverySettings *settings)
+{
+  g_autoptr (GPtrArray) trials = g_ptr_array_new ();
+  g_autoptr (GError) error = NULL;
+  Session session = {
+    .settings = settings,
+    .trials = trials,
+    .verdict = { .statuses = settings->statuses,
+                 .ignores_leaks = settings->ignores_leaks,
+                 .timeout = settings->timeout },
+  };
+  gint status;
+
+  session.folder = g_dir_make_tmp ("tarn-run-XXXXXX", &error);
+  if (session.folder == NULL)
+    {
+      g_printerr ("tarn-run: %s\n", error->message);
+      return EXIT_OURS;
+    }
+  session.has_color = terminal_has_color (STDOUT_FILENO);
+  watch_signal (&session, SIGINT, on_interrupt);
+  watch_signal (&session, SIGTERM, on_terminate);
+  watch_signal (&session, SIGHUP, on_hangup);
+  signal (SIGPIPE, SIG_IGN); /* seen by wait_for_more () */
+  signal (SIGCHLD, SIG_DFL);
+  status = run_good (&session);
+  if (status == EXIT_SUCCESS)
+    status = run_trials (&session);
+  session_clear (&session);
+  return status;
+}

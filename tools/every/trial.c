@@ -1,0 +1,189 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the layer and the core report is read from a file of each run's own: tarn (7) has the lines.
+ */
+
+#include "trial.h"
+
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <string.h>
+
+Trial *
+trial_new (const gchar *call, guint64 number, gboolean all)
+{
+  Trial *trial = g_new0 (Trial, 1);
+
+  trial->call = g_strdup (call);
+  trial->number = number;
+  trial->all = all;
+  return trial;
+}
+
+/* Makes what a run is written to: there may be a hundred thousand trials, of which few run. */
+static void
+prepare (Trial *trial)
+{
+  trial->output = g_checksum_new (G_CHECKSUM_SHA256);
+  trial->errors = g_string_new (NULL);
+  trial->calls = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  trial->left = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+}
+
+void
+trial_free (Trial *trial)
+{
+  if (trial->report != NULL)
+    g_unlink (trial->report);
+  g_free (trial->report);
+  g_free (trial->call);
+  g_free (trial->error);
+  g_clear_pointer (&trial->output, g_checksum_free);
+  if (trial->errors != NULL)
+    g_string_free (trial->errors, TRUE);
+  g_clear_pointer (&trial->calls, g_hash_table_unref);
+  g_clear_pointer (&trial->left, g_hash_table_unref);
+  g_free (trial);
+}
+
+gchar *
+trial_get_fault (const Trial *trial)
+{
+  return g_strdup_printf ("%s:%" G_GUINT64_FORMAT "%s", trial->call, trial->number,
+                          trial->all ? "+" : "");
+}
+
+guint64
+trial_get_count (GHashTable *counts, const gchar *name)
+{
+  const guint64 *count = g_hash_table_lookup (counts, name);
+
+  return count != NULL ? *count : 0;
+}
+
+static void
+set_count (GHashTable *counts, const gchar *name, guint64 value)
+{
+  guint64 *count = g_new (guint64, 1);
+
+  *count = value;
+  g_hash_table_replace (counts, g_strdup (name), count);
+}
+
+/* The report */
+
+/* A process by itself counts its calls, as it counts those that fail; what each leaves adds up. */
+static void
+read_line (Trial *trial, const gchar *line)
+{
+  gchar name[64];
+  guint64 n, bytes;
+
+  if (sscanf (line, "calls %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
+    set_count (trial->calls, name, MAX (n, trial_get_count (trial->calls, name)));
+  else if (sscanf (line, "left %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
+    set_count (trial->left, name, n + trial_get_count (trial->left, name));
+  else if (sscanf (line, "requests %*d %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, &n, &bytes) == 2)
+    {
+      set_count (trial->calls, FAULTS_REQUESTS,
+                 MAX (n, trial_get_count (trial->calls, FAULTS_REQUESTS)));
+      set_count (trial->left, FAULTS_REQUESTS,
+                 bytes + trial_get_count (trial->left, FAULTS_REQUESTS));
+    }
+  else if (sscanf (line, "failed %*d %63s", name) == 1)
+    trial->has_failed |= g_strcmp0 (name, trial->call) == 0;
+  else if (sscanf (line, "refused %*d %" G_GUINT64_FORMAT, &n) == 1)
+    trial->has_failed |= g_strcmp0 (trial->call, FAULTS_REQUESTS) == 0 && n == trial->number;
+}
+
+static void
+read_report (Trial *trial)
+{
+  g_autofree gchar *text = NULL;
+  g_auto (GStrv) lines = NULL;
+
+  if (g_file_get_contents (trial->report, &text, NULL, NULL))
+    lines = g_strsplit (text, "\n", -1);
+  for (gsize i = 0; lines != NULL && lines[i] != NULL; i++)
+    read_line (trial, lines[i]);
+  g_unlink (trial->report);
+  g_clear_pointer (&trial->report, g_free);
+}
+
+/* The program */
+
+static void
+on_output (gpointer data, gboolean is_error, const gchar *bytes, gsize length, gdouble seconds)
+{
+  Trial *trial = data;
+
+  (void) seconds;
+  if (is_error)
+    g_string_append_len (trial->errors, bytes, (gssize) length);
+  else
+    g_checksum_update (trial->output, (const guchar *) bytes, (gssize) length);
+}
+
+static void
+on_ended (gpointer data, ProcessEnd end, gint code, gdouble seconds)
+{
+  Trial *trial = data;
+
+  (void) seconds;
+  trial->process = NULL;
+  trial->end = end;
+  trial->code = code;
+  trial->is_done = TRUE;
+  read_report (trial);
+  trial->ended (trial, trial->user_data);
+}
+
+static GStrv
+set_or_unset (GStrv environment, const gchar *variable, const gchar *value)
+{
+  return value != NULL ? g_environ_setenv (environment, variable, value, TRUE)
+                       : g_environ_unsetenv (environment, variable);
+}
+
+/* Without a pool: the program's own calls are those that the driver gets. */
+static GStrv
+environment_for (const Trial *trial, gchar **environment, const gchar *budget)
+{
+  g_autofree gchar *fault = trial->call != NULL ? trial_get_fault (trial) : NULL;
+  gchar *calls[] = { fault, NULL };
+  const Faults faults = { .calls = calls, .budget = (gchar *) budget, .counts = TRUE };
+  g_autofree gchar *layer = faults_for_layer (&faults);
+  g_autofree gchar *tarn = faults_for_tarn (&faults);
+  GStrv set = g_strdupv (environment);
+
+  set = set_or_unset (set, "TARN_LAYER_POOL", "0");
+  set = set_or_unset (set, "TARN_LAYER_FAULTS", layer);
+  set = set_or_unset (set, "TARN_LAYER_REPORT", trial->report);
+  set = set_or_unset (set, "TARN_FAULTS", tarn);
+  return set_or_unset (set, "TARN_FAULTS_REPORT", trial->report);
+}
+
+void
+trial_start (Trial *trial, gchar **program, gchar **environment, const gchar *budget,
+             const gchar *report, gdouble timeout, void (*ended) (Trial *trial, gpointer user_data),
+             gpointer user_data)
+{
+  static const ProcessFuncs funcs = { on_output, on_ended };
+  g_auto (GStrv) own = NULL;
+  g_autoptr (GError) error = NULL;
+
+  prepare (trial);
+  trial->report = g_strdup (report);
+  trial->ended = ended;
+  trial->user_data = user_data;
+  own = environment_for (trial, environment, budget);
+  if (g_file_set_contents (report, "", 0, &error))
+    trial->process = process_start (program, own, timeout, &funcs, trial, &error);
+  if (trial->process != NULL)
+    return;
+  trial->error = g_strdup (error->message);
+  trial->error_code = error->domain == G_SPAWN_ERROR ? error->code : -1;
+  trial->is_done = TRUE;
+  ended (trial, user_data);
+}

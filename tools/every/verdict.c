@@ -1,0 +1,147 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "verdict.h"
+
+#include <string.h>
+
+/* What shells add to the number of the signal that ended a program. */
+#define SHELL_SIGNALLED 128
+#define MAX_SIGNAL 64
+
+/* As the sanitizers, and valgrind with --error-exitcode, begin what they found. */
+static const gchar *const findings[] = {
+  "ERROR: AddressSanitizer",   "ERROR: LeakSanitizer",     "WARNING: MemorySanitizer",
+  "ERROR: HWAddressSanitizer", "WARNING: ThreadSanitizer", "runtime error: ",
+  "ERROR SUMMARY: ",
+};
+
+static gchar *
+describe_signal (gint number)
+{
+  const gchar *name = strsignal (number);
+
+  return g_strdup_printf ("killed by signal %d (%s)", number, name != NULL ? name : "unknown");
+}
+
+static gboolean
+is_expected (const Verdict *verdict, gint status)
+{
+  for (guint i = 0; verdict->statuses != NULL && i < verdict->statuses->len; i++)
+    if (g_array_index (verdict->statuses, gint, i) == status)
+      return TRUE;
+  return FALSE;
+}
+
+/* As a shell has it: what the program is may be a script. */
+static gint
+get_status (const Trial *trial)
+{
+  return trial->end == PROCESS_SIGNALLED ? SHELL_SIGNALLED + trial->code : trial->code;
+}
+
+static gchar *
+find_crash (const Verdict *verdict, const Trial *trial)
+{
+  gint status = get_status (trial);
+
+  switch (trial->end)
+    {
+    case PROCESS_EXITED:
+    case PROCESS_SIGNALLED:
+      if (status > SHELL_SIGNALLED && status <= SHELL_SIGNALLED + MAX_SIGNAL
+          && !is_expected (verdict, status))
+        return describe_signal (status - SHELL_SIGNALLED);
+      return NULL;
+    case PROCESS_TIMED_OUT:
+      return g_strdup_printf ("hung: not at its end after %g s", verdict->timeout);
+    case PROCESS_STUCK:
+      return g_strdup_printf ("hung after %g s, and could not be killed", verdict->timeout);
+    case PROCESS_TOO_LOUD:
+    case PROCESS_TOO_MANY_LINES:
+    default:
+      return g_strdup ("printed without end");
+    }
+}
+
+/* The line of standard error; nullable. */
+static gchar *
+find_finding (const Trial *trial)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (findings); i++)
+    {
+      const gchar *found = strstr (trial->errors->str, findings[i]);
+
+      if (found != NULL && !g_str_has_prefix (found, "ERROR SUMMARY: 0 "))
+        return g_strndup (found, strcspn (found, "\n"));
+    }
+  return NULL;
+}
+
+static gint
+compare_names (gconstpointer a, gconstpointer b)
+{
+  return strcmp (a, b);
+}
+
+/* What is left beyond what the good run leaves; nullable. */
+static gchar *
+find_leak (const Verdict *verdict, const Trial *trial)
+{
+  g_autoptr (GString) text = g_string_new (NULL);
+  GList *kinds = g_list_sort (g_hash_table_get_keys (trial->left), compare_names);
+
+  for (const GList *l = kinds; l != NULL; l = l->next)
+    {
+      const gchar *kind = l->data;
+      guint64 usual = trial_get_count (verdict->good->left, kind);
+      guint64 n = trial_get_count (trial->left, kind);
+
+      if (n > usual)
+        g_string_append_printf (text, "%s%" G_GUINT64_FORMAT " %s", text->len > 0 ? ", " : "",
+                                n - usual,
+                                g_str_equal (kind, FAULTS_REQUESTS) ? "bytes of Tarn's" : kind);
+    }
+  g_list_free (kinds);
+  return text->len > 0 ? g_strconcat ("leaked: ", text->str, NULL) : NULL;
+}
+
+static gchar *
+find_wrong_end (const Verdict *verdict, const Trial *trial)
+{
+  gint status = get_status (trial);
+
+  if (verdict->statuses != NULL)
+    return is_expected (verdict, status)
+               ? NULL
+               : g_strdup_printf ("exit status %d, which is not expected", status);
+  if (status == 0 && verdict->compares_output
+      && !g_str_equal (g_checksum_get_string (trial->output),
+                       g_checksum_get_string (verdict->good->output)))
+    return g_strdup ("ignored: exit status 0, and another output than without a fault");
+  return NULL;
+}
+
+gchar *
+verdict_find (const Verdict *verdict, const Trial *trial)
+{
+  gchar *problem = trial->error != NULL ? g_strdup (trial->error) : find_crash (verdict, trial);
+
+  if (problem == NULL)
+    problem = find_finding (trial);
+  if (problem == NULL)
+    problem = find_wrong_end (verdict, trial);
+  if (problem == NULL && !verdict->ignores_leaks)
+    problem = find_leak (verdict, trial);
+  return problem;
+}
+
+gchar *
+verdict_find_in_good (const Verdict *verdict, const Trial *trial)
+{
+  gchar *problem = trial->error != NULL ? g_strdup (trial->error) : find_crash (verdict, trial);
+
+  if (problem == NULL && trial->code != 0)
+    problem = g_strdup_printf ("exit status %d", trial->code);
+  return problem != NULL ? problem : find_finding (trial);
+}
