@@ -73,10 +73,11 @@ _tarn_allocator_clear (TarnAllocator *allocator)
   g_free (allocator->label);
 }
 
+/* Tells whether its functions are a backend's; not those of one that debugs a pool. */
 static gboolean
 is_direct (const TarnAllocator *allocator)
 {
-  return allocator->direct == allocator;
+  return allocator->direct == allocator && allocator->given == NULL;
 }
 
 /* Records a call of a backend for memory: it began at a time (0: it is not recorded), and failed

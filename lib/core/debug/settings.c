@@ -8,9 +8,9 @@
 #include "debug/debug-private.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <tarn/trace.h>
 
+#include "common/limit-private.h"
 #include "record/record-private.h"
 
 #define EXPECTED                                                                                   \
@@ -24,35 +24,21 @@
 static TarnDebugSettings settings;
 static guint depth = USUAL_DEPTH;
 
-/* Reads a number of bytes, with K, M or G behind it. */
+/* Reads a number, or one of bytes. */
 static gboolean
-read_number (const gchar *text, guint64 max, guint64 *number)
+read_number (const gchar *text, gsize *number)
 {
-  static const gchar units[] = "kmg";
-  gchar *end = NULL;
-  const gchar *unit;
-
-  if (!g_ascii_isdigit (text[0]))
-    return FALSE;
-  *number = g_ascii_strtoull (text, &end, 10);
-  unit = *end != '\0' ? strchr (units, g_ascii_tolower (*end)) : NULL;
-  for (; unit != NULL && unit >= units; unit--)
-    {
-      if (*number > max >> 10)
-        return FALSE;
-      *number <<= 10;
-    }
-  return *number <= max
-         && (*end == '\0' || (strchr (units, g_ascii_tolower (*end)) && end[1] == '\0'));
+  *number = 0;
+  return g_str_equal (text, "0") || _tarn_parse_bytes (text, number);
 }
 
 static gboolean
 read_word (const gchar *word, const gchar *value)
 {
-  guint64 number = 0;
+  gsize number = 0;
   gboolean has_value = value != NULL;
 
-  if (has_value && !read_number (value, G_MAXSIZE, &number))
+  if (has_value && !read_number (value, &number))
     return FALSE;
   if (g_str_equal (word, "guards") && !has_value)
     settings.flags |= TARN_DEBUG_GUARDS;
@@ -65,7 +51,7 @@ read_word (const gchar *word, const gchar *value)
   else if (g_str_equal (word, "quarantine"))
     {
       settings.flags |= TARN_DEBUG_POISON;
-      settings.quarantine_bytes = has_value ? (gsize) number : LARGE_QUARANTINE;
+      settings.quarantine_bytes = has_value ? number : LARGE_QUARANTINE;
     }
   else if (g_str_equal (word, "check") && number <= G_MAXUINT && (!has_value || number > 0))
     {
