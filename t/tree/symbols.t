@@ -95,7 +95,8 @@ if [ -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
 else
   skip libtarn-cuda "not built"
 fi
-for folder in core opencl cuda; do
+library tarn-testing lib/testing tarn/testing.h
+for folder in core opencl cuda testing; do
   owning "$top_srcdir/lib/$folder"
 done | sort -u >"$scratch/owning"
 warning "$top_srcdir"/include/tarn/*.h >"$scratch/warning"

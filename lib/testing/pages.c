@@ -1,7 +1,10 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ * Virtual memory, and parts of memory, as tables: what is mapped where, and every mistake with
+ * that. */
 
-#include "fake-pages.h"
+#include "testing/pages-private.h"
 
 #include "common/lock-private.h"
 
@@ -14,19 +17,19 @@ typedef struct
   guint n_uses;   /* of a backing or a piece: mappings, of which it has one, or parts */
 } Stretch;
 
-struct _FakePages
+struct _TarnTestingPages
 {
   TarnMutex lock; /* guards all below */
   guint64 bytes, used_bytes;
   gsize max_addresses;
-  FakePagesKind kind;
+  TarnTestingPagesKind kind;
   guint64 last_number;
   GHashTable *reservations, *mappings; /* start -> Stretch */
   GHashTable *backings, *parts; /* number -> Stretch; a piece is a backing that is not mapped */
   guint allocators, allocations;
   guint calls, fail_at; /* the value of calls at which to fail; 0: never */
   gboolean fail_for_ever, has_failed;
-  void (*hook) (gpointer);
+  TarnTestingHook hook; /* nullable */
   gpointer hook_data;
 };
 
@@ -74,10 +77,18 @@ find_overlap (GHashTable *table, guint64 start, guint64 size, guint64 of)
   return NULL;
 }
 
-FakePages *
-fake_pages_new (guint64 bytes, FakePagesKind kind)
+/**
+ * Makes a device with virtual memory or parts of memory.
+ *
+ * @param bytes  its budget; G_MAXUINT64 never runs out
+ * @param kind   what heaps make blocks of
+ * @return (transfer full) the device, for tarn_testing_pages_free(); any thread may use it
+ * @since 0.1
+ */
+TarnTestingPages *
+tarn_testing_pages_new (guint64 bytes, TarnTestingPagesKind kind)
 {
-  FakePages *pages = g_new0 (FakePages, 1);
+  TarnTestingPages *pages = g_new0 (TarnTestingPages, 1);
 
   _tarn_mutex_init (&pages->lock);
   pages->bytes = bytes;
@@ -91,9 +102,18 @@ fake_pages_new (guint64 bytes, FakePagesKind kind)
   return pages;
 }
 
+/**
+ * Frees a device. It ends the test if anything is left: memory, parts, mappings, addresses, or an
+ * allocator that is still referenced.
+ *
+ * @param pages  the device, which no other thread uses any more; NULL is allowed
+ * @since 0.1
+ */
 void
-fake_pages_free (FakePages *pages)
+tarn_testing_pages_free (TarnTestingPages *pages)
 {
+  if (pages == NULL)
+    return;
   g_assert_cmpuint (g_hash_table_size (pages->parts), ==, 0);
   g_assert_cmpuint (g_hash_table_size (pages->mappings), ==, 0);
   g_assert_cmpuint (g_hash_table_size (pages->backings), ==, 0);
@@ -109,7 +129,7 @@ fake_pages_free (FakePages *pages)
 }
 
 static void
-call_hook (FakePages *pages)
+call_hook (TarnTestingPages *pages)
 {
   if (pages->hook != NULL)
     pages->hook (pages->hook_data);
@@ -117,7 +137,7 @@ call_hook (FakePages *pages)
 
 /* Begins a call that can fail.  FALSE, with an error and the lock not held: it does. */
 static gboolean
-begin_call (FakePages *pages, GError **error)
+begin_call (TarnTestingPages *pages, GError **error)
 {
   gboolean fails;
 
@@ -137,14 +157,14 @@ begin_call (FakePages *pages, GError **error)
 
 /* Begins one that cannot. */
 static void
-begin_sure_call (FakePages *pages)
+begin_sure_call (TarnTestingPages *pages)
 {
   call_hook (pages);
   _tarn_mutex_lock (&pages->lock);
 }
 
 static gboolean
-end_call (FakePages *pages)
+end_call (TarnTestingPages *pages)
 {
   _tarn_mutex_unlock (&pages->lock);
   return TRUE;
@@ -154,9 +174,10 @@ end_call (FakePages *pages)
 
 /* Gets addresses that nobody ever had. */
 static guint64
-take_addresses (FakePages *pages, gsize size)
+take_addresses (TarnTestingPages *pages, gsize size)
 {
-  guint64 start = (pages->last_number / FAKE_PAGES_GRANULARITY + 1) * FAKE_PAGES_GRANULARITY;
+  guint64 start
+      = (pages->last_number / TARN_TESTING_PAGES_GRANULARITY + 1) * TARN_TESTING_PAGES_GRANULARITY;
 
   pages->last_number = start + size;
   return start;
@@ -165,11 +186,12 @@ take_addresses (FakePages *pages, gsize size)
 static gboolean
 memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   Stretch backing = { .size = size };
 
   g_assert_cmpuint (memory->address, ==, 0);
-  g_assert_true (pages->kind != FAKE_PAGES_VIRTUAL || size % FAKE_PAGES_GRANULARITY == 0);
+  g_assert_true (pages->kind != TARN_TESTING_PAGES_VIRTUAL
+                 || size % TARN_TESTING_PAGES_GRANULARITY == 0);
   if (!begin_call (pages, error))
     return FALSE;
   if (pages->bytes != G_MAXUINT64
@@ -181,7 +203,7 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
       return FALSE;
     }
   backing.number = pages->allocations + 1;
-  if (pages->kind == FAKE_PAGES_ADDRESSES)
+  if (pages->kind == TARN_TESTING_PAGES_ADDRESSES)
     memory->address = backing.start = take_addresses (pages, size);
   else
     memory->address = ++pages->last_number;
@@ -194,7 +216,7 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 static void
 memory_release (gpointer user_data, TarnMemory memory, gsize size)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   const Stretch *backing;
 
   begin_sure_call (pages);
@@ -211,11 +233,11 @@ memory_release (gpointer user_data, TarnMemory memory, gsize size)
 static gboolean
 reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   Stretch reservation = { .size = size };
 
   g_assert_cmpuint (addresses->address, ==, 0);
-  g_assert_cmpuint (size % FAKE_PAGES_GRANULARITY, ==, 0);
+  g_assert_cmpuint (size % TARN_TESTING_PAGES_GRANULARITY, ==, 0);
   if (!begin_call (pages, error))
     return FALSE;
   if (size > pages->max_addresses)
@@ -232,7 +254,7 @@ reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
 static void
 release (gpointer user_data, TarnMemory addresses, gsize size)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
 
   begin_sure_call (pages);
   g_assert_cmpuint (find (pages->reservations, addresses.address)->size, ==, size);
@@ -242,7 +264,7 @@ release (gpointer user_data, TarnMemory addresses, gsize size)
 }
 
 static gboolean
-is_reserved (FakePages *pages, guint64 start, gsize size)
+is_reserved (TarnTestingPages *pages, guint64 start, gsize size)
 {
   const Stretch *reservation = find_overlap (pages->reservations, start, size, 0);
 
@@ -253,7 +275,7 @@ is_reserved (FakePages *pages, guint64 start, gsize size)
 static gboolean
 map (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GError **error)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   Stretch mapping = { .start = address.address, .size = size };
   Stretch *backing;
 
@@ -262,7 +284,7 @@ map (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GErr
   backing = find (pages->backings, memory.address);
   g_assert_cmpuint (backing->size, ==, size);
   g_assert_cmpuint (backing->n_uses, ==, 0);
-  g_assert_cmpuint (address.address % FAKE_PAGES_GRANULARITY, ==, 0);
+  g_assert_cmpuint (address.address % TARN_TESTING_PAGES_GRANULARITY, ==, 0);
   g_assert_true (is_reserved (pages, address.address, size));
   g_assert_null (find_overlap (pages->mappings, address.address, size, 0));
   backing->n_uses++;
@@ -272,7 +294,7 @@ map (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GErr
 }
 
 static Stretch *
-find_mapped (FakePages *pages, guint64 address)
+find_mapped (TarnTestingPages *pages, guint64 address)
 {
   GHashTableIter iter;
   gpointer value;
@@ -281,13 +303,13 @@ find_mapped (FakePages *pages, guint64 address)
   while (g_hash_table_iter_next (&iter, NULL, &value))
     if (((Stretch *) value)->n_uses > 0 && ((Stretch *) value)->start == address)
       return value;
-  g_assert_not_reached ();
+  g_error ("0x%" G_GINT64_MODIFIER "x is not mapped", address);
 }
 
 static void
 unmap (gpointer user_data, TarnMemory address, gsize size)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
 
   begin_sure_call (pages);
   g_assert_cmpuint (find (pages->mappings, address.address)->size, ==, size);
@@ -302,7 +324,7 @@ static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   Stretch stretch = { .start = offset, .size = size, .of = memory.address };
   Stretch *piece;
 
@@ -310,7 +332,7 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   if (!begin_call (pages, error))
     return FALSE;
   piece = find (pages->backings, memory.address);
-  g_assert_cmpuint (offset % FAKE_PAGES_PART_ALIGNMENT, ==, 0);
+  g_assert_cmpuint (offset % TARN_TESTING_PAGES_PART_ALIGNMENT, ==, 0);
   g_assert_cmpuint (size, >, 0);
   g_assert_cmpuint (offset + size, <=, piece->size);
   g_assert_null (find_overlap (pages->parts, offset, size, memory.address));
@@ -323,7 +345,7 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
 static void
 part_release (gpointer user_data, TarnMemory part, gsize size)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
   const Stretch *stretch;
 
   begin_sure_call (pages);
@@ -339,12 +361,12 @@ static gboolean
 address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
              GError **error)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
 
   (void) error;
   g_assert_cmpuint (part->address, ==, 0);
   begin_sure_call (pages);
-  g_assert_cmpuint (offset % FAKE_PAGES_PART_ALIGNMENT, ==, 0);
+  g_assert_cmpuint (offset % TARN_TESTING_PAGES_PART_ALIGNMENT, ==, 0);
   g_assert_cmpuint (size, >, 0);
   g_assert_cmpuint (offset + size, <=, find (pages->backings, memory.address)->size);
   part->address = memory.address + offset;
@@ -356,70 +378,119 @@ address_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, Ta
 static void
 allocator_gone (gpointer user_data)
 {
-  FakePages *pages = user_data;
+  TarnTestingPages *pages = user_data;
 
   _tarn_mutex_lock (&pages->lock);
   pages->allocators--;
   _tarn_mutex_unlock (&pages->lock);
 }
 
-TarnAllocator *
-fake_pages_allocator_new (FakePages *pages)
+void
+_tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops)
 {
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-
-  ops.name = "fake pages";
-  ops.allocate = memory_new;
-  ops.free = memory_release;
-  if (pages->kind == FAKE_PAGES_VIRTUAL)
+  *ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
+  ops->name = "fake pages";
+  ops->allocate = memory_new;
+  ops->free = memory_release;
+  if (pages->kind == TARN_TESTING_PAGES_VIRTUAL)
     {
-      ops.virtual_granularity = FAKE_PAGES_GRANULARITY;
-      ops.addresses_reserve = reserve;
-      ops.addresses_release = release;
-      ops.backing_new = memory_new;
-      ops.backing_release = memory_release;
-      ops.backing_map = map;
-      ops.backing_unmap = unmap;
+      ops->virtual_granularity = TARN_TESTING_PAGES_GRANULARITY;
+      ops->addresses_reserve = reserve;
+      ops->addresses_release = release;
+      ops->backing_new = memory_new;
+      ops->backing_release = memory_release;
+      ops->backing_map = map;
+      ops->backing_unmap = unmap;
     }
   else
     {
-      ops.part_alignment = FAKE_PAGES_PART_ALIGNMENT;
-      ops.part_new = pages->kind == FAKE_PAGES_ADDRESSES ? address_new : part_new;
-      ops.part_release = pages->kind == FAKE_PAGES_ADDRESSES ? NULL : part_release;
+      gboolean are_made = pages->kind == TARN_TESTING_PAGES_PARTS;
+
+      ops->part_alignment = TARN_TESTING_PAGES_PART_ALIGNMENT;
+      ops->part_new = are_made ? part_new : address_new;
+      ops->part_release = are_made ? part_release : NULL;
     }
+}
+
+/**
+ * Makes an allocator of a device's memory, for a heap. There may be several.
+ *
+ * @param pages  the device, which must outlive the allocator; any thread may call it
+ * @return (transfer full) the allocator, for tarn_allocator_unref()
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_testing_pages_allocator_new (TarnTestingPages *pages)
+{
+  TarnAllocatorOps ops;
+
+  g_return_val_if_fail (pages != NULL, NULL);
+
+  _tarn_testing_pages_ops_init (pages, &ops);
   _tarn_mutex_lock (&pages->lock);
   pages->allocators++;
   _tarn_mutex_unlock (&pages->lock);
   return tarn_allocator_new (&ops, pages, allocator_gone);
 }
 
-/* What tests do with it */
+/* What a test has it do, and is told */
 
+/**
+ * Sets the budget of a device. It may be less than is in use.
+ *
+ * @param pages  the device; any thread may call it
+ * @param bytes  all that may be in use at a time; G_MAXUINT64 never runs out
+ * @since 0.1
+ */
 void
-fake_pages_set_budget (FakePages *pages, guint64 bytes)
+tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)
 {
   _tarn_mutex_lock (&pages->lock);
   pages->bytes = bytes;
   _tarn_mutex_unlock (&pages->lock);
 }
 
+/**
+ * Sets the most addresses that one reservation may have; a larger one is out of memory.
+ *
+ * @param pages  the device; any thread may call it
+ * @param size   bytes; G_MAXSIZE, as at the start: any
+ * @since 0.1
+ */
 void
-fake_pages_set_max_addresses (FakePages *pages, gsize size)
+tarn_testing_pages_set_max_addresses (TarnTestingPages *pages, gsize size)
 {
   _tarn_mutex_lock (&pages->lock);
   pages->max_addresses = size;
   _tarn_mutex_unlock (&pages->lock);
 }
 
+/**
+ * Sets what each call of the allocator's functions calls first, with no lock held.
+ *
+ * @param pages      the device; called before other threads use it
+ * @param func       a function; NULL, as at the start: none
+ * @param user_data  for the function
+ * @since 0.1
+ */
 void
-fake_pages_set_hook (FakePages *pages, void (*func) (gpointer), gpointer user_data)
+tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func, gpointer user_data)
 {
   pages->hook = func;
   pages->hook_data = user_data;
 }
 
+/**
+ * Has a call that can fail do so, with #TARN_ERROR_OUT_OF_MEMORY. It takes the place of what was
+ * asked for before.
+ *
+ * @param pages     the device; any thread may call it
+ * @param nth       the call from now on that fails, 1 being the next one; 0: none
+ * @param for_ever  whether all that follow fail, too
+ * @since 0.1
+ */
 void
-fake_pages_fail (FakePages *pages, guint nth, gboolean for_ever)
+tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever)
 {
   _tarn_mutex_lock (&pages->lock);
   pages->fail_at = nth == 0 ? 0 : pages->calls + nth;
@@ -430,7 +501,7 @@ fake_pages_fail (FakePages *pages, guint nth, gboolean for_ever)
 
 /* Mappings lie side by side: one after the other has to begin where the last one ended. */
 static gboolean
-is_mapped (FakePages *pages, guint64 start, guint64 size)
+is_mapped (TarnTestingPages *pages, guint64 start, guint64 size)
 {
   guint64 at = start;
 
@@ -446,15 +517,25 @@ is_mapped (FakePages *pages, guint64 start, guint64 size)
 }
 
 static gboolean
-is_in_piece (FakePages *pages, guint64 start, guint64 size)
+is_in_piece (TarnTestingPages *pages, guint64 start, guint64 size)
 {
   const Stretch *piece = find_overlap (pages->backings, start, 1, 0);
 
   return piece != NULL && start + size <= piece->start + piece->size;
 }
 
+/**
+ * Tells whether somebody may use memory: all of it is mapped, or it is a part of that size at
+ * least.
+ *
+ * @param pages   the device; any thread may call it
+ * @param memory  memory of a block, from a heap over the device
+ * @param size    bytes
+ * @return whether it is
+ * @since 0.1
+ */
 gboolean
-fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size)
+tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize size)
 {
   gboolean is_usable;
   const Stretch *part;
@@ -462,13 +543,13 @@ fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size)
   _tarn_mutex_lock (&pages->lock);
   switch (pages->kind)
     {
-    case FAKE_PAGES_VIRTUAL:
+    case TARN_TESTING_PAGES_VIRTUAL:
       is_usable = is_mapped (pages, memory.address, MAX (size, 1));
       break;
-    case FAKE_PAGES_ADDRESSES:
+    case TARN_TESTING_PAGES_ADDRESSES:
       is_usable = is_in_piece (pages, memory.address, MAX (size, 1));
       break;
-    case FAKE_PAGES_PARTS:
+    case TARN_TESTING_PAGES_PARTS:
     default:
       part = g_hash_table_lookup (pages->parts, &memory.address);
       is_usable = part != NULL && part->size >= size;
@@ -477,14 +558,24 @@ fake_pages_is_usable (FakePages *pages, TarnMemory memory, gsize size)
   return is_usable;
 }
 
+/**
+ * Gets a number for one byte of memory, wherever that is mapped: no other byte ever has it. It ends
+ * the test if nobody may use that byte.
+ *
+ * @param pages   the device; any thread may call it
+ * @param memory  memory of a block, from a heap over the device
+ * @param offset  which byte of it
+ * @return the number
+ * @since 0.1
+ */
 guint64
-fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset)
+tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize offset)
 {
   const Stretch *stretch;
   guint64 number;
 
   _tarn_mutex_lock (&pages->lock);
-  if (pages->kind == FAKE_PAGES_PARTS)
+  if (pages->kind == TARN_TESTING_PAGES_PARTS)
     {
       stretch = find (pages->parts, memory.address);
       g_assert_cmpuint (offset, <, stretch->size);
@@ -493,19 +584,31 @@ fake_pages_locate (FakePages *pages, TarnMemory memory, gsize offset)
     }
   else
     {
-      stretch = find_overlap (pages->kind == FAKE_PAGES_VIRTUAL ? pages->mappings : pages->backings,
+      stretch = find_overlap (pages->kind == TARN_TESTING_PAGES_VIRTUAL ? pages->mappings
+                                                                        : pages->backings,
                               memory.address + offset, 1, 0);
       g_assert_nonnull (stretch);
-      number = pages->kind == FAKE_PAGES_VIRTUAL ? find_mapped (pages, stretch->start)->number
-                                                 : stretch->number;
+      number = pages->kind == TARN_TESTING_PAGES_VIRTUAL
+                   ? find_mapped (pages, stretch->start)->number
+                   : stretch->number;
       offset = (gsize) (memory.address + offset - stretch->start);
     }
   _tarn_mutex_unlock (&pages->lock);
   return (number << 32) + offset;
 }
 
+/**
+ * Gets the number of one byte of a piece of memory, which blocks are parts of. It ends the test if
+ * there is no such piece.
+ *
+ * @param pages   the device; any thread may call it
+ * @param piece   memory of the device's own allocator
+ * @param offset  which byte of it
+ * @return the number that tarn_testing_pages_locate() gets for it in a part
+ * @since 0.1
+ */
 guint64
-fake_pages_locate_in_piece (FakePages *pages, TarnMemory piece, gsize offset)
+tarn_testing_pages_locate_in_piece (TarnTestingPages *pages, TarnMemory piece, gsize offset)
 {
   guint64 number;
 
@@ -515,19 +618,92 @@ fake_pages_locate_in_piece (FakePages *pages, TarnMemory piece, gsize offset)
   return (number << 32) + offset;
 }
 
-#define GETTER(type, name, expression)                                                             \
-  type name (FakePages *pages)                                                                     \
-  {                                                                                                \
-    type value;                                                                                    \
-                                                                                                   \
-    _tarn_mutex_lock (&pages->lock);                                                               \
-    value = (expression);                                                                          \
-    _tarn_mutex_unlock (&pages->lock);                                                             \
-    return value;                                                                                  \
-  }
+/**
+ * Tells whether a call has failed because it was told to, since the last tarn_testing_pages_fail().
+ *
+ * @param pages  the device; any thread may call it
+ * @return whether one has
+ * @since 0.1
+ */
+gboolean
+tarn_testing_pages_has_failed (TarnTestingPages *pages)
+{
+  gboolean has_failed;
 
-GETTER (gboolean, fake_pages_has_failed, pages->has_failed)
-GETTER (guint64, fake_pages_get_used_bytes, pages->used_bytes)
-GETTER (guint, fake_pages_get_reserved, g_hash_table_size (pages->reservations))
-GETTER (guint, fake_pages_get_calls, pages->calls)
-GETTER (guint, fake_pages_get_allocations, pages->allocations)
+  _tarn_mutex_lock (&pages->lock);
+  has_failed = pages->has_failed;
+  _tarn_mutex_unlock (&pages->lock);
+  return has_failed;
+}
+
+/**
+ * Gets the bytes of memory that are allocated and not freed, mapped or not.
+ *
+ * @param pages  the device; any thread may call it
+ * @return bytes
+ * @since 0.1
+ */
+guint64
+tarn_testing_pages_get_used_bytes (TarnTestingPages *pages)
+{
+  guint64 bytes;
+
+  _tarn_mutex_lock (&pages->lock);
+  bytes = pages->used_bytes;
+  _tarn_mutex_unlock (&pages->lock);
+  return bytes;
+}
+
+/**
+ * Counts the reservations of addresses that were not given back.
+ *
+ * @param pages  the device; any thread may call it
+ * @return how many
+ * @since 0.1
+ */
+guint
+tarn_testing_pages_get_reserved (TarnTestingPages *pages)
+{
+  guint n;
+
+  _tarn_mutex_lock (&pages->lock);
+  n = g_hash_table_size (pages->reservations);
+  _tarn_mutex_unlock (&pages->lock);
+  return n;
+}
+
+/**
+ * Counts the calls of functions that can fail, those that did included.
+ *
+ * @param pages  the device; any thread may call it
+ * @return how many since the device was made
+ * @since 0.1
+ */
+guint
+tarn_testing_pages_get_calls (TarnTestingPages *pages)
+{
+  guint n;
+
+  _tarn_mutex_lock (&pages->lock);
+  n = pages->calls;
+  _tarn_mutex_unlock (&pages->lock);
+  return n;
+}
+
+/**
+ * Counts the pieces of memory that were ever allocated.
+ *
+ * @param pages  the device; any thread may call it
+ * @return how many since the device was made
+ * @since 0.1
+ */
+guint
+tarn_testing_pages_get_allocations (TarnTestingPages *pages)
+{
+  guint n;
+
+  _tarn_mutex_lock (&pages->lock);
+  n = pages->allocations;
+  _tarn_mutex_unlock (&pages->lock);
+  return n;
+}
