@@ -101,6 +101,7 @@ TarnTestingSlot *_tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpoin
 void _tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot);
 
 TarnTestingMemory *_tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory);
+gchar *_tarn_testing_describe_memory (const TarnTestingMemory *memory); /* the caller's */
 void _tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
                                TarnTestingMemory *memory, TarnTestingCommand command, guint value);
 /* A fault unless the host was told that no command uses the memory any more. */

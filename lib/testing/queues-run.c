@@ -12,14 +12,25 @@ get_item (const TarnTestingQueue *queue, guint i)
 }
 
 static void
+check_contents (TarnTestingQueues *queues, const TarnTestingQueue *queue,
+                const TarnTestingItem *item)
+{
+  g_autofree gchar *text = NULL;
+
+  if (item->memory->value == item->value)
+    return;
+  text = _tarn_testing_describe_memory (item->memory);
+  _tarn_testing_queues_fault (queues, "queue %u finds %u in %s, and not %u", queue->number,
+                              item->memory->value, text, item->value);
+}
+
+static void
 run_item (TarnTestingQueues *queues, TarnTestingQueue *queue, TarnTestingItem *item)
 {
   if (item->memory != NULL && item->command == TARN_TESTING_COMMAND_WRITE)
     item->memory->value = item->value;
-  else if (item->memory != NULL && item->command == TARN_TESTING_COMMAND_CHECK
-           && item->memory->value != item->value)
-    _tarn_testing_queues_fault (queues, "queue %u finds %u in memory, and not %u", queue->number,
-                                item->memory->value, item->value);
+  else if (item->memory != NULL && item->command == TARN_TESTING_COMMAND_CHECK)
+    check_contents (queues, queue, item);
   g_clear_pointer (&item->clock, g_array_unref);
   item->is_done = TRUE;
   while (queue->n_done < queue->items->len && get_item (queue, queue->n_done)->is_done)

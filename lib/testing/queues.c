@@ -235,8 +235,8 @@ _tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory)
 }
 
 /* For messages. */
-static gchar *
-describe_memory (const TarnTestingMemory *memory)
+gchar *
+_tarn_testing_describe_memory (const TarnTestingMemory *memory)
 {
   GString *text = g_string_new (NULL);
 
@@ -257,7 +257,7 @@ check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory, const 
 
   if (!_tarn_testing_clock_find (clock, before, &other))
     return TRUE;
-  text = describe_memory (memory);
+  text = _tarn_testing_describe_memory (memory);
   _tarn_testing_queues_fault (queues, "%s %s, which queue %u may still %s: nothing waits for that",
                               who, text, other, what);
   return FALSE;
@@ -270,7 +270,7 @@ check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gc
 
   if (memory->is_live)
     return;
-  text = describe_memory (memory);
+  text = _tarn_testing_describe_memory (memory);
   _tarn_testing_queues_fault (queues, "%s %s, which was freed", who, text);
 }
 

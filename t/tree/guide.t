@@ -49,13 +49,13 @@ PATH=$bin:$top_builddir/tools:$PATH
 
 # What a page wants of <cuda.h> is what the fake driver has.
 {
-  echo '#include "fake-cuda.h"'
+  echo '#include "testing/cuda/fake-cuda.h""'
   echo 'typedef unsigned int CUresult;'
   echo '#define CUDA_SUCCESS 0'
   sed -n 's/^.*F (\(cu[A-Za-z0-9_]*\), \(cu[A-Za-z0-9_]*\),.*/#define \1 \2/p' \
-    "$top_srcdir/t/fake-cuda/fake-cuda.h"
+    "$top_srcdir/lib/testing/cuda/fake-cuda.h"
 } >"$scratch/include/cuda.h"
-cp "$top_srcdir/t/fake-cuda/fake-cuda.h" "$scratch/include"
+cp "$top_srcdir/lib/testing/cuda/fake-cuda.h" "$scratch/include"
 
 has_opencl=no
 ! "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1 \

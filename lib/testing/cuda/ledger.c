@@ -7,17 +7,18 @@
  *
  * Addresses are never near: what is written past a block's end is in no other. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ALIGNMENT 512
 #define HOST_ALIGNMENT 4096
+#define MAX_NAMED 10
 
 typedef struct
 {
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
   gsize capacity; /* bytes to the next address that may be another's */
   guint8 *bytes;  /* owned; for device memory NULL until it is first written */
 } Block;
@@ -32,7 +33,7 @@ typedef struct
 /* Guarded by the lock. */
 static GTree *blocks;     /* Block -> the same, owned, by address: no two overlap */
 static GArray *vacant;    /* of Place, last in, first out */
-static GArray *strangers; /* of FakeCudaMemory */
+static GArray *strangers; /* of TarnTestingCudaMemory */
 static CUdeviceptr next_address = FAKE_HANDLES (7);
 
 static gint
@@ -58,7 +59,7 @@ static void __attribute__ ((constructor)) make_ledger (void)
 {
   blocks = g_tree_new_full (compare_blocks, NULL, NULL, free_block);
   vacant = g_array_new (FALSE, FALSE, sizeof (Place));
-  strangers = g_array_new (FALSE, FALSE, sizeof (FakeCudaMemory));
+  strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
 }
 
 /* The ledger; all is called locked. */
@@ -82,7 +83,7 @@ find_block (CUdeviceptr address)
 }
 
 gboolean
-fake_find_memory (CUdeviceptr address, FakeCudaMemory *memory)
+fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory)
 {
   const Block *block = find_block (address);
 
@@ -94,7 +95,7 @@ fake_find_memory (CUdeviceptr address, FakeCudaMemory *memory)
 
 typedef struct
 {
-  FakeCudaKind kind;
+  TarnTestingCudaKind kind;
   CUdevice device;    /* -1: any */
   guint64 context_id; /* 0: any */
   guint n;
@@ -121,15 +122,47 @@ look_at (gpointer key, gpointer value, gpointer data)
 }
 
 guint
-fake_count_memory (FakeCudaKind kind, guint64 *bytes)
+fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes)
 {
   Search search = { .kind = kind, .device = -1 };
 
-  if (kind >= FAKE_CUDA_ADDRESSES)
+  if (kind >= TARN_TESTING_CUDA_ADDRESSES)
     return fake_count_virtual (kind, bytes);
   g_tree_foreach (blocks, look_at, &search);
   *bytes = search.bytes;
   return search.n;
+}
+
+typedef struct
+{
+  GString *text;
+  guint n_left; /* to be named */
+} Description;
+
+static gboolean
+describe_block (gpointer key, gpointer value, gpointer data)
+{
+  static const gchar *const kinds[] = { "device", "page-locked", "managed" };
+  const TarnTestingCudaMemory *memory = &((const Block *) value)->memory;
+  Description *description = data;
+
+  (void) key;
+  g_string_append_printf (description->text,
+                          "%s%s memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
+                          " bytes of device %d",
+                          description->text->len > 0 ? ", " : "", kinds[memory->kind],
+                          (guint64) memory->address, memory->size, memory->device);
+  return --description->n_left == 0;
+}
+
+void
+fake_describe_memory (GString *text)
+{
+  Description description = { .text = text, .n_left = MAX_NAMED };
+
+  g_tree_foreach (blocks, describe_block, &description);
+  if (g_tree_nnodes (blocks) > MAX_NAMED)
+    g_string_append_printf (text, " and %d more", g_tree_nnodes (blocks) - MAX_NAMED);
 }
 
 static void
@@ -137,7 +170,7 @@ remove_block (Block *block)
 {
   Place place = { block->memory.address, block->capacity };
 
-  if (block->memory.kind == FAKE_CUDA_DEVICE_MEMORY)
+  if (block->memory.kind == TARN_TESTING_CUDA_DEVICE_MEMORY)
     g_array_append_val (vacant, place);
   g_tree_remove (blocks, block);
 }
@@ -154,10 +187,10 @@ fake_free_memory_of (guint64 context_id)
 }
 
 guint
-fake_get_strangers (FakeCudaMemory *memory, guint n)
+fake_get_strangers (TarnTestingCudaMemory *memory, guint n)
 {
   for (guint i = 0; i < MIN (n, strangers->len); i++)
-    memory[i] = g_array_index (strangers, FakeCudaMemory, i);
+    memory[i] = g_array_index (strangers, TarnTestingCudaMemory, i);
   return strangers->len;
 }
 
@@ -173,10 +206,10 @@ fake_count_available (CUdevice device)
 {
   const DeviceSettings *settings = fake_get_settings (device);
   guint64 limit = MIN (settings->total_memory, settings->budget), used;
-  Search search = { .kind = FAKE_CUDA_DEVICE_MEMORY, .device = device };
+  Search search = { .kind = TARN_TESTING_CUDA_DEVICE_MEMORY, .device = device };
 
   g_tree_foreach (blocks, look_at, &search);
-  search.kind = FAKE_CUDA_MANAGED_MEMORY;
+  search.kind = TARN_TESTING_CUDA_MANAGED_MEMORY;
   g_tree_foreach (blocks, look_at, &search);
   used = search.bytes + fake_count_backed (device);
   return used < limit ? limit - used : 0;
@@ -202,7 +235,7 @@ find_address (gsize capacity)
 }
 
 Status
-fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address)
+fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
 {
   Block *block;
   Context *context;
@@ -212,22 +245,23 @@ fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address)
 
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (size > 0, FAKE_CUDA_INVALID_VALUE);
-  REQUIRE (kind == FAKE_CUDA_HOST_MEMORY || size <= fake_count_available (context->device),
+  REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (context->device),
            FAKE_CUDA_OUT_OF_MEMORY);
   REQUIRE (capacity >= size, FAKE_CUDA_OUT_OF_MEMORY);
-  REQUIRE (kind == FAKE_CUDA_DEVICE_MEMORY
+  REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY
                || posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0,
            FAKE_CUDA_OUT_OF_MEMORY);
 
   block = g_new0 (Block, 1);
   block->bytes = bytes;
   block->capacity = capacity;
-  block->memory = (FakeCudaMemory){ .kind = kind,
-                                    .address = bytes == NULL ? find_address (capacity)
-                                                             : (CUdeviceptr) (guintptr) bytes,
-                                    .size = size,
-                                    .device = context->device,
-                                    .context_id = context->id };
+  block->memory
+      = (TarnTestingCudaMemory){ .kind = kind,
+                                 .address = bytes == NULL ? find_address (capacity)
+                                                          : (CUdeviceptr) (guintptr) bytes,
+                                 .size = size,
+                                 .device = context->device,
+                                 .context_id = context->id };
   g_tree_insert (blocks, block, block);
   *address = block->memory.address;
   return FAKE_CUDA_SUCCESS;
@@ -247,7 +281,7 @@ fake_release (CUdeviceptr address, gboolean is_host)
   REQUIRE (address != 0, FAKE_CUDA_SUCCESS);
   block = find_block (address);
   REQUIRE (block != NULL && block->memory.address == address
-               && (block->memory.kind == FAKE_CUDA_HOST_MEMORY) == is_host,
+               && (block->memory.kind == TARN_TESTING_CUDA_HOST_MEMORY) == is_host,
            FAKE_CUDA_INVALID_VALUE);
   if (context != NULL && block->memory.context_id != context->id)
     {

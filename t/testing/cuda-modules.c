@@ -4,7 +4,7 @@
  * The fake driver's modules.  What is expected was seen on an H200, but for the images, which are
  * the fake's own, and for handles that are used again. */
 
-#include "test.h"
+#include "cuda-fixture.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -68,7 +68,7 @@ test_functions (void)
   CUmodule a = load (PTX), b = load (PTX);
   CUfunction add = get_function (a, "add"), multiply = get_function (a, "$multiply_2");
 
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 2);
   g_assert_true (a != b && add != multiply);
   g_assert_true (get_function (a, "add") == add && get_function (b, "add") != add);
   g_assert_cmpstr (fake->find_kernel (add), ==, "add");
@@ -79,7 +79,7 @@ test_functions (void)
   g_assert_null (fake->find_kernel (add));
   g_assert_null (fake->find_kernel (multiply));
   g_assert_null (fake->find_kernel (NULL));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 
@@ -164,7 +164,7 @@ test_images (void)
 
       ASSERT_STATUS (cuModuleLoadData (&module, images[i].image), images[i].status);
       g_assert_true ((module != UNCHANGED (CUmodule)) == is_valid);
-      g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, is_valid);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, is_valid);
       if (is_valid)
         SUCCEED (cuModuleUnload (module));
     }
@@ -320,7 +320,7 @@ test_destroyed_context (void)
   of_b = load (PTX);
   g_assert_nonnull (get_function (of_a, "add")); /* whose is not current */
   SUCCEED (cuCtxDestroy_v2 (a));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 1);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 1);
   g_assert_null (fake->find_kernel (function));
   assert_gone (of_a, FAKE_CUDA_CONTEXT_IS_DESTROYED);
   g_assert_cmpuint (fake->get_calls ("cuModuleUnload"), ==, 1);
@@ -350,7 +350,7 @@ test_reset_context (void)
   SUCCEED (cuCtxPushCurrent_v2 (context));
   module = load (PTX);
   SUCCEED (cuDevicePrimaryCtxReset_v2 (0));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
   assert_gone (module, FAKE_CUDA_CONTEXT_IS_DESTROYED);
   SUCCEED (cuDevicePrimaryCtxRelease_v2 (0));
   SUCCEED (cuCtxPopCurrent_v2 (NULL));
@@ -377,7 +377,7 @@ test_captures (void)
       SUCCEED (cuStreamEndCapture (stream, &graph));
       SUCCEED (cuStreamBeginCapture_v2 (stream, mode));
       ASSERT_STATUS (cuModuleUnload (module), expected[mode]);
-      g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, !is_valid);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, !is_valid);
       ASSERT_STATUS (cuStreamEndCapture (stream, &graph),
                      is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED);
       if (!is_valid)
@@ -401,14 +401,14 @@ test_failures (void)
   fake->fail ("cuModuleLoadDataEx", 1, FALSE, 222);
   ASSERT_STATUS (cuModuleLoadDataEx (&module, PTX, 0, NULL, NULL), 222);
   g_assert_true (module == UNCHANGED (CUmodule));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
   module = load (PTX);
   fake->fail ("cuModuleGetFunction", 1, FALSE, 700);
   ASSERT_STATUS (cuModuleGetFunction (&function, module, "add"), 700);
   g_assert_true (function == UNCHANGED (CUfunction));
   fake->fail ("cuModuleUnload", 1, FALSE, 719);
   ASSERT_STATUS (cuModuleUnload (module), 719);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 1);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 1);
   SUCCEED (cuModuleUnload (module));
   g_assert_cmpuint (fake->get_calls ("cuModuleLoadData"), ==, 2);
   g_assert_cmpuint (fake->get_calls ("cuModuleLoadDataEx"), ==, 1);
@@ -480,7 +480,7 @@ test_threads (void)
     threads[i] = g_thread_new ("user", load_and_unload, context);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     g_thread_join (threads[i]);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 

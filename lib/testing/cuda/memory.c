@@ -3,7 +3,7 @@
  *
  * Allocating, freeing, copying and setting memory, which is in ledger.c. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <string.h>
 
@@ -38,7 +38,7 @@ cuMemAlloc_v2 (CUdeviceptr *address, size_t size)
 
   status = fake_end_captures ();
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  return fake_allocate (FAKE_CUDA_DEVICE_MEMORY, size, address);
+  return fake_allocate (TARN_TESTING_CUDA_DEVICE_MEMORY, size, address);
 }
 
 Status
@@ -67,7 +67,7 @@ cuMemHostAlloc (void **pointer, size_t size, unsigned int flags)
       *pointer = NULL;
       return fake_get_context (&context);
     }
-  status = fake_allocate (FAKE_CUDA_HOST_MEMORY, size, &address);
+  status = fake_allocate (TARN_TESTING_CUDA_HOST_MEMORY, size, &address);
   if (status == FAKE_CUDA_SUCCESS)
     *pointer = (void *) (guintptr) address;
   return status;
@@ -86,7 +86,7 @@ cuMemFreeHost (void *pointer)
 Status
 cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int flags)
 {
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
   Context *context;
   Status status;
   ENTER (cuMemHostGetDevicePointer);
@@ -96,7 +96,7 @@ cuMemHostGetDevicePointer_v2 (CUdeviceptr *address, void *pointer, unsigned int 
   status = fake_get_context (&context);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (fake_find_memory ((CUdeviceptr) (guintptr) pointer, &memory)
-               && memory.kind == FAKE_CUDA_HOST_MEMORY,
+               && memory.kind == TARN_TESTING_CUDA_HOST_MEMORY,
            FAKE_CUDA_INVALID_VALUE);
   *address = (CUdeviceptr) (guintptr) pointer;
   return FAKE_CUDA_SUCCESS;
@@ -113,7 +113,7 @@ cuMemAllocManaged (CUdeviceptr *address, size_t size, unsigned int flags)
 
   status = fake_end_captures ();
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
-  return fake_allocate (FAKE_CUDA_MANAGED_MEMORY, size, address);
+  return fake_allocate (TARN_TESTING_CUDA_MANAGED_MEMORY, size, address);
 }
 
 Status
@@ -193,7 +193,7 @@ cuMemsetD32_v2 (CUdeviceptr to, unsigned int value, size_t n)
 Status
 cuPointerGetAttribute (void *value, unsigned int attribute, CUdeviceptr address)
 {
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
   Context *context;
   ENTER (cuPointerGetAttribute);
   LOCKED;
@@ -201,17 +201,17 @@ cuPointerGetAttribute (void *value, unsigned int attribute, CUdeviceptr address)
   REQUIRE (fake_find_memory (address, &memory), FAKE_CUDA_INVALID_VALUE);
 
   context = fake_find_context (memory.context_id);
-  g_assert (context != NULL || memory.kind == FAKE_CUDA_MAPPING);
+  g_assert (context != NULL || memory.kind == TARN_TESTING_CUDA_MAPPING);
   switch (attribute)
     {
     case ATTRIBUTE_CONTEXT:
       *(CUcontext *) value = context != NULL ? context->handle : NULL;
       return FAKE_CUDA_SUCCESS;
     case ATTRIBUTE_MEMORY_TYPE:
-      *(guint *) value = memory.kind == FAKE_CUDA_HOST_MEMORY ? 1 : 2;
+      *(guint *) value = memory.kind == TARN_TESTING_CUDA_HOST_MEMORY ? 1 : 2;
       return FAKE_CUDA_SUCCESS;
     case ATTRIBUTE_IS_MANAGED:
-      *(guint *) value = memory.kind == FAKE_CUDA_MANAGED_MEMORY;
+      *(guint *) value = memory.kind == TARN_TESTING_CUDA_MANAGED_MEMORY;
       return FAKE_CUDA_SUCCESS;
     case ATTRIBUTE_DEVICE_ORDINAL:
       *(gint *) value = memory.device;

@@ -4,7 +4,7 @@
  * Events.  One that was never recorded has happened; a stream that was told to wait for one waits
  * for what was recorded by then. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 typedef struct
 {

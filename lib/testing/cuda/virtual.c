@@ -9,7 +9,7 @@
 
 #define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #if FAKE_CUDA_VERSION >= 10020
 
@@ -54,7 +54,7 @@ static GTree *reservations; /* Range -> the same, owned, by address: no two over
 static GTree *mappings;     /* Mapping -> the same, likewise */
 static HandleTable handles = { .base = FAKE_HANDLES (8) };
 static guint n_backings;
-static guint64 backed[FAKE_CUDA_MAX_DEVICES]; /* bytes */
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes */
 static int file;
 static guint64 file_size;
 
@@ -152,14 +152,14 @@ add_size (gpointer key, gpointer unused, gpointer bytes)
 }
 
 guint
-fake_count_virtual (FakeCudaKind kind, guint64 *bytes)
+fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes)
 {
-  GTree *ranges = kind == FAKE_CUDA_ADDRESSES ? reservations : mappings;
+  GTree *ranges = kind == TARN_TESTING_CUDA_ADDRESSES ? reservations : mappings;
 
   *bytes = 0;
-  if (kind == FAKE_CUDA_BACKING)
+  if (kind == TARN_TESTING_CUDA_BACKING)
     {
-      for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+      for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
         *bytes += backed[i];
       return n_backings;
     }
@@ -174,16 +174,16 @@ fake_count_backed (CUdevice device)
 }
 
 gboolean
-fake_find_mapping (CUdeviceptr address, FakeCudaMemory *memory)
+fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
 {
   const Mapping *mapping = find_mapping (address);
 
   if (mapping == NULL)
     return FALSE;
-  *memory = (FakeCudaMemory){ .kind = FAKE_CUDA_MAPPING,
-                              .address = mapping->range.address,
-                              .size = mapping->range.size,
-                              .device = mapping->backing->properties.location.id };
+  *memory = (TarnTestingCudaMemory){ .kind = TARN_TESTING_CUDA_MAPPING,
+                                     .address = mapping->range.address,
+                                     .size = mapping->range.size,
+                                     .device = mapping->backing->properties.location.id };
   return TRUE;
 }
 

@@ -4,7 +4,7 @@
  * Handles of contexts, streams, events, modules and functions: numbers that no memory has as its
  * address, so that what looks into one crashes.  The lock guards every table. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #define STEP 16
 

@@ -3,7 +3,7 @@
  *
  * The fake driver's streams, events and captures. */
 
-#include "test.h"
+#include "cuda-fixture.h"
 
 static CUstream
 create_stream (void)
@@ -59,8 +59,8 @@ test_streams (void)
   ASSERT_STATUS (cuEventQuery (first), FAKE_CUDA_CONTEXT_IS_DESTROYED);
   ASSERT_STATUS (cuEventQuery (NULL), FAKE_CUDA_INVALID_HANDLE);
   g_assert_true (create_event () == first);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_STREAM), ==, 2);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_EVENT), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_STREAM), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_EVENT), ==, 2);
   SUCCEED (cuCtxDestroy_v2 (context));
   ASSERT_STATUS (cuEventQuery (second), FAKE_CUDA_CONTEXT_IS_DESTROYED);
 }

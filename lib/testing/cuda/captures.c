@@ -4,7 +4,7 @@
  * Capturing what is put on streams, as far as an H200 was seen to answer: which calls end a capture
  * and what they return.  The graph has nothing in it. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 enum
 {

@@ -7,7 +7,7 @@
  * A driver waits before it frees memory.  Here nothing does, so that a test can see who relies on
  * that: memory that is gone when a command comes to it ends the test. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <string.h>
 

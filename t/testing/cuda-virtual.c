@@ -4,7 +4,7 @@
  * The fake driver's virtual memory.  What each call says was seen on an H200, but for what ends the
  * test here. */
 
-#include "test.h"
+#include "cuda-fixture.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -61,9 +61,9 @@ map (CUdeviceptr address, gsize n, CUmemGenericAllocationHandle handle)
 static void
 assert_live (guint addresses, guint backings, guint mappings)
 {
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_ADDRESSES), ==, addresses);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_BACKING), ==, backings);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MAPPING), ==, mappings);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_ADDRESSES), ==, addresses);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_BACKING), ==, backings);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MAPPING), ==, mappings);
 }
 
 /* A backing that moves keeps its bytes; what is written across a seam is in both. */
@@ -78,8 +78,8 @@ test_bytes (void)
   map (at, 1, a);
   map (at + G, 2, b);
   assert_live (1, 2, 2);
-  g_assert_cmpuint (fake->get_live_bytes (FAKE_CUDA_ADDRESSES), ==, 8 * G);
-  g_assert_cmpuint (fake->get_live_bytes (FAKE_CUDA_BACKING), ==, 3 * G);
+  g_assert_cmpuint (fake->get_live_bytes (TARN_TESTING_CUDA_ADDRESSES), ==, 8 * G);
+  g_assert_cmpuint (fake->get_live_bytes (TARN_TESTING_CUDA_BACKING), ==, 3 * G);
   SUCCEED (cuMemcpyDtoH_v2 (bytes, at + G, 1));
   g_assert_cmpuint (bytes[0], !=, 0); /* nobody is promised a zero */
   SUCCEED (cuMemsetD8_v2 (at, 7, 3 * G));

@@ -5,7 +5,7 @@
  * the driver has no name for.  What a status means in words is not the driver's: it is the name
  * without its beginning, in small letters. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <string.h>
 

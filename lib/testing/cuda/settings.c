@@ -3,7 +3,7 @@
  *
  * Settings as they are at the start, from the environment; and functions by their names. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <string.h>
 
@@ -53,10 +53,10 @@ read_failures (Settings *settings, const gchar *text)
       if (**entry == '\0')
         continue;
       if (colon == NULL)
-        g_error ("FAKE_CUDA_FAIL: '%s' is not NAME:CODE", *entry);
+        g_error ("TARN_TESTING_CUDA_FAIL: '%s' is not NAME:CODE", *entry);
       *colon = '\0';
       settings->always[fake_find_function (*entry)]
-          = (Status) read_number ("FAKE_CUDA_FAIL", colon + 1, G_MAXUINT);
+          = (Status) read_number ("TARN_TESTING_CUDA_FAIL", colon + 1, G_MAXUINT);
     }
 }
 
@@ -68,7 +68,8 @@ read_refusals (Settings *settings, const gchar *text)
   for (gchar **device = devices; *device != NULL; device++)
     if (**device != '\0')
       settings
-          ->devices[read_number ("FAKE_CUDA_REFUSE_CONTEXTS", *device, FAKE_CUDA_MAX_DEVICES - 1)]
+          ->devices[read_number ("TARN_TESTING_CUDA_REFUSE_CONTEXTS", *device,
+                                 TARN_TESTING_CUDA_MAX_DEVICES - 1)]
           .refusal
           = FAKE_CUDA_DEVICE_UNAVAILABLE;
 }
@@ -76,26 +77,26 @@ read_refusals (Settings *settings, const gchar *text)
 static void
 read_total_memory (Settings *settings, const gchar *text)
 {
-  guint64 bytes = read_number ("FAKE_CUDA_TOTAL_MEMORY", text, G_MAXSIZE);
+  guint64 bytes = read_number ("TARN_TESTING_CUDA_TOTAL_MEMORY", text, G_MAXSIZE);
 
-  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+  for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
     settings->devices[i].total_memory = bytes;
 }
 
 void
 fake_settings_init (Settings *settings)
 {
-  const gchar *n_devices = g_getenv ("FAKE_CUDA_DEVICES");
-  const gchar *total_memory = g_getenv ("FAKE_CUDA_TOTAL_MEMORY");
-  const gchar *failures = g_getenv ("FAKE_CUDA_FAIL");
-  const gchar *refusals = g_getenv ("FAKE_CUDA_REFUSE_CONTEXTS");
+  const gchar *n_devices = g_getenv ("TARN_TESTING_CUDA_DEVICES");
+  const gchar *total_memory = g_getenv ("TARN_TESTING_CUDA_TOTAL_MEMORY");
+  const gchar *failures = g_getenv ("TARN_TESTING_CUDA_FAIL");
+  const gchar *refusals = g_getenv ("TARN_TESTING_CUDA_REFUSE_CONTEXTS");
 
   *settings = (Settings){ .n_devices = 2 };
-  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+  for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
     fake_device_settings_init (&settings->devices[i]);
   if (n_devices != NULL)
-    settings->n_devices
-        = (guint) read_number ("FAKE_CUDA_DEVICES", n_devices, FAKE_CUDA_MAX_DEVICES);
+    settings->n_devices = (guint) read_number ("TARN_TESTING_CUDA_DEVICES", n_devices,
+                                               TARN_TESTING_CUDA_MAX_DEVICES);
   if (total_memory != NULL)
     read_total_memory (settings, total_memory);
   if (failures != NULL)

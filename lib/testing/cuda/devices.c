@@ -3,7 +3,7 @@
  *
  * What devices are: an H200, but for what was set. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -21,7 +21,7 @@
 #define TARN_FAKE_PRIVATE_H
 
 #include "common/lock-private.h"
-#include "fake-cuda.h"
+#include "testing/cuda/fake-cuda.h"
 
 typedef guint Status; /* a CUresult */
 
@@ -77,16 +77,16 @@ typedef struct
 typedef struct
 {
   guint n_devices;
-  DeviceSettings devices[FAKE_CUDA_MAX_DEVICES];
+  DeviceSettings devices[TARN_TESTING_CUDA_MAX_DEVICES];
   Function fail_function;
   guint fail_in; /* the call to fail, 1 being the next one; 0: none */
   gboolean fail_for_ever;
   Status fail_status;
   const gchar *failed;
-  Status always[N_FUNCTIONS]; /* FAKE_CUDA_FAIL; 0: it does not fail */
+  Status always[N_FUNCTIONS]; /* TARN_TESTING_CUDA_FAIL; 0: it does not fail */
   guint latency[N_FUNCTIONS]; /* microseconds */
   guint calls[N_FUNCTIONS];
-  void (*hook) (const gchar *function, gpointer data); /* NULL: none */
+  TarnTestingCudaHook hook; /* NULL: none */
   gpointer hook_data;
 } Settings;
 
@@ -146,25 +146,26 @@ guint fake_get_stack_depth (void);
 
 /* Memory; all are called locked. */
 void fake_free_memory_of (guint64 context_id);
-guint fake_count_memory (FakeCudaKind kind, guint64 *bytes);
-gboolean fake_find_memory (CUdeviceptr address, FakeCudaMemory *memory);
+guint fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes);
+gboolean fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory);
 guint64 fake_count_available (CUdevice device);
-Status fake_allocate (FakeCudaKind kind, gsize size, CUdeviceptr *address);
+Status fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address);
 Status fake_release (CUdeviceptr address, gboolean is_host);
 Status fake_reach (CUdeviceptr address, gsize size, guint8 **bytes);
 gboolean fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
-guint fake_get_strangers (FakeCudaMemory *memory, guint n);
+guint fake_get_strangers (TarnTestingCudaMemory *memory, guint n);
 void fake_forget_strangers (void);
+void fake_describe_memory (GString *text); /* up to ten of what is alive, and how many more */
 
 /* Virtual memory; all are called locked.  Before CUDA 10.2 there is none. */
 #if FAKE_CUDA_VERSION >= 10020
-guint fake_count_virtual (FakeCudaKind kind, guint64 *bytes);
+guint fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes);
 guint64 fake_count_backed (CUdevice device); /* bytes */
-gboolean fake_find_mapping (CUdeviceptr address, FakeCudaMemory *memory);
+gboolean fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory);
 gboolean fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes);
 #else
 static inline guint
-fake_count_virtual (FakeCudaKind kind, guint64 *bytes)
+fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes)
 {
   (void) kind;
   *bytes = 0;
@@ -179,7 +180,7 @@ fake_count_backed (CUdevice device)
 }
 
 static inline gboolean
-fake_find_mapping (CUdeviceptr address, FakeCudaMemory *memory)
+fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
 {
   (void) address;
   (void) memory;

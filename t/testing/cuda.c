@@ -4,7 +4,7 @@
  * The fake driver itself, but for its streams: what other tests rely on.  What a driver does by
  * itself was seen on an H200; where that crashed, the fake ends a child. */
 
-#include "test.h"
+#include "cuda-fixture.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -141,7 +141,7 @@ test_destroyed (void)
 
   b = create_context ();
   SUCCEED (cuCtxDestroy_v2 (a));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
   ASSERT_STATUS (cuCtxGetId (a, &unchanged), FAKE_CUDA_CONTEXT_IS_DESTROYED);
   g_assert_cmpuint (unchanged, ==, 7);
   ASSERT_STATUS (cuMemFree_v2 (late), FAKE_CUDA_INVALID_VALUE);
@@ -272,10 +272,10 @@ test_primary (void)
   SUCCEED (cuCtxPushCurrent_v2 (a));
   allocate (10);
   SUCCEED (cuDevicePrimaryCtxRelease_v2 (1));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 1);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 1);
   SUCCEED (cuDevicePrimaryCtxRelease_v2 (1));
   g_assert_false (is_active (1));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
   assert_destroyed_is_current ();
   SUCCEED (cuDevicePrimaryCtxRetain (&b, 1));
   g_assert_true (a == b);
@@ -308,7 +308,7 @@ test_memory (void)
 {
   CUcontext context;
   CUdeviceptr address = 7, other;
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
 
   ASSERT_STATUS (cuMemAlloc_v2 (&address, 1), FAKE_CUDA_INVALID_CONTEXT);
   context = create_context ();
@@ -317,7 +317,7 @@ test_memory (void)
   address = allocate (1000);
   other = allocate (1);
   g_assert_true (address % 512 == 0 && other % 512 == 0);
-  g_assert_cmpuint (fake->get_live_bytes (FAKE_CUDA_DEVICE_MEMORY), ==, 1001);
+  g_assert_cmpuint (fake->get_live_bytes (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 1001);
   g_assert_true (fake->find_memory (address + 999, &memory));
   g_assert_false (fake->find_memory (address + 1000, &memory));
   g_assert_true (memory.address == address && memory.size == 1000 && memory.device == 0
@@ -377,7 +377,7 @@ test_strangers (void)
   CUcontext a = create_context (), b;
   CUdeviceptr address = allocate (1000), again;
   guint64 a_id = get_id (a);
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
 
   SUCCEED (cuMemFree_v2 (allocate (1)));
   b = create_context ();
@@ -485,7 +485,7 @@ test_failures (void)
   ASSERT_STATUS (cuMemFree_v2 (address), 700);
   ASSERT_STATUS (cuCtxSynchronize (), 700);
   g_assert_cmpstr (fake->get_failed (), ==, "cuMemFree");
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 2);
   fake->fail (NULL, 0, FALSE, 0);
   g_assert_cmpuint (fake->get_calls (NULL), ==, 6);
   SUCCEED (cuCtxDestroy_v2 (context));
@@ -521,15 +521,15 @@ test_environment (void)
 
   if (!g_test_subprocess ())
     {
-      g_setenv ("FAKE_CUDA_DEVICES", "4", TRUE);
-      g_setenv ("FAKE_CUDA_FAIL", "cuDeviceGetName:101;cuCtxSynchronize:719", TRUE);
-      g_setenv ("FAKE_CUDA_TOTAL_MEMORY", "1000000", TRUE);
-      g_setenv ("FAKE_CUDA_REFUSE_CONTEXTS", "0,2", TRUE);
+      g_setenv ("TARN_TESTING_CUDA_DEVICES", "4", TRUE);
+      g_setenv ("TARN_TESTING_CUDA_FAIL", "cuDeviceGetName:101;cuCtxSynchronize:719", TRUE);
+      g_setenv ("TARN_TESTING_CUDA_TOTAL_MEMORY", "1000000", TRUE);
+      g_setenv ("TARN_TESTING_CUDA_REFUSE_CONTEXTS", "0,2", TRUE);
       g_test_trap_subprocess (NULL, 0, 0);
-      g_unsetenv ("FAKE_CUDA_DEVICES");
-      g_unsetenv ("FAKE_CUDA_FAIL");
-      g_unsetenv ("FAKE_CUDA_TOTAL_MEMORY");
-      g_unsetenv ("FAKE_CUDA_REFUSE_CONTEXTS");
+      g_unsetenv ("TARN_TESTING_CUDA_DEVICES");
+      g_unsetenv ("TARN_TESTING_CUDA_FAIL");
+      g_unsetenv ("TARN_TESTING_CUDA_TOTAL_MEMORY");
+      g_unsetenv ("TARN_TESTING_CUDA_REFUSE_CONTEXTS");
       g_test_trap_assert_passed ();
       return;
     }
@@ -588,7 +588,7 @@ allocate_and_free (gpointer shared)
       *block = 0;
       if (cuMemAlloc_v2 (block, 1 + i % 1000) == FAKE_CUDA_SUCCESS)
         SUCCEED (cuMemsetD8_v2 (*block, (guint8) i, 1 + i % 1000));
-      g_assert_cmpuint (fake->get_live_bytes (FAKE_CUDA_DEVICE_MEMORY), <=, 20000);
+      g_assert_cmpuint (fake->get_live_bytes (TARN_TESTING_CUDA_DEVICE_MEMORY), <=, 20000);
       SUCCEED (cuCtxPopCurrent_v2 (NULL));
     }
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
@@ -609,7 +609,7 @@ test_threads (void)
     threads[i] = g_thread_new ("user", allocate_and_free, shared);
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     g_thread_join (threads[i]);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
   g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), >, 0);
   SUCCEED (cuCtxDestroy_v2 (shared));
 }

@@ -3,7 +3,7 @@
  *
  * What the test says: settings, failures, latency; and what it asks: calls, what is alive. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <pthread.h>
 #include <sys/mman.h>
@@ -77,7 +77,7 @@ fake_is_device (CUdevice device)
 DeviceSettings *
 fake_get_settings (CUdevice device)
 {
-  if (device < 0 || device >= FAKE_CUDA_MAX_DEVICES)
+  if (device < 0 || device >= TARN_TESTING_CUDA_MAX_DEVICES)
     g_error ("the fake driver cannot have a device %d", device);
   return &get_settings ()->devices[device];
 }
@@ -116,7 +116,7 @@ static void
 call_hook (Function function)
 {
   static _Thread_local gboolean is_inside;
-  void (*hook) (const gchar *, gpointer);
+  TarnTestingCudaHook hook;
   gpointer data;
 
   if (is_inside)
@@ -196,7 +196,7 @@ reset (void)
 {
   LOCKED;
 
-  for (guint i = 0; i < FAKE_CUDA_MAX_DEVICES; i++)
+  for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
     g_clear_pointer (&settings.devices[i].attributes, g_hash_table_unref);
   fake_settings_init (&settings);
   has_settings = TRUE;
@@ -208,7 +208,7 @@ set_device_count (guint n)
 {
   LOCKED;
 
-  if (n > FAKE_CUDA_MAX_DEVICES)
+  if (n > TARN_TESTING_CUDA_MAX_DEVICES)
     g_error ("the fake driver cannot have %u devices", n);
   get_settings ()->n_devices = n;
 }
@@ -311,7 +311,7 @@ set_latency (const gchar *name, guint microseconds)
 }
 
 static void
-set_hook (void (*hook) (const gchar *function, gpointer data), gpointer data)
+set_hook (TarnTestingCudaHook hook, gpointer data)
 {
   LOCKED;
   Settings *set = get_settings ();
@@ -321,20 +321,20 @@ set_hook (void (*hook) (const gchar *function, gpointer data), gpointer data)
 }
 
 static guint
-get_live (FakeCudaKind kind)
+get_live (TarnTestingCudaKind kind)
 {
   LOCKED;
   guint64 bytes;
 
   switch (kind)
     {
-    case FAKE_CUDA_CONTEXT:
+    case TARN_TESTING_CUDA_CONTEXT:
       return fake_count_contexts ();
-    case FAKE_CUDA_STREAM:
+    case TARN_TESTING_CUDA_STREAM:
       return fake_count_streams ();
-    case FAKE_CUDA_EVENT:
+    case TARN_TESTING_CUDA_EVENT:
       return fake_count_events ();
-    case FAKE_CUDA_MODULE:
+    case TARN_TESTING_CUDA_MODULE:
       return fake_count_modules ();
     default:
       return fake_count_memory (kind, &bytes);
@@ -342,7 +342,7 @@ get_live (FakeCudaKind kind)
 }
 
 static guint64
-get_live_bytes (FakeCudaKind kind)
+get_live_bytes (TarnTestingCudaKind kind)
 {
   LOCKED;
   guint64 bytes;
@@ -352,7 +352,7 @@ get_live_bytes (FakeCudaKind kind)
 }
 
 static gboolean
-find_memory (CUdeviceptr address, FakeCudaMemory *memory)
+find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory)
 {
   LOCKED;
 
@@ -360,7 +360,7 @@ find_memory (CUdeviceptr address, FakeCudaMemory *memory)
 }
 
 static guint
-get_strangers_freed (FakeCudaMemory *memory, guint n)
+get_strangers_freed (TarnTestingCudaMemory *memory, guint n)
 {
   LOCKED;
 
@@ -424,10 +424,38 @@ get_primary_references (CUdevice device)
   return fake_get_primary_references (device);
 }
 
-const FakeCuda *
+/* Adds so many of a kind, if there are any.  The lock is held. */
+static void
+describe (GString *text, guint n, const gchar *kind)
+{
+  if (n > 0)
+    g_string_append_printf (text, "%s%u %s%s", text->len > 0 ? ", " : "", n, kind,
+                            n > 1 ? "s" : "");
+}
+
+static gchar *
+describe_live (void)
+{
+  LOCKED;
+  GString *text = g_string_new (NULL);
+  guint64 bytes;
+
+  fake_describe_memory (text);
+  describe (text, fake_count_virtual (TARN_TESTING_CUDA_ADDRESSES, &bytes), "reservation");
+  describe (text, fake_count_virtual (TARN_TESTING_CUDA_BACKING, &bytes), "backing");
+  describe (text, fake_count_virtual (TARN_TESTING_CUDA_MAPPING, &bytes), "mapping");
+  describe (text, fake_count_modules (), "module");
+  describe (text, fake_count_events (), "event");
+  describe (text, fake_count_streams (), "stream");
+  describe (text, fake_count_contexts (), "context");
+  return g_string_free (text, text->len == 0);
+}
+
+const TarnTestingCuda *
 tarn_fake_cuda (void)
 {
-  static const FakeCuda fake = {
+  static const TarnTestingCuda fake = {
+    .struct_size = sizeof (TarnTestingCuda),
     .reset = reset,
     .set_device_count = set_device_count,
     .set_attribute = set_attribute,
@@ -452,6 +480,7 @@ tarn_fake_cuda (void)
     .find_kernel = find_kernel,
     .get_context_stack_depth = get_context_stack_depth,
     .get_primary_references = get_primary_references,
+    .describe_live = describe_live,
   };
 
   return &fake;

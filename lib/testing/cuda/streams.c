@@ -6,7 +6,7 @@
  *
  * What is asked of a destroyed stream ends the test, as it crashes on an H200. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 typedef enum
 {

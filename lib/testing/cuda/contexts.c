@@ -4,7 +4,7 @@
  * Contexts, and each thread's stack of them.  A stack holds handles, which may be those of contexts
  * that were destroyed, and by now those of others. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 typedef struct
 {
@@ -22,7 +22,7 @@ typedef struct
 /* Guarded by the lock. */
 static HandleTable contexts = { .base = FAKE_HANDLES (1) };
 static guint64 last_id;
-static Primary primaries[FAKE_CUDA_MAX_DEVICES];
+static Primary primaries[TARN_TESTING_CUDA_MAX_DEVICES];
 
 static void free_stack (gpointer stack);
 static GPrivate stack_key = G_PRIVATE_INIT (free_stack); /* of GArray, of Entry */

@@ -6,7 +6,7 @@
 #ifndef TARN_FAKE_CUDA_TEST_H
 #define TARN_FAKE_CUDA_TEST_H
 
-#include "fake-cuda.h"
+#include "testing/cuda/fake-cuda.h"
 
 #include <string.h>
 
@@ -15,7 +15,7 @@
 #define ASSERT_STATUS(call, status) g_assert_cmpuint (call, ==, status)
 #define SUCCEED(call) ASSERT_STATUS (call, FAKE_CUDA_SUCCESS)
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 static inline CUcontext
 create_context (void)

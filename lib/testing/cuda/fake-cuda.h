@@ -1,63 +1,33 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A libcuda.so.1 without a GPU: devices with settable attributes, memory with a budget and a
- * ledger, contexts, streams and events, calls that fail or take their time on demand.  It takes the
- * place of the driver in a program that is linked with it, or that finds it through
- * LD_LIBRARY_PATH.
+ * The functions of the fake driver, for its parts and for tests that are linked with it: what
+ * <tarn/testing/cuda.h> says of it, and what <cuda.h> has beside <tarn/cuda.h>.
  *
- * A linked program controls it through tarn_fake_cuda (), any other through its environment, which
- * is read by the first call and by reset ():
- *
- *     FAKE_CUDA_DEVICES=N               how many devices there are (2)
- *     FAKE_CUDA_TOTAL_MEMORY=BYTES      of each device
- *     FAKE_CUDA_FAIL=NAME:CODE[;...]    these functions return these statuses, always
- *     FAKE_CUDA_REFUSE_CONTEXTS=D[,...] no context can be made on these devices
- *
- * What it makes easy to get wrong, as the real driver does: a new context, stream or event has the
- * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
- * context; a context's memory, streams, events and modules die with it.  An address in device
- * memory is none of the host's, nor is a handle.  A new module and its functions, too, have handles
- * of those gone last, which an H200 was not seen to do.  modules.c says what is an image.
- *
- * It answers as an H200 was seen to.  Where that crashed, a message says so and ends the test: what
- * is asked of a destroyed stream, or of a module that never was; what is still on a stream and
- * uses memory that was freed, which a driver would have waited for; a context that was made current
- * when it was destroyed already (a success), and is then taken off the thread's stack, or asked for
- * its device.
+ * An address in device memory is none of the host's, nor is a handle.  A new module and its
+ * functions, too, have handles of those gone last, which an H200 was not seen to do.  modules.c
+ * says what is an image.  Where an H200 crashed, a message says so and ends the test; also what is
+ * asked of a module that never was, and of a context that was made current when it was destroyed
+ * already (a success), and is then taken off the thread's stack, or asked for its device.
  *
  * Virtual memory belongs to no context, needs none, and disturbs no capture.  What is mapped is the
  * host's memory at the same address, and a backing keeps its bytes wherever it is mapped.  What an
  * H200 lets pass although it is not allowed, to map more than was reserved and to unmap what is not
  * mapped, ends the test here, as does a handle that never was, which crashes there.
  *
- * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits.  A
- * function's name is here what a user of <cuda.h> writes, cuMemAlloc.
- *
- * Any thread may call any of these.  Mistakes of the test, such as a name that no function has, end
- * it. */
+ * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits. */
 
 #ifndef TARN_FAKE_CUDA_H
 #define TARN_FAKE_CUDA_H
 
-#include <glib.h>
 #include <stddef.h>
+#include <tarn/testing/cuda.h>
 
 G_BEGIN_DECLS
 
 /* As in <cuda.h>; CUresult and enums are unsigned int. */
-typedef int CUdevice;
-typedef struct CUctx_st *CUcontext;
-typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
-typedef struct CUmod_st *CUmodule;
-typedef struct CUfunc_st *CUfunction;
-#if GLIB_SIZEOF_VOID_P == 8
-typedef unsigned long long CUdeviceptr;
-#else
-typedef unsigned int CUdeviceptr;
-#endif
 
 typedef unsigned long long CUmemGenericAllocationHandle;
 
@@ -263,109 +233,10 @@ enum
   __attribute__ ((visibility ("default"))) unsigned int symbol arguments;
 FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
 
-typedef enum
-{
-  FAKE_CUDA_DEVICE_MEMORY,  /* cuMemAlloc */
-  FAKE_CUDA_HOST_MEMORY,    /* cuMemHostAlloc */
-  FAKE_CUDA_MANAGED_MEMORY, /* cuMemAllocManaged */
-  FAKE_CUDA_CONTEXT,        /* active primary ones, too */
-  FAKE_CUDA_STREAM,
-  FAKE_CUDA_EVENT,
-  FAKE_CUDA_MODULE,
-  FAKE_CUDA_ADDRESSES, /* cuMemAddressReserve */
-  FAKE_CUDA_BACKING,   /* cuMemCreate, until it is released and nowhere mapped */
-  FAKE_CUDA_MAPPING,   /* cuMemMap */
-  FAKE_CUDA_N_KINDS
-} FakeCudaKind;
+#define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
 
-/* What the ledger has on memory.  A context's id is never used twice, as its handle is. */
-typedef struct
-{
-  FakeCudaKind kind;
-  CUdeviceptr address; /* its first byte's; for host memory the host's, and for mappings, too */
-  gsize size;          /* bytes asked for */
-  CUdevice device;
-  guint64 context_id; /* that it was allocated in; 0: a mapping, which is no context's */
-  guint64 freed_by;   /* the id of the context that was current at its free; 0: it is alive */
-} FakeCudaMemory;
-
-typedef struct
-{
-  /* To how all of this is at the start, as the environment has it, but for what is alive: contexts,
-   * memory, streams, events, modules, and that the driver is initialized. */
-  void (*reset) (void);
-
-  /* For what is set of a device: at most FAKE_CUDA_MAX_DEVICES. */
-  void (*set_device_count) (guint n);
-  void (*set_attribute) (CUdevice device, guint attribute, gint value);
-  void (*set_total_memory) (CUdevice device, guint64 bytes);
-
-  /* The device is a part of a GPU (MIG): its UUID is its own, but to cuDeviceGetUuid (), which says
-   * the GPU's. */
-  void (*set_part) (CUdevice device, gboolean is_part);
-
-  /* The bytes for all live device, managed and created memory of the device, whatever its context;
-   * what would exceed them is CUDA_ERROR_OUT_OF_MEMORY.  G_MAXUINT64: as much as there is in total,
-   * as at the start. */
-  void (*set_budget) (CUdevice device, guint64 bytes);
-
-  /* What making a context on the device, also its primary one, returns; 0: a context. */
-  void (*refuse_contexts) (CUdevice device, guint status);
-
-  /* The nth call of @function from now on fails with @status and has no effect, 1 being the next
-   * one; if @for_ever, so do all that follow.  NULL: of all functions together.  0: none fails.  It
-   * takes the place of what was asked for before; FAKE_CUDA_FAIL stays. */
-  void (*fail) (const gchar *function, guint nth, gboolean for_ever, guint status);
-
-  /* The function that the latest fail () struck first; NULL: it has not come to that. */
-  const gchar *(*get_failed) (void);
-
-  /* Calls of @function since reset (), failing ones included; NULL: of all. */
-  guint (*get_calls) (const gchar *function);
-
-  /* Calls made in children of fork () since the start, by this process and every relative: a child
-   * whose parent had initialized the driver is told CUDA_ERROR_NOT_INITIALIZED, and no more than
-   * versions and names of errors. */
-  guint (*get_calls_after_fork) (void);
-
-  /* Each call of @function sleeps first; NULL: of each function. */
-  void (*set_latency) (const gchar *function, guint microseconds);
-
-  /* Each call of any function calls @hook with its name first, in the same thread, but not those
-   * that the hook makes itself; NULL: none is called, as after reset (). */
-  void (*set_hook) (void (*hook) (const gchar *function, gpointer data), gpointer data);
-
-  guint (*get_live) (FakeCudaKind kind);
-  guint64 (*get_live_bytes) (FakeCudaKind kind); /* as asked for; 0 but for memory and addresses */
-
-  /* The live memory that @address lies in; FALSE: none. */
-  gboolean (*find_memory) (CUdeviceptr address, FakeCudaMemory *memory);
-
-  /* Memory that was freed while another context was current than it was allocated in, which the
-   * driver lets pass: how often since reset (), and what the first @n were. */
-  guint (*get_strangers_freed) (FakeCudaMemory *memory, guint n);
-
-  /* Something on the stream that is not done, and all that comes after it waits, until
-   * finish_work () ends the first of it; finish_all_work () ends that of all streams, also
-   * destroyed ones.  A free of memory waits for nothing, unlike a driver's. */
-  void (*put_work) (CUstream stream);
-  void (*finish_work) (CUstream stream);
-  void (*finish_all_work) (void);
-
-  /* Whether all that was put on the stream is done; it takes no call. */
-  gboolean (*is_idle) (CUstream stream);
-
-  /* The name of the function, the module's; NULL: there is none, or its module is gone. */
-  const gchar *(*find_kernel) (CUfunction function);
-
-  guint (*get_context_stack_depth) (void); /* of this thread */
-  guint (*get_primary_references) (CUdevice device);
-} FakeCuda;
-
-#define FAKE_CUDA_MAX_DEVICES 16
-
-/* Never NULL. */
-__attribute__ ((visibility ("default"))) const FakeCuda *tarn_fake_cuda (void);
+/* What tarn_testing_cuda_get () finds in the driver; never NULL. */
+__attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
 
 G_END_DECLS
 

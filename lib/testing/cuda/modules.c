@@ -15,7 +15,7 @@
  * its functions and unloaded while another context is current, or none; what is no image is told in
  * the log of errors, too; a name that is not found clears the function. */
 
-#include "fake-private.h"
+#include "testing/cuda/fake-private.h"
 
 #include <string.h>
 
