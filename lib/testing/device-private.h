@@ -25,7 +25,7 @@ _tarn_testing_seed (void)
 static inline void
 _tarn_testing_end (const gchar *function, const gchar *text)
 {
-  g_assertion_message (G_LOG_DOMAIN, __FILE__, __LINE__, function, text);
+  g_error ("%s: %s", function, text);
 }
 
 #endif

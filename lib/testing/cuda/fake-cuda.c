@@ -424,13 +424,24 @@ get_primary_references (CUdevice device)
   return fake_get_primary_references (device);
 }
 
-/* Adds so many of a kind, if there are any.  The lock is held. */
+/* Adds so many of a kind, and the bytes that they have, if there are any.  The lock is held. */
 static void
-describe (GString *text, guint n, const gchar *kind)
+describe (GString *text, const gchar *kind, guint n, guint64 bytes)
 {
-  if (n > 0)
-    g_string_append_printf (text, "%s%u %s%s", text->len > 0 ? ", " : "", n, kind,
-                            n > 1 ? "s" : "");
+  if (n == 0)
+    return;
+  g_string_append_printf (text, "%s%u %s%s", text->len > 0 ? ", " : "", n, kind, n > 1 ? "s" : "");
+  if (bytes > 0)
+    g_string_append_printf (text, " of %" G_GUINT64_FORMAT " bytes", bytes);
+}
+
+static void
+describe_virtual (GString *text, const gchar *kind, TarnTestingCudaKind number)
+{
+  guint64 bytes;
+  guint n = fake_count_virtual (number, &bytes);
+
+  describe (text, kind, n, bytes);
 }
 
 static gchar *
@@ -438,16 +449,15 @@ describe_live (void)
 {
   LOCKED;
   GString *text = g_string_new (NULL);
-  guint64 bytes;
 
   fake_describe_memory (text);
-  describe (text, fake_count_virtual (TARN_TESTING_CUDA_ADDRESSES, &bytes), "reservation");
-  describe (text, fake_count_virtual (TARN_TESTING_CUDA_BACKING, &bytes), "backing");
-  describe (text, fake_count_virtual (TARN_TESTING_CUDA_MAPPING, &bytes), "mapping");
-  describe (text, fake_count_modules (), "module");
-  describe (text, fake_count_events (), "event");
-  describe (text, fake_count_streams (), "stream");
-  describe (text, fake_count_contexts (), "context");
+  describe_virtual (text, "reservation", TARN_TESTING_CUDA_ADDRESSES);
+  describe_virtual (text, "backing", TARN_TESTING_CUDA_BACKING);
+  describe_virtual (text, "mapping", TARN_TESTING_CUDA_MAPPING);
+  describe (text, "module", fake_count_modules (), 0);
+  describe (text, "event", fake_count_events (), 0);
+  describe (text, "stream", fake_count_streams (), 0);
+  describe (text, "context", fake_count_contexts (), 0);
   return g_string_free (text, text->len == 0);
 }
 
