@@ -35,8 +35,8 @@ typedef void (*TarnTestingHook) (gpointer user_data);
 typedef gboolean (*TarnTestingReclaim) (gpointer user_data);
 
 /**
- * A device that is a table: a budget of bytes, a ledger of what is allocated, and calls that fail
- * on demand. Any thread may use it.
+ * A device that is a table. It has a budget of bytes, a ledger of what is allocated, and calls
+ * that fail on demand. Any thread may use it.
  *
  * Mistakes of whoever allocates from it are faults: memory that is freed twice, or was never
  * allocated, or with another size. The first one is kept for tarn_testing_device_steal_fault(), and
@@ -75,10 +75,10 @@ void tarn_testing_assert_no_leaks (TarnTestingDevice *device);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingDevice, tarn_testing_device_free)
 
 /**
- * Queues that are lists, over a TarnTestingDevice: nothing on them runs until the test says so, and
- * what is ordered before what is known of every command. Any thread may use them. A queue is a
- * pointer, for tarn_pool_allocate_ordered() and the like; messages call queues by their numbers,
- * the first that was made being 0.
+ * Queues that are lists, over a TarnTestingDevice. Nothing on them runs until the test says so,
+ * and what is ordered before what is known of every command. Any thread may use them. A queue is
+ * a pointer, for tarn_pool_allocate_ordered() and the like; messages call queues by their
+ * numbers, the first that was made being 0.
  *
  * Mistakes of whoever orders memory are faults, hazards among them. That it would have gone well
  * this time is no excuse. The first fault is kept for tarn_testing_queues_steal_fault(). A fault
@@ -187,8 +187,8 @@ void tarn_testing_assert_no_hazards (TarnTestingQueues *queues);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingQueues, tarn_testing_queues_free)
 
 /**
- * A device that has what heaps need, as a table: virtual memory, or parts of what it allocates; a
- * budget of bytes, a ledger, and calls that fail on demand. Any thread may use it.
+ * A device that has what heaps need, as a table. It has virtual memory, or parts of what it
+ * allocates; a budget of bytes, a ledger, and calls that fail on demand. Any thread may use it.
  *
  * Mistakes of whoever uses it end the test: what is mapped where something is, or outside of what
  * was reserved; what is unmapped in part, given back while it is mapped or has parts, or twice;
@@ -199,14 +199,14 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingQueues, tarn_testing_queues_free)
 typedef struct _TarnTestingPages TarnTestingPages;
 
 /**
- * Bytes that virtual memory of a TarnTestingPages is a multiple of.
+ * Bytes that virtual memory of pages is a multiple of.
  *
  * @since 0.1
  */
 #define TARN_TESTING_PAGES_GRANULARITY ((gsize) 2 << 20)
 
 /**
- * Bytes that the offsets of parts of a TarnTestingPages are multiples of.
+ * Bytes that offsets of parts of pages are multiples of.
  *
  * @since 0.1
  */
@@ -259,8 +259,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingPages, tarn_testing_pages_free)
 typedef struct _TarnTestingOrder TarnTestingOrder;
 
 /**
- * Bytes that the addresses and offsets of a TarnTestingOrder's blocks have to be multiples of: the
- * alignment of a heap over it, in TarnHeapOptions.
+ * Bytes that addresses of a TarnTestingOrder's blocks are multiples of. So are offsets, where
+ * blocks are parts: it is the alignment of a heap over it, in TarnHeapOptions.
  *
  * @since 0.1
  */

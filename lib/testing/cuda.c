@@ -9,7 +9,8 @@
 #include "testing/device-private.h"
 
 /**
- * Gets the control of the fake CUDA driver, if that is what the program's CUDA driver is.
+ * Gets the control of the fake CUDA driver. There is one if that is the driver which the program
+ * finds.
  *
  * @return (transfer none) (nullable) what it does for a test, for as long as the process runs;
  * NULL: the driver is a real one, or there is none; any thread may call it
@@ -27,9 +28,9 @@ tarn_testing_cuda_get (void)
 }
 
 /**
- * Ends the test, with a message that names memory, sizes and the rest, if anything of the fake CUDA
- * driver's is alive: memory, contexts, streams, events, modules. What a pool holds is; it goes
- * first. On another driver, and without one, it does nothing. Any thread may call it.
+ * Ends the test if anything of the fake CUDA driver's is alive. A message names memory, sizes,
+ * contexts, streams, events and modules. What a pool holds is alive; it goes first. On another
+ * driver, and without one, it does nothing. Any thread may call it.
  *
  * @since 0.1
  */

@@ -37,7 +37,7 @@ struct _TarnTestingDevice
 /* Life */
 
 /**
- * Makes a device of so many bytes.
+ * Makes a device with a budget.
  *
  * @param bytes  its budget; G_MAXUINT64 never runs out
  * @return (transfer full) the device, for tarn_testing_device_free(); any thread may use it
@@ -191,8 +191,8 @@ allocator_gone (gpointer user_data)
 }
 
 /**
- * Makes an allocator of a device's memory, for a pool or for use without one. What it has is
- * TarnMemory::address, a number that was never handed out before. There may be several.
+ * Makes an allocator of a device's memory. It is for a pool, or for use without one. What it has
+ * is TarnMemory::address, a number that was never handed out before. There may be several.
  *
  * @param device  the device, which must outlive the allocator; any thread may call it
  * @return (transfer full) the allocator, for tarn_allocator_unref()
@@ -249,7 +249,7 @@ tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size)
 }
 
 /**
- * Sets what the allocators' reclaim function does, which a request that finds no room calls.
+ * Sets what the allocators' reclaim function does. A request that finds no room calls it.
  *
  * @param device     the device; called before other threads use it
  * @param func       a function; NULL, as at the start: nothing is freed
@@ -265,7 +265,7 @@ tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingReclaim f
 }
 
 /**
- * Sets what each free calls first, with no lock held, while the memory still counts as in use.
+ * Sets what each free calls first. No lock is held then, and the memory still counts as in use.
  *
  * @param device     the device; called before other threads use it
  * @param func       a function; NULL, as at the start: none
@@ -300,8 +300,9 @@ tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean for_eve
 }
 
 /**
- * Has a share of all allocations fail with #TARN_ERROR_OUT_OF_MEMORY, chosen at random: again the
- * same ones with the same --seed of GLib's tests, or in a program that has no such tests.
+ * Has a share of all allocations fail. They are chosen at random, and fail with
+ * #TARN_ERROR_OUT_OF_MEMORY: again the same ones with the same seed of GLib's tests, and in a
+ * program that has no such tests.
  *
  * @param device  the device; any thread may call it
  * @param share   0, as at the start: none, up to 1: all
@@ -323,8 +324,8 @@ tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
 /* What it says */
 
 /**
- * Tells whether an allocation has failed that tarn_testing_device_fail() or
- * tarn_testing_device_fail_share() had told to, since the last call of these.
+ * Tells whether an allocation failed because it was told to. It counts since the last
+ * tarn_testing_device_fail() or tarn_testing_device_fail_share().
  *
  * @param device  the device; any thread may call it
  * @return whether one has
@@ -378,7 +379,7 @@ tarn_testing_device_get_live (TarnTestingDevice *device)
 }
 
 /**
- * Gets the number of calls that asked the device for memory, those that failed included: what a
+ * Counts the calls that asked the device for memory. Those that failed are included. It is what a
  * pool did not have itself.
  *
  * @param device  the device; any thread may call it
@@ -397,7 +398,7 @@ tarn_testing_device_get_allocate_calls (TarnTestingDevice *device)
 }
 
 /**
- * Gets the number of calls that gave memory back to the device, mistaken ones included.
+ * Counts the calls that gave memory back. Mistaken ones are included.
  *
  * @param device  the device; any thread may call it
  * @return how many since the device was made
@@ -415,7 +416,7 @@ tarn_testing_device_get_free_calls (TarnTestingDevice *device)
 }
 
 /**
- * Gets the size that the device was asked for last, whether there was room or not.
+ * Gets the size that was asked for last. Whether there was room makes no difference.
  *
  * @param device  the device; any thread may call it
  * @return bytes; 0: it was never asked
@@ -433,7 +434,7 @@ tarn_testing_device_get_last_size (TarnTestingDevice *device)
 }
 
 /**
- * Takes the first fault of whoever used the device, which is forgotten then.
+ * Takes the first fault of whoever used a device. It is forgotten then.
  *
  * @param device  the device; any thread may call it
  * @return (transfer full) (nullable) what was done to which memory, for g_free (); NULL: nothing
@@ -479,7 +480,8 @@ describe_ledger (const TarnTestingDevice *device)
 }
 
 /**
- * Describes what is allocated and not freed: how much, and the memory and size of each, up to ten.
+ * Describes what is allocated and not freed. It says how much, and the memory and size of each,
+ * up to ten.
  *
  * @param device  the device; any thread may call it
  * @return (transfer full) (nullable) a line of text, for g_free (); NULL: all is freed
@@ -498,9 +500,9 @@ tarn_testing_device_describe_leaks (TarnTestingDevice *device)
 }
 
 /**
- * Ends the test, with a message that names memory and sizes, unless all that was allocated was
- * freed as it should be. What a pool holds is not freed: tarn_pool_free_held() and
- * tarn_pool_unref() come first.
+ * Ends the test unless all that was allocated was freed. A message names memory and sizes; memory
+ * that was freed wrongly counts as well. What a pool holds is not freed: tarn_pool_free_held() or
+ * tarn_pool_unref() comes first.
  *
  * @param device  the device; any thread may call it
  * @since 0.1

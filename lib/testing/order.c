@@ -93,7 +93,7 @@ get_granule (TarnTestingOrder *order, TarnMemory memory, gsize offset)
 }
 
 /**
- * Says that memory has another owner from here on, as tarn_testing_queues_own() does.
+ * Says that memory has another owner from here on. It is tarn_testing_queues_own() for all of it.
  *
  * @param order   both; any thread may call it
  * @param memory  memory of a block, from a heap over the allocator
@@ -108,7 +108,7 @@ tarn_testing_order_own (TarnTestingOrder *order, TarnMemory memory, gsize size)
 }
 
 /**
- * Puts a command on a queue that uses all of some memory, as tarn_testing_queue_put() does.
+ * Puts a command on a queue that uses all of some memory. It is as tarn_testing_queue_put().
  *
  * @param order    both; any thread may call it
  * @param queue    a queue

@@ -451,7 +451,7 @@ tarn_testing_pages_set_budget (TarnTestingPages *pages, guint64 bytes)
 }
 
 /**
- * Sets the most addresses that one reservation may have; a larger one is out of memory.
+ * Sets the most addresses of one reservation. A larger one is out of memory.
  *
  * @param pages  the device; any thread may call it
  * @param size   bytes; G_MAXSIZE, as at the start: any
@@ -466,7 +466,7 @@ tarn_testing_pages_set_max_addresses (TarnTestingPages *pages, gsize size)
 }
 
 /**
- * Sets what each call of the allocator's functions calls first, with no lock held.
+ * Sets what each call of the allocator calls first. No lock is held then.
  *
  * @param pages      the device; called before other threads use it
  * @param func       a function; NULL, as at the start: none
@@ -525,8 +525,8 @@ is_in_piece (TarnTestingPages *pages, guint64 start, guint64 size)
 }
 
 /**
- * Tells whether somebody may use memory: all of it is mapped, or it is a part of that size at
- * least.
+ * Tells whether somebody may use memory. Then all of it is mapped, or it is a part of that size
+ * at least.
  *
  * @param pages   the device; any thread may call it
  * @param memory  memory of a block, from a heap over the device
@@ -559,8 +559,8 @@ tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize 
 }
 
 /**
- * Gets a number for one byte of memory, wherever that is mapped: no other byte ever has it. It ends
- * the test if nobody may use that byte.
+ * Gets a number for one byte of memory, wherever it is. No other byte ever has it. It ends the
+ * test if nobody may use that byte.
  *
  * @param pages   the device; any thread may call it
  * @param memory  memory of a block, from a heap over the device
@@ -598,7 +598,7 @@ tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize off
 }
 
 /**
- * Gets the number of one byte of a piece of memory, which blocks are parts of. It ends the test if
+ * Gets the number of one byte of a piece of memory. Blocks are parts of it. It ends the test if
  * there is no such piece.
  *
  * @param pages   the device; any thread may call it
@@ -619,7 +619,8 @@ tarn_testing_pages_locate_in_piece (TarnTestingPages *pages, TarnMemory piece, g
 }
 
 /**
- * Tells whether a call has failed because it was told to, since the last tarn_testing_pages_fail().
+ * Tells whether a call failed because it was told to. It counts since the last
+ * tarn_testing_pages_fail().
  *
  * @param pages  the device; any thread may call it
  * @return whether one has
@@ -637,7 +638,7 @@ tarn_testing_pages_has_failed (TarnTestingPages *pages)
 }
 
 /**
- * Gets the bytes of memory that are allocated and not freed, mapped or not.
+ * Gets the bytes that are allocated and not freed. They may be mapped or not.
  *
  * @param pages  the device; any thread may call it
  * @return bytes

@@ -357,8 +357,8 @@ _tarn_testing_queues_ops_init (TarnTestingQueues *queues, TarnAllocatorOps *ops)
 }
 
 /**
- * Makes an allocator of the queues' memory, which goes from queue to queue in order: for a pool,
- * and tarn_pool_allocate_ordered(). There may be several.
+ * Makes an allocator of the queues' memory. That goes from queue to queue in order: it is for a
+ * pool, and tarn_pool_allocate_ordered(). There may be several.
  *
  * @param queues  the queues, which must outlive the allocator; any thread may call it
  * @return (transfer full) the allocator, for tarn_allocator_unref()
@@ -381,7 +381,7 @@ tarn_testing_queues_allocator_new (TarnTestingQueues *queues)
 /* What a test has it do, and is told */
 
 /**
- * Has memory be made ready by a command on a queue, which writes it, as some drivers do.
+ * Has memory be made ready by a command on a queue. The command writes it, as some drivers do.
  *
  * @param queues  the queues; any thread may call it
  * @param handle  a queue; NULL, as at the start: no command does
@@ -396,8 +396,8 @@ tarn_testing_queues_set_fresh (TarnTestingQueues *queues, gpointer handle)
 }
 
 /**
- * Sets what the next call of one kind calls, once, before it does anything and with no lock held:
- * what other threads might do just then.
+ * Sets what the next call of one kind calls. It is called once, before that does anything and
+ * with no lock held: what other threads might do just then.
  *
  * @param queues     the queues; any thread may call it
  * @param call       which call, other than #TARN_TESTING_CALL_ANY
@@ -468,7 +468,7 @@ tarn_testing_queues_get_events (TarnTestingQueues *queues)
 }
 
 /**
- * Counts the references on queues, from queue_ref, that were not given back.
+ * Counts the references on queues. They are from queue_ref, and were not given back.
  *
  * @param queues  the queues; any thread may call it
  * @return how many, of all queues

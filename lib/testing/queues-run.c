@@ -77,8 +77,8 @@ run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
 }
 
 /**
- * Runs one command or wait of a queue that can run: the first, or on an out-of-order queue any, by
- * chance.
+ * Runs one command or wait of a queue. It is the first, or on an out-of-order queue any that can
+ * run, by chance.
  *
  * @param queues  the queues; any thread may call it
  * @param handle  a queue
@@ -117,7 +117,7 @@ tarn_testing_queue_run (TarnTestingQueues *queues, gpointer handle)
 }
 
 /**
- * Runs one command or wait of any queue, by chance; also of those that are gone.
+ * Runs one command or wait of any queue, by chance. It may be of one that is gone.
  *
  * @param queues  the queues; any thread may call it
  * @return whether one ran; FALSE: none can

@@ -51,8 +51,8 @@ _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
 }
 
 /**
- * Takes the first fault of whoever used the queues, which is forgotten then: a hazard, or another
- * of those that TarnTestingQueues lists.
+ * Takes the first fault of whoever used queues. It is forgotten then: a hazard, or another of
+ * those that TarnTestingQueues lists.
  *
  * @param queues  the queues; any thread may call it
  * @return (transfer full) (nullable) which queue did what to which memory, for g_free (); NULL:
@@ -275,9 +275,9 @@ check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gc
 }
 
 /**
- * Says that memory has another owner from here on: whatever the owners before have put on queues
- * comes before each command on it, whether it reads or writes. A test says so where it hands memory
- * out again, and need not where it is enough that what reads and what writes do not meet.
+ * Says that memory has another owner from here on. Whatever the owners before have put on queues
+ * comes before each command on it, whether it reads or writes. A test says so where it hands
+ * memory out again, and need not where it is enough that what reads and what writes do not meet.
  *
  * @param queues  the queues; any thread may call it
  * @param memory  memory of their allocator
@@ -298,8 +298,8 @@ tarn_testing_queues_own (TarnTestingQueues *queues, TarnMemory memory)
 }
 
 /**
- * Uses memory from the host, now. It is a fault if commands may still use it that the host was not
- * told are done.
+ * Uses memory from the host, now. It is a fault if commands may still use it that the host was
+ * not told are done.
  *
  * @param queues  the queues; any thread may call it
  * @param memory  memory of their allocator
@@ -408,8 +408,8 @@ tarn_testing_queue_put (TarnTestingQueues *queues, gpointer handle, TarnMemory m
 }
 
 /**
- * Has a queue wait for another one, as its owner does, not Tarn: what is put on it from now on
- * comes after what is on the other one now.
+ * Has a queue wait for another one, as its owner does. What is put on it from now on comes after
+ * what is on the other one now. Tarn knows nothing of it.
  *
  * @param queues  the queues; any thread may call it
  * @param handle  the queue that waits
@@ -436,9 +436,9 @@ tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer 
 /* Life */
 
 /**
- * Makes queues over a device of so many bytes; there are none on them yet. What is left to chance
- * goes by the --seed of GLib's tests, and is the same each time in a program that has no such
- * tests.
+ * Makes queues over a device with a budget. There are none at first: tarn_testing_queue_new().
+ * What is left to chance goes by the seed of GLib's tests, and is the same each time in a program
+ * that has no such tests.
  *
  * @param bytes  the budget of the device, as tarn_testing_device_new() has it
  * @param flags  what the allocator does: of TarnTestingQueuesFlags, or 0
@@ -491,8 +491,8 @@ tarn_testing_queues_free (TarnTestingQueues *queues)
 }
 
 /**
- * Ends the test, with a message that names the queue, the memory and its size, if there is a fault:
- * see TarnTestingQueues.
+ * Ends the test if there is a fault of the queues. A message names the queue, the memory and its
+ * size: see TarnTestingQueues.
  *
  * @param queues  the queues; any thread may call it
  * @since 0.1
@@ -507,7 +507,8 @@ tarn_testing_assert_no_hazards (TarnTestingQueues *queues)
 }
 
 /**
- * Gets the device under the queues, for its budget, its ledger, and tarn_testing_assert_no_leaks().
+ * Gets the device under the queues. It is for its budget, its ledger, and
+ * tarn_testing_assert_no_leaks().
  *
  * @param queues  the queues; any thread may call it
  * @return (transfer none) the device
