@@ -91,6 +91,8 @@
   <xsl:template name="header">
     <xsl:choose>
       <xsl:when test="contains(location/@declfile | location/@file, '/opencl.h')">tarn/opencl.h</xsl:when>
+      <xsl:when test="contains(location/@declfile | location/@file, '/testing/cuda.h')">tarn/testing/cuda.h</xsl:when>
+      <xsl:when test="contains(location/@declfile | location/@file, '/testing.h')">tarn/testing.h</xsl:when>
       <xsl:when test="contains(location/@declfile | location/@file, '/cuda.h')">tarn/cuda.h</xsl:when>
       <xsl:otherwise>tarn/tarn.h</xsl:otherwise>
     </xsl:choose>

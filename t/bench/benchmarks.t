@@ -95,7 +95,7 @@ if [ -x "$order" ]; then
     glance with_fake "$order"
     check "order-cost runs on the fake driver" test $? -eq 0
     check "order-cost: 35 rows" has_rows 35
-    FAKE_CUDA_DEVICES=0 with_fake "$order" 2>"$scratch/err"
+    TARN_TESTING_CUDA_DEVICES=0 with_fake "$order" 2>"$scratch/err"
     check "order-cost without a device is skipped" test $? -eq 77
   else
     skip "order-cost on the fake driver" "built without it"

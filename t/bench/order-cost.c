@@ -11,8 +11,8 @@
 #include <dlfcn.h>
 #include <tarn/cuda.h>
 
-#include "fake-cuda/fake-cuda.h"
 #include "order-rows.h"
+#include "testing/cuda/fake-cuda.h"
 
 /* The driver */
 
@@ -47,7 +47,7 @@ static struct
 
 static CUdevice device;
 static CUcontext context;
-static const FakeCuda *fake; /* NULL: it is a real one */
+static const TarnTestingCuda *fake; /* NULL: it is a real one */
 
 static void
 check (const gchar *call, unsigned int status)
@@ -63,7 +63,7 @@ static void
 load_functions (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  const FakeCuda *(*get_fake) (void);
+  const TarnTestingCuda *(*get_fake) (void);
   const gchar *missing = NULL;
 
   g_assert (library != NULL);

@@ -10,7 +10,7 @@
 
 #include "driver.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 #define N_DEVICES 4
 
@@ -60,7 +60,7 @@ open_default (void)
   g_assert_cmpuint (fake->get_primary_references (device), ==, 1);
   tarn_cuda_context_release (context);
   g_assert_null (cuda_get_current ());
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
   return device;
 }
 
@@ -76,7 +76,7 @@ assert_refused (gint code, const gchar *text)
   g_assert_nonnull (strstr (error->message, text));
   g_assert_cmpint (device, ==, -1);
   g_assert_null (cuda_get_current ());
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
 }
 
 static void
@@ -162,7 +162,7 @@ test_failures (void)
       g_assert_null (tarn_cuda_make_default_context (NULL, &error));
       g_assert_error (error, TARN_CUDA_ERROR, FAKE_CUDA_INVALID_HANDLE);
       g_assert_nonnull (strstr (error->message, calls[i]));
-      g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
     }
   fake->fail (NULL, 0, FALSE, 0);
   g_assert_cmpint (open_default (), ==, 1);
@@ -326,7 +326,7 @@ test_failing_autoinit_threads (void)
     }
   pthread_barrier_destroy (&start);
   g_assert_cmpuint (fake->get_calls ("cuDevicePrimaryCtxRetain"), ==, N_DEVICES);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
 }
 
 static void
@@ -354,7 +354,7 @@ main (int argc, char **argv)
   gint status;
 
   g_setenv ("HOME", home, TRUE);
-  g_setenv ("FAKE_CUDA_DEVICES", G_STRINGIFY (N_DEVICES), TRUE);
+  g_setenv ("TARN_TESTING_CUDA_DEVICES", G_STRINGIFY (N_DEVICES), TRUE);
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/default/variable", test_variable);

@@ -10,18 +10,18 @@
 #include "driver.h"
 #include "lib/pool-fixture.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 /* The kinds of memory as backends of the conformance tests */
 
 typedef struct
 {
   const TarnCudaTest *test;
-  FakeCudaKind kind;
+  TarnTestingCudaKind kind;
 } State;
 
 static gpointer
-open_kind (gconstpointer test, FakeCudaKind kind)
+open_kind (gconstpointer test, TarnTestingCudaKind kind)
 {
   State *state = g_new (State, 1);
 
@@ -35,21 +35,21 @@ static gpointer
 open_device (gconstpointer test, gchar **reason)
 {
   (void) reason;
-  return open_kind (test, FAKE_CUDA_DEVICE_MEMORY);
+  return open_kind (test, TARN_TESTING_CUDA_DEVICE_MEMORY);
 }
 
 static gpointer
 open_host (gconstpointer test, gchar **reason)
 {
   (void) reason;
-  return open_kind (test, FAKE_CUDA_HOST_MEMORY);
+  return open_kind (test, TARN_TESTING_CUDA_HOST_MEMORY);
 }
 
 static gpointer
 open_managed (gconstpointer test, gchar **reason)
 {
   (void) reason;
-  return open_kind (test, FAKE_CUDA_MANAGED_MEMORY);
+  return open_kind (test, TARN_TESTING_CUDA_MANAGED_MEMORY);
 }
 
 static void
@@ -74,9 +74,9 @@ allocator_new (gpointer data, GError **error)
 
   switch (state->kind)
     {
-    case FAKE_CUDA_HOST_MEMORY:
+    case TARN_TESTING_CUDA_HOST_MEMORY:
       return tarn_cuda_host_allocator_new (state->test->context, 0, error);
-    case FAKE_CUDA_MANAGED_MEMORY:
+    case TARN_TESTING_CUDA_MANAGED_MEMORY:
       return tarn_cuda_managed_allocator_new (NULL, 0, error);
     default:
       return tarn_cuda_device_allocator_new (NULL, error);
@@ -93,9 +93,9 @@ static void
 fail_allocation (gpointer data, guint nth, gboolean for_ever)
 {
   static const gchar *const functions[] = {
-    [FAKE_CUDA_DEVICE_MEMORY] = "cuMemAlloc",
-    [FAKE_CUDA_HOST_MEMORY] = "cuMemHostAlloc",
-    [FAKE_CUDA_MANAGED_MEMORY] = "cuMemAllocManaged",
+    [TARN_TESTING_CUDA_DEVICE_MEMORY] = "cuMemAlloc",
+    [TARN_TESTING_CUDA_HOST_MEMORY] = "cuMemHostAlloc",
+    [TARN_TESTING_CUDA_MANAGED_MEMORY] = "cuMemAllocManaged",
   };
 
   fake->fail (functions[((State *) data)->kind], nth, for_ever, FAKE_CUDA_OUT_OF_MEMORY);
@@ -193,7 +193,7 @@ test_current (const TarnCudaTest *test, gconstpointer unused)
   if (fake != NULL)
     {
       g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
-      g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
     }
 }
 
@@ -298,7 +298,7 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   if (fake != NULL)
     {
       g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
-      g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 1);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 1);
     }
   tarn_block_free (stranger);
   g_assert_cmpuint (tarn_cuda_allocator_get_lost_bytes (heir), ==, 0);
@@ -371,7 +371,7 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
 static gboolean
 fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_ever)
 {
-  guint n_messages = 0, n_before = fake->get_live (FAKE_CUDA_DEVICE_MEMORY);
+  guint n_messages = 0, n_before = fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY);
   guint handler = g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
   g_autoptr (GError) error = NULL;
   const gchar *failed;
@@ -392,9 +392,9 @@ fail_nth (const TarnCudaTest *test, CUcontext context, guint nth, gboolean for_e
       g_assert_error (error, TARN_CUDA_ERROR, FAKE_CUDA_INVALID_HANDLE);
       g_assert_nonnull (strstr (error->message, "(400)"));
     }
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), <=, n_before + n_messages);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), <=, n_before + n_messages);
   if (n_messages == 0)
-    g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, n_before);
+    g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, n_before);
   while (fake->get_context_stack_depth () > 1)
     {
       g_assert_cmpuint (n_messages, >, 0);

@@ -9,7 +9,7 @@
 #include "driver.h"
 #include "lib/death-matrix.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 typedef enum
 {
@@ -20,7 +20,7 @@ typedef enum
 
 typedef struct
 {
-  FakeCudaKind memory;
+  TarnTestingCudaKind memory;
   ContextKind context;
   gboolean has_heap;
 } Kind;
@@ -89,11 +89,11 @@ close_context (DeathWorld *world)
     {
       fake->finish_all_work ();
       SUCCEED (cuStreamDestroy_v2 (world->b));
-      for (FakeCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
-        g_assert_cmpuint (fake->get_live (kind), ==, kind == FAKE_CUDA_CONTEXT);
+      for (TarnTestingCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
+        g_assert_cmpuint (fake->get_live (kind), ==, kind == TARN_TESTING_CUDA_CONTEXT);
       SUCCEED (cuDevicePrimaryCtxRelease_v2 (0));
     }
-  for (FakeCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
+  for (TarnTestingCudaKind kind = 0; kind < FAKE_CUDA_N_KINDS; kind++)
     g_assert_cmpuint (fake->get_live (kind), ==, 0);
   g_assert_cmpuint (fake->get_primary_references (0), ==, 0);
   g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
@@ -140,11 +140,11 @@ use (DeathWorld *world, TarnBlock *block, gpointer stream)
 static void
 check (DeathWorld *world, TarnBlock *block)
 {
-  FakeCudaMemory memory;
+  TarnTestingCudaMemory memory;
 
   g_assert_true (fake->find_memory ((CUdeviceptr) tarn_block_get_memory (block).address, &memory));
   g_assert_true (memory.kind == get_kind (world)->memory
-                 || (get_kind (world)->has_heap && memory.kind == FAKE_CUDA_MAPPING));
+                 || (get_kind (world)->has_heap && memory.kind == TARN_TESTING_CUDA_MAPPING));
 }
 
 static guint
@@ -166,22 +166,22 @@ get_calls (DeathWorld *world)
   }
 
 static const DeathBackend backends[] = {
-  BACKEND ("device/primary", FAKE_CUDA_DEVICE_MEMORY, PRIMARY),
-  BACKEND ("device/shared", FAKE_CUDA_DEVICE_MEMORY, SHARED),
-  BACKEND ("device/own", FAKE_CUDA_DEVICE_MEMORY, OWN),
-  BACKEND ("page-locked/shared", FAKE_CUDA_HOST_MEMORY, SHARED),
-  BACKEND ("page-locked/own", FAKE_CUDA_HOST_MEMORY, OWN),
-  BACKEND ("managed/primary", FAKE_CUDA_MANAGED_MEMORY, PRIMARY),
-  BACKEND ("managed/own", FAKE_CUDA_MANAGED_MEMORY, OWN),
-  HEAP ("device-heap/primary", FAKE_CUDA_DEVICE_MEMORY, PRIMARY),
-  HEAP ("device-heap/own", FAKE_CUDA_DEVICE_MEMORY, OWN),
-  HEAP ("page-locked-heap/own", FAKE_CUDA_HOST_MEMORY, OWN),
+  BACKEND ("device/primary", TARN_TESTING_CUDA_DEVICE_MEMORY, PRIMARY),
+  BACKEND ("device/shared", TARN_TESTING_CUDA_DEVICE_MEMORY, SHARED),
+  BACKEND ("device/own", TARN_TESTING_CUDA_DEVICE_MEMORY, OWN),
+  BACKEND ("page-locked/shared", TARN_TESTING_CUDA_HOST_MEMORY, SHARED),
+  BACKEND ("page-locked/own", TARN_TESTING_CUDA_HOST_MEMORY, OWN),
+  BACKEND ("managed/primary", TARN_TESTING_CUDA_MANAGED_MEMORY, PRIMARY),
+  BACKEND ("managed/own", TARN_TESTING_CUDA_MANAGED_MEMORY, OWN),
+  HEAP ("device-heap/primary", TARN_TESTING_CUDA_DEVICE_MEMORY, PRIMARY),
+  HEAP ("device-heap/own", TARN_TESTING_CUDA_DEVICE_MEMORY, OWN),
+  HEAP ("page-locked-heap/own", TARN_TESTING_CUDA_HOST_MEMORY, OWN),
 };
 
 int
 main (int argc, char **argv)
 {
-  g_setenv ("FAKE_CUDA_DEVICES", "1", TRUE);
+  g_setenv ("TARN_TESTING_CUDA_DEVICES", "1", TRUE);
   g_setenv ("CUDA_DEVICE", "0", TRUE);
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);

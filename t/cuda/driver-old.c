@@ -8,7 +8,7 @@
 #include "cuda/driver-private.h"
 #include "driver.h"
 
-const FakeCuda *
+const TarnTestingCuda *
 cuda_get_fake (void)
 {
   const TarnCudaDriver *driver = _tarn_cuda_get_driver (NULL);

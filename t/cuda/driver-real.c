@@ -5,7 +5,7 @@
 
 #include "driver.h"
 
-const FakeCuda *
+const TarnTestingCuda *
 cuda_get_fake (void)
 {
   return NULL;

@@ -35,13 +35,13 @@ cuda_context_new (CUdevice device)
 }
 
 TarnAllocator *
-cuda_allocator_new (FakeCudaKind kind, CUcontext context, GError **error)
+cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error)
 {
   switch (kind)
     {
-    case FAKE_CUDA_HOST_MEMORY:
+    case TARN_TESTING_CUDA_HOST_MEMORY:
       return tarn_cuda_host_allocator_new (context, 0, error);
-    case FAKE_CUDA_MANAGED_MEMORY:
+    case TARN_TESTING_CUDA_MANAGED_MEMORY:
       return tarn_cuda_managed_allocator_new (context, 0, error);
     default:
       return tarn_cuda_device_allocator_new (context, error);

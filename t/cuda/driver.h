@@ -9,10 +9,10 @@
 #include <tarn/cuda.h>
 
 #include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
+#include "testing/cuda/fake-cuda.h"
 
 /* NULL: it is a real one.  Each of driver-*.c has it; the rest is in driver.c. */
-const FakeCuda *cuda_get_fake (void);
+const TarnTestingCuda *cuda_get_fake (void);
 
 const TarnCudaDriver *cuda_get_driver (void);
 CUcontext cuda_get_current (void);
@@ -21,7 +21,7 @@ CUcontext cuda_get_current (void);
 CUcontext cuda_context_new (CUdevice device);
 
 /* One of the three kinds of memory; it may fail. */
-TarnAllocator *cuda_allocator_new (FakeCudaKind kind, CUcontext context, GError **error);
+TarnAllocator *cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error);
 
 /* The error is of the call that was made to fail with this status; it names that one unless others
  * fail for ever after it, of which each can be the reason. */

@@ -73,11 +73,11 @@ else
   skip "a driver that is too old" "what is compiled here has no sanitizer"
 fi
 check "no device" says "there is no CUDA device" \
-  with_fake env FAKE_CUDA_DEVICES=0 "$program"
+  with_fake env TARN_TESTING_CUDA_DEVICES=0 "$program"
 check "CUDA_DEVICE=99" says "CUDA_DEVICE: there is no CUDA device 99; there are 3, from 0 on" \
-  with_fake env FAKE_CUDA_DEVICES=3 CUDA_DEVICE=99 "$program"
+  with_fake env TARN_TESTING_CUDA_DEVICES=3 CUDA_DEVICE=99 "$program"
 check "no device gives a context" says "device 1: cuDevicePrimaryCtxRetain: CUDA_ERROR" \
-  with_fake env FAKE_CUDA_DEVICES=2 FAKE_CUDA_REFUSE_CONTEXTS=0,1 "$program"
+  with_fake env TARN_TESTING_CUDA_DEVICES=2 TARN_TESTING_CUDA_REFUSE_CONTEXTS=0,1 "$program"
 check "cuInit fails" says "cuInit: CUDA_ERROR_INVALID_VALUE (1)" \
-  with_fake env FAKE_CUDA_FAIL=cuInit:1 "$program"
+  with_fake env TARN_TESTING_CUDA_FAIL=cuInit:1 "$program"
 done_testing

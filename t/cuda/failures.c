@@ -12,7 +12,7 @@
 
 #include "driver.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 #define DEVICE 1
 
@@ -20,7 +20,7 @@ static const FakeCuda *fake;
 typedef struct
 {
   CUcontext primary, other; /* NULL: there is none */
-  FakeCudaKind kind;
+  TarnTestingCudaKind kind;
 } State;
 
 /* Scenarios.  Each gives back all that it takes, and FALSE with an error if it cannot go on. */
@@ -107,7 +107,8 @@ read_books (void)
   Books books = { .references = fake->get_primary_references (DEVICE),
                   .depth = fake->get_context_stack_depth () };
 
-  for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       i <= TARN_TESTING_CUDA_MANAGED_MEMORY; i++)
     books.memory += fake->get_live (i);
   return books;
 }
@@ -124,7 +125,7 @@ count_lost (Books before, Books after)
 }
 
 static void
-state_init (State *state, const Scenario *scenario, FakeCudaKind kind)
+state_init (State *state, const Scenario *scenario, TarnTestingCudaKind kind)
 {
   g_autoptr (GError) error = NULL;
 
@@ -150,7 +151,7 @@ state_clear (State *state)
   tarn_cuda_context_release (state->primary);
   while (fake->get_primary_references (DEVICE) > 0)
     g_assert_cmpuint (driver->cuDevicePrimaryCtxRelease (DEVICE), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
   g_assert_cmpuint (read_books ().memory, ==, 0);
 }
 
@@ -205,7 +206,7 @@ assert_told (const Scenario *scenario, guint n_lost, guint n_messages)
 
 /* FALSE: there are not so many calls. */
 static gboolean
-fail_nth (const Scenario *scenario, FakeCudaKind kind, guint nth, const Failing *failing)
+fail_nth (const Scenario *scenario, TarnTestingCudaKind kind, guint nth, const Failing *failing)
 {
   Messages messages = { .failing = failing };
   guint handler = g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &messages);
@@ -254,7 +255,8 @@ test_scenario (gconstpointer data)
   };
   const Scenario *scenario = data;
 
-  for (FakeCudaKind kind = FAKE_CUDA_DEVICE_MEMORY; kind <= FAKE_CUDA_MANAGED_MEMORY; kind++)
+  for (TarnTestingCudaKind kind = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       kind <= TARN_TESTING_CUDA_MANAGED_MEMORY; kind++)
     for (gsize i = 0; i < G_N_ELEMENTS (failings); i++)
       {
         guint nth = 1;
@@ -280,7 +282,8 @@ static void
 leave_everything (void)
 {
   left.context = tarn_cuda_make_default_context (NULL, NULL);
-  for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       i <= TARN_TESTING_CUDA_MANAGED_MEMORY; i++)
     {
       left.allocators[i] = cuda_allocator_new (i, NULL, NULL);
       left.pools[i] = tarn_pool_new (left.allocators[i], NULL, NULL);

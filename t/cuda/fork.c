@@ -11,11 +11,11 @@
 #include "lib/in-child.h"
 #include "pool/pool-private.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 #define DEVICE 1
 
-#define N_KINDS (FAKE_CUDA_MANAGED_MEMORY + 1)
+#define N_KINDS (TARN_TESTING_CUDA_MANAGED_MEMORY + 1)
 
 /* What lives when the process forks. */
 typedef struct
@@ -24,7 +24,7 @@ typedef struct
   TarnAllocator *allocators[N_KINDS];
   TarnPool *pools[N_KINDS];
   TarnBlock *blocks[N_KINDS], *direct[N_KINDS];
-  TarnCudaHostArray array; /* of pools[FAKE_CUDA_HOST_MEMORY] */
+  TarnCudaHostArray array; /* of pools[TARN_TESTING_CUDA_HOST_MEMORY] */
 } State;
 
 static const gsize shape[] = { 10, 20 };
@@ -34,7 +34,7 @@ memory_init (State *state)
 {
   g_autoptr (GError) error = NULL;
 
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     {
       state->allocators[i] = cuda_allocator_new (i, state->context, &error);
       g_assert_no_error (error);
@@ -47,7 +47,7 @@ memory_init (State *state)
       g_assert_no_error (error);
     }
   state->array = (TarnCudaHostArray) TARN_CUDA_HOST_ARRAY_INIT;
-  tarn_cuda_host_array_allocate (state->pools[FAKE_CUDA_HOST_MEMORY], 2, shape, 8, 'C',
+  tarn_cuda_host_array_allocate (state->pools[TARN_TESTING_CUDA_HOST_MEMORY], 2, shape, 8, 'C',
                                  &state->array, &error);
   g_assert_no_error (error);
 }
@@ -69,7 +69,7 @@ static void
 state_clear (State *state)
 {
   tarn_cuda_host_array_clear (&state->array);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     {
       tarn_block_free (state->blocks[i]);
       tarn_block_free (state->direct[i]);
@@ -112,7 +112,7 @@ ask_in_child (CUcontext context)
   STEP (13, take_forked (&error));
   STEP (14, tarn_cuda_select_test_devices ("cuda", &error) == NULL);
   STEP (15, take_forked (&error));
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     {
       STEP (20 + i, cuda_allocator_new (i, context, &error) == NULL);
       STEP (24 + i, take_forked (&error));
@@ -126,7 +126,7 @@ ask_in_child (CUcontext context)
 
 /* Steps 40 to 79: what is there already.  Frees are counted by pools, and do nothing. */
 static void
-use_memory_in_child (State *state, FakeCudaKind kind)
+use_memory_in_child (State *state, TarnTestingCudaKind kind)
 {
   TarnPool *pool = state->pools[kind];
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
@@ -140,9 +140,9 @@ use_memory_in_child (State *state, FakeCudaKind kind)
   STEP (44, tarn_allocator_allocate (state->allocators[kind], 1000, &error) == NULL);
   STEP (45, take_forked (&error));
   STEP (46, tarn_cuda_allocator_get_lost_bytes (state->allocators[kind]) == 0);
-  if (kind != FAKE_CUDA_HOST_MEMORY)
+  if (kind != TARN_TESTING_CUDA_HOST_MEMORY)
     STEP (47, tarn_cuda_block_get_device_pointer (state->blocks[kind]) != 0);
-  if (kind != FAKE_CUDA_DEVICE_MEMORY)
+  if (kind != TARN_TESTING_CUDA_DEVICE_MEMORY)
     STEP (48, tarn_cuda_block_get_host_pointer (state->blocks[kind]) != NULL);
 
   tarn_pool_get_stats (pool, &stats);
@@ -162,7 +162,7 @@ use_memory_in_child (State *state, FakeCudaKind kind)
 static void
 use_array_in_child (State *state)
 {
-  TarnPool *pool = state->pools[FAKE_CUDA_HOST_MEMORY];
+  TarnPool *pool = state->pools[TARN_TESTING_CUDA_HOST_MEMORY];
   TarnCudaHostArray array = TARN_CUDA_HOST_ARRAY_INIT;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
   GError *error = NULL;
@@ -198,7 +198,7 @@ use_everything_in_child (gpointer data)
 
   ask_in_child (state->context);
   use_array_in_child (state);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     use_memory_in_child (state, i);
   calculate_in_child ();
   ask_in_child (state->automatic);
@@ -213,7 +213,7 @@ use_everything_in_parent (State *state)
   g_autoptr (GError) error = NULL;
 
   g_assert_cmpuint (fake->get_primary_references (DEVICE), ==, 2 + N_KINDS);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     {
       g_autoptr (TarnBlock) held = tarn_pool_allocate (state->pools[i], 5000, &error);
       g_autoptr (TarnBlock) more = tarn_pool_allocate (state->pools[i], 1 << 20, &error);
@@ -227,7 +227,8 @@ use_everything_in_parent (State *state)
 static void
 assert_nothing_lives (void)
 {
-  for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       i <= TARN_TESTING_CUDA_MANAGED_MEMORY; i++)
     g_assert_cmpuint (fake->get_live (i), ==, 0);
 }
 
@@ -238,10 +239,10 @@ test_in_child (void)
   State state;
 
   state_init (&state);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     _tarn_mutex_lock (&state.pools[i]->lock);
   in_child (use_everything_in_child, &state);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     _tarn_mutex_unlock (&state.pools[i]->lock);
   g_assert_cmpuint (fake->get_calls_after_fork (), ==, 0);
   use_everything_in_parent (&state);

@@ -191,7 +191,7 @@ for program in $programs; do
 done
 
 # The fake driver, which is no better than what it says of itself.  A UUID is 16 bytes to it.
-fake=$top_srcdir/t/fake-cuda
+fake=$top_srcdir/lib/testing/cuda
 rows "$fake/fake-cuda.h" | sed 's/char \*uuid/CUuuid *uuid/' >"$scratch/rows"
 compare "the fake driver's functions" "$(count_rows "$fake/fake-cuda.h")"
 for name in type requestedHandleTypes location win32HandleMetaData allocFlags \

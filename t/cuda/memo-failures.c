@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "cuda/driver-private.h"
-#include "fake-cuda/fake-cuda.h"
 #include "lib/in-child.h"
+#include "testing/cuda/fake-cuda.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 static const gchar ptx[] = ".version 6.0\n.target sm_50\n.address_size 64\n"
                            ".visible .entry one () { ret; }\n.visible .entry two () { ret; }\n";
@@ -126,7 +126,7 @@ static gboolean
 fail_nth (const Scenario *scenario, CUcontext context, guint nth, gboolean for_ever)
 {
   guint n_messages = 0, depth = fake->get_context_stack_depth ();
-  guint modules = fake->get_live (FAKE_CUDA_MODULE), n_lost;
+  guint modules = fake->get_live (TARN_TESTING_CUDA_MODULE), n_lost;
   guint handler = g_log_set_handler ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
   g_autoptr (GError) error = NULL;
   const gchar *failed;
@@ -137,7 +137,8 @@ fail_nth (const Scenario *scenario, CUcontext context, guint nth, gboolean for_e
   failed = fake->get_failed ();
   fake->fail (NULL, 0, FALSE, 0);
   g_log_remove_handler ("Tarn-CUDA", handler);
-  n_lost = fake->get_live (FAKE_CUDA_MODULE) - modules + fake->get_context_stack_depth () - depth;
+  n_lost = fake->get_live (TARN_TESTING_CUDA_MODULE) - modules + fake->get_context_stack_depth ()
+           - depth;
 
   g_test_message ("%u%s: %s: %s; %u lost, %u messages", nth, for_ever ? " and all others" : "",
                   failed != NULL ? failed : "none", ok ? "no error" : error->message, n_lost,
@@ -148,9 +149,9 @@ fail_nth (const Scenario *scenario, CUcontext context, guint nth, gboolean for_e
   assert_told (n_lost, n_messages);
   restore (depth);
 
-  modules = fake->get_live (FAKE_CUDA_MODULE);
+  modules = fake->get_live (TARN_TESTING_CUDA_MODULE);
   g_assert_true (scenario->run (context, NULL)); /* all is well again */
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, modules);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, modules);
   g_assert_cmpuint (fake->get_context_stack_depth (), ==, depth);
   return failed != NULL;
 }
@@ -173,7 +174,7 @@ test_scenario (gconstpointer data)
   if (other != NULL)
     context_destroy (other);
   context_destroy (context);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
 }
 
 /* What a program may leave, and what a child has of its parent's */
@@ -250,7 +251,7 @@ leave_everything (void)
       g_assert_true (tarn_memo_get (left.values, left.contexts[i], NULL, NULL, NULL));
       g_assert_nonnull (get_function (left.functions, left.contexts[i], "one", NULL));
     }
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 2);
 }
 
 /* At exit */
@@ -341,11 +342,11 @@ test_fork (void)
   g_assert_cmpuint (left.counts.computed - left.counts.released, ==, 4);
   in_child (use_memos_in_child, NULL);
   g_assert_cmpuint (fake->get_calls_after_fork (), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 2);
   g_assert_nonnull (get_function (left.functions, left.contexts[0], "two", NULL));
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 2);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 2);
   tarn_cuda_clear_context_caches ();
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, 0);
   g_assert_cmpuint (left.counts.released, ==, left.counts.computed);
   g_assert_cmpuint (left.counts.dead, ==, 0);
   tarn_memo_unref (left.values);

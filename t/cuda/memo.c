@@ -9,7 +9,7 @@
 
 #include "driver.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 static void
 context_destroy (CUcontext context)
@@ -384,7 +384,7 @@ static void
 assert_modules (guint n)
 {
   if (fake != NULL)
-    g_assert_cmpuint (fake->get_live (FAKE_CUDA_MODULE), ==, n);
+    g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MODULE), ==, n);
 }
 
 /* Text with its 0 at the end is another GBytes, and so another module. */

@@ -12,7 +12,8 @@
 typedef struct
 {
   CUcontext context;
-  FakeCudaKind kind; /* FAKE_CUDA_ADDRESSES: virtual memory of the device, with a heap */
+  TarnTestingCudaKind
+      kind; /* TARN_TESTING_CUDA_ADDRESSES: virtual memory of the device, with a heap */
 } State;
 
 static TarnPool *
@@ -23,7 +24,7 @@ pool_new (gpointer data, const TarnPoolOptions *options)
   g_autoptr (TarnAllocator) allocator = NULL;
   TarnPool *pool;
 
-  if (state->kind == FAKE_CUDA_ADDRESSES)
+  if (state->kind == TARN_TESTING_CUDA_ADDRESSES)
     pool = tarn_cuda_pool_new (state->context, options, &error);
   else
     {
@@ -41,7 +42,7 @@ put (gpointer data, TarnMemory memory, gssize offset, guint8 byte)
   const TarnCudaDriver *driver = cuda_get_driver ();
   const State *state = data;
 
-  if (state->kind == FAKE_CUDA_HOST_MEMORY)
+  if (state->kind == TARN_TESTING_CUDA_HOST_MEMORY)
     ((guint8 *) memory.pointer)[offset] = byte;
   else
     {
@@ -57,7 +58,7 @@ get (gpointer data, TarnMemory memory, gssize offset)
   const State *state = data;
   guint8 byte;
 
-  if (state->kind == FAKE_CUDA_HOST_MEMORY)
+  if (state->kind == TARN_TESTING_CUDA_HOST_MEMORY)
     return ((const guint8 *) memory.pointer)[offset];
   g_assert_cmpuint (cuda_get_driver ()->cuMemcpyDtoH (
                         &byte, (CUdeviceptr) (memory.address + (guint64) offset), 1),
@@ -68,40 +69,41 @@ get (gpointer data, TarnMemory memory, gssize offset)
 static const MistakesMemory memory = { pool_new, put, get };
 
 static void
-run (const TarnCudaTest *test, const Mistake *mistake, FakeCudaKind kind)
+run (const TarnCudaTest *test, const Mistake *mistake, TarnTestingCudaKind kind)
 {
-  const FakeCuda *fake = cuda_get_fake ();
+  const TarnTestingCuda *fake = cuda_get_fake ();
   State state = { test->context, kind };
 
   if (fake != NULL)
     fake->reset ();
   mistake->func (&memory, &state);
-  for (FakeCudaKind i = FAKE_CUDA_ADDRESSES; fake != NULL && i <= FAKE_CUDA_MAPPING; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_ADDRESSES;
+       fake != NULL && i <= TARN_TESTING_CUDA_MAPPING; i++)
     g_assert_cmpuint (fake->get_live (i), ==, 0);
 }
 
 static void
 run_with_heap (const TarnCudaTest *test, gconstpointer mistake)
 {
-  run (test, mistake, FAKE_CUDA_ADDRESSES);
+  run (test, mistake, TARN_TESTING_CUDA_ADDRESSES);
 }
 
 static void
 run_on_device (const TarnCudaTest *test, gconstpointer mistake)
 {
-  run (test, mistake, FAKE_CUDA_DEVICE_MEMORY);
+  run (test, mistake, TARN_TESTING_CUDA_DEVICE_MEMORY);
 }
 
 static void
 run_on_host (const TarnCudaTest *test, gconstpointer mistake)
 {
-  run (test, mistake, FAKE_CUDA_HOST_MEMORY);
+  run (test, mistake, TARN_TESTING_CUDA_HOST_MEMORY);
 }
 
 static void
 run_on_managed (const TarnCudaTest *test, gconstpointer mistake)
 {
-  run (test, mistake, FAKE_CUDA_MANAGED_MEMORY);
+  run (test, mistake, TARN_TESTING_CUDA_MANAGED_MEMORY);
 }
 
 int

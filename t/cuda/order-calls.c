@@ -64,7 +64,7 @@ test_one_stream (const TarnCudaTest *test, gconstpointer unused)
       CUstream stream;
       guint n_calls;
 
-      fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+      fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
       stream = i < G_N_ELEMENTS (defaults) ? defaults[i] : fixture.a;
       use_once (&fixture, SIZE, stream);
       n_calls = fake->get_calls (NULL);
@@ -101,7 +101,7 @@ test_second_stream (const TarnCudaTest *test, gconstpointer unused)
   Calls before;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   for (gsize size = 1; size < SIZE; size *= 2)
     use_once (&fixture, size, fixture.a);
   n_of_all = count_events_of_all ();
@@ -177,7 +177,7 @@ test_several_streams (const TarnCudaTest *test, gconstpointer data)
   Fixture fixture;
   Calls before, calls;
 
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   hold_blocks (&fixture, pattern->n_held);
   if (pattern->is_busy)
     {
@@ -209,7 +209,7 @@ test_many_events (const TarnCudaTest *test, gconstpointer unused)
   Fixture fixture;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   for (guint i = 0; i < N_TIMES; i++)
     {
       TarnBlock *block = take (&fixture, OTHER_SIZE, fixture.a);
@@ -218,9 +218,9 @@ test_many_events (const TarnCudaTest *test, gconstpointer unused)
       g_ptr_array_add (blocks, block);
     }
   g_ptr_array_set_size (blocks, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_EVENT), >=, N_TIMES);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_EVENT), >=, N_TIMES);
   tarn_pool_free_held (fixture.pool);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_EVENT), <=, 256);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_EVENT), <=, 256);
   fixture_clear (&fixture);
 }
 
@@ -325,7 +325,7 @@ static const Way ways[] = {
 };
 
 static void
-return_init (Return *self, const TarnCudaTest *test, FakeCudaKind kind)
+return_init (Return *self, const TarnCudaTest *test, TarnTestingCudaKind kind)
 {
   fixture_init (&self->fixture, test, kind);
   _tarn_mutex_init (&self->lock);
@@ -373,10 +373,11 @@ test_give_back (const TarnCudaTest *test, gconstpointer data)
   const Way *way = data;
   Return self;
 
-  for (FakeCudaKind kind = FAKE_CUDA_DEVICE_MEMORY; kind <= FAKE_CUDA_MANAGED_MEMORY; kind++)
+  for (TarnTestingCudaKind kind = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       kind <= TARN_TESTING_CUDA_MANAGED_MEMORY; kind++)
     for (gint is_recorded = FALSE; is_recorded <= TRUE; is_recorded++)
       {
-        if (kind == FAKE_CUDA_HOST_MEMORY && way->give_back == run_out)
+        if (kind == TARN_TESTING_CUDA_HOST_MEMORY && way->give_back == run_out)
           continue; /* that has no budget */
         if (!is_recorded && way->give_back == request_for_host)
           continue; /* it has fresh memory */
@@ -407,7 +408,7 @@ test_give_back_at_once (const TarnCudaTest *test, gconstpointer unused)
   (void) unused;
   for (gint has_pool = FALSE; has_pool <= TRUE; has_pool++)
     {
-      return_init (&self, test, FAKE_CUDA_DEVICE_MEMORY);
+      return_init (&self, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
       if (has_pool)
         {
           block_to_free = use_for_long (&self);
@@ -461,7 +462,7 @@ test_fork (const TarnCudaTest *test, gconstpointer unused)
   Fixture fixture;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, SIZE, fixture.a);
   use_once (&fixture, OTHER_SIZE, fixture.b);
   block_to_free = take (&fixture, SIZE, fixture.b);
@@ -478,7 +479,7 @@ test_fork (const TarnCudaTest *test, gconstpointer unused)
 
 /* At exit */
 
-#define N_KINDS (FAKE_CUDA_MANAGED_MEMORY + 1)
+#define N_KINDS (TARN_TESTING_CUDA_MANAGED_MEMORY + 1)
 
 /* What a program may have at its end, on streams of a context of its own. */
 static struct
@@ -491,7 +492,7 @@ static struct
 } left;
 
 static void
-leave (FakeCudaKind kind, gboolean has_many)
+leave (TarnTestingCudaKind kind, gboolean has_many)
 {
   left.allocators[kind] = cuda_allocator_new (kind, left.context, NULL);
   left.pools[kind] = tarn_pool_new (left.allocators[kind], NULL, NULL);
@@ -514,7 +515,7 @@ leave_everything (CUdevice device, gboolean has_many)
   SUCCEED (tarn->cuCtxCreate (&left.context, 0, device));
   left.a = order_stream_new ();
   left.b = order_stream_new ();
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     leave (i, has_many);
   SUCCEED (tarn->cuCtxPopCurrent (&left.context));
 }
@@ -524,7 +525,7 @@ static void
 clear_what_is_left (void)
 {
   fake->fail (NULL, 1, TRUE, FAKE_CUDA_DEINITIALIZED);
-  for (FakeCudaKind i = 0; i < N_KINDS; i++)
+  for (TarnTestingCudaKind i = 0; i < N_KINDS; i++)
     {
       if (tarn_cuda_pool_allocate (left.pools[i], 8 * SIZE, left.b, NULL) != NULL
           || tarn_cuda_pool_allocate (left.pools[i], 8 * SIZE, NULL, NULL) != NULL)
@@ -555,7 +556,7 @@ test_at_exit (const TarnCudaTest *test, gconstpointer has_many)
       g_test_trap_assert_stderr ("");
       return;
     }
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   fixture_clear (&fixture);
   leave_everything (test->device, GPOINTER_TO_INT (has_many));
   g_assert_cmpint (atexit (clear_what_is_left), ==, 0);

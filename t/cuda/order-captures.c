@@ -55,7 +55,7 @@ test_alone (const TarnCudaTest *test, gconstpointer unused)
   guint n_calls;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, SIZE, fixture.a);
   begin_capture (fixture.a);
   n_calls = count_calls ();
@@ -83,7 +83,7 @@ test_first (const TarnCudaTest *test, gconstpointer unused)
   Fixture fixture;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   begin_capture (fixture.a);
   assert_not_supported (&fixture, SIZE, fixture.a);
   end_capture (fixture.a);
@@ -104,7 +104,7 @@ test_second (const TarnCudaTest *test, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, SIZE, fixture.a);
   block = take (&fixture, OTHER_SIZE, fixture.a);
   begin_capture (fixture.b);
@@ -140,7 +140,7 @@ test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
   guint64 address;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   kept = take (&fixture, OTHER_SIZE, fixture.a); /* so that the pool goes on to know the stream */
   block = take (&fixture, SIZE, fixture.a);
   address = get_address (block);
@@ -168,7 +168,7 @@ test_several (const TarnCudaTest *test, gconstpointer unused)
   guint64 address;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, OTHER_SIZE, fixture.b);
   block = take (&fixture, SIZE, fixture.a);
   address = get_address (block);
@@ -208,7 +208,7 @@ test_left_over (const TarnCudaTest *test, gconstpointer is_forgotten)
   TarnBlock *block, *fresh[2];
   guint64 address;
 
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, OTHER_SIZE, fixture.b);
   block = take (&fixture, SIZE, fixture.a);
   address = get_address (block);
@@ -248,7 +248,7 @@ test_another_captures (const TarnCudaTest *test, gconstpointer unused)
   guint64 address;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   hand_on (fixture.pool, SIZE);
   use_once (&fixture, OTHER_SIZE, fixture.b);
   block = take (&fixture, SIZE, fixture.a);

@@ -150,11 +150,11 @@ run_short (State *state, GError **error)
 {
   const gsize size = 4 * SIZE - 1; /* which is not rounded up */
   const CUdevice device = state->fixture->test->device;
-  guint64 others = fake->get_live_bytes (FAKE_CUDA_DEVICE_MEMORY)
-                   + fake->get_live_bytes (FAKE_CUDA_MANAGED_MEMORY);
+  guint64 others = fake->get_live_bytes (TARN_TESTING_CUDA_DEVICE_MEMORY)
+                   + fake->get_live_bytes (TARN_TESTING_CUDA_MANAGED_MEMORY);
   gboolean is_fine;
 
-  if (state->fixture->kind != FAKE_CUDA_HOST_MEMORY)
+  if (state->fixture->kind != TARN_TESTING_CUDA_HOST_MEMORY)
     {
       others -= tarn_pool_get_managed_bytes (state->pool);
       fake->set_budget (device, others + size + 5 * SIZE / 2);
@@ -230,10 +230,11 @@ typedef struct
 static Books
 read_books (void)
 {
-  Books books
-      = { .events = fake->get_live (FAKE_CUDA_EVENT), .depth = fake->get_context_stack_depth () };
+  Books books = { .events = fake->get_live (TARN_TESTING_CUDA_EVENT),
+                  .depth = fake->get_context_stack_depth () };
 
-  for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       i <= TARN_TESTING_CUDA_MANAGED_MEMORY; i++)
     books.memory += fake->get_live (i);
   return books;
 }
@@ -383,7 +384,7 @@ get_step (void)
 
 /* What is lost goes with the context. */
 static void
-run_failures (const TarnCudaTest *test, FakeCudaKind kind, gboolean is_elsewhere)
+run_failures (const TarnCudaTest *test, TarnTestingCudaKind kind, gboolean is_elsewhere)
 {
   TarnCudaTest inner = *test;
   Fixture fixture;
@@ -419,13 +420,13 @@ run_failures (const TarnCudaTest *test, FakeCudaKind kind, gboolean is_elsewhere
 static void
 test_failures (const TarnCudaTest *test, gconstpointer kind)
 {
-  run_failures (test, (FakeCudaKind) GPOINTER_TO_UINT (kind), FALSE);
+  run_failures (test, (TarnTestingCudaKind) GPOINTER_TO_UINT (kind), FALSE);
 }
 
 static void
 test_failures_elsewhere (const TarnCudaTest *test, gconstpointer kind)
 {
-  run_failures (test, (FakeCudaKind) GPOINTER_TO_UINT (kind), TRUE);
+  run_failures (test, (TarnTestingCudaKind) GPOINTER_TO_UINT (kind), TRUE);
 }
 
 int
@@ -435,7 +436,8 @@ main (int argc, char **argv)
 
   order_init (cuda_get_fake ());
   g_test_init (&argc, &argv, NULL);
-  for (FakeCudaKind i = FAKE_CUDA_DEVICE_MEMORY; i <= FAKE_CUDA_MANAGED_MEMORY; i++)
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       i <= TARN_TESTING_CUDA_MANAGED_MEMORY; i++)
     {
       g_autofree gchar *path = g_strdup_printf ("order/failures/%s", names[i]);
       g_autofree gchar *elsewhere = g_strdup_printf ("order/failures-elsewhere/%s", names[i]);

@@ -7,7 +7,7 @@
 
 #include "order/order-private.h"
 
-const FakeCuda *fake;
+const TarnTestingCuda *fake;
 OrderDriver cuda;
 const TarnCudaDriver *tarn;
 
@@ -17,7 +17,7 @@ const TarnCudaDriver *tarn;
 /* The driver */
 
 void
-order_init (const FakeCuda *driver)
+order_init (const TarnTestingCuda *driver)
 {
   fake = driver;
 }
@@ -131,7 +131,7 @@ warm_up (Fixture *fixture)
 }
 
 void
-fixture_init (Fixture *fixture, const TarnCudaTest *test, FakeCudaKind kind)
+fixture_init (Fixture *fixture, const TarnCudaTest *test, TarnTestingCudaKind kind)
 {
   g_autoptr (GError) error = NULL;
 
@@ -172,8 +172,8 @@ fixture_clear (Fixture *fixture)
   if (fake == NULL)
     return;
   g_assert_cmpuint (fake->get_live (fixture->kind), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_EVENT), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_STREAM), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_EVENT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_STREAM), ==, 0);
   g_assert_cmpuint (fake->get_context_stack_depth (), ==, 1);
 }
 
@@ -214,7 +214,7 @@ read_word (const Fixture *fixture, const TarnBlock *block)
 {
   guint word = 0;
 
-  if (fixture->kind == FAKE_CUDA_HOST_MEMORY)
+  if (fixture->kind == TARN_TESTING_CUDA_HOST_MEMORY)
     return *(const guint *) tarn_cuda_block_get_host_pointer (block);
   SUCCEED (cuda.cuMemcpyDtoH (&word, (CUdeviceptr) get_address (block), sizeof word));
   return word;

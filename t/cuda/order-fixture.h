@@ -34,9 +34,9 @@ typedef struct
 #undef X
 } OrderDriver;
 
-extern const FakeCuda *fake;       /* NULL: it is a real one */
-extern OrderDriver cuda;           /* what Tarn does not call */
-extern const TarnCudaDriver *tarn; /* what it does */
+extern const TarnTestingCuda *fake; /* NULL: it is a real one */
+extern OrderDriver cuda;            /* what Tarn does not call */
+extern const TarnCudaDriver *tarn;  /* what it does */
 
 #define ASSERT_STATUS(call, status) g_assert_cmpuint (call, ==, status)
 #define SUCCEED(call) ASSERT_STATUS (call, FAKE_CUDA_SUCCESS)
@@ -45,7 +45,7 @@ extern const TarnCudaDriver *tarn; /* what it does */
 #define PER_THREAD ((CUstream) GUINT_TO_POINTER (2)) /* CU_STREAM_PER_THREAD */
 
 /* In main (), before the tests run; both drivers above are there for the first fixture. */
-void order_init (const FakeCuda *driver);
+void order_init (const TarnTestingCuda *driver);
 
 /* Finds both, for a test without a fixture. */
 void order_load (void);
@@ -73,7 +73,7 @@ void gate_clear (Gate *gate);
 typedef struct
 {
   const TarnCudaTest *test;
-  FakeCudaKind kind;
+  TarnTestingCudaKind kind;
   TarnAllocator *allocator;
   TarnPool *pool;
   CUstream a, b, c; /* of the test's context; none waits for another, nor for the default stream */
@@ -83,7 +83,7 @@ typedef struct
 } Fixture;
 
 /* Streams that a test destroys it sets to NULL. */
-void fixture_init (Fixture *fixture, const TarnCudaTest *test, FakeCudaKind kind);
+void fixture_init (Fixture *fixture, const TarnCudaTest *test, TarnTestingCudaKind kind);
 void fixture_clear (Fixture *fixture);
 
 CUstream order_stream_new (void);

@@ -45,7 +45,7 @@ test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
   TarnBlock *block, *fresh;
   guint64 address;
 
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   if (GPOINTER_TO_INT (is_second))
     use_once (&fixture, OTHER_SIZE, fixture.b);
   handle = fixture.a;
@@ -85,7 +85,7 @@ test_forgotten_in_use (const TarnCudaTest *test, gconstpointer unused)
   guint64 address;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   handle = fixture.a;
   block = take (&fixture, SIZE, fixture.a);
   address = get_address (block);
@@ -118,7 +118,7 @@ test_idle_destroyed (const TarnCudaTest *test, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, SIZE, fixture.a);
   use_once (&fixture, OTHER_SIZE, fixture.a);
   SUCCEED (cuda.cuStreamSynchronize (fixture.a));
@@ -138,7 +138,7 @@ test_idle_destroyed (const TarnCudaTest *test, gconstpointer unused)
   use_once (&fixture, SIZE, fixture.apart);
   fixture_clear (&fixture);
 
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   use_once (&fixture, SIZE, fixture.a);
   destroy (&fixture.a);
   fixture_clear (&fixture); /* and gives back */
@@ -151,7 +151,7 @@ test_unknown (const TarnCudaTest *test, gconstpointer unused)
   Fixture fixture;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   forget (&fixture, fixture.a);
   forget (&fixture, NULL);
   forget (&fixture, PER_THREAD);
@@ -182,7 +182,7 @@ test_refused (const TarnCudaTest *test, gconstpointer unused)
   CUstream foreign;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
   foreign = order_stream_new ();
   assert_refused (&fixture, foreign); /* while its context is current, and while it is not */
@@ -225,7 +225,7 @@ test_no_context (const TarnCudaTest *test, gconstpointer unused)
   CUcontext other;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   g_thread_join (g_thread_new ("no-context", use_all_streams, &fixture));
   SUCCEED (tarn->cuCtxCreate (&other, 0, test->device));
   use_all_streams (&fixture);
@@ -288,7 +288,7 @@ test_move (const TarnCudaTest *test, gconstpointer is_direct)
   Fixture fixture;
   CUstream streams[] = { NULL, LEGACY, PER_THREAD, NULL };
 
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   streams[3] = fixture.b;
   for (gsize i = 0; i < G_N_ELEMENTS (streams); i++)
     {
@@ -390,7 +390,7 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   gsize bytes;
 
   (void) unused;
-  fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   if (tarn->cuCtxGetId == NULL)
     {
       g_test_skip ("this driver cannot tell a context from a later one at its address");

@@ -23,7 +23,7 @@ static const gsize sizes[] = { 1 << 20, 250 << 10, 64 << 10 };
 typedef struct
 {
   const gchar *path;
-  FakeCudaKind kind;
+  TarnTestingCudaKind kind;
   gboolean is_limited; /* to what can be in use at a time: most of it was another stream's before */
   /* Puts something in the place of what keeps memory from being handed out too early; NULL: it is
    * as it should be. */
@@ -550,12 +550,12 @@ void
 order_add_threads (void)
 {
   static const Case cases[] = {
-    { "order/threads/device", FAKE_CUDA_DEVICE_MEMORY, FALSE, NULL },
-    { "order/threads/host", FAKE_CUDA_HOST_MEMORY, FALSE, NULL },
-    { "order/threads/managed", FAKE_CUDA_MANAGED_MEMORY, FALSE, NULL },
-    { "order/threads/limited", FAKE_CUDA_DEVICE_MEMORY, TRUE, NULL },
-    { "order/threads/without-wait", FAKE_CUDA_DEVICE_MEMORY, TRUE, take_out_wait },
-    { "order/threads/without-question", FAKE_CUDA_DEVICE_MEMORY, TRUE, take_out_question },
+    { "order/threads/device", TARN_TESTING_CUDA_DEVICE_MEMORY, FALSE, NULL },
+    { "order/threads/host", TARN_TESTING_CUDA_HOST_MEMORY, FALSE, NULL },
+    { "order/threads/managed", TARN_TESTING_CUDA_MANAGED_MEMORY, FALSE, NULL },
+    { "order/threads/limited", TARN_TESTING_CUDA_DEVICE_MEMORY, TRUE, NULL },
+    { "order/threads/without-wait", TARN_TESTING_CUDA_DEVICE_MEMORY, TRUE, take_out_wait },
+    { "order/threads/without-question", TARN_TESTING_CUDA_DEVICE_MEMORY, TRUE, take_out_question },
   };
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)

@@ -161,7 +161,7 @@ run_race (Race *race)
 
 /* The next stream is the pool's second one. */
 static void
-run_for_second (Race *race, const TarnCudaTest *test, FakeCudaKind kind)
+run_for_second (Race *race, const TarnCudaTest *test, TarnTestingCudaKind kind)
 {
   fixture_init (&race->fixture, test, kind);
   run_race (race);
@@ -171,7 +171,7 @@ run_for_second (Race *race, const TarnCudaTest *test, FakeCudaKind kind)
 
 /* The pool has met others. */
 static void
-run_for_third (Race *race, const TarnCudaTest *test, FakeCudaKind kind)
+run_for_third (Race *race, const TarnCudaTest *test, TarnTestingCudaKind kind)
 {
   fixture_init (&race->fixture, test, kind);
   use_once (&race->fixture, OTHER_SIZE, race->fixture.a);
@@ -185,7 +185,7 @@ run_for_third (Race *race, const TarnCudaTest *test, FakeCudaKind kind)
 }
 
 static void
-test_race (const TarnCudaTest *test, gconstpointer data, FakeCudaKind kind)
+test_race (const TarnCudaTest *test, gconstpointer data, TarnTestingCudaKind kind)
 {
   Race race = { .item = data };
 
@@ -202,19 +202,19 @@ test_race (const TarnCudaTest *test, gconstpointer data, FakeCudaKind kind)
 static void
 test_device (const TarnCudaTest *test, gconstpointer data)
 {
-  test_race (test, data, FAKE_CUDA_DEVICE_MEMORY);
+  test_race (test, data, TARN_TESTING_CUDA_DEVICE_MEMORY);
 }
 
 static void
 test_host (const TarnCudaTest *test, gconstpointer data)
 {
-  test_race (test, data, FAKE_CUDA_HOST_MEMORY);
+  test_race (test, data, TARN_TESTING_CUDA_HOST_MEMORY);
 }
 
 static void
 test_managed (const TarnCudaTest *test, gconstpointer data)
 {
-  test_race (test, data, FAKE_CUDA_MANAGED_MEMORY);
+  test_race (test, data, TARN_TESTING_CUDA_MANAGED_MEMORY);
 }
 
 /* NULL and CU_STREAM_LEGACY are one stream: nobody waits, and no call is made. */
@@ -233,7 +233,7 @@ test_one_default (const TarnCudaTest *test, gconstpointer unused)
       TarnBlock *block;
       guint64 address;
 
-      fixture_init (&fixture, test, FAKE_CUDA_DEVICE_MEMORY);
+      fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
       block = take (&fixture, SIZE, pairs[i].first);
       address = get_address (block);
       gate_close (&fixture.gate, pairs[i].first);

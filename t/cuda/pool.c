@@ -9,16 +9,17 @@
 #define N_BLOCKS 12
 #define N_ROUNDS 600
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 static void
 assert_nothing_is_alive (void)
 {
   if (fake == NULL)
     return;
-  for (FakeCudaKind kind = FAKE_CUDA_ADDRESSES; kind <= FAKE_CUDA_MAPPING; kind++)
+  for (TarnTestingCudaKind kind = TARN_TESTING_CUDA_ADDRESSES; kind <= TARN_TESTING_CUDA_MAPPING;
+       kind++)
     g_assert_cmpuint (fake->get_live (kind), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
 }
 
 static TarnPool *

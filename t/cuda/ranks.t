@@ -6,7 +6,7 @@
 . "$(dirname "$0")/../lib/tap.sh"
 
 program=$top_builddir/t/cuda/ranks
-fake=$top_builddir/t/fake-cuda/.libs
+fake=$top_builddir/lib/testing/cuda/.libs
 if [ ! -x "$program" ] || [ ! -e "$fake/libcuda.so.1" ]; then
   skip "ranks" "built without the fake driver"
   done_testing
@@ -24,18 +24,18 @@ prints () { # DEVICES-IN-ORDER COMMAND...
   [ "$(sort "$scratch/out" | sed 's/device //' | tr '\n' ' ')" = "$expected " ]
 }
 
-FAKE_CUDA_DEVICES=4
-export FAKE_CUDA_DEVICES
+TARN_TESTING_CUDA_DEVICES=4
+export TARN_TESTING_CUDA_DEVICES
 check "one process" prints 0 "$program"
 if command -v mpirun >/dev/null; then
   # A launcher that cannot start here has nothing to say about us.
   if mpirun --allow-run-as-root --oversubscribe -n 2 true >"$scratch/mpirun" 2>&1; then
     check "mpirun -n 4 on four devices" prints "0 1 2 3" \
       mpirun --allow-run-as-root --oversubscribe -n 4 "$program"
-    FAKE_CUDA_DEVICES=2
+    TARN_TESTING_CUDA_DEVICES=2
     check "mpirun -n 4 on two devices" prints "0 0 1 1" \
       mpirun --allow-run-as-root --oversubscribe -n 4 "$program"
-    FAKE_CUDA_DEVICES=4
+    TARN_TESTING_CUDA_DEVICES=4
     CUDA_DEVICE=2
     export CUDA_DEVICE
     check "CUDA_DEVICE goes before the rank" prints "2 2" \

@@ -8,7 +8,7 @@
 
 #include "driver.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 
 static CUcontext
 open_default (void)
@@ -27,7 +27,7 @@ static void
 assert_all_gone (void)
 {
   g_assert_cmpuint (fake->get_primary_references (0), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
 }
 
 /* It is refused, and no driver call is made for it. */
@@ -86,7 +86,7 @@ test_another_current (void)
   g_assert_true (cuda_get_current () == own);
   g_assert_cmpuint (fake->get_primary_references (0), ==, 0);
   g_assert_cmpuint (driver->cuCtxDestroy (own), ==, 0);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_CONTEXT), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_CONTEXT), ==, 0);
   _tarn_cuda_get_driver (NULL)->cuCtxPopCurrent (&own);
 }
 
@@ -244,7 +244,7 @@ add (const gchar *name, GTestFunc test)
 int
 main (int argc, char **argv)
 {
-  g_setenv ("FAKE_CUDA_DEVICES", "2", TRUE);
+  g_setenv ("TARN_TESTING_CUDA_DEVICES", "2", TRUE);
   g_setenv ("CUDA_DEVICE", "0", TRUE);
   fake = tarn_fake_cuda ();
   g_test_init (&argc, &argv, NULL);

@@ -8,7 +8,7 @@
 #include <tarn/cuda.h>
 #include <unistd.h>
 
-#include "fake-cuda/fake-cuda.h"
+#include "testing/cuda/fake-cuda.h"
 
 /* "0 1", or the error's message */
 static gchar *
@@ -122,7 +122,7 @@ assert_uuid (guint index, const gchar *expected)
 static void
 test_part (void)
 {
-  const FakeCuda *fake = tarn_fake_cuda ();
+  const TarnTestingCuda *fake = tarn_fake_cuda ();
 
   fake->set_part (1, TRUE);
   assert_uuid (0, "GPU-00112233-4455-6677-8899-aabbccddeeff");
@@ -145,7 +145,8 @@ test_child (gconstpointer expected)
 {
   /* A message would end the process. */
   g_log_set_always_fatal (G_LOG_LEVEL_CRITICAL | G_LOG_FATAL_MASK);
-  g_assert_cmpint (g_setenv ("FAKE_CUDA_DEVICES", g_getenv ("CHILD_DEVICES"), TRUE), ==, TRUE);
+  g_assert_cmpint (g_setenv ("TARN_TESTING_CUDA_DEVICES", g_getenv ("CHILD_DEVICES"), TRUE), ==,
+                   TRUE);
   assert_chosen ("cuda", expected);
 }
 
@@ -205,10 +206,10 @@ test_fork (void)
 int
 main (int argc, char **argv)
 {
-  g_setenv ("FAKE_CUDA_DEVICES", "3", TRUE);
-  g_unsetenv ("FAKE_CUDA_FAIL");
+  g_setenv ("TARN_TESTING_CUDA_DEVICES", "3", TRUE);
+  g_unsetenv ("TARN_TESTING_CUDA_FAIL");
   if (g_getenv ("CHILD_FAIL") != NULL)
-    g_setenv ("FAKE_CUDA_FAIL", g_getenv ("CHILD_FAIL"), TRUE);
+    g_setenv ("TARN_TESTING_CUDA_FAIL", g_getenv ("CHILD_FAIL"), TRUE);
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/selection/choices", test_selection);
   g_test_add_func ("/cuda/selection/environment", test_environment);

@@ -6,9 +6,9 @@
 
 #include <tarn/cuda.h>
 
-#include "fake-cuda/fake-cuda.h"
 #include "lib/struct-sizes.h"
 #include "multiprocessor.h"
+#include "testing/cuda/fake-cuda.h"
 
 /* All but the last field of each */
 

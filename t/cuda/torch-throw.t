@@ -41,7 +41,7 @@ runs () { # PROGRAM ARGUMENT...
   shift
   LD_LIBRARY_PATH=$(echo "$scratch $libraries" | tr ' ' :)${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   export LD_LIBRARY_PATH
-  G_MESSAGES_DEBUG=Tarn-CUDA FAKE_CUDA_TOTAL_MEMORY=100000000 with_fake "$scratch/$program" "$@" >"$scratch/out" 2>"$scratch/err"
+  G_MESSAGES_DEBUG=Tarn-CUDA TARN_TESTING_CUDA_TOTAL_MEMORY=100000000 with_fake "$scratch/$program" "$@" >"$scratch/out" 2>"$scratch/err"
 }
 
 # Each line of standard input three times, as the program calls thrice, and none left.

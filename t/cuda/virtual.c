@@ -11,7 +11,7 @@
 #include "allocator/allocator-private.h"
 #include "driver.h"
 
-static const FakeCuda *fake;
+static const TarnTestingCuda *fake;
 static guint n_left; /* what calls kept that were to give it back, and failed: on the fake driver */
 
 /* What Tarn has no business with.  X (name, "symbol", arguments) */
@@ -139,7 +139,8 @@ count_live (void)
 {
   guint n = 0;
 
-  for (FakeCudaKind kind = FAKE_CUDA_ADDRESSES; kind <= FAKE_CUDA_MAPPING; kind++)
+  for (TarnTestingCudaKind kind = TARN_TESTING_CUDA_ADDRESSES; kind <= TARN_TESTING_CUDA_MAPPING;
+       kind++)
     n += fake->get_live (kind);
   return n;
 }
@@ -150,7 +151,7 @@ assert_nothing_is_alive (void)
   if (fake == NULL)
     return;
   g_assert_cmpuint (count_live (), ==, n_left);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_DEVICE_MEMORY), ==, 0);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 0);
 }
 
 /* FALSE, and the test is skipped: the device has no virtual memory. */
@@ -432,7 +433,7 @@ static void
 test_no_access (const TarnCudaTest *test, gconstpointer unused)
 {
   g_autoptr (GError) error = NULL;
-  guint n_mapped = fake->get_live (FAKE_CUDA_MAPPING);
+  guint n_mapped = fake->get_live (TARN_TESTING_CUDA_MAPPING);
   Memory memory;
 
   (void) unused;
@@ -441,7 +442,7 @@ test_no_access (const TarnCudaTest *test, gconstpointer unused)
   fake->fail ("cuMemSetAccess", 1, FALSE, FAKE_CUDA_OUT_OF_MEMORY);
   g_assert_false (map (&memory, 1, 2, &error));
   assert_out_of_memory (&error, "cuMemSetAccess", 2 * memory.unit);
-  g_assert_cmpuint (fake->get_live (FAKE_CUDA_MAPPING), ==, n_mapped);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MAPPING), ==, n_mapped);
   map_surely (&memory, 1, 2);
   unmap (&memory, 1, 2);
   memory_clear (&memory);
@@ -770,20 +771,21 @@ static void
 test_parts (const TarnCudaTest *test, gconstpointer unused)
 {
   (void) unused;
-  for (FakeCudaKind kind = FAKE_CUDA_DEVICE_MEMORY; kind <= FAKE_CUDA_MANAGED_MEMORY; kind++)
+  for (TarnTestingCudaKind kind = TARN_TESTING_CUDA_DEVICE_MEMORY;
+       kind <= TARN_TESTING_CUDA_MANAGED_MEMORY; kind++)
     {
       g_autoptr (TarnAllocator) allocator = cuda_allocator_new (kind, test->context, NULL);
       const TarnAllocatorOps *ops = &allocator->ops;
       TarnMemory memory;
       gsize size = 4 * ops->part_alignment;
 
-      g_assert_cmpuint (ops->part_alignment, ==, kind == FAKE_CUDA_HOST_MEMORY ? 64 : 512);
+      g_assert_cmpuint (ops->part_alignment, ==, kind == TARN_TESTING_CUDA_HOST_MEMORY ? 64 : 512);
       g_assert_null (ops->part_release);
       g_assert_true (tarn_allocator_allocate_memory (allocator, size, &memory, NULL));
       g_assert_cmpuint (memory.address % ops->part_alignment, ==, 0);
-      check_part (ops, allocator->user_data, memory, kind == FAKE_CUDA_HOST_MEMORY);
+      check_part (ops, allocator->user_data, memory, kind == TARN_TESTING_CUDA_HOST_MEMORY);
       tarn_allocator_free_memory (allocator, memory, size);
-      g_assert_true (kind == FAKE_CUDA_DEVICE_MEMORY || ops->virtual_granularity == 0);
+      g_assert_true (kind == TARN_TESTING_CUDA_DEVICE_MEMORY || ops->virtual_granularity == 0);
     }
 }
 

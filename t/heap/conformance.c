@@ -3,15 +3,16 @@
  *
  * What every kind of memory must do, over heaps on a device that is a table. */
 
+#include <tarn/testing.h>
+
 #include "lib/conformance.h"
-#include "lib/fake-pages.h"
 
 static gpointer
 open_parts (gconstpointer unused, gchar **reason)
 {
   (void) unused;
   (void) reason;
-  return fake_pages_new (G_MAXUINT64, FAKE_PAGES_PARTS);
+  return tarn_testing_pages_new (G_MAXUINT64, TARN_TESTING_PAGES_PARTS);
 }
 
 static gpointer
@@ -19,7 +20,7 @@ open_virtual (gconstpointer unused, gchar **reason)
 {
   (void) unused;
   (void) reason;
-  return fake_pages_new (G_MAXUINT64, FAKE_PAGES_VIRTUAL);
+  return tarn_testing_pages_new (G_MAXUINT64, TARN_TESTING_PAGES_VIRTUAL);
 }
 
 static gpointer
@@ -27,41 +28,42 @@ open_addresses (gconstpointer unused, gchar **reason)
 {
   (void) unused;
   (void) reason;
-  return fake_pages_new (G_MAXUINT64, FAKE_PAGES_ADDRESSES);
+  return tarn_testing_pages_new (G_MAXUINT64, TARN_TESTING_PAGES_ADDRESSES);
 }
 
 static void
 close_pages (gpointer state)
 {
-  fake_pages_free (state);
+  tarn_testing_pages_free (state);
 }
 
 static TarnAllocator *
 pages_allocator_new (gpointer state, GError **error)
 {
   (void) error;
-  return fake_pages_allocator_new (state);
+  return tarn_testing_pages_allocator_new (state);
 }
 
 static void
 fail (gpointer state, guint nth, gboolean for_ever)
 {
-  fake_pages_fail (state, nth, for_ever);
+  tarn_testing_pages_fail (state, nth, for_ever);
 }
 
 static gboolean
 has_failed (gpointer state)
 {
-  gboolean failed = fake_pages_has_failed (state);
+  gboolean failed = tarn_testing_pages_has_failed (state);
 
-  fake_pages_fail (state, 0, FALSE);
+  tarn_testing_pages_fail (state, 0, FALSE);
   return failed;
 }
 
 static guint
 live (gpointer state)
 {
-  return (guint) (fake_pages_get_used_bytes (state) > 0) + fake_pages_get_reserved (state);
+  return (guint) (tarn_testing_pages_get_used_bytes (state) > 0)
+         + tarn_testing_pages_get_reserved (state);
 }
 
 #define BACKEND(open_it)                                                                           \

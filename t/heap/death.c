@@ -3,14 +3,15 @@
  *
  * Every order of death, with a heap between the pools and the driver. */
 
+#include <tarn/testing.h>
+
 #include "heap-fixture.h"
 #include "lib/death-matrix.h"
-#include "lib/fake-order.h"
 
 typedef struct
 {
   gboolean is_virtual;
-  guint flags; /* of FakeQueuesFlags */
+  guint flags; /* of TarnTestingQueuesFlags */
 } Kind;
 
 static void
@@ -23,51 +24,51 @@ static gboolean
 open_order (DeathWorld *world)
 {
   const Kind *kind = world->backend->kind;
-  FakeOrder *order = fake_order_new (G_MAXUINT64, kind->is_virtual, kind->flags);
+  TarnTestingOrder *order = tarn_testing_order_new (G_MAXUINT64, kind->is_virtual, kind->flags);
 
   world->own = order;
-  world->a = fake_queue_new (fake_order_get_queues (order), TRUE);
-  world->b = fake_queue_new (fake_order_get_queues (order), TRUE);
+  world->a = tarn_testing_queue_new (tarn_testing_order_get_queues (order), TRUE);
+  world->b = tarn_testing_queue_new (tarn_testing_order_get_queues (order), TRUE);
   return TRUE;
 }
 
 static void
 close_order (DeathWorld *world)
 {
-  FakeQueues *queues = fake_order_get_queues (world->own);
+  TarnTestingQueues *queues = tarn_testing_order_get_queues (world->own);
 
-  fake_queue_destroy (queues, world->b);
-  fake_queues_run_all (queues);
-  fake_order_free (world->own);
+  tarn_testing_queue_destroy (queues, world->b);
+  tarn_testing_queues_run_all (queues);
+  tarn_testing_order_free (world->own);
 }
 
 static TarnAllocator *
 allocator_new (DeathWorld *world, GError **error)
 {
-  g_autoptr (TarnAllocator) upstream = fake_order_allocator_new (world->own);
+  g_autoptr (TarnAllocator) upstream = tarn_testing_order_allocator_new (world->own);
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
 
-  options.alignment = FAKE_ORDER_GRANULE;
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
   return tarn_heap_allocator_new (upstream, &options, error);
 }
 
 static void
 release_queue (DeathWorld *world)
 {
-  fake_queue_destroy (fake_order_get_queues (world->own), world->a);
+  tarn_testing_queue_destroy (tarn_testing_order_get_queues (world->own), world->a);
 }
 
 static void
 own (DeathWorld *world, TarnBlock *block)
 {
-  fake_order_own (world->own, tarn_block_get_memory (block), tarn_block_get_size (block));
+  tarn_testing_order_own (world->own, tarn_block_get_memory (block), tarn_block_get_size (block));
 }
 
 static void
 use (DeathWorld *world, TarnBlock *block, gpointer queue)
 {
-  fake_order_put (world->own, queue, tarn_block_get_memory (block), tarn_block_get_size (block),
-                  FAKE_USE, 0);
+  tarn_testing_order_put (world->own, queue, tarn_block_get_memory (block),
+                          tarn_block_get_size (block), TARN_TESTING_COMMAND_USE, 0);
 }
 
 /* Memory that is not mapped, or no part, ends the test. */
@@ -80,10 +81,10 @@ check (DeathWorld *world, TarnBlock *block)
 static guint
 get_calls (DeathWorld *world)
 {
-  guint n = fake_pages_get_calls (fake_order_get_pages (world->own));
+  guint n = tarn_testing_pages_get_calls (tarn_testing_order_get_pages (world->own));
 
-  for (FakeCall call = 0; call < FAKE_N_CALLS; call++)
-    n += fake_queues_get_calls (fake_order_get_queues (world->own), call);
+  for (TarnTestingCall call = 0; call <= TARN_TESTING_CALL_EVENT_RELEASE; call++)
+    n += tarn_testing_queues_get_calls (tarn_testing_order_get_queues (world->own), call);
   return n;
 }
 
@@ -95,11 +96,13 @@ get_calls (DeathWorld *world)
 
 static const DeathBackend backends[] = {
   { BACKEND ("virtual", TRUE, 0) },
-  { BACKEND ("virtual-streams", TRUE, FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES),
+  { BACKEND ("virtual-streams", TRUE,
+             TARN_TESTING_QUEUES_RECORDS_ALL | TARN_TESTING_QUEUES_CHECKS_QUEUES),
     .forgets_queues = TRUE },
   { BACKEND ("parts", FALSE, 0) },
-  { BACKEND ("parts-in-order-frees", FALSE, FAKE_FREES_IN_ORDER) },
-  { BACKEND ("parts-streams", FALSE, FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES),
+  { BACKEND ("parts-in-order-frees", FALSE, TARN_TESTING_QUEUES_FREES_IN_ORDER) },
+  { BACKEND ("parts-streams", FALSE,
+             TARN_TESTING_QUEUES_RECORDS_ALL | TARN_TESTING_QUEUES_CHECKS_QUEUES),
     .forgets_queues = TRUE },
 };
 

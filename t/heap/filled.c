@@ -17,9 +17,9 @@ test_requests_that_fit (HeapFixture *fixture, gconstpointer unused)
 
   (void) unused;
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
-    filled_part_init (&parts[i], fake_pages_allocator_new (fixture->pages), group,
+    filled_part_init (&parts[i], tarn_testing_pages_allocator_new (fixture->pages), group,
                       N_GRANULES * FILLED_GRANULE);
-  fake_pages_set_budget (fixture->pages, N_GRANULES * FILLED_GRANULE);
+  tarn_testing_pages_set_budget (fixture->pages, N_GRANULES * FILLED_GRANULE);
   filled_run (parts, G_N_ELEMENTS (parts), N_GRANULES, N_REQUESTS);
   for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
     filled_part_clear (&parts[i]);

@@ -7,7 +7,7 @@ void
 heap_set_up (HeapFixture *fixture, gconstpointer is_virtual)
 {
   fixture->is_virtual = GPOINTER_TO_INT (is_virtual);
-  fixture->pages = fake_pages_new (G_MAXUINT64, fixture->is_virtual);
+  fixture->pages = tarn_testing_pages_new (G_MAXUINT64, fixture->is_virtual);
   fixture->heap = NULL;
   heap_renew (fixture, NULL);
 }
@@ -17,13 +17,13 @@ heap_tear_down (HeapFixture *fixture, gconstpointer unused)
 {
   (void) unused;
   tarn_allocator_unref (fixture->heap);
-  fake_pages_free (fixture->pages);
+  tarn_testing_pages_free (fixture->pages);
 }
 
 void
 heap_renew (HeapFixture *fixture, const TarnHeapOptions *options)
 {
-  g_autoptr (TarnAllocator) upstream = fake_pages_allocator_new (fixture->pages);
+  g_autoptr (TarnAllocator) upstream = tarn_testing_pages_allocator_new (fixture->pages);
   g_autoptr (GError) error = NULL;
 
   tarn_allocator_unref (fixture->heap);
@@ -60,7 +60,7 @@ heap_take (HeapFixture *fixture, gsize size)
   tarn_allocator_allocate_memory (fixture->heap, size, &memory, &error);
   g_assert_no_error (error);
   heap_assert_valid (fixture);
-  g_assert_true (fake_pages_is_usable (fixture->pages, memory, size));
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory, size));
   return memory;
 }
 

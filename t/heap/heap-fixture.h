@@ -6,8 +6,9 @@
 #ifndef HEAP_FIXTURE_H
 #define HEAP_FIXTURE_H
 
+#include <tarn/testing.h>
+
 #include "heap/heap-private.h"
-#include "lib/fake-pages.h"
 
 #define KIB ((gsize) 1 << 10)
 #define MIB ((gsize) 1 << 20)
@@ -16,7 +17,7 @@
 typedef struct
 {
   gboolean is_virtual;
-  FakePages *pages;
+  TarnTestingPages *pages;
   TarnAllocator *upstream; /* no reference: the heap's */
   TarnAllocator *heap;
 } HeapFixture;

@@ -4,10 +4,11 @@
  * Heaps: what is split and joined, where requests go, how a heap grows and gives back. */
 
 #include <string.h>
+#include <tarn/testing.h>
 
 #include "heap-fixture.h"
-#include "lib/fake-device.h"
 #include "lib/in-child.h"
+#include "lib/nothing.h"
 
 #define SIZE (1 * MIB)
 
@@ -204,7 +205,7 @@ test_moves (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 64; i++)
     if (i % 4 > 1)
       {
-        g_assert_true (fake_pages_is_usable (fixture->pages, memory[i], 32 * MIB));
+        g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory[i], 32 * MIB));
         heap_put (fixture, memory[i], 32 * MIB);
       }
   heap_put (fixture, whole, 500 * MIB);
@@ -220,14 +221,14 @@ test_addresses (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   if (!fixture->is_virtual)
     return;
-  fake_pages_set_max_addresses (fixture->pages, 256 * MIB);
+  tarn_testing_pages_set_max_addresses (fixture->pages, 256 * MIB);
   for (guint round = 0; round < 30; round++)
     {
       gsize size = (40 + round) * MIB;
 
       for (guint i = 0; i < 16; i++)
         memory[i] = heap_take (fixture, size);
-      g_assert_cmpuint (fake_pages_get_reserved (fixture->pages), <=, 9);
+      g_assert_cmpuint (tarn_testing_pages_get_reserved (fixture->pages), <=, 9);
       for (guint i = 0; i < 16; i++)
         heap_put (fixture, memory[i], size);
     }
@@ -246,12 +247,12 @@ test_last_addresses (HeapFixture *fixture, gconstpointer unused)
     return;
   options.growth_bytes = 2 * MIB;
   heap_renew (fixture, &options);
-  fake_pages_set_max_addresses (fixture->pages, 64 * MIB);
+  tarn_testing_pages_set_max_addresses (fixture->pages, 64 * MIB);
   large = heap_take (fixture, 64 * MIB);
   for (guint i = 0; i < 248; i++)
     small[i] = heap_take (fixture, 256 * KIB);
   heap_put (fixture, large, 64 * MIB);
-  fake_pages_set_budget (fixture->pages, 126 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 126 * MIB);
   for (guint i = 248; i < 252; i++)
     small[i] = heap_take (fixture, 256 * KIB);
   for (guint i = 0; i < 252; i++)
@@ -269,20 +270,20 @@ test_reclaim (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 3; i++)
     memory[i] = heap_take (fixture, 100 * MIB);
   heap_put (fixture, memory[1], 100 * MIB);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), >=, 300 * MIB);
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), >=, 300 * MIB);
   g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, >, 0);
   fixture->heap->klass->trim (fixture->heap);
   heap_assert_valid (fixture);
   g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, ==, 0);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==,
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==,
                     heap_get_stats (fixture).upstream_bytes);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), <=, 330 * MIB);
-  g_assert_true (fake_pages_is_usable (fixture->pages, memory[0], 100 * MIB));
-  g_assert_true (fake_pages_is_usable (fixture->pages, memory[2], 100 * MIB));
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), <=, 330 * MIB);
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory[0], 100 * MIB));
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory[2], 100 * MIB));
   heap_put (fixture, memory[0], 100 * MIB);
   heap_put (fixture, memory[2], 100 * MIB);
   fixture->heap->klass->trim (fixture->heap);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==, 0);
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
 }
 
 /* The device has no more than what a request needs, down to the granularity. */
@@ -295,7 +296,7 @@ test_full (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   options.growth_bytes = 2 * MIB; /* no two share a piece */
   heap_renew (fixture, &options);
-  fake_pages_set_budget (fixture->pages, 202 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 202 * MIB);
   first = heap_take (fixture, 100 * MIB);
   second = heap_take (fixture, 100 * MIB);
   heap_assert_fails (fixture, 4 * MIB, TARN_ERROR_OUT_OF_MEMORY);
@@ -324,14 +325,14 @@ test_short (HeapFixture *fixture, gconstpointer unused)
       g_test_skip ("a heap of parts asks for what a request needs");
       return;
     }
-  fake_pages_set_budget (fixture->pages, 8 * GIB);
+  tarn_testing_pages_set_budget (fixture->pages, 8 * GIB);
   heap_assert_fails (fixture, 9 * GIB, TARN_ERROR_OUT_OF_MEMORY);
   for (guint i = 0; i < 4; i++)
     {
       fixture->heap->klass->trim (fixture->heap);
-      calls = fake_pages_get_calls (fixture->pages);
+      calls = tarn_testing_pages_get_calls (fixture->pages);
       heap_assert_fails (fixture, (9 + i) * GIB, TARN_ERROR_OUT_OF_MEMORY);
-      g_assert_cmpuint (fake_pages_get_calls (fixture->pages) - calls, <=, 6);
+      g_assert_cmpuint (tarn_testing_pages_get_calls (fixture->pages) - calls, <=, 6);
     }
   heap_put (fixture, heap_take (fixture, 3 * GIB), 3 * GIB);
   kept = heap_take (fixture, GIB);
@@ -365,8 +366,8 @@ test_too_large (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   heap_assert_fails (fixture, G_MAXSIZE, TARN_ERROR_OUT_OF_MEMORY);
   heap_assert_fails (fixture, G_MAXSIZE - 511, TARN_ERROR_OUT_OF_MEMORY);
-  fake_pages_set_budget (fixture->pages, GIB);
-  fake_pages_set_max_addresses (fixture->pages, GIB);
+  tarn_testing_pages_set_budget (fixture->pages, GIB);
+  tarn_testing_pages_set_max_addresses (fixture->pages, GIB);
   heap_assert_fails (fixture, G_MAXSIZE / 2, TARN_ERROR_OUT_OF_MEMORY);
   heap_assert_fails (fixture, G_MAXSIZE / 4 + 1, TARN_ERROR_OUT_OF_MEMORY);
 }
@@ -383,7 +384,7 @@ test_failures (HeapFixture *fixture, gconstpointer unused)
         guint n;
 
         heap_renew (fixture, NULL);
-        fake_pages_fail (fixture->pages, nth, for_ever != 0);
+        tarn_testing_pages_fail (fixture->pages, nth, for_ever != 0);
         for (n = 0; n < 6; n++)
           {
             g_autoptr (GError) error = NULL;
@@ -398,8 +399,8 @@ test_failures (HeapFixture *fixture, gconstpointer unused)
                 memory[3].address = 0;
               }
           }
-        n_failed = fake_pages_has_failed (fixture->pages);
-        fake_pages_fail (fixture->pages, 0, FALSE);
+        n_failed = tarn_testing_pages_has_failed (fixture->pages);
+        tarn_testing_pages_fail (fixture->pages, 0, FALSE);
         for (n = 0; n < 6; n++)
           if (memory[n].address != 0)
             heap_put (fixture, memory[n], (n * 30 + 1) * MIB);
@@ -439,8 +440,9 @@ test_pool (HeapFixture *fixture, gconstpointer unused)
       for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
         {
           blocks[i] = tarn_pool_allocate (pool, 3000 * (i + 1) * (i + 1), NULL);
-          g_assert_true (fake_pages_is_usable (fixture->pages, tarn_block_get_memory (blocks[i]),
-                                               tarn_block_get_alloc_size (blocks[i])));
+          g_assert_true (tarn_testing_pages_is_usable (fixture->pages,
+                                                       tarn_block_get_memory (blocks[i]),
+                                                       tarn_block_get_alloc_size (blocks[i])));
         }
       for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
         tarn_block_free (blocks[i]);
@@ -449,7 +451,7 @@ test_pool (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).used_bytes, >, 0);
   tarn_pool_free_held (pool);
   g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==, 0);
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
   tarn_pool_unref (pool);
 }
 
@@ -462,7 +464,7 @@ test_group (HeapFixture *fixture, gconstpointer unused)
   TarnPool *pools[2];
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 256 * MIB);
   for (guint i = 0; i < 2; i++)
     {
       g_autoptr (TarnAllocator) heap = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
@@ -486,7 +488,7 @@ test_group (HeapFixture *fixture, gconstpointer unused)
     }
   for (guint i = 0; i < 2; i++)
     tarn_pool_unref (pools[i]);
-  g_assert_cmpuint (fake_pages_get_used_bytes (fixture->pages), ==, 0);
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
 }
 
 /* ... and no more of what is held goes back than is needed. */
@@ -501,7 +503,7 @@ test_group_holds_on (HeapFixture *fixture, gconstpointer unused)
   TarnBlock *blocks[10];
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 256 * MIB);
   options.growth_bytes = 2 * MIB; /* no two share a piece */
   heap_renew (fixture, &options);
   other = tarn_heap_allocator_new (fixture->upstream, NULL, NULL);
@@ -695,13 +697,13 @@ test_comes_back (HeapFixture *fixture, gconstpointer unused)
   TarnBlock *blocks[8];
 
   (void) unused;
-  fake_pages_set_hook (fixture->pages, come_back, &visitor);
+  tarn_testing_pages_set_hook (fixture->pages, come_back, &visitor);
   for (guint i = 0; i < 8; i++)
     blocks[i] = tarn_pool_allocate (pool, (1 + i) * 20 * MIB, NULL);
   for (guint i = 0; i < 8; i++)
     tarn_block_free (blocks[i]);
   tarn_pool_free_held (pool);
-  fake_pages_set_hook (fixture->pages, NULL, NULL);
+  tarn_testing_pages_set_hook (fixture->pages, NULL, NULL);
   g_assert_cmpuint (visitor.n_calls, >, 8);
   g_assert_cmpuint (visitor.n_failed, >, 0);
   heap_assert_valid (fixture);

@@ -5,8 +5,9 @@
  * given back before those who had it before are done.  --seed=SEED, as it is printed, brings a run
  * back. */
 
+#include <tarn/testing.h>
+
 #include "heap-fixture.h"
-#include "lib/fake-order.h"
 #include "lib/pool-fixture.h"
 
 #define N_QUEUES 6
@@ -32,8 +33,8 @@ typedef struct
 
 typedef struct
 {
-  FakeOrder *order;
-  FakeQueues *queues;
+  TarnTestingOrder *order;
+  TarnTestingQueues *queues;
   TarnAllocator *heap;
   TarnPool *pool;
   GRand *rand;
@@ -66,11 +67,12 @@ begin_use (Trace *trace, Live *live, const Queue *queue)
   live->is_orphan = FALSE;
   live->is_checked = queue != NULL && queue->in_order;
   live->value = ++trace->n_writes;
-  fake_order_own (trace->order, memory, live->size);
+  tarn_testing_order_own (trace->order, memory, live->size);
   if (queue != NULL)
-    fake_order_put (trace->order, queue->handle, memory, live->size, FAKE_WRITE, live->value);
+    tarn_testing_order_put (trace->order, queue->handle, memory, live->size,
+                            TARN_TESTING_COMMAND_WRITE, live->value);
   else
-    fake_order_touch (trace->order, memory, live->size);
+    tarn_testing_order_touch (trace->order, memory, live->size);
 }
 
 /* A few sizes come again, the others do not. */
@@ -78,7 +80,7 @@ static gsize
 choose_bytes (Trace *trace)
 {
   if (below (trace, 3) == 0)
-    return FAKE_ORDER_GRANULE << below (trace, 5);
+    return TARN_TESTING_ORDER_GRANULE << below (trace, 5);
   return 1 + below (trace, below (trace, 2) == 0 ? MAX_BYTES : MAX_BYTES / 20);
 }
 
@@ -111,10 +113,10 @@ record (Trace *trace, Live *live, const Queue *queue)
   if (live->is_orphan)
     return;
   if (live->queue != NULL)
-    fake_queue_follow (trace->queues, queue->handle, live->queue);
+    tarn_testing_queue_follow (trace->queues, queue->handle, live->queue);
   g_assert_true (tarn_block_record_use (live->block, queue->handle, &error));
-  fake_order_put (trace->order, queue->handle, tarn_block_get_memory (live->block), live->size,
-                  FAKE_USE, 0);
+  tarn_testing_order_put (trace->order, queue->handle, tarn_block_get_memory (live->block),
+                          live->size, TARN_TESTING_COMMAND_USE, 0);
 }
 
 static void
@@ -131,8 +133,9 @@ static void
 use_again (Trace *trace, Live *live)
 {
   if (live->queue != NULL && !live->is_orphan)
-    fake_order_put (trace->order, live->queue, tarn_block_get_memory (live->block), live->size,
-                    live->is_checked ? FAKE_CHECK : FAKE_USE, live->value);
+    tarn_testing_order_put (
+        trace->order, live->queue, tarn_block_get_memory (live->block), live->size,
+        live->is_checked ? TARN_TESTING_COMMAND_CHECK : TARN_TESTING_COMMAND_USE, live->value);
 }
 
 static void
@@ -156,14 +159,14 @@ replace_queue (Trace *trace, Queue *queue)
 {
   g_autoptr (GError) error = NULL;
 
-  if ((trace->flags & FAKE_RECORDS_ALL) != 0 || below (trace, 2) == 0)
+  if ((trace->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0 || below (trace, 2) == 0)
     g_assert_true (tarn_pool_forget_queue (trace->pool, queue->handle, &error));
   for (guint i = 0; i < N_BLOCKS; i++)
     if (trace->live[i].queue == queue->handle)
       trace->live[i].is_orphan = TRUE;
-  fake_queue_destroy (trace->queues, queue->handle);
+  tarn_testing_queue_destroy (trace->queues, queue->handle);
   queue->in_order = below (trace, 4) != 0;
-  queue->handle = fake_queue_new (trace->queues, queue->in_order);
+  queue->handle = tarn_testing_queue_new (trace->queues, queue->in_order);
 }
 
 static void
@@ -174,8 +177,8 @@ operate_on_pool (Trace *trace)
   if (kind == 0)
     tarn_pool_free_held (trace->pool);
   else if (kind == 1)
-    fake_pages_set_budget (fake_order_get_pages (trace->order),
-                           below (trace, 2) == 0 ? G_MAXUINT64 : 24 * MIB);
+    tarn_testing_pages_set_budget (tarn_testing_order_get_pages (trace->order),
+                                   below (trace, 2) == 0 ? G_MAXUINT64 : 24 * MIB);
   else
     replace_queue (trace, random_queue (trace));
 }
@@ -189,7 +192,7 @@ operate (Trace *trace)
   if (kind < 12)
     operate_on_pool (trace);
   else if (kind < 300)
-    fake_queues_run_one (trace->queues);
+    tarn_testing_queues_run_one (trace->queues);
   else if (live->block != NULL)
     operate_on_live (trace, live);
   else
@@ -206,10 +209,10 @@ trace_begin (Trace *trace, guint n_queues, gboolean is_virtual, guint flags)
   memset (trace, 0, sizeof *trace);
   trace->rand = g_rand_new_with_seed ((guint32) g_test_rand_int ());
   trace->flags = flags;
-  trace->order = fake_order_new (G_MAXUINT64, is_virtual, flags);
-  trace->queues = fake_order_get_queues (trace->order);
-  upstream = fake_order_allocator_new (trace->order);
-  options.alignment = FAKE_ORDER_GRANULE;
+  trace->order = tarn_testing_order_new (G_MAXUINT64, is_virtual, flags);
+  trace->queues = tarn_testing_order_get_queues (trace->order);
+  upstream = tarn_testing_order_allocator_new (trace->order);
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
   trace->heap = tarn_heap_allocator_new (upstream, &options, NULL);
   pool_options.hold_bytes = below (trace, 2) == 0 ? 0 : MIB;
   trace->pool = tarn_pool_new (trace->heap, &pool_options, NULL);
@@ -217,7 +220,7 @@ trace_begin (Trace *trace, guint n_queues, gboolean is_virtual, guint flags)
   for (guint i = 0; i < n_queues; i++)
     {
       trace->all[i].in_order = n_queues == 1 || below (trace, 4) != 0;
-      trace->all[i].handle = fake_queue_new (trace->queues, trace->all[i].in_order);
+      trace->all[i].handle = tarn_testing_queue_new (trace->queues, trace->all[i].in_order);
     }
 }
 
@@ -234,8 +237,8 @@ trace_end (Trace *trace)
         }
       free_one (&trace->live[i]);
     }
-  fake_queues_run_all (trace->queues);
-  fake_order_free (trace->order);
+  tarn_testing_queues_run_all (trace->queues);
+  tarn_testing_order_free (trace->order);
   g_rand_free (trace->rand);
 }
 
@@ -250,9 +253,9 @@ assert_heap_valid (Trace *trace)
 }
 
 static void
-assert_no_fault (FakeQueues *queues, guint operation)
+assert_no_fault (TarnTestingQueues *queues, guint operation)
 {
-  g_autofree gchar *fault = fake_queues_steal_fault (queues);
+  g_autofree gchar *fault = tarn_testing_queues_steal_fault (queues);
 
   if (fault != NULL)
     g_error ("operation %u: %s", operation, fault);
@@ -293,10 +296,10 @@ int
 main (int argc, char **argv)
 {
   static const Way virtual = { TRUE, 0 };
-  static const Way virtual_all = { TRUE, FAKE_RECORDS_ALL };
+  static const Way virtual_all = { TRUE, TARN_TESTING_QUEUES_RECORDS_ALL };
   static const Way parts = { FALSE, 0 };
-  static const Way parts_all = { FALSE, FAKE_RECORDS_ALL };
-  static const Way parts_in_order = { FALSE, FAKE_FREES_IN_ORDER };
+  static const Way parts_all = { FALSE, TARN_TESTING_QUEUES_RECORDS_ALL };
+  static const Way parts_in_order = { FALSE, TARN_TESTING_QUEUES_FREES_IN_ORDER };
 
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/core/heap/order/trace/virtual", &virtual, test_trace);

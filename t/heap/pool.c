@@ -336,8 +336,8 @@ test_joined_first (HeapFixture *fixture, gconstpointer unused)
 static void
 test_device (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   TarnPool *bounded = pool_new (allocator, 5 * MIB, 0), *usual = pool_new (allocator, 0, 0);
 
   hold (bounded, &(Sizes){ MIB, 4 * KIB, 20 });
@@ -388,7 +388,7 @@ test_threads (HeapFixture *fixture, gconstpointer unused)
   GThread *running[N_THREADS];
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 256 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 256 * MIB);
   for (guint i = 0; i < N_THREADS; i++)
     {
       threads[i] = (Thread){ pool, (guint32) g_test_rand_int () };

@@ -3,16 +3,17 @@
  *
  * What a queue has of a heap: handed to it again without a call, and to others when it is done. */
 
+#include <tarn/testing.h>
+
 #include "heap-fixture.h"
-#include "lib/fake-order.h"
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
 typedef struct
 {
-  FakeOrder *order;
-  FakeQueues *queues;
-  FakePages *pages;
+  TarnTestingOrder *order;
+  TarnTestingQueues *queues;
+  TarnTestingPages *pages;
   TarnAllocator *heap;
   TarnPool *pool;
   gpointer first, second;
@@ -31,15 +32,15 @@ set_up (Fixture *fixture, gconstpointer data)
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   g_autoptr (TarnAllocator) upstream = NULL;
 
-  fixture->order = fake_order_new (G_MAXUINT64, way->is_virtual, way->flags);
-  fixture->queues = fake_order_get_queues (fixture->order);
-  fixture->pages = fake_order_get_pages (fixture->order);
-  upstream = fake_order_allocator_new (fixture->order);
-  options.alignment = FAKE_ORDER_GRANULE;
+  fixture->order = tarn_testing_order_new (G_MAXUINT64, way->is_virtual, way->flags);
+  fixture->queues = tarn_testing_order_get_queues (fixture->order);
+  fixture->pages = tarn_testing_order_get_pages (fixture->order);
+  upstream = tarn_testing_order_allocator_new (fixture->order);
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
   fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
   fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
-  fixture->first = fake_queue_new (fixture->queues, TRUE);
-  fixture->second = fake_queue_new (fixture->queues, TRUE);
+  fixture->first = tarn_testing_queue_new (fixture->queues, TRUE);
+  fixture->second = tarn_testing_queue_new (fixture->queues, TRUE);
 }
 
 static void
@@ -48,8 +49,8 @@ tear_down (Fixture *fixture, gconstpointer unused)
   (void) unused;
   g_clear_pointer (&fixture->pool, tarn_pool_unref);
   tarn_allocator_unref (fixture->heap);
-  fake_queues_run_all (fixture->queues);
-  fake_order_free (fixture->order);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_testing_order_free (fixture->order);
 }
 
 static void
@@ -71,11 +72,12 @@ use (Fixture *fixture, gsize size, gpointer queue)
   TarnBlock *block = tarn_pool_allocate_ordered (fixture->pool, size, queue, &error);
 
   g_assert_no_error (error);
-  fake_order_own (fixture->order, tarn_block_get_memory (block), size);
+  tarn_testing_order_own (fixture->order, tarn_block_get_memory (block), size);
   if (queue != NULL)
-    fake_order_put (fixture->order, queue, tarn_block_get_memory (block), size, FAKE_WRITE, 1);
+    tarn_testing_order_put (fixture->order, queue, tarn_block_get_memory (block), size,
+                            TARN_TESTING_COMMAND_WRITE, 1);
   else
-    fake_order_touch (fixture->order, tarn_block_get_memory (block), size);
+    tarn_testing_order_touch (fixture->order, tarn_block_get_memory (block), size);
   assert_all_valid (fixture);
   return block;
 }
@@ -100,8 +102,8 @@ get_heap_stats (Fixture *fixture)
 static guint
 get_calls (Fixture *fixture)
 {
-  return fake_queues_get_calls (fixture->queues, FAKE_EVENT_WAIT)
-         + fake_queues_get_calls (fixture->queues, FAKE_HOST_WAIT);
+  return tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_WAIT)
+         + tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_HOST_WAIT);
 }
 
 static TarnHeapQueue *
@@ -114,9 +116,9 @@ get_queue (Fixture *fixture, gpointer handle)
 static gboolean
 is_freed_in_order (const Way *way)
 {
-  if ((way->flags & FAKE_FREES_IN_ORDER) != 0)
+  if ((way->flags & TARN_TESTING_QUEUES_FREES_IN_ORDER) != 0)
     g_test_skip ("what is freed may still be used");
-  return (way->flags & FAKE_FREES_IN_ORDER) != 0;
+  return (way->flags & TARN_TESTING_QUEUES_FREES_IN_ORDER) != 0;
 }
 
 /* Sizes that never come again are no reason to take memory for ever, nor to call the driver: what
@@ -128,14 +130,14 @@ test_any_size (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   for (guint i = 0; i < 40; i++)
-    end (fixture, use (fixture, MIB + i * FAKE_ORDER_GRANULE, fixture->first));
+    end (fixture, use (fixture, MIB + i * TARN_TESTING_ORDER_GRANULE, fixture->first));
   calls = get_calls (fixture);
   for (guint i = 0; i < 400; i++)
-    end (fixture, use (fixture, 4 * MIB - i * FAKE_ORDER_GRANULE / 8, fixture->first));
+    end (fixture, use (fixture, 4 * MIB - i * TARN_TESTING_ORDER_GRANULE / 8, fixture->first));
   g_assert_cmpuint (get_stats (fixture->pool).managed_bytes, <=, 16 * MIB);
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 24 * MIB);
   g_assert_cmpuint (get_calls (fixture) - calls, <=, 2);
-  g_assert_cmpuint (fake_queue_get_pending (fixture->queues, fixture->first), >=, 440);
+  g_assert_cmpuint (tarn_testing_queue_get_pending (fixture->queues, fixture->first), >=, 440);
 }
 
 /* What another queue has freed is taken when that has done its work, and not before. */
@@ -156,9 +158,9 @@ test_moves (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, 0);
 
   end (fixture, use (fixture, 300 * MIB, fixture->first));
-  fake_queues_run_all (fixture->queues);
+  tarn_testing_queues_run_all (fixture->queues);
   end (fixture, use (fixture, 4 * MIB, fixture->first)); /* names the queue, for the driver */
-  fake_queues_run_all (fixture->queues);
+  tarn_testing_queues_run_all (fixture->queues);
   tarn_block_free (use (fixture, 300 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, >, 0);
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <, 500 * MIB);
@@ -176,10 +178,12 @@ test_marked (Fixture *fixture, gconstpointer data)
   if (is_freed_in_order (data))
     return;
   block = use (fixture, 20 * MIB, fixture->first);
-  calls = fake_queues_get_calls (fixture->queues, FAKE_ANY_CALL);
+  calls = tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_ANY);
   end (fixture, block);
-  g_assert_cmpuint (fake_queues_get_calls (fixture->queues, FAKE_ANY_CALL), ==, calls);
-  g_assert_cmpuint (fake_queues_get_calls (fixture->queues, FAKE_EVENT_IS_DONE), ==, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_ANY), ==,
+                    calls);
+  g_assert_cmpuint (
+      tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_IS_DONE), ==, 0);
   n_begun = get_queue (fixture, fixture->first)->n_begun;
   for (guint i = 0; i < 16; i++)
     end (fixture, use (fixture, 32 * KIB, fixture->first));
@@ -193,10 +197,10 @@ test_out_of_memory (Fixture *fixture, gconstpointer unused)
   TarnBlock *small;
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 64 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
   end (fixture, use (fixture, 60 * MIB, fixture->first));
   end (fixture, use (fixture, 60 * MIB, fixture->second));
-  small = use (fixture, FAKE_ORDER_GRANULE, fixture->second);
+  small = use (fixture, TARN_TESTING_ORDER_GRANULE, fixture->second);
   end (fixture, use (fixture, 50 * MIB, fixture->first));
   end (fixture, use (fixture, 50 * MIB, NULL));
   end (fixture, small);
@@ -235,9 +239,9 @@ test_shared_expires (Fixture *fixture, gconstpointer unused)
     {
       end (fixture, blocks[i]);
       if (i == 1)
-        fake_queues_run_all (fixture->queues);
-      fake_order_put (fixture->order, fixture->first, tarn_block_get_memory (blocks[2]), MIB,
-                      FAKE_USE, 0);
+        tarn_testing_queues_run_all (fixture->queues);
+      tarn_testing_order_put (fixture->order, fixture->first, tarn_block_get_memory (blocks[2]),
+                              MIB, TARN_TESTING_COMMAND_USE, 0);
     }
   for (guint i = 0; i < 4; i++)
     {
@@ -246,7 +250,7 @@ test_shared_expires (Fixture *fixture, gconstpointer unused)
     }
   g_assert_cmpuint (fixture->pool->recorded_by_use.length, ==, 1);
   g_assert_cmpuint (((TarnBin *) fixture->pool->recorded_by_use.head->data)->length, ==, 1);
-  fake_queues_run_all (fixture->queues);
+  tarn_testing_queues_run_all (fixture->queues);
   for (guint i = 0; i < 4; i++)
     {
       age (fixture);
@@ -308,7 +312,7 @@ wait_alone (Fixture *fixture, void (*act) (Fixture *))
   _tarn_mutex_init (&other.lock);
   _tarn_cond_init (&other.ended);
   end (fixture, use (fixture, 60 * MIB, fixture->first));
-  fake_queues_set_hook (fixture->queues, FAKE_HOST_WAIT, await_other, &other);
+  tarn_testing_queues_set_hook (fixture->queues, TARN_TESTING_CALL_HOST_WAIT, await_other, &other);
   act (fixture);
   g_assert_true (other.has_ended);
   _tarn_cond_clear (&other.ended);
@@ -331,7 +335,7 @@ test_trim_waits_alone (Fixture *fixture, gconstpointer data)
 static void
 run_short (Fixture *fixture)
 {
-  fake_pages_set_budget (fixture->pages, 110 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 110 * MIB);
   end (fixture, use (fixture, 90 * MIB, fixture->second));
 }
 
@@ -357,15 +361,16 @@ test_ready (Fixture *fixture, gconstpointer data)
       return;
     }
   lower = tarn_pool_new (_tarn_heap_of (fixture->heap)->upstream, NULL, NULL);
-  options.alignment = FAKE_ORDER_GRANULE;
+  options.alignment = TARN_TESTING_ORDER_GRANULE;
   heap = tarn_heap_allocator_new (TARN_ALLOCATOR (lower), &options, NULL);
-  fake_queues_set_fresh (fixture->queues, fixture->first);
+  tarn_testing_queues_set_fresh (fixture->queues, fixture->first);
   g_assert_true (tarn_allocator_allocate_memory (heap, MIB, &memory, NULL));
-  g_assert_cmpuint (fake_queues_get_calls (fixture->queues, FAKE_HOST_WAIT), ==, 1);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_HOST_WAIT),
+                    ==, 1);
   tarn_allocator_free_memory (heap, memory, MIB);
   g_clear_pointer (&heap, tarn_allocator_unref);
   tarn_pool_unref (lower);
-  fake_queues_set_fresh (fixture->queues, NULL);
+  tarn_testing_queues_set_fresh (fixture->queues, NULL);
 }
 
 /* What lies between blocks of another queue is had as well, and goes back there. */
@@ -375,10 +380,10 @@ test_between (Fixture *fixture, gconstpointer unused)
   TarnBlock *blocks[8], *other;
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 16 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 16 * MIB);
   end (fixture, use (fixture, 16 * MIB, fixture->first)); /* one piece */
   for (guint i = 0; i < 8; i++)
-    blocks[i] = use (fixture, 2 * MIB - FAKE_ORDER_GRANULE, fixture->first);
+    blocks[i] = use (fixture, 2 * MIB - TARN_TESTING_ORDER_GRANULE, fixture->first);
   for (guint i = 0; i < 8; i += 2)
     end (fixture, g_steal_pointer (&blocks[i]));
   other = use (fixture, MIB, fixture->second);
@@ -398,13 +403,13 @@ test_capture (Fixture *fixture, gconstpointer data)
 
   if (is_freed_in_order (data))
     return;
-  fake_pages_set_budget (fixture->pages, 64 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
   end (fixture, use (fixture, 60 * MIB, fixture->first));
-  fake_queue_set_capturing (fixture->queues, fixture->first, TRUE);
+  tarn_testing_queue_set_capturing (fixture->queues, fixture->first, TRUE);
   g_assert_null (tarn_pool_allocate_ordered (fixture->pool, 60 * MIB, fixture->second, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
   assert_all_valid (fixture);
-  fake_queue_set_capturing (fixture->queues, fixture->first, FALSE);
+  tarn_testing_queue_set_capturing (fixture->queues, fixture->first, FALSE);
   end (fixture, use (fixture, 60 * MIB, fixture->second));
 }
 
@@ -418,21 +423,21 @@ test_task_after_task (Fixture *fixture, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 300; i++)
     {
-      gpointer queue = fake_queue_new (fixture->queues, TRUE);
+      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
       TarnBlock *blocks[4];
 
       for (guint j = 0; j < 4; j++)
-        blocks[j] = use (fixture, (1 + j) * MIB + i * FAKE_ORDER_GRANULE / 16, queue);
+        blocks[j] = use (fixture, (1 + j) * MIB + i * TARN_TESTING_ORDER_GRANULE / 16, queue);
       for (guint j = 0; j < 4; j++)
         end (fixture, blocks[j]);
-      fake_queues_run_all (fixture->queues);
+      tarn_testing_queues_run_all (fixture->queues);
       g_assert_true (tarn_pool_forget_queue (fixture->pool, queue, NULL));
-      fake_queue_destroy (fixture->queues, queue);
+      tarn_testing_queue_destroy (fixture->queues, queue);
       assert_all_valid (fixture);
       if (i == 30)
-        allocations = fake_pages_get_allocations (fixture->pages);
+        allocations = tarn_testing_pages_get_allocations (fixture->pages);
     }
-  g_assert_cmpuint (fake_pages_get_allocations (fixture->pages), <=, allocations + 2);
+  g_assert_cmpuint (tarn_testing_pages_get_allocations (fixture->pages), <=, allocations + 2);
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 80 * MIB);
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 8);
 }
@@ -443,25 +448,25 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
 {
   const Way *way = data;
 
-  if ((way->flags & FAKE_RECORDS_ALL) != 0)
+  if ((way->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0)
     {
       g_test_skip ("such queues have to be forgotten");
       return;
     }
   for (guint i = 0; i < 300; i++)
     {
-      gpointer queue = fake_queue_new (fixture->queues, TRUE);
+      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
       TarnBlock *blocks[4];
 
       for (guint j = 0; j < 4; j++)
-        blocks[j] = use (fixture, (1 + j) * MIB + i * FAKE_ORDER_GRANULE / 16, queue);
+        blocks[j] = use (fixture, (1 + j) * MIB + i * TARN_TESTING_ORDER_GRANULE / 16, queue);
       for (guint j = 0; j < 4; j++)
         end (fixture, blocks[j]);
-      fake_queues_run_all (fixture->queues);
-      fake_queue_destroy (fixture->queues, queue);
+      tarn_testing_queues_run_all (fixture->queues);
+      tarn_testing_queue_destroy (fixture->queues, queue);
     }
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 400 * MIB);
-  g_assert_cmpuint (fake_queues_get_refs (fixture->queues), <=, 80);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (fixture->queues), <=, 80);
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
 }
 
@@ -469,13 +474,13 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
 static void
 test_same_handle (Fixture *fixture, gconstpointer unused)
 {
-  gpointer queue = fake_queue_new (fixture->queues, TRUE), next;
+  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE), next;
 
   (void) unused;
   end (fixture, use (fixture, 20 * MIB, queue));
   g_assert_true (tarn_pool_forget_queue (fixture->pool, queue, NULL));
-  fake_queue_destroy (fixture->queues, queue);
-  next = fake_queue_new (fixture->queues, TRUE);
+  tarn_testing_queue_destroy (fixture->queues, queue);
+  next = tarn_testing_queue_new (fixture->queues, TRUE);
   end (fixture, use (fixture, 20 * MIB, next));
   end (fixture, use (fixture, 10 * MIB, next));
 }
@@ -491,9 +496,9 @@ test_two_pools (Fixture *fixture, gconstpointer unused)
   tarn_block_free (tarn_pool_allocate_ordered (forgetting, MIB, fixture->first, NULL));
   g_assert_true (tarn_pool_forget_queue (forgetting, fixture->first, NULL));
   tarn_pool_unref (forgetting);
-  fake_queues_run_all (fixture->queues);
-  fake_order_put (fixture->order, fixture->first, tarn_block_get_memory (block), 20 * MIB,
-                  FAKE_CHECK, 1);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_testing_order_put (fixture->order, fixture->first, tarn_block_get_memory (block), 20 * MIB,
+                          TARN_TESTING_COMMAND_CHECK, 1);
   end (fixture, block);
   for (guint i = 0; i < 3; i++)
     end (fixture, use (fixture, 20 * MIB, i == 2 ? fixture->first : fixture->second));
@@ -513,7 +518,7 @@ forget_and_take_over (gpointer data)
   Fixture *fixture = meanwhile->fixture;
 
   g_assert_true (tarn_pool_forget_queue (meanwhile->other, fixture->first, NULL));
-  fake_queues_run_all (fixture->queues);
+  tarn_testing_queues_run_all (fixture->queues);
   meanwhile->block = use (fixture, 20 * MIB, fixture->second);
 }
 
@@ -523,14 +528,16 @@ static void
 test_forgotten_twice (Fixture *fixture, gconstpointer unused)
 {
   Meanwhile meanwhile = { fixture, tarn_pool_new (fixture->heap, NULL, NULL), NULL };
-  gpointer third = fake_queue_new (fixture->queues, TRUE);
+  gpointer third = tarn_testing_queue_new (fixture->queues, TRUE);
 
   (void) unused;
   end (fixture, use (fixture, 20 * MIB, fixture->first));
-  fake_queues_set_hook (fixture->queues, FAKE_EVENT_RECORD, forget_and_take_over, &meanwhile);
+  tarn_testing_queues_set_hook (fixture->queues, TARN_TESTING_CALL_EVENT_RECORD,
+                                forget_and_take_over, &meanwhile);
   g_assert_true (tarn_pool_forget_queue (fixture->pool, fixture->first, NULL));
   g_assert_nonnull (meanwhile.block);
-  fake_pages_set_budget (fixture->pages, fake_pages_get_used_bytes (fixture->pages));
+  tarn_testing_pages_set_budget (fixture->pages,
+                                 tarn_testing_pages_get_used_bytes (fixture->pages));
   end (fixture, meanwhile.block);
   end (fixture, use (fixture, 20 * MIB, third));
   tarn_pool_unref (meanwhile.other);
@@ -543,14 +550,15 @@ test_shared (Fixture *fixture, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 400; i++)
     {
-      TarnBlock *block = use (fixture, 2 * MIB + i * FAKE_ORDER_GRANULE / 4, fixture->first);
+      TarnBlock *block
+          = use (fixture, 2 * MIB + i * TARN_TESTING_ORDER_GRANULE / 4, fixture->first);
 
-      fake_queue_follow (fixture->queues, fixture->second, fixture->first);
+      tarn_testing_queue_follow (fixture->queues, fixture->second, fixture->first);
       g_assert_true (tarn_block_record_use (block, fixture->second, NULL));
-      fake_order_put (fixture->order, fixture->second, tarn_block_get_memory (block), 2 * MIB,
-                      FAKE_USE, 0);
+      tarn_testing_order_put (fixture->order, fixture->second, tarn_block_get_memory (block),
+                              2 * MIB, TARN_TESTING_COMMAND_USE, 0);
       end (fixture, block);
-      fake_queues_run_all (fixture->queues);
+      tarn_testing_queues_run_all (fixture->queues);
     }
   g_assert_cmpuint (get_stats (fixture->pool).managed_bytes, <=, 40 * MIB);
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 80 * MIB);
@@ -563,10 +571,10 @@ test_failures (Fixture *fixture, gconstpointer unused)
   guint n_failed = 0;
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 48 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 48 * MIB);
   for (guint nth = 1; nth < 60; nth++)
     {
-      fake_queues_fail (fixture->queues, FAKE_ANY_CALL, nth, nth % 3 == 0);
+      tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, nth, nth % 3 == 0);
       for (guint i = 0; i < 12; i++)
         {
           gpointer queue = i % 2 == 0 ? fixture->first : fixture->second;
@@ -580,14 +588,14 @@ test_failures (Fixture *fixture, gconstpointer unused)
                              || g_error_matches (error, TARN_ERROR, TARN_ERROR_FAILED));
               continue;
             }
-          fake_order_own (fixture->order, tarn_block_get_memory (block), (10 + i) * MIB);
-          fake_order_put (fixture->order, queue, tarn_block_get_memory (block), (10 + i) * MIB,
-                          FAKE_WRITE, i);
+          tarn_testing_order_own (fixture->order, tarn_block_get_memory (block), (10 + i) * MIB);
+          tarn_testing_order_put (fixture->order, queue, tarn_block_get_memory (block),
+                                  (10 + i) * MIB, TARN_TESTING_COMMAND_WRITE, i);
           end (fixture, block);
         }
-      n_failed += fake_queues_get_failed (fixture->queues);
-      fake_queues_fail (fixture->queues, FAKE_ANY_CALL, 0, FALSE);
-      g_assert_null (fake_queues_steal_fault (fixture->queues));
+      n_failed += tarn_testing_queues_get_failed (fixture->queues);
+      tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
+      g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
       if (nth % 4 == 0)
         tarn_pool_free_held (fixture->pool);
     }
@@ -614,24 +622,24 @@ play (gpointer data)
 {
   Shared *shared = data;
   Fixture *fixture = shared->fixture;
-  gpointer queue = fake_queue_new (fixture->queues, TRUE);
+  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
   GRand *rand = g_rand_new_with_seed ((guint32) g_random_int ());
 
   for (guint i = 0; i < N_ROUNDS; i++)
     {
-      gsize size = FAKE_ORDER_GRANULE * (gsize) g_rand_int_range (rand, 1, 40);
+      gsize size = TARN_TESTING_ORDER_GRANULE * (gsize) g_rand_int_range (rand, 1, 40);
       g_autoptr (GError) error = NULL;
       TarnBlock *block = tarn_pool_allocate_ordered (fixture->pool, size, queue, &error);
 
       if (block != NULL)
         {
-          fake_order_own (fixture->order, tarn_block_get_memory (block), size);
-          fake_order_put (fixture->order, queue, tarn_block_get_memory (block), size, FAKE_WRITE,
-                          i);
+          tarn_testing_order_own (fixture->order, tarn_block_get_memory (block), size);
+          tarn_testing_order_put (fixture->order, queue, tarn_block_get_memory (block), size,
+                                  TARN_TESTING_COMMAND_WRITE, i);
         }
       else
         g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-      fake_queue_run_one (fixture->queues, queue);
+      tarn_testing_queue_run_one (fixture->queues, queue);
       if (block != NULL)
         {
           guint slot = (guint) g_rand_int_range (rand, 0, N_EXCHANGED);
@@ -658,7 +666,7 @@ test_threads (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   _tarn_mutex_init (&shared.lock);
-  fake_pages_set_budget (fixture->pages, 32 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 32 * MIB);
   for (guint i = 0; i < N_THREADS; i++)
     threads[i] = g_thread_new ("player", play, &shared);
   for (guint i = 0; i < N_THREADS; i++)
@@ -666,7 +674,7 @@ test_threads (Fixture *fixture, gconstpointer unused)
   for (guint i = 0; i < N_EXCHANGED; i++)
     tarn_block_free (shared.exchanged[i]);
   assert_all_valid (fixture);
-  g_assert_null (fake_queues_steal_fault (fixture->queues));
+  g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
   _tarn_mutex_clear (&shared.lock);
 }
 
@@ -678,10 +686,10 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
     const gchar *name;
     Way way;
   } ways[] = { { "virtual", { TRUE, 0 } },
-               { "virtual/events-all", { TRUE, FAKE_RECORDS_ALL } },
+               { "virtual/events-all", { TRUE, TARN_TESTING_QUEUES_RECORDS_ALL } },
                { "parts", { FALSE, 0 } },
-               { "parts/events-all", { FALSE, FAKE_RECORDS_ALL } },
-               { "parts/frees-in-order", { FALSE, FAKE_FREES_IN_ORDER } } };
+               { "parts/events-all", { FALSE, TARN_TESTING_QUEUES_RECORDS_ALL } },
+               { "parts/frees-in-order", { FALSE, TARN_TESTING_QUEUES_FREES_IN_ORDER } } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
     {

@@ -64,7 +64,7 @@ allocate (HeapFixture *fixture, GArray *live, guint bits, guint64 budget)
       assert_out_of_memory (fixture, one.size, budget, error);
       return;
     }
-  g_assert_true (fake_pages_is_usable (fixture->pages, one.memory, one.size));
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, one.memory, one.size));
   g_array_append_val (live, one);
   assert_apart (fixture, live);
 }
@@ -75,7 +75,7 @@ free_one (HeapFixture *fixture, GArray *live)
   guint i = (guint) g_test_rand_int_range (0, (gint32) live->len);
   Live one = g_array_index (live, Live, i);
 
-  g_assert_true (fake_pages_is_usable (fixture->pages, one.memory, one.size));
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, one.memory, one.size));
   g_array_remove_index_fast (live, i);
   tarn_allocator_free_memory (fixture->heap, one.memory, one.size);
 }
@@ -86,7 +86,7 @@ run (HeapFixture *fixture, guint64 budget)
   g_autoptr (GArray) live = g_array_new (FALSE, FALSE, sizeof (Live));
   guint target = 0, bits = 1;
 
-  fake_pages_set_budget (fixture->pages, budget);
+  tarn_testing_pages_set_budget (fixture->pages, budget);
   for (guint i = 0; i < N_OPERATIONS; i++)
     {
       if (i % 200 == 0)
@@ -148,7 +148,8 @@ run_thread (gpointer data)
 
       if (one->memory.address != 0)
         {
-          g_assert_true (fake_pages_is_usable (thread->fixture->pages, one->memory, one->size));
+          g_assert_true (
+              tarn_testing_pages_is_usable (thread->fixture->pages, one->memory, one->size));
           tarn_allocator_free_memory (thread->fixture->heap, one->memory, one->size);
           one->memory.address = 0;
           continue;
@@ -173,7 +174,7 @@ test_threads (HeapFixture *fixture, gconstpointer unused)
   gint n_failed = 0;
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 300 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 300 * MIB);
   for (guint i = 0; i < N_THREADS; i++)
     {
       threads[i] = (Thread){ fixture, (guint32) g_test_rand_int (), &n_failed };

@@ -4,8 +4,9 @@
  * A thread's scratch: what it has temporaries of any size from, over a heap whose memory is
  * addresses. */
 
+#include <tarn/testing.h>
+
 #include "heap-fixture.h"
-#include "lib/fake-order.h"
 #include "lib/in-child.h"
 #include "lib/last-round.h"
 #include "lib/players.h"
@@ -21,7 +22,7 @@ typedef struct
   gsize alignment;    /* from a granule on the fake queues know what is used */
   gboolean has_queue; /* which requests name */
   guint flags;
-  FakePagesKind kind;
+  TarnTestingPagesKind kind;
 } Way;
 
 /* A block in use. */
@@ -37,9 +38,9 @@ typedef struct
 typedef struct
 {
   const Way *way;
-  FakeOrder *order;
-  FakeQueues *queues;
-  FakePages *pages;
+  TarnTestingOrder *order;
+  TarnTestingQueues *queues;
+  TarnTestingPages *pages;
   TarnAllocator *heap;
   TarnPool *pool; /* NULL: it was dropped */
   gpointer first, second;
@@ -66,16 +67,16 @@ set_up (Fixture *fixture, gconstpointer data)
   g_autoptr (TarnAllocator) upstream = NULL;
 
   fixture->way = data;
-  fixture->order = fake_order_new (G_MAXUINT64, fixture->way->kind, fixture->way->flags);
-  fixture->queues = fake_order_get_queues (fixture->order);
-  fixture->pages = fake_order_get_pages (fixture->order);
-  upstream = fake_order_allocator_new (fixture->order);
+  fixture->order = tarn_testing_order_new (G_MAXUINT64, fixture->way->kind, fixture->way->flags);
+  fixture->queues = tarn_testing_order_get_queues (fixture->order);
+  fixture->pages = tarn_testing_order_get_pages (fixture->order);
+  upstream = tarn_testing_order_allocator_new (fixture->order);
   options.alignment = fixture->way->alignment;
-  options.growth_bytes = 4 * FAKE_PAGES_GRANULARITY;
+  options.growth_bytes = 4 * TARN_TESTING_PAGES_GRANULARITY;
   fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
   fixture->pool = pool_new (fixture->heap, NULL);
-  fixture->second = fake_queue_new (fixture->queues, TRUE);
-  fixture->first = fixture->way->has_queue ? fake_queue_new (fixture->queues, TRUE) : NULL;
+  fixture->second = tarn_testing_queue_new (fixture->queues, TRUE);
+  fixture->first = fixture->way->has_queue ? tarn_testing_queue_new (fixture->queues, TRUE) : NULL;
   fixture->uses = g_array_new (FALSE, FALSE, sizeof (Use));
   fixture->last_value = 0;
 }
@@ -99,8 +100,8 @@ tear_down (Fixture *fixture, gconstpointer unused)
   g_clear_pointer (&fixture->pool, tarn_pool_unref);
   g_assert_cmpuint (get_heap_stats (fixture).used_bytes, ==, 0);
   tarn_allocator_unref (fixture->heap);
-  fake_queues_run_all (fixture->queues);
-  fake_order_free (fixture->order);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_testing_order_free (fixture->order);
 }
 
 /* Another pool. */
@@ -155,8 +156,8 @@ assert_apart (Fixture *fixture, const Use *use)
 
   g_assert_cmpuint (use->start % fixture->way->alignment, ==, 0);
   g_assert_cmpuint (size, >=, use->size);
-  g_assert_true (
-      fake_pages_is_usable (fixture->pages, tarn_block_get_memory (use->block), MAX (size, 1)));
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, tarn_block_get_memory (use->block),
+                                               MAX (size, 1)));
   for (guint i = 0; i < fixture->uses->len; i++)
     {
       const Use *other = &g_array_index (fixture->uses, Use, i);
@@ -169,7 +170,7 @@ assert_apart (Fixture *fixture, const Use *use)
 static gboolean
 knows_order (Fixture *fixture)
 {
-  return fixture->way->alignment % FAKE_ORDER_GRANULE == 0;
+  return fixture->way->alignment % TARN_TESTING_ORDER_GRANULE == 0;
 }
 
 /* Has a queue, or else the host, write to a block. */
@@ -181,11 +182,12 @@ write_to (Fixture *fixture, Use *use)
   use->value = ++fixture->last_value;
   if (!knows_order (fixture))
     return;
-  fake_order_own (fixture->order, memory, use->size);
+  tarn_testing_order_own (fixture->order, memory, use->size);
   if (use->queue != NULL)
-    fake_order_put (fixture->order, use->queue, memory, use->size, FAKE_WRITE, use->value);
+    tarn_testing_order_put (fixture->order, use->queue, memory, use->size,
+                            TARN_TESTING_COMMAND_WRITE, use->value);
   else
-    fake_order_touch (fixture->order, memory, use->size);
+    tarn_testing_order_touch (fixture->order, memory, use->size);
 }
 
 /* A block, as one of those in use. */
@@ -235,8 +237,8 @@ leave_use (Fixture *fixture, const TarnBlock *block)
   const Use *left = &g_array_index (fixture->uses, Use, i);
 
   if (left->queue != NULL && knows_order (fixture))
-    fake_order_put (fixture->order, left->queue, tarn_block_get_memory (block), left->size,
-                    FAKE_CHECK, left->value);
+    tarn_testing_order_put (fixture->order, left->queue, tarn_block_get_memory (block), left->size,
+                            TARN_TESTING_COMMAND_CHECK, left->value);
   g_array_remove_index (fixture->uses, i);
 }
 
@@ -535,9 +537,9 @@ test_pieces (Fixture *fixture, gconstpointer unused)
   (void) unused;
   g_clear_pointer (&fixture->pool, tarn_pool_unref);
   options.alignment = fixture->way->alignment;
-  options.growth_bytes = FAKE_PAGES_GRANULARITY;
+  options.growth_bytes = TARN_TESTING_PAGES_GRANULARITY;
   {
-    g_autoptr (TarnAllocator) upstream = fake_order_allocator_new (fixture->order);
+    g_autoptr (TarnAllocator) upstream = tarn_testing_order_allocator_new (fixture->order);
 
     tarn_allocator_unref (fixture->heap);
     fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
@@ -557,7 +559,7 @@ test_pieces (Fixture *fixture, gconstpointer unused)
       end (fixture, first);
       tarn_pool_free_held (fixture->pool);
       g_assert_cmpuint (get_heap_stats (fixture).used_bytes, ==, 0);
-      fake_queues_run_all (fixture->queues);
+      tarn_testing_queues_run_all (fixture->queues);
     }
 }
 
@@ -804,7 +806,8 @@ end_released (Fixture *fixture, TarnBlock **blocks, guint n)
       end (fixture, use (fixture, size));
       end (fixture, use_on (fixture, size, fixture->second));
     }
-  fake_pages_set_budget (fixture->pages, fake_pages_get_used_bytes (fixture->pages));
+  tarn_testing_pages_set_budget (fixture->pages,
+                                 tarn_testing_pages_get_used_bytes (fixture->pages));
   end (fixture, use_on (fixture, 5 * MIB, fixture->second));
   end (fixture, use_on (fixture, 6 * MIB, NULL));
 }
@@ -823,15 +826,15 @@ test_record_use (Fixture *fixture, gconstpointer unused)
         {
           g_assert_true (tarn_block_record_use (blocks[i], fixture->first, NULL));
           g_assert_true (is_lent (blocks[i])); /* which it was known to use */
-          fake_queue_follow (fixture->queues, fixture->second, fixture->first);
+          tarn_testing_queue_follow (fixture->queues, fixture->second, fixture->first);
         }
       g_assert_true (tarn_block_record_use (blocks[i], fixture->second, NULL));
       if (knows_order (fixture))
-        fake_order_put (fixture->order, fixture->second, tarn_block_get_memory (blocks[i]),
-                        700 * KIB, FAKE_USE, 0);
+        tarn_testing_order_put (fixture->order, fixture->second, tarn_block_get_memory (blocks[i]),
+                                700 * KIB, TARN_TESTING_COMMAND_USE, 0);
       end_released (fixture, blocks, 3);
       tarn_pool_free_held (fixture->pool);
-      fake_pages_set_budget (fixture->pages, G_MAXUINT64);
+      tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
     }
 }
 
@@ -868,7 +871,7 @@ test_move (Fixture *fixture, gconstpointer unused)
       else
         end_released (fixture, blocks, 3);
       tarn_pool_free_held (fixture->pool);
-      fake_pages_set_budget (fixture->pages, G_MAXUINT64);
+      tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
     }
 }
 
@@ -879,10 +882,10 @@ forget_first (Fixture *fixture)
   if (fixture->first == NULL)
     return;
   g_assert_true (tarn_pool_forget_queue (fixture->pool, fixture->first, NULL));
-  fake_queue_destroy (fixture->queues, fixture->first);
+  tarn_testing_queue_destroy (fixture->queues, fixture->first);
   for (guint i = 0; i < fixture->uses->len; i++)
     g_array_index (fixture->uses, Use, i).queue = NULL;
-  fixture->first = fake_queue_new (fixture->queues, TRUE);
+  fixture->first = tarn_testing_queue_new (fixture->queues, TRUE);
 }
 
 /* Some of them are lent, and some that were are freed already. */
@@ -909,7 +912,7 @@ test_forget (Fixture *fixture, gconstpointer data)
       g_assert_null (get_scratch (fixture)->rest);
       end_released (fixture, blocks, n);
       tarn_pool_free_held (fixture->pool);
-      fake_pages_set_budget (fixture->pages, G_MAXUINT64);
+      tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
     }
 }
 
@@ -1068,7 +1071,7 @@ test_out_of_memory (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fake_pages_set_budget (fixture->pages, 8 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 8 * MIB);
   for (guint i = 0; i < 3; i++)
     {
       make_scratch (fixture, SCRATCH);
@@ -1118,7 +1121,7 @@ test_group (Fixture *fixture, gconstpointer unused)
   (void) unused;
   tarn_pool_set_reclaim_group (fixture->pool, group);
   tarn_pool_set_reclaim_group (other, group);
-  fake_pages_set_budget (fixture->pages, 8 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 8 * MIB);
   make_scratch (fixture, SCRATCH);
   lend (fixture, MIB, &lent, 1);
   large = tarn_pool_allocate_ordered (other, 4 * MIB + 256 * KIB, fixture->first, NULL);
@@ -1261,7 +1264,7 @@ test_larger (Fixture *fixture, gconstpointer unused)
 static void
 test_out_of_order (Fixture *fixture, gconstpointer unused)
 {
-  gpointer queue = fake_queue_new (fixture->queues, FALSE);
+  gpointer queue = tarn_testing_queue_new (fixture->queues, FALSE);
 
   (void) unused;
   for (guint i = 0; i < 8; i++)
@@ -1397,11 +1400,11 @@ share (Fixture *fixture, const Use *shared)
   if (shared->queue == NULL && fixture->first != NULL)
     return;
   if (shared->queue != NULL)
-    fake_queue_follow (fixture->queues, fixture->second, shared->queue);
+    tarn_testing_queue_follow (fixture->queues, fixture->second, shared->queue);
   g_assert_true (tarn_block_record_use (shared->block, fixture->second, NULL));
   if (knows_order (fixture))
-    fake_order_put (fixture->order, fixture->second, tarn_block_get_memory (shared->block),
-                    shared->size, FAKE_USE, 0);
+    tarn_testing_order_put (fixture->order, fixture->second, tarn_block_get_memory (shared->block),
+                            shared->size, TARN_TESTING_COMMAND_USE, 0);
 }
 
 /* Does something rare to a block in use. */
@@ -1440,7 +1443,7 @@ disturb (Fixture *fixture)
       forget_first (fixture);
       break;
     case 3:
-      fake_queues_run_all (fixture->queues);
+      tarn_testing_queues_run_all (fixture->queues);
       break;
     default:
       if (fixture->uses->len > 0)
@@ -1524,8 +1527,9 @@ drop (Shared *shared, const Held *held)
     return;
   _tarn_mutex_lock (&shared->lock);
   if (!held->queue->is_retired)
-    fake_order_put (shared->fixture->order, held->queue->handle,
-                    tarn_block_get_memory (held->block), held->size, FAKE_CHECK, held->value);
+    tarn_testing_order_put (shared->fixture->order, held->queue->handle,
+                            tarn_block_get_memory (held->block), held->size,
+                            TARN_TESTING_COMMAND_CHECK, held->value);
   _tarn_mutex_unlock (&shared->lock);
   tarn_block_free (held->block);
 }
@@ -1544,8 +1548,9 @@ take_on (Shared *shared, Queue *queue, gsize size, guint value, Held *held)
       return;
     }
   memory = tarn_block_get_memory (held->block);
-  fake_order_own (shared->fixture->order, memory, size);
-  fake_order_put (shared->fixture->order, queue->handle, memory, size, FAKE_WRITE, value);
+  tarn_testing_order_own (shared->fixture->order, memory, size);
+  tarn_testing_order_put (shared->fixture->order, queue->handle, memory, size,
+                          TARN_TESTING_COMMAND_WRITE, value);
 }
 
 /* Leaves a block to whichever thread comes next to that place, and frees the one that was there. */
@@ -1566,7 +1571,7 @@ queue_new (Shared *shared)
 {
   Queue *queue = g_new0 (Queue, 1);
 
-  queue->handle = fake_queue_new (shared->fixture->queues, TRUE);
+  queue->handle = tarn_testing_queue_new (shared->fixture->queues, TRUE);
   return queue;
 }
 
@@ -1626,7 +1631,7 @@ play (gpointer data)
   for (guint i = 0; i < N_ROUNDS; i++)
     {
       n_lent += nest (shared, queue, rand, 1 + i * MAX_DEPTH);
-      fake_queue_run (shared->fixture->queues, queue->handle);
+      tarn_testing_queue_run (shared->fixture->queues, queue->handle);
       if (i % 50 == 49)
         {
           retire (shared, queue);
@@ -1654,7 +1659,7 @@ forget_retired (Shared *shared, GPtrArray *forgotten)
   if (queue == NULL)
     return FALSE;
   g_assert_true (tarn_pool_forget_queue (fixture->pool, queue->handle, NULL));
-  fake_queue_destroy (fixture->queues, queue->handle);
+  tarn_testing_queue_destroy (fixture->queues, queue->handle);
   g_ptr_array_add (forgotten, queue);
   return TRUE;
 }
@@ -1696,7 +1701,7 @@ test_threads (Fixture *fixture, gconstpointer data)
   if (!knows_order (fixture) || !((const Way *) data)->has_queue)
     return;
   _tarn_mutex_init (&shared.lock);
-  fake_pages_set_budget (fixture->pages, 64 * MIB);
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
   for (guint i = 0; i < N_THREADS; i++)
     threads[i] = g_thread_new ("player", play, &shared);
   interfere (&shared, forgotten);
@@ -1708,15 +1713,15 @@ test_threads (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (shared.n_lent, >, 0);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpuint (get_stats (fixture->pool).managed_bytes, ==, 0);
-  fake_queues_run_all (fixture->queues);
-  g_assert_null (fake_queues_steal_fault (fixture->queues));
+  tarn_testing_queues_run_all (fixture->queues);
+  g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
   _tarn_mutex_clear (&shared.lock);
 }
 
 /* Threads without queues, whose bytes are really there, one word for each unit. */
 
 #define MAX_ADDRESSES (4 * GIB) /* in a row; there are two rows */
-#define N_WORDS (2 * (MAX_ADDRESSES + FAKE_PAGES_GRANULARITY) / ALIGNMENT)
+#define N_WORDS (2 * (MAX_ADDRESSES + TARN_TESTING_PAGES_GRANULARITY) / ALIGNMENT)
 #define N_BYTE_ROUNDS 8000
 
 typedef struct
@@ -1814,7 +1819,7 @@ test_bytes (Fixture *fixture, gconstpointer data)
 
   if (way->alignment != ALIGNMENT || way->has_queue)
     return;
-  fake_pages_set_max_addresses (fixture->pages, MAX_ADDRESSES);
+  tarn_testing_pages_set_max_addresses (fixture->pages, MAX_ADDRESSES);
   bytes.words = g_new0 (guint32, N_WORDS);
   for (guint i = 0; i < N_THREADS; i++)
     threads[i] = g_thread_new ("player", play_with_bytes, &bytes);
@@ -1863,7 +1868,7 @@ test_looks_after (Fixture *fixture, gconstpointer unused)
   (void) unused;
   end (fixture, use (fixture, 6 * MIB)); /* the piece that the scratch will be in */
   end (fixture, use (fixture, 60 * MIB));
-  fake_queues_run_all (fixture->queues);
+  tarn_testing_queues_run_all (fixture->queues);
   make_scratch (fixture, SCRATCH);
   for (guint i = 0; i < 4; i++)
     {
@@ -1873,7 +1878,7 @@ test_looks_after (Fixture *fixture, gconstpointer unused)
       for (guint j = 0; j < 1010; j++)
         tarn_block_free (
             tarn_pool_allocate_ordered (fixture->pool, 1000 + j, fixture->first, NULL));
-      fake_queues_run_all (fixture->queues);
+      tarn_testing_queues_run_all (fixture->queues);
     }
   g_assert_nonnull (get_scratch (fixture)->rest);
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 24 * MIB);
@@ -1921,14 +1926,17 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
   {
     const gchar *name;
     Way way;
-  } ways[] = { { "host", { ALIGNMENT, FALSE, 0, FAKE_PAGES_VIRTUAL } },
-               { "queue", { ALIGNMENT, TRUE, 0, FAKE_PAGES_VIRTUAL } },
-               { "host/ordered", { FAKE_ORDER_GRANULE, FALSE, 0, FAKE_PAGES_VIRTUAL } },
-               { "queue/ordered", { FAKE_ORDER_GRANULE, TRUE, 0, FAKE_PAGES_VIRTUAL } },
-               { "queue/ordered/events-all",
-                 { FAKE_ORDER_GRANULE, TRUE, FAKE_RECORDS_ALL, FAKE_PAGES_VIRTUAL } },
-               { "parts/host", { ALIGNMENT, FALSE, 0, FAKE_PAGES_ADDRESSES } },
-               { "parts/queue/ordered", { FAKE_ORDER_GRANULE, TRUE, 0, FAKE_PAGES_ADDRESSES } } };
+  } ways[]
+      = { { "host", { ALIGNMENT, FALSE, 0, TARN_TESTING_PAGES_VIRTUAL } },
+          { "queue", { ALIGNMENT, TRUE, 0, TARN_TESTING_PAGES_VIRTUAL } },
+          { "host/ordered", { TARN_TESTING_ORDER_GRANULE, FALSE, 0, TARN_TESTING_PAGES_VIRTUAL } },
+          { "queue/ordered", { TARN_TESTING_ORDER_GRANULE, TRUE, 0, TARN_TESTING_PAGES_VIRTUAL } },
+          { "queue/ordered/events-all",
+            { TARN_TESTING_ORDER_GRANULE, TRUE, TARN_TESTING_QUEUES_RECORDS_ALL,
+              TARN_TESTING_PAGES_VIRTUAL } },
+          { "parts/host", { ALIGNMENT, FALSE, 0, TARN_TESTING_PAGES_ADDRESSES } },
+          { "parts/queue/ordered",
+            { TARN_TESTING_ORDER_GRANULE, TRUE, 0, TARN_TESTING_PAGES_ADDRESSES } } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
     {

@@ -8,13 +8,13 @@
 void
 order_set_up (Order *order, gconstpointer flags)
 {
-  order->queues = fake_queues_new (G_MAXUINT64, GPOINTER_TO_UINT (flags));
-  order->allocator = fake_queues_allocator_new (order->queues);
+  order->queues = tarn_testing_queues_new (G_MAXUINT64, GPOINTER_TO_UINT (flags));
+  order->allocator = tarn_testing_queues_allocator_new (order->queues);
   order->pool = tarn_pool_new (order->allocator, NULL, NULL);
-  order->a = fake_queue_new (order->queues, TRUE);
-  order->b = fake_queue_new (order->queues, TRUE);
-  order->c = fake_queue_new (order->queues, TRUE);
-  order->loose = fake_queue_new (order->queues, FALSE);
+  order->a = tarn_testing_queue_new (order->queues, TRUE);
+  order->b = tarn_testing_queue_new (order->queues, TRUE);
+  order->c = tarn_testing_queue_new (order->queues, TRUE);
+  order->loose = tarn_testing_queue_new (order->queues, FALSE);
 }
 
 void
@@ -31,8 +31,8 @@ order_tear_down (Order *order, gconstpointer unused)
   if (order->pool != NULL)
     order_drop_pool (order);
   tarn_allocator_unref (order->allocator);
-  fake_queues_run_all (order->queues);
-  fake_queues_free (order->queues);
+  tarn_testing_queues_run_all (order->queues);
+  tarn_testing_queues_free (order->queues);
 }
 
 TarnBlock *
@@ -46,11 +46,12 @@ order_take (Order *order, gsize size, gpointer queue)
   assert_valid (order->pool);
   g_assert_true (tarn_block_get_queue (block) == queue);
   memory = tarn_block_get_memory (block);
-  fake_queues_own (order->queues, memory);
+  tarn_testing_queues_own (order->queues, memory);
   if (queue != NULL)
-    fake_queue_put (order->queues, queue, memory, FAKE_WRITE, ++order->n_writes);
+    tarn_testing_queue_put (order->queues, queue, memory, TARN_TESTING_COMMAND_WRITE,
+                            ++order->n_writes);
   else
-    fake_queues_touch (order->queues, memory);
+    tarn_testing_queues_touch (order->queues, memory);
   return block;
 }
 
@@ -75,7 +76,8 @@ order_hold (Order *order, gsize size, gpointer queue, guint n)
 void
 order_put (Order *order, TarnBlock *block, gpointer queue)
 {
-  fake_queue_put (order->queues, queue, tarn_block_get_memory (block), FAKE_USE, 0);
+  tarn_testing_queue_put (order->queues, queue, tarn_block_get_memory (block),
+                          TARN_TESTING_COMMAND_USE, 0);
 }
 
 void
@@ -85,7 +87,7 @@ order_record (Order *order, TarnBlock *block, gpointer queue)
   g_autoptr (GError) error = NULL;
 
   if (first != NULL && first != queue)
-    fake_queue_follow (order->queues, queue, first);
+    tarn_testing_queue_follow (order->queues, queue, first);
   g_assert_true (tarn_block_record_use (block, queue, &error));
   g_assert_no_error (error);
   assert_valid (order->pool);
@@ -95,7 +97,7 @@ order_record (Order *order, TarnBlock *block, gpointer queue)
 void
 order_own (Order *order, TarnBlock *block)
 {
-  fake_queues_own (order->queues, tarn_block_get_memory (block));
+  tarn_testing_queues_own (order->queues, tarn_block_get_memory (block));
 }
 
 TarnPoolStats

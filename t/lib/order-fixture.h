@@ -6,11 +6,11 @@
 #ifndef TARN_ORDER_FIXTURE_H
 #define TARN_ORDER_FIXTURE_H
 
-#include "fake-queues.h"
+#include <tarn/testing.h>
 
 typedef struct
 {
-  FakeQueues *queues;
+  TarnTestingQueues *queues;
   TarnAllocator *allocator;
   TarnPool *pool;
   gpointer a, b, c; /* in-order queues */
@@ -18,7 +18,8 @@ typedef struct
   guint n_writes;
 } Order;
 
-/* @flags: FakeQueuesFlags, as GUINT_TO_POINTER ().  Queues that are not used are as good as none.
+/* @flags: TarnTestingQueuesFlags, as GUINT_TO_POINTER ().  Queues that are not used are as good as
+ * none.
  */
 void order_set_up (Order *order, gconstpointer flags);
 void order_tear_down (Order *order, gconstpointer unused);
@@ -48,10 +49,11 @@ void order_drop_pool (Order *order);
 
 /* How often a function of the backend was called, from the start. */
 #define assert_calls(order, call, n)                                                               \
-  g_assert_cmpuint (fake_queues_get_calls ((order)->queues, (call)), ==, (n))
+  g_assert_cmpuint (tarn_testing_queues_get_calls ((order)->queues, (call)), ==, (n))
 #define assert_pending(order, queue, n)                                                            \
-  g_assert_cmpuint (fake_queue_get_pending ((order)->queues, (queue)), ==, (n))
+  g_assert_cmpuint (tarn_testing_queue_get_pending ((order)->queues, (queue)), ==, (n))
 #define assert_live(order, n)                                                                      \
-  g_assert_cmpuint (fake_device_get_live (fake_queues_get_device ((order)->queues)), ==, (n))
+  g_assert_cmpuint (                                                                               \
+      tarn_testing_device_get_live (tarn_testing_queues_get_device ((order)->queues)), ==, (n))
 
 #endif

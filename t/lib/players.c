@@ -163,8 +163,8 @@ void
 players_set_up (Players *players, gconstpointer unused)
 {
   (void) unused;
-  players->device = fake_device_new (G_MAXUINT64);
-  players->allocator = fake_device_allocator_new (players->device);
+  players->device = tarn_testing_device_new (G_MAXUINT64);
+  players->allocator = tarn_testing_device_allocator_new (players->device);
   players->pool = tarn_pool_new (players->allocator, NULL, NULL);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_begin (&players->players[i]);
@@ -187,7 +187,7 @@ players_renew (Players *players, guint thread_cache_blocks, gsize thread_cache_b
 guint
 players_get_misses (const Players *players)
 {
-  return fake_device_get_allocate_calls (players->device);
+  return tarn_testing_device_get_allocate_calls (players->device);
 }
 
 void
@@ -200,9 +200,9 @@ players_tear_down (Players *players, gconstpointer unused)
       g_assert_cmpuint (tarn_pool_get_active_blocks (players->pool), ==, 0);
     }
   tarn_pool_unref (players->pool);
-  g_assert_cmpuint (fake_device_get_live (players->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_live (players->device), ==, 0);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_end (&players->players[i]);
   tarn_allocator_unref (players->allocator);
-  fake_device_free (players->device);
+  tarn_testing_device_free (players->device);
 }

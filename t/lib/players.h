@@ -23,7 +23,7 @@ typedef struct
 
 typedef struct
 {
-  FakeDevice *device; /* that never runs out */
+  TarnTestingDevice *device; /* that never runs out */
   TarnAllocator *allocator;
   TarnPool *pool; /* with the usual options */
   Player players[N_PLAYERS];

@@ -10,8 +10,8 @@ pool_fixture_init (PoolFixture *fixture, guint64 bytes)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
 
-  fixture->device = fake_device_new (bytes);
-  allocator = fake_device_allocator_new (fixture->device);
+  fixture->device = tarn_testing_device_new (bytes);
+  allocator = tarn_testing_device_allocator_new (fixture->device);
   fixture->pool = tarn_pool_new (allocator, NULL, NULL);
   fixture->log = g_string_new (NULL);
 }
@@ -23,7 +23,7 @@ pool_fixture_tear_down (PoolFixture *fixture, gconstpointer unused)
   if (fixture->pool != NULL)
     assert_valid (fixture->pool);
   tarn_pool_unref (fixture->pool);
-  fake_device_free (fixture->device);
+  tarn_testing_device_free (fixture->device);
   g_string_free (fixture->log, TRUE);
 }
 
@@ -46,8 +46,8 @@ pool_fixture_init_limited (PoolFixture *fixture, gsize bytes)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
 
-  fixture->device = fake_device_new (bytes);
-  allocator = fake_device_allocator_new (fixture->device);
+  fixture->device = tarn_testing_device_new (bytes);
+  allocator = tarn_testing_device_allocator_new (fixture->device);
   fixture->pool = pool_new_limited (allocator, bytes);
   fixture->log = g_string_new (NULL);
 }

@@ -6,12 +6,13 @@
 #ifndef TARN_POOL_FIXTURE_H
 #define TARN_POOL_FIXTURE_H
 
+#include <tarn/testing.h>
+
 #include "conformance.h"
-#include "fake-device.h"
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnPool *pool; /* NULL: it was dropped */
   GString *log;   /* a letter for each function that was asked */
 } PoolFixture;

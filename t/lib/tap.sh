@@ -9,7 +9,7 @@
 : "${CLANG_FORMAT=clang-format}" "${SANITIZER:=no}" "${have_opencl=}" "${libdir=}"
 : "${T_CFLAGS=$($PKG_CONFIG --cflags glib-2.0)}" "${T_OPENCL_CFLAGS=}" "${T_CC_FLAGS=}"
 
-fake=$top_builddir/t/fake-cuda/.libs
+fake=$top_builddir/lib/testing/cuda/.libs
 
 LC_ALL=C
 export LC_ALL

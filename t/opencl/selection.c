@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "device.h"
-#include "lib/fake-device.h"
+#include "lib/nothing.h"
 
 static const OpenclLayer *layer;
 

@@ -5,21 +5,21 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <tarn/testing.h>
 
 #include "lib/data.h"
-#include "lib/fake-device.h"
 #include "pool/bin-private.h"
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnPool *pools[TARN_MAX_LEADING_BITS + 1]; /* one for each value of leading bits */
 } Pools;
 
 static TarnPool *
-pool_new (FakeDevice *device, guint leading_bits, GError **error)
+pool_new (TarnTestingDevice *device, guint leading_bits, GError **error)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
 
   options.leading_bits_in_bin_id = leading_bits;
@@ -30,7 +30,7 @@ static void
 set_up (Pools *pools, gconstpointer unused)
 {
   (void) unused;
-  pools->device = fake_device_new (G_MAXUINT64);
+  pools->device = tarn_testing_device_new (G_MAXUINT64);
   for (guint bits = 0; bits <= TARN_MAX_LEADING_BITS; bits++)
     {
       g_autoptr (GError) error = NULL;
@@ -46,7 +46,7 @@ tear_down (Pools *pools, gconstpointer unused)
   (void) unused;
   for (guint bits = 0; bits <= TARN_MAX_LEADING_BITS; bits++)
     tarn_pool_unref (pools->pools[bits]);
-  fake_device_free (pools->device);
+  tarn_testing_device_free (pools->device);
 }
 
 /* What every size satisfies. */
@@ -163,8 +163,8 @@ test_options (void)
     TarnPoolOptions options;
     gint later[2];
   } newer = { TARN_POOL_OPTIONS_INIT, { 0, 0 } };
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (GError) error = NULL;
   TarnPool *pool;
 

@@ -3,8 +3,9 @@
  *
  * Every order of death in the core, over queues that are lists. */
 
+#include <tarn/testing.h>
+
 #include "lib/death-matrix.h"
-#include "lib/fake-queues.h"
 
 static void
 add (const gchar *path, gconstpointer data)
@@ -15,45 +16,47 @@ add (const gchar *path, gconstpointer data)
 static gboolean
 open_queues (DeathWorld *world)
 {
-  FakeQueues *queues = fake_queues_new (G_MAXUINT64, GPOINTER_TO_UINT (world->backend->kind));
+  TarnTestingQueues *queues
+      = tarn_testing_queues_new (G_MAXUINT64, GPOINTER_TO_UINT (world->backend->kind));
 
   world->own = queues;
-  world->a = fake_queue_new (queues, TRUE);
-  world->b = fake_queue_new (queues, TRUE);
+  world->a = tarn_testing_queue_new (queues, TRUE);
+  world->b = tarn_testing_queue_new (queues, TRUE);
   return TRUE;
 }
 
 static void
 close_queues (DeathWorld *world)
 {
-  fake_queue_destroy (world->own, world->b);
-  fake_queues_run_all (world->own);
-  fake_queues_free (world->own);
+  tarn_testing_queue_destroy (world->own, world->b);
+  tarn_testing_queues_run_all (world->own);
+  tarn_testing_queues_free (world->own);
 }
 
 static TarnAllocator *
 allocator_new (DeathWorld *world, GError **error)
 {
   (void) error;
-  return fake_queues_allocator_new (world->own);
+  return tarn_testing_queues_allocator_new (world->own);
 }
 
 static void
 release_queue (DeathWorld *world)
 {
-  fake_queue_destroy (world->own, world->a);
+  tarn_testing_queue_destroy (world->own, world->a);
 }
 
 static void
 own (DeathWorld *world, TarnBlock *block)
 {
-  fake_queues_own (world->own, tarn_block_get_memory (block));
+  tarn_testing_queues_own (world->own, tarn_block_get_memory (block));
 }
 
 static void
 use (DeathWorld *world, TarnBlock *block, gpointer queue)
 {
-  fake_queue_put (world->own, queue, tarn_block_get_memory (block), FAKE_USE, 0);
+  tarn_testing_queue_put (world->own, queue, tarn_block_get_memory (block),
+                          TARN_TESTING_COMMAND_USE, 0);
 }
 
 /* A command on memory that was freed is a fault. */
@@ -66,11 +69,12 @@ check (DeathWorld *world, TarnBlock *block)
 static guint
 get_calls (DeathWorld *world)
 {
-  FakeDevice *device = fake_queues_get_device (world->own);
-  guint n = fake_device_get_allocate_calls (device) + fake_device_get_free_calls (device);
+  TarnTestingDevice *device = tarn_testing_queues_get_device (world->own);
+  guint n = tarn_testing_device_get_allocate_calls (device)
+            + tarn_testing_device_get_free_calls (device);
 
-  for (FakeCall call = 0; call < FAKE_N_CALLS; call++)
-    n += fake_queues_get_calls (world->own, call);
+  for (TarnTestingCall call = 0; call <= TARN_TESTING_CALL_EVENT_RELEASE; call++)
+    n += tarn_testing_queues_get_calls (world->own, call);
   return n;
 }
 
@@ -81,9 +85,11 @@ get_calls (DeathWorld *world)
 
 static const DeathBackend backends[] = {
   { .name = "queues", BACKEND },
-  { .name = "in-order-frees", .kind = GUINT_TO_POINTER (FAKE_FREES_IN_ORDER), BACKEND },
+  { .name = "in-order-frees",
+    .kind = GUINT_TO_POINTER (TARN_TESTING_QUEUES_FREES_IN_ORDER),
+    BACKEND },
   { .name = "streams",
-    .kind = GUINT_TO_POINTER (FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES),
+    .kind = GUINT_TO_POINTER (TARN_TESTING_QUEUES_RECORDS_ALL | TARN_TESTING_QUEUES_CHECKS_QUEUES),
     .forgets_queues = TRUE,
     BACKEND },
 };

@@ -3,13 +3,14 @@
  *
  * Children of fork (): what they are told, and that they never hang. */
 
-#include "lib/fake-device.h"
+#include <tarn/testing.h>
+
 #include "lib/in-child.h"
 #include "pool/pool-private.h"
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnAllocator *allocator;
   TarnPool *pool;
   TarnBlock *block, *direct;
@@ -18,8 +19,8 @@ typedef struct
 static void
 state_init (State *state)
 {
-  state->device = fake_device_new (G_MAXUINT64);
-  state->allocator = fake_device_allocator_new (state->device);
+  state->device = tarn_testing_device_new (G_MAXUINT64);
+  state->allocator = tarn_testing_device_allocator_new (state->device);
   state->pool = tarn_pool_new (state->allocator, NULL, NULL);
   state->block = tarn_pool_allocate (state->pool, 1000, NULL);
   state->direct = tarn_allocator_allocate (state->allocator, 1000, NULL);
@@ -33,7 +34,7 @@ state_clear (State *state)
   tarn_block_free (state->direct);
   tarn_pool_unref (state->pool);
   tarn_allocator_unref (state->allocator);
-  fake_device_free (state->device);
+  tarn_testing_device_free (state->device);
 }
 
 static void
@@ -120,7 +121,7 @@ test_in_child (void)
 
   state_init (&state);
   n_driver_calls = 0;
-  fake_device_set_free_hook (state.device, count_driver_call, NULL);
+  tarn_testing_device_set_free_hook (state.device, count_driver_call, NULL);
   _tarn_mutex_lock (&state.pool->lock);
   in_child (use_in_child_without_driver, &state);
   _tarn_mutex_unlock (&state.pool->lock);
@@ -131,8 +132,8 @@ test_in_child (void)
 static void
 use_anew_in_child (gpointer unused)
 {
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   GError *error = NULL;
 
   (void) unused;
@@ -144,10 +145,10 @@ use_anew_in_child (gpointer unused)
 static void
 test_new_allocator_in_child (void)
 {
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
 
-  tarn_allocator_unref (fake_device_allocator_new (device)); /* the parent had one */
-  fake_device_free (device);
+  tarn_allocator_unref (tarn_testing_device_allocator_new (device)); /* the parent had one */
+  tarn_testing_device_free (device);
   in_child (use_anew_in_child, NULL);
 }
 
@@ -186,8 +187,8 @@ look_at_all (gpointer data)
 static void
 test_while_others_look (void)
 {
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   Look self = { .base = { .object = look } };
   GThread *thread;
 
@@ -207,7 +208,7 @@ test_while_others_look (void)
   _tarn_mutex_clear (&self.lock);
   _tarn_cond_clear (&self.changed);
   tarn_allocator_unref (allocator);
-  fake_device_free (device);
+  tarn_testing_device_free (device);
 }
 
 int

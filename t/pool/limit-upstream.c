@@ -164,7 +164,7 @@ lazy_allocator_new (Lazy *lazy)
 static void
 test_on_queue (Fixture *fixture, gconstpointer has_limit)
 {
-  Lazy lazy = { .allocator = fake_device_allocator_new (fixture->device) };
+  Lazy lazy = { .allocator = tarn_testing_device_allocator_new (fixture->device) };
   g_autoptr (TarnAllocator) allocator = lazy_allocator_new (&lazy);
   TarnPool *pool = pool_new_limited (allocator, has_limit != NULL ? LIMIT : 0);
   g_autoptr (GError) error = NULL;

@@ -48,7 +48,7 @@ test_refused (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (stats.failures, ==, 1);
   g_assert_cmpuint (stats.upstream_failures, ==, 0);
   g_assert_cmpuint (stats.held_blocks, ==, 1);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 4);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 4);
   for (guint i = 0; i < 3; i++)
     tarn_block_free (blocks[i]);
 }
@@ -79,11 +79,11 @@ test_held_largest_first (Fixture *fixture, gconstpointer unused)
   (void) unused;
   hold (fixture, sizes, 5); /* 3,963 */
   block = allocate (fixture->pool, 1919);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 1);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 127 + 1023 + 255 + 511 + 1919);
   tarn_block_free (block);
   block = allocate (fixture->pool, 3071); /* beside at most 1,025 */
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 3);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 3);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 127 + 255 + 511 + 3071);
   g_assert_cmpuint (get_stats (fixture->pool).upstream_failures, ==, 0);
   tarn_block_free (block);
@@ -100,7 +100,7 @@ test_held_is_not_enough (Fixture *fixture, gconstpointer unused)
   hold (fixture, sizes, 3);
   assert_fails (fixture->pool, 3583, TARN_ERROR_LIMIT);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 3);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 0);
   tarn_block_free (block);
 }
 
@@ -134,15 +134,15 @@ test_below_the_limit (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (allocate (fixture->pool, 511));
-  fake_device_set_budget (fixture->device, 1100);
+  tarn_testing_device_set_budget (fixture->device, 1100);
   assert_fails (fixture->pool, 2047, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
-  fake_device_set_max_size (fixture->device, 1024);
+  tarn_testing_device_set_max_size (fixture->device, 1024);
   assert_fails (fixture->pool, 2047, TARN_ERROR_NOT_SUPPORTED);
 
   /* Whatever upstream said, nothing is reserved any more. */
-  fake_device_set_max_size (fixture->device, LIMIT);
-  fake_device_set_budget (fixture->device, LIMIT);
+  tarn_testing_device_set_max_size (fixture->device, LIMIT);
+  tarn_testing_device_set_budget (fixture->device, LIMIT);
   block = allocate (fixture->pool, LIMIT - 1);
   tarn_block_free (block);
 }
@@ -184,7 +184,7 @@ test_reclaim (Fixture *fixture, gconstpointer unused)
   TarnBlock *block, *other;
 
   (void) unused;
-  fake_device_set_reclaim (fixture->device, log_upstream, fixture->log);
+  tarn_testing_device_set_reclaim (fixture->device, log_upstream, fixture->log);
   tarn_pool_add_reclaim_func (fixture->pool, empty_cache, &cache, NULL);
   other = allocate (fixture->pool, 2047);
   assert_fails (fixture->pool, 2050, TARN_ERROR_LIMIT);
@@ -206,7 +206,7 @@ test_reclaim (Fixture *fixture, gconstpointer unused)
 
   /* The limit's are asked, and then, out of memory, all. */
   tarn_pool_free_held (fixture->pool);
-  fake_device_set_budget (fixture->device, 2047);
+  tarn_testing_device_set_budget (fixture->device, 2047);
   assert_fails (fixture->pool, 2049, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpstr (fixture->log->str, ==, "AAAAUA");
   tarn_block_free (other);
@@ -216,7 +216,7 @@ test_reclaim (Fixture *fixture, gconstpointer unused)
 static void
 test_older_options (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
   g_autoptr (TarnPool) pool = NULL;
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   TarnBlock *block;
@@ -297,13 +297,13 @@ free_slow (gpointer data, TarnMemory memory, gsize size)
 }
 
 static void
-slow_init (Slow *slow, FakeDevice *device,
+slow_init (Slow *slow, TarnTestingDevice *device,
            gboolean (*func) (gpointer, gsize, TarnMemory *, GError **))
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   g_autoptr (TarnAllocator) upstream = NULL;
 
-  slow->allocator = fake_device_allocator_new (device);
+  slow->allocator = tarn_testing_device_allocator_new (device);
   ops.name = "slow";
   ops.allocate = func;
   ops.free = free_slow;
@@ -432,13 +432,13 @@ test_await_give_back (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (allocate (fixture->pool, 3071));
-  fake_device_set_free_hook (fixture->device, await_claim, fixture->pool);
+  tarn_testing_device_set_free_hook (fixture->device, await_claim, fixture->pool);
   thread = g_thread_new ("free-held", free_held, fixture->pool);
   while (tarn_pool_get_held_blocks (fixture->pool) > 0)
     g_thread_yield ();
   block = allocate (fixture->pool, 2047);
   g_thread_join (thread);
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
   g_assert_cmpuint (get_stats (fixture->pool).upstream_failures, ==, 0);
   tarn_block_free (block);
 }
@@ -449,7 +449,7 @@ allocate_in_free (gpointer data)
 {
   Fixture *fixture = data;
 
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
   assert_fails (fixture->pool, 2047, TARN_ERROR_LIMIT);
   tarn_block_free (allocate (fixture->pool, 1023));
   g_string_append_c (fixture->log, 'F');
@@ -460,7 +460,7 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
   tarn_block_free (allocate (fixture->pool, 3071));
-  fake_device_set_free_hook (fixture->device, allocate_in_free, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, allocate_in_free, fixture);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpstr (fixture->log->str, ==, "F");
 }
@@ -481,7 +481,7 @@ test_lowered (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 3963);
   tarn_pool_set_limit_bytes (pool, 3962);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 3963 - 2047);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 1);
   assert_valid (pool);
   tarn_pool_set_limit_bytes (pool, 1);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
@@ -508,7 +508,7 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   tarn_pool_set_limit_bytes (pool, 1200);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 2 * 1023);
   assert_valid (pool);
-  n_calls = fake_device_get_allocate_calls (fixture->device);
+  n_calls = tarn_testing_device_get_allocate_calls (fixture->device);
   assert_fails (pool, 127, TARN_ERROR_LIMIT);
   assert_fails (pool, G_MAXSIZE, TARN_ERROR_LIMIT);
 
@@ -518,7 +518,7 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   tarn_block_free (blocks[1]);
   assert_fails (pool, 200, TARN_ERROR_LIMIT); /* 1,223 with all that is held given back */
   g_assert_cmpuint (tarn_pool_get_held_blocks (pool), ==, 1);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, n_calls);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, n_calls);
   blocks[1] = allocate (pool, 127);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 1023 + 127);
   g_assert_cmpuint (pool->ceiling_bytes, ==, 1200);
@@ -563,7 +563,7 @@ test_raised_meanwhile (Fixture *fixture, gconstpointer limit)
   TarnBlock *blocks[2];
   GThread *first, *second;
 
-  fake_device_set_budget (fixture->device, 2 * LIMIT);
+  tarn_testing_device_set_budget (fixture->device, 2 * LIMIT);
   slow_init (&slow, fixture->device, allocate_when_let_go);
   first = g_thread_new ("first", allocate_first, &slow);
   while (g_atomic_int_get (&slow.stage) == 0)
@@ -656,8 +656,8 @@ allocate_in_turn (gpointer data)
 static guint
 run_threads (guint max_blocks, gsize limit)
 {
-  FakeDevice *device = fake_device_new (limit);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (limit);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   TarnPool *pool = pool_new_limited (allocator, limit);
   GThread *threads[N_THREADS];
   Worker workers[N_THREADS];
@@ -684,7 +684,7 @@ run_threads (guint max_blocks, gsize limit)
   g_assert_cmpuint (stats.upstream_frees, >, 1000);
   tarn_pool_unref (pool);
   tarn_allocator_unref (allocator);
-  fake_device_free (device);
+  tarn_testing_device_free (device);
   return refused;
 }
 
@@ -709,8 +709,8 @@ static void
 test_changing (void)
 {
   static const gsize limits[] = { 0, LARGEST / 2, 2 * LARGEST, 20 * LARGEST };
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   TarnPool *pool = pool_new_limited (allocator, 0);
   GThread *threads[N_THREADS];
   Worker workers[N_THREADS];
@@ -736,7 +736,7 @@ test_changing (void)
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), <=, LARGEST);
   tarn_pool_unref (pool);
   tarn_allocator_unref (allocator);
-  fake_device_free (device);
+  tarn_testing_device_free (device);
 }
 
 int

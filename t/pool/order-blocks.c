@@ -63,7 +63,7 @@ move (Order *order, TarnBlock *block, gpointer queue)
   if (queue != NULL)
     order_put (order, block, queue);
   else
-    fake_queues_touch (order->queues, tarn_block_get_memory (block));
+    tarn_testing_queues_touch (order->queues, tarn_block_get_memory (block));
 }
 
 static void
@@ -82,15 +82,15 @@ test_move (Order *order, gconstpointer flags)
   TarnBlock *block = take (order, flags, order->a);
 
   move (order, block, order->b);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   move (order, block, order->loose);
   move (order, block, order->loose);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
-  assert_calls (order, FAKE_EVENT_WAIT, 3);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 3);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 3);
   move (order, block, order->a);
-  assert_calls (order, FAKE_EVENT_WAIT, 4);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 4);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -100,8 +100,8 @@ test_move_to_same (Order *order, gconstpointer flags)
   TarnBlock *block = take (order, flags, order->a);
 
   move (order, block, order->a);
-  assert_calls (order, FAKE_EVENT_RECORD, 0);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -112,11 +112,11 @@ test_move_to_host (Order *order, gconstpointer flags)
 
   order_record (order, block, order->b);
   move (order, block, NULL);
-  assert_calls (order, FAKE_HOST_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 2);
   move (order, block, NULL);
-  assert_calls (order, FAKE_HOST_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 2);
   move (order, block, order->c);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -129,8 +129,8 @@ test_move_recorded (Order *order, gconstpointer flags)
   order_record (order, block, order->b);
   order_record (order, block, order->c);
   move (order, block, order->b);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   tarn_block_free (block);
 }
 
@@ -141,7 +141,7 @@ test_move_to_host_alone (Order *order, gconstpointer flags)
   TarnBlock *block = take (order, flags, order->a);
 
   move (order, block, NULL);
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
   tarn_block_free (block);
 }
 
@@ -149,7 +149,9 @@ test_move_to_host_alone (Order *order, gconstpointer flags)
 static void
 test_move_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_QUEUE_REF, FAKE_EVENT_RECORD, FAKE_EVENT_WAIT };
+  static const TarnTestingCall calls[]
+      = { TARN_TESTING_CALL_QUEUE_REF, TARN_TESTING_CALL_EVENT_RECORD,
+          TARN_TESTING_CALL_EVENT_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     for (guint nth = 1; nth <= 2; nth++)
@@ -158,19 +160,19 @@ test_move_fails (Order *order, gconstpointer flags)
         guint n_refs;
 
         order_record (order, block, order->loose);
-        n_refs = fake_queues_get_refs (order->queues);
-        fake_queues_fail (order->queues, calls[i], nth, FALSE);
+        n_refs = tarn_testing_queues_get_refs (order->queues);
+        tarn_testing_queues_fail (order->queues, calls[i], nth, FALSE);
         if (tarn_block_move_to_queue (block, order->b, NULL))
-          g_assert_cmpuint (fake_queues_get_failed (order->queues), ==, 0);
+          g_assert_cmpuint (tarn_testing_queues_get_failed (order->queues), ==, 0);
         else
           {
             assert_valid (order->pool);
-            g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, n_refs);
+            g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, n_refs);
             g_assert_true (tarn_block_get_queue (block) == order->a);
             order_put (order, block, order->a);
             order_put (order, block, order->loose);
           }
-        fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+        tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
         move (order, block, order->c);
         tarn_block_free (block);
         tarn_block_free (take (order, flags, order->b));
@@ -180,16 +182,17 @@ test_move_fails (Order *order, gconstpointer flags)
 static void
 test_move_to_host_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
+  static const TarnTestingCall calls[]
+      = { TARN_TESTING_CALL_EVENT_RECORD, TARN_TESTING_CALL_HOST_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     {
       TarnBlock *block = take (order, flags, order->a);
 
-      fake_queues_fail (order->queues, calls[i], 1, FALSE);
+      tarn_testing_queues_fail (order->queues, calls[i], 1, FALSE);
       assert_not_moved (order, block, NULL);
       order_put (order, block, order->a);
-      fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
       tarn_block_free (block);
       tarn_block_free (take (order, flags, order->b));
       tarn_pool_free_held (order->pool);
@@ -205,14 +208,14 @@ test_move_of_forgotten_fails (Order *order, gconstpointer unused)
 
   (void) unused;
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  fake_queue_destroy (order->queues, order->a);
-  next = fake_queue_new (order->queues, TRUE);
-  fake_queues_fail (order->queues, FAKE_EVENT_WAIT, 1, FALSE);
+  tarn_testing_queue_destroy (order->queues, order->a);
+  next = tarn_testing_queue_new (order->queues, TRUE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_WAIT, 1, FALSE);
   assert_not_moved (order, block, order->b);
-  fake_queues_fail (order->queues, FAKE_EVENT_WAIT, 0, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_WAIT, 0, FALSE);
   move (order, block, next);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 0);
   tarn_block_free (block);
 }
 
@@ -220,17 +223,17 @@ test_move_of_forgotten_fails (Order *order, gconstpointer unused)
 static void
 test_direct_free (Order *order, gconstpointer flags)
 {
-  gboolean in_order = (GPOINTER_TO_UINT (flags) & FAKE_FREES_IN_ORDER) != 0;
+  gboolean in_order = (GPOINTER_TO_UINT (flags) & TARN_TESTING_QUEUES_FREES_IN_ORDER) != 0;
   TarnBlock *block = take (order, flags, order->a);
 
   g_assert_true (tarn_block_get_queue (block) == order->a);
   order_record (order, block, order->loose);
   order_record (order, block, order->a);
-  assert_calls (order, FAKE_QUEUE_REF, 2);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, 2);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, in_order ? 0 : 2);
-  assert_calls (order, FAKE_HOST_WAIT, in_order ? 0 : 2);
-  assert_calls (order, FAKE_QUEUE_UNREF, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, in_order ? 0 : 2);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, in_order ? 0 : 2);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 2);
   assert_live (order, 0);
 }
 
@@ -242,25 +245,26 @@ test_direct_without_queue (Order *order, gconstpointer unused)
   (void) unused;
   g_assert_null (tarn_block_get_queue (block));
   tarn_block_free (block);
-  assert_calls (order, FAKE_ANY_CALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 0);
 }
 
 static void
 test_direct_free_fails (Order *order, gconstpointer flags)
 {
-  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
+  static const TarnTestingCall calls[]
+      = { TARN_TESTING_CALL_EVENT_RECORD, TARN_TESTING_CALL_HOST_WAIT };
 
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     {
       TarnBlock *block = take (order, flags, order->a);
       TarnMemory memory = tarn_block_get_memory (block);
 
-      fake_queues_fail (order->queues, calls[i], 1, FALSE);
+      tarn_testing_queues_fail (order->queues, calls[i], 1, FALSE);
       g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*1023 bytes*not given back*");
       tarn_block_free (block);
       g_test_assert_expected_messages ();
       assert_live (order, 1);
-      fake_queues_run_all (order->queues);
+      tarn_testing_queues_run_all (order->queues);
       tarn_allocator_free_memory (order->allocator, memory, SIZE);
     }
 }
@@ -275,7 +279,7 @@ test_move_nowhere (Order *order, gconstpointer flags)
   g_assert_false (tarn_block_move_to_queue (block, NULL, NULL));
   g_test_assert_expected_messages ();
   g_assert_true (tarn_block_get_queue (block) == order->a);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -287,7 +291,7 @@ main (int argc, char **argv)
               order_tear_down)
 #define ADD_BOTH(path, func)                                                                       \
   ADD (path "/pool", func, 0);                                                                     \
-  ADD (path "/pool/events-all", func, FAKE_RECORDS_ALL);                                           \
+  ADD (path "/pool/events-all", func, TARN_TESTING_QUEUES_RECORDS_ALL);                            \
   ADD (path "/direct", func, IS_DIRECT)
   g_test_init (&argc, &argv, NULL);
   ADD ("move/pool", test_move, 0);
@@ -301,9 +305,10 @@ main (int argc, char **argv)
   ADD ("move-to-host-fails/pool", test_move_to_host_fails, 0);
   ADD ("move-to-host-fails/direct", test_move_to_host_fails, IS_DIRECT);
   ADD_BOTH ("move-nowhere", test_move_nowhere);
-  ADD ("move-of-forgotten-fails", test_move_of_forgotten_fails, FAKE_RECORDS_ALL);
+  ADD ("move-of-forgotten-fails", test_move_of_forgotten_fails, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("direct-free", test_direct_free, IS_DIRECT);
-  ADD ("direct-free/frees-in-order", test_direct_free, IS_DIRECT | FAKE_FREES_IN_ORDER);
+  ADD ("direct-free/frees-in-order", test_direct_free,
+       IS_DIRECT | TARN_TESTING_QUEUES_FREES_IN_ORDER);
   ADD ("direct-free/without-queue", test_direct_without_queue, IS_DIRECT);
   ADD ("direct-free/fails", test_direct_free_fails, IS_DIRECT);
   return g_test_run ();

@@ -16,14 +16,14 @@
 static gboolean
 frees_in_order (gconstpointer flags)
 {
-  return (GPOINTER_TO_UINT (flags) & FAKE_FREES_IN_ORDER) != 0;
+  return (GPOINTER_TO_UINT (flags) & TARN_TESTING_QUEUES_FREES_IN_ORDER) != 0;
 }
 
 /* How often the host has waited and the backend was asked for an event, where it must be at all. */
 static void
 assert_waited (Order *order, gconstpointer flags, guint n)
 {
-  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : n);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, frees_in_order (flags) ? 0 : n);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, frees_in_order (flags) ? 0 : n);
 }
 
@@ -38,9 +38,9 @@ test_free_held (Order *order, gconstpointer flags)
   tarn_pool_free_held (order->pool);
   assert_live (order, 0);
   assert_waited (order, flags, 1); /* one event is enough for both */
-  assert_calls (order, FAKE_EVENT_RECORD, frees_in_order (flags) ? 0 : 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, frees_in_order (flags) ? 0 : 1);
   assert_pending (order, order->a, frees_in_order (flags) ? 3 : 0);
-  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 0);
 }
 
 /* What is recorded already is not recorded again, and what came later is not waited for. */
@@ -53,11 +53,11 @@ test_free_recorded (Order *order, gconstpointer flags)
   order_hand_on (order, SIZE);
   order_hold (order, 15, order->b, 1);
   order_hold (order, SIZE, order->a, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   later = order_take (order, OTHER_SIZE, order->a);
   tarn_pool_free_held (order->pool);
   assert_live (order, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   assert_waited (order, flags, 2);
   assert_pending (order, order->a, frees_in_order (flags) ? 2 : 1);
   tarn_block_free (later);
@@ -90,8 +90,8 @@ test_freed_for_good (Order *order, gconstpointer unused)
   tarn_pool_stop_holding (order->pool);
   tarn_block_free (block);
   assert_live (order, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 0);
   assert_pending (order, order->b, 1);
   tarn_block_free (other);
 }
@@ -101,12 +101,12 @@ test_out_of_memory (Order *order, gconstpointer flags)
 {
   TarnBlock *block;
 
-  fake_device_set_budget (fake_queues_get_device (order->queues), OTHER_SIZE);
+  tarn_testing_device_set_budget (tarn_testing_queues_get_device (order->queues), OTHER_SIZE);
   order_hold (order, OTHER_SIZE, order->a, 1);
   block = order_take (order, SIZE, order->b);
   assert_live (order, 1);
   assert_waited (order, flags, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -137,12 +137,12 @@ test_found_again (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fake_device_set_budget (fake_queues_get_device (order->queues), SIZE);
+  tarn_testing_device_set_budget (tarn_testing_queues_get_device (order->queues), SIZE);
   reclaimable.block = order_take (order, SIZE, NULL);
   tarn_pool_add_reclaim_func (order->pool, use_and_free, &reclaimable, NULL);
   block = order_take (order, SIZE, NULL);
   g_assert_true (block == reclaimable.block);
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
   tarn_block_free (block);
 }
 
@@ -155,12 +155,12 @@ test_pool_dies (Order *order, gconstpointer flags)
   order_hold (order, OTHER_SIZE, order->a, 1);
   order_drop_pool (order);
   assert_live (order, 2);
-  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, frees_in_order (flags) ? 0 : 1);
   tarn_block_free (block);
   assert_live (order, 1);
   tarn_block_free (other);
   assert_live (order, 0);
-  assert_calls (order, FAKE_HOST_WAIT, frees_in_order (flags) ? 0 : 3);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, frees_in_order (flags) ? 0 : 3);
 }
 
 /* A block of an exact size is never held. */
@@ -169,7 +169,7 @@ test_exact_size (Order *order, gconstpointer flags)
 {
   TarnBlock *block;
 
-  fake_device_set_max_size (fake_queues_get_device (order->queues), 2048);
+  tarn_testing_device_set_max_size (tarn_testing_queues_get_device (order->queues), 2048);
   block = order_take (order, 2048, order->a);
   tarn_block_free (block);
   assert_live (order, 0);
@@ -196,11 +196,11 @@ test_pool_over_pool (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->b, 1);
   tarn_pool_free_held (order->pool);
   g_assert_cmpuint (tarn_pool_get_held_blocks (inner), ==, 1);
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
 
   block = allocate (inner, SIZE);
   order_own (order, block);
-  fake_queues_touch (order->queues, tarn_block_get_memory (block));
+  tarn_testing_queues_touch (order->queues, tarn_block_get_memory (block));
   tarn_block_free (block);
   order_hold (order, SIZE, order->c, 1);
   assert_live (order, 1);
@@ -211,22 +211,24 @@ test_pool_over_pool (Order *order, gconstpointer unused)
 static void
 test_wait_fails (Order *order, gconstpointer unused)
 {
-  static const FakeCall calls[] = { FAKE_EVENT_RECORD, FAKE_HOST_WAIT };
+  static const TarnTestingCall calls[]
+      = { TARN_TESTING_CALL_EVENT_RECORD, TARN_TESTING_CALL_HOST_WAIT };
 
   (void) unused;
   for (guint i = 0; i < G_N_ELEMENTS (calls); i++)
     {
       order_hold (order, SIZE, order->a, 1);
-      fake_queues_fail (order->queues, calls[i], 1, FALSE);
-      if (calls[i] == FAKE_EVENT_RECORD) /* for all that goes, and then for this block */
-        fake_queues_fail (order->queues, calls[i], 1, TRUE);
+      tarn_testing_queues_fail (order->queues, calls[i], 1, FALSE);
+      if (calls[i]
+          == TARN_TESTING_CALL_EVENT_RECORD) /* for all that goes, and then for this block */
+        tarn_testing_queues_fail (order->queues, calls[i], 1, TRUE);
       g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*1023 bytes*not given back*");
       tarn_pool_free_held (order->pool);
       g_test_assert_expected_messages ();
       assert_live (order, 1);
       assert_valid (order->pool);
       g_assert_cmpuint (tarn_pool_get_held_blocks (order->pool), ==, 1);
-      fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
       tarn_pool_free_held (order->pool);
       assert_live (order, 0);
       assert_valid (order->pool);
@@ -243,13 +245,13 @@ test_one_wait_fails (Order *order, gconstpointer unused)
   order_record (order, block, order->loose);
   order_record (order, block, order->b);
   tarn_pool_stop_holding (order->pool);
-  fake_queues_fail (order->queues, FAKE_HOST_WAIT, 2, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_HOST_WAIT, 2, FALSE);
   g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*not given back*");
   tarn_block_free (block);
   g_test_assert_expected_messages ();
   assert_live (order, 1);
   assert_valid (order->pool);
-  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
   tarn_block_free (order_take (order, OTHER_SIZE, order->b));
   assert_live (order, 0);
 }
@@ -263,14 +265,14 @@ test_stuck_within_a_limit (Order *order, gconstpointer unused)
   (void) unused;
   tarn_pool_set_limit_bytes (order->pool, OTHER_SIZE);
   order_hold (order, OTHER_SIZE, order->a, 1);
-  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, TRUE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, 1, TRUE);
   g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*4095 bytes*not given back*");
   g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
   g_test_assert_expected_messages ();
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   assert_valid (order->pool);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (order->pool), ==, OTHER_SIZE);
-  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
   order_hold (order, SIZE, order->b, 1);
   assert_live (order, 1);
 }
@@ -286,29 +288,29 @@ test_forget (Order *order, gconstpointer flags)
   gpointer next;
 
   tarn_block_free (held);
-  assert_calls (order, FAKE_ANY_CALL, 1);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 1);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 0);
   assert_valid (order->pool);
-  fake_queue_destroy (order->queues, order->a);
-  next = fake_queue_new (order->queues, TRUE);
+  tarn_testing_queue_destroy (order->queues, order->a);
+  next = tarn_testing_queue_new (order->queues, TRUE);
   g_assert_true ((next == order->a) == (GPOINTER_TO_UINT (flags) != 0));
 
   tarn_block_free (active);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
   fresh = order_take (order, OTHER_SIZE, next);
   g_assert_true (fresh != held);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   g_assert_true (order_take (order, OTHER_SIZE, next) == held);
   g_assert_true (order_take (order, SIZE, next) == active);
-  assert_calls (order, FAKE_QUEUE_REF, 2);
-  assert_calls (order, FAKE_QUEUE_UNREF, 1);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, 2);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 1);
   tarn_block_free (fresh);
   tarn_block_free (held);
   tarn_block_free (active);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
 }
 
 /* The block that is in use is recorded with the queue that has the same handle. */
@@ -320,19 +322,19 @@ test_forget_and_record (Order *order, gconstpointer unused)
 
   (void) unused;
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  fake_queue_follow (order->queues, order->b, order->a);
-  fake_queue_destroy (order->queues, order->a);
-  next = fake_queue_new (order->queues, TRUE);
+  tarn_testing_queue_follow (order->queues, order->b, order->a);
+  tarn_testing_queue_destroy (order->queues, order->a);
+  next = tarn_testing_queue_new (order->queues, TRUE);
   g_assert_true (next == order->a);
-  fake_queue_follow (order->queues, next, order->b);
+  tarn_testing_queue_follow (order->queues, next, order->b);
   g_assert_true (tarn_block_record_use (block, next, NULL));
   order_put (order, block, next);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   tarn_block_free (order_take (order, SIZE, order->c));
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   g_assert_true (order_take (order, SIZE, next) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -345,16 +347,16 @@ test_forget_second (Order *order, gconstpointer unused)
   order_hold (order, OTHER_SIZE, order->b, 1);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
   g_assert_true (tarn_pool_forget_queue (order->pool, order->b, NULL));
-  fake_queue_destroy (order->queues, order->a);
-  fake_queue_destroy (order->queues, order->b);
+  tarn_testing_queue_destroy (order->queues, order->a);
+  tarn_testing_queue_destroy (order->queues, order->b);
   order_hold (order, SIZE, order->c, 1);
   order_hold (order, OTHER_SIZE, order->c, 1);
   assert_live (order, 4);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   order_hold (order, SIZE, order->c, 2);
   order_hold (order, OTHER_SIZE, order->c, 2);
   assert_live (order, 4);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
 }
 
 static void
@@ -367,7 +369,7 @@ test_forget_unknown (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->b, &error));
   g_assert_no_error (error);
-  assert_calls (order, FAKE_ANY_CALL, 1);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 1);
 }
 
 static void
@@ -378,17 +380,17 @@ test_forget_fails (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
-  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, 1, FALSE);
   g_assert_false (tarn_pool_forget_queue (order->pool, order->a, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   assert_valid (order->pool);
   order_hold (order, SIZE, order->a, 1);
-  assert_calls (order, FAKE_QUEUE_REF, 1);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, 1);
   order_put (order, active, order->a);
   order_hand_on (order, OTHER_SIZE);
   tarn_block_free (active);
   order_hold (order, OTHER_SIZE, order->b, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
 }
 
 /* A queue that is retained may be destroyed without a word. */
@@ -400,17 +402,17 @@ test_retained (Order *order, gconstpointer unused)
   (void) unused;
   order_hand_on (order, SIZE);
   order_hold (order, OTHER_SIZE, order->a, 1);
-  fake_queue_destroy (order->queues, order->a);
+  tarn_testing_queue_destroy (order->queues, order->a);
   order_hold (order, OTHER_SIZE, order->b, 1); /* fresh, and has an event recorded for the other */
   tarn_block_free (block);
   order_hold (order, SIZE, order->b, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
-  assert_calls (order, FAKE_QUEUE_UNREF, 0);
-  fake_queues_run_all (order->queues);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 3);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 0);
+  tarn_testing_queues_run_all (order->queues);
   order_hold (order, OTHER_SIZE, order->b, 2);
   assert_live (order, 3);
-  assert_calls (order, FAKE_QUEUE_UNREF, 1);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 1);
 }
 
 /* Queues that nobody vouches for are not called: an event for what they hold is recorded where
@@ -422,17 +424,19 @@ test_destroyed (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
-  fake_queue_run (order->queues, order->a);
-  fake_queue_destroy (order->queues, order->a);
+  tarn_testing_queue_run (order->queues, order->a);
+  tarn_testing_queue_destroy (order->queues, order->a);
   order_hold (order, OTHER_SIZE, order->b, 1);
   own = order_take (order, SIZE, order->b);
   assert_live (order, 3);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
-  fake_device_set_budget (fake_queues_get_device (order->queues), 2 * SIZE + OTHER_SIZE);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 0);
+  tarn_testing_device_set_budget (tarn_testing_queues_get_device (order->queues),
+                                  2 * SIZE + OTHER_SIZE);
   order_hold (order, SIZE, order->b, 1);
   assert_live (order, 3);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 1); /* of b, which names itself: it is handed on */
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD,
+                1); /* of b, which names itself: it is handed on */
   tarn_block_free (own);
 }
 
@@ -441,11 +445,11 @@ test_destroyed_at_the_end (Order *order, gconstpointer unused)
 {
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
-  fake_queue_destroy (order->queues, order->a);
+  tarn_testing_queue_destroy (order->queues, order->a);
   order_drop_pool (order);
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, 0);
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 0);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
 }
 
 /* Queues that nothing remembers */
@@ -455,7 +459,7 @@ static void
 pass_on (Order *order, gpointer queue)
 {
   order_hold (order, SIZE, queue, 1);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   assert_valid (order->pool);
   assert_live (order, 1);
 }
@@ -465,7 +469,7 @@ pass_on (Order *order, gpointer queue)
 static void
 test_back_and_forth (Order *order, gconstpointer flags)
 {
-  gboolean stays = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+  gboolean stays = (GPOINTER_TO_UINT (flags) & TARN_TESTING_QUEUES_RECORDS_ALL) != 0;
 
   tarn_pool_set_limit_bytes (order->pool, 1024);
   for (guint i = 0; i < 10; i++)
@@ -473,23 +477,23 @@ test_back_and_forth (Order *order, gconstpointer flags)
       pass_on (order, order->a);
       pass_on (order, order->b);
     }
-  assert_calls (order, FAKE_QUEUE_REF, stays ? 2 : 20);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, stays ? 2 : 20);
   order_drop_pool (order);
-  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 0);
 }
 
 /* A program that makes a queue for each thing to do. */
 static void
 test_many_come (Order *order, gconstpointer flags)
 {
-  gboolean stays = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+  gboolean stays = (GPOINTER_TO_UINT (flags) & TARN_TESTING_QUEUES_RECORDS_ALL) != 0;
   guint most = 0;
 
   tarn_pool_set_limit_bytes (order->pool, 1024);
   for (guint i = 0; i < 200; i++)
     {
-      pass_on (order, fake_queue_new (order->queues, TRUE));
-      most = MAX (most, fake_queues_get_refs (order->queues));
+      pass_on (order, tarn_testing_queue_new (order->queues, TRUE));
+      most = MAX (most, tarn_testing_queues_get_refs (order->queues));
     }
   g_assert_cmpuint (most, ==, (stays ? 65 : 1));
 }
@@ -502,13 +506,14 @@ test_one_for_each_task (Order *order, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 1000; i++)
     {
-      gpointer queue = fake_queue_new (order->queues, TRUE);
+      gpointer queue = tarn_testing_queue_new (order->queues, TRUE);
 
       order_hold (order, SIZE, queue, 1);
-      fake_queues_run_all (order->queues);
-      fake_queue_destroy (order->queues, queue);
+      tarn_testing_queues_run_all (order->queues);
+      tarn_testing_queue_destroy (order->queues, queue);
     }
-  g_assert_cmpuint (fake_device_get_live (fake_queues_get_device (order->queues)), <=, 80);
+  g_assert_cmpuint (tarn_testing_device_get_live (tarn_testing_queues_get_device (order->queues)),
+                    <=, 80);
   assert_valid (order->pool);
 }
 
@@ -517,26 +522,26 @@ test_one_for_each_task (Order *order, gconstpointer unused)
 static void
 test_long_tasks (Order *order, gconstpointer unused)
 {
-  FakeDevice *device = fake_queues_get_device (order->queues);
+  TarnTestingDevice *device = tarn_testing_queues_get_device (order->queues);
   gpointer queues[4];
 
   (void) unused;
   for (guint i = 0; i < 4; i++)
     {
-      queues[i] = fake_queue_new (order->queues, TRUE);
+      queues[i] = tarn_testing_queue_new (order->queues, TRUE);
       order_hold (order, SIZE, queues[i], 1);
       g_assert_true (tarn_pool_forget_queue (order->pool, queues[i], NULL));
     }
   for (guint i = 0; i < 200; i++)
     {
-      gpointer queue = fake_queue_new (order->queues, TRUE);
+      gpointer queue = tarn_testing_queue_new (order->queues, TRUE);
 
       order_hold (order, SIZE, queue, 1);
       g_assert_true (tarn_pool_forget_queue (order->pool, queue, NULL));
-      fake_queue_run (order->queues, queue);
-      fake_queue_destroy (order->queues, queue);
+      tarn_testing_queue_run (order->queues, queue);
+      tarn_testing_queue_destroy (order->queues, queue);
     }
-  g_assert_cmpuint (fake_device_get_live (device), <=, 8);
+  g_assert_cmpuint (tarn_testing_device_get_live (device), <=, 8);
   assert_valid (order->pool);
 }
 
@@ -550,12 +555,13 @@ test_forget_unused (Order *order, gconstpointer unused)
   tarn_pool_set_limit_bytes (order->pool, 1024);
   pass_on (order, order->a);
   pass_on (order, order->b);
-  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 2);
-  n_recorded = fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 2);
+  n_recorded = tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_RECORD);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  g_assert_cmpuint (fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD), ==, n_recorded);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_RECORD),
+                    ==, n_recorded);
   assert_valid (order->pool);
-  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 1);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 1);
 }
 
 /* Capture: no call for the queue can be made */
@@ -564,7 +570,8 @@ static void
 assert_refused (Order *order, gsize size, gpointer queue)
 {
   const TarnPoolStats before = order_get_stats (order);
-  guint n_calls = fake_device_get_allocate_calls (fake_queues_get_device (order->queues));
+  guint n_calls
+      = tarn_testing_device_get_allocate_calls (tarn_testing_queues_get_device (order->queues));
   g_autoptr (GError) error = NULL;
 
   g_assert_null (tarn_pool_allocate_ordered (order->pool, size, queue, &error));
@@ -572,8 +579,9 @@ assert_refused (Order *order, gsize size, gpointer queue)
   g_assert_cmpuint (order_get_stats (order).failures, ==, before.failures + 1);
   g_assert_cmpuint (order_get_stats (order).hits, ==, before.hits);
   g_assert_cmpuint (order_get_stats (order).misses, ==, before.misses);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fake_queues_get_device (order->queues)), ==,
-                    n_calls);
+  g_assert_cmpuint (
+      tarn_testing_device_get_allocate_calls (tarn_testing_queues_get_device (order->queues)), ==,
+      n_calls);
   assert_valid (order->pool);
 }
 
@@ -585,15 +593,15 @@ test_capture (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, 15, order->b, 1);
-  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, TRUE);
   tarn_block_free (captured);
   g_assert_true (order_take (order, SIZE, order->a) == captured);
   tarn_block_free (captured);
   block = order_take (order, SIZE, order->b);
   g_assert_true (block != captured);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   assert_refused (order, OTHER_SIZE, order->a);
-  fake_queue_set_capturing (order->queues, order->a, FALSE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, FALSE);
 
   /* An event is recorded when others ask again, by the next call that names the queue at the
    * latest.
@@ -601,9 +609,9 @@ test_capture (Order *order, gconstpointer unused)
   second = order_take (order, SIZE, order->b);
   g_assert_true (second != captured);
   tarn_block_free (order_take (order, OTHER_SIZE, order->a));
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   g_assert_true (order_take (order, SIZE, order->b) == captured);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (captured);
   tarn_block_free (second);
   tarn_block_free (block);
@@ -617,18 +625,18 @@ test_capture_before (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, SIZE, order->a, 2);
-  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, TRUE);
   block = order_take (order, SIZE, order->b);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
   tarn_block_free (block);
   order_hold (order, SIZE, order->a, 2);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 3);
-  fake_queue_set_capturing (order->queues, order->a, FALSE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, FALSE);
   order_hold (order, SIZE, order->a, 2);
   order_hold (order, SIZE, order->b, 2);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
   order_hold (order, SIZE, order->a, 1);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   order_hold (order, SIZE, order->b, 3);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
 }
@@ -641,12 +649,12 @@ test_capture_out_of_order (Order *order, gconstpointer unused)
   TarnBlock *other;
 
   (void) unused;
-  fake_queue_set_capturing (order->queues, order->loose, TRUE);
+  tarn_testing_queue_set_capturing (order->queues, order->loose, TRUE);
   tarn_block_free (block);
   assert_refused (order, SIZE, order->loose);
   other = order_take (order, SIZE, NULL);
   g_assert_true (other != block);
-  fake_queue_set_capturing (order->queues, order->loose, FALSE);
+  tarn_testing_queue_set_capturing (order->queues, order->loose, FALSE);
   tarn_block_free (other);
 }
 
@@ -664,13 +672,13 @@ test_capture_many (Order *order, gconstpointer unused)
   for (guint i = 0; i < 10; i++)
     blocks[i] = order_take (order, SIZE, order->a);
   tarn_block_free (block);
-  fake_queue_set_capturing (order->queues, order->a, TRUE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, TRUE);
   for (guint i = 0; i < 10; i++)
     tarn_block_free (blocks[i]);
   g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
-  fake_queue_set_capturing (order->queues, order->a, FALSE);
+  tarn_testing_queue_set_capturing (order->queues, order->a, FALSE);
 }
 
 /* A request that fails has asked for nothing: the next one has what is there. */
@@ -679,12 +687,12 @@ test_capture_asks_in_vain (Order *order, gconstpointer unused)
 {
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
-  fake_queue_set_capturing (order->queues, order->b, TRUE);
+  tarn_testing_queue_set_capturing (order->queues, order->b, TRUE);
   assert_refused (order, SIZE, order->b);
-  fake_queue_set_capturing (order->queues, order->b, FALSE);
+  tarn_testing_queue_set_capturing (order->queues, order->b, FALSE);
   order_hold (order, SIZE, order->b, 1); /* fresh, and the other one gets its event */
   assert_live (order, 2);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   order_hold (order, SIZE, order->b, 2);
   assert_live (order, 2);
   assert_valid (order->pool);
@@ -699,16 +707,17 @@ main (int argc, char **argv)
 #define ADD(path, func) ADD_WITH (path, func, 0)
 #define ADD_GIVE_BACK(path, func)                                                                  \
   ADD (path, func);                                                                                \
-  ADD_WITH (path "/frees-in-order", func, FAKE_FREES_IN_ORDER)
+  ADD_WITH (path "/frees-in-order", func, TARN_TESTING_QUEUES_FREES_IN_ORDER)
 #define ADD_CAPTURE(path, func)                                                                    \
-  ADD_WITH (path, func, FAKE_CHECKS_QUEUES);                                                       \
-  ADD_WITH (path "/events-all", func, FAKE_CHECKS_QUEUES | FAKE_RECORDS_ALL)
+  ADD_WITH (path, func, TARN_TESTING_QUEUES_CHECKS_QUEUES);                                        \
+  ADD_WITH (path "/events-all", func,                                                              \
+            TARN_TESTING_QUEUES_CHECKS_QUEUES | TARN_TESTING_QUEUES_RECORDS_ALL)
 
   g_test_init (&argc, &argv, NULL);
   ADD_GIVE_BACK ("give-back/free-held", test_free_held);
   ADD_GIVE_BACK ("give-back/recorded", test_free_recorded);
   ADD_GIVE_BACK ("give-back/stop-holding", test_stop_holding);
-  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, FAKE_RECORDS_ALL);
+  ADD_WITH ("give-back/freed-for-good", test_freed_for_good, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD_GIVE_BACK ("give-back/out-of-memory", test_out_of_memory);
   ADD ("found-again", test_found_again);
   ADD_GIVE_BACK ("give-back/pool-dies", test_pool_dies);
@@ -718,23 +727,24 @@ main (int argc, char **argv)
   ADD ("give-back/one-wait-fails", test_one_wait_fails);
   ADD ("give-back/stuck-within-a-limit", test_stuck_within_a_limit);
   ADD ("forget", test_forget);
-  ADD_WITH ("forget/events-all", test_forget, FAKE_RECORDS_ALL);
-  ADD_WITH ("forget/and-record", test_forget_and_record, FAKE_RECORDS_ALL);
-  ADD_WITH ("forget/second", test_forget_second, FAKE_RECORDS_ALL);
+  ADD_WITH ("forget/events-all", test_forget, TARN_TESTING_QUEUES_RECORDS_ALL);
+  ADD_WITH ("forget/and-record", test_forget_and_record, TARN_TESTING_QUEUES_RECORDS_ALL);
+  ADD_WITH ("forget/second", test_forget_second, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("forget/unknown", test_forget_unknown);
   ADD ("forget/fails", test_forget_fails);
   ADD ("retained", test_retained);
-  ADD_WITH ("destroyed", test_destroyed, FAKE_RECORDS_ALL);
-  ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, FAKE_RECORDS_ALL);
+  ADD_WITH ("destroyed", test_destroyed, TARN_TESTING_QUEUES_RECORDS_ALL);
+  ADD_WITH ("destroyed/at-the-end", test_destroyed_at_the_end, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("unused/back-and-forth", test_back_and_forth);
-  ADD_WITH ("unused/back-and-forth/events-all", test_back_and_forth, FAKE_RECORDS_ALL);
+  ADD_WITH ("unused/back-and-forth/events-all", test_back_and_forth,
+            TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("unused/many-come", test_many_come);
-  ADD_WITH ("unused/many-come/events-all", test_many_come, FAKE_RECORDS_ALL);
-  ADD_WITH ("unused/forget", test_forget_unused, FAKE_RECORDS_ALL);
+  ADD_WITH ("unused/many-come/events-all", test_many_come, TARN_TESTING_QUEUES_RECORDS_ALL);
+  ADD_WITH ("unused/forget", test_forget_unused, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("one-for-each-task", test_one_for_each_task);
   ADD ("long-tasks", test_long_tasks);
   ADD_CAPTURE ("capture", test_capture);
-  ADD_WITH ("capture/asks-in-vain", test_capture_asks_in_vain, FAKE_CHECKS_QUEUES);
+  ADD_WITH ("capture/asks-in-vain", test_capture_asks_in_vain, TARN_TESTING_QUEUES_CHECKS_QUEUES);
   ADD_CAPTURE ("capture/before", test_capture_before);
   ADD_CAPTURE ("capture/out-of-order", test_capture_out_of_order);
   ADD_CAPTURE ("capture/many", test_capture_many);

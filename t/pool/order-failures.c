@@ -59,7 +59,7 @@ take (Run *run, gsize size, gpointer queue)
   if (queue != NULL)
     order_put (&run->order, block, queue);
   else
-    fake_queues_touch (run->order.queues, tarn_block_get_memory (block));
+    tarn_testing_queues_touch (run->order.queues, tarn_block_get_memory (block));
   return block;
 }
 
@@ -72,7 +72,7 @@ record (Run *run, TarnBlock *block, gpointer queue)
   if (block == NULL || !check (run, tarn_block_record_use (block, queue, &error), &error))
     return;
   if (first != NULL && first != queue)
-    fake_queue_follow (run->order.queues, queue, first);
+    tarn_testing_queue_follow (run->order.queues, queue, first);
   order_put (&run->order, block, queue);
 }
 
@@ -153,9 +153,9 @@ use_direct (Run *run)
 {
   Order *order = &run->order;
   TarnBlock *block = tarn_allocator_allocate (order->allocator, SIZE, NULL);
-  FakeDevice *device = fake_queues_get_device (order->queues);
+  TarnTestingDevice *device = tarn_testing_queues_get_device (order->queues);
   TarnMemory memory = tarn_block_get_memory (block);
-  guint n_live = fake_device_get_live (device);
+  guint n_live = tarn_testing_device_get_live (device);
 
   record (run, block, order->a);
   record (run, block, order->loose);
@@ -163,10 +163,10 @@ use_direct (Run *run)
   move (run, block, NULL);
   record (run, block, order->b);
   tarn_block_free (block);
-  if (fake_device_get_live (device) < n_live)
+  if (tarn_testing_device_get_live (device) < n_live)
     return;
   /* Nobody could tell when the queue was done, and there was a message. */
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   tarn_allocator_free_memory (order->allocator, memory, SIZE);
 }
 
@@ -200,7 +200,7 @@ assert_requests (const Run *run)
 static void
 assert_told (const Run *run, gboolean for_ever)
 {
-  guint n_failed = fake_queues_get_failed (run->order.queues);
+  guint n_failed = tarn_testing_queues_get_failed (run->order.queues);
 
   if (for_ever && n_failed > 0)
     g_assert_cmpuint (run->n_errors + run->n_messages, >, 0);
@@ -210,7 +210,7 @@ assert_told (const Run *run, gboolean for_ever)
 
 /* Everything above with the nth call failing; FALSE if there is no nth call. */
 static gboolean
-run_with_failure (guint flags, gboolean fresh, FakeCall call, guint nth, gboolean for_ever)
+run_with_failure (guint flags, gboolean fresh, TarnTestingCall call, guint nth, gboolean for_ever)
 {
   Run run = { .n_errors = 0 };
   guint handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &run);
@@ -218,8 +218,8 @@ run_with_failure (guint flags, gboolean fresh, FakeCall call, guint nth, gboolea
 
   order_set_up (&run.order, GUINT_TO_POINTER (flags));
   if (fresh)
-    fake_queues_set_fresh (run.order.queues, run.order.c);
-  fake_queues_fail (run.order.queues, call, nth, for_ever);
+    tarn_testing_queues_set_fresh (run.order.queues, run.order.c);
+  tarn_testing_queues_fail (run.order.queues, call, nth, for_ever);
   use_several_queues (&run);
   if (!fresh) /* which only requests that name a queue wait for, in a pool */
     {
@@ -228,12 +228,12 @@ run_with_failure (guint flags, gboolean fresh, FakeCall call, guint nth, gboolea
     }
   use_and_forget (&run);
   assert_requests (&run);
-  has_failed = fake_queues_get_failed (run.order.queues) > 0;
+  has_failed = tarn_testing_queues_get_failed (run.order.queues) > 0;
   if (has_failed)
     assert_told (&run, for_ever);
 
   /* The next call works, and so does the end, but for what could not be waited for. */
-  fake_queues_fail (run.order.queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_testing_queues_fail (run.order.queues, TARN_TESTING_CALL_ANY, 0, FALSE);
   order_hold (&run.order, SIZE, run.order.a, 2);
   order_hold (&run.order, OTHER_SIZE, run.order.loose, 2);
   run.n_messages = 0;
@@ -244,10 +244,13 @@ run_with_failure (guint flags, gboolean fresh, FakeCall call, guint nth, gboolea
 }
 
 static void
-fail_each (FakeCall call, guint min)
+fail_each (TarnTestingCall call, guint min)
 {
-  static const guint flags[] = { 0, FAKE_RECORDS_ALL, FAKE_CHECKS_QUEUES, FAKE_FREES_IN_ORDER,
-                                 FAKE_SAYS_NOTHING | FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES };
+  static const guint flags[]
+      = { 0, TARN_TESTING_QUEUES_RECORDS_ALL, TARN_TESTING_QUEUES_CHECKS_QUEUES,
+          TARN_TESTING_QUEUES_FREES_IN_ORDER,
+          TARN_TESTING_QUEUES_SAYS_NOTHING | TARN_TESTING_QUEUES_RECORDS_ALL
+              | TARN_TESTING_QUEUES_CHECKS_QUEUES };
   guint n = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (flags); i++)
@@ -266,43 +269,43 @@ fail_each (FakeCall call, guint min)
 static void
 test_queue_ref (void)
 {
-  fail_each (FAKE_QUEUE_REF, 4);
+  fail_each (TARN_TESTING_CALL_QUEUE_REF, 4);
 }
 
 static void
 test_record (void)
 {
-  fail_each (FAKE_EVENT_RECORD, 10);
+  fail_each (TARN_TESTING_CALL_EVENT_RECORD, 10);
 }
 
 static void
 test_record_all (void)
 {
-  fail_each (FAKE_EVENT_RECORD_ALL, 1);
+  fail_each (TARN_TESTING_CALL_EVENT_RECORD_ALL, 1);
 }
 
 static void
 test_wait (void)
 {
-  fail_each (FAKE_EVENT_WAIT, 5);
+  fail_each (TARN_TESTING_CALL_EVENT_WAIT, 5);
 }
 
 static void
 test_host_wait (void)
 {
-  fail_each (FAKE_HOST_WAIT, 3);
+  fail_each (TARN_TESTING_CALL_HOST_WAIT, 3);
 }
 
 static void
 test_check_queue (void)
 {
-  fail_each (FAKE_CHECK_QUEUE, 3);
+  fail_each (TARN_TESTING_CALL_CHECK_QUEUE, 3);
 }
 
 static void
 test_any (void)
 {
-  fail_each (FAKE_ANY_CALL, 30);
+  fail_each (TARN_TESTING_CALL_ANY, 30);
 }
 
 /* A pool with one queue records events for what goes back, not for what it holds, also after one
@@ -315,16 +318,16 @@ test_exact_size (Order *order, gconstpointer unused)
   TarnBlock *held, *block;
 
   (void) unused;
-  fake_device_set_max_size (fake_queues_get_device (order->queues), OTHER_SIZE + 1);
+  tarn_testing_device_set_max_size (tarn_testing_queues_get_device (order->queues), OTHER_SIZE + 1);
   order_hold (order, SIZE, order->a, 1);
   handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &run);
   for (guint i = 0; i < 2; i++)
     {
       block = order_take (order, OTHER_SIZE + 1, order->a);
       g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, OTHER_SIZE + 1);
-      fake_queues_fail (order->queues, FAKE_EVENT_RECORD, i == 0, FALSE);
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, i == 0, FALSE);
       tarn_block_free (block);
-      fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
       assert_valid (order->pool);
     }
   g_log_remove_handler ("Tarn", handler);
@@ -335,7 +338,7 @@ test_exact_size (Order *order, gconstpointer unused)
   order_hand_on (order, SIZE);
   tarn_block_free (held);
   g_assert_true (order_take (order, SIZE, order->b) == held);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (held);
   tarn_block_free (block);
 }

@@ -28,7 +28,7 @@ free_and_block (Order *order, gpointer queue)
 static void
 assert_runs (Order *order, gpointer queue)
 {
-  fake_queue_run (order->queues, queue);
+  tarn_testing_queue_run (order->queues, queue);
   assert_pending (order, queue, 0);
 }
 
@@ -42,7 +42,7 @@ test_second_queue (Order *order, gconstpointer unused)
   free_and_block (order, order->a);
   block = order_take (order, SIZE, order->b);
   assert_runs (order, order->b);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
   assert_pending (order, order->a, 3);
   tarn_block_free (block);
 }
@@ -55,8 +55,8 @@ test_reached (Order *order, gconstpointer unused)
 
   (void) unused;
   free_and_block (order, order->a);
-  g_assert_true (fake_queue_run_one (order->queues, order->a));
-  g_assert_true (fake_queue_run_one (order->queues, order->a));
+  g_assert_true (tarn_testing_queue_run_one (order->queues, order->a));
+  g_assert_true (tarn_testing_queue_run_one (order->queues, order->a));
   block = order_take (order, SIZE, order->b);
   assert_runs (order, order->b);
   assert_pending (order, order->a, 1);
@@ -72,19 +72,20 @@ test_met_queues (Order *order, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
     tarn_block_free (order_take (order, 15, queues[i]));
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
     {
       TarnBlock *block;
 
       free_and_block (order, order->a);
       block = order_take (order, SIZE, queues[i]);
-      fake_queue_run_one (order->queues, order->a); /* the block's end, but not the last command */
-      fake_queue_run_one (order->queues, order->a);
+      tarn_testing_queue_run_one (order->queues,
+                                  order->a); /* the block's end, but not the last command */
+      tarn_testing_queue_run_one (order->queues, order->a);
       assert_runs (order, queues[i]);
-      assert_calls (order, FAKE_HOST_WAIT, 0);
+      assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
       tarn_block_free (block);
-      fake_queues_run_all (order->queues);
+      tarn_testing_queues_run_all (order->queues);
     }
 }
 
@@ -100,7 +101,7 @@ test_handed_on (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 2);
   first = order_take (order, SIZE, order->b);
   tarn_block_free (order_take (order, SIZE, order->a));
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   hits = order_get_stats (order).hits;
   second = order_take (order, SIZE, order->b);
   g_assert_cmpuint (order_get_stats (order).hits, ==, hits + 1);
@@ -113,15 +114,16 @@ test_handed_on (Order *order, gconstpointer unused)
 static void
 test_nothing_left (Order *order, gconstpointer unused)
 {
-  FakeDevice *device = fake_queues_get_device (order->queues);
+  TarnTestingDevice *device = tarn_testing_queues_get_device (order->queues);
   TarnBlock *block;
 
   (void) unused;
   free_and_block (order, order->a);
-  fake_device_set_budget (device, SIZE + OTHER_SIZE);
+  tarn_testing_device_set_budget (device, SIZE + OTHER_SIZE);
   block = order_take (order, SIZE, order->b);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
-  g_assert_cmpuint (fake_queues_get_calls (order->queues, FAKE_HOST_WAIT), >=, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_HOST_WAIT), >=,
+                    1);
   assert_runs (order, order->b);
   tarn_block_free (block);
 }
@@ -136,11 +138,12 @@ test_nothing_left (Order *order, gconstpointer unused)
 #define N_QUEUES 8
 #define N_THREADS 4
 #define ALL_READY (2 * N_THREADS)
+#define N_CALLS (TARN_TESTING_CALL_EVENT_RELEASE + 1)
 #define N_BEFORE 100 /* rounds in which the pool learns what each queue has */
 
 typedef struct
 {
-  guint calls[FAKE_N_CALLS];
+  guint calls[N_CALLS];
   guint64 misses;
 } Counts;
 
@@ -149,8 +152,8 @@ count (Order *order)
 {
   Counts counts = { .misses = order_get_stats (order).misses };
 
-  for (guint i = 0; i < FAKE_N_CALLS; i++)
-    counts.calls[i] = fake_queues_get_calls (order->queues, i);
+  for (guint i = 0; i < N_CALLS; i++)
+    counts.calls[i] = tarn_testing_queues_get_calls (order->queues, i);
   return counts;
 }
 
@@ -159,12 +162,15 @@ static void
 assert_no_call (Order *order, const Counts *before)
 {
   const Counts now = count (order);
-  guint n_refs = now.calls[FAKE_QUEUE_REF] - before->calls[FAKE_QUEUE_REF];
+  guint n_refs
+      = now.calls[TARN_TESTING_CALL_QUEUE_REF] - before->calls[TARN_TESTING_CALL_QUEUE_REF];
 
-  for (guint i = 0; i < FAKE_N_CALLS; i++)
-    if (i != FAKE_QUEUE_REF && i != FAKE_QUEUE_UNREF && i != FAKE_ANY_CALL)
+  for (guint i = 0; i < N_CALLS; i++)
+    if (i != TARN_TESTING_CALL_QUEUE_REF && i != TARN_TESTING_CALL_QUEUE_UNREF
+        && i != TARN_TESTING_CALL_ANY)
       g_assert_cmpuint (now.calls[i], ==, before->calls[i]);
-  g_assert_cmpuint (now.calls[FAKE_ANY_CALL] - before->calls[FAKE_ANY_CALL], ==, n_refs);
+  g_assert_cmpuint (now.calls[TARN_TESTING_CALL_ANY] - before->calls[TARN_TESTING_CALL_ANY], ==,
+                    n_refs);
   g_assert_cmpuint (now.misses, ==, before->misses);
 }
 
@@ -189,7 +195,7 @@ test_pairs (Order *order, gconstpointer unused)
 
   (void) unused;
   for (guint i = 0; i < N_QUEUES; i++)
-    queues[i] = fake_queue_new (order->queues, TRUE);
+    queues[i] = tarn_testing_queue_new (order->queues, TRUE);
   for (guint i = 0; i < N_BEFORE; i++)
     allocate_and_free (order->pool, queues[i % N_QUEUES]);
   before = count (order);
@@ -227,7 +233,7 @@ work (gpointer data)
 {
   Meeting *meeting = data;
   Order *order = meeting->order;
-  gpointer queue = fake_queue_new (order->queues, TRUE);
+  gpointer queue = tarn_testing_queue_new (order->queues, TRUE);
 
   for (guint i = 0; i < N_BEFORE; i++)
     allocate_and_free (order->pool, queue);
@@ -289,7 +295,9 @@ main (int argc, char **argv)
   {
     const gchar *name;
     guint flags;
-  } kinds[] = { { "retained", 0 }, { "events-all", FAKE_RECORDS_ALL | FAKE_CHECKS_QUEUES } };
+  } kinds[]
+      = { { "retained", 0 },
+          { "events-all", TARN_TESTING_QUEUES_RECORDS_ALL | TARN_TESTING_QUEUES_CHECKS_QUEUES } };
 
   g_test_init (&argc, &argv, NULL);
 #define ADD(path, func)                                                                            \

@@ -44,9 +44,9 @@ tear_down (Meanwhile *test, gconstpointer unused)
 }
 
 static void
-at_next (Meanwhile *test, FakeCall call, void (*hook) (gpointer))
+at_next (Meanwhile *test, TarnTestingCall call, void (*hook) (gpointer))
 {
-  fake_queues_set_hook (test->order.queues, call, hook, test);
+  tarn_testing_queues_set_hook (test->order.queues, call, hook, test);
 }
 
 /* Two threads meet the same queue. */
@@ -64,10 +64,10 @@ test_meet_twice (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   order_hold (&test->order, SIZE, test->order.a, 1);
-  at_next (test, FAKE_QUEUE_REF, take_for_b);
+  at_next (test, TARN_TESTING_CALL_QUEUE_REF, take_for_b);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  assert_calls (&test->order, FAKE_QUEUE_REF, 3);
-  g_assert_cmpuint (fake_queues_get_refs (test->order.queues), <=, 2);
+  assert_calls (&test->order, TARN_TESTING_CALL_QUEUE_REF, 3);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (test->order.queues), <=, 2);
 }
 
 /* An event is being recorded for what another queue wants: its own queue can have it meanwhile, and
@@ -90,9 +90,9 @@ test_not_recorded_yet (Meanwhile *test, gconstpointer unused)
   (void) unused;
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_EVENT_RECORD, take_what_is_not_recorded);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, take_what_is_not_recorded);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  assert_calls (&test->order, FAKE_EVENT_WAIT, 0);
+  assert_calls (&test->order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 3);
 }
 
@@ -111,9 +111,9 @@ test_given_back_before (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   order_hold (&test->order, SIZE, test->order.a, 3);
-  at_next (test, FAKE_EVENT_RECORD, free_held);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, free_held);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  assert_calls (&test->order, FAKE_HOST_WAIT, 3);
+  assert_calls (&test->order, TARN_TESTING_CALL_HOST_WAIT, 3);
   assert_live (&test->order, 1);
 }
 
@@ -136,7 +136,7 @@ test_double_free (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_EVENT_RECORD, free_again);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, free_again);
   tarn_block_free (test->block);
   g_assert_cmpuint (tarn_pool_get_held_blocks (test->order.pool), ==, 2);
 }
@@ -157,10 +157,10 @@ test_stop_holding (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_EVENT_RECORD, stop_holding);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, stop_holding);
   tarn_block_free (test->block);
   assert_live (&test->order, 0);
-  assert_calls (&test->order, FAKE_HOST_WAIT, 2);
+  assert_calls (&test->order, TARN_TESTING_CALL_HOST_WAIT, 2);
 }
 
 /* The pool's last reference goes while a free records what another queue wants: the block that is
@@ -181,7 +181,7 @@ test_last_reference (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, SIZE, test->order.a, 1);
   test->block = order_take (&test->order, OTHER_SIZE, test->order.a);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
-  at_next (test, FAKE_EVENT_RECORD, drop_pool);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, drop_pool);
   tarn_block_free (test->block);
   assert_live (&test->order, 0);
 }
@@ -202,11 +202,11 @@ test_forget (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_EVENT_RECORD, forget);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, forget);
   tarn_block_free (test->block);
-  assert_calls (&test->order, FAKE_EVENT_RECORD, 2);
+  assert_calls (&test->order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   g_assert_true (order_take (&test->order, SIZE, test->order.a) == test->block);
-  assert_calls (&test->order, FAKE_EVENT_WAIT, 1);
+  assert_calls (&test->order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (test->block);
 }
 
@@ -230,7 +230,7 @@ test_wait (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_EVENT_WAIT, take_another);
+  at_next (test, TARN_TESTING_CALL_EVENT_WAIT, take_another);
   block = order_take (&test->order, SIZE, test->order.b);
   g_assert_true (block == test->block);
   tarn_block_free (block);
@@ -257,10 +257,10 @@ test_is_done (Meanwhile *test, gconstpointer unused)
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
   tarn_block_free (test->block);
-  at_next (test, FAKE_EVENT_IS_DONE, take_what_is_asked_about);
+  at_next (test, TARN_TESTING_CALL_EVENT_IS_DONE, take_what_is_asked_about);
   block = order_take (&test->order, SIZE, test->order.b);
   g_assert_true (block != test->block);
-  assert_calls (&test->order, FAKE_EVENT_WAIT, 0);
+  assert_calls (&test->order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -270,7 +270,7 @@ test_done_and_given_back (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   order_hold (&test->order, SIZE, test->order.a, 2);
-  at_next (test, FAKE_EVENT_IS_DONE, free_held);
+  at_next (test, TARN_TESTING_CALL_EVENT_IS_DONE, free_held);
   tarn_block_free (order_take (&test->order, SIZE, test->order.b));
   g_assert_cmpuint (order_get_stats (&test->order).misses, ==, 4);
 }
@@ -291,10 +291,10 @@ test_move (Meanwhile *test, gconstpointer unused)
 {
   (void) unused;
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, FAKE_HOST_WAIT, meet_b);
+  at_next (test, TARN_TESTING_CALL_HOST_WAIT, meet_b);
   g_assert_true (tarn_block_wait (test->block, NULL));
   order_own (&test->order, test->block);
-  fake_queues_touch (test->order.queues, tarn_block_get_memory (test->block));
+  tarn_testing_queues_touch (test->order.queues, tarn_block_get_memory (test->block));
   tarn_block_free (test->block);
 }
 
@@ -312,7 +312,8 @@ main (int argc, char **argv)
   ADD_HANDING_ON ("double-free", test_double_free);
   ADD_HANDING_ON ("stop-holding", test_stop_holding);
   g_test_add ("/core/order/meanwhile/last-reference", Meanwhile,
-              GUINT_TO_POINTER (FAKE_RECORDS_ALL), set_up, test_last_reference, tear_down);
+              GUINT_TO_POINTER (TARN_TESTING_QUEUES_RECORDS_ALL), set_up, test_last_reference,
+              tear_down);
   ADD_HANDING_ON ("forget", test_forget);
   ADD_HANDING_ON ("wait", test_wait);
   ADD_HANDING_ON ("done", test_is_done);

@@ -5,7 +5,7 @@
  * any memory is used, or freed, before those who had it before are done.  --seed=SEED, as it is
  * printed, brings the run of one thread back. */
 
-#include "lib/fake-queues.h"
+#include <tarn/testing.h>
 
 #include "common/lock-private.h"
 #include "lib/conformance.h"
@@ -35,7 +35,7 @@ typedef struct
 
 typedef struct
 {
-  FakeQueues *queues;
+  TarnTestingQueues *queues;
   TarnPool *pool;
   GRand *rand;
   guint flags;
@@ -75,11 +75,12 @@ begin_use (Trace *trace, Live *live, const Queue *queue)
   live->is_orphan = FALSE;
   live->is_checked = queue != NULL && queue->in_order;
   live->value = ++trace->n_writes;
-  fake_queues_own (trace->queues, memory);
+  tarn_testing_queues_own (trace->queues, memory);
   if (queue != NULL)
-    fake_queue_put (trace->queues, queue->handle, memory, FAKE_WRITE, live->value);
+    tarn_testing_queue_put (trace->queues, queue->handle, memory, TARN_TESTING_COMMAND_WRITE,
+                            live->value);
   else
-    fake_queues_touch (trace->queues, memory);
+    tarn_testing_queues_touch (trace->queues, memory);
 }
 
 static void
@@ -115,9 +116,10 @@ record (Trace *trace, Live *live, const Queue *queue)
   if (live->is_orphan)
     return;
   if (live->queue != NULL)
-    fake_queue_follow (trace->queues, queue->handle, live->queue);
+    tarn_testing_queue_follow (trace->queues, queue->handle, live->queue);
   g_assert_true (tarn_block_record_use (live->block, queue->handle, &error));
-  fake_queue_put (trace->queues, queue->handle, tarn_block_get_memory (live->block), FAKE_USE, 0);
+  tarn_testing_queue_put (trace->queues, queue->handle, tarn_block_get_memory (live->block),
+                          TARN_TESTING_COMMAND_USE, 0);
 }
 
 static void
@@ -135,8 +137,9 @@ static void
 use_again (Trace *trace, Live *live)
 {
   if (live->queue != NULL && !live->is_orphan)
-    fake_queue_put (trace->queues, live->queue, tarn_block_get_memory (live->block),
-                    live->is_checked ? FAKE_CHECK : FAKE_USE, live->value);
+    tarn_testing_queue_put (
+        trace->queues, live->queue, tarn_block_get_memory (live->block),
+        live->is_checked ? TARN_TESTING_COMMAND_CHECK : TARN_TESTING_COMMAND_USE, live->value);
 }
 
 static void
@@ -160,23 +163,23 @@ replace_queue (Trace *trace, Queue *queue)
 {
   g_autoptr (GError) error = NULL;
 
-  if ((trace->flags & FAKE_RECORDS_ALL) != 0 || below (trace, 2) == 0)
+  if ((trace->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0 || below (trace, 2) == 0)
     g_assert_true (tarn_pool_forget_queue (trace->pool, queue->handle, &error));
   for (guint i = 0; i < N_BLOCKS; i++)
     if (trace->live[i].queue == queue->handle)
       trace->live[i].is_orphan = TRUE;
-  fake_queue_destroy (trace->queues, queue->handle);
+  tarn_testing_queue_destroy (trace->queues, queue->handle);
   queue->in_order = below (trace, 3) != 0;
-  queue->handle = fake_queue_new (trace->queues, queue->in_order);
+  queue->handle = tarn_testing_queue_new (trace->queues, queue->in_order);
   trace->n_forgotten++;
 }
 
 static void
 change_budget (Trace *trace)
 {
-  FakeDevice *device = fake_queues_get_device (trace->queues);
+  TarnTestingDevice *device = tarn_testing_queues_get_device (trace->queues);
 
-  fake_device_set_budget (device, below (trace, 2) == 0 ? G_MAXUINT64 : 600000);
+  tarn_testing_device_set_budget (device, below (trace, 2) == 0 ? G_MAXUINT64 : 600000);
 }
 
 /* The allocator's queue is the last one, and stays. */
@@ -202,7 +205,7 @@ operate (Trace *trace)
   if (kind < 12)
     operate_on_pool (trace);
   else if (kind < 300)
-    fake_queues_run_one (trace->queues);
+    tarn_testing_queues_run_one (trace->queues);
   else if (live->block != NULL)
     operate_on_live (trace, live);
   else
@@ -216,27 +219,27 @@ trace_new (guint n_queues, guint flags, gboolean has_fresh)
   Trace *trace = g_new0 (Trace, 1);
   g_autoptr (TarnAllocator) allocator = NULL;
 
-  trace->queues = fake_queues_new (G_MAXUINT64, flags);
+  trace->queues = tarn_testing_queues_new (G_MAXUINT64, flags);
   trace->rand = g_rand_new_with_seed ((guint32) g_test_rand_int ());
   trace->flags = flags;
   trace->has_fresh = has_fresh;
-  allocator = fake_queues_allocator_new (trace->queues);
+  allocator = tarn_testing_queues_allocator_new (trace->queues);
   trace->pool = tarn_pool_new (allocator, NULL, NULL);
   trace->n_queues = n_queues;
   for (guint i = 0; i < n_queues; i++)
     {
       trace->all[i].in_order = n_queues == 1 || below (trace, 3) != 0;
-      trace->all[i].handle = fake_queue_new (trace->queues, trace->all[i].in_order);
+      trace->all[i].handle = tarn_testing_queue_new (trace->queues, trace->all[i].in_order);
     }
   if (has_fresh)
-    fake_queues_set_fresh (trace->queues, trace->all[n_queues - 1].handle);
+    tarn_testing_queues_set_fresh (trace->queues, trace->all[n_queues - 1].handle);
   return trace;
 }
 
 static void
-assert_no_fault (FakeQueues *queues, guint operation)
+assert_no_fault (TarnTestingQueues *queues, guint operation)
 {
-  g_autofree gchar *fault = fake_queues_steal_fault (queues);
+  g_autofree gchar *fault = tarn_testing_queues_steal_fault (queues);
 
   if (fault != NULL)
     g_error ("operation %u: %s", operation, fault);
@@ -254,7 +257,8 @@ compare_stats (Trace *trace)
                   " failures, %" G_GUINT64_FORMAT " waits, %u for the host, %" G_GUINT64_FORMAT
                   " queues replaced",
                   stats.hits, stats.misses, stats.failures, stats.queue_waits,
-                  fake_queues_get_calls (trace->queues, FAKE_HOST_WAIT), trace->n_forgotten);
+                  tarn_testing_queues_get_calls (trace->queues, TARN_TESTING_CALL_HOST_WAIT),
+                  trace->n_forgotten);
   g_assert_cmpuint (stats.hits, >, trace->n_requests / 10);
   g_assert_cmpuint (stats.queue_waits, >, 0);
 }
@@ -269,8 +273,8 @@ trace_free (Trace *trace)
         tarn_pool_unref (trace->pool);
       free_one (&trace->live[i]);
     }
-  fake_queues_run_all (trace->queues);
-  fake_queues_free (trace->queues);
+  tarn_testing_queues_run_all (trace->queues);
+  tarn_testing_queues_free (trace->queues);
   g_rand_free (trace->rand);
   g_free (trace);
 }
@@ -317,7 +321,7 @@ test_trace_fresh (gconstpointer flags)
 
 typedef struct
 {
-  FakeQueues *queues;
+  TarnTestingQueues *queues;
   TarnPool *pool;
   TarnMutex lock; /* guards what stands below it */
   TarnBlock *exchanged[N_EXCHANGED];
@@ -360,7 +364,7 @@ worker_allocate (Worker *worker, const Queue *queue)
   TarnBlock *block = tarn_pool_allocate_ordered (worker->shared->pool, size, handle, &error);
 
   g_assert_no_error (error);
-  fake_queues_own (worker->shared->queues, tarn_block_get_memory (block));
+  tarn_testing_queues_own (worker->shared->queues, tarn_block_get_memory (block));
   return block;
 }
 
@@ -370,18 +374,20 @@ write_and_check (Worker *worker, TarnBlock *block, const Queue *queue, guint val
 {
   TarnMemory memory = tarn_block_get_memory (block);
 
-  fake_queue_put (worker->shared->queues, queue->handle, memory, FAKE_WRITE, value);
+  tarn_testing_queue_put (worker->shared->queues, queue->handle, memory, TARN_TESTING_COMMAND_WRITE,
+                          value);
   if (queue->in_order)
-    fake_queue_put (worker->shared->queues, queue->handle, memory, FAKE_CHECK, value);
+    tarn_testing_queue_put (worker->shared->queues, queue->handle, memory,
+                            TARN_TESTING_COMMAND_CHECK, value);
 }
 
 static void
 use_other_queue (Worker *worker, TarnBlock *block, const Queue *first, const Queue *other)
 {
-  fake_queue_follow (worker->shared->queues, other->handle, first->handle);
+  tarn_testing_queue_follow (worker->shared->queues, other->handle, first->handle);
   g_assert_true (tarn_block_record_use (block, other->handle, NULL));
-  fake_queue_put (worker->shared->queues, other->handle, tarn_block_get_memory (block), FAKE_USE,
-                  0);
+  tarn_testing_queue_put (worker->shared->queues, other->handle, tarn_block_get_memory (block),
+                          TARN_TESTING_COMMAND_USE, 0);
 }
 
 static void
@@ -392,7 +398,7 @@ allocate_and_exchange (Worker *worker, guint round)
   TarnBlock *block = worker_allocate (worker, is_hosts ? NULL : &worker->own[i]);
 
   if (is_hosts)
-    fake_queues_touch (worker->shared->queues, tarn_block_get_memory (block));
+    tarn_testing_queues_touch (worker->shared->queues, tarn_block_get_memory (block));
   else
     {
       write_and_check (worker, block, &worker->own[i], round * N_THREADS + worker->number);
@@ -408,8 +414,8 @@ worker_replace_queue (Worker *worker)
 {
   Queue *queue = &worker->own[worker_below (worker, 2)];
 
-  fake_queue_destroy (worker->shared->queues, queue->handle);
-  queue->handle = fake_queue_new (worker->shared->queues, queue->in_order);
+  tarn_testing_queue_destroy (worker->shared->queues, queue->handle);
+  queue->handle = tarn_testing_queue_new (worker->shared->queues, queue->in_order);
 }
 
 static gpointer
@@ -421,7 +427,7 @@ work (gpointer data)
     {
       allocate_and_exchange (worker, i);
       for (guint n = worker_below (worker, 4); n > 0; n--)
-        fake_queues_run_one (worker->shared->queues);
+        tarn_testing_queues_run_one (worker->shared->queues);
       if (worker_below (worker, 100) == 0)
         tarn_pool_free_held (worker->shared->pool);
       if (worker_below (worker, 200) == 0)
@@ -439,7 +445,7 @@ worker_init (Worker *worker, Shared *shared, guint number)
   for (guint i = 0; i < 2; i++)
     {
       worker->own[i].in_order = i == 0;
-      worker->own[i].handle = fake_queue_new (shared->queues, i == 0);
+      worker->own[i].handle = tarn_testing_queue_new (shared->queues, i == 0);
     }
 }
 
@@ -458,16 +464,16 @@ shared_clear (Shared *shared)
                   stats.hits, stats.misses, stats.queue_waits, stats.reclaims);
   g_assert_cmpuint (stats.hits + stats.misses, ==, N_THREADS * N_ROUNDS);
   tarn_pool_unref (shared->pool);
-  fake_queues_run_all (shared->queues);
-  fake_queues_free (shared->queues);
+  tarn_testing_queues_run_all (shared->queues);
+  tarn_testing_queues_free (shared->queues);
   _tarn_mutex_clear (&shared->lock);
 }
 
 static void
 test_threads (gconstpointer flags)
 {
-  Shared shared = { .queues = fake_queues_new (THREADS_BUDGET, GPOINTER_TO_UINT (flags)) };
-  g_autoptr (TarnAllocator) allocator = fake_queues_allocator_new (shared.queues);
+  Shared shared = { .queues = tarn_testing_queues_new (THREADS_BUDGET, GPOINTER_TO_UINT (flags)) };
+  g_autoptr (TarnAllocator) allocator = tarn_testing_queues_allocator_new (shared.queues);
   GThread *threads[N_THREADS];
   Worker workers[N_THREADS];
 
@@ -493,11 +499,13 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/order/trace/" path, GUINT_TO_POINTER (flags), func)
   g_test_init (&argc, &argv, NULL);
   ADD ("retained", test_trace, 0);
-  ADD ("events-all", test_trace, FAKE_RECORDS_ALL);
-  ADD ("frees-in-order", test_trace, FAKE_FREES_IN_ORDER | FAKE_CHECKS_QUEUES);
+  ADD ("events-all", test_trace, TARN_TESTING_QUEUES_RECORDS_ALL);
+  ADD ("frees-in-order", test_trace,
+       TARN_TESTING_QUEUES_FREES_IN_ORDER | TARN_TESTING_QUEUES_CHECKS_QUEUES);
   ADD ("fresh", test_trace_fresh, 0);
-  ADD ("fresh/events-all", test_trace_fresh, FAKE_RECORDS_ALL);
+  ADD ("fresh/events-all", test_trace_fresh, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("threads", test_threads, 0);
-  ADD ("threads/frees-in-order", test_threads, FAKE_FREES_IN_ORDER | FAKE_CHECKS_QUEUES);
+  ADD ("threads/frees-in-order", test_threads,
+       TARN_TESTING_QUEUES_FREES_IN_ORDER | TARN_TESTING_QUEUES_CHECKS_QUEUES);
   return g_test_run ();
 }

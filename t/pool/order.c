@@ -39,14 +39,14 @@ test_one_queue (Order *order, gconstpointer unused)
       order_record (order, second, order->a);
       tarn_block_free (second);
     }
-  assert_calls (order, FAKE_QUEUE_REF, 1);
-  assert_calls (order, FAKE_QUEUE_UNREF, 0);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, 1);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 0);
   order_drop_pool (order);
-  assert_calls (order, FAKE_QUEUE_REF, 1);
-  assert_calls (order, FAKE_QUEUE_UNREF, 1);
-  assert_calls (order, FAKE_ANY_CALL, 1);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
-  assert_calls (order, FAKE_EVENT_RELEASE, 0);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_REF, 1);
+  assert_calls (order, TARN_TESTING_CALL_QUEUE_UNREF, 1);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RELEASE, 0);
 }
 
 /* Where nothing remembers the only queue, the next one is the only queue, too. */
@@ -56,9 +56,9 @@ test_one_queue_after_another (Order *order, gconstpointer unused)
   (void) unused;
   order_hold (order, SIZE, order->a, 3);
   tarn_pool_free_held (order->pool);
-  g_assert_cmpuint (fake_queues_get_refs (order->queues), ==, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (order->queues), ==, 0);
   order_hold (order, SIZE, order->b, 3);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
 }
 
 /* What waits does so for what was on the queue at the free, and for nothing else. */
@@ -69,20 +69,20 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
 
   (void) unused;
   meet_second_queue (order);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   first = order_take (order, SIZE, order->a);
   tarn_block_free (first);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
   later = order_take (order, OTHER_SIZE, order->a);
 
   second = order_take (order, SIZE, order->b);
   g_assert_true (second == first);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 0);
-  g_assert_true (fake_queue_run_one (order->queues, order->a));
-  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  g_assert_cmpuint (tarn_testing_queue_run (order->queues, order->b), ==, 0);
+  g_assert_true (tarn_testing_queue_run_one (order->queues, order->a));
+  g_assert_cmpuint (tarn_testing_queue_run (order->queues, order->b), ==, 2);
   assert_pending (order, order->a, 1);
   tarn_block_free (second);
   tarn_block_free (later);
@@ -94,7 +94,7 @@ test_waits_for_the_free (Order *order, gconstpointer unused)
 static void
 test_held_before (Order *order, gconstpointer flags)
 {
-  const gboolean records_all = (GPOINTER_TO_UINT (flags) & FAKE_RECORDS_ALL) != 0;
+  const gboolean records_all = (GPOINTER_TO_UINT (flags) & TARN_TESTING_QUEUES_RECORDS_ALL) != 0;
   static const gsize sizes[] = { 15, 31, 63, 127, 255, 511 };
   TarnBlock *blocks[G_N_ELEMENTS (sizes)][2];
 
@@ -103,14 +103,14 @@ test_held_before (Order *order, gconstpointer flags)
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
       blocks[i][0] = order_take (order, sizes[i], order->b);
-      assert_calls (order, FAKE_EVENT_RECORD, records_all ? i : i + 1);
+      assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, records_all ? i : i + 1);
       blocks[i][1] = order_take (order, sizes[i], order->a);
-      assert_calls (order, FAKE_EVENT_RECORD, i + 1);
+      assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, i + 1);
     }
   g_assert_cmpuint (order_get_stats (order).misses, ==, 3 * G_N_ELEMENTS (sizes));
-  g_assert_cmpuint (fake_queue_run (order->queues, order->b), ==, G_N_ELEMENTS (sizes));
+  g_assert_cmpuint (tarn_testing_queue_run (order->queues, order->b), ==, G_N_ELEMENTS (sizes));
 
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
       TarnBlock *idle = order_take (order, sizes[i], order->b);
@@ -120,9 +120,9 @@ test_held_before (Order *order, gconstpointer flags)
       tarn_block_free (idle);
     }
   g_assert_cmpuint (order_get_stats (order).misses, ==, 3 * G_N_ELEMENTS (sizes));
-  assert_calls (order, FAKE_EVENT_RECORD_ALL, 0);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD_ALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
 }
 
 /* One event tells of all blocks of a size that a queue holds, and the queue has them as before. */
@@ -134,18 +134,18 @@ test_one_event_for_all (Order *order, gconstpointer unused)
   (void) unused;
   order_hold (order, SIZE, order->a, G_N_ELEMENTS (blocks));
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     blocks[i] = order_take (order, SIZE, order->a);
   g_assert_cmpuint (order_get_stats (order).misses, ==, G_N_ELEMENTS (blocks) + 1);
   for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
     tarn_block_free (blocks[i]);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
 
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   blocks[0] = order_take (order, SIZE, order->b);
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   tarn_block_free (blocks[0]);
 }
 
@@ -159,11 +159,11 @@ test_wanted_at_the_free (Order *order, gconstpointer unused)
   (void) unused;
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_EVENT_RECORD, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 0);
   tarn_block_free (active);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
   tarn_block_free (order_take (order, OTHER_SIZE, order->a));
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
 }
 
 /* Where no event can be recorded, the memory stays with its queue; and is wanted again when another
@@ -175,15 +175,15 @@ test_wanted_in_vain (Order *order, gconstpointer unused)
 
   (void) unused;
   order_hold (order, SIZE, order->a, 2);
-  fake_queues_fail (order->queues, FAKE_EVENT_RECORD, 1, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, 1, FALSE);
   g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*on its own queue only*");
   blocks[0] = order_take (order, SIZE, order->b);
   g_test_assert_expected_messages ();
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   blocks[1] = order_take (order, SIZE, order->b);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
-  assert_calls (order, FAKE_EVENT_RECORD, 2);
-  fake_queues_run_all (order->queues);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2);
+  tarn_testing_queues_run_all (order->queues);
   tarn_block_free (order_take (order, SIZE, order->b));
   tarn_block_free (order_take (order, SIZE, order->a));
   g_assert_cmpuint (order_get_stats (order).misses, ==, 4);
@@ -206,21 +206,22 @@ test_handed_on_within_a_limit (Order *order, gconstpointer unused)
   first = order_take (order, SIZE, order->a);
   tarn_block_free (first);
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
   for (guint i = 0; i < 100; i++)
     {
-      guint n_calls[3] = { fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD),
-                           fake_queues_get_calls (order->queues, FAKE_EVENT_IS_DONE),
-                           fake_queues_get_calls (order->queues, FAKE_EVENT_WAIT) };
+      guint n_calls[3]
+          = { tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_RECORD),
+              tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_IS_DONE),
+              tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_WAIT) };
 
       tarn_block_free (order_take (order, SIZE, queues[(i + 1) % 2]));
       if (i == 0)
         continue; /* it records for the first time */
-      assert_calls (order, FAKE_EVENT_RECORD, n_calls[0] + 1);
-      assert_calls (order, FAKE_EVENT_IS_DONE, n_calls[1] + 1);
-      assert_calls (order, FAKE_EVENT_WAIT, n_calls[2] + 1);
+      assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, n_calls[0] + 1);
+      assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, n_calls[1] + 1);
+      assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, n_calls[2] + 1);
     }
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
 }
 
@@ -233,7 +234,7 @@ test_handed_on_no_more (Order *order, gconstpointer unused)
   order_hand_on (order, SIZE);
   for (guint i = 0; i < 2 * TARN_RECORDED_FREES; i++)
     order_hold (order, SIZE, order->a, 1);
-  assert_calls (order, FAKE_EVENT_RECORD, TARN_RECORDED_FREES);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, TARN_RECORDED_FREES);
 }
 
 /* What goes from a copying to a computing queue in use has an event once it is freed, for which the
@@ -250,10 +251,10 @@ test_moved (Order *order, gconstpointer unused)
       order_own (order, block);
       order_put (order, block, order->b);
       tarn_block_free (block);
-      assert_calls (order, FAKE_EVENT_RECORD, 2 * (i + 1));
+      assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 2 * (i + 1));
     }
   g_assert_cmpuint (order_get_stats (order).misses, ==, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 99);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 99);
 }
 
 /* The block that was last used on the same queue, wherever in the bin it is. */
@@ -275,8 +276,8 @@ test_prefers_same_queue (Order *order, gconstpointer unused)
   block = order_take (order, SIZE, order->b);
   g_assert_true (block == blocks[1]);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 0);
 }
 
 /* Also below more of others' than the driver would be asked about. */
@@ -293,8 +294,8 @@ test_prefers_same_queue_below (Order *order, gconstpointer unused)
   for (guint i = 0; i < G_N_ELEMENTS (others); i++)
     tarn_block_free (others[i]);
   g_assert_true (order_take (order, SIZE, order->a) == own);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 0);
   tarn_block_free (own);
 }
 
@@ -314,13 +315,13 @@ test_prefers_idle (Order *order, gconstpointer unused)
     tarn_block_free (blocks[i]);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[0]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 0);
   tarn_block_free (block);
 
-  fake_queue_run (order->queues, order->b);
+  tarn_testing_queue_run (order->queues, order->b);
   g_assert_true (order_take (order, SIZE, order->loose) == blocks[1]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (blocks[1]);
 }
 
@@ -329,7 +330,7 @@ static void
 free_eight (Order *order, TarnBlock **blocks, guint first, guint n, gpointer queue, gpointer second)
 {
   meet_second_queue (order);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   for (guint i = 0; i < 8; i++)
     blocks[i] = order_take (order, SIZE, first <= i && i < first + n ? second : queue);
   for (guint i = 0; i < 8; i++)
@@ -345,11 +346,11 @@ test_asks_at_most_four (Order *order, gconstpointer unused)
 
   (void) unused;
   free_eight (order, blocks, 2, 4, order->a, order->b);
-  fake_queue_run (order->queues, order->b);
+  tarn_testing_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 4);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 4);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
 }
 
@@ -362,11 +363,11 @@ test_asks_oldest_first (Order *order, gconstpointer unused)
 
   (void) unused;
   free_eight (order, blocks, 0, 4, order->a, order->b);
-  fake_queue_run (order->queues, order->b);
+  tarn_testing_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[0]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -379,11 +380,11 @@ test_asks_newest_too (Order *order, gconstpointer unused)
 
   (void) unused;
   free_eight (order, blocks, 4, 4, order->a, order->b);
-  fake_queue_run (order->queues, order->b);
+  tarn_testing_queue_run (order->queues, order->b);
   block = order_take (order, SIZE, order->c);
   g_assert_true (block == blocks[7]);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 2);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -396,10 +397,10 @@ test_is_done (Order *order, gconstpointer unused)
   (void) unused;
   meet_second_queue (order);
   order_hold (order, SIZE, order->a, 8);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   block = order_take (order, SIZE, order->b);
-  assert_calls (order, FAKE_EVENT_IS_DONE, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_IS_DONE, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 0);
 }
@@ -415,11 +416,11 @@ test_next_free_records_own_queue (Order *order, gconstpointer unused)
   meet_second_queue (order);
   order_hold (order, SIZE, order->a, 1);
   block = order_take (order, SIZE, order->b);
-  n_events = fake_queues_get_calls (order->queues, FAKE_EVENT_RECORD);
+  n_events = tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_RECORD);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, n_events + 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, n_events + 1);
   g_assert_true (order_take (order, SIZE, order->c) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -431,16 +432,16 @@ test_out_of_order (Order *order, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
   g_assert_true (order_take (order, SIZE, order->a) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -454,9 +455,9 @@ test_out_of_order_second (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, SIZE, order->loose));
   own = order_take (order, SIZE, order->a);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
   tarn_block_free (own);
 }
@@ -474,14 +475,14 @@ test_recorded (Order *order, gconstpointer unused)
   order_record (order, block, order->a);
   g_assert_true (tarn_block_get_queue (block) == order->a);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, 3);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 3);
   g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 2);
   order_record (order, block, order->loose);
   tarn_block_free (block);
-  assert_calls (order, FAKE_EVENT_RECORD, 5);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 5);
   g_assert_true (order_take (order, SIZE, order->loose) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 4);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 4);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 4);
 }
@@ -496,9 +497,9 @@ test_recorded_and_done (Order *order, gconstpointer unused)
   g_assert_true (tarn_block_record_use (block, order->b, NULL));
   order_put (order, block, order->b);
   tarn_block_free (block);
-  fake_queue_run (order->queues, order->b);
+  tarn_testing_queue_run (order->queues, order->b);
   g_assert_true (order_take (order, SIZE, order->a) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -513,15 +514,15 @@ test_host_waits (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   tarn_block_free (order_take (order, OTHER_SIZE, order->a));
   block = order_take (order, SIZE, NULL);
-  assert_calls (order, FAKE_EVENT_RECORD, 1);
-  assert_calls (order, FAKE_HOST_WAIT, 1);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_RECORD, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
   tarn_block_free (block);
 
   /* Nobody has used it since. */
   g_assert_true (order_take (order, SIZE, order->b) == block);
-  assert_calls (order, FAKE_EVENT_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 0);
   tarn_block_free (block);
 }
 
@@ -536,7 +537,7 @@ test_host_waits_for_the_free (Order *order, gconstpointer unused)
   order_hold (order, SIZE, order->a, 1);
   later = order_take (order, OTHER_SIZE, order->a);
   tarn_block_free (order_take (order, SIZE, NULL));
-  assert_calls (order, FAKE_HOST_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 1);
   assert_pending (order, order->a, 1);
   tarn_block_free (later);
 }
@@ -552,17 +553,17 @@ test_without_queue (Order *order, gconstpointer unused)
   meet_second_queue (order);
   block = order_take (order, SIZE, order->a);
   tarn_block_free (block);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   block = order_take (order, SIZE, NULL);
   tarn_block_free (block);
-  assert_calls (order, FAKE_HOST_WAIT, 0);
+  assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
 
   block = order_take (order, SIZE, NULL);
   order_record (order, block, order->b);
   g_assert_true (tarn_block_get_queue (block) == order->b);
   tarn_block_free (block);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
 }
 
 /* A pool that has met no queue does not care. */
@@ -573,7 +574,7 @@ test_no_queue (Order *order, gconstpointer unused)
   for (guint i = 0; i < 10; i++)
     tarn_block_free (allocate (order->pool, SIZE));
   order_drop_pool (order);
-  assert_calls (order, FAKE_ANY_CALL, 0);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 0);
 }
 
 /* Fresh memory is used already, where the allocator says so. */
@@ -583,11 +584,11 @@ test_fresh (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fake_queues_set_fresh (order->queues, order->a);
+  tarn_testing_queues_set_fresh (order->queues, order->a);
   tarn_block_free (order_take (order, SIZE, order->a));
-  assert_calls (order, FAKE_ANY_CALL, 1);
+  assert_calls (order, TARN_TESTING_CALL_ANY, 1);
   block = order_take (order, OTHER_SIZE, order->b);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 2);
   g_assert_cmpuint (order_get_stats (order).queue_waits, ==, 1);
@@ -600,13 +601,13 @@ test_fresh_first (Order *order, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fake_queues_set_fresh (order->queues, order->a);
+  tarn_testing_queues_set_fresh (order->queues, order->a);
   block = order_take (order, SIZE, order->b);
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
   tarn_block_free (block);
-  fake_queues_set_fresh (order->queues, order->loose);
+  tarn_testing_queues_set_fresh (order->queues, order->loose);
   block = order_take (order, OTHER_SIZE, order->loose);
-  assert_calls (order, FAKE_EVENT_WAIT, 2);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 2);
   tarn_block_free (block);
 }
 
@@ -617,16 +618,16 @@ test_fresh_fails (Order *order, gconstpointer unused)
   g_autoptr (GError) error = NULL;
 
   (void) unused;
-  fake_queues_set_fresh (order->queues, order->a);
-  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 2, FALSE);
+  tarn_testing_queues_set_fresh (order->queues, order->a);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_QUEUE_REF, 2, FALSE);
   g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   assert_valid (order->pool);
   g_assert_cmpuint (order_get_stats (order).failures, ==, 1);
   g_assert_cmpuint (order_get_stats (order).misses, ==, 0);
-  fake_queues_fail (order->queues, FAKE_ANY_CALL, 0, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
   tarn_block_free (order_take (order, SIZE, order->b));
-  assert_calls (order, FAKE_EVENT_WAIT, 1);
+  assert_calls (order, TARN_TESTING_CALL_EVENT_WAIT, 1);
 }
 
 /* Every request is a hit, a miss or a failure. */
@@ -645,9 +646,10 @@ test_stats (Order *order, gconstpointer unused)
   g_assert_cmpuint (stats.misses, ==, 3);
   g_assert_cmpuint (stats.hits, ==, 2 + 3 - 3 + 1 + 2);
   g_assert_cmpuint (stats.failures, ==, 0);
-  g_assert_cmpuint (stats.queue_waits, ==,
-                    fake_queues_get_calls (order->queues, FAKE_EVENT_WAIT)
-                        + fake_queues_get_calls (order->queues, FAKE_HOST_WAIT));
+  g_assert_cmpuint (
+      stats.queue_waits, ==,
+      tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_EVENT_WAIT)
+          + tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_HOST_WAIT));
   g_assert_cmpuint (stats.queue_waits, >=, 4);
 }
 
@@ -656,8 +658,8 @@ test_stats (Order *order, gconstpointer unused)
 static void
 test_not_supported (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
   g_autoptr (TarnBlock) block = allocate (pool, SIZE);
   g_autoptr (TarnBlock) direct = tarn_allocator_allocate (allocator, SIZE, NULL);
@@ -694,7 +696,7 @@ test_bad_queue (Order *order, gconstpointer unused)
   g_autoptr (GError) error = NULL;
 
   (void) unused;
-  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 1, TRUE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_QUEUE_REF, 1, TRUE);
   g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   g_assert_cmpuint (order_get_stats (order).failures, ==, 1);
@@ -706,7 +708,7 @@ test_bad_queue (Order *order, gconstpointer unused)
   g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
   g_assert_true (tarn_block_get_queue (block) == order->a);
   assert_valid (order->pool);
-  fake_queues_fail (order->queues, FAKE_QUEUE_REF, 0, FALSE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_QUEUE_REF, 0, FALSE);
 }
 
 /* Children of fork () */
@@ -736,7 +738,8 @@ use_in_child (gpointer data)
   tarn_block_free (block);
   tarn_pool_get_stats (order->pool, &stats);
   STEP (11, stats.ignored_frees == 1 && stats.active_blocks == 1);
-  STEP (12, fake_queues_get_calls (order->queues, FAKE_ANY_CALL) == order->n_writes);
+  STEP (12,
+        tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_ANY) == order->n_writes);
 }
 
 /* While the pool's lock is held, as if another thread had it at the moment of the fork. */
@@ -748,7 +751,7 @@ test_fork (Order *order, gconstpointer unused)
   (void) unused;
   meet_second_queue (order);
   block = order_take (order, SIZE, order->a);
-  order->n_writes = fake_queues_get_calls (order->queues, FAKE_ANY_CALL);
+  order->n_writes = tarn_testing_queues_get_calls (order->queues, TARN_TESTING_CALL_ANY);
   _tarn_mutex_lock (&order->pool->lock);
   in_child (use_in_child, order);
   _tarn_mutex_unlock (&order->pool->lock);
@@ -763,14 +766,15 @@ main (int argc, char **argv)
               order_tear_down)
 #define ADD(path, func) ADD_WITH (path, func, 0)
   g_test_init (&argc, &argv, NULL);
-  ADD_WITH ("one-queue", test_one_queue, FAKE_FREES_IN_ORDER);
-  ADD_WITH ("one-queue/events-all", test_one_queue, FAKE_FREES_IN_ORDER | FAKE_RECORDS_ALL);
+  ADD_WITH ("one-queue", test_one_queue, TARN_TESTING_QUEUES_FREES_IN_ORDER);
+  ADD_WITH ("one-queue/events-all", test_one_queue,
+            TARN_TESTING_QUEUES_FREES_IN_ORDER | TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("one-queue/after-another", test_one_queue_after_another);
   ADD ("waits-for-the-free", test_waits_for_the_free);
   ADD ("held-before", test_held_before);
-  ADD_WITH ("held-before/events-all", test_held_before, FAKE_RECORDS_ALL);
+  ADD_WITH ("held-before/events-all", test_held_before, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("one-event-for-all", test_one_event_for_all);
-  ADD_WITH ("wanted/at-the-free", test_wanted_at_the_free, FAKE_RECORDS_ALL);
+  ADD_WITH ("wanted/at-the-free", test_wanted_at_the_free, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD ("wanted/in-vain", test_wanted_in_vain);
   ADD ("handed-on/within-a-limit", test_handed_on_within_a_limit);
   ADD ("handed-on/no-more", test_handed_on_no_more);

@@ -27,7 +27,7 @@ hold (Fixture *fixture, const gsize *sizes, guint n)
 
   for (guint i = 0; i < n; i++)
     total += sizes[i];
-  fake_device_set_budget (fixture->device, total);
+  tarn_testing_device_set_budget (fixture->device, total);
   pool_hold (fixture->pool, sizes, n);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, total);
 }
@@ -72,18 +72,18 @@ test_reclaim_order (Fixture *fixture, gconstpointer unused)
   guint a, b;
 
   (void) unused;
-  fake_device_set_reclaim (fixture->device, log_upstream, fixture->log);
+  tarn_testing_device_set_reclaim (fixture->device, log_upstream, fixture->log);
   a = tarn_pool_add_reclaim_func (fixture->pool, log_a, fixture->log, log_gone);
   assert_fails (fixture->pool, 1023, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpstr (fixture->log->str, ==, "UA");
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 1);
 
   b = tarn_pool_add_reclaim_func (fixture->pool, log_b, fixture->log, log_gone);
   g_assert_cmpuint (a, !=, 0);
   g_assert_cmpuint (a, !=, b);
   assert_fails (fixture->pool, 1023, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpstr (fixture->log->str, ==, "UAUAB");
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 3);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 3);
 
   g_assert_true (tarn_pool_remove_reclaim_func (fixture->pool, a));
   g_assert_false (tarn_pool_remove_reclaim_func (fixture->pool, a));
@@ -124,12 +124,12 @@ test_reclaim_same_pool (Fixture *fixture, gconstpointer unused)
   TarnBlock *block;
 
   (void) unused;
-  fake_device_set_budget (fixture->device, 1023);
+  tarn_testing_device_set_budget (fixture->device, 1023);
   cache.blocks[0] = block = allocate (fixture->pool, 1023);
   tarn_pool_add_reclaim_func (fixture->pool, empty_cache, &cache, NULL);
   g_assert_true (allocate (fixture->pool, 1000) == block);
   g_assert_cmpuint (cache.n_calls, ==, 1);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 3);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 3);
   tarn_block_free (block);
 
   /* And of another bin: given back. */
@@ -155,7 +155,7 @@ test_reclaim_is_not_nested (Fixture *fixture, gconstpointer unused)
   Cache cache = { { NULL, NULL }, 0 };
 
   (void) unused;
-  fake_device_set_reclaim (fixture->device, log_upstream, fixture->log);
+  tarn_testing_device_set_reclaim (fixture->device, log_upstream, fixture->log);
   tarn_pool_add_reclaim_func (fixture->pool, allocate_more, &cache, NULL);
   assert_fails (fixture->pool, 1023, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_cmpuint (cache.n_calls, ==, 1);
@@ -222,13 +222,13 @@ test_reclaim_owns_blocks (Fixture *fixture, gconstpointer unused)
   Cache cache = { { NULL, NULL }, 0 };
 
   (void) unused;
-  fake_device_set_budget (fixture->device, 4096);
+  tarn_testing_device_set_budget (fixture->device, 4096);
   cache.blocks[0] = allocate (fixture->pool, 1023);
   cache.blocks[1] = allocate (fixture->pool, 1023);
   tarn_pool_add_reclaim_func (fixture->pool, empty_cache, &cache, cache_gone);
   tarn_pool_unref (g_steal_pointer (&fixture->pool));
   g_assert_null (cache.blocks[0]);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 0);
 }
 
 /* Giving back */
@@ -244,8 +244,8 @@ test_few_driver_calls (Fixture *fixture, gconstpointer unused)
     sizes[i] = 1023;
   hold (fixture, sizes, 100);
   block = allocate (fixture->pool, 32767);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 100 + 2);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 33);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 100 + 2);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 33);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 67);
   tarn_block_free (block);
 }
@@ -259,7 +259,7 @@ test_largest_first (Fixture *fixture, gconstpointer unused)
   (void) unused;
   hold (fixture, sizes, 4);
   block = allocate (fixture->pool, 6143);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device), ==, 1);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 3);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 6143 + 1023 + 2047 + 4095);
   tarn_block_free (block);
@@ -273,14 +273,14 @@ test_exact_size_last (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture, sizes, 2);
-  fake_device_set_budget (fixture->device, 1000);
+  tarn_testing_device_set_budget (fixture->device, 1000);
   block = allocate (fixture->pool, 1000);
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 1000);
-  g_assert_cmpuint (fake_device_get_last_size (fixture->device), ==, 1000);
+  g_assert_cmpuint (tarn_testing_device_get_last_size (fixture->device), ==, 1000);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, 1000);
   tarn_block_free (block);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 0);
 }
 
 /* An error that is not out-of-memory gives nothing back. */
@@ -292,16 +292,16 @@ test_too_large (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture, sizes, 2);
-  fake_device_set_budget (fixture->device, 10000);
-  fake_device_set_max_size (fixture->device, 2048);
+  tarn_testing_device_set_budget (fixture->device, 10000);
+  tarn_testing_device_set_max_size (fixture->device, 2048);
   block = allocate (fixture->pool, 2048);
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 2048);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 2 + 2);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 2 + 2);
   tarn_block_free (block);
 
   assert_fails (fixture->pool, 2049, TARN_ERROR_NOT_SUPPORTED);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 4 + 2);
-  g_assert_cmpuint (fake_device_get_last_size (fixture->device), ==, 2049);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 4 + 2);
+  g_assert_cmpuint (tarn_testing_device_get_last_size (fixture->device), ==, 2049);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
 }
 
@@ -314,8 +314,8 @@ test_too_large_and_full (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture, sizes, 2);
-  fake_device_set_budget (fixture->device, 2048);
-  fake_device_set_max_size (fixture->device, 2048);
+  tarn_testing_device_set_budget (fixture->device, 2048);
+  tarn_testing_device_set_max_size (fixture->device, 2048);
   block = allocate (fixture->pool, 2048);
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 2048);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
@@ -327,33 +327,33 @@ test_too_large_and_full (Fixture *fixture, gconstpointer unused)
 static gboolean
 give_budget (gpointer data)
 {
-  fake_device_set_budget (data, 1000);
+  tarn_testing_device_set_budget (data, 1000);
   return TRUE;
 }
 
 static void
 test_direct (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
   g_autoptr (GError) error = NULL;
   TarnBlock *block;
 
   (void) unused;
   g_assert_null (tarn_allocator_allocate (allocator, 1000, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 2);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 2);
   g_clear_error (&error);
 
-  fake_device_set_reclaim (fixture->device, give_budget, fixture->device);
+  tarn_testing_device_set_reclaim (fixture->device, give_budget, fixture->device);
   block = tarn_allocator_allocate (allocator, 1000, &error);
   g_assert_no_error (error);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 4);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 4);
   tarn_block_free (block);
 
-  fake_device_set_max_size (fixture->device, 10);
+  tarn_testing_device_set_max_size (fixture->device, 10);
   g_assert_null (tarn_allocator_allocate (allocator, 11, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 5);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 5);
 }
 
 /* A reclaim function frees a block of the very pool, and the allocator finds room elsewhere: what
@@ -370,7 +370,7 @@ free_block (TarnPool *pool, gsize wanted, gpointer block)
 static gboolean
 give_much (gpointer device)
 {
-  fake_device_set_budget (device, 10000);
+  tarn_testing_device_set_budget (device, 10000);
   return TRUE;
 }
 
@@ -381,10 +381,10 @@ test_peak (Fixture *fixture, gconstpointer unused)
   TarnBlock *first, *second;
 
   (void) unused;
-  fake_device_set_budget (fixture->device, 2000);
+  tarn_testing_device_set_budget (fixture->device, 2000);
   tarn_block_free (allocate (fixture->pool, 1));
   first = allocate (fixture->pool, 1023);
-  fake_device_set_reclaim (fixture->device, give_much, fixture->device);
+  tarn_testing_device_set_reclaim (fixture->device, give_much, fixture->device);
   tarn_pool_add_reclaim_func (fixture->pool, free_block, &first, NULL);
   second = allocate (fixture->pool, 1087);
   g_assert_null (first);
@@ -402,7 +402,7 @@ await_failure (gpointer data)
 {
   Fixture *fixture = data;
 
-  while (fake_device_get_allocate_calls (fixture->device) < 2)
+  while (tarn_testing_device_get_allocate_calls (fixture->device) < 2)
     g_thread_yield ();
 }
 
@@ -425,7 +425,7 @@ test_wait_for_give_back (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture, sizes, 1);
-  fake_device_set_free_hook (fixture->device, await_failure, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, await_failure, fixture);
   thread = g_thread_new ("free-held", free_held, fixture);
   while (tarn_pool_get_held_blocks (fixture->pool) > 0)
     g_thread_yield ();
@@ -440,7 +440,7 @@ allocate_in_free (gpointer data)
 {
   Fixture *fixture = data;
 
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
   assert_fails (fixture->pool, 511, TARN_ERROR_OUT_OF_MEMORY);
   g_string_append_c (fixture->log, 'F');
 }
@@ -452,7 +452,7 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture, sizes, 1);
-  fake_device_set_free_hook (fixture->device, allocate_in_free, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, allocate_in_free, fixture);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpstr (fixture->log->str, ==, "F");
 }
@@ -471,12 +471,12 @@ static void
 test_busy_pool (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
-  fake_device_set_budget (fixture->device, 4096);
+  tarn_testing_device_set_budget (fixture->device, 4096);
   tarn_block_free (allocate (fixture->pool, 511));
-  fake_device_set_free_hook (fixture->device, hold_another, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, hold_another, fixture);
   assert_fails (fixture->pool, 8191, TARN_ERROR_OUT_OF_MEMORY);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), <, 1000);
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), <, 1000);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
 }
 
 #define N_THREADS 4
@@ -516,7 +516,7 @@ test_shares (Fixture *fixture, gconstpointer unused)
   Worker workers[N_THREADS];
 
   (void) unused;
-  fake_device_set_budget (fixture->device, N_THREADS * LARGEST);
+  tarn_testing_device_set_budget (fixture->device, N_THREADS * LARGEST);
   for (guint i = 0; i < N_THREADS; i++)
     {
       workers[i] = (Worker){ fixture->pool, g_test_rand_int () };

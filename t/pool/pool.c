@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "lib/nothing.h"
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
@@ -15,47 +16,47 @@ open_fake (gconstpointer unused, gchar **reason)
 {
   (void) unused;
   (void) reason;
-  return fake_device_new (G_MAXUINT64);
+  return tarn_testing_device_new (G_MAXUINT64);
 }
 
 static void
 close_fake (gpointer state)
 {
-  fake_device_free (state);
+  tarn_testing_device_free (state);
 }
 
 static TarnAllocator *
 fake_allocator_new (gpointer state, GError **error)
 {
   (void) error;
-  return fake_device_allocator_new (state);
+  return tarn_testing_device_allocator_new (state);
 }
 
 static void
 set_budget (gpointer state, guint64 bytes)
 {
-  fake_device_set_budget (state, bytes);
+  tarn_testing_device_set_budget (state, bytes);
 }
 
 static void
 fail (gpointer state, guint nth, gboolean for_ever)
 {
-  fake_device_fail (state, nth, for_ever);
+  tarn_testing_device_fail (state, nth, for_ever);
 }
 
 static gboolean
 has_failed (gpointer state)
 {
-  gboolean failed = fake_device_has_failed (state);
+  gboolean failed = tarn_testing_device_has_failed (state);
 
-  fake_device_fail (state, 0, FALSE);
+  tarn_testing_device_fail (state, 0, FALSE);
   return failed;
 }
 
 static guint
 live (gpointer state)
 {
-  return fake_device_get_live (state);
+  return tarn_testing_device_get_live (state);
 }
 
 static const Backend fake_backend = {
@@ -131,12 +132,12 @@ test_unref_in_use (Fixture *fixture, gconstpointer unused)
     blocks[i] = allocate (fixture->pool, 1000);
   tarn_block_free (blocks[0]);
   tarn_pool_unref (g_steal_pointer (&fixture->pool));
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 2);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 2);
   tarn_block_free (blocks[2]);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 1);
   g_assert_cmpuint (tarn_block_get_size (blocks[1]), ==, 1000);
   tarn_block_free (blocks[1]);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 0);
 }
 
 static void
@@ -150,7 +151,7 @@ test_free_held (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 13);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 1);
   tarn_block_free (block);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
   tarn_pool_stop_holding (fixture->pool);
@@ -210,7 +211,7 @@ test_invalid_size (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (after.failures, ==, before.failures + 1);
   after.failures = before.failures;
   g_assert_cmpmem (&after, sizeof after, &before, sizeof before);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 1);
   tarn_block_free (most);
 }
 
@@ -418,7 +419,7 @@ test_overflow_meanwhile (void)
 static void
 test_name (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   gchar name[] = "scratch";
   g_autoptr (TarnPool) named = NULL;
@@ -574,8 +575,8 @@ static void
 test_is_of (void)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) other = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) other = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
 

@@ -4,8 +4,9 @@
  * Pools that give back for one another in several threads: nothing that is on its way back is
  * missed, nobody waits for ever, and a pool may come, go and end meanwhile. */
 
+#include <tarn/testing.h>
+
 #include "lib/conformance.h"
-#include "lib/fake-device.h"
 #include "pool/pool-private.h"
 
 #define N_POOLS 3
@@ -14,7 +15,7 @@
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnReclaimGroup *group;
   TarnPool *pools[N_POOLS];
   gint is_over;   /* atomic */
@@ -25,7 +26,7 @@ typedef struct
 static TarnPool *
 new_pool (Fixture *fixture)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
   TarnPool *pool = tarn_pool_new (allocator, NULL, NULL);
 
   tarn_pool_set_reclaim_group (pool, fixture->group);
@@ -36,7 +37,7 @@ static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
-  fixture->device = fake_device_new (G_MAXUINT64);
+  fixture->device = tarn_testing_device_new (G_MAXUINT64);
   fixture->group = tarn_reclaim_group_new ();
   for (guint i = 0; i < N_POOLS; i++)
     fixture->pools[i] = new_pool (fixture);
@@ -53,7 +54,7 @@ tear_down (Fixture *fixture, gconstpointer unused)
       tarn_pool_unref (fixture->pools[i]);
     }
   tarn_reclaim_group_unref (fixture->group);
-  fake_device_free (fixture->device);
+  tarn_testing_device_free (fixture->device);
 }
 
 static void
@@ -107,15 +108,15 @@ static void
 hold_one (Fixture *fixture)
 {
   tarn_block_free (allocate (fixture->pools[1], 1023));
-  fake_device_set_budget (fixture->device, 1023);
-  fake_device_set_free_hook (fixture->device, hold_up, fixture);
+  tarn_testing_device_set_budget (fixture->device, 1023);
+  tarn_testing_device_set_free_hook (fixture->device, hold_up, fixture);
 }
 
 /* Until a request in another thread has asked the device, and must be waiting, or have failed. */
 static void
 await_request (const Fixture *fixture)
 {
-  while (fake_device_get_allocate_calls (fixture->device) < 2)
+  while (tarn_testing_device_get_allocate_calls (fixture->device) < 2)
     g_thread_yield ();
 }
 
@@ -246,7 +247,8 @@ test_shares (Fixture *fixture, gconstpointer data)
   Worker workers[N_THREADS];
   guint64 reclaims = 0;
 
-  fake_device_set_budget (fixture->device, (N_THREADS + (company->meanwhile != NULL)) * LARGEST);
+  tarn_testing_device_set_budget (fixture->device,
+                                  (N_THREADS + (company->meanwhile != NULL)) * LARGEST);
   if (company->meanwhile != NULL)
     other = g_thread_new ("meanwhile", company->meanwhile, fixture);
   for (guint i = 0; i < N_THREADS; i++)

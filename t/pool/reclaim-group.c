@@ -4,8 +4,9 @@
  * Pools that give back for one another: who gives, in which order, and when it is not enough.
  * Sizes such as 1023 are the largest of their bins, so that rounding adds nothing. */
 
+#include <tarn/testing.h>
+
 #include "lib/conformance.h"
-#include "lib/fake-device.h"
 #include "lib/in-child.h"
 #include "pool/pool-private.h"
 
@@ -13,15 +14,15 @@
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnReclaimGroup *group; /* no reference after it was given up */
   TarnPool *pools[N_POOLS];
 } Fixture;
 
 static TarnPool *
-new_pool (FakeDevice *device, gsize limit_bytes)
+new_pool (TarnTestingDevice *device, gsize limit_bytes)
 {
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
 
   options.limit_bytes = limit_bytes;
@@ -32,7 +33,7 @@ static void
 set_up (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
-  fixture->device = fake_device_new (G_MAXUINT64);
+  fixture->device = tarn_testing_device_new (G_MAXUINT64);
   fixture->group = tarn_reclaim_group_new ();
   for (guint i = 0; i < N_POOLS; i++)
     {
@@ -52,7 +53,7 @@ tear_down (Fixture *fixture, gconstpointer unused)
         assert_valid (fixture->pools[i]);
         tarn_pool_unref (fixture->pools[i]);
       }
-  fake_device_free (fixture->device);
+  tarn_testing_device_free (fixture->device);
 }
 
 static void
@@ -70,7 +71,8 @@ hold (TarnPool *pool, gsize size, guint n)
 static void
 fill (const Fixture *fixture)
 {
-  fake_device_set_budget (fixture->device, fake_device_get_used_bytes (fixture->device));
+  tarn_testing_device_set_budget (fixture->device,
+                                  tarn_testing_device_get_used_bytes (fixture->device));
 }
 
 static void
@@ -114,11 +116,11 @@ test_few_driver_calls (Fixture *fixture, gconstpointer unused)
   hold (fixture->pools[1], 1023, 10);
   hold (fixture->pools[2], 511, 1);
   fill (fixture);
-  allocations = fake_device_get_allocate_calls (fixture->device);
-  frees = fake_device_get_free_calls (fixture->device);
+  allocations = tarn_testing_device_get_allocate_calls (fixture->device);
+  frees = tarn_testing_device_get_free_calls (fixture->device);
   block = allocate (fixture->pools[0], 4095);
-  g_assert_cmpuint (fake_device_get_allocate_calls (fixture->device) - allocations, ==, 2);
-  g_assert_cmpuint (fake_device_get_free_calls (fixture->device) - frees, ==, 5);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device) - allocations, ==, 2);
+  g_assert_cmpuint (tarn_testing_device_get_free_calls (fixture->device) - frees, ==, 5);
   tarn_block_free (block);
 }
 
@@ -144,7 +146,7 @@ test_exact_size_last (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   hold (fixture->pools[1], 1023, 1);
-  fake_device_set_budget (fixture->device, 1025);
+  tarn_testing_device_set_budget (fixture->device, 1025);
   block = allocate (fixture->pools[0], 1025); /* the bin's size is 1087 */
   g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, 1025);
   assert_held (fixture, 0, 0, 0, 0);
@@ -244,10 +246,10 @@ test_last_reference (Fixture *fixture, gconstpointer unused)
   hold (fixture->pools[1], 1023, 1);
   fill (fixture);
   tarn_pool_unref (g_steal_pointer (&fixture->pools[1]));
-  g_assert_cmpuint (fake_device_get_used_bytes (fixture->device), ==, 1023);
+  g_assert_cmpuint (tarn_testing_device_get_used_bytes (fixture->device), ==, 1023);
   assert_fails (fixture->pools[0], 2046, TARN_ERROR_OUT_OF_MEMORY);
   tarn_block_free (block);
-  g_assert_cmpuint (fake_device_get_used_bytes (fixture->device), ==, 0);
+  g_assert_cmpuint (tarn_testing_device_get_used_bytes (fixture->device), ==, 0);
 }
 
 /* What a reclaim function owned may need memory of another pool to be given up: when a pool ends,
@@ -285,7 +287,7 @@ drop_second (gpointer data)
 {
   Fixture *fixture = data;
 
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
   tarn_pool_unref (g_steal_pointer (&fixture->pools[1]));
 }
 
@@ -297,10 +299,10 @@ test_dropped_by_member (Fixture *fixture, gconstpointer unused)
   (void) unused;
   hold (fixture->pools[1], 1023, 2);
   fill (fixture);
-  fake_device_set_free_hook (fixture->device, drop_second, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, drop_second, fixture);
   block = allocate (fixture->pools[0], 1023);
   g_assert_null (fixture->pools[1]);
-  g_assert_cmpuint (fake_device_get_used_bytes (fixture->device), ==, 1023);
+  g_assert_cmpuint (tarn_testing_device_get_used_bytes (fixture->device), ==, 1023);
   tarn_block_free (block);
 }
 
@@ -314,9 +316,9 @@ test_allocate_in_free (Fixture *fixture, gconstpointer unused)
   (void) unused;
   hold (fixture->pools[1], 1023, 1);
   fill (fixture);
-  fake_device_set_free_hook (fixture->device, allocate_elsewhere, fixture);
+  tarn_testing_device_set_free_hook (fixture->device, allocate_elsewhere, fixture);
   block = allocate (fixture->pools[2], 1023);
-  fake_device_set_free_hook (fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (fixture->device, NULL, NULL);
   tarn_block_free (block);
 }
 
@@ -329,7 +331,7 @@ test_exactly_what_fits (Fixture *fixture, gconstpointer unused)
   guint n_failed = 0;
 
   (void) unused;
-  fake_device_set_budget (fixture->device, budget);
+  tarn_testing_device_set_budget (fixture->device, budget);
   for (guint i = 0; i < 20000; i++)
     {
       gsize size = (gsize) g_test_rand_int_range (1, 20000), active = 0;

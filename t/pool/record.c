@@ -18,10 +18,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <tarn/tarn.h>
+#include <tarn/testing.h>
 #include <unistd.h>
 
-#include "lib/fake-device.h"
-#include "lib/fake-pages.h"
 #include "lib/in-child.h"
 #include "lib/place.h"
 #include "trace/recording.h"
@@ -187,8 +186,8 @@ pool_new (TarnAllocator *allocator, const gchar *name)
 static void
 test_requests (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (4096);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (4096);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "things");
   g_autoptr (Recording) recording = NULL;
   g_autofree gchar *log = NULL;
@@ -240,8 +239,8 @@ test_requests (void)
 static void
 test_counters (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = NULL;
   g_autoptr (Recording) recording = NULL;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
@@ -288,18 +287,19 @@ test_counters (void)
   g_assert_cmpuint (n_events[TARN_TRACE_MISS], ==, stats.misses);
   g_assert_cmpuint (n_events[TARN_TRACE_GONE], ==, stats.upstream_frees);
   g_assert_cmpuint (n_events[TARN_TRACE_FREE], ==, stats.hits + stats.misses);
-  g_assert_cmpuint (n_events[TARN_TRACE_ALLOCATED], ==, fake_device_get_allocate_calls (device));
-  g_assert_cmpuint (n_events[TARN_TRACE_FREED], ==, fake_device_get_free_calls (device));
+  g_assert_cmpuint (n_events[TARN_TRACE_ALLOCATED], ==,
+                    tarn_testing_device_get_allocate_calls (device));
+  g_assert_cmpuint (n_events[TARN_TRACE_FREED], ==, tarn_testing_device_get_free_calls (device));
   g_assert_cmpuint (recording_get_n_lost (recording), ==, 0);
 }
 
 /* What a heap says of its memory adds up to its counters, at its busiest as at its end; so do the
  * calls of the backend. */
 static void
-check_heap (FakePagesKind kind)
+check_heap (TarnTestingPagesKind kind)
 {
-  FakePages *device = fake_pages_new (G_MAXUINT64, kind);
-  TarnAllocator *allocator = fake_pages_allocator_new (device);
+  TarnTestingPages *device = tarn_testing_pages_new (G_MAXUINT64, kind);
+  TarnAllocator *allocator = tarn_testing_pages_allocator_new (device);
   TarnAllocator *heap = tarn_heap_allocator_new (allocator, NULL, NULL);
   TarnPool *pool = tarn_pool_new (heap, NULL, NULL);
   TarnHeapStats stats = TARN_HEAP_STATS_INIT;
@@ -352,23 +352,23 @@ check_heap (FakePagesKind kind)
   tarn_pool_unref (pool);
   tarn_allocator_unref (heap);
   tarn_allocator_unref (allocator);
-  fake_pages_free (device);
+  tarn_testing_pages_free (device);
 }
 
 static void
 test_heap (void)
 {
-  check_heap (FAKE_PAGES_VIRTUAL);
-  check_heap (FAKE_PAGES_PARTS);
-  check_heap (FAKE_PAGES_ADDRESSES);
+  check_heap (TARN_TESTING_PAGES_VIRTUAL);
+  check_heap (TARN_TESTING_PAGES_PARTS);
+  check_heap (TARN_TESTING_PAGES_ADDRESSES);
 }
 
 /* A backend without a pool: what fails says why. */
 static void
 test_direct (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (100);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (100);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (Recording) recording = NULL;
   g_autofree gchar *log = NULL;
   g_auto (Place) place = { NULL, NULL };
@@ -485,8 +485,8 @@ compare_threads (Recording *recording, const Worker *workers)
 static void
 test_threads (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
   g_autoptr (Recording) recording = NULL;
   TarnTraceOptions options = TARN_TRACE_OPTIONS_INIT;
@@ -534,8 +534,8 @@ free_all (gpointer data)
 static void
 test_other_threads (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
   g_autoptr (Recording) recording = NULL;
   guint64 self = get_thread_number ();
@@ -593,8 +593,8 @@ test_lost (void)
   {
     N_REQUESTS = 500000
   };
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
   TarnTraceOptions options = TARN_TRACE_OPTIONS_INIT;
   TarnTraceStats stats = TARN_TRACE_STATS_INIT;
@@ -672,7 +672,7 @@ test_errors (void)
 static void
 test_full (void)
 {
-  g_autoptr (FakeDevice) device = NULL;
+  g_autoptr (TarnTestingDevice) device = NULL;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
   const struct rlimit limit = { 100000, 100000 };
@@ -687,8 +687,8 @@ test_full (void)
       return;
     }
   place_init (&place, "trace");
-  device = fake_device_new (G_MAXUINT64);
-  allocator = fake_device_allocator_new (device);
+  device = tarn_testing_device_new (G_MAXUINT64);
+  allocator = tarn_testing_device_allocator_new (device);
   pool = pool_new (allocator, NULL);
   signal (SIGXFSZ, SIG_IGN);
   g_assert_cmpint (setrlimit (RLIMIT_FSIZE, &limit), ==, 0);
@@ -722,8 +722,8 @@ record_in_child (gpointer data)
 static void
 test_fork (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
   g_autoptr (Recording) recording = NULL;
   g_autofree gchar *log = NULL;
@@ -796,8 +796,8 @@ test_fork_lives_on (void)
 static void
 be_recorded (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
 
   for (guint i = 0; i < 10; i++)
@@ -896,8 +896,8 @@ static void
 record_until_killed (const gchar *path, const gchar *checkpoints_path)
 {
   Checkpoint *checkpoints = map_checkpoints (checkpoints_path);
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
   TarnPool *pool = pool_new (allocator, NULL);
   g_autoptr (GError) error = NULL;
 
@@ -987,8 +987,8 @@ test_killed (void)
 static void
 test_stacks (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, NULL);
   g_autoptr (GHashTable) stacks = g_hash_table_new (NULL, NULL);
   g_autoptr (Recording) recording = NULL;

@@ -9,10 +9,9 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <tarn/tarn.h>
+#include <tarn/testing.h>
 #include <unistd.h>
 
-#include "lib/fake-device.h"
-#include "lib/fake-pages.h"
 #include "lib/in-child.h"
 #include "lib/place.h"
 
@@ -142,8 +141,8 @@ find_block (JsonObject *pool, gsize size)
 static void
 test_blocks (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "\"quoted\\\n\001 \303\244");
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *blocks[] = { allocate (pool, 100), allocate (pool, 3000), allocate (pool, 5000) };
@@ -177,8 +176,8 @@ test_blocks (void)
 static void
 test_names (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "\377\376");
   g_auto (Place) place = { NULL, NULL };
   g_autoptr (JsonNode) snapshot = NULL;
@@ -190,10 +189,10 @@ test_names (void)
 }
 
 static void
-check_heap (FakePagesKind kind)
+check_heap (TarnTestingPagesKind kind)
 {
-  FakePages *pages = fake_pages_new (G_MAXUINT64, kind);
-  TarnAllocator *allocator = fake_pages_allocator_new (pages);
+  TarnTestingPages *pages = tarn_testing_pages_new (G_MAXUINT64, kind);
+  TarnAllocator *allocator = tarn_testing_pages_allocator_new (pages);
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   TarnPoolOptions pool_options = TARN_POOL_OPTIONS_INIT;
   TarnAllocator *heap;
@@ -234,15 +233,15 @@ check_heap (FakePagesKind kind)
   tarn_pool_unref (pool);
   tarn_allocator_unref (heap);
   tarn_allocator_unref (allocator);
-  fake_pages_free (pages);
+  tarn_testing_pages_free (pages);
 }
 
 static void
 test_heap (void)
 {
-  check_heap (FAKE_PAGES_VIRTUAL);
-  check_heap (FAKE_PAGES_PARTS);
-  check_heap (FAKE_PAGES_ADDRESSES);
+  check_heap (TARN_TESTING_PAGES_VIRTUAL);
+  check_heap (TARN_TESTING_PAGES_PARTS);
+  check_heap (TARN_TESTING_PAGES_ADDRESSES);
 }
 
 /* Who has it */
@@ -263,8 +262,8 @@ assert_tag (JsonNode *snapshot, gsize size, const gchar *tag)
 static void
 test_tags (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "tagged");
   g_auto (Place) place = { NULL, NULL };
   TarnBlock *before, *blocks[3];
@@ -369,8 +368,8 @@ pool_new_full (TarnAllocator *allocator)
 static void
 test_one_moment (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) left = pool_new (allocator, "left");
   g_autoptr (GPtrArray) between = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
   g_autoptr (TarnPool) right = NULL;
@@ -434,8 +433,8 @@ run_out (gpointer data)
 static void
 test_group (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (1000);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (1000);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
   g_autoptr (TarnPool) first = pool_new (allocator, "first");
   g_autoptr (TarnPool) second = pool_new (allocator, "second");
@@ -474,8 +473,8 @@ allocate_tagged (TarnPool *pool, gsize size, const gchar *tag)
 static void
 test_holders (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (10000);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (10000);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "small");
   g_autoptr (GError) error = NULL;
   TarnBlock *blocks[6];
@@ -494,7 +493,7 @@ test_holders (void)
                                    "blocks, 'b' has 1024 bytes in 1 block"));
   g_clear_error (&error);
   tarn_pool_set_limit_bytes (pool, 9000);
-  fake_device_set_budget (device, G_MAXUINT64);
+  tarn_testing_device_set_budget (device, G_MAXUINT64);
   g_assert_null (tarn_pool_allocate (pool, 8192, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   g_assert_nonnull (strstr (error->message, "'c' has 2048 bytes"));
@@ -509,8 +508,8 @@ test_holders (void)
 static void
 run_out_of_memory (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (1000);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (1000);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "starving");
   TarnBlock *block = allocate_tagged (pool, 512, "holder");
 
@@ -565,8 +564,8 @@ test_stacks (void)
 
   if (g_test_subprocess ())
     {
-      g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-      g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+      g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+      g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
       g_autoptr (TarnPool) pool = pool_new (allocator, "tagged");
       g_autoptr (JsonNode) snapshot = NULL;
       g_autoptr (TarnBlock) block = NULL;
@@ -637,8 +636,8 @@ await_file (const gchar *path)
 static void
 test_signal (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = pool_new (allocator, "tagged");
   g_autofree gchar *pattern = NULL;
   g_auto (Place) place = { NULL, NULL };

@@ -3,9 +3,10 @@
  *
  * Callers of the core that were compiled with other versions of its structs. */
 
-#include "lib/struct-sizes.h"
+#include <tarn/tarn.h>
 
-#include "lib/fake-device.h"
+#include "lib/nothing.h"
+#include "lib/struct-sizes.h"
 #include "pool/pool-private.h"
 
 /* All but the last field of each */

@@ -30,11 +30,12 @@ test_pool_ends (Players *players, gconstpointer unused)
           player_keep (&players->players[i], players->pool, 500, 10);
         }
       tarn_pool_unref (players->pool);
-      g_assert_cmpuint (fake_device_get_live (players->device), ==, 3 * N_PLAYERS);
+      g_assert_cmpuint (tarn_testing_device_get_live (players->device), ==, 3 * N_PLAYERS);
       for (guint i = 0; i < N_PLAYERS; i++)
         {
           player_drop (&players->players[i], blocks[i], 3);
-          g_assert_cmpuint (fake_device_get_live (players->device), ==, 3 * (N_PLAYERS - 1 - i));
+          g_assert_cmpuint (tarn_testing_device_get_live (players->device), ==,
+                            3 * (N_PLAYERS - 1 - i));
         }
       players->pool = tarn_pool_new (players->allocator, NULL, NULL);
       g_assert_cmpuint (players->pool->slot, ==, slot);
@@ -75,10 +76,10 @@ test_many_pools (Players *players, gconstpointer unused)
         }
       for (guint i = 0; i < N_POOLS; i++)
         {
-          guint misses = fake_device_get_allocate_calls (players->device);
+          guint misses = tarn_testing_device_get_allocate_calls (players->device);
 
           player_keep (&players->players[i % 3], pools[i], SIZE << i % 3, 2);
-          g_assert_cmpuint (fake_device_get_allocate_calls (players->device), ==, misses);
+          g_assert_cmpuint (tarn_testing_device_get_allocate_calls (players->device), ==, misses);
           g_assert_cmpuint (tarn_pool_get_held_blocks (pools[i]), ==, 6);
         }
       for (guint n = N_POOLS; n > 0; n--)
@@ -94,7 +95,7 @@ test_many_pools (Players *players, gconstpointer unused)
           pools[i] = pools[n - 1];
           blocks[i] = blocks[n - 1];
         }
-      g_assert_cmpuint (fake_device_get_live (players->device), ==, 0);
+      g_assert_cmpuint (tarn_testing_device_get_live (players->device), ==, 0);
     }
 }
 
@@ -175,7 +176,7 @@ test_fork (Players *players, gconstpointer unused)
   tarn_block_free (take (players->pool, 100, NULL));
   blocks[N_PLAYERS] = take (players->pool, 99, NULL);
   tarn_block_free (take (players->pool, 200, NULL));
-  misses = fake_device_get_allocate_calls (players->device);
+  misses = tarn_testing_device_get_allocate_calls (players->device);
   forked.stats = get_stats (players->pool);
   player_keep (&players->players[0], players->pool, SIZE, 3); /* yet to be counted */
   forked.stats.hits += 3;
@@ -188,7 +189,7 @@ test_fork (Players *players, gconstpointer unused)
       player_drop (&players->players[i], &blocks[i], 1);
     }
   tarn_block_free (blocks[N_PLAYERS]);
-  g_assert_cmpuint (fake_device_get_allocate_calls (players->device), ==, misses);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (players->device), ==, misses);
   g_assert_cmpuint (get_stats (players->pool).ignored_frees, ==, 0);
 }
 
@@ -220,7 +221,8 @@ queued_tear_down (Queued *queued, gconstpointer flags)
 static guint
 get_misses (Queued *queued)
 {
-  return fake_device_get_allocate_calls (fake_queues_get_device (queued->order.queues));
+  return tarn_testing_device_get_allocate_calls (
+      tarn_testing_queues_get_device (queued->order.queues));
 }
 
 typedef struct
@@ -235,11 +237,11 @@ use_block (Queued *queued, TarnBlock *block, gpointer queue)
 {
   TarnMemory memory = tarn_block_get_memory (block);
 
-  fake_queues_own (queued->order.queues, memory);
+  tarn_testing_queues_own (queued->order.queues, memory);
   if (queue != NULL)
-    fake_queue_put (queued->order.queues, queue, memory, FAKE_USE, 0);
+    tarn_testing_queue_put (queued->order.queues, queue, memory, TARN_TESTING_COMMAND_USE, 0);
   else
-    fake_queues_touch (queued->order.queues, memory);
+    tarn_testing_queues_touch (queued->order.queues, memory);
 }
 
 static void
@@ -329,7 +331,7 @@ second_queue (Queued *queued, gpointer second)
     }
   for (guint i = 0; i < G_N_ELEMENTS (mine); i++)
     tarn_block_free (mine[i]);
-  fake_queues_run_all (order->queues);
+  tarn_testing_queues_run_all (order->queues);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_run (&queued->players[i], use_queue, i % 2 == 0 ? &on_second : &on_first);
   assert_misses_are_own (queued, start);
@@ -407,8 +409,8 @@ test_forget_queue (Queued *queued, gconstpointer unused)
   for (guint i = 0; i < N_PLAYERS; i++)
     player_run (&queued->players[i], use_queue, &use);
   g_assert_true (tarn_pool_forget_queue (order->pool, order->a, NULL));
-  fake_queue_destroy (order->queues, order->a);
-  use.queue = order->a = fake_queue_new (order->queues, TRUE);
+  tarn_testing_queue_destroy (order->queues, order->a);
+  use.queue = order->a = tarn_testing_queue_new (order->queues, TRUE);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_run (&queued->players[i], use_queue, &use);
 }
@@ -574,8 +576,8 @@ run_at_random (Players *players, guint round)
                   stats.hits, stats.misses, stats.failures, n_checks);
   g_assert_cmpuint (stats.hits + stats.misses + stats.failures, ==, stress.n_requests);
   g_assert_cmpuint (stats.active_bytes, ==, 0);
-  g_assert_cmpuint (stats.held_blocks, ==, fake_device_get_live (players->device));
-  g_assert_cmpuint (stats.held_bytes, ==, fake_device_get_used_bytes (players->device));
+  g_assert_cmpuint (stats.held_blocks, ==, tarn_testing_device_get_live (players->device));
+  g_assert_cmpuint (stats.held_bytes, ==, tarn_testing_device_get_used_bytes (players->device));
   tarn_pool_unref (stress.pool);
 }
 
@@ -603,12 +605,12 @@ main (int argc, char **argv)
   ADD_QUEUED ("one-queue", 0, test_one_queue);
   ADD_QUEUED ("host-blocks", 0, test_host_blocks);
   ADD_QUEUED ("second-queue", 0, test_second_queue);
-  ADD_QUEUED ("second-queue/events-all", FAKE_RECORDS_ALL, test_second_queue);
+  ADD_QUEUED ("second-queue/events-all", TARN_TESTING_QUEUES_RECORDS_ALL, test_second_queue);
   ADD_QUEUED ("second-queue/meanwhile", 0, test_second_queue_meanwhile);
   ADD_QUEUED ("second-queue/host", 0, test_host);
   ADD_QUEUED ("host-first", 0, test_host_first);
   ADD_QUEUED ("host-first-elsewhere", 0, test_host_first_elsewhere);
-  ADD_QUEUED ("forget-queue", FAKE_RECORDS_ALL, test_forget_queue);
+  ADD_QUEUED ("forget-queue", TARN_TESTING_QUEUES_RECORDS_ALL, test_forget_queue);
   ADD ("random", test_random);
   return g_test_run ();
 }

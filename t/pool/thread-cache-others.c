@@ -219,7 +219,7 @@ test_peak_of_reclaim (Fixture *fixture, gconstpointer unused)
   (void) unused;
   player_keep (&fixture->players[0], fixture->pool, SIZE - 20, 20);
   tarn_pool_add_reclaim_func (fixture->pool, use_held, blocks, NULL);
-  fake_device_fail (fixture->device, 1, FALSE);
+  tarn_testing_device_fail (fixture->device, 1, FALSE);
   player_take (&fixture->players[0], fixture->pool, 4000, &block, 1);
   g_assert_cmpuint (get_stats (fixture->pool).reclaims, ==, 1);
   g_assert_cmpuint (get_stats (fixture->pool).peak_active_bytes, ==, 20 * SIZE);

@@ -45,7 +45,7 @@ test_no_lock (Fixture *fixture, gconstpointer unused)
 
 typedef struct
 {
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnPool *pool;
   GRand *rand;
   GPtrArray *active;
@@ -67,7 +67,7 @@ model_take (Model *model)
   model->alloc_bytes += tarn_block_get_alloc_size (block);
   model->peak_active = MAX (model->peak_active, model->active_bytes);
   model->peak_managed
-      = MAX (model->peak_managed, (gsize) fake_device_get_used_bytes (model->device));
+      = MAX (model->peak_managed, (gsize) tarn_testing_device_get_used_bytes (model->device));
 }
 
 static void
@@ -98,8 +98,8 @@ model_turn (gpointer data)
 static void
 model_check_getter (const Model *model)
 {
-  gsize managed = (gsize) fake_device_get_used_bytes (model->device);
-  gsize live = fake_device_get_live (model->device);
+  gsize managed = (gsize) tarn_testing_device_get_used_bytes (model->device);
+  gsize live = tarn_testing_device_get_live (model->device);
 
   switch (g_rand_int_range (model->rand, 0, 5))
     {
@@ -124,8 +124,8 @@ static void
 model_check (const Model *model, gboolean is_alone)
 {
   TarnPoolStats stats = get_stats (model->pool);
-  gsize managed = (gsize) fake_device_get_used_bytes (model->device);
-  gsize live = fake_device_get_live (model->device);
+  gsize managed = (gsize) tarn_testing_device_get_used_bytes (model->device);
+  gsize live = tarn_testing_device_get_live (model->device);
 
   g_assert_cmpuint (stats.held_blocks, ==, live - model->active->len);
   g_assert_cmpuint (stats.active_blocks, ==, model->active->len);
@@ -136,12 +136,12 @@ model_check (const Model *model, gboolean is_alone)
   g_assert_cmpuint (stats.peak_active_bytes, <=, model->peak_active);
   g_assert_cmpuint (stats.peak_active_bytes, >=,
                     is_alone ? model->peak_active : stats.active_bytes);
-  g_assert_cmpuint (stats.misses, ==, fake_device_get_allocate_calls (model->device));
+  g_assert_cmpuint (stats.misses, ==, tarn_testing_device_get_allocate_calls (model->device));
   g_assert_cmpuint (stats.hits, ==, model->requests - stats.misses);
   g_assert_cmpuint (stats.failures, ==, 0);
   g_assert_cmpuint (stats.upstream_allocations, ==, stats.misses);
   g_assert_cmpuint (stats.upstream_failures, ==, 0);
-  g_assert_cmpuint (stats.upstream_frees, ==, fake_device_get_free_calls (model->device));
+  g_assert_cmpuint (stats.upstream_frees, ==, tarn_testing_device_get_free_calls (model->device));
 }
 
 /* Whatever threads keep, and whoever asks. */
@@ -187,21 +187,22 @@ test_give_back (Fixture *fixture, gconstpointer unused)
   tarn_pool_trim (pool, 5 * 4095 + 2 * 8190); /* the largest first: sizes are 4,095 and above */
   g_assert_cmpuint (get_stats (pool).held_bytes, <=, 5 * 4095 + 2 * 8190 + 64);
   g_assert_cmpuint (get_stats (pool).held_bytes, >=, 5 * 4095 + 8190);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==,
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==,
                     3 * N_PLAYERS + tarn_pool_get_held_blocks (pool));
   tarn_pool_free_held (pool);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 3 * N_PLAYERS);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 3 * N_PLAYERS);
   assert_valid (pool);
 
   for (guint i = 0; i < N_PLAYERS; i++)
     player_keep (&fixture->players[i], pool, 500, 2);
   tarn_pool_stop_holding (pool);
-  g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 3 * N_PLAYERS);
+  g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==, 3 * N_PLAYERS);
   for (guint i = 0; i < N_PLAYERS; i++)
     {
       player_drop (&fixture->players[i], blocks[i], 3);
       player_keep (&fixture->players[i], pool, 500, 2);
-      g_assert_cmpuint (fake_device_get_live (fixture->device), ==, 3 * (N_PLAYERS - 1 - i));
+      g_assert_cmpuint (tarn_testing_device_get_live (fixture->device), ==,
+                        3 * (N_PLAYERS - 1 - i));
     }
   g_assert_cmpuint (get_stats (pool).managed_bytes, ==, 0);
 }
@@ -246,7 +247,7 @@ test_shares (Fixture *fixture, gconstpointer has_limit)
 
   if (has_limit != NULL)
     players_renew (fixture, 32, MANY, room);
-  fake_device_set_budget (fixture->device, room);
+  tarn_testing_device_set_budget (fixture->device, room);
   for (guint i = 0; i < N_PLAYERS; i++)
     player_keep (&fixture->players[i], fixture->pool, SIZE, 32);
   tarn_block_free (take (fixture->pool, room, NULL)); /* all in one, while they live */
@@ -283,7 +284,7 @@ drop_meanwhile (gpointer data)
 {
   Meanwhile *meanwhile = data;
 
-  fake_device_set_free_hook (meanwhile->fixture->device, NULL, NULL);
+  tarn_testing_device_set_free_hook (meanwhile->fixture->device, NULL, NULL);
   player_drop (&meanwhile->fixture->players[0], &meanwhile->block, 1);
 }
 
@@ -294,10 +295,10 @@ test_keep_meanwhile (Fixture *fixture, gconstpointer unused)
   Meanwhile meanwhile = { .fixture = fixture };
 
   (void) unused;
-  fake_device_set_budget (fixture->device, SIZE + 511);
+  tarn_testing_device_set_budget (fixture->device, SIZE + 511);
   player_take (&fixture->players[0], fixture->pool, 511, &meanwhile.block, 1);
   player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
-  fake_device_set_free_hook (fixture->device, drop_meanwhile, &meanwhile);
+  tarn_testing_device_set_free_hook (fixture->device, drop_meanwhile, &meanwhile);
   tarn_block_free (take (fixture->pool, SIZE + 511, NULL));
   g_assert_cmpuint (get_stats (fixture->pool).failures, ==, 0);
 }

@@ -4,11 +4,11 @@
  * Random traces: a pool over the fake device and its model do the same, and are compared after
  * every operation.  A mismatch says the seed, which --seed=SEED brings back. */
 
-#include "lib/fake-device.h"
 #include "lib/pool-model.h"
 #include "pool/pool-private.h"
 
 #include <string.h>
+#include <tarn/testing.h>
 
 /* Sizes are below 2 to the power of this. */
 #define SIZE_BITS (GLIB_SIZEOF_SIZE_T == 8 ? 40 : 20)
@@ -46,7 +46,7 @@ typedef struct
 {
   const TraceOptions *options;
   PoolModel *model;
-  FakeDevice *device;
+  TarnTestingDevice *device;
   TarnPool *pool; /* NULL once it is orphaned */
   GArray *live;   /* of LiveBlock */
 
@@ -128,15 +128,18 @@ static void
 compare_device (Trace *trace)
 {
   const PoolModel *model = trace->model;
-  FakeDevice *device = trace->device;
+  TarnTestingDevice *device = trace->device;
 
-  compare (trace, "allocate calls", fake_device_get_allocate_calls (device), model->device_calls);
-  compare (trace, "last size", fake_device_get_last_size (device), model->last_size);
-  compare (trace, "free calls", fake_device_get_free_calls (device), model->stats.upstream_frees);
-  compare (trace, "live allocations", fake_device_get_live (device),
+  compare (trace, "allocate calls", tarn_testing_device_get_allocate_calls (device),
+           model->device_calls);
+  compare (trace, "last size", tarn_testing_device_get_last_size (device), model->last_size);
+  compare (trace, "free calls", tarn_testing_device_get_free_calls (device),
+           model->stats.upstream_frees);
+  compare (trace, "live allocations", tarn_testing_device_get_live (device),
            model->stats.held_blocks + model->stats.active_blocks);
   if (model->bytes != G_MAXUINT64)
-    compare (trace, "used bytes", fake_device_get_used_bytes (device), model->stats.managed_bytes);
+    compare (trace, "used bytes", tarn_testing_device_get_used_bytes (device),
+             model->stats.managed_bytes);
 }
 
 static void
@@ -366,9 +369,9 @@ trace_new (const TraceOptions *options, guint leading_bits)
   trace->model->max_size = options->max_size;
   trace->model->limit_bytes = options->limit_bytes;
 
-  trace->device = fake_device_new (options->bytes);
-  fake_device_set_max_size (trace->device, options->max_size);
-  allocator = fake_device_allocator_new (trace->device);
+  trace->device = tarn_testing_device_new (options->bytes);
+  tarn_testing_device_set_max_size (trace->device, options->max_size);
+  allocator = tarn_testing_device_allocator_new (trace->device);
   pool_options.leading_bits_in_bin_id = leading_bits;
   pool_options.limit_bytes = options->limit_bytes;
   trace->pool = tarn_pool_new (allocator, &pool_options, &error);
@@ -385,9 +388,9 @@ static void
 trace_free (Trace *trace)
 {
   g_clear_pointer (&trace->pool, tarn_pool_unref);
-  compare (trace, "free calls at the end", fake_device_get_free_calls (trace->device),
+  compare (trace, "free calls at the end", tarn_testing_device_get_free_calls (trace->device),
            trace->model->stats.upstream_allocations);
-  fake_device_free (trace->device);
+  tarn_testing_device_free (trace->device);
   g_array_unref (trace->live);
   g_array_unref (trace->addresses);
   g_hash_table_unref (trace->known);

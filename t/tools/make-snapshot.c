@@ -6,8 +6,7 @@
  * TARN_SNAPSHOT_ON_OOM.  KIND: virtual memory, or parts, which have addresses of their own. */
 
 #include <tarn/tarn.h>
-
-#include "lib/fake-order.h"
+#include <tarn/testing.h>
 
 #define MIB ((gsize) 1 << 20)
 
@@ -17,7 +16,7 @@
 
 typedef struct
 {
-  FakeOrder *order;
+  TarnTestingOrder *order;
   gpointer queue;
   TarnAllocator *heap;
   TarnPool *weights, *scratch;
@@ -50,15 +49,15 @@ make_pool (Program *program, const gchar *name, gsize limit_bytes)
 }
 
 static void
-begin (Program *program, FakePagesKind kind)
+begin (Program *program, TarnTestingPagesKind kind)
 {
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   g_autoptr (TarnAllocator) driver = NULL;
   g_autoptr (GError) error = NULL;
 
-  program->order = fake_order_new (256 * MIB, kind, 0);
-  program->queue = fake_queue_new (fake_order_get_queues (program->order), TRUE);
-  driver = fake_order_allocator_new (program->order);
+  program->order = tarn_testing_order_new (256 * MIB, kind, 0);
+  program->queue = tarn_testing_queue_new (tarn_testing_order_get_queues (program->order), TRUE);
+  driver = tarn_testing_order_allocator_new (program->order);
   options.growth_bytes = 32 * MIB;
   program->heap = tarn_heap_allocator_new (driver, &options, &error);
   g_assert_no_error (error);
@@ -74,7 +73,7 @@ end (Program *program)
   tarn_pool_unref (program->weights);
   tarn_pool_unref (program->scratch);
   tarn_allocator_unref (program->heap);
-  fake_order_free (program->order);
+  tarn_testing_order_free (program->order);
 }
 
 /* What it asks for before blocks are followed has no tag and no age. */
@@ -145,7 +144,7 @@ main (gint argc, gchar **argv)
   if (argc > 3 || !(is_virtual || (argc > 1 && g_str_equal (argv[1], "parts"))))
     g_error ("usage: make-snapshot virtual|parts [FILE]");
   g_set_prgname ("make-snapshot");
-  begin (&program, is_virtual ? FAKE_PAGES_VIRTUAL : FAKE_PAGES_PARTS);
+  begin (&program, is_virtual ? TARN_TESTING_PAGES_VIRTUAL : TARN_TESTING_PAGES_PARTS);
   load (&program);
   g_thread_join (g_thread_new ("layers", run_layers, &program));
   if (argc == 3)

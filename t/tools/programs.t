@@ -137,7 +137,7 @@ manual_has_calls () { # after it
 
 # With the fake driver in the place of a real one.
 with_fake () {
-  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} FAKE_CUDA_DEVICES=3 \
+  LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} TARN_TESTING_CUDA_DEVICES=3 \
     env -u TARN_TEST -u PYOPENCL_TEST "$@"
 }
 
@@ -197,7 +197,7 @@ explains () { # PROGRAM OPENCL CUDA ARGUMENT...: texts; empty: nothing
   opencl=$2
   cuda=$3
   shift 3
-  env -u TARN_TEST -u PYOPENCL_TEST CUDA_VISIBLE_DEVICES=-1 FAKE_CUDA_DEVICES=0 \
+  env -u TARN_TEST -u PYOPENCL_TEST CUDA_VISIBLE_DEVICES=-1 TARN_TESTING_CUDA_DEVICES=0 \
     "$top_builddir/tools/$explained" "$@" >"$scratch/out" 2>"$scratch/err"
   status=$?
   cat "$scratch/out" "$scratch/err"
@@ -299,7 +299,7 @@ no_cuda=".*there is no CUDA d" # driver, or device: a driver is named with its c
 no_platform="the loader finds no platform (CL_PLATFORM_NOT_FOUND_KHR)"
 # Devices whose names the driver does not say are of no use, and not none.
 explains_unnamed () {
-  status_is 1 env OCL_ICD_VENDORS=/nonexistent FAKE_CUDA_FAIL=cuDeviceGetName:101 \
+  status_is 1 env OCL_ICD_VENDORS=/nonexistent TARN_TESTING_CUDA_FAIL=cuDeviceGetName:101 \
     LD_LIBRARY_PATH="$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
     env -u TARN_TEST -u PYOPENCL_TEST "$top_builddir/tools/tarn-test" --list \
     && grep -q '^tarn-test: CUDA: there are devices, but they could not be listed' "$scratch/err"
@@ -326,17 +326,17 @@ case $programs in
     fi
     ;;
 esac
-fake=$top_builddir/t/fake-cuda/.libs
+fake=$top_builddir/lib/testing/cuda/.libs
 if [ -e "$fake/libcuda.so.1" ]; then
   check "tarn-test: lists CUDA's devices" lists_cuda
   check "tarn-test: runs a program on a CUDA device" narrows_cuda
   if [ -x "$top_builddir/tools/tarn-info" ]; then
-    FAKE_CUDA_DEVICES=0
-    export FAKE_CUDA_DEVICES
+    TARN_TESTING_CUDA_DEVICES=0
+    export TARN_TESTING_CUDA_DEVICES
     OCL_ICD_VENDORS=/nonexistent LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
       check "tarn-info: a CUDA driver without a device" \
       explains tarn-info "$no_platform" "cuInit: there is no CUDA device"
-    unset FAKE_CUDA_DEVICES
+    unset TARN_TESTING_CUDA_DEVICES
     check "tarn-info: a CUDA device" informs_on_cuda
     check "tarn-info: the manual has every key of a CUDA device" manual_has_keys with_fake
   fi

@@ -5,10 +5,9 @@
  * for is random, and the same each time; devices are tables. */
 
 #include <stdlib.h>
+#include <tarn/testing.h>
 
 #include "common/lock-private.h"
-#include "lib/fake-pages.h"
-#include "lib/fake-queues.h"
 
 #define KIB ((gsize) 1 << 10)
 #define MIB ((gsize) 1 << 20)
@@ -97,14 +96,14 @@ stop (void)
 static void
 record_bins (const gchar *path)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (20 * MIB);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (20 * MIB);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
   TarnBlock *blocks[N_SLOTS] = { NULL };
 
   start (path);
-  allocator = fake_device_allocator_new (device);
+  allocator = tarn_testing_device_allocator_new (device);
   options.leading_bits_in_bin_id = 2;
   options.thread_cache_blocks = 3;
   options.name = "bins";
@@ -116,9 +115,9 @@ record_bins (const gchar *path)
 
 /* Two pools over a heap; one of them ends. */
 static void
-record_heap (const gchar *path, FakePagesKind kind)
+record_heap (const gchar *path, TarnTestingPagesKind kind)
 {
-  g_autoptr (FakePages) pages = fake_pages_new (48 * MIB, kind);
+  g_autoptr (TarnTestingPages) pages = tarn_testing_pages_new (48 * MIB, kind);
   TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
   TarnPoolOptions pool_options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
@@ -126,7 +125,7 @@ record_heap (const gchar *path, FakePagesKind kind)
   TarnBlock *blocks[2 * N_SLOTS] = { NULL };
 
   start (path);
-  allocator = fake_pages_allocator_new (pages);
+  allocator = tarn_testing_pages_allocator_new (pages);
   heap_options.growth_bytes = 4 * MIB;
   heap_options.alignment = 1024;
   heap_options.follows_pool_limit = TRUE;
@@ -146,14 +145,14 @@ record_heap (const gchar *path, FakePagesKind kind)
 static void
 record_shared (const gchar *path)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (30 * MIB);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (30 * MIB);
   TarnPool *pools[2];
   TarnBlock *blocks[2][N_SLOTS] = { { NULL } };
 
   start (path);
   for (guint i = 0; i < 2; i++)
     {
-      g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+      g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
 
       pools[i] = tarn_pool_new (allocator, NULL, NULL);
     }
@@ -171,13 +170,13 @@ record_shared (const gchar *path)
 static void
 record_time (const gchar *path)
 {
-  g_autoptr (FakePages) pages = fake_pages_new (64 * MIB, FAKE_PAGES_PARTS);
+  g_autoptr (TarnTestingPages) pages = tarn_testing_pages_new (64 * MIB, TARN_TESTING_PAGES_PARTS);
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL, heap = NULL;
   g_autoptr (TarnPool) pool = NULL;
 
   start (path);
-  allocator = fake_pages_allocator_new (pages);
+  allocator = tarn_testing_pages_allocator_new (pages);
   options.growth_bytes = MIB;
   options.idle_seconds = 1;
   heap = tarn_heap_allocator_new (allocator, &options, NULL);
@@ -194,8 +193,8 @@ record_time (const gchar *path)
 static void
 record_late (const gchar *path)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
   TarnBlock *blocks[N_SLOTS] = { NULL };
 
@@ -211,17 +210,17 @@ static void
 record_queues (const gchar *path)
 {
   g_autoptr (GRand) rand = g_rand_new_with_seed (6);
-  FakeQueues *queues = fake_queues_new (G_MAXUINT64, 0);
+  TarnTestingQueues *queues = tarn_testing_queues_new (G_MAXUINT64, 0);
   TarnAllocator *allocator;
   TarnBlock *blocks[N_SLOTS] = { NULL };
   gpointer queue[3];
   TarnPool *pool;
 
   start (path);
-  allocator = fake_queues_allocator_new (queues);
+  allocator = tarn_testing_queues_allocator_new (queues);
   pool = tarn_pool_new (allocator, NULL, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (queue); i++)
-    queue[i] = fake_queue_new (queues, TRUE);
+    queue[i] = tarn_testing_queue_new (queues, TRUE);
   for (guint i = 0; i < N_STEPS; i++)
     {
       guint slot = (guint) g_rand_int_range (rand, 0, N_SLOTS);
@@ -230,21 +229,22 @@ record_queues (const gchar *path)
       if (blocks[slot] != NULL && g_rand_boolean (rand))
         {
           tarn_block_record_use (blocks[slot], chosen, NULL);
-          fake_queue_put (queues, chosen, tarn_block_get_memory (blocks[slot]), FAKE_USE, 0);
+          tarn_testing_queue_put (queues, chosen, tarn_block_get_memory (blocks[slot]),
+                                  TARN_TESTING_COMMAND_USE, 0);
         }
       if (blocks[slot] != NULL)
         g_clear_pointer (&blocks[slot], tarn_block_free);
       else
         blocks[slot] = ask (pool, (gsize) 1 << g_rand_int_range (rand, 12, 15), chosen);
       if (g_rand_int_range (rand, 0, 4) == 0)
-        fake_queue_run (queues, chosen);
+        tarn_testing_queue_run (queues, chosen);
     }
   stop ();
   free_all (blocks, N_SLOTS);
-  fake_queues_run_all (queues);
+  tarn_testing_queues_run_all (queues);
   tarn_pool_unref (pool);
   tarn_allocator_unref (allocator);
-  fake_queues_free (queues);
+  tarn_testing_queues_free (queues);
 }
 
 /* Threads that free what others have allocated. */
@@ -308,7 +308,7 @@ work (gpointer data)
 static void
 record_threads (const gchar *path)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
   Exchange exchange = { .blocks = G_QUEUE_INIT };
@@ -318,7 +318,7 @@ record_threads (const gchar *path)
 
   _tarn_mutex_init (&exchange.lock);
   start (path);
-  allocator = fake_device_allocator_new (device);
+  allocator = tarn_testing_device_allocator_new (device);
   pool = tarn_pool_new (allocator, NULL, NULL);
   for (guint i = 0; i < N_THREADS; i++)
     {
@@ -347,11 +347,11 @@ main (gint argc, gchar **argv)
   if (g_str_equal (kind, "bins"))
     record_bins (argv[2]);
   else if (g_str_equal (kind, "virtual"))
-    record_heap (argv[2], FAKE_PAGES_VIRTUAL);
+    record_heap (argv[2], TARN_TESTING_PAGES_VIRTUAL);
   else if (g_str_equal (kind, "parts"))
-    record_heap (argv[2], FAKE_PAGES_PARTS);
+    record_heap (argv[2], TARN_TESTING_PAGES_PARTS);
   else if (g_str_equal (kind, "addresses"))
-    record_heap (argv[2], FAKE_PAGES_ADDRESSES);
+    record_heap (argv[2], TARN_TESTING_PAGES_ADDRESSES);
   else if (g_str_equal (kind, "shared"))
     record_shared (argv[2]);
   else if (g_str_equal (kind, "time"))

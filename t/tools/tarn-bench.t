@@ -718,7 +718,7 @@ fi
 # ---- devices ----
 
 without_device () {
-  env OCL_ICD_VENDORS=/nonexistent CUDA_VISIBLE_DEVICES=-1 FAKE_CUDA_DEVICES=0 "$@"
+  env OCL_ICD_VENDORS=/nonexistent CUDA_VISIBLE_DEVICES=-1 TARN_TESTING_CUDA_DEVICES=0 "$@"
 }
 
 has_null_alone () {
@@ -766,7 +766,7 @@ counts_rows () { # N REGEX
 
 # What it costs is measured on the device that was meant, and that alone; the other gives no context.
 chooses () {
-  FAKE_CUDA_REFUSE_CONTEXTS=0 runs with_fake "$program" --select 'cuda:gpu b' --kinds cuda --measure hits --seconds 0.001 --csv \
+  TARN_TESTING_CUDA_REFUSE_CONTEXTS=0 runs with_fake "$program" --select 'cuda:gpu b' --kinds cuda --measure hits --seconds 0.001 --csv \
     && [ "$(sed 1d "$scratch/out" | cut -d , -f 1 | sort -u)" = cuda:1 ]
 }
 
@@ -781,29 +781,29 @@ if [ -e "$fake/libcuda.so.1" ]; then
   check "streams" status_is 0 with_fake "$program" --select cuda:0 --kinds cuda,cuda-device+heap \
     --measure overhead,calls,replay --repetitions 2 --queues --trace "$scratch/trace.csv"
   check "... of every kind" counts_rows 12 ' 2 trace.csv  '
-  FAKE_CUDA_FAIL=cuStreamCreate:2
-  export FAKE_CUDA_FAIL
+  TARN_TESTING_CUDA_FAIL=cuStreamCreate:2
+  export TARN_TESTING_CUDA_FAIL
   check "a stream that there is not" status_is 1 with_fake "$program" --select cuda:0 \
     --kinds cuda-device --measure overhead --queues --trace "$scratch/trace.csv"
-  unset FAKE_CUDA_FAIL
+  unset TARN_TESTING_CUDA_FAIL
   check "... says so" grep -q 'trace.csv *(cuStreamCreate: ' "$scratch/out"
   trace 0,1,allocate,1,1000000000000000,0 10,2,free,1,,0
   check "a thread that fails where another one waits for it" status_is 1 with_fake "$program" \
     --select cuda:0 --kinds cuda-device --measure overhead,replay --queues \
     --trace "$scratch/trace.csv"
   check "... says so" counts_rows 2 'trace.csv *(.*OUT_OF_MEMORY'
-  FAKE_CUDA_REFUSE_CONTEXTS=1
-  export FAKE_CUDA_REFUSE_CONTEXTS
+  TARN_TESTING_CUDA_REFUSE_CONTEXTS=1
+  export TARN_TESTING_CUDA_REFUSE_CONTEXTS
   check "a device without a context" status_is 1 with_fake "$program" --kinds cuda-device \
     --measure hits --seconds 0.001 --threads 1
-  unset FAKE_CUDA_REFUSE_CONTEXTS
+  unset TARN_TESTING_CUDA_REFUSE_CONTEXTS
   check "... is said to have none" grep -q '^(.*CUDA_ERROR_DEVICE_UNAVAILABLE' "$scratch/out"
   check "... and the other is measured" grep -qE '^hits +1 .* [num]s ' "$scratch/out"
-  FAKE_CUDA_FAIL=cuMemHostAlloc:2
-  export FAKE_CUDA_FAIL
+  TARN_TESTING_CUDA_FAIL=cuMemHostAlloc:2
+  export TARN_TESTING_CUDA_FAIL
   check "a driver's call that fails" status_is 1 with_fake "$program" --kinds cuda-host,null \
     --select cuda:0 --seconds 0.001 --measure driver
-  unset FAKE_CUDA_FAIL
+  unset TARN_TESTING_CUDA_FAIL
   check "... is in its row" grep -qE '^driver .*\(.*cuMemHostAlloc.*CUDA_ERROR_OUT_OF_MEMORY' \
     "$scratch/out"
   check "... and the rest is measured" grep -qE '^driver +1 .* [num]s ' "$scratch/out"

@@ -394,7 +394,7 @@ test_no_device (void)
 
   g_setenv ("OCL_ICD_VENDORS", "/nonexistent", TRUE);
   g_setenv ("CUDA_VISIBLE_DEVICES", "-1", TRUE); /* what a real driver goes by */
-  g_setenv ("FAKE_CUDA_DEVICES", "0", TRUE);
+  g_setenv ("TARN_TESTING_CUDA_DEVICES", "0", TRUE);
   g_unsetenv ("TARN_TEST");
   g_unsetenv ("PYOPENCL_TEST");
   assert_refused (NULL, NULL, 1, "there is no device");
@@ -407,7 +407,7 @@ test_no_device (void)
   else
     g_unsetenv ("OCL_ICD_VENDORS");
   g_unsetenv ("CUDA_VISIBLE_DEVICES");
-  g_unsetenv ("FAKE_CUDA_DEVICES");
+  g_unsetenv ("TARN_TESTING_CUDA_DEVICES");
   if (choice != NULL)
     g_setenv ("TARN_TEST", choice, TRUE);
 }

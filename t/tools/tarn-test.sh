@@ -16,8 +16,8 @@ limit=20
 [ "$SANITIZER" = no ] || limit=100
 POCL_DEVICES="pthread basic"
 CUDA_VISIBLE_DEVICES=-1 # what a real driver goes by
-FAKE_CUDA_DEVICES=0     # and the fake one
-export POCL_DEVICES CUDA_VISIBLE_DEVICES FAKE_CUDA_DEVICES first second both
+TARN_TESTING_CUDA_DEVICES=0     # and the fake one
+export POCL_DEVICES CUDA_VISIBLE_DEVICES TARN_TESTING_CUDA_DEVICES first second both
 if [ -e /etc/OpenCL/vendors/pocl.icd ]; then
   OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd
   export OCL_ICD_VENDORS

@@ -25,6 +25,7 @@ old=$scratch/$tag
 modules=core
 [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ] || modules="$modules opencl"
 [ ! -f "$top_builddir/lib/cuda/libtarn-cuda.la" ] || modules="$modules cuda"
+modules="$modules testing"
 
 library () { # MODULE: its path in a build folder
   case $1 in
@@ -39,6 +40,7 @@ build_tag () {
   autoreconf -i && ./configure --quiet --disable-static --disable-tarn-info --disable-tarn-bench \
     CC="$CC" CFLAGS="-g -O2" || return
   for module in $modules; do
+    [ -d "lib/$module" ] || continue # it is newer than the tag
     $MAKE -s "$(library "$module").la" || return
   done
 }
@@ -105,7 +107,7 @@ layout_is_kept () {
   case $modules in *opencl*) ;; *) headers=$(echo "$headers" | grep -v '/opencl\.h$') ;; esac
   {
     printf '#include <stddef.h>\n#include <stdio.h>\n'
-    for header in $headers; do echo "#include <tarn/${header##*/}>"; done
+    for header in $headers; do echo "#include <${header#"$old/include/"}>"; done
     echo 'int main (void) {'
     ${AWK:-awk} -v growing_types="$scratch/growing" -f "$scratch/layout.awk" $headers || return
     echo '}'

@@ -70,15 +70,15 @@ if [ -e "$fake/libcuda.so.1" ]; then
   check "CUDA_DEVICE chooses" runs with_fake "$program" --repetitions 1
   check "... what it says" grep -q '^device   cuda:1 Fake GPU B$' "$scratch/table"
   unset CUDA_DEVICE
-  FAKE_CUDA_DEVICES=0
-  export FAKE_CUDA_DEVICES
+  TARN_TESTING_CUDA_DEVICES=0
+  export TARN_TESTING_CUDA_DEVICES
   check "no device" fails 1 "there is no CUDA device" with_fake "$program"
-  unset FAKE_CUDA_DEVICES
-  FAKE_CUDA_FAIL=cuMemHostAlloc:2
-  export FAKE_CUDA_FAIL
+  unset TARN_TESTING_CUDA_DEVICES
+  TARN_TESTING_CUDA_FAIL=cuMemHostAlloc:2
+  export TARN_TESTING_CUDA_FAIL
   check "a call that fails" status_is 1 with_fake "$program" --repetitions 1
   check "... is named" grep -q 'cuMemHostAlloc: CUDA_ERROR_OUT_OF_MEMORY (2)' "$scratch/err"
-  unset FAKE_CUDA_FAIL
+  unset TARN_TESTING_CUDA_FAIL
 else
   skip "it runs on the fake driver" "built without it"
 fi

@@ -72,11 +72,11 @@ runs_on_opencl () {
 if [ -e "$fake/libcuda.so.1" ]; then
   check "--backend cuda, a driver without kernels" fails_without_kernels --backend cuda
   check "--select cuda:0, a driver without kernels" fails_without_kernels --select cuda:0
-  FAKE_CUDA_DEVICES=0
-  export FAKE_CUDA_DEVICES
+  TARN_TESTING_CUDA_DEVICES=0
+  export TARN_TESTING_CUDA_DEVICES
   check "--backend cuda, no device" with_fake refuses "no CUDA device" --backend cuda
   check "--select cuda:0, no device" with_fake refuses "no CUDA device" --select cuda:0
-  unset FAKE_CUDA_DEVICES
+  unset TARN_TESTING_CUDA_DEVICES
   if "$demo" --backend opencl --list >/dev/null 2>&1; then
     check "a driver without kernels is left out" lists_without_cuda
     check "... and another device taken" with_fake status_is 0 "$demo" --size 1000 --steps 3

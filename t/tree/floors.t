@@ -17,8 +17,8 @@ floors='
   6 core/upstream
   7 core/order
   8 core/trace
-  9 opencl cuda
-  10 cuda/frameworks opencl/layer'
+  9 opencl cuda testing
+  10 cuda/frameworks opencl/layer testing/cuda'
 
 cd "$top_srcdir/lib" || exit
 echo "$floors" | awk '{ for (i = 2; i <= NF; i++) print $i, $1 }' >"$scratch/floors"
@@ -30,7 +30,7 @@ print_includes () {
     sed -n 's/^#include "\(.*\)"/\1/p' "$file" | while read -r header; do
       case $header in
         common/*) target=common ;;
-        cuda/* | opencl/*) target=${header%/*} ;;
+        cuda/* | opencl/* | testing/*) target=${header%/*} ;;
         */*) target=core/${header%/*} ;;
         *) target=$folder ;;
       esac
@@ -78,8 +78,8 @@ check "the core's calls" has_no_arrow_up print_calls 100
 
 # Backends reach the core through what is installed.
 backends_are_outside () {
-  print_includes | awk '($2 == "opencl" || $2 == "cuda") && $3 ~ /^core/' | grep . && return 1
-  [ -n "$(ls opencl/*.c cuda/*.c)" ]
+  print_includes | awk '$2 ~ /^(opencl|cuda|testing)/ && $3 ~ /^core/' | grep . && return 1
+  [ -n "$(ls opencl/*.c cuda/*.c testing/*.c)" ]
 }
 check "backends include installed headers of the core only" backends_are_outside
 

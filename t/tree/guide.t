@@ -53,9 +53,9 @@ PATH=$bin:$top_builddir/tools:$PATH
   echo 'typedef unsigned int CUresult;'
   echo '#define CUDA_SUCCESS 0'
   sed -n 's/^.*F (\(cu[A-Za-z0-9_]*\), \(cu[A-Za-z0-9_]*\),.*/#define \1 \2/p' \
-    "$top_srcdir/t/fake-cuda/fake-cuda.h"
+    "$top_srcdir/lib/testing/cuda/fake-cuda.h"
 } >"$scratch/include/cuda.h"
-cp "$top_srcdir/t/fake-cuda/fake-cuda.h" "$scratch/include"
+cp "$top_srcdir/lib/testing/cuda/fake-cuda.h" "$scratch/include"
 
 has_opencl=no
 ! "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1 \
@@ -97,6 +97,8 @@ build () { # SOURCE PROGRAM
   modules=tarn
   ! includes tarn/opencl.h "$1" || modules="$modules tarn-opencl"
   ! includes tarn/cuda.h "$1" || modules="$modules tarn-cuda"
+  ! { includes tarn/testing.h "$1" || includes tarn/testing/cuda.h "$1"; } \
+    || modules="$modules tarn-testing"
   ! includes CL/cl.h "$1" || modules=OpenCL
   libraries=
   ! includes cuda.h "$1" || libraries=-lcuda
@@ -271,7 +273,7 @@ names_exist () { # FILE
   cat "$scratch/unknown"
   [ ! -s "$scratch/unknown" ]
 }
-cat "$top_srcdir"/include/tarn/*.h "$top_builddir/include/tarn/version.h" "$top_srcdir/doc/man/tarn.7" \
+cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h "$top_builddir/include/tarn/version.h" "$top_srcdir/doc/man/tarn.7" \
   | grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+|Tarn[A-Z][A-Za-z]+' | sort -u >"$scratch/public"
 links_lead_somewhere () { # FILE
   grep -o ']([^)#:]*' "$1" | sed 's/^..//' | sort -u | while read -r link; do

@@ -52,7 +52,7 @@ each_has_its_tests () {
 }
 check "each struct with a size is in a struct-sizes.c" each_has_its_tests
 
-for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in | sed 's/\.in$//' | sort -u); do
+for name in $(cd "$top_srcdir/include" && ls tarn/*.h tarn/*.h.in tarn/*/*.h | sed 's/\.in$//' | sort -u); do
   [ "$name,$have_opencl" != tarn/opencl.h,no ] || continue
   cat >"$scratch/alone.c" <<CODE
 #include <$name>

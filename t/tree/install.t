@@ -114,6 +114,61 @@ build () { # NAME MODULE [FLAG...]: flags are pkg-config's
 check "a program with tarn alone" build core tarn
 check "... runs" "$scratch/core"
 
+# A test of a user's: it passes, and finds the hazard and the leak that are planted.
+cp "$top_srcdir/doc/examples/testing-memory.c" "$scratch/testing.c"
+says () { # PATTERN COMMAND...: which fails
+  pattern=$1
+  shift
+  ! "$@" >"$scratch/out" 2>"$scratch/err" || { echo "it does not fail"; return 1; }
+  cat "$scratch/out" "$scratch/err"
+  grep -q -e "$pattern" "$scratch/out" "$scratch/err"
+}
+finds_what_is_planted () {
+  says 'queue 1 reads memory 0x1001 of [0-9]* bytes, which queue 0 may still write' \
+    "$scratch/testing" --hazard \
+    && says '10 allocation(s) of [0-9]* bytes were not freed: memory 0x1001 of [0-9]* bytes' \
+      "$scratch/testing" --leak
+}
+check "a test with tarn-testing" build testing tarn-testing
+check "... passes" "$scratch/testing"
+check "... finds a hazard, and a leak" finds_what_is_planted
+
+cat >"$scratch/testing-cuda.c" <<'CODE'
+#include <tarn/cuda.h>
+#include <tarn/testing/cuda.h>
+
+int
+main (int argc, char **argv)
+{
+  g_autoptr (GError) error = NULL;
+  CUcontext context = tarn_cuda_make_default_context (NULL, &error);
+
+  (void) argv;
+  if (context == NULL)
+    g_error ("%s", error->message);
+  if (argc == 1)
+    tarn_cuda_context_release (context);
+  g_print ("%s\n", tarn_testing_cuda_get () != NULL ? "fake" : "real");
+  tarn_testing_cuda_assert_no_leaks ();
+  return 0;
+}
+CODE
+installed_fake=$($PKG_CONFIG --variable=fakecudadir tarn-testing)
+on_installed_fake () {
+  LD_LIBRARY_PATH=$installed_fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} HOME=$scratch "$@"
+}
+is_fake () {
+  status_is 0 on_installed_fake "$scratch/testing-cuda" && grep -qx fake "$scratch/out"
+}
+if [ ! -e "$installed_fake/libcuda.so.1" ]; then
+  skip "a test with the fake CUDA driver" "built without it"
+else
+  check "a test with the fake CUDA driver" build testing-cuda tarn-cuda tarn-testing
+  check "... runs on it" is_fake
+  check "... finds a leak" says 'not given back: 1 context' \
+    on_installed_fake "$scratch/testing-cuda" leak
+fi
+
 sed -n '/^```c$/,/^```$/{/^```/!p}' "$top_srcdir/README" >"$scratch/readme.c"
 check "README has a program" grep -q main "$scratch/readme.c"
 if ! $PKG_CONFIG --exists tarn-opencl; then
@@ -162,6 +217,9 @@ build_statically () { # DESCRIPTION NAME MODULE
 
 build_statically "a program with tarn alone" core tarn
 check "... runs" "$scratch/core"
+
+build_statically "a test with tarn-testing" testing tarn-testing
+check "... finds a hazard, and a leak" finds_what_is_planted
 
 build_without_libraries () { # NAME MODULE
   $CC $T_CC_FLAGS -static "$scratch/$1.c" -o "$scratch/$1" \

@@ -83,12 +83,25 @@ main (void)
 }
 CODE
 
+cat >"$scratch/tarn-testing.c" <<'CODE'
+#include <tarn/testing.h>
+
+int
+main (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (1000);
+
+  tarn_testing_assert_no_leaks (device);
+  return 0;
+}
+CODE
+
 build () { # MODULE FLAG...: flags are pkg-config's
   $CC $T_CC_FLAGS -DCL_TARGET_OPENCL_VERSION=120 -Wall -Wextra -Werror "$scratch/$1.c" \
     -o "$scratch/$1" $($PKG_CONFIG --cflags --libs "$@")
 }
 
-for module in tarn:core tarn-opencl:opencl tarn-cuda:cuda; do
+for module in tarn:core tarn-opencl:opencl tarn-cuda:cuda tarn-testing:testing; do
   folder=lib/${module#*:}
   module=${module%%:*}
   if [ ! -f "$top_builddir/$folder/lib$module.la" ]; then

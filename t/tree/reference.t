@@ -62,11 +62,12 @@ mapped () {
 
 # These are in no library.
 inline () {
-  sed -n '/^static inline /{n;s/^\(tarn_[a-z0-9_]*\) (.*/\1/p;}' "$top_srcdir"/include/tarn/*.h
+  sed -n '/^static inline /{n;s/^\(tarn_[a-z0-9_]*\) (.*/\1/p;}' "$top_srcdir"/include/tarn/*.h \
+    "$top_srcdir"/include/tarn/*/*.h
 }
 
 headers () {
-  cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*.h.in
+  cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h "$top_srcdir"/include/tarn/*.h.in
 }
 
 types () {

@@ -95,10 +95,11 @@ if [ -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
 else
   skip libtarn-cuda "not built"
 fi
-for folder in core opencl cuda; do
+library tarn-testing lib/testing tarn/testing/cuda.h
+for folder in core opencl cuda testing; do
   owning "$top_srcdir/lib/$folder"
 done | sort -u >"$scratch/owning"
-warning "$top_srcdir"/include/tarn/*.h >"$scratch/warning"
+warning "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h >"$scratch/warning"
 check "there are functions that give ownership" test -s "$scratch/owning"
 check "what gives ownership warns where it is not used" same owning warning
 done_testing

@@ -1,0 +1,46 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The way from a test to the fake CUDA driver, which is where the driver would be. */
+
+#include <dlfcn.h>
+#include <tarn/testing/cuda.h>
+
+#include "testing/device-private.h"
+
+/**
+ * Gets the control of the fake CUDA driver. There is one if that is the driver which the program
+ * finds.
+ *
+ * @return (transfer none) (nullable) what it does for a test, for as long as the process runs;
+ * NULL: the driver is a real one, or there is none; any thread may call it
+ * @since 0.1
+ */
+const TarnTestingCuda *
+tarn_testing_cuda_get (void)
+{
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL); /* and never closed */
+  const TarnTestingCuda *(*get) (void) = NULL;
+
+  if (library != NULL)
+    *(gpointer *) &get = dlsym (library, "tarn_fake_cuda");
+  return get != NULL ? get () : NULL;
+}
+
+/**
+ * Ends the test if anything of the fake CUDA driver's is alive. A message names memory, sizes,
+ * contexts, streams, events and modules. What a pool holds is alive; it goes first. On another
+ * driver, and without one, it does nothing. Any thread may call it.
+ *
+ * @since 0.1
+ */
+void
+tarn_testing_cuda_assert_no_leaks (void)
+{
+  const TarnTestingCuda *fake = tarn_testing_cuda_get ();
+  g_autofree gchar *live = fake != NULL ? fake->describe_live () : NULL;
+  g_autofree gchar *text = g_strconcat ("not given back: ", live, NULL);
+
+  if (live != NULL)
+    _tarn_testing_end (G_STRFUNC, text);
+}

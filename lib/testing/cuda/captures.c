@@ -1,0 +1,203 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Capturing what is put on streams, as far as an H200 was seen to answer: which calls end a capture
+ * and what they return.  The graph has nothing in it. */
+
+#include "testing/cuda/fake-private.h"
+
+enum
+{
+  GLOBAL,
+  THREAD_LOCAL,
+  RELAXED
+};
+
+struct _Capture
+{
+  Stream *origin;
+  GThread *thread;
+  guint mode;
+  guint status; /* CU_STREAM_CAPTURE_STATUS_ACTIVE or _INVALIDATED */
+};
+
+#define ACTIVE 1
+#define INVALIDATED 2
+#define GRAPH ((CUgraph) FAKE_HANDLES (4))
+
+/* What this thread minds (cuThreadExchangeStreamCaptureMode). */
+static _Thread_local guint thread_mode = GLOBAL;
+
+/* Guarded by the lock. */
+static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
+
+static void __attribute__ ((constructor)) make_captures (void)
+{
+  captures = g_hash_table_new (NULL, NULL);
+}
+
+/* All is called locked, from here to the driver's functions. */
+
+Capture *
+fake_get_capture (const Stream *stream)
+{
+  return g_hash_table_lookup (captures, stream);
+}
+
+static gboolean
+is_of (gpointer stream, gpointer capture, gpointer wanted)
+{
+  (void) stream;
+  return capture == wanted;
+}
+
+static void
+end_capture (Capture *capture)
+{
+  g_hash_table_foreach_remove (captures, is_of, capture);
+  fake_forget_captured_events (capture);
+  g_free (capture);
+}
+
+void
+fake_leave_capture (Stream *stream)
+{
+  Capture *capture = fake_get_capture (stream);
+
+  if (capture != NULL && capture->origin == stream)
+    end_capture (capture);
+  g_hash_table_remove (captures, stream);
+}
+
+void
+fake_join_capture (Stream *stream, Capture *capture)
+{
+  g_hash_table_insert (captures, stream, capture);
+}
+
+void
+fake_invalidate_capture (Capture *capture)
+{
+  capture->status = INVALIDATED;
+}
+
+/* A call that no capture in its way allows: all of them in mode global, this thread's in mode
+ * thread-local.  A thread in mode relaxed may call what it likes. */
+Status
+fake_end_captures (void)
+{
+  GHashTableIter iter;
+  gpointer value;
+  Status status = FAKE_CUDA_SUCCESS;
+
+  g_hash_table_iter_init (&iter, captures);
+  while (g_hash_table_iter_next (&iter, NULL, &value))
+    {
+      Capture *capture = value;
+
+      if (capture->mode == RELAXED || thread_mode == RELAXED
+          || ((capture->mode == THREAD_LOCAL || thread_mode == THREAD_LOCAL)
+              && capture->thread != g_thread_self ()))
+        continue;
+      capture->status = INVALIDATED;
+      status = FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED;
+    }
+  return status;
+}
+
+Status
+fake_end_captures_of (guint64 context_id)
+{
+  GHashTableIter iter;
+  gpointer key, value;
+  Status status = FAKE_CUDA_SUCCESS;
+
+  g_hash_table_iter_init (&iter, captures);
+  while (g_hash_table_iter_next (&iter, &key, &value))
+    if (((Stream *) key)->context_id == context_id)
+      {
+        fake_invalidate_capture (value);
+        status = FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED;
+      }
+  return status;
+}
+
+/* The driver's functions */
+
+Status
+cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)
+{
+  Stream *stream;
+  Capture *capture;
+  ENTER (cuStreamBeginCapture);
+  LOCKED;
+  REQUIRE (mode <= RELAXED, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE ((guintptr) handle > 2, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
+
+  fake_find_stream ("cuStreamBeginCapture", handle, &stream);
+  REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_ILLEGAL_STATE);
+  capture = g_new0 (Capture, 1);
+  *capture = (Capture){ stream, g_thread_self (), mode, ACTIVE };
+  g_hash_table_insert (captures, stream, capture);
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuStreamEndCapture (CUstream handle, CUgraph *graph)
+{
+  Stream *stream;
+  Capture *capture;
+  gboolean is_valid;
+  Status status;
+  ENTER (cuStreamEndCapture);
+  LOCKED;
+  REQUIRE (graph != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  status = fake_find_stream ("cuStreamEndCapture", handle, &stream);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  capture = fake_get_capture (stream);
+  REQUIRE (capture != NULL, FAKE_CUDA_ILLEGAL_STATE);
+  REQUIRE (capture->origin == stream, FAKE_CUDA_STREAM_CAPTURE_UNMATCHED);
+  is_valid = capture->status == ACTIVE;
+  end_capture (capture);
+  *graph = is_valid ? GRAPH : NULL;
+  return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
+}
+
+Status
+cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
+{
+  Stream *stream;
+  Capture *capture;
+  Status status;
+  ENTER (cuStreamIsCapturing);
+  LOCKED;
+  REQUIRE (capturing != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  status = fake_find_stream ("cuStreamIsCapturing", handle, &stream);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  capture = fake_get_capture (stream);
+  *capturing = capture != NULL ? capture->status : 0;
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuThreadExchangeStreamCaptureMode (unsigned int *mode)
+{
+  guint before = thread_mode;
+  ENTER (cuThreadExchangeStreamCaptureMode);
+  REQUIRE (mode != NULL && *mode <= RELAXED, FAKE_CUDA_INVALID_VALUE);
+
+  thread_mode = *mode;
+  *mode = before;
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuGraphDestroy (CUgraph graph)
+{
+  ENTER (cuGraphDestroy);
+  REQUIRE (graph == GRAPH, FAKE_CUDA_INVALID_VALUE);
+
+  return FAKE_CUDA_SUCCESS;
+}

@@ -1,0 +1,139 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Commands that do something when their turn on a stream comes: they write memory, read it, call a
+ * function of the host.  On a stream that captures they are put into the graph, where nothing is.
+ *
+ * A driver waits before it frees memory.  Here nothing does, so that a test can see who relies on
+ * that: memory that is gone when a command comes to it ends the test. */
+
+#include "testing/cuda/fake-private.h"
+
+#include <string.h>
+
+/* Memory */
+
+typedef struct
+{
+  const gchar *function;
+  CUdeviceptr address;
+  gsize size;         /* bytes */
+  unsigned int value; /* what is written */
+  void *to;           /* where what is read goes; NULL: nothing is read */
+  CUdevice device;    /* the stream's */
+} Access;
+
+/* Called locked. */
+static void
+run_access (gpointer data)
+{
+  const Access *access = data;
+  guint8 *bytes;
+
+  if (!fake_find_bytes (access->address, access->size, access->device, &bytes))
+    g_error ("%s: the memory is gone before the command is done", access->function);
+  if (access->to != NULL)
+    memcpy (access->to, bytes, access->size);
+  for (gsize i = 0; access->to == NULL && i < access->size; i += sizeof access->value)
+    memcpy (bytes + i, &access->value, sizeof access->value);
+}
+
+/* Called locked. */
+static Status
+put_access (CUstream handle, Access access)
+{
+  const Context *context;
+  Stream *stream;
+  guint8 *bytes;
+  Access *copy;
+  Status status = fake_find_stream (access.function, handle, &stream);
+
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  context = fake_find_context (stream->context_id);
+  g_assert (context != NULL);
+  access.device = context->device;
+  REQUIRE (fake_find_bytes (access.address, access.size, access.device, &bytes),
+           FAKE_CUDA_INVALID_VALUE);
+  if (fake_get_capture (stream) != NULL)
+    return FAKE_CUDA_SUCCESS;
+  copy = g_new (Access, 1);
+  *copy = access;
+  fake_stream_do (stream, run_access, copy);
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuMemsetD32Async (CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
+{
+  ENTER (cuMemsetD32Async);
+  LOCKED;
+  REQUIRE (to % sizeof value == 0 && n <= G_MAXSIZE / sizeof value, FAKE_CUDA_INVALID_VALUE);
+
+  return put_access (stream, (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL, -1 });
+}
+
+Status
+cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
+{
+  ENTER (cuMemcpyDtoHAsync);
+  LOCKED;
+  REQUIRE (to != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1 });
+}
+
+/* Functions of the host: each in a thread of its own, while the stream waits for a mark. */
+
+typedef struct
+{
+  void (*function) (void *);
+  void *data;
+  Mark *end; /* a reference */
+} HostCall;
+
+static gpointer
+run_host_call (gpointer data)
+{
+  HostCall *call = data;
+
+  call->function (call->data);
+  {
+    LOCKED;
+
+    fake_mark_reach (call->end);
+    fake_mark_unref (call->end);
+  }
+  g_free (call);
+  return NULL;
+}
+
+/* Called locked; the command's data is a pointer to the call. */
+static void
+start_host_call (gpointer data)
+{
+  g_thread_unref (g_thread_new ("host-function", run_host_call, *(HostCall **) data));
+}
+
+Status
+cuLaunchHostFunc (CUstream handle, void (*function) (void *), void *data)
+{
+  HostCall *call, **copy;
+  Stream *stream;
+  Status status;
+  ENTER (cuLaunchHostFunc);
+  LOCKED;
+  REQUIRE (function != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  status = fake_find_stream ("cuLaunchHostFunc", handle, &stream);
+  if (status != FAKE_CUDA_SUCCESS || fake_get_capture (stream) != NULL)
+    return status;
+  call = g_new (HostCall, 1);
+  *call = (HostCall){ function, data, fake_mark_new () };
+  copy = g_new (HostCall *, 1);
+  *copy = call;
+  fake_mark_ref (call->end);
+  fake_stream_do (stream, start_host_call, copy);
+  fake_stream_wait (stream, call->end);
+  fake_mark_unref (call->end);
+  return FAKE_CUDA_SUCCESS;
+}

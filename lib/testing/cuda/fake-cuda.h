@@ -1,0 +1,243 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The functions of the fake driver, for its parts and for tests that are linked with it: what
+ * <tarn/testing/cuda.h> says of it, and what <cuda.h> has beside <tarn/cuda.h>.
+ *
+ * An address in device memory is none of the host's, nor is a handle.  A new module and its
+ * functions, too, have handles of those gone last, which an H200 was not seen to do.  modules.c
+ * says what is an image.  Where an H200 crashed, a message says so and ends the test; also what is
+ * asked of a module that never was, and of a context that was made current when it was destroyed
+ * already (a success), and is then taken off the thread's stack, or asked for its device.
+ *
+ * Virtual memory belongs to no context, needs none, and disturbs no capture.  What is mapped is the
+ * host's memory at the same address, and a backing keeps its bytes wherever it is mapped.  What an
+ * H200 lets pass although it is not allowed, to map more than was reserved and to unmap what is not
+ * mapped, ends the test here, as does a handle that never was, which crashes there.
+ *
+ * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits. */
+
+#ifndef TARN_FAKE_CUDA_H
+#define TARN_FAKE_CUDA_H
+
+#include <stddef.h>
+#include <tarn/testing/cuda.h>
+
+G_BEGIN_DECLS
+
+/* As in <cuda.h>; CUresult and enums are unsigned int. */
+typedef struct CUevent_st *CUevent;
+typedef struct CUgraph_st *CUgraph;
+
+typedef unsigned long long CUmemGenericAllocationHandle;
+
+typedef struct
+{
+  unsigned int type; /* CU_MEM_LOCATION_TYPE_DEVICE: 1 */
+  int id;
+} CUmemLocation;
+
+typedef struct
+{
+  unsigned int type;                 /* CU_MEM_ALLOCATION_TYPE_PINNED: 1 */
+  unsigned int requestedHandleTypes; /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: 1; or none: 0 */
+  CUmemLocation location;
+  void *win32HandleMetaData;
+  struct
+  {
+    unsigned char compressionType;
+    unsigned char gpuDirectRDMACapable;
+    unsigned short usage;
+    unsigned char reserved[4];
+  } allocFlags;
+} CUmemAllocationProp;
+
+typedef struct
+{
+  CUmemLocation location;
+  unsigned int flags; /* CU_MEM_ACCESS_FLAGS_PROT_NONE: 0, _READ: 1, _READWRITE: 3 */
+} CUmemAccessDesc;
+
+/* Bytes that virtual memory is a multiple of, as an H200's. */
+#define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
+
+/* Bytes of each device: an H200's, or what a size of 32 bits can count. */
+#define FAKE_CUDA_MEMORY_SIZE                                                                      \
+  (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (3221225472))
+
+enum
+{
+  FAKE_CUDA_SUCCESS = 0,
+  FAKE_CUDA_INVALID_VALUE = 1,
+  FAKE_CUDA_OUT_OF_MEMORY = 2,
+  FAKE_CUDA_NOT_INITIALIZED = 3,
+  FAKE_CUDA_DEINITIALIZED = 4,
+  FAKE_CUDA_DEVICE_UNAVAILABLE = 46,
+  FAKE_CUDA_NO_DEVICE = 100,
+  FAKE_CUDA_INVALID_DEVICE = 101,
+  FAKE_CUDA_INVALID_IMAGE = 200,
+  FAKE_CUDA_INVALID_CONTEXT = 201,
+  FAKE_CUDA_INVALID_PTX = 218,
+  FAKE_CUDA_INVALID_HANDLE = 400,
+  FAKE_CUDA_ILLEGAL_STATE = 401,
+  FAKE_CUDA_NOT_FOUND = 500,
+  FAKE_CUDA_NOT_READY = 600,
+  FAKE_CUDA_CONTEXT_IS_DESTROYED = 709,
+  FAKE_CUDA_NOT_SUPPORTED = 801,
+  FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED = 900,
+  FAKE_CUDA_STREAM_CAPTURE_INVALIDATED = 901,
+  FAKE_CUDA_STREAM_CAPTURE_UNMATCHED = 903,
+  FAKE_CUDA_STREAM_CAPTURE_ISOLATION = 905,
+  FAKE_CUDA_CAPTURED_EVENT = 907
+};
+
+/* The version of CUDA that it is, as cuDriverGetVersion () says it, and what older ones lack: a
+ * second library is built of the same sources, for a program that is compiled with the same
+ * version. */
+#ifndef FAKE_CUDA_VERSION
+#define FAKE_CUDA_VERSION 12090
+#endif
+#if FAKE_CUDA_VERSION >= 10020
+#define FAKE_CUDA_IF_10_2(row) row
+#else
+#define FAKE_CUDA_IF_10_2(row)
+#endif
+#if FAKE_CUDA_VERSION >= 11000
+#define FAKE_CUDA_IF_11_0(row) row
+#else
+#define FAKE_CUDA_IF_11_0(row)
+#endif
+#if FAKE_CUDA_VERSION >= 11040
+#define FAKE_CUDA_IF_11_4(row) row
+#else
+#define FAKE_CUDA_IF_11_4(row)
+#endif
+#if FAKE_CUDA_VERSION >= 12000
+#define FAKE_CUDA_IF_12_0(row) row
+#else
+#define FAKE_CUDA_IF_12_0(row)
+#endif
+#if FAKE_CUDA_VERSION >= 12050
+#define FAKE_CUDA_IF_12_5(row) row
+#else
+#define FAKE_CUDA_IF_12_5(row)
+#endif
+
+/* F (name, symbol, arguments) */
+#define FAKE_CUDA_FUNCTIONS(F)                                                                     \
+  F (cuInit, cuInit, (unsigned int flags))                                                         \
+  F (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
+  F (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
+  F (cuGetErrorString, cuGetErrorString, (unsigned int status, const char **text))                 \
+  F (cuDeviceGet, cuDeviceGet, (CUdevice * device, int ordinal))                                   \
+  F (cuDeviceGetCount, cuDeviceGetCount, (int *count))                                             \
+  F (cuDeviceGetName, cuDeviceGetName, (char *name, int length, CUdevice device))                  \
+  F (cuDeviceGetUuid, cuDeviceGetUuid, (char *uuid, CUdevice device))                              \
+  FAKE_CUDA_IF_11_4 (F (cuDeviceGetUuid_v2, cuDeviceGetUuid_v2, (char *uuid, CUdevice device)))    \
+  F (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
+  F (cuDeviceGetAttribute, cuDeviceGetAttribute,                                                   \
+     (int *value, unsigned int attribute, CUdevice device))                                        \
+  F (cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                     \
+  F (cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, (CUcontext * context, CUdevice device))   \
+  F (cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, (CUdevice device))                   \
+  F (cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState,                                       \
+     (CUdevice device, unsigned int *flags, int *active))                                          \
+  F (cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, (CUdevice device))                       \
+  F (cuCtxCreate, cuCtxCreate_v2, (CUcontext * context, unsigned int flags, CUdevice device))      \
+  F (cuCtxDestroy, cuCtxDestroy_v2, (CUcontext context))                                           \
+  F (cuCtxGetCurrent, cuCtxGetCurrent, (CUcontext * context))                                      \
+  F (cuCtxSetCurrent, cuCtxSetCurrent, (CUcontext context))                                        \
+  F (cuCtxPushCurrent, cuCtxPushCurrent_v2, (CUcontext context))                                   \
+  F (cuCtxPopCurrent, cuCtxPopCurrent_v2, (CUcontext * context))                                   \
+  F (cuCtxGetDevice, cuCtxGetDevice, (CUdevice * device))                                          \
+  FAKE_CUDA_IF_12_0 (F (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id)))      \
+  F (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
+  F (cuMemGetInfo, cuMemGetInfo_v2, (size_t * available, size_t * total))                          \
+  F (cuMemAlloc, cuMemAlloc_v2, (CUdeviceptr * address, size_t size))                              \
+  F (cuMemFree, cuMemFree_v2, (CUdeviceptr address))                                               \
+  F (cuMemHostAlloc, cuMemHostAlloc, (void **pointer, size_t size, unsigned int flags))            \
+  F (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
+  F (cuMemHostGetDevicePointer, cuMemHostGetDevicePointer_v2,                                      \
+     (CUdeviceptr * address, void *pointer, unsigned int flags))                                   \
+  F (cuMemAllocManaged, cuMemAllocManaged,                                                         \
+     (CUdeviceptr * address, size_t size, unsigned int flags))                                     \
+  F (cuMemcpyHtoD, cuMemcpyHtoD_v2, (CUdeviceptr to, const void *from, size_t size))               \
+  F (cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size))                     \
+  F (cuMemcpyDtoD, cuMemcpyDtoD_v2, (CUdeviceptr to, CUdeviceptr from, size_t size))               \
+  F (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
+  F (cuMemsetD32, cuMemsetD32_v2, (CUdeviceptr to, unsigned int value, size_t n))                  \
+  F (cuMemsetD32Async, cuMemsetD32Async,                                                           \
+     (CUdeviceptr to, unsigned int value, size_t n, CUstream stream))                              \
+  F (cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2,                                                      \
+     (void *to, CUdeviceptr from, size_t size, CUstream stream))                                   \
+  F (cuLaunchHostFunc, cuLaunchHostFunc, (CUstream stream, void (*function) (void *), void *data)) \
+  F (cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned int flags))                      \
+  F (cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                       \
+  F (cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                  \
+  F (cuStreamQuery, cuStreamQuery, (CUstream stream))                                              \
+  F (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
+  F (cuStreamWaitEvent, cuStreamWaitEvent, (CUstream stream, CUevent event, unsigned int flags))   \
+  F (cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, unsigned int mode))          \
+  F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                   \
+  F (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  F (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
+  F (cuGraphDestroy, cuGraphDestroy, (CUgraph graph))                                              \
+  F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
+  F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
+  F (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
+  FAKE_CUDA_IF_12_5 (F (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event)))   \
+  F (cuEventQuery, cuEventQuery, (CUevent event))                                                  \
+  F (cuEventSynchronize, cuEventSynchronize, (CUevent event))                                      \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemGetAllocationGranularity, cuMemGetAllocationGranularity,                             \
+         (size_t * bytes, const CUmemAllocationProp *properties, unsigned int option)))            \
+  FAKE_CUDA_IF_10_2 (F (cuMemAddressReserve, cuMemAddressReserve,                                  \
+                        (CUdeviceptr * address, size_t size, size_t alignment, CUdeviceptr hint,   \
+                         unsigned long long flags)))                                               \
+  FAKE_CUDA_IF_10_2 (F (cuMemAddressFree, cuMemAddressFree, (CUdeviceptr address, size_t size)))   \
+  FAKE_CUDA_IF_10_2 (F (cuMemCreate, cuMemCreate,                                                  \
+                        (CUmemGenericAllocationHandle * handle, size_t size,                       \
+                         const CUmemAllocationProp *properties, unsigned long long flags)))        \
+  FAKE_CUDA_IF_10_2 (F (cuMemRelease, cuMemRelease, (CUmemGenericAllocationHandle handle)))        \
+  FAKE_CUDA_IF_10_2 (F (cuMemMap, cuMemMap,                                                        \
+                        (CUdeviceptr address, size_t size, size_t offset,                          \
+                         CUmemGenericAllocationHandle handle, unsigned long long flags)))          \
+  FAKE_CUDA_IF_10_2 (F (cuMemUnmap, cuMemUnmap, (CUdeviceptr address, size_t size)))               \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemSetAccess, cuMemSetAccess,                                                           \
+         (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)))             \
+  FAKE_CUDA_IF_10_2 (                                                                              \
+      F (cuMemGetAccess, cuMemGetAccess,                                                           \
+         (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)))         \
+  FAKE_CUDA_IF_10_2 (F (cuMemGetAllocationPropertiesFromHandle,                                    \
+                        cuMemGetAllocationPropertiesFromHandle,                                    \
+                        (CUmemAllocationProp * properties, CUmemGenericAllocationHandle handle)))  \
+  FAKE_CUDA_IF_10_2 (F (cuMemExportToShareableHandle, cuMemExportToShareableHandle,                \
+                        (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,     \
+                         unsigned long long flags)))                                               \
+  FAKE_CUDA_IF_11_0 (F (cuMemRetainAllocationHandle, cuMemRetainAllocationHandle,                  \
+                        (CUmemGenericAllocationHandle * handle, void *address)))                   \
+  F (cuDeviceCanAccessPeer, cuDeviceCanAccessPeer,                                                 \
+     (int *can_access, CUdevice device, CUdevice peer))                                            \
+  F (cuModuleLoadData, cuModuleLoadData, (CUmodule * module, const void *image))                   \
+  F (cuModuleLoadDataEx, cuModuleLoadDataEx,                                                       \
+     (CUmodule * module, const void *image, unsigned int n_options, unsigned int *options,         \
+      void **values))                                                                              \
+  F (cuModuleUnload, cuModuleUnload, (CUmodule module))                                            \
+  F (cuModuleGetFunction, cuModuleGetFunction,                                                     \
+     (CUfunction * function, CUmodule module, const char *name))                                   \
+  F (cuPointerGetAttribute, cuPointerGetAttribute,                                                 \
+     (void *value, unsigned int attribute, CUdeviceptr address))
+
+#define FAKE_CUDA_DECLARE(name, symbol, arguments)                                                 \
+  __attribute__ ((visibility ("default"))) unsigned int symbol arguments;
+FAKE_CUDA_FUNCTIONS (FAKE_CUDA_DECLARE)
+
+#define FAKE_CUDA_N_KINDS (TARN_TESTING_CUDA_MAPPING + 1)
+
+/* What tarn_testing_cuda_get () finds in the driver; never NULL. */
+__attribute__ ((visibility ("default"))) const TarnTestingCuda *tarn_fake_cuda (void);
+
+G_END_DECLS
+
+#endif

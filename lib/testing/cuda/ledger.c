@@ -1,0 +1,331 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The ledger of memory, and what lies in it.  Device memory has addresses that no host address
+ * equals, and bytes on the host that it gets when something is first written into it: a test may
+ * allocate more than the host has.  Host and managed memory is the host's.
+ *
+ * Addresses are never near: what is written past a block's end is in no other. */
+
+#include "testing/cuda/fake-private.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALIGNMENT 512
+#define HOST_ALIGNMENT 4096
+#define MAX_NAMED 10
+
+typedef struct
+{
+  TarnTestingCudaMemory memory;
+  gsize capacity; /* bytes to the next address that may be another's */
+  guint8 *bytes;  /* owned; for device memory NULL until it is first written */
+} Block;
+
+/* Where a block was, and one may be again. */
+typedef struct
+{
+  CUdeviceptr address;
+  gsize capacity;
+} Place;
+
+/* Guarded by the lock. */
+static GTree *blocks;     /* Block -> the same, owned, by address: no two overlap */
+static GArray *vacant;    /* of Place, last in, first out */
+static GArray *strangers; /* of TarnTestingCudaMemory */
+static CUdeviceptr next_address = FAKE_HANDLES (7);
+
+static gint
+compare_blocks (gconstpointer a, gconstpointer b, gpointer unused)
+{
+  const Block *first = a, *second = b;
+
+  (void) unused;
+  return (first->memory.address > second->memory.address)
+         - (first->memory.address < second->memory.address);
+}
+
+static void
+free_block (gpointer data)
+{
+  Block *block = data;
+
+  free (block->bytes);
+  g_free (block);
+}
+
+static void __attribute__ ((constructor)) make_ledger (void)
+{
+  blocks = g_tree_new_full (compare_blocks, NULL, NULL, free_block);
+  vacant = g_array_new (FALSE, FALSE, sizeof (Place));
+  strangers = g_array_new (FALSE, FALSE, sizeof (TarnTestingCudaMemory));
+}
+
+/* The ledger; all is called locked. */
+
+static gint
+compare_address (gconstpointer key, gconstpointer address)
+{
+  const Block *block = key;
+  CUdeviceptr wanted = *(const CUdeviceptr *) address;
+
+  if (wanted < block->memory.address)
+    return -1;
+  return wanted - block->memory.address >= block->memory.size;
+}
+
+/* That an address lies in; NULL: none. */
+static Block *
+find_block (CUdeviceptr address)
+{
+  return g_tree_search (blocks, compare_address, &address);
+}
+
+gboolean
+fake_find_memory (CUdeviceptr address, TarnTestingCudaMemory *memory)
+{
+  const Block *block = find_block (address);
+
+  if (block == NULL)
+    return fake_find_mapping (address, memory);
+  *memory = block->memory;
+  return TRUE;
+}
+
+typedef struct
+{
+  TarnTestingCudaKind kind;
+  CUdevice device;    /* -1: any */
+  guint64 context_id; /* 0: any */
+  guint n;
+  guint64 bytes;
+  GSList *found; /* of Block; of one context only */
+} Search;
+
+static gboolean
+look_at (gpointer key, gpointer value, gpointer data)
+{
+  Block *block = value;
+  Search *search = data;
+
+  (void) key;
+  if ((search->kind != FAKE_CUDA_N_KINDS && search->kind != block->memory.kind)
+      || (search->device >= 0 && search->device != block->memory.device)
+      || (search->context_id != 0 && search->context_id != block->memory.context_id))
+    return FALSE;
+  search->n++;
+  search->bytes += block->memory.size;
+  if (search->context_id != 0)
+    search->found = g_slist_prepend (search->found, block);
+  return FALSE;
+}
+
+guint
+fake_count_memory (TarnTestingCudaKind kind, guint64 *bytes)
+{
+  Search search = { .kind = kind, .device = -1 };
+
+  if (kind >= TARN_TESTING_CUDA_ADDRESSES)
+    return fake_count_virtual (kind, bytes);
+  g_tree_foreach (blocks, look_at, &search);
+  *bytes = search.bytes;
+  return search.n;
+}
+
+typedef struct
+{
+  GString *text;
+  guint n_left; /* to be named */
+} Description;
+
+static gboolean
+describe_block (gpointer key, gpointer value, gpointer data)
+{
+  static const gchar *const kinds[] = { "device", "page-locked", "managed" };
+  const TarnTestingCudaMemory *memory = &((const Block *) value)->memory;
+  Description *description = data;
+
+  (void) key;
+  g_string_append_printf (description->text,
+                          "%s%s memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
+                          " bytes of device %d",
+                          description->text->len > 0 ? ", " : "", kinds[memory->kind],
+                          (guint64) memory->address, memory->size, memory->device);
+  return --description->n_left == 0;
+}
+
+void
+fake_describe_memory (GString *text)
+{
+  Description description = { .text = text, .n_left = MAX_NAMED };
+
+  g_tree_foreach (blocks, describe_block, &description);
+  if (g_tree_nnodes (blocks) > MAX_NAMED)
+    g_string_append_printf (text, " and %d more", g_tree_nnodes (blocks) - MAX_NAMED);
+}
+
+static void
+remove_block (Block *block)
+{
+  Place place = { block->memory.address, block->capacity };
+
+  if (block->memory.kind == TARN_TESTING_CUDA_DEVICE_MEMORY)
+    g_array_append_val (vacant, place);
+  g_tree_remove (blocks, block);
+}
+
+void
+fake_free_memory_of (guint64 context_id)
+{
+  Search search = { .kind = FAKE_CUDA_N_KINDS, .device = -1, .context_id = context_id };
+
+  g_tree_foreach (blocks, look_at, &search);
+  for (GSList *item = search.found; item != NULL; item = item->next)
+    remove_block (item->data);
+  g_slist_free (search.found);
+}
+
+guint
+fake_get_strangers (TarnTestingCudaMemory *memory, guint n)
+{
+  for (guint i = 0; i < MIN (n, strangers->len); i++)
+    memory[i] = g_array_index (strangers, TarnTestingCudaMemory, i);
+  return strangers->len;
+}
+
+void
+fake_forget_strangers (void)
+{
+  g_array_set_size (strangers, 0);
+}
+
+/* Bytes of device, managed and created memory that a device has left. */
+guint64
+fake_count_available (CUdevice device)
+{
+  const DeviceSettings *settings = fake_get_settings (device);
+  guint64 limit = MIN (settings->total_memory, settings->budget), used;
+  Search search = { .kind = TARN_TESTING_CUDA_DEVICE_MEMORY, .device = device };
+
+  g_tree_foreach (blocks, look_at, &search);
+  search.kind = TARN_TESTING_CUDA_MANAGED_MEMORY;
+  g_tree_foreach (blocks, look_at, &search);
+  used = search.bytes + fake_count_backed (device);
+  return used < limit ? limit - used : 0;
+}
+
+/* The place that was left last of those that are as large. */
+static CUdeviceptr
+find_address (gsize capacity)
+{
+  CUdeviceptr address = next_address;
+
+  for (guint i = vacant->len; i > 0; i--)
+    {
+      Place place = g_array_index (vacant, Place, i - 1);
+
+      if (place.capacity != capacity)
+        continue;
+      g_array_remove_index (vacant, i - 1);
+      return place.address;
+    }
+  next_address += (CUdeviceptr) capacity + ALIGNMENT;
+  return address;
+}
+
+Status
+fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
+{
+  Block *block;
+  Context *context;
+  void *bytes = NULL;
+  gsize capacity = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  Status status = fake_get_context (&context);
+
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  REQUIRE (size > 0, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (context->device),
+           FAKE_CUDA_OUT_OF_MEMORY);
+  REQUIRE (capacity >= size, FAKE_CUDA_OUT_OF_MEMORY);
+  REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY
+               || posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0,
+           FAKE_CUDA_OUT_OF_MEMORY);
+
+  block = g_new0 (Block, 1);
+  block->bytes = bytes;
+  block->capacity = capacity;
+  block->memory
+      = (TarnTestingCudaMemory){ .kind = kind,
+                                 .address = bytes == NULL ? find_address (capacity)
+                                                          : (CUdeviceptr) (guintptr) bytes,
+                                 .size = size,
+                                 .device = context->device,
+                                 .context_id = context->id };
+  g_tree_insert (blocks, block, block);
+  *address = block->memory.address;
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Memory is found by its address alone, whatever context is current, if any. */
+Status
+fake_release (CUdeviceptr address, gboolean is_host)
+{
+  Block *block;
+  Context *context;
+  Status status = fake_get_context (&context);
+
+  REQUIRE (status == FAKE_CUDA_SUCCESS || status == FAKE_CUDA_INVALID_CONTEXT, status);
+  status = fake_end_captures ();
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  REQUIRE (address != 0, FAKE_CUDA_SUCCESS);
+  block = find_block (address);
+  REQUIRE (block != NULL && block->memory.address == address
+               && (block->memory.kind == TARN_TESTING_CUDA_HOST_MEMORY) == is_host,
+           FAKE_CUDA_INVALID_VALUE);
+  if (context != NULL && block->memory.context_id != context->id)
+    {
+      block->memory.freed_by = context->id;
+      g_array_append_val (strangers, block->memory);
+    }
+  remove_block (block);
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* The host's address of @size bytes from @address on; FALSE: they are not in one block, nor mapped
+ * for the device to use.  Device memory that nothing was written to has no bytes that mean
+ * something. */
+gboolean
+fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
+{
+  Block *block = find_block (address);
+
+  if (block == NULL)
+    return fake_find_mapped_bytes (address, size, device, bytes);
+  if (size > block->memory.size - (address - block->memory.address))
+    return FALSE;
+  if (block->bytes == NULL)
+    {
+      block->bytes = malloc (block->memory.size);
+      if (block->bytes == NULL)
+        g_error ("the fake driver has no memory to write to");
+      memset (block->bytes, 0xa5, block->memory.size);
+    }
+  *bytes = block->bytes + (address - block->memory.address);
+  return TRUE;
+}
+
+/* The same where a context must be current, and for no bytes at all. */
+Status
+fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
+{
+  static guint8 nothing[1];
+  Context *context;
+  Status status = fake_get_context (&context);
+
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  *bytes = nothing;
+  return size == 0 || fake_find_bytes (address, size, context->device, bytes)
+             ? FAKE_CUDA_SUCCESS
+             : FAKE_CUDA_INVALID_VALUE;
+}

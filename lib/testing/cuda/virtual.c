@@ -1,0 +1,617 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Virtual memory: addresses, backings, and mappings of the one to the other.
+ *
+ * All backings lie in one file, of which pages are taken when they are first written: a test may
+ * have more than the host has.  What is reserved is so in the host's memory, too, where nobody can
+ * use it, and a mapping puts a backing's part of the file there. */
+
+#define _GNU_SOURCE 1 /* memfd_create (), fallocate () */
+
+#include "testing/cuda/fake-private.h"
+
+#if FAKE_CUDA_VERSION >= 10020
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define PINNED 1
+#define ON_DEVICE 1
+#define FILE_DESCRIPTOR 1
+#define READWRITE 3
+#define ATTRIBUTE_VIRTUAL_MEMORY 102
+#define ATTRIBUTE_FILE_DESCRIPTOR 103
+#define ATTRIBUTE_RDMA 110
+
+typedef struct
+{
+  CUdeviceptr address;
+  gsize size;
+} Range;
+
+typedef struct
+{
+  CUmemAllocationProp properties;
+  gsize size;
+  guint64 place;    /* its first byte in the file */
+  gpointer handle;  /* NULL: it was released as often as it was created and retained */
+  guint references; /* of the handle */
+  guint n_mappings;
+} Backing;
+
+typedef struct
+{
+  Range range; /* first */
+  Backing *backing;
+  guint devices; /* bits: those that can use it */
+} Mapping;
+
+/* Guarded by the lock. */
+static GTree *reservations; /* Range -> the same, owned, by address: no two overlap */
+static GTree *mappings;     /* Mapping -> the same, likewise */
+static HandleTable handles = { .base = FAKE_HANDLES (8) };
+static guint n_backings;
+static guint64 backed[TARN_TESTING_CUDA_MAX_DEVICES]; /* bytes */
+static int file;
+static guint64 file_size;
+
+/* Ranges; all is called locked. */
+
+static gint
+compare_ranges (gconstpointer a, gconstpointer b, gpointer unused)
+{
+  const Range *first = a, *second = b;
+
+  (void) unused;
+  return (first->address > second->address) - (first->address < second->address);
+}
+
+static gint
+compare_address (gconstpointer key, gconstpointer address)
+{
+  const Range *range = key;
+  CUdeviceptr wanted = *(const CUdeviceptr *) address;
+
+  if (wanted < range->address)
+    return -1;
+  return wanted - range->address >= range->size;
+}
+
+static void __attribute__ ((constructor)) start (void)
+{
+  reservations = g_tree_new_full (compare_ranges, NULL, NULL, g_free);
+  mappings = g_tree_new_full (compare_ranges, NULL, NULL, g_free);
+  file = memfd_create ("fake-cuda", MFD_CLOEXEC);
+  if (file < 0)
+    g_error ("the fake driver has no memory for backings");
+}
+
+static Range *
+find_reservation (CUdeviceptr address)
+{
+  return g_tree_search (reservations, compare_address, &address);
+}
+
+static Mapping *
+find_mapping (CUdeviceptr address)
+{
+  return g_tree_search (mappings, compare_address, &address);
+}
+
+static gboolean
+is_multiple (guint64 number)
+{
+  return number % FAKE_CUDA_GRANULARITY == 0;
+}
+
+static gboolean
+is_range (CUdeviceptr address, gsize size)
+{
+  return size > 0 && is_multiple (address) && is_multiple (size)
+         && (CUdeviceptr) (address + size) > address;
+}
+
+static gboolean
+has_mapping (CUdeviceptr address, gsize size)
+{
+  for (gsize i = 0; i < size; i += FAKE_CUDA_GRANULARITY)
+    if (find_mapping (address + i) != NULL)
+      return TRUE;
+  return FALSE;
+}
+
+/* Whether it is all of some mappings, without a gap. */
+static gboolean
+is_mapped (CUdeviceptr address, gsize size)
+{
+  gsize done = 0;
+
+  while (done < size)
+    {
+      const Mapping *mapping = find_mapping (address + done);
+
+      if (mapping == NULL || mapping->range.address != address + done
+          || mapping->range.size > size - done)
+        return FALSE;
+      done += mapping->range.size;
+    }
+  return TRUE;
+}
+
+/* What others ask; all is called locked. */
+
+static gboolean
+add_size (gpointer key, gpointer unused, gpointer bytes)
+{
+  (void) unused;
+  *(guint64 *) bytes += ((Range *) key)->size;
+  return FALSE;
+}
+
+guint
+fake_count_virtual (TarnTestingCudaKind kind, guint64 *bytes)
+{
+  GTree *ranges = kind == TARN_TESTING_CUDA_ADDRESSES ? reservations : mappings;
+
+  *bytes = 0;
+  if (kind == TARN_TESTING_CUDA_BACKING)
+    {
+      for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
+        *bytes += backed[i];
+      return n_backings;
+    }
+  g_tree_foreach (ranges, add_size, bytes);
+  return (guint) g_tree_nnodes (ranges);
+}
+
+guint64
+fake_count_backed (CUdevice device)
+{
+  return backed[device];
+}
+
+gboolean
+fake_find_mapping (CUdeviceptr address, TarnTestingCudaMemory *memory)
+{
+  const Mapping *mapping = find_mapping (address);
+
+  if (mapping == NULL)
+    return FALSE;
+  *memory = (TarnTestingCudaMemory){ .kind = TARN_TESTING_CUDA_MAPPING,
+                                     .address = mapping->range.address,
+                                     .size = mapping->range.size,
+                                     .device = mapping->backing->properties.location.id };
+  return TRUE;
+}
+
+/* They may lie in several mappings, one behind the other. */
+gboolean
+fake_find_mapped_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **bytes)
+{
+  CUdeviceptr at = address;
+
+  do
+    {
+      const Mapping *mapping = find_mapping (at);
+
+      if (mapping == NULL || (mapping->devices >> device & 1) == 0)
+        return FALSE;
+      at = mapping->range.address + mapping->range.size;
+    }
+  while (at - address < size);
+  *bytes = (guint8 *) (guintptr) address;
+  return TRUE;
+}
+
+/* Addresses */
+
+/* What is asked for in the host's memory, aligned; MAP_FAILED: there is none. */
+static void *
+reserve (gsize size, gsize alignment)
+{
+  gsize all = size + alignment, before;
+  guint8 *start;
+
+  if (all < size)
+    return MAP_FAILED;
+  start = mmap (NULL, all, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (start == MAP_FAILED)
+    return MAP_FAILED;
+  before = (alignment - (guintptr) start % alignment) % alignment;
+  if (before > 0)
+    munmap (start, before);
+  munmap (start + before + size, alignment - before);
+  return start + before;
+}
+
+Status
+cuMemAddressReserve (CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint,
+                     unsigned long long flags)
+{
+  Range *range;
+  void *start;
+  ENTER (cuMemAddressReserve);
+  LOCKED;
+  (void) hint;
+  REQUIRE (address != NULL && flags == 0 && size > 0 && is_multiple (size)
+               && (alignment & (alignment - 1)) == 0,
+           FAKE_CUDA_INVALID_VALUE);
+
+  start = reserve (size, MAX (alignment, FAKE_CUDA_GRANULARITY));
+  REQUIRE (start != MAP_FAILED, FAKE_CUDA_OUT_OF_MEMORY);
+  range = g_new (Range, 1);
+  *range = (Range){ (CUdeviceptr) (guintptr) start, size };
+  g_tree_insert (reservations, range, range);
+  *address = range->address;
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuMemAddressFree (CUdeviceptr address, size_t size)
+{
+  Range *range;
+  ENTER (cuMemAddressFree);
+  LOCKED;
+
+  range = find_reservation (address);
+  REQUIRE (range != NULL && range->address == address && range->size == size
+               && !has_mapping (address, size),
+           FAKE_CUDA_INVALID_VALUE);
+  munmap ((void *) (guintptr) address, size);
+  g_tree_remove (reservations, range);
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Backings */
+
+static gboolean
+has_attribute (guint attribute, CUdevice device)
+{
+  gint value;
+
+  return fake_get_attribute (&value, attribute, device) && value != 0;
+}
+
+/* Called locked. */
+static Status
+check_properties (const CUmemAllocationProp *properties)
+{
+  CUdevice device;
+
+  REQUIRE (properties != NULL && properties->type == PINNED
+               && properties->location.type == ON_DEVICE && properties->win32HandleMetaData == NULL
+               && properties->requestedHandleTypes <= FILE_DESCRIPTOR,
+           FAKE_CUDA_INVALID_VALUE);
+  device = properties->location.id;
+  REQUIRE (fake_is_device (device), FAKE_CUDA_INVALID_DEVICE);
+  REQUIRE (has_attribute (ATTRIBUTE_VIRTUAL_MEMORY, device), FAKE_CUDA_NOT_SUPPORTED);
+  REQUIRE (properties->requestedHandleTypes == 0
+               || has_attribute (ATTRIBUTE_FILE_DESCRIPTOR, device),
+           FAKE_CUDA_NOT_SUPPORTED);
+  REQUIRE (properties->allocFlags.gpuDirectRDMACapable == 0
+               || has_attribute (ATTRIBUTE_RDMA, device),
+           FAKE_CUDA_NOT_SUPPORTED);
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* CU_MEM_ALLOC_GRANULARITY_MINIMUM or _RECOMMENDED */
+Status
+cuMemGetAllocationGranularity (size_t *bytes, const CUmemAllocationProp *properties,
+                               unsigned int option)
+{
+  Status status;
+  ENTER (cuMemGetAllocationGranularity);
+  LOCKED;
+  REQUIRE (bytes != NULL && option <= 1, FAKE_CUDA_INVALID_VALUE);
+
+  status = check_properties (properties);
+  if (status == FAKE_CUDA_SUCCESS)
+    *bytes = FAKE_CUDA_GRANULARITY;
+  return status;
+}
+
+/* Takes a part of the file that was never used: nobody else's bytes are there, and few zeros that a
+ * test could rely on, which a device does not promise. */
+static gboolean
+take_place (gsize size, guint64 *place)
+{
+  guint8 page[4096];
+
+  if (ftruncate (file, (off_t) (file_size + size)) != 0)
+    return FALSE;
+  memset (page, 0xa5, sizeof page);
+  for (gsize i = 0; i < size; i += FAKE_CUDA_GRANULARITY)
+    if (pwrite (file, page, sizeof page, (off_t) (file_size + i)) != sizeof page)
+      return FALSE;
+  *place = file_size;
+  file_size += size;
+  return TRUE;
+}
+
+Status
+cuMemCreate (CUmemGenericAllocationHandle *handle, size_t size,
+             const CUmemAllocationProp *properties, unsigned long long flags)
+{
+  Backing *backing;
+  guint64 place;
+  Status status;
+  ENTER (cuMemCreate);
+  LOCKED;
+  REQUIRE (handle != NULL && flags == 0 && size > 0 && is_multiple (size), FAKE_CUDA_INVALID_VALUE);
+  status = check_properties (properties);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  REQUIRE (size <= fake_count_available (properties->location.id) && take_place (size, &place),
+           FAKE_CUDA_OUT_OF_MEMORY);
+
+  backing = g_new (Backing, 1);
+  *backing = (Backing){ .properties = *properties, .size = size, .place = place, .references = 1 };
+  backing->handle = fake_handle_new (&handles, backing);
+  n_backings++;
+  backed[properties->location.id] += size;
+  *handle = (guintptr) backing->handle;
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Called locked. */
+static Backing *
+find_backing (CUmemGenericAllocationHandle handle)
+{
+  return fake_handle_get (&handles, (gpointer) (guintptr) handle);
+}
+
+/* The same where a driver looks into whatever it is given. */
+static Backing *
+get_backing (const gchar *function, CUmemGenericAllocationHandle handle)
+{
+  Backing *backing = find_backing (handle);
+
+  if (backing == NULL)
+    g_error ("%s: %#" G_GINT64_MODIFIER "x is no handle of memory: a driver crashes here", function,
+             (guint64) handle);
+  return backing;
+}
+
+/* Called locked. */
+static void
+free_unused (Backing *backing)
+{
+  if (backing->references > 0 || backing->n_mappings > 0)
+    return;
+  fallocate (file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) backing->place,
+             (off_t) backing->size);
+  n_backings--;
+  backed[backing->properties.location.id] -= backing->size;
+  g_free (backing);
+}
+
+/* Memory that is mapped stays until it is not. */
+Status
+cuMemRelease (CUmemGenericAllocationHandle handle)
+{
+  Backing *backing;
+  ENTER (cuMemRelease);
+  LOCKED;
+
+  backing = find_backing (handle);
+  REQUIRE (backing != NULL, FAKE_CUDA_INVALID_VALUE);
+  if (--backing->references == 0)
+    {
+      fake_handle_free (&handles, backing->handle);
+      backing->handle = NULL;
+    }
+  free_unused (backing);
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuMemGetAllocationPropertiesFromHandle (CUmemAllocationProp *properties,
+                                        CUmemGenericAllocationHandle handle)
+{
+  ENTER (cuMemGetAllocationPropertiesFromHandle);
+  LOCKED;
+  REQUIRE (properties != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  *properties = get_backing ("cuMemGetAllocationPropertiesFromHandle", handle)->properties;
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* A descriptor of what all of them lie in: nobody can do more with it than close it. */
+Status
+cuMemExportToShareableHandle (void *shared, CUmemGenericAllocationHandle handle, unsigned int type,
+                              unsigned long long flags)
+{
+  const Backing *backing;
+  ENTER (cuMemExportToShareableHandle);
+  LOCKED;
+  REQUIRE (shared != NULL && flags == 0, FAKE_CUDA_INVALID_VALUE);
+
+  backing = get_backing ("cuMemExportToShareableHandle", handle);
+  REQUIRE (type == FILE_DESCRIPTOR && backing->properties.requestedHandleTypes == type,
+           FAKE_CUDA_INVALID_VALUE);
+  *(int *) shared = fcntl (file, F_DUPFD_CLOEXEC, 0);
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Mappings */
+
+/* Puts a backing, or nothing, into the host's memory. */
+static void
+place_at (CUdeviceptr address, gsize size, const Backing *backing)
+{
+  void *at = (void *) (guintptr) address, *is;
+
+  if (backing != NULL)
+    is = mmap (at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, file,
+               (off_t) backing->place);
+  else
+    is = mmap (at, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  if (is != at)
+    g_error ("the fake driver cannot map memory");
+}
+
+/* Called locked.  What is not reserved is not mapped. */
+static Status
+check_reservation (CUdeviceptr address, gsize size)
+{
+  const Range *range = find_reservation (address);
+
+  REQUIRE (range != NULL, FAKE_CUDA_INVALID_VALUE);
+  if (size > range->size - (address - range->address))
+    g_error ("cuMemMap: more is mapped than was reserved, which a driver lets pass");
+  return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuMemMap (CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+          unsigned long long flags)
+{
+  Backing *backing;
+  Mapping *mapping;
+  Status status;
+  ENTER (cuMemMap);
+  LOCKED;
+
+  backing = get_backing ("cuMemMap", handle);
+  REQUIRE (is_range (address, size) && offset == 0 && flags == 0 && size <= backing->size,
+           FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (size == backing->size, FAKE_CUDA_NOT_SUPPORTED);
+  status = check_reservation (address, size);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  REQUIRE (!has_mapping (address, size), FAKE_CUDA_INVALID_VALUE);
+
+  mapping = g_new (Mapping, 1);
+  *mapping = (Mapping){ .range = { address, size }, .backing = backing };
+  backing->n_mappings++;
+  g_tree_insert (mappings, mapping, mapping);
+  place_at (address, size, backing);
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Called locked. */
+static void
+unmap (Mapping *mapping)
+{
+  Backing *backing = mapping->backing;
+
+  place_at (mapping->range.address, mapping->range.size, NULL);
+  g_tree_remove (mappings, mapping);
+  backing->n_mappings--;
+  free_unused (backing);
+}
+
+/* One mapping or several, but all of each. */
+Status
+cuMemUnmap (CUdeviceptr address, size_t size)
+{
+  gsize done = 0;
+  ENTER (cuMemUnmap);
+  LOCKED;
+  REQUIRE (is_range (address, size), FAKE_CUDA_INVALID_VALUE);
+
+  for (gsize i = 0; i < size; i += FAKE_CUDA_GRANULARITY)
+    if (find_mapping (address + i) == NULL)
+      g_error ("cuMemUnmap: nothing is mapped there, which a driver lets pass");
+  REQUIRE (is_mapped (address, size), FAKE_CUDA_INVALID_VALUE);
+  while (done < size)
+    {
+      Mapping *mapping = find_mapping (address + done);
+
+      done += mapping->range.size;
+      unmap (mapping);
+    }
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Access */
+
+/* Called locked. */
+static Status
+check_access (const CUmemAccessDesc *access, const Mapping *mapping)
+{
+  CUdevice device = access->location.id;
+
+  REQUIRE (access->location.type == ON_DEVICE && (access->flags == 0 || access->flags == READWRITE),
+           FAKE_CUDA_INVALID_VALUE);
+  return fake_is_device (device) && has_attribute (ATTRIBUTE_VIRTUAL_MEMORY, device)
+                 && fake_can_access (device, mapping->backing->properties.location.id)
+             ? FAKE_CUDA_SUCCESS
+             : FAKE_CUDA_INVALID_DEVICE;
+}
+
+/* Called locked. */
+static Status
+set_access (Mapping *mapping, const CUmemAccessDesc *access, gsize n)
+{
+  for (gsize i = 0; i < n; i++)
+    {
+      Status status = check_access (&access[i], mapping);
+      guint bit = 1u << access[i].location.id;
+
+      REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+      mapping->devices = access[i].flags != 0 ? mapping->devices | bit : mapping->devices & ~bit;
+    }
+  return FAKE_CUDA_SUCCESS;
+}
+
+/* Of mappings, but all of each.  Reading alone is not modelled. */
+Status
+cuMemSetAccess (CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t n)
+{
+  Status status = FAKE_CUDA_SUCCESS;
+  gsize done = 0;
+  ENTER (cuMemSetAccess);
+  LOCKED;
+  REQUIRE (is_range (address, size) && access != NULL && n > 0 && is_mapped (address, size),
+           FAKE_CUDA_INVALID_VALUE);
+
+  while (status == FAKE_CUDA_SUCCESS && done < size)
+    {
+      Mapping *mapping = find_mapping (address + done);
+
+      status = set_access (mapping, access, n);
+      done += mapping->range.size;
+    }
+  return status;
+}
+
+Status
+cuMemGetAccess (unsigned long long *flags, const CUmemLocation *location, CUdeviceptr address)
+{
+  const Mapping *mapping;
+  ENTER (cuMemGetAccess);
+  LOCKED;
+  REQUIRE (flags != NULL && location != NULL && location->type == ON_DEVICE
+               && fake_is_device (location->id),
+           FAKE_CUDA_INVALID_VALUE);
+
+  mapping = find_mapping (address);
+  REQUIRE (mapping != NULL, FAKE_CUDA_INVALID_VALUE);
+  *flags = (mapping->devices >> location->id & 1) != 0 ? READWRITE : 0;
+  return FAKE_CUDA_SUCCESS;
+}
+
+#if FAKE_CUDA_VERSION >= 11000
+/* Of what is mapped at an address. */
+Status
+cuMemRetainAllocationHandle (CUmemGenericAllocationHandle *handle, void *address)
+{
+  const Mapping *mapping;
+  Backing *backing;
+  ENTER (cuMemRetainAllocationHandle);
+  LOCKED;
+  REQUIRE (handle != NULL, FAKE_CUDA_INVALID_VALUE);
+
+  mapping = find_mapping ((CUdeviceptr) (guintptr) address);
+  REQUIRE (mapping != NULL, FAKE_CUDA_INVALID_VALUE);
+  backing = mapping->backing;
+  if (backing->references++ == 0)
+    backing->handle = fake_handle_new (&handles, backing);
+  *handle = (guintptr) backing->handle;
+  return FAKE_CUDA_SUCCESS;
+}
+#endif
+
+#endif

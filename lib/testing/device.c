@@ -1,0 +1,518 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The device that is a table.  Memory is an address that was never handed out before, and so its
+ * number says which allocation it was. */
+
+#include "testing/device-private.h"
+
+#include "common/lock-private.h"
+
+#define FIRST_ADDRESS 0x1001
+
+/* So many leaks are named. */
+#define MAX_NAMED 10
+
+struct _TarnTestingDevice
+{
+  TarnMutex lock; /* guards all below */
+  guint64 bytes, used_bytes;
+  gsize max_size;
+  GHashTable *ledger; /* address -> size, both GSIZE_TO_POINTER () */
+  guint64 next_address;
+  guint allocators;
+  guint allocate_calls, free_calls;
+  gsize last_size;
+  guint fail_at; /* the value of allocate_calls at which to fail; 0: never */
+  gboolean fail_for_ever, has_failed;
+  gdouble fail_share; /* of all calls */
+  GRand *rand;        /* for that; NULL: it was never asked for */
+  TarnTestingReclaim reclaim;
+  gpointer reclaim_data;
+  TarnTestingHook free_hook;
+  gpointer free_hook_data;
+  gchar *fault; /* the first one; nullable */
+};
+
+/* Life */
+
+/**
+ * Makes a device with a budget.
+ *
+ * @param bytes  its budget; G_MAXUINT64 never runs out
+ * @return (transfer full) the device, for tarn_testing_device_free(); any thread may use it
+ * @since 0.1
+ */
+TarnTestingDevice *
+tarn_testing_device_new (guint64 bytes)
+{
+  TarnTestingDevice *device = g_new0 (TarnTestingDevice, 1);
+
+  _tarn_mutex_init (&device->lock);
+  device->bytes = bytes;
+  device->max_size = G_MAXSIZE;
+  device->ledger = g_hash_table_new (NULL, NULL);
+  device->next_address = FIRST_ADDRESS;
+  return device;
+}
+
+/**
+ * Frees a device. It ends the test, and says why, if there is a fault that nobody took, memory that
+ * was not freed, or an allocator that is still referenced.
+ *
+ * @param device  the device, which no other thread uses any more; NULL is allowed
+ * @since 0.1
+ */
+void
+tarn_testing_device_free (TarnTestingDevice *device)
+{
+  if (device == NULL)
+    return;
+  tarn_testing_assert_no_leaks (device);
+  g_assert_cmpuint (device->used_bytes, ==, 0);
+  g_assert_cmpuint (device->allocators, ==, 0);
+  g_hash_table_unref (device->ledger);
+  g_clear_pointer (&device->rand, g_rand_free);
+  _tarn_mutex_clear (&device->lock);
+  g_free (device);
+}
+
+/* The allocator's functions */
+
+/* Tells whether a call is to fail for lack of room.  The lock is held. */
+static gboolean
+is_to_fail (TarnTestingDevice *device)
+{
+  gboolean fails = FALSE;
+
+  if (device->fail_at != 0)
+    fails = device->fail_for_ever ? device->allocate_calls >= device->fail_at
+                                  : device->allocate_calls == device->fail_at;
+  if (device->fail_share > 0 && g_rand_double (device->rand) < device->fail_share)
+    fails = TRUE;
+  device->has_failed |= fails;
+  return fails;
+}
+
+/* The lock is held. */
+static gboolean
+has_room (const TarnTestingDevice *device, gsize size)
+{
+  return device->bytes == G_MAXUINT64
+         || (device->used_bytes <= device->bytes && size <= device->bytes - device->used_bytes);
+}
+
+gboolean
+_tarn_testing_device_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnTestingDevice *device = user_data;
+  gboolean full, too_large;
+
+  _tarn_mutex_lock (&device->lock);
+  device->allocate_calls++;
+  device->last_size = size;
+  too_large = size > device->max_size;
+  full = is_to_fail (device) || !has_room (device, size);
+  if (!full && !too_large)
+    {
+      memory->address = device->next_address++;
+      device->used_bytes += size; /* wraps where there is no budget, and back */
+      g_hash_table_insert (device->ledger, GSIZE_TO_POINTER (memory->address),
+                           GSIZE_TO_POINTER (size));
+    }
+  _tarn_mutex_unlock (&device->lock);
+
+  if (too_large)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                 "fake: too large for %" G_GSIZE_FORMAT " bytes", size);
+  else if (full)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                 "fake: full for %" G_GSIZE_FORMAT " bytes", size);
+  return !full && !too_large;
+}
+
+/* Says what is wrong with a free; NULL: nothing.  The lock is held. */
+static gchar *
+find_fault (const TarnTestingDevice *device, guint64 address, gsize size)
+{
+  gpointer allocated;
+
+  if (g_hash_table_lookup_extended (device->ledger, GSIZE_TO_POINTER (address), NULL, &allocated))
+    return GPOINTER_TO_SIZE (allocated) == size
+               ? NULL
+               : g_strdup_printf ("memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
+                                  " bytes is freed as %" G_GSIZE_FORMAT " bytes",
+                                  address, GPOINTER_TO_SIZE (allocated), size);
+  return g_strdup_printf (
+      "memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is freed %s", address, size,
+      address >= FIRST_ADDRESS && address < device->next_address ? "twice"
+                                                                 : "and was never allocated");
+}
+
+void
+_tarn_testing_device_release (gpointer user_data, TarnMemory memory, gsize size)
+{
+  TarnTestingDevice *device = user_data;
+  gchar *fault;
+
+  if (device->free_hook != NULL)
+    device->free_hook (device->free_hook_data);
+
+  _tarn_mutex_lock (&device->lock);
+  device->free_calls++;
+  fault = find_fault (device, memory.address, size);
+  if (fault == NULL)
+    {
+      g_hash_table_remove (device->ledger, GSIZE_TO_POINTER (memory.address));
+      device->used_bytes -= size;
+    }
+  else if (device->fault == NULL)
+    device->fault = g_steal_pointer (&fault);
+  _tarn_mutex_unlock (&device->lock);
+  g_free (fault);
+}
+
+gboolean
+_tarn_testing_device_reclaim (gpointer user_data)
+{
+  TarnTestingDevice *device = user_data;
+
+  return device->reclaim != NULL && device->reclaim (device->reclaim_data);
+}
+
+static void
+allocator_gone (gpointer user_data)
+{
+  TarnTestingDevice *device = user_data;
+
+  _tarn_mutex_lock (&device->lock);
+  device->allocators--;
+  _tarn_mutex_unlock (&device->lock);
+}
+
+/**
+ * Makes an allocator of a device's memory. It is for a pool, or for use without one. What it has
+ * is TarnMemory::address, a number that was never handed out before. There may be several.
+ *
+ * @param device  the device, which must outlive the allocator; any thread may call it
+ * @return (transfer full) the allocator, for tarn_allocator_unref()
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_testing_device_allocator_new (TarnTestingDevice *device)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  g_return_val_if_fail (device != NULL, NULL);
+
+  ops.name = "fake";
+  ops.allocate = _tarn_testing_device_allocate;
+  ops.free = _tarn_testing_device_release;
+  ops.reclaim = _tarn_testing_device_reclaim;
+  _tarn_mutex_lock (&device->lock);
+  device->allocators++;
+  _tarn_mutex_unlock (&device->lock);
+  return tarn_allocator_new (&ops, device, allocator_gone);
+}
+
+/* What it is told */
+
+/**
+ * Sets the budget of a device. It may be less than is in use.
+ *
+ * @param device  the device; any thread may call it
+ * @param bytes   all that may be in use at a time; G_MAXUINT64 never runs out
+ * @since 0.1
+ */
+void
+tarn_testing_device_set_budget (TarnTestingDevice *device, guint64 bytes)
+{
+  _tarn_mutex_lock (&device->lock);
+  device->bytes = bytes;
+  _tarn_mutex_unlock (&device->lock);
+}
+
+/**
+ * Sets the most bytes of one allocation. Requests above that fail with #TARN_ERROR_NOT_SUPPORTED,
+ * which is not out-of-memory.
+ *
+ * @param device  the device; any thread may call it
+ * @param size    bytes; G_MAXSIZE, as at the start: any
+ * @since 0.1
+ */
+void
+tarn_testing_device_set_max_size (TarnTestingDevice *device, gsize size)
+{
+  _tarn_mutex_lock (&device->lock);
+  device->max_size = size;
+  _tarn_mutex_unlock (&device->lock);
+}
+
+/**
+ * Sets what the allocators' reclaim function does. A request that finds no room calls it.
+ *
+ * @param device     the device; called before other threads use it
+ * @param func       a function; NULL, as at the start: nothing is freed
+ * @param user_data  for the function
+ * @since 0.1
+ */
+void
+tarn_testing_device_set_reclaim (TarnTestingDevice *device, TarnTestingReclaim func,
+                                 gpointer user_data)
+{
+  device->reclaim = func;
+  device->reclaim_data = user_data;
+}
+
+/**
+ * Sets what each free calls first. No lock is held then, and the memory still counts as in use.
+ *
+ * @param device     the device; called before other threads use it
+ * @param func       a function; NULL, as at the start: none
+ * @param user_data  for the function
+ * @since 0.1
+ */
+void
+tarn_testing_device_set_free_hook (TarnTestingDevice *device, TarnTestingHook func,
+                                   gpointer user_data)
+{
+  device->free_hook = func;
+  device->free_hook_data = user_data;
+}
+
+/**
+ * Has an allocation fail with #TARN_ERROR_OUT_OF_MEMORY. It takes the place of what was asked for
+ * by this function before.
+ *
+ * @param device    the device; any thread may call it
+ * @param nth       the call from now on that fails, 1 being the next one; 0: none
+ * @param for_ever  whether all that follow fail, too
+ * @since 0.1
+ */
+void
+tarn_testing_device_fail (TarnTestingDevice *device, guint nth, gboolean for_ever)
+{
+  _tarn_mutex_lock (&device->lock);
+  device->fail_at = nth == 0 ? 0 : device->allocate_calls + nth;
+  device->fail_for_ever = for_ever;
+  device->has_failed = FALSE;
+  _tarn_mutex_unlock (&device->lock);
+}
+
+/**
+ * Has a share of all allocations fail. They are chosen at random, and fail with
+ * #TARN_ERROR_OUT_OF_MEMORY: again the same ones with the same seed of GLib's tests, and in a
+ * program that has no such tests.
+ *
+ * @param device  the device; any thread may call it
+ * @param share   0, as at the start: none, up to 1: all
+ * @since 0.1
+ */
+void
+tarn_testing_device_fail_share (TarnTestingDevice *device, gdouble share)
+{
+  g_return_if_fail (share >= 0 && share <= 1);
+
+  _tarn_mutex_lock (&device->lock);
+  if (device->rand == NULL)
+    device->rand = g_rand_new_with_seed (_tarn_testing_seed ());
+  device->fail_share = share;
+  device->has_failed = FALSE;
+  _tarn_mutex_unlock (&device->lock);
+}
+
+/* What it says */
+
+/**
+ * Tells whether an allocation failed because it was told to. It counts since the last
+ * tarn_testing_device_fail() or tarn_testing_device_fail_share().
+ *
+ * @param device  the device; any thread may call it
+ * @return whether one has
+ * @since 0.1
+ */
+gboolean
+tarn_testing_device_has_failed (TarnTestingDevice *device)
+{
+  gboolean has_failed;
+
+  _tarn_mutex_lock (&device->lock);
+  has_failed = device->has_failed;
+  _tarn_mutex_unlock (&device->lock);
+  return has_failed;
+}
+
+/**
+ * Gets the bytes that are allocated and not freed.
+ *
+ * @param device  the device; any thread may call it
+ * @return bytes, as asked for
+ * @since 0.1
+ */
+guint64
+tarn_testing_device_get_used_bytes (TarnTestingDevice *device)
+{
+  guint64 bytes;
+
+  _tarn_mutex_lock (&device->lock);
+  bytes = device->used_bytes;
+  _tarn_mutex_unlock (&device->lock);
+  return bytes;
+}
+
+/**
+ * Gets the number of allocations that are not freed.
+ *
+ * @param device  the device; any thread may call it
+ * @return how many
+ * @since 0.1
+ */
+guint
+tarn_testing_device_get_live (TarnTestingDevice *device)
+{
+  guint n;
+
+  _tarn_mutex_lock (&device->lock);
+  n = g_hash_table_size (device->ledger);
+  _tarn_mutex_unlock (&device->lock);
+  return n;
+}
+
+/**
+ * Counts the calls that asked the device for memory. Those that failed are included. It is what a
+ * pool did not have itself.
+ *
+ * @param device  the device; any thread may call it
+ * @return how many since the device was made
+ * @since 0.1
+ */
+guint
+tarn_testing_device_get_allocate_calls (TarnTestingDevice *device)
+{
+  guint n;
+
+  _tarn_mutex_lock (&device->lock);
+  n = device->allocate_calls;
+  _tarn_mutex_unlock (&device->lock);
+  return n;
+}
+
+/**
+ * Counts the calls that gave memory back. Mistaken ones are included.
+ *
+ * @param device  the device; any thread may call it
+ * @return how many since the device was made
+ * @since 0.1
+ */
+guint
+tarn_testing_device_get_free_calls (TarnTestingDevice *device)
+{
+  guint n;
+
+  _tarn_mutex_lock (&device->lock);
+  n = device->free_calls;
+  _tarn_mutex_unlock (&device->lock);
+  return n;
+}
+
+/**
+ * Gets the size that was asked for last. Whether there was room makes no difference.
+ *
+ * @param device  the device; any thread may call it
+ * @return bytes; 0: it was never asked
+ * @since 0.1
+ */
+gsize
+tarn_testing_device_get_last_size (TarnTestingDevice *device)
+{
+  gsize size;
+
+  _tarn_mutex_lock (&device->lock);
+  size = device->last_size;
+  _tarn_mutex_unlock (&device->lock);
+  return size;
+}
+
+/**
+ * Takes the first fault of whoever used a device. It is forgotten then.
+ *
+ * @param device  the device; any thread may call it
+ * @return (transfer full) (nullable) what was done to which memory, for g_free (); NULL: nothing
+ * @since 0.1
+ */
+gchar *
+tarn_testing_device_steal_fault (TarnTestingDevice *device)
+{
+  gchar *fault;
+
+  _tarn_mutex_lock (&device->lock);
+  fault = g_steal_pointer (&device->fault);
+  _tarn_mutex_unlock (&device->lock);
+  return fault;
+}
+
+static gint
+compare_addresses (gconstpointer a, gconstpointer b)
+{
+  gsize first = GPOINTER_TO_SIZE (a), second = GPOINTER_TO_SIZE (b);
+
+  return (first > second) - (first < second);
+}
+
+/* Names the leaks, in the order in which they were allocated.  The lock is held. */
+static gchar *
+describe_ledger (const TarnTestingDevice *device)
+{
+  GString *text = g_string_new (NULL);
+  GList *addresses = g_list_sort (g_hash_table_get_keys (device->ledger), compare_addresses);
+  guint n = 0;
+
+  g_string_printf (text, "%u allocation(s) of %" G_GUINT64_FORMAT " bytes were not freed:",
+                   g_hash_table_size (device->ledger), device->used_bytes);
+  for (GList *at = addresses; at != NULL && n < MAX_NAMED; at = at->next, n++)
+    g_string_append_printf (text, "%s memory 0x%" G_GSIZE_MODIFIER "x of %" G_GSIZE_FORMAT " bytes",
+                            n == 0 ? "" : ",", GPOINTER_TO_SIZE (at->data),
+                            GPOINTER_TO_SIZE (g_hash_table_lookup (device->ledger, at->data)));
+  if (g_hash_table_size (device->ledger) > n)
+    g_string_append (text, ", ...");
+  g_list_free (addresses);
+  return g_string_free (text, FALSE);
+}
+
+/**
+ * Describes what is allocated and not freed. It says how much, and the memory and size of each,
+ * up to ten.
+ *
+ * @param device  the device; any thread may call it
+ * @return (transfer full) (nullable) a line of text, for g_free (); NULL: all is freed
+ * @since 0.1
+ */
+gchar *
+tarn_testing_device_describe_leaks (TarnTestingDevice *device)
+{
+  gchar *text = NULL;
+
+  _tarn_mutex_lock (&device->lock);
+  if (g_hash_table_size (device->ledger) > 0)
+    text = describe_ledger (device);
+  _tarn_mutex_unlock (&device->lock);
+  return text;
+}
+
+/**
+ * Ends the test unless all that was allocated was freed. A message names memory and sizes; memory
+ * that was freed wrongly counts as well. What a pool holds is not freed: tarn_pool_free_held() or
+ * tarn_pool_unref() comes first.
+ *
+ * @param device  the device; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_testing_assert_no_leaks (TarnTestingDevice *device)
+{
+  g_autofree gchar *fault = tarn_testing_device_steal_fault (device);
+  g_autofree gchar *leaks = tarn_testing_device_describe_leaks (device);
+
+  if (fault != NULL || leaks != NULL)
+    _tarn_testing_end (G_STRFUNC, fault != NULL ? fault : leaks);
+}

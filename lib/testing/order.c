@@ -1,0 +1,282 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The queues over the pages.  What is memory to the queues is a granule of the pages. */
+
+#include "testing/pages-private.h"
+#include "testing/queues-private.h"
+
+struct _TarnTestingOrder
+{
+  TarnTestingPages *pages;
+  TarnTestingQueues *queues;
+  TarnAllocatorOps on_pages, on_queues; /* which the allocator's functions call */
+};
+
+/**
+ * Makes queues over a device with virtual memory or parts of memory.
+ *
+ * @param bytes  the budget, as tarn_testing_pages_new() has it
+ * @param kind   what heaps make blocks of
+ * @param flags  as tarn_testing_queues_new() has them; with virtual memory not
+ * #TARN_TESTING_QUEUES_FREES_IN_ORDER
+ * @return (transfer full) both together, for tarn_testing_order_free(); any thread may use them
+ * @since 0.1
+ */
+TarnTestingOrder *
+tarn_testing_order_new (guint64 bytes, TarnTestingPagesKind kind, guint flags)
+{
+  TarnTestingOrder *order;
+
+  g_return_val_if_fail (kind != TARN_TESTING_PAGES_VIRTUAL
+                            || (flags & TARN_TESTING_QUEUES_FREES_IN_ORDER) == 0,
+                        NULL);
+
+  order = g_new (TarnTestingOrder, 1);
+  order->pages = tarn_testing_pages_new (bytes, kind);
+  order->queues = tarn_testing_queues_new (0, flags);
+  _tarn_testing_pages_ops_init (order->pages, &order->on_pages);
+  _tarn_testing_queues_ops_init (order->queues, &order->on_queues);
+  return order;
+}
+
+/**
+ * Frees both, as tarn_testing_pages_free() and tarn_testing_queues_free() do.
+ *
+ * @param order  both, which no other thread uses any more; NULL is allowed
+ * @since 0.1
+ */
+void
+tarn_testing_order_free (TarnTestingOrder *order)
+{
+  if (order == NULL)
+    return;
+  tarn_testing_pages_free (order->pages);
+  tarn_testing_queues_free (order->queues);
+  g_free (order);
+}
+
+/**
+ * Gets the device.
+ *
+ * @param order  both; any thread may call it
+ * @return (transfer none) the device
+ * @since 0.1
+ */
+TarnTestingPages *
+tarn_testing_order_get_pages (TarnTestingOrder *order)
+{
+  return order->pages;
+}
+
+/**
+ * Gets the queues, to make some, run them, and take their faults.
+ *
+ * @param order  both; any thread may call it
+ * @return (transfer none) the queues
+ * @since 0.1
+ */
+TarnTestingQueues *
+tarn_testing_order_get_queues (TarnTestingOrder *order)
+{
+  return order->queues;
+}
+
+/* The memory that a granule is for the queues. */
+static TarnMemory
+get_granule (TarnTestingOrder *order, TarnMemory memory, gsize offset)
+{
+  TarnMemory granule = { .address = tarn_testing_pages_locate (order->pages, memory, offset)
+                                    / TARN_TESTING_ORDER_GRANULE };
+
+  return granule;
+}
+
+/**
+ * Says that memory has another owner from here on. It is tarn_testing_queues_own() for all of it.
+ *
+ * @param order   both; any thread may call it
+ * @param memory  memory of a block, from a heap over the allocator
+ * @param size    its bytes
+ * @since 0.1
+ */
+void
+tarn_testing_order_own (TarnTestingOrder *order, TarnMemory memory, gsize size)
+{
+  for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
+    tarn_testing_queues_own (order->queues, get_granule (order, memory, at));
+}
+
+/**
+ * Puts a command on a queue that uses all of some memory. It is as tarn_testing_queue_put().
+ *
+ * @param order    both; any thread may call it
+ * @param queue    a queue
+ * @param memory   memory of a block, from a heap over the allocator
+ * @param size     its bytes
+ * @param command  what it does
+ * @param value    what it writes, or must find; nothing to other commands
+ * @since 0.1
+ */
+void
+tarn_testing_order_put (TarnTestingOrder *order, gpointer queue, TarnMemory memory, gsize size,
+                        TarnTestingCommand command, guint value)
+{
+  for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
+    tarn_testing_queue_put (order->queues, queue, get_granule (order, memory, at), command, value);
+}
+
+/**
+ * Uses memory from the host, now, as tarn_testing_queues_touch() does.
+ *
+ * @param order   both; any thread may call it
+ * @param memory  memory of a block, from a heap over the allocator
+ * @param size    its bytes
+ * @since 0.1
+ */
+void
+tarn_testing_order_touch (TarnTestingOrder *order, TarnMemory memory, gsize size)
+{
+  for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
+    tarn_testing_queues_touch (order->queues, get_granule (order, memory, at));
+}
+
+/* The allocator's functions */
+
+static const TarnAllocatorOps *
+pages_of (gpointer user_data, gpointer *pages)
+{
+  *pages = ((TarnTestingOrder *) user_data)->pages;
+  return &((TarnTestingOrder *) user_data)->on_pages;
+}
+
+static const TarnAllocatorOps *
+queues_of (gpointer user_data, gpointer *queues)
+{
+  *queues = ((TarnTestingOrder *) user_data)->queues;
+  return &((TarnTestingOrder *) user_data)->on_queues;
+}
+
+/* Defines a function that is one of another allocator's. */
+#define PASS_ON(of, type, name, parameters, ...)                                                   \
+  static type name parameters                                                                      \
+  {                                                                                                \
+    gpointer its;                                                                                  \
+    const TarnAllocatorOps *ops = of (user_data, &its);                                            \
+                                                                                                   \
+    return ops->name (its, ##__VA_ARGS__);                                                         \
+  }
+
+PASS_ON (pages_of, gboolean, allocate,
+         (gpointer user_data, gsize size, TarnMemory *memory, GError **error), size, memory, error)
+PASS_ON (pages_of, gboolean, part_new,
+         (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+          GError **error),
+         memory, offset, size, part, error)
+PASS_ON (pages_of, void, part_release, (gpointer user_data, TarnMemory part, gsize size), part,
+         size)
+PASS_ON (pages_of, gboolean, addresses_reserve,
+         (gpointer user_data, gsize size, TarnMemory *addresses, GError **error), size, addresses,
+         error)
+PASS_ON (pages_of, void, addresses_release, (gpointer user_data, TarnMemory addresses, gsize size),
+         addresses, size)
+PASS_ON (pages_of, gboolean, backing_new,
+         (gpointer user_data, gsize size, TarnMemory *memory, GError **error), size, memory, error)
+PASS_ON (pages_of, void, backing_release, (gpointer user_data, TarnMemory memory, gsize size),
+         memory, size)
+PASS_ON (pages_of, gboolean, backing_map,
+         (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GError **error),
+         memory, size, address, error)
+PASS_ON (queues_of, gboolean, queue_ref,
+         (gpointer user_data, gpointer queue, gboolean *in_order, GError **error), queue, in_order,
+         error)
+PASS_ON (queues_of, void, queue_unref, (gpointer user_data, gpointer queue), queue)
+PASS_ON (queues_of, gpointer, event_record, (gpointer user_data, gpointer queue, GError **error),
+         queue, error)
+PASS_ON (queues_of, gpointer, event_record_all, (gpointer user_data, GError **error), error)
+PASS_ON (queues_of, gboolean, event_is_done, (gpointer user_data, gpointer event), event)
+PASS_ON (queues_of, gboolean, event_wait,
+         (gpointer user_data, gpointer event, gpointer queue, GError **error), event, queue, error)
+PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), event)
+PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
+         queue, error)
+
+/* Nobody may use it any more. */
+static void
+backing_unmap (gpointer user_data, TarnMemory address, gsize size)
+{
+  TarnTestingOrder *order = user_data;
+
+  tarn_testing_order_own (order, address, size);
+  tarn_testing_order_touch (order, address, size);
+  order->on_pages.backing_unmap (order->pages, address, size);
+}
+
+static void
+free_memory (gpointer user_data, TarnMemory memory, gsize size)
+{
+  TarnTestingOrder *order = user_data;
+  gboolean may_be_used = order->on_queues.frees_in_order;
+
+  for (gsize at = 0; at < size && !may_be_used; at += TARN_TESTING_ORDER_GRANULE)
+    {
+      guint64 place = tarn_testing_pages_locate_in_piece (order->pages, memory, at);
+      TarnMemory granule = { .address = place / TARN_TESTING_ORDER_GRANULE };
+
+      tarn_testing_queues_own (order->queues, granule);
+      tarn_testing_queues_touch (order->queues, granule);
+    }
+  order->on_pages.free (order->pages, memory, size);
+}
+
+/* For the test to ask what was waited for. */
+static gpointer
+fresh_queue (gpointer user_data)
+{
+  const TarnTestingOrder *order = user_data;
+
+  return order->on_queues.fresh_queue (order->queues);
+}
+
+/**
+ * Makes an allocator for heaps: virtual memory or parts, and queues. A heap over it needs
+ * #TARN_TESTING_ORDER_GRANULE for its alignment.
+ *
+ * @param order  both, which must outlive the allocator; any thread may call it
+ * @return (transfer full) the allocator, for tarn_allocator_unref()
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_testing_order_allocator_new (TarnTestingOrder *order)
+{
+  const TarnAllocatorOps *pages = &order->on_pages, *queues = &order->on_queues;
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.name = "fake queues over pages";
+  ops.allocate = allocate;
+  ops.free = free_memory;
+  ops.part_alignment = pages->part_alignment;
+  ops.part_new = pages->part_new != NULL ? part_new : NULL;
+  ops.part_release = pages->part_release != NULL ? part_release : NULL;
+  ops.virtual_granularity = pages->virtual_granularity;
+  if (ops.virtual_granularity > 0)
+    {
+      ops.addresses_reserve = addresses_reserve;
+      ops.addresses_release = addresses_release;
+      ops.backing_new = backing_new;
+      ops.backing_release = backing_release;
+      ops.backing_map = backing_map;
+      ops.backing_unmap = backing_unmap;
+    }
+  ops.queue_ref = queue_ref;
+  ops.queue_unref = queue_unref;
+  ops.event_record = event_record;
+  ops.event_record_all = queues->event_record_all != NULL ? event_record_all : NULL;
+  ops.event_is_done = event_is_done;
+  ops.event_wait = event_wait;
+  ops.event_release = event_release;
+  ops.check_queue = queues->check_queue != NULL ? check_queue : NULL;
+  ops.frees_in_order = queues->frees_in_order;
+  ops.fresh_queue = fresh_queue;
+  return tarn_allocator_new (&ops, order, NULL);
+}

@@ -1,0 +1,188 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What runs on the queues, and when: as the test says, and at random where it leaves a choice. */
+
+#include "testing/queues-private.h"
+
+static TarnTestingItem *
+get_item (const TarnTestingQueue *queue, guint i)
+{
+  return &g_array_index (queue->items, TarnTestingItem, i);
+}
+
+static void
+check_contents (TarnTestingQueues *queues, const TarnTestingQueue *queue,
+                const TarnTestingItem *item)
+{
+  g_autofree gchar *text = NULL;
+
+  if (item->memory->value == item->value)
+    return;
+  text = _tarn_testing_describe_memory (item->memory);
+  _tarn_testing_queues_fault (queues, "queue %u finds %u in %s, and not %u", queue->number,
+                              item->memory->value, text, item->value);
+}
+
+static void
+run_item (TarnTestingQueues *queues, TarnTestingQueue *queue, TarnTestingItem *item)
+{
+  if (item->memory != NULL && item->command == TARN_TESTING_COMMAND_WRITE)
+    item->memory->value = item->value;
+  else if (item->memory != NULL && item->command == TARN_TESTING_COMMAND_CHECK)
+    check_contents (queues, queue, item);
+  g_clear_pointer (&item->clock, g_array_unref);
+  item->is_done = TRUE;
+  while (queue->n_done < queue->items->len && get_item (queue, queue->n_done)->is_done)
+    queue->n_done++;
+}
+
+static gboolean
+can_run (TarnTestingQueues *queues, const TarnTestingItem *item)
+{
+  return !item->is_done
+         && (item->memory != NULL || _tarn_testing_queues_is_done (queues, item->clock));
+}
+
+/* Those that can run: on an out-of-order queue, all up to a wait that is to be run first.  What
+ * came before a wait need not be done for it, as with clEnqueueBarrierWithWaitList. */
+static GPtrArray *
+list_runnable (TarnTestingQueues *queues, const TarnTestingQueue *queue)
+{
+  GPtrArray *items = g_ptr_array_new ();
+
+  for (guint i = queue->n_done; i < queue->items->len; i++)
+    {
+      TarnTestingItem *item = get_item (queue, i);
+
+      if (can_run (queues, item))
+        g_ptr_array_add (items, item);
+      if (queue->in_order || (item->memory == NULL && !item->is_done))
+        break;
+    }
+  return items;
+}
+
+static gboolean
+run_one (TarnTestingQueues *queues, TarnTestingQueue *queue)
+{
+  g_autoptr (GPtrArray) items = list_runnable (queues, queue);
+  guint i;
+
+  if (items->len == 0)
+    return FALSE;
+  i = (guint) g_rand_int_range (queues->rand, 0, (gint32) items->len);
+  run_item (queues, queue, g_ptr_array_index (items, i));
+  return TRUE;
+}
+
+/**
+ * Runs one command or wait of a queue. It is the first, or on an out-of-order queue any that can
+ * run, by chance.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param handle  a queue
+ * @return whether one ran; FALSE: none can
+ * @since 0.1
+ */
+gboolean
+tarn_testing_queue_run_one (TarnTestingQueues *queues, gpointer handle)
+{
+  TarnTestingQueue *queue;
+  gboolean has_run;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "run");
+  has_run = queue != NULL && run_one (queues, queue);
+  _tarn_mutex_unlock (&queues->lock);
+  return has_run;
+}
+
+/**
+ * Runs what is on a queue until nothing can run there.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param handle  a queue
+ * @return how many commands and waits ran
+ * @since 0.1
+ */
+guint
+tarn_testing_queue_run (TarnTestingQueues *queues, gpointer handle)
+{
+  guint n = 0;
+
+  while (tarn_testing_queue_run_one (queues, handle))
+    n++;
+  return n;
+}
+
+/**
+ * Runs one command or wait of any queue, by chance. It may be of one that is gone.
+ *
+ * @param queues  the queues; any thread may call it
+ * @return whether one ran; FALSE: none can
+ * @since 0.1
+ */
+gboolean
+tarn_testing_queues_run_one (TarnTestingQueues *queues)
+{
+  gboolean has_run = FALSE;
+  guint n, first;
+
+  _tarn_mutex_lock (&queues->lock);
+  n = queues->queues->len;
+  first = n > 0 ? (guint) g_rand_int_range (queues->rand, 0, (gint32) n) : 0;
+  for (guint i = 0; i < n && !has_run; i++)
+    has_run = run_one (queues, g_ptr_array_index (queues->queues, (first + i) % n));
+  _tarn_mutex_unlock (&queues->lock);
+  return has_run;
+}
+
+/**
+ * Runs all that is on the queues, in some order that is allowed. It ends the test if queues wait
+ * for each other for ever.
+ *
+ * @param queues  the queues; any thread may call it, and no other puts commands there meanwhile
+ * @since 0.1
+ */
+void
+tarn_testing_queues_run_all (TarnTestingQueues *queues)
+{
+  while (tarn_testing_queues_run_one (queues))
+    continue;
+  for (guint i = 0; i < queues->queues->len; i++)
+    {
+      TarnTestingQueue *queue = g_ptr_array_index (queues->queues, i);
+
+      g_assert_cmpuint (queue->n_done, ==, queue->items->len); /* else they wait for one another */
+    }
+}
+
+/* What of a queue comes before a moment, in the order in which it was put there. */
+static gboolean
+run_until (TarnTestingQueues *queues, TarnTestingQueue *queue, guint end)
+{
+  gboolean has_run = FALSE;
+
+  while (queue->n_done < end && can_run (queues, get_item (queue, queue->n_done)))
+    {
+      run_item (queues, queue, get_item (queue, queue->n_done));
+      has_run = TRUE;
+    }
+  return has_run;
+}
+
+/* The device does what comes before a moment, and no more. */
+void
+_tarn_testing_queues_reach (TarnTestingQueues *queues, const TarnTestingClock *clock)
+{
+  while (!_tarn_testing_queues_is_done (queues, clock))
+    {
+      gboolean has_run = FALSE;
+
+      for (guint i = 0; i < clock->len; i++)
+        has_run |= run_until (queues, g_ptr_array_index (queues->queues, i),
+                              _tarn_testing_clock_get (clock, i));
+      g_assert_true (has_run);
+    }
+}

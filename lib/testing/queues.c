@@ -1,0 +1,543 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The queues, the memory that commands on them use, and which of it is used too early. */
+
+#include "testing/queues-private.h"
+
+/* Handles are neither NULL nor what a test might make up. */
+#define FIRST_HANDLE 0x5100
+
+/* Everything put on the queue so far; on every queue where it is NULL. */
+TarnTestingClock *
+_tarn_testing_queues_now (TarnTestingQueues *queues, const TarnTestingQueue *queue)
+{
+  TarnTestingClock *clock = _tarn_testing_clock_new ();
+
+  for (guint i = 0; i < queues->queues->len; i++)
+    {
+      const TarnTestingQueue *other = g_ptr_array_index (queues->queues, i);
+
+      if (queue != NULL && queue != other)
+        continue;
+      _tarn_testing_clock_join (clock, other->start);
+      _tarn_testing_clock_raise (clock, i, other->items->len);
+    }
+  return clock;
+}
+
+gboolean
+_tarn_testing_queues_is_done (TarnTestingQueues *queues, const TarnTestingClock *clock)
+{
+  for (guint i = 0; i < clock->len; i++)
+    if (((TarnTestingQueue *) g_ptr_array_index (queues->queues, i))->n_done
+        < _tarn_testing_clock_get (clock, i))
+      return FALSE;
+  return TRUE;
+}
+
+/* Faults */
+
+void
+_tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
+{
+  va_list arguments;
+
+  if (queues->fault != NULL)
+    return;
+  va_start (arguments, format);
+  queues->fault = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+}
+
+/**
+ * Takes the first fault of whoever used queues. It is forgotten then: a hazard, or another of
+ * those that TarnTestingQueues lists.
+ *
+ * @param queues  the queues; any thread may call it
+ * @return (transfer full) (nullable) which queue did what to which memory, for g_free (); NULL:
+ * nothing
+ * @since 0.1
+ */
+gchar *
+tarn_testing_queues_steal_fault (TarnTestingQueues *queues)
+{
+  gchar *fault;
+
+  _tarn_mutex_lock (&queues->lock);
+  fault = g_steal_pointer (&queues->fault);
+  _tarn_mutex_unlock (&queues->lock);
+  return fault;
+}
+
+/* Queues */
+
+/* NULL for what never was a handle. */
+TarnTestingSlot *
+_tarn_testing_queues_get_slot (TarnTestingQueues *queues, gpointer handle)
+{
+  guint i = GPOINTER_TO_UINT (handle) - FIRST_HANDLE;
+
+  return i < queues->slots->len ? g_ptr_array_index (queues->slots, i) : NULL;
+}
+
+/* A fault, and NULL, if it is not alive. */
+TarnTestingQueue *
+_tarn_testing_queues_look_up (TarnTestingQueues *queues, gpointer handle, const gchar *what)
+{
+  TarnTestingSlot *slot = _tarn_testing_queues_get_slot (queues, handle);
+
+  if (slot != NULL && slot->queue->is_alive)
+    return slot->queue;
+  _tarn_testing_queues_fault (queues, "%s: queue %p is gone", what, handle);
+  return NULL;
+}
+
+/* A queue that is referenced outlives its destruction, where there is no event_record_all. */
+void
+_tarn_testing_queues_end_if_unused (TarnTestingQueues *queues, TarnTestingSlot *slot)
+{
+  if (slot->is_destroyed
+      && (slot->refs == 0 || (queues->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0))
+    slot->queue->is_alive = FALSE;
+}
+
+static TarnTestingQueue *
+queue_new (TarnTestingQueues *queues, gboolean in_order)
+{
+  TarnTestingQueue *queue = g_new0 (TarnTestingQueue, 1);
+
+  queue->number = queues->queues->len;
+  queue->in_order = in_order;
+  queue->is_alive = TRUE;
+  queue->items = g_array_new (FALSE, FALSE, sizeof (TarnTestingItem));
+  queue->start = _tarn_testing_clock_new ();
+  g_ptr_array_add (queues->queues, queue);
+  return queue;
+}
+
+static void
+queue_free (gpointer data)
+{
+  TarnTestingQueue *queue = data;
+
+  for (guint i = 0; i < queue->items->len; i++)
+    g_clear_pointer (&g_array_index (queue->items, TarnTestingItem, i).clock, g_array_unref);
+  g_array_unref (queue->items);
+  g_array_unref (queue->start);
+  g_free (queue);
+}
+
+/**
+ * Makes a queue. Its pointer may be that of one that is gone, as a driver's may; its number in
+ * messages is not.
+ *
+ * @param queues    the queues that it is one of; any thread may call it
+ * @param in_order  whether its commands run one after the other
+ * @return (transfer none) the queue, for tarn_testing_queue_destroy(), or else until
+ * tarn_testing_queues_free()
+ * @since 0.1
+ */
+gpointer
+tarn_testing_queue_new (TarnTestingQueues *queues, gboolean in_order)
+{
+  TarnTestingSlot *slot;
+  guint i = 0;
+
+  _tarn_mutex_lock (&queues->lock);
+  while (i < queues->slots->len
+         && ((TarnTestingSlot *) g_ptr_array_index (queues->slots, i))->queue->is_alive)
+    i++;
+  if (i == queues->slots->len)
+    g_ptr_array_add (queues->slots, g_new0 (TarnTestingSlot, 1));
+  slot = g_ptr_array_index (queues->slots, i);
+  slot->queue = queue_new (queues, in_order);
+  slot->is_destroyed = FALSE;
+  _tarn_mutex_unlock (&queues->lock);
+  return GUINT_TO_POINTER (FIRST_HANDLE + i);
+}
+
+/**
+ * Destroys a queue: nobody may name it any more. What is on it runs all the same. While something
+ * has a reference, as a pool has by queue_ref, the queue lives on; but with
+ * #TARN_TESTING_QUEUES_RECORDS_ALL it is gone at once.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param handle  a queue, which is destroyed once
+ * @since 0.1
+ */
+void
+tarn_testing_queue_destroy (TarnTestingQueues *queues, gpointer handle)
+{
+  TarnTestingSlot *slot;
+
+  _tarn_mutex_lock (&queues->lock);
+  slot = _tarn_testing_queues_get_slot (queues, handle);
+  g_assert_true (slot != NULL && !slot->is_destroyed);
+  slot->is_destroyed = TRUE;
+  _tarn_testing_queues_end_if_unused (queues, slot);
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+/**
+ * Sets whether a queue is being captured. Meanwhile it can be neither recorded nor made to wait,
+ * nor be allocated for: these calls fail with #TARN_ERROR_NOT_SUPPORTED, and so does
+ * event_record_all.
+ *
+ * @param queues        the queues; any thread may call it
+ * @param handle        a queue
+ * @param is_capturing  whether it is; FALSE at the start
+ * @since 0.1
+ */
+void
+tarn_testing_queue_set_capturing (TarnTestingQueues *queues, gpointer handle, gboolean is_capturing)
+{
+  TarnTestingQueue *queue;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "capture");
+  if (queue != NULL)
+    queue->is_capturing = is_capturing;
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+/* Memory */
+
+static void
+memory_free (gpointer data)
+{
+  TarnTestingMemory *memory = data;
+
+  g_array_unref (memory->past);
+  g_array_unref (memory->uses);
+  g_array_unref (memory->reads);
+  g_array_unref (memory->writes);
+  g_free (memory);
+}
+
+TarnTestingMemory *
+_tarn_testing_queues_get_memory (TarnTestingQueues *queues, TarnMemory memory)
+{
+  TarnTestingMemory *known
+      = g_hash_table_lookup (queues->memories, GSIZE_TO_POINTER (memory.address));
+
+  if (known != NULL)
+    return known;
+  known = g_new0 (TarnTestingMemory, 1);
+  known->address = memory.address;
+  known->is_live = TRUE;
+  known->past = _tarn_testing_clock_new ();
+  known->uses = _tarn_testing_clock_new ();
+  known->reads = _tarn_testing_clock_new ();
+  known->writes = _tarn_testing_clock_new ();
+  g_hash_table_insert (queues->memories, GSIZE_TO_POINTER (memory.address), known);
+  return known;
+}
+
+/* For messages. */
+gchar *
+_tarn_testing_describe_memory (const TarnTestingMemory *memory)
+{
+  GString *text = g_string_new (NULL);
+
+  g_string_printf (text, "memory 0x%" G_GINT64_MODIFIER "x", memory->address);
+  if (memory->size > 0)
+    g_string_append_printf (text, " of %" G_GSIZE_FORMAT " bytes", memory->size);
+  return g_string_free (text, FALSE);
+}
+
+/* A fault unless all of a clock, which is that of some commands on the memory, comes before. FALSE:
+ * it was one. */
+static gboolean
+check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gchar *who,
+              const TarnTestingClock *clock, const gchar *what, const TarnTestingClock *before)
+{
+  g_autofree gchar *text = NULL;
+  guint other;
+
+  if (!_tarn_testing_clock_find (clock, before, &other))
+    return TRUE;
+  text = _tarn_testing_describe_memory (memory);
+  _tarn_testing_queues_fault (queues, "%s %s, which queue %u may still %s: nothing waits for that",
+                              who, text, other, what);
+  return FALSE;
+}
+
+static void
+check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gchar *who)
+{
+  g_autofree gchar *text = NULL;
+
+  if (memory->is_live)
+    return;
+  text = _tarn_testing_describe_memory (memory);
+  _tarn_testing_queues_fault (queues, "%s %s, which was freed", who, text);
+}
+
+/**
+ * Says that memory has another owner from here on. Whatever the owners before have put on queues
+ * comes before each command on it, whether it reads or writes. A test says so where it hands
+ * memory out again, and need not where it is enough that what reads and what writes do not meet.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param memory  memory of their allocator
+ * @since 0.1
+ */
+void
+tarn_testing_queues_own (TarnTestingQueues *queues, TarnMemory memory)
+{
+  TarnTestingMemory *known;
+
+  _tarn_mutex_lock (&queues->lock);
+  known = _tarn_testing_queues_get_memory (queues, memory);
+  _tarn_testing_clock_join (known->past, known->uses);
+  g_array_set_size (known->uses, 0);
+  g_array_set_size (known->reads, 0);
+  g_array_set_size (known->writes, 0);
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+/**
+ * Uses memory from the host, now. It is a fault if commands may still use it that the host was
+ * not told are done.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param memory  memory of their allocator
+ * @since 0.1
+ */
+void
+tarn_testing_queues_touch (TarnTestingQueues *queues, TarnMemory memory)
+{
+  TarnTestingMemory *known;
+
+  _tarn_mutex_lock (&queues->lock);
+  known = _tarn_testing_queues_get_memory (queues, memory);
+  check_live (queues, known, "the host uses");
+  if (check_before (queues, known, "the host uses", known->past, "use", queues->host))
+    check_before (queues, known, "the host uses", known->uses, "use", queues->host);
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+void
+_tarn_testing_queues_check_free (TarnTestingQueues *queues, const TarnTestingMemory *memory)
+{
+  if (check_before (queues, memory, "the host frees", memory->past, "use", queues->host))
+    check_before (queues, memory, "the host frees", memory->uses, "use", queues->host);
+}
+
+/* Commands */
+
+/* What a command that is put on the queue now comes after. */
+static TarnTestingClock *
+get_before (const TarnTestingQueue *queue)
+{
+  TarnTestingClock *before = _tarn_testing_clock_new ();
+
+  _tarn_testing_clock_join (before, queue->start);
+  if (queue->in_order)
+    _tarn_testing_clock_raise (before, queue->number, queue->items->len);
+  return before;
+}
+
+static void
+check_order (TarnTestingQueues *queues, const TarnTestingQueue *queue,
+             const TarnTestingMemory *memory, TarnTestingCommand command)
+{
+  static const gchar *const verbs[] = { "uses", "writes", "reads", "reads" };
+  g_autofree gchar *who = g_strdup_printf ("queue %u %s", queue->number, verbs[command]);
+  g_autoptr (GArray) before = get_before (queue);
+
+  check_live (queues, memory, who);
+  if (!check_before (queues, memory, who, memory->past, "use", before)
+      || command == TARN_TESTING_COMMAND_USE)
+    return;
+  if (check_before (queues, memory, who, memory->writes, "write", before)
+      && command == TARN_TESTING_COMMAND_WRITE)
+    check_before (queues, memory, who, memory->reads, "read", before);
+}
+
+void
+_tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
+                          TarnTestingMemory *memory, TarnTestingCommand command, guint value)
+{
+  TarnTestingItem item = { .memory = memory, .command = command, .value = value };
+
+  _tarn_testing_clock_join (queue->start, queues->host);
+  check_order (queues, queue, memory, command);
+  g_array_append_val (queue->items, item);
+  _tarn_testing_clock_raise (memory->uses, queue->number, queue->items->len);
+  if (command == TARN_TESTING_COMMAND_WRITE)
+    _tarn_testing_clock_raise (memory->writes, queue->number, queue->items->len);
+  else if (command != TARN_TESTING_COMMAND_USE)
+    _tarn_testing_clock_raise (memory->reads, queue->number, queue->items->len);
+}
+
+void
+_tarn_testing_queues_put_wait (TarnTestingQueue *queue, const TarnTestingClock *clock)
+{
+  TarnTestingItem item = { .clock = _tarn_testing_clock_new () };
+
+  _tarn_testing_clock_join (item.clock, clock);
+  _tarn_testing_clock_join (queue->start, clock);
+  g_array_append_val (queue->items, item);
+}
+
+/**
+ * Puts a command on a queue, behind what is there. What is wrong with its order is a fault at once,
+ * whenever it runs.
+ *
+ * @param queues   the queues; any thread may call it
+ * @param handle   a queue
+ * @param memory   memory of the queues' allocator: tarn_block_get_memory()
+ * @param command  what it does
+ * @param value    what it writes, or must find; nothing to other commands
+ * @since 0.1
+ */
+void
+tarn_testing_queue_put (TarnTestingQueues *queues, gpointer handle, TarnMemory memory,
+                        TarnTestingCommand command, guint value)
+{
+  TarnTestingQueue *queue;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "command");
+  if (queue != NULL)
+    _tarn_testing_queues_put (queues, queue, _tarn_testing_queues_get_memory (queues, memory),
+                              command, value);
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+/**
+ * Has a queue wait for another one, as its owner does. What is put on it from now on comes after
+ * what is on the other one now. Tarn knows nothing of it.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param handle  the queue that waits
+ * @param other   the queue that it waits for
+ * @since 0.1
+ */
+void
+tarn_testing_queue_follow (TarnTestingQueues *queues, gpointer handle, gpointer other)
+{
+  TarnTestingQueue *queue, *followed;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "follow");
+  followed = _tarn_testing_queues_look_up (queues, other, "follow");
+  if (queue != NULL && followed != NULL)
+    {
+      g_autoptr (GArray) clock = _tarn_testing_queues_now (queues, followed);
+
+      _tarn_testing_queues_put_wait (queue, clock);
+    }
+  _tarn_mutex_unlock (&queues->lock);
+}
+
+/* Life */
+
+/**
+ * Makes queues over a device with a budget. There are none at first: tarn_testing_queue_new().
+ * What is left to chance goes by the seed of GLib's tests, and is the same each time in a program
+ * that has no such tests.
+ *
+ * @param bytes  the budget of the device, as tarn_testing_device_new() has it
+ * @param flags  what the allocator does: of TarnTestingQueuesFlags, or 0
+ * @return (transfer full) the queues, for tarn_testing_queues_free(); any thread may use them
+ * @since 0.1
+ */
+TarnTestingQueues *
+tarn_testing_queues_new (guint64 bytes, guint flags)
+{
+  TarnTestingQueues *queues = g_new0 (TarnTestingQueues, 1);
+
+  _tarn_mutex_init (&queues->lock);
+  queues->flags = flags;
+  queues->device = tarn_testing_device_new (bytes);
+  queues->slots = g_ptr_array_new_with_free_func (g_free);
+  queues->queues = g_ptr_array_new_with_free_func (queue_free);
+  queues->memories = g_hash_table_new_full (NULL, NULL, NULL, memory_free);
+  queues->events
+      = g_hash_table_new_full (NULL, NULL, (GDestroyNotify) (void (*) (void)) g_array_unref, NULL);
+  queues->host = _tarn_testing_clock_new ();
+  queues->rand = g_rand_new_with_seed (_tarn_testing_seed ());
+  return queues;
+}
+
+/**
+ * Frees queues. It ends the test, and says why, if there is a fault that nobody took, an event, a
+ * reference on a queue, memory, or an allocator that is still referenced.
+ *
+ * @param queues  the queues, which no other thread uses any more; NULL is allowed
+ * @since 0.1
+ */
+void
+tarn_testing_queues_free (TarnTestingQueues *queues)
+{
+  if (queues == NULL)
+    return;
+  tarn_testing_assert_no_hazards (queues);
+  g_assert_cmpuint (tarn_testing_queues_get_events (queues), ==, 0);
+  g_assert_cmpuint (tarn_testing_queues_get_refs (queues), ==, 0);
+  g_assert_cmpuint (queues->n_allocators, ==, 0);
+  tarn_testing_device_free (queues->device);
+  g_ptr_array_unref (queues->slots);
+  g_ptr_array_unref (queues->queues);
+  g_hash_table_unref (queues->memories);
+  g_hash_table_unref (queues->events);
+  g_array_unref (queues->host);
+  g_rand_free (queues->rand);
+  _tarn_mutex_clear (&queues->lock);
+  g_free (queues);
+}
+
+/**
+ * Ends the test if there is a fault of the queues. A message names the queue, the memory and its
+ * size: see TarnTestingQueues.
+ *
+ * @param queues  the queues; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_testing_assert_no_hazards (TarnTestingQueues *queues)
+{
+  g_autofree gchar *fault = tarn_testing_queues_steal_fault (queues);
+
+  if (fault != NULL)
+    _tarn_testing_end (G_STRFUNC, fault);
+}
+
+/**
+ * Gets the device under the queues. It is for its budget, its ledger, and
+ * tarn_testing_assert_no_leaks().
+ *
+ * @param queues  the queues; any thread may call it
+ * @return (transfer none) the device
+ * @since 0.1
+ */
+TarnTestingDevice *
+tarn_testing_queues_get_device (TarnTestingQueues *queues)
+{
+  return queues->device;
+}
+
+/**
+ * Counts the commands and waits that are on a queue and not done.
+ *
+ * @param queues  the queues; any thread may call it
+ * @param handle  a queue
+ * @return how many
+ * @since 0.1
+ */
+guint
+tarn_testing_queue_get_pending (TarnTestingQueues *queues, gpointer handle)
+{
+  TarnTestingQueue *queue;
+  guint n = 0;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "pending");
+  for (guint i = queue != NULL ? queue->n_done : 0; queue != NULL && i < queue->items->len; i++)
+    n += !g_array_index (queue->items, TarnTestingItem, i).is_done;
+  _tarn_mutex_unlock (&queues->lock);
+  return n;
+}
