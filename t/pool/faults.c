@@ -7,9 +7,8 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/fake-device.h"
-#include "lib/fake-pages.h"
 #include "lib/place.h"
+#include <tarn/testing.h>
 
 #define SIZE 300
 #define MAX_BLOCKS 100
@@ -60,11 +59,11 @@ allocate_and_free (TarnAllocator *allocator, guint n, gsize size)
 static void
 allocate_six (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
 
   allocate_and_free (allocator, 6, SIZE);
-  g_print (" calls=%u", fake_device_get_allocate_calls (device));
+  g_print (" calls=%u", tarn_testing_device_get_allocate_calls (device));
 }
 
 static void
@@ -78,8 +77,8 @@ allocate_twice (void) /* what the first six had can be had again */
 static void
 allocate_sizes (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
 
   for (gsize size = 1022; size <= 1026; size++)
     allocate_and_free (allocator, 1, size);
@@ -88,8 +87,8 @@ allocate_sizes (void)
 static void
 allocate_from_pool (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
   g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
 
   allocate_and_free (TARN_ALLOCATOR (pool), 4, SIZE); /* each is a request */
@@ -101,26 +100,26 @@ allocate_from_pool (void)
 static void
 allocate_from_heap (void)
 {
-  FakePages *pages = fake_pages_new (G_MAXUINT64, FAKE_PAGES_VIRTUAL);
-  TarnAllocator *allocator = fake_pages_allocator_new (pages);
+  TarnTestingPages *pages = tarn_testing_pages_new (G_MAXUINT64, TARN_TESTING_PAGES_VIRTUAL);
+  TarnAllocator *allocator = tarn_testing_pages_allocator_new (pages);
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   TarnAllocator *heap;
 
-  options.growth_bytes = FAKE_PAGES_GRANULARITY;
+  options.growth_bytes = TARN_TESTING_PAGES_GRANULARITY;
   heap = tarn_heap_allocator_new (allocator, &options, NULL);
   g_assert_nonnull (heap);
-  allocate_and_free (heap, 5, FAKE_PAGES_GRANULARITY);
+  allocate_and_free (heap, 5, TARN_TESTING_PAGES_GRANULARITY);
   tarn_allocator_unref (heap);
   tarn_allocator_unref (allocator);
-  fake_pages_free (pages);
+  tarn_testing_pages_free (pages);
 }
 
 /* What the driver refuses counts as a request, and not as memory. */
 static void
 allocate_from_full (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (2 * SIZE);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (2 * SIZE);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
 
   allocate_and_free (allocator, 5, SIZE);
 }
@@ -169,8 +168,8 @@ test_case (gconstpointer data)
 static void
 allocate_100 (void)
 {
-  g_autoptr (FakeDevice) device = fake_device_new (G_MAXUINT64);
-  g_autoptr (TarnAllocator) allocator = fake_device_allocator_new (device);
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
 
   allocate_and_free (allocator, MAX_BLOCKS, SIZE);
 }
@@ -236,8 +235,8 @@ static void
 lose_one (void)
 {
   static TarnBlock *volatile lost; /* which leak checkers see */
-  FakeDevice *device = fake_device_new (G_MAXUINT64);
-  TarnAllocator *allocator = fake_device_allocator_new (device);
+  TarnTestingDevice *device = tarn_testing_device_new (G_MAXUINT64);
+  TarnAllocator *allocator = tarn_testing_device_allocator_new (device);
 
   allocate_and_free (allocator, 2, SIZE);
   lost = tarn_allocator_allocate (allocator, SIZE, NULL);
