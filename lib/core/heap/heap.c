@@ -551,7 +551,7 @@ choose_growth (const TarnAllocator *upstream)
 }
 
 static gint64
-get_idle_time (gsize seconds)
+get_idle_time (guint64 seconds)
 {
   if (seconds > G_MAXINT64 / G_TIME_SPAN_SECOND)
     return G_MAXINT64;
