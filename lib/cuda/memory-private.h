@@ -6,6 +6,7 @@
 #ifndef TARN_CUDA_MEMORY_PRIVATE_H
 #define TARN_CUDA_MEMORY_PRIVATE_H
 
+#include "common/whole-private.h"
 #include "order-private.h"
 
 typedef enum
@@ -31,7 +32,7 @@ typedef struct
   TarnCudaKind kind; /* constant, as are the next two, but for what says so */
   guint flags;
   TarnCudaVirtual virtual_memory;
-  guint64 lost_bytes; /* atomic: that went with the context */
+  guint64 lost_bytes TARN_WHOLE; /* atomic: that went with the context */
   gint is_told;       /* atomic: whether somebody was told */
 } TarnCudaMemoryAllocator;
 

@@ -6,9 +6,9 @@
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of a peak and a count.  The latter may be below 0 while frees are counted here, and
- * the allocations of these blocks are not yet: then, as a gsize, it is more than the pool manages.
- * Its sign says less, because a pool may have more than half of what a gsize can count. */
+/* Gets the higher of a peak and a count.  The latter may be below 0 while frees are counted here,
+ * and the allocations of these blocks are not yet: then, as a gsize, it is more than the pool
+ * manages. Its sign says less, because a pool may have more than half of what a gsize can count. */
 static gsize
 max_active (const TarnPoolStats *stats, gsize peak, gsize active)
 {
@@ -90,8 +90,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     }
   _tarn_pool_add_transfers (pool, stats);
   stats->active_blocks = n_blocks - stats->held_blocks;
-  stats->peak_active_bytes
-      = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
+  stats->peak_active_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
 }
 
 /* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
