@@ -1915,8 +1915,8 @@ test_busy (Fixture *fixture, gconstpointer unused)
   player_end (&player);
 }
 
-/* A part of memory that is an address is cut by its address, which is as long as a pointer only where
- * a pointer has 64 bits. */
+/* A part of memory that is an address is cut by its address, which is as long as a pointer only
+ * where a pointer has 64 bits. */
 static void
 test_not_cut (Fixture *fixture, gconstpointer unused)
 {
