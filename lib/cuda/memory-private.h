@@ -7,6 +7,7 @@
 #define TARN_CUDA_MEMORY_PRIVATE_H
 
 #include "common/lock-private.h"
+#include "common/whole-private.h"
 #include "order-private.h"
 
 typedef enum
@@ -43,7 +44,7 @@ typedef struct
   guint flags;
   TarnCudaVirtual virtual_memory;
   TarnCudaFinder finder;
-  guint64 lost_bytes; /* atomic: that went with the context */
+  guint64 lost_bytes TARN_WHOLE; /* atomic: that went with the context */
   gint is_told;       /* atomic: whether somebody was told */
 } TarnCudaMemoryAllocator;
 

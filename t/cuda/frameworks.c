@@ -452,7 +452,7 @@ test_cupy (const TarnCudaTest *test, gconstpointer unused)
   g_assert_true (second == first); /* it is that stream's */
   tarn_cuda_cupy_free (param, second, test->device);
   g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, "*bytes asked for*");
-  g_assert_null (tarn_cuda_cupy_malloc (param, G_MAXSIZE / 4, test->device));
+  g_assert_null (tarn_cuda_cupy_malloc (param, CUDA_TOO_MANY_BYTES, test->device));
   g_test_assert_expected_messages ();
   SUCCEED (cuda.cuStreamSynchronize (current));
   g_assert_true (tarn_cuda_pool_forget_stream (world.shared, current, NULL));

@@ -317,7 +317,7 @@ assert_out_of_memory (GError **error, const gchar *call, gsize size)
 static void
 test_out_of_memory (const TarnCudaTest *test, gconstpointer unused)
 {
-  const gsize size = G_MAXSIZE / 4 + 1;
+  const gsize size = CUDA_TOO_MANY_BYTES;
   TarnMemory none = { .address = 0 };
   GError *error = NULL;
   Memory memory;

@@ -119,7 +119,7 @@ test_growth (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 2 * MIB);
   for (guint i = 1; i < G_N_ELEMENTS (memory); i++)
     memory[i] = heap_take (fixture, 4 * MIB);
-  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 4300 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, (guint64) 4300 * MIB);
   g_assert_cmpuint (heap_get_stats (fixture).upstream_allocations, <=, 80);
   for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
     heap_put (fixture, memory[i], i == 0 ? 100 * KIB : 4 * MIB);
@@ -316,6 +316,7 @@ test_full (HeapFixture *fixture, gconstpointer unused)
 static void
 test_short (HeapFixture *fixture, gconstpointer unused)
 {
+  const gsize unit = MIN (GIB, G_MAXSIZE / 32 + 1);
   TarnMemory kept;
   guint calls;
 
@@ -325,21 +326,21 @@ test_short (HeapFixture *fixture, gconstpointer unused)
       g_test_skip ("a heap of parts asks for what a request needs");
       return;
     }
-  tarn_testing_pages_set_budget (fixture->pages, 8 * GIB);
-  heap_assert_fails (fixture, 9 * GIB, TARN_ERROR_OUT_OF_MEMORY);
+  tarn_testing_pages_set_budget (fixture->pages, 8 * unit);
+  heap_assert_fails (fixture, 9 * unit, TARN_ERROR_OUT_OF_MEMORY);
   for (guint i = 0; i < 4; i++)
     {
       fixture->heap->klass->trim (fixture->heap);
       calls = tarn_testing_pages_get_calls (fixture->pages);
-      heap_assert_fails (fixture, (9 + i) * GIB, TARN_ERROR_OUT_OF_MEMORY);
+      heap_assert_fails (fixture, (9 + i) * unit, TARN_ERROR_OUT_OF_MEMORY);
       g_assert_cmpuint (tarn_testing_pages_get_calls (fixture->pages) - calls, <=, 6);
     }
-  heap_put (fixture, heap_take (fixture, 3 * GIB), 3 * GIB);
-  kept = heap_take (fixture, GIB);
-  heap_assert_fails (fixture, 8 * GIB, TARN_ERROR_OUT_OF_MEMORY);
-  heap_put (fixture, heap_take (fixture, 7 * GIB), 7 * GIB);
-  heap_put (fixture, kept, GIB);
-  heap_put (fixture, heap_take (fixture, 8 * GIB), 8 * GIB);
+  heap_put (fixture, heap_take (fixture, 3 * unit), 3 * unit);
+  kept = heap_take (fixture, unit);
+  heap_assert_fails (fixture, 8 * unit, TARN_ERROR_OUT_OF_MEMORY);
+  heap_put (fixture, heap_take (fixture, 7 * unit), 7 * unit);
+  heap_put (fixture, kept, unit);
+  heap_put (fixture, heap_take (fixture, 8 * unit), 8 * unit);
 }
 
 static void
@@ -366,10 +367,30 @@ test_too_large (HeapFixture *fixture, gconstpointer unused)
   (void) unused;
   heap_assert_fails (fixture, G_MAXSIZE, TARN_ERROR_OUT_OF_MEMORY);
   heap_assert_fails (fixture, G_MAXSIZE - 511, TARN_ERROR_OUT_OF_MEMORY);
-  tarn_testing_pages_set_budget (fixture->pages, GIB);
-  tarn_testing_pages_set_max_addresses (fixture->pages, GIB);
+  tarn_testing_pages_set_budget (fixture->pages, GIB / 2);
+  tarn_testing_pages_set_max_addresses (fixture->pages, GIB / 2);
   heap_assert_fails (fixture, G_MAXSIZE / 2, TARN_ERROR_OUT_OF_MEMORY);
   heap_assert_fails (fixture, G_MAXSIZE / 4 + 1, TARN_ERROR_OUT_OF_MEMORY);
+}
+
+/* More than a gsize counts is not there, however much the device has. */
+static void
+test_too_many_bytes (HeapFixture *fixture, gconstpointer unused)
+{
+  const gsize half = G_MAXSIZE / 2 - 64 * MIB;
+  TarnMemory first, second;
+
+  (void) unused;
+  if (fixture->is_virtual)
+    {
+      g_test_skip ("addresses come to an end before");
+      return;
+    }
+  first = heap_take (fixture, half);
+  second = heap_take (fixture, half);
+  heap_assert_fails (fixture, 256 * MIB, TARN_ERROR_OUT_OF_MEMORY);
+  heap_put (fixture, first, half);
+  heap_put (fixture, second, half);
 }
 
 /* Each call that can fail does, once and from then on: the error says so, and nothing is lost. */
@@ -728,6 +749,7 @@ main (int argc, char **argv)
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
   heap_add ("too-large", test_too_large);
+  heap_add ("too-many-bytes", test_too_many_bytes);
   heap_add ("failures", test_failures);
   heap_add ("blocks", test_blocks);
   heap_add ("pool", test_pool);

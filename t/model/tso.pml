@@ -19,7 +19,7 @@
  *
  *     - weaker processors and the compiler.  Release, acquire and the compiler's barrier are what
  *       makes these keep the order that is taken for granted here; a model in which they are left
- *       out would find nothing.
+ *       out would find nothing.  The litmus tests of this folder are for that (doc/memory-order).
  *     - the number of a visit, but for whether it is odd.  It is 32 bits long, and a writer does not
  *       sleep through 2^31 visits: so a number that it has seen once never comes back.  "Still
  *       the number that I saw" is the bit unmoved.

@@ -231,6 +231,26 @@ test_rounding_overflows (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
 }
 
+/* The peak of a pool whose threads keep nothing, which count for themselves otherwise. */
+static void
+test_large_peak (Fixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) upstream = fake_device_allocator_new (fixture->device);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *first, *second;
+
+  (void) unused;
+  options.thread_cache_blocks = 0;
+  pool = tarn_pool_new (upstream, &options, NULL);
+  first = allocate (pool, G_MAXSIZE / 2);
+  second = allocate (pool, 1024);
+  g_assert_cmpuint (get_stats (pool).peak_active_bytes, ==,
+                    tarn_block_get_alloc_size (first) + 1024);
+  tarn_block_free (first);
+  tarn_block_free (second);
+}
+
 /* Bytes that are only held do not stand in the way. */
 static void
 test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
@@ -695,6 +715,7 @@ main (int argc, char **argv)
   ADD ("reset-peaks-meanwhile", test_reset_peaks_meanwhile);
   ADD ("invalid-size", test_invalid_size);
   ADD ("rounding-overflows", test_rounding_overflows);
+  ADD ("large-peak", test_large_peak);
   ADD ("held-bytes-overflow", test_held_bytes_overflow);
   ADD ("stats-of-other-versions", test_stats_of_other_versions);
   ADD ("check", test_check);

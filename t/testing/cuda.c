@@ -342,7 +342,7 @@ test_bytes (void)
   guint32 word;
 
   SUCCEED (cuMemsetD8_v2 (a, 1, 1000));
-  SUCCEED (cuMemsetD32_v2 (a + 4, 0x04030201, 2));
+  SUCCEED (cuMemsetD32_v2 (a + 4, GUINT32_FROM_LE (0x04030201), 2));
   SUCCEED (cuMemcpyDtoD_v2 (b + 10, a, 990));
   SUCCEED (cuMemcpyDtoH_v2 (bytes, b + 10, 990));
   g_assert_cmpmem (bytes, 13, "\1\1\1\1\1\2\3\4\1\2\3\4\1", 13);

@@ -7,6 +7,7 @@
 #include <tarn/block.h>
 
 #include "base/aligned-private.h"
+#include "common/whole-private.h"
 
 /* Numbers that memory does not hold by chance, so that a stray pointer is told from a block. */
 typedef enum
@@ -146,9 +147,11 @@ _tarn_block_update_share (TarnBlock *block)
 typedef struct _TarnOrigin TarnOrigin;
 struct _TarnOrigin
 {
-  guint64 time; /* nanoseconds of the clock of events; 0: nobody knows */
+  guint64 time TARN_WHOLE; /* nanoseconds of the clock of events; 0: nobody knows */
   guint32 tag, stack, thread;
 };
+
+G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* they stand in arrays */
 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);

@@ -29,8 +29,8 @@
 #define ROOM_SHARE 33
 
 /* How many addresses a range reserves at first: more than a device has memory, and few enough for
- * hundreds of queues. */
-#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 30)))
+ * hundreds of queues; or where there are 4 GiB in all, a share of what drivers have of them. */
+#define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
 #define SMALL_REGION_BYTES (LARGE_REGION_BYTES / 64)
 
 static inline const TarnAllocatorOps *

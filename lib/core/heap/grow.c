@@ -51,19 +51,26 @@ _tarn_heap_get_limit (const TarnHeap *heap)
   return MIN (heap->limit_bytes, heap->pool_limit);
 }
 
-/* Tells whether so many bytes more are within the heap's limit. */
+/* Tells whether so many bytes more are within the heap's limit; without one, whether they can be
+ * counted: a device may have more memory than the host has addresses. */
 gboolean
 _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
 {
   gsize used = heap->stats.upstream_bytes, limit = _tarn_heap_get_limit (heap);
+  gsize most = limit != 0 ? limit : G_MAXSIZE;
 
   _tarn_assert_locked (&heap->lock);
-  if (limit == 0 || (used <= limit && size <= limit - used))
+  if (used <= most && size <= most - used)
     return TRUE;
-  g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
-               "%s has %" G_GSIZE_FORMAT " bytes of a limit of %" G_GSIZE_FORMAT
-               ", and needs %" G_GSIZE_FORMAT " more",
-               heap->base.label, used, limit, size);
+  if (limit == 0)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                 "%s has %" G_GSIZE_FORMAT " bytes, and cannot count %" G_GSIZE_FORMAT " more",
+                 heap->base.label, used, size);
+  else
+    g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
+                 "%s has %" G_GSIZE_FORMAT " bytes of a limit of %" G_GSIZE_FORMAT
+                 ", and needs %" G_GSIZE_FORMAT " more",
+                 heap->base.label, used, limit, size);
   return FALSE;
 }
 

@@ -551,9 +551,9 @@ choose_growth (const TarnAllocator *upstream)
 }
 
 static gint64
-get_idle_time (gsize seconds)
+get_idle_time (guint64 seconds)
 {
-  if (seconds > G_MAXINT64 / G_TIME_SPAN_SECOND)
+  if (seconds == G_MAXSIZE || seconds > G_MAXINT64 / G_TIME_SPAN_SECOND)
     return G_MAXINT64;
   return seconds != 0 ? (gint64) seconds * G_TIME_SPAN_SECOND : TARN_USUAL_IDLE_TIME;
 }

@@ -16,6 +16,7 @@
 #include <tarn/memo.h>
 
 #include "base/thread-private.h"
+#include "common/whole-private.h"
 
 /* What an entry is found by. */
 typedef struct
@@ -75,7 +76,7 @@ typedef struct
 /* What a memo has for a thread's number; in a cache line of its own. */
 typedef struct
 {
-  guint64 hits; /* atomic, written by that thread alone */
+  guint64 hits TARN_WHOLE; /* atomic, written by that thread alone */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnMemoLocal;
 
 /* Hits only read: they enter by a door (thread-private.h), and what they read changes while it is

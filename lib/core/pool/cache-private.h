@@ -41,6 +41,7 @@
 #define TARN_POOL_CACHE_PRIVATE_H
 
 #include "base/thread-private.h"
+#include "common/whole-private.h"
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
@@ -125,7 +126,8 @@ struct _TarnCache
   gsize active_bytes; /* atomic: change of the pool's, modulo 2^64: less where it freed more */
   gssize peak;        /* the highest change meanwhile; 0 if it never was above */
 
-  guint64 hits; /* atomic: served from here, ever; the pool's own counter leaves them out */
+  guint64 hits
+      TARN_WHOLE; /* atomic: served from here, ever; the pool's own counter leaves them out */
 
   /* Behind the lock */
   guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */

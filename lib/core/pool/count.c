@@ -6,12 +6,13 @@
 
 #include "pool/cache-private.h"
 
-/* Gets the higher of two counts, which may be below 0 while frees are counted here, and the
- * allocations of these blocks are not yet. */
+/* Gets the higher of a peak and a count.  The latter may be below 0 while frees are counted here,
+ * and the allocations of these blocks are not yet: then, as a gsize, it is more than the pool
+ * manages. Its sign says less, because a pool may have more than half of what a gsize can count. */
 static gsize
-max_active (gsize a, gsize b)
+max_active (const TarnPoolStats *stats, gsize peak, gsize active)
 {
-  return (gssize) a > (gssize) b ? a : b;
+  return active > peak && active <= stats->managed_bytes ? active : peak;
 }
 
 /* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
@@ -34,16 +35,17 @@ sum_active (const TarnPool *pool)
 void
 _tarn_pool_note_peak (TarnPool *pool)
 {
-  gsize peak = pool->stats.peak_active_bytes;
+  TarnPoolStats *stats = &pool->stats;
+  gsize peak = stats->peak_active_bytes;
   gsize active = sum_active (pool);
   gboolean was_open = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (max_active (peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
+  if (max_active (stats, peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
       && (was_open = _tarn_pool_close (pool)))
     active = sum_active (pool);
-  pool->stats.peak_active_bytes = max_active (peak, active);
-  pool->noted_bytes = max_active (pool->stats.active_bytes, pool->stats.peak_active_bytes);
+  stats->peak_active_bytes = max_active (stats, peak, active);
+  pool->noted_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
   _tarn_pool_open (pool, was_open);
 }
 
@@ -88,7 +90,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     }
   _tarn_pool_add_transfers (pool, stats);
   stats->active_blocks = n_blocks - stats->held_blocks;
-  stats->peak_active_bytes = max_active (stats->peak_active_bytes, stats->active_bytes);
+  stats->peak_active_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
 }
 
 /* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
@@ -118,7 +120,7 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_cache_count_active (cache);
   else if (!_tarn_door_is_closed (&pool->door))
     _tarn_pool_count (pool, &stats);
-  if (max_active (pool->stats.active_bytes, pool->noted_bytes) != pool->noted_bytes)
+  if (max_active (&pool->stats, pool->noted_bytes, pool->stats.active_bytes) != pool->noted_bytes)
     _tarn_pool_note_peak (pool);
 }
 

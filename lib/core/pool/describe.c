@@ -29,19 +29,17 @@ _tarn_pool_thaw (TarnAllocator *allocator)
 static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
+  /* What has no bound says so alike, however wide a gsize is. */
+  guint64 hold_bytes = pool->hold_bytes != G_MAXSIZE ? pool->hold_bytes
+                       : pool->is_over_heap          ? G_MAXUINT64
+                                                     : 0;
   const guint64 properties[] = {
-    TARN_TRACE_LEADING_BITS,
-    pool->leading_bits,
-    TARN_TRACE_LIMIT_BYTES,
-    pool->limit_bytes,
-    TARN_TRACE_THREAD_CACHE_BLOCKS,
-    pool->thread_cache_blocks,
-    TARN_TRACE_THREAD_CACHE_BYTES,
-    pool->asked_cache_bytes,
-    TARN_TRACE_HOLD_BYTES,
-    pool->is_over_heap || pool->hold_bytes != G_MAXSIZE ? pool->hold_bytes : 0,
-    TARN_TRACE_HAS_QUEUES,
-    pool->upstream->direct->ops.queue_ref != NULL,
+    TARN_TRACE_LEADING_BITS,        pool->leading_bits,
+    TARN_TRACE_LIMIT_BYTES,         pool->limit_bytes,
+    TARN_TRACE_THREAD_CACHE_BLOCKS, pool->thread_cache_blocks,
+    TARN_TRACE_THREAD_CACHE_BYTES,  pool->asked_cache_bytes,
+    TARN_TRACE_HOLD_BYTES,          hold_bytes,
+    TARN_TRACE_HAS_QUEUES,          pool->upstream->direct->ops.queue_ref != NULL,
   };
 
   listener->object (listener, &pool->base, pool->upstream, properties,

@@ -21,6 +21,8 @@
 /* How often the file gets what there is: a program that is killed loses no more than that. */
 #define WRITE_TIME (100 * G_TIME_SPAN_MILLISECOND)
 
+G_STATIC_ASSERT (sizeof (off_t) == sizeof (gint64)); /* a recording may be longer than 2 GiB */
+
 TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 
 /* Behind the lock, but for what is constant while events are recorded.

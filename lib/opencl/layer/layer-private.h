@@ -51,6 +51,7 @@
 #include <tarn/tarn.h>
 
 #include "common/lock-private.h"
+#include "common/whole-private.h"
 
 /* The driver's functions; set before any call, and constant. */
 extern const cl_icd_dispatch *_tarn_layer_driver;
@@ -343,11 +344,11 @@ gboolean _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
 struct _LayerQueue
 {
   LayerObject base;
-  LayerContext *context; /* a reference */
-  gboolean in_order;     /* atomic: may become FALSE */
-  guint64 enqueued;      /* atomic: commands that used buffers */
-  guint64 done;          /* atomic: those that are known to be done */
-  gboolean finishing;    /* atomic: a marker failed, and a thread waits for all instead */
+  LayerContext *context;       /* a reference */
+  gboolean in_order;           /* atomic: may become FALSE */
+  guint64 enqueued TARN_WHOLE; /* atomic: commands that used buffers */
+  guint64 done TARN_WHOLE;     /* atomic: those that are known to be done */
+  gboolean finishing;          /* atomic: a marker failed, and a thread waits for all instead */
   guint users; /* atomic: of the driver's queue: the program until it is over, and calls of ours */
 
   TarnMutex lock;  /* guards all below */
