@@ -1952,8 +1952,8 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
     {
       g_autofree gchar *path = g_strdup_printf ("/core/heap/scratch/%s/%s", name, ways[i].name);
 
-      gboolean is_cut
-          = ways[i].way.kind != FAKE_PAGES_ADDRESSES || sizeof (gpointer) == sizeof (guint64);
+      gboolean is_cut = ways[i].way.kind != TARN_TESTING_PAGES_ADDRESSES
+                        || sizeof (gpointer) == sizeof (guint64);
 
       g_test_add (path, Fixture, &ways[i].way, set_up, is_cut ? test : test_not_cut, tear_down);
     }

@@ -235,7 +235,7 @@ test_rounding_overflows (Fixture *fixture, gconstpointer unused)
 static void
 test_large_peak (Fixture *fixture, gconstpointer unused)
 {
-  g_autoptr (TarnAllocator) upstream = fake_device_allocator_new (fixture->device);
+  g_autoptr (TarnAllocator) upstream = tarn_testing_device_allocator_new (fixture->device);
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnPool) pool = NULL;
   TarnBlock *first, *second;

@@ -33,6 +33,7 @@
 #include "common/limit-private.h"
 #include "common/lock-private.h"
 #include "common/report-line-private.h"
+#include "common/whole-private.h"
 
 /* What fails; a field that is 0 has nothing fail.  Constant once the environment was read. */
 typedef struct
@@ -50,8 +51,8 @@ static Faults faults;
 static gchar *report; /* nullable; constant as well */
 static pid_t reporter;
 
-static guint64 n_requests; /* atomic */
-static gsize used_bytes;   /* atomic: of admitted requests that are not settled */
+static guint64 n_requests TARN_WHOLE; /* atomic */
+static gsize used_bytes;              /* atomic: of admitted requests that are not settled */
 
 /* The environment */
 
