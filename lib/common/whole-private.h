@@ -7,7 +7,8 @@
 #define TARN_WHOLE_PRIVATE_H
 
 /* For a field of 64 bits that is atomic.  Processors of 32 bits load and store it whole only where
- * it does not lie in two cache lines; compilers for them align variables to that, but not fields. */
+ * it does not lie in two cache lines; compilers for them align variables to that, but not fields.
+ */
 #define TARN_WHOLE __attribute__ ((aligned (8)))
 
 #endif

@@ -45,7 +45,7 @@ typedef struct
   TarnCudaVirtual virtual_memory;
   TarnCudaFinder finder;
   guint64 lost_bytes TARN_WHOLE; /* atomic: that went with the context */
-  gint is_told;       /* atomic: whether somebody was told */
+  gint is_told;                  /* atomic: whether somebody was told */
 } TarnCudaMemoryAllocator;
 
 /* Finds out what virtual memory the device has; that it has none is no error by itself.  FALSE or
