@@ -152,7 +152,7 @@ _tarn_leaks_forget (TarnGuarded *self)
 }
 
 /**
- * Looks at all memory that is debugged: at the guards of each block in use, and at what freed
+ * Looks at all memory that is debugged. These are the guards of each block in use, and what freed
  * blocks contain that are in quarantine. Something that is wrong is a g_critical (), as it is when
  * it is found by itself. Without TARN_DEBUG in the environment nothing is looked at.
  *
