@@ -27,21 +27,31 @@ make_queue (cl_context context, GError **error)
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
-/* Gets a queue; NULL with an error: there is none. */
+/* Tells whether what is put on a queue is in order with what the program puts there. */
+static gboolean
+is_in_order (const TarnOpenclHome *home)
+{
+  return home->queue != NULL && _tarn_opencl_check_in_order (home->queue, NULL);
+}
+
+/* Gets a queue; NULL with an error: there is none.  What the program has put there is done before
+ * what comes now. */
 static cl_command_queue
 begin (const TarnOpenclHome *home, GError **error)
 {
   if (home->queue == NULL)
     return make_queue (home->context, error);
+  if (!is_in_order (home) && !_tarn_opencl_check (clFinish (home->queue), "clFinish", error))
+    return NULL;
   clRetainCommandQueue (home->queue);
   return home->queue;
 }
 
-/* What was put on the allocator's own queue is in order with what the program puts there. */
+/* ... and what comes now before what the program puts there. */
 static gboolean
 end (const TarnOpenclHome *home, cl_command_queue queue, gboolean is_done, GError **error)
 {
-  if (is_done && home->queue == NULL)
+  if (is_done && !is_in_order (home))
     is_done = _tarn_opencl_check (clFinish (queue), "clFinish", error);
   clReleaseCommandQueue (queue);
   return is_done;

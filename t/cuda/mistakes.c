@@ -106,6 +106,43 @@ run_on_managed (const TarnCudaTest *test, gconstpointer mistake)
   run (test, mistake, TARN_TESTING_CUDA_MANAGED_MEMORY);
 }
 
+/* A block that takes all that there is has no guards, and the next one has them again. */
+static void
+test_no_room (const TarnCudaTest *test, gconstpointer unused)
+{
+  const TarnTestingCuda *fake = cuda_get_fake ();
+  State state = { test->context, TARN_TESTING_CUDA_DEVICE_MEMORY };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  (void) unused;
+  if (fake == NULL)
+    {
+      g_test_skip ("the device has too much memory");
+      return;
+    }
+  fake->reset ();
+  pool = pool_new (&state, &options);
+  fake->set_budget (test->device, 100000);
+  tarn_block_free (tarn_pool_allocate (pool, 50000, &error)); /* which stays in quarantine */
+  g_assert_no_error (error);
+  block = tarn_pool_allocate (pool, 100000, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (get (&state, tarn_block_get_memory (block), 99999), ==, 0xff);
+  tarn_block_free (block);
+  g_assert_null (tarn_pool_allocate (pool, 100001, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_clear_error (&error);
+  block = tarn_pool_allocate (pool, 1000, &error);
+  g_assert_no_error (error);
+  put (&state, tarn_block_get_memory (block), 1000, 7);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*written behind its end, at offset 1000*");
+  tarn_block_free (block);
+  g_test_assert_expected_messages ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -129,5 +166,6 @@ main (int argc, char **argv)
 
         tarn_cuda_test_add (path, kinds[i].func, &mistakes[j]);
       }
+  tarn_cuda_test_add ("mistakes/no-room", test_no_room, NULL);
   return g_test_run ();
 }

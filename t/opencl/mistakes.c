@@ -8,6 +8,10 @@
 #include "device.h"
 #include "opencl/contents-private.h"
 
+#define SIZE 1000
+
+static const OpenclLayer *layer; /* NULL: there is none */
+
 static const gchar source[] = "kernel void put (global uchar *bytes, long at, uchar byte)\n"
                               "{\n"
                               "  bytes[at] = byte;\n"
@@ -149,11 +153,58 @@ run_on_svm (const TarnOpenclTest *test, gconstpointer data)
   opencl_close (state);
 }
 
+/* Counts waits of the host for a queue while a block is made and given back. */
+static guint
+count_finishes (cl_command_queue queue)
+{
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+  TarnBlock *block;
+
+  layer->reset ();
+  pool = tarn_opencl_pool_new (queue, 0, NULL, &error);
+  g_assert_no_error (error);
+  block = tarn_pool_allocate (pool, SIZE, &error);
+  g_assert_no_error (error);
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+  return layer->get_calls ("clFinish");
+}
+
+/* What fills and reads blocks is in order with the program's commands on an in-order queue; on
+ * another one it waits for what is there before, and is done before what comes. */
+static void
+test_out_of_order (const TarnOpenclDevice *device, OpenclState *state)
+{
+  cl_command_queue queue;
+  cl_int status;
+
+  if (layer == NULL)
+    {
+      g_test_skip ("the OpenCL loader takes no layers");
+      return;
+    }
+  queue = clCreateCommandQueue (state->context, device->device,
+                                CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &status);
+  if (status != CL_SUCCESS)
+    {
+      g_test_skip ("the device has no out-of-order queues");
+      return;
+    }
+  g_assert_cmpuint (count_finishes (state->queue), ==, 0);
+  /* Fresh: both kinds of bytes; freed: guards on both sides, the bytes, and a look at them. */
+  g_assert_cmpuint (count_finishes (queue), >=, 2 * 6);
+  clReleaseCommandQueue (queue);
+}
+
 int
 main (int argc, char **argv)
 {
+  static const OpenclCase cases[] = { { "mistakes/out-of-order", test_out_of_order } };
+
   g_setenv ("TARN_DEBUG", MISTAKES_TARN_DEBUG, TRUE);
   g_test_init (&argc, &argv, NULL);
+  layer = opencl_layer_load ();
   for (gsize i = 0; i < n_mistakes; i++)
     {
       g_autofree gchar *path = g_strconcat ("svm/", mistakes[i].path, NULL);
@@ -161,5 +212,6 @@ main (int argc, char **argv)
       tarn_opencl_test_add (mistakes[i].path, run_on_buffers, &mistakes[i]);
       tarn_opencl_test_add (path, run_on_svm, &mistakes[i]);
     }
+  opencl_add (cases, G_N_ELEMENTS (cases));
   return g_test_run ();
 }

@@ -79,6 +79,7 @@ end_thread (gpointer data)
   _tarn_current_thread = &_tarn_ended_thread;
   thread->is_taken = FALSE;
   thread->system_number = 0;
+  thread->step_time = 0;
   g_clear_pointer (&thread->tags, g_array_unref);
   if (_tarn_forked ())
     return;

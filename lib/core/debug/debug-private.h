@@ -62,6 +62,7 @@ typedef struct
 {
   TarnMemory memory, whole; /* its user's, and all of it, from upstream */
   gsize size, whole_size;   /* bytes */
+  gsize margin;             /* before its user's; 0: it has no guards */
   guint32 tag, stack, thread;
   guint32 freed_stack, freed_thread;
   gboolean is_freed; /* in quarantine */
@@ -79,7 +80,7 @@ typedef struct
   TarnAllocator *direct; /* whose functions are called */
   gchar *label;          /* for messages */
   const TarnDebugSettings *settings;
-  gsize margin;          /* bytes; 0: no guards */
+  gsize margin;          /* bytes of each block, if there is room; 0: no guards */
   gboolean has_contents; /* memory can be read and filled */
   GList all_link;        /* of leaks.c, behind its lock */
 
@@ -100,7 +101,7 @@ void _tarn_debug_end_pool (TarnAllocator *upstream);
 /* Says that a block was freed that was freed before; FALSE: nothing is known of it any more. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Looks at all blocks, in use and in quarantine. */
-void _tarn_guarded_check (TarnGuarded *self);
+void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
 /* contents.c.  FALSE with an error: the backend could not. */
 gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
@@ -116,17 +117,25 @@ gboolean _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsi
                                  gsize size, guint8 byte, gboolean *is_changed,
                                  TarnContentsChange *change, GError **error);
 
-/* finding.c */
-void _tarn_finding_report (const TarnGuarded *self, const TarnDebugBlock *block,
-                           const gchar *format, ...) G_GNUC_PRINTF (3, 4);
-void _tarn_finding_report_unknown (const TarnGuarded *self, TarnMemory memory, gsize size);
+/* finding.c.  What is found is described while nobody changes it, and said without a lock: who
+ * handles messages may call Tarn. */
+typedef GPtrArray TarnFindings; /* of texts, owned */
+
+TarnFindings *_tarn_findings_new (void);
+void _tarn_findings_add (TarnFindings *findings, const TarnGuarded *self,
+                         const TarnDebugBlock *block, const gchar *format, ...)
+    G_GNUC_PRINTF (4, 5);
+void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self, TarnMemory memory,
+                                 gsize size);
+/* Says them, and frees the list. */
+void _tarn_findings_report (TarnFindings *findings);
+
 void _tarn_finding_count (void);
 gsize _tarn_findings_get_n (void);
 /* Has the program end with TarnDebugSettings.exit_status if something was found, also by what is
  * called at its end from now on. */
 void _tarn_finding_watch_exit (void);
 void _tarn_finding_append_stack (GString *text, guint32 stack);
-void _tarn_finding_append_block (GString *text, const TarnDebugBlock *block);
 
 /* leaks.c */
 void _tarn_leaks_watch (TarnGuarded *self);

@@ -101,8 +101,8 @@ _tarn_finding_append_stack (GString *text, guint32 stack)
     append_frame (text, i - first, frames[i]);
 }
 
-void
-_tarn_finding_append_block (GString *text, const TarnDebugBlock *block)
+static void
+append_block (GString *text, const TarnDebugBlock *block)
 {
   const gchar *tag = _tarn_tag_get_text (block->tag);
 
@@ -123,34 +123,50 @@ append_history (GString *text, const TarnDebugBlock *block)
   _tarn_finding_append_stack (text, block->freed_stack);
 }
 
-void
-_tarn_finding_report (const TarnGuarded *self, const TarnDebugBlock *block, const gchar *format,
-                      ...)
+TarnFindings *
+_tarn_findings_new (void)
 {
-  g_autoptr (GString) text = g_string_new (NULL);
+  return g_ptr_array_new_with_free_func (g_free);
+}
+
+void
+_tarn_findings_add (TarnFindings *findings, const TarnGuarded *self, const TarnDebugBlock *block,
+                    const gchar *format, ...)
+{
+  GString *text = g_string_new (NULL);
   va_list args;
 
   g_string_append_printf (text, "%s: ", self->label);
-  _tarn_finding_append_block (text, block);
+  append_block (text, block);
   g_string_append (text, ": ");
   va_start (args, format);
   g_string_append_vprintf (text, format, args);
   va_end (args);
   append_history (text, block);
-  _tarn_finding_count ();
-  g_critical ("%s", text->str);
+  g_ptr_array_add (findings, g_string_free (text, FALSE));
 }
 
 void
-_tarn_finding_report_unknown (const TarnGuarded *self, TarnMemory memory, gsize size)
+_tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self, TarnMemory memory,
+                            gsize size)
 {
-  g_autoptr (GString) text = g_string_new (NULL);
+  GString *text = g_string_new (NULL);
 
   g_string_append_printf (text,
                           "%s: %" G_GSIZE_FORMAT " bytes at 0x%" G_GINT64_MODIFIER
                           "x are freed, which are no block of this pool's\n  freed by thread %u",
                           self->label, size, memory.address, _tarn_record_get_thread ());
   _tarn_finding_append_stack (text, _tarn_stack_take ());
-  _tarn_finding_count ();
-  g_critical ("%s", text->str);
+  g_ptr_array_add (findings, g_string_free (text, FALSE));
+}
+
+void
+_tarn_findings_report (TarnFindings *findings)
+{
+  for (guint i = 0; i < findings->len; i++)
+    {
+      _tarn_finding_count ();
+      g_critical ("%s", (const gchar *) g_ptr_array_index (findings, i));
+    }
+  g_ptr_array_unref (findings);
 }

@@ -35,9 +35,9 @@ poisons_freed (const TarnGuarded *self)
 
 /* Where the rest behind what was asked for begins, in all of it. */
 static gsize
-get_end (const TarnGuarded *self, const TarnDebugBlock *block)
+get_end (const TarnDebugBlock *block)
 {
-  return self->margin + block->size;
+  return block->margin + block->size;
 }
 
 /* New blocks */
@@ -45,12 +45,12 @@ get_end (const TarnGuarded *self, const TarnDebugBlock *block)
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
-  if (self->margin > 0
+  if (block->margin > 0
       && !_tarn_contents_fill (self, block->whole, 0, block->whole_size, TARN_DEBUG_GUARD_BYTE,
                                error))
     return FALSE;
   return !poisons (self)
-         || _tarn_contents_fill (self, block->whole, self->margin, block->size,
+         || _tarn_contents_fill (self, block->whole, block->margin, block->size,
                                  TARN_DEBUG_POISON_BYTE, error);
 }
 
@@ -60,8 +60,8 @@ make_part (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
   const TarnAllocatorOps *ops = &self->direct->ops;
 
   block->memory = block->whole;
-  return self->margin == 0
-         || ops->part_new (self->direct->user_data, block->whole, self->margin, block->size,
+  return block->margin == 0
+         || ops->part_new (self->direct->user_data, block->whole, block->margin, block->size,
                            &block->memory, error);
 }
 
@@ -70,7 +70,7 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
 {
   const TarnAllocatorOps *ops = &self->direct->ops;
 
-  if (self->margin > 0 && ops->part_release != NULL)
+  if (block->margin > 0 && ops->part_release != NULL)
     ops->part_release (self->direct->user_data, block->memory, block->size);
 }
 
@@ -85,23 +85,23 @@ give_back (const TarnGuarded *self, TarnDebugBlock *block)
 /* Quarantine */
 
 static void
-check_poison (const TarnGuarded *self, const TarnDebugBlock *block)
+check_poison (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
 {
   g_autoptr (GError) error = NULL;
   TarnContentsChange change;
   gboolean is_changed;
 
-  if (!_tarn_contents_compare (self, block->whole, self->margin, block->size,
+  if (!_tarn_contents_compare (self, block->whole, block->margin, block->size,
                                TARN_DEBUG_POISON_BYTE, &is_changed, &change, &error))
     {
       if (!is_lost (error))
         g_message ("%s: a freed block cannot be looked at: %s", self->label, error->message);
     }
   else if (is_changed)
-    _tarn_finding_report (self, block,
-                          "written after it was freed, at offset %" G_GSIZE_FORMAT
-                          ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
-                          change.first - self->margin, change.byte, change.last - self->margin);
+    _tarn_findings_add (findings, self, block,
+                        "written after it was freed, at offset %" G_GSIZE_FORMAT
+                        ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
+                        change.first - block->margin, change.byte, change.last - block->margin);
 }
 
 /* Takes the oldest block out of the quarantine while there are more bytes than may be; NULL: there
@@ -132,8 +132,11 @@ shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 
   while ((block = pop_excess (self, max_bytes)) != NULL)
     {
-      check_poison (self, block);
+      TarnFindings *findings = _tarn_findings_new ();
+
+      check_poison (self, block, findings);
       give_back (self, block);
+      _tarn_findings_report (findings);
       is_any = TRUE;
     }
   return is_any;
@@ -141,15 +144,37 @@ shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 
 /* The functions of the allocator */
 
+/* Takes memory for a block with guards, or without. */
+static gboolean
+take_with_margin (TarnGuarded *self, TarnDebugBlock *block, gsize margin, GError **error)
+{
+  block->margin = margin;
+  block->whole_size = margin == 0 ? block->size : (block->size + 15) / 16 * 16 + 2 * margin;
+  return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
+}
+
+/* What is in quarantine goes before guards do: a program that needs all that a device has, or the
+ * largest block of all, is not to fail for them. */
 static gboolean
 take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
+  gsize margin = block->size <= G_MAXSIZE - 3 * self->margin ? self->margin : 0;
   g_autoptr (GError) local = NULL;
 
-  if (tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, &local))
+  if (take_with_margin (self, block, margin, &local))
     return TRUE;
   if (_tarn_is_out_of_memory (local) && shorten_quarantine (self, 0))
-    return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
+    {
+      g_clear_error (&local);
+      if (take_with_margin (self, block, margin, &local))
+        return TRUE;
+    }
+  if (margin > 0 && !is_lost (local))
+    {
+      g_clear_error (&local);
+      if (take_with_margin (self, block, 0, &local))
+        return TRUE;
+    }
   g_propagate_error (error, g_steal_pointer (&local));
   return FALSE;
 }
@@ -158,18 +183,10 @@ static gboolean
 guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   TarnGuarded *self = user_data;
-  TarnDebugBlock *block;
+  TarnDebugBlock *block = g_new0 (TarnDebugBlock, 1);
 
-  if (size > G_MAXSIZE - 3 * self->margin)
-    {
-      g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-                   "%" G_GSIZE_FORMAT " bytes leave no room for guards", size);
-      return FALSE;
-    }
-  block = g_new0 (TarnDebugBlock, 1);
   block->link.data = block;
   block->size = size;
-  block->whole_size = self->margin == 0 ? size : (size + 15) / 16 * 16 + 2 * self->margin;
   block->tag = _tarn_tag_get_current ();
   block->stack = _tarn_stack_take ();
   block->thread = _tarn_record_get_thread ();
@@ -198,10 +215,10 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
 
 static void
 check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_behind,
-              GError **error)
+              TarnFindings *findings, GError **error)
 {
-  gsize start = is_behind ? get_end (self, block) : 0;
-  gsize size = is_behind ? block->whole_size - start : self->margin;
+  gsize start = is_behind ? get_end (block) : 0;
+  gsize size = is_behind ? block->whole_size - start : block->margin;
   TarnContentsChange change;
   gboolean is_changed;
 
@@ -210,47 +227,61 @@ check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_
       || !is_changed)
     return;
   if (is_behind)
-    _tarn_finding_report (self, block,
-                          "written behind its end, at offset %" G_GSIZE_FORMAT
-                          ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
-                          change.first - self->margin, change.byte, change.last - self->margin);
+    _tarn_findings_add (findings, self, block,
+                        "written behind its end, at offset %" G_GSIZE_FORMAT
+                        ": 0x%02x, and up to offset %" G_GSIZE_FORMAT,
+                        change.first - block->margin, change.byte, change.last - block->margin);
   else
-    _tarn_finding_report (self, block,
-                          "written before its beginning, at offset -%" G_GSIZE_FORMAT
-                          ", and from offset -%" G_GSIZE_FORMAT " on: 0x%02x",
-                          self->margin - change.last, self->margin - change.first, change.byte);
+    _tarn_findings_add (findings, self, block,
+                        "written before its beginning, at offset -%" G_GSIZE_FORMAT
+                        ", and from offset -%" G_GSIZE_FORMAT " on: 0x%02x",
+                        block->margin - change.last, block->margin - change.first, change.byte);
 }
 
 static void
-check_guards (const TarnGuarded *self, const TarnDebugBlock *block)
+check_guards (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
 {
   g_autoptr (GError) error = NULL;
 
-  if (self->margin == 0)
+  if (block->margin == 0)
     return;
-  check_margin (self, block, FALSE, &error);
+  check_margin (self, block, FALSE, findings, &error);
   if (error == NULL)
-    check_margin (self, block, TRUE, &error);
+    check_margin (self, block, TRUE, findings, &error);
   if (error != NULL && !is_lost (error))
     g_message ("%s: the guards of a block cannot be looked at: %s", self->label, error->message);
 }
 
-/* Takes a block that is being freed out of the table; NULL, with a message: there is none. */
-static TarnDebugBlock *
-take_block (TarnGuarded *self, TarnMemory memory, gsize size)
+/* Describes that a block is freed which is in quarantine; FALSE: it is not.  The lock is held. */
+static gboolean
+add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
-  TarnDebugBlock *block;
+  const TarnDebugBlock *block = g_hash_table_lookup (self->blocks, &memory.address);
+
+  if (block == NULL || !block->is_freed)
+    return FALSE;
+  _tarn_findings_add (findings, self, block, "freed once more, by thread %u",
+                      _tarn_record_get_thread ());
+  return TRUE;
+}
+
+/* Takes a block that is being freed out of the table; NULL: there is none, as is described. */
+static TarnDebugBlock *
+take_block (TarnGuarded *self, TarnMemory memory, gsize size, TarnFindings *findings)
+{
+  TarnDebugBlock *block = NULL;
 
   _tarn_mutex_lock (&self->lock);
-  block = g_hash_table_lookup (self->blocks, &memory.address);
-  if (block != NULL && !block->is_freed)
-    g_hash_table_remove (self->blocks, &memory.address);
+  if (!add_double_free (self, memory, findings))
+    {
+      block = g_hash_table_lookup (self->blocks, &memory.address);
+      if (block != NULL)
+        g_hash_table_remove (self->blocks, &memory.address);
+      else
+        _tarn_findings_add_unknown (findings, self, memory, size);
+    }
   _tarn_mutex_unlock (&self->lock);
-  if (block == NULL)
-    _tarn_finding_report_unknown (self, memory, size);
-  else if (block->is_freed)
-    _tarn_finding_report (self, block, "freed once more, by thread %u", _tarn_record_get_thread ());
-  return block != NULL && !block->is_freed ? block : NULL;
+  return block;
 }
 
 /* FALSE: the memory cannot be reached. */
@@ -259,7 +290,7 @@ poison_freed (const TarnGuarded *self, const TarnDebugBlock *block)
 {
   g_autoptr (GError) error = NULL;
 
-  if (_tarn_contents_fill (self, block->whole, self->margin, block->size, TARN_DEBUG_POISON_BYTE,
+  if (_tarn_contents_fill (self, block->whole, block->margin, block->size, TARN_DEBUG_POISON_BYTE,
                            &error))
     return TRUE;
   if (!is_lost (error))
@@ -281,14 +312,9 @@ put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
 }
 
 static void
-guarded_free (gpointer user_data, TarnMemory memory, gsize size)
+end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
-  TarnGuarded *self = user_data;
-  TarnDebugBlock *block = take_block (self, memory, size);
-
-  if (block == NULL)
-    return;
-  check_guards (self, block);
+  /* Without room in quarantine it is filled all the same, for whoever reads it. */
   if (!poisons_freed (self) || !poison_freed (self, block)
       || block->whole_size > self->settings->quarantine_bytes)
     {
@@ -297,6 +323,21 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
     }
   put_into_quarantine (self, block);
   shorten_quarantine (self, self->settings->quarantine_bytes);
+}
+
+static void
+guarded_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  TarnGuarded *self = user_data;
+  TarnFindings *findings = _tarn_findings_new ();
+  TarnDebugBlock *block = take_block (self, memory, size, findings);
+
+  if (block != NULL)
+    {
+      check_guards (self, block, findings);
+      end_block (self, block);
+    }
+  _tarn_findings_report (findings);
 }
 
 static gboolean
@@ -484,22 +525,21 @@ gboolean
 _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
 {
   TarnGuarded *self = upstream->user_data;
-  const TarnDebugBlock *block;
+  TarnFindings *findings;
   gboolean is_known;
 
   if (upstream->given == NULL)
     return FALSE;
+  findings = _tarn_findings_new ();
   _tarn_mutex_lock (&self->lock);
-  block = g_hash_table_lookup (self->blocks, &memory.address);
-  is_known = block != NULL && block->is_freed;
-  if (is_known)
-    _tarn_finding_report (self, block, "freed once more, by thread %u", _tarn_record_get_thread ());
+  is_known = add_double_free (self, memory, findings);
   _tarn_mutex_unlock (&self->lock);
+  _tarn_findings_report (findings);
   return is_known;
 }
 
 void
-_tarn_guarded_check (TarnGuarded *self)
+_tarn_guarded_check (TarnGuarded *self, TarnFindings *findings)
 {
   GHashTableIter iter;
   gpointer value;
@@ -508,8 +548,8 @@ _tarn_guarded_check (TarnGuarded *self)
   g_hash_table_iter_init (&iter, self->blocks);
   while (g_hash_table_iter_next (&iter, NULL, &value))
     if (((const TarnDebugBlock *) value)->is_freed)
-      check_poison (self, value);
+      check_poison (self, value, findings);
     else
-      check_guards (self, value);
+      check_guards (self, value, findings);
   _tarn_mutex_unlock (&self->lock);
 }

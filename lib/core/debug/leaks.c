@@ -165,11 +165,15 @@ _tarn_leaks_forget (TarnGuarded *self)
 gsize
 tarn_debug_check (void)
 {
+  TarnFindings *findings;
+
   if (_tarn_forked ())
     return _tarn_findings_get_n ();
+  findings = _tarn_findings_new ();
   _tarn_mutex_lock (&lock);
   for (GList *link = all.head; link != NULL; link = link->next)
-    _tarn_guarded_check (link->data);
+    _tarn_guarded_check (link->data, findings);
   _tarn_mutex_unlock (&lock);
+  _tarn_findings_report (findings);
   return _tarn_findings_get_n ();
 }

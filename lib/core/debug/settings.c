@@ -67,23 +67,43 @@ read_word (const gchar *word, const gchar *value)
   return TRUE;
 }
 
+/* FALSE: a word is wrong, and was said so. */
+static gboolean
+read_words (const gchar *text)
+{
+  g_auto (GStrv) words = g_strsplit (text, ",", -1);
+  gboolean is_right = TRUE;
+
+  for (gsize i = 0; words[i] != NULL; i++)
+    {
+      g_autofree gchar *quoted = _tarn_shorten (g_strstrip (words[i]));
+      g_auto (GStrv) parts = g_strsplit (words[i], "=", 2);
+
+      if (parts[0] == NULL || parts[0][0] == '\0' || read_word (parts[0], parts[1]))
+        continue;
+      g_message ("TARN_DEBUG: '%s' is none of these: " EXPECTED, quoted);
+      is_right = FALSE;
+    }
+  return is_right;
+}
+
 static void
 read_settings (void)
 {
   const gchar *text = secure_getenv ("TARN_DEBUG");
-  g_auto (GStrv) words = g_strsplit (text != NULL ? text : "", ",", -1);
+  gboolean is_right;
 
+  if (text == NULL || text[0] == '\0')
+    return;
   settings.quarantine_bytes = USUAL_QUARANTINE;
   settings.check_interval = USUAL_INTERVAL;
-  for (gsize i = 0; words[i] != NULL; i++)
-    {
-      g_auto (GStrv) parts = g_strsplit (g_strstrip (words[i]), "=", 2);
-
-      if (parts[0] != NULL && parts[0][0] != '\0' && !read_word (parts[0], parts[1]))
-        g_message ("TARN_DEBUG: '%s' is none of these: " EXPECTED, words[i]);
-    }
+  is_right = read_words (text);
   if (settings.flags == 0)
-    return;
+    {
+      if (is_right)
+        g_message ("TARN_DEBUG names nothing to look for, such as all");
+      return;
+    }
   _tarn_stack_set_depth (depth);
   if ((settings.flags & TARN_DEBUG_CHECK) != 0)
     _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that no request goes by uncounted */
