@@ -7,7 +7,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <locale.h>
 #include <signal.h>
@@ -19,6 +18,7 @@
 
 #include "devices.h"
 #include "file.h"
+#include "interrupt.h"
 #include "junit.h"
 #include "output.h"
 #include "report.h"
@@ -37,7 +37,6 @@ typedef struct
   gchar *junit;    /* a file; nullable */
   gboolean list, flat, verbose, version;
   gchar **programs;
-  sigset_t ignored; /* signals that were when we started */
 } Options;
 
 typedef struct
@@ -48,7 +47,6 @@ typedef struct
   GPtrArray *running;
   GPtrArray *done; /* in the order in which they ended, which is that of the report */
   Report report;
-  gint signal; /* that is to end us; 0: none */
 } Session;
 
 static gboolean G_GNUC_PRINTF (2, 3) refuse (GError **error, const gchar *format, ...)
@@ -256,59 +254,12 @@ kill_all (const Session *session)
     process_kill (((const Run *) g_ptr_array_index (session->running, i))->process);
 }
 
-static gboolean
-on_interrupt (gpointer data)
-{
-  ((Session *) data)->signal = SIGINT;
-  return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_terminate (gpointer data)
-{
-  ((Session *) data)->signal = SIGTERM;
-  return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_hangup (gpointer data)
-{
-  ((Session *) data)->signal = SIGHUP;
-  return G_SOURCE_CONTINUE;
-}
-
-/* Before a driver is asked anything: LLVM, which many are made of, catches these signals whether
- * they are ignored or not. */
-static void
-find_ignored (sigset_t *ignored)
-{
-  static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
-  struct sigaction action;
-
-  sigemptyset (ignored);
-  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
-    if (sigaction (numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
-      sigaddset (ignored, numbers[i]);
-}
-
-/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
-static void
-watch_signal (Session *session, gint number, GSourceFunc func)
-{
-  if (sigismember (&session->options->ignored, number))
-    signal (number, SIG_IGN);
-  else
-    g_unix_signal_add (number, func, session);
-}
-
-/* As if it had not been caught. */
 static void
 die_of_signal (const Session *session)
 {
   kill_all (session);
   terminal_set_progress (NULL);
-  signal (session->signal, SIG_DFL);
-  raise (session->signal);
+  interrupt_die ();
 }
 
 /* FALSE: nothing more can be written, which output_guard () says at the end. */
@@ -326,10 +277,7 @@ check_output (const Session *session)
 static gboolean
 run_all (Session *session)
 {
-  watch_signal (session, SIGINT, on_interrupt);
-  watch_signal (session, SIGTERM, on_terminate);
-  watch_signal (session, SIGHUP, on_hangup);
-  signal (SIGPIPE, SIG_IGN); /* seen by check_output () */
+  interrupt_watch (); /* a pipe that nobody reads is seen by check_output () */
 
   report_begin (&session->report);
   start_runs (session);
@@ -337,7 +285,7 @@ run_all (Session *session)
     {
       show_progress (session);
       g_main_context_iteration (NULL, TRUE);
-      if (session->signal != 0)
+      if (interrupt_get_signal () != 0)
         die_of_signal (session);
       if (!check_output (session))
         return FALSE;
@@ -447,7 +395,7 @@ main (gint argc, gchar **argv)
   gint status = EXIT_USAGE;
 
   output_guard (PROGRAM);
-  find_ignored (&options.ignored);
+  interrupt_init ();
   /* Whoever starts us with this one ignored would have every run end well. */
   signal (SIGCHLD, SIG_DFL);
   setlocale (LC_ALL, "");

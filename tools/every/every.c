@@ -8,7 +8,6 @@
 
 #include "every.h"
 
-#include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,6 +16,7 @@
 #include <unistd.h>
 
 #include "../exit-status.h"
+#include "../interrupt.h"
 #include "../tap.h"
 #include "../terminal.h"
 #include "../text.h"
@@ -37,7 +37,6 @@ typedef struct
   guint n_started, n_running, n_printed;
   guint n[3]; /* of each TapResult */
   gboolean has_color;
-  gint signal; /* that is to end us; 0: none */
 } Session;
 
 static void on_ended (Trial *trial, gpointer data);
@@ -241,28 +240,7 @@ on_ended (Trial *trial, gpointer data)
   session->n_running--;
 }
 
-/* Signals, and the loop */
-
-static gboolean
-on_interrupt (gpointer data)
-{
-  ((Session *) data)->signal = SIGINT;
-  return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_terminate (gpointer data)
-{
-  ((Session *) data)->signal = SIGTERM;
-  return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_hangup (gpointer data)
-{
-  ((Session *) data)->signal = SIGHUP;
-  return G_SOURCE_CONTINUE;
-}
+/* The loop */
 
 static void
 kill_trial (const Trial *trial)
@@ -294,17 +272,13 @@ session_clear (Session *session)
   g_clear_pointer (&session->folder, g_free);
 }
 
-/* As if it had not been caught. */
 static void
 die_of_signal (Session *session)
 {
-  gint number = session->signal;
-
   kill_all (session);
   terminal_set_progress (NULL);
   session_clear (session);
-  signal (number, SIG_DFL);
-  raise (number);
+  interrupt_die ();
 }
 
 /* Waits for something to happen.  FALSE: nobody reads the results. */
@@ -312,7 +286,7 @@ static gboolean
 wait_for_more (Session *session)
 {
   g_main_context_iteration (NULL, TRUE);
-  if (session->signal != 0)
+  if (interrupt_get_signal () != 0)
     die_of_signal (session);
   if (!ferror (stdout))
     return TRUE;
@@ -404,16 +378,6 @@ run_trials (Session *session)
   return session->n[TAP_FAILED] == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
-/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
-static void
-watch_signal (Session *session, gint number, GSourceFunc func)
-{
-  struct sigaction action;
-
-  if (sigaction (number, NULL, &action) != 0 || action.sa_handler != SIG_IGN)
-    g_unix_signal_add (number, func, session);
-}
-
 gint
 every_run (const EverySettings *settings)
 {
@@ -435,10 +399,8 @@ every_run (const EverySettings *settings)
       return EXIT_OURS;
     }
   session.has_color = terminal_has_color (STDOUT_FILENO);
-  watch_signal (&session, SIGINT, on_interrupt);
-  watch_signal (&session, SIGTERM, on_terminate);
-  watch_signal (&session, SIGHUP, on_hangup);
-  signal (SIGPIPE, SIG_IGN); /* seen by wait_for_more () */
+  interrupt_init ();
+  interrupt_watch (); /* a pipe that nobody reads is seen by wait_for_more () */
   signal (SIGCHLD, SIG_DFL);
   status = run_good (&session);
   if (status == EXIT_SUCCESS)

@@ -1,0 +1,53 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "interrupt.h"
+
+#include <glib-unix.h>
+#include <signal.h>
+
+static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
+
+static gboolean is_ignored[G_N_ELEMENTS (numbers)];
+static gint latest; /* 0: none */
+
+void
+interrupt_init (void)
+{
+  struct sigaction action;
+
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    is_ignored[i] = sigaction (numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static gboolean
+on_signal (gpointer number)
+{
+  latest = GPOINTER_TO_INT (number);
+  return G_SOURCE_CONTINUE;
+}
+
+/* Whoever starts us with a signal ignored, as nohup (1) does, means it to stay so. */
+void
+interrupt_watch (void)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (is_ignored[i])
+      signal (numbers[i], SIG_IGN);
+    else
+      g_unix_signal_add (numbers[i], on_signal, GINT_TO_POINTER (numbers[i]));
+  signal (SIGPIPE, SIG_IGN);
+}
+
+gint
+interrupt_get_signal (void)
+{
+  return latest;
+}
+
+void
+interrupt_die (void)
+{
+  signal (latest, SIG_DFL);
+  raise (latest);
+}
