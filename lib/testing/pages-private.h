@@ -1,12 +1,52 @@
 /* Tarn: memory pools for OpenCL and CUDA.
- * SPDX-License-Identifier: MIT */
+ * SPDX-License-Identifier: MIT
+ *
+ *     pages.c      the device, and what a test has it do and is told
+ *     pages-ops.c  the allocator over it */
 
 #ifndef TARN_TESTING_PAGES_PRIVATE_H
 #define TARN_TESTING_PAGES_PRIVATE_H
 
 #include <tarn/testing.h>
 
-/* The allocator's functions, whose user_data the pages are. */
+#include "common/lock-private.h"
+
+/* A stretch of addresses, or of a piece; or a backing, which has no start. */
+typedef struct
+{
+  guint64 start, size;
+  guint64 of;     /* of a part its piece */
+  guint64 number; /* of a backing or a piece */
+  guint n_uses;   /* of a backing or a piece: mappings, of which it has one, or parts */
+} TarnTestingStretch;
+
+struct _TarnTestingPages
+{
+  TarnMutex lock; /* guards all below */
+  guint64 bytes, used_bytes;
+  gsize max_addresses;
+  TarnTestingPagesKind kind;
+  guint64 last_number;
+  /* Of TarnTestingStretch, by their starts, or numbers; a piece is a backing that is not mapped. */
+  GHashTable *reservations, *mappings;
+  GHashTable *backings, *parts;
+  guint allocators, allocations;
+  guint calls, fail_at; /* the value of calls at which to fail; 0: never */
+  gboolean fail_for_ever, has_failed;
+  TarnTestingHook hook; /* nullable */
+  gpointer hook_data;
+};
+
+/* pages.c.  The lock is held in these; find_stretch () and find_mapped () end the test where there
+ * is none. */
+TarnTestingStretch *_tarn_testing_find_stretch (GHashTable *table, guint64 key);
+/* Finds what has some of a stretch, for tables that have few; NULL: there is none. */
+const TarnTestingStretch *_tarn_testing_find_overlap (GHashTable *table, guint64 start,
+                                                      guint64 size, guint64 of);
+/* Finds the backing behind addresses. */
+TarnTestingStretch *_tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address);
+
+/* pages-ops.c: the allocator's functions, whose user_data the pages are. */
 void _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops);
 
 #endif
