@@ -103,6 +103,11 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   has_hazard = argc > 1 && strcmp (argv[1], "--hazard") == 0;
   has_leak = argc > 1 && strcmp (argv[1], "--leak") == 0;
+  if (argc > 2 || (argc == 2 && !has_hazard && !has_leak))
+    {
+      g_printerr ("testing-memory: '%s': there are --hazard and --leak\n", argv[argc - 1]);
+      return 2;
+    }
   g_test_add_func ("/viewer", test_viewer);
   return g_test_run ();
 }
