@@ -273,6 +273,12 @@ html_links_lead_somewhere () (
 )
 check "every link of the HTML leads somewhere" html_links_lead_somewhere
 
+# A link of Markdown's that is broken over two lines takes the rest of its page along.
+all_is_rendered () {
+  ! grep -nE '@(code|endcode|output|ref|section)\b' "$reference"/html/*.html
+}
+check "no command of Doxygen's is left in the HTML" all_is_rendered
+
 # As make does it, but in a folder elsewhere.
 run_doxygen () {
   export top_srcdir top_builddir
