@@ -2,9 +2,11 @@
  * SPDX-License-Identifier: MIT
  *
  * Functions of the host's as commands: OpenCL 3.0 specification, section 5.11, "Executing Native
- * Kernels".  Some drivers give them the address of the buffer that a sub-buffer is of, sort the
- * buffers by their handles, and leave out those that come again; so they are given pieces, sorted,
- * each once, and the addresses are put here where the program wants them. */
+ * Kernels".  Some drivers give them the address of the buffer that a sub-buffer is of, and mistake
+ * one buffer for another: PoCL 3.1 sorts them by when they were made, and leaves out those that
+ * come again, but not the places of their addresses.  So each piece's address is asked for by a
+ * command of its own, with one buffer; the program's function comes after these, and is given the
+ * pieces for them to be there, while the addresses are put here where the program wants them. */
 
 #include "layer-private.h"
 
@@ -18,12 +20,53 @@ typedef struct
   guint piece;  /* which of the pieces that is */
 } Move;
 
-/* What the driver copies, which takes it for the arguments: this, as many moves, as many addresses
- * of pieces, which the driver writes, and then the program's arguments, aligned as what is
+/* Where the pieces are, once the commands have run that ask. */
+typedef struct
+{
+  guint references; /* atomic: of commands that have not run */
+  gchar *of[];
+} Addresses;
+
+static Addresses *
+addresses_new (guint n)
+{
+  Addresses *self = g_malloc0 (sizeof *self + n * sizeof *self->of);
+
+  self->references = 1;
+  return self;
+}
+
+static void
+addresses_unref (Addresses *self)
+{
+  if (__atomic_sub_fetch (&self->references, 1, __ATOMIC_ACQ_REL) == 0)
+    g_free (self);
+}
+
+/* What the driver copies of a command that asks for an address, which the driver writes. */
+typedef struct
+{
+  Addresses *addresses; /* a reference */
+  guint piece;
+  gchar *address;
+} Question;
+
+static void CL_CALLBACK
+note_address (void *data)
+{
+  Question *self = data;
+
+  self->addresses->of[self->piece] = self->address;
+  addresses_unref (self->addresses);
+}
+
+/* What the driver copies, which takes it for the arguments: this, as many moves, as many places in
+ * which nobody reads what the driver writes, and then the program's arguments, aligned as what is
  * allocated. */
 typedef struct
 {
   void (CL_CALLBACK *function) (void *);
+  Addresses *addresses; /* a reference */
   gsize n;
 } Call;
 
@@ -34,7 +77,7 @@ get_moves (Call *call)
 }
 
 static gchar **
-get_addresses (Call *call)
+get_places (Call *call)
 {
   return (gchar **) (get_moves (call) + call->n);
 }
@@ -54,10 +97,11 @@ run (void *data)
   for (gsize i = 0; i < call->n; i++)
     {
       const Move *move = &get_moves (call)[i];
-      const gchar *address = get_addresses (call)[move->piece] + move->offset;
+      const gchar *address = call->addresses->of[move->piece] + move->offset;
 
       memcpy (arguments + move->place, &address, sizeof address);
     }
+  addresses_unref (call->addresses);
   call->function (arguments);
 }
 
@@ -97,9 +141,10 @@ sort_pieces (cl_mem *pieces, guint n)
 /* Whether the call is as the specification wants it, as far as that matters here. */
 static gboolean
 is_right (void (CL_CALLBACK *function) (void *), const void *arguments, gsize size, guint n,
-          const cl_mem *objects, const void **places)
+          const cl_mem *objects, const void **places, guint n_waits, const cl_event *waits)
 {
-  if (function == NULL || arguments == NULL || n == 0 || objects == NULL || places == NULL)
+  if (function == NULL || arguments == NULL || n == 0 || objects == NULL || places == NULL
+      || (n_waits > 0) != (waits != NULL))
     return FALSE;
   for (guint i = 0; i < n; i++)
     {
@@ -132,6 +177,55 @@ set_moves (Call *call, const void *arguments, const cl_mem *objects, const void 
   return n_pieces;
 }
 
+/* Asks for the address of each piece; @events: of the commands that ask, to be released, to which
+ * this adds. */
+static cl_int
+ask (cl_command_queue queue, Addresses *addresses, const cl_mem *pieces, guint n, GArray *events)
+{
+  for (guint i = 0; i < n; i++)
+    {
+      Question question = { addresses, i, NULL };
+      const void *place = &question.address;
+      cl_event event;
+      cl_int status;
+
+      __atomic_add_fetch (&addresses->references, 1, __ATOMIC_RELAXED);
+      status = _tarn_layer_driver->clEnqueueNativeKernel (
+          queue, note_address, &question, sizeof question, 1, &pieces[i], &place, 0, NULL, &event);
+      if (status != CL_SUCCESS)
+        {
+          addresses_unref (addresses);
+          return status;
+        }
+      g_array_append_val (events, event);
+    }
+  return CL_SUCCESS;
+}
+
+static void
+release_events (GArray *events)
+{
+  for (guint i = 0; i < events->len; i++)
+    _tarn_layer_release_event (g_array_index (events, cl_event, i));
+  g_array_unref (events);
+}
+
+/* Has the program's function run after those that ask, and after what the program says. */
+static cl_int
+enqueue_call (cl_command_queue queue, Call *call, gsize size, const cl_mem *pieces, guint n_pieces,
+              GArray *events, cl_uint n_waits, const cl_event *waits, cl_event *event)
+{
+  g_autofree const void **places = g_new (const void *, n_pieces);
+
+  for (guint i = 0; i < n_pieces; i++)
+    places[i] = &get_places (call)[i];
+  if (n_waits > 0)
+    g_array_append_vals (events, waits, n_waits);
+  return _tarn_layer_driver->clEnqueueNativeKernel (
+      queue, run, call, size, n_pieces, pieces, places, events->len,
+      (const cl_event *) (gpointer) events->data, event);
+}
+
 static cl_int
 enqueue (cl_command_queue queue, void (CL_CALLBACK *function) (void *), const void *arguments,
          gsize size, guint n, const cl_mem *objects, const void **places, cl_uint n_waits,
@@ -140,17 +234,25 @@ enqueue (cl_command_queue queue, void (CL_CALLBACK *function) (void *), const vo
   gsize start = get_arguments_offset (n);
   g_autofree Call *call = g_malloc0 (start + size);
   g_autofree cl_mem *pieces = g_new (cl_mem, n);
-  g_autofree const void **addresses = g_new (const void *, n);
-  guint n_pieces;
+  GArray *events = g_array_new (FALSE, FALSE, sizeof (cl_event));
+  guint n_pieces, n_asked;
+  cl_int status;
 
   call->function = function;
   call->n = n;
   n_pieces = set_moves (call, arguments, objects, places, pieces);
+  call->addresses = addresses_new (n_pieces);
   memcpy ((guchar *) call + start, arguments, size);
-  for (guint i = 0; i < n_pieces; i++)
-    addresses[i] = &get_addresses (call)[i];
-  return _tarn_layer_driver->clEnqueueNativeKernel (queue, run, call, start + size, n_pieces,
-                                                    pieces, addresses, n_waits, waits, event);
+  status = ask (queue, call->addresses, pieces, n_pieces, events);
+  n_asked = events->len;
+  if (status == CL_SUCCESS)
+    status
+        = enqueue_call (queue, call, start + size, pieces, n_pieces, events, n_waits, waits, event);
+  if (status != CL_SUCCESS)
+    addresses_unref (call->addresses);
+  g_array_set_size (events, n_asked);
+  release_events (events);
+  return status;
 }
 
 cl_int CL_API_CALL
@@ -159,7 +261,7 @@ layer_clEnqueueNativeKernel (cl_command_queue queue, void (CL_CALLBACK *function
                              const void **places, cl_uint n_waits, const cl_event *waits,
                              cl_event *event)
 {
-  gboolean right = is_right (function, arguments, size, n, objects, places);
+  gboolean right = is_right (function, arguments, size, n, objects, places, n_waits, waits);
   LayerCommand command;
   cl_int status;
 

@@ -362,17 +362,24 @@ native_copy (void *data)
   ++*self->n_calls;
 }
 
-/* The driver puts addresses where the arguments have buffers: the host's function uses these. */
 static void
-try_native (World *world, gboolean to_part)
+need_native (World *world)
 {
   cl_device_exec_capabilities can = 0;
-  gsize alignment = promise_get_alignment (world);
-  guint n_calls = 0;
 
   OK (clGetDeviceInfo (world->device, CL_DEVICE_EXECUTION_CAPABILITIES, sizeof can, &can, NULL));
   if (!(can & CL_EXEC_NATIVE_KERNEL))
     promise_skip ("the device runs no native kernels");
+}
+
+/* The driver puts addresses where the arguments have buffers: the host's function uses these. */
+static void
+try_native (World *world, gboolean to_part)
+{
+  gsize alignment = promise_get_alignment (world);
+  guint n_calls = 0;
+
+  need_native (world);
   for (guint i = 0; i < 20; i++)
     {
       gsize size = 1 + 331 * i;
@@ -409,6 +416,42 @@ static void
 native_parts (World *world)
 {
   try_native (world, TRUE);
+}
+
+/* Two buffers that are too large to be parts of one of the driver's; the later one's handle may
+ * be the lower one: that of a buffer that was there before them. */
+static void
+native_large (World *world)
+{
+  static guchar host[64];
+  gsize size = (gsize) 40 << 20;
+  guint n_calls = 0;
+  cl_mem others[64], from, to;
+  cl_int status;
+
+  need_native (world);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    {
+      others[i] = clCreateBuffer (world->context, CL_MEM_USE_HOST_PTR, sizeof host, host, &status);
+      OK (status);
+    }
+  from = promise_filled (world, size, 1);
+  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
+    OK (clReleaseMemObject (others[i]));
+  to = promise_filled (world, size + 1, 99);
+  {
+    NativeArguments values = { .from_size = size, .n_calls = &n_calls };
+    const void *places[2] = { &values.from, &values.to };
+    const cl_mem buffers[2] = { from, to };
+
+    OK (clEnqueueNativeKernel (world->queue, native_copy, &values, sizeof values, 2, buffers,
+                               places, 0, NULL, NULL));
+  }
+  printf ("%" G_GSIZE_FORMAT ", %" G_GSIZE_FORMAT " wrong\n",
+          promise_read_wrong (world->queue, to, 0, size, 1, 1),
+          promise_read_wrong (world->queue, from, 0, size, 1, 0));
+  OK (clReleaseMemObject (from));
+  OK (clReleaseMemObject (to));
 }
 
 /* What is wrong with native kernels' buffers. */
@@ -451,5 +494,6 @@ const Promise promises_kernels[] = { { "arguments", arguments, FALSE },
                                      { "clones", clones, FALSE },
                                      { "native", native, FALSE },
                                      { "native-parts", native_parts, FALSE },
+                                     { "native-large", native_large, FALSE },
                                      { "native-errors", native_errors, FALSE },
                                      { NULL, NULL, FALSE } };
