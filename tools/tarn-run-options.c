@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/debug-words-private.h"
 #include "common/limit-private.h"
 #include "output.h"
 
@@ -123,11 +124,23 @@ complete_every (Options *options, GError **error)
 static gboolean
 check_every (Options *options, GError **error)
 {
-  if (options->limit != NULL || options->stats || options->trace != NULL
+  if (options->limit != NULL || options->stats || options->trace != NULL || options->debug != NULL
       || options->faults.calls != NULL || options->faults.loss != NULL)
-    return refuse (error, "--limit, --stats, --trace, --fail and --device-loss do not go with "
-                          "--every");
+    return refuse (error, "--limit, --stats, --trace, --debug, --fail and --device-loss do not go "
+                          "with --every");
   return check_numbers (&options->each, error) && complete_every (options, error);
+}
+
+static gboolean
+check_debug (const gchar *text, GError **error)
+{
+  g_auto (GStrv) words = g_strsplit (text, ",", -1);
+  TarnDebugSettings settings = TARN_DEBUG_SETTINGS_INIT;
+
+  for (gsize i = 0; words[i] != NULL; i++)
+    if (!_tarn_debug_read_word (&settings, words[i]))
+      return refuse (error, "--debug: '%s' is none of these: " TARN_DEBUG_WORDS, words[i]);
+  return settings.flags != 0 || refuse (error, "--debug names nothing to look for, such as all");
 }
 
 static gboolean
@@ -139,6 +152,10 @@ check_options (Options *options, GError **error)
     return refuse (error, "no program to run; see %s --help", PROGRAM);
   if (options->trace != NULL && options->trace[0] == '\0')
     return refuse (error, "--trace: '' is no file's name");
+  if (options->debug != NULL && options->no_pool)
+    return refuse (error, "--debug looks at what is from a pool: it does not go with --no-pool");
+  if (options->debug != NULL && !check_debug (options->debug, error))
+    return FALSE;
   if (!faults_check (&options->faults, error)
       || !(options_run_every (options) ? check_every (options, error)
                                        : check_single (options, error)))
@@ -160,6 +177,8 @@ describe_options (Options *options)
       "Print how many buffers there were, at the end", NULL },
     { "trace", 0, 0, G_OPTION_ARG_FILENAME, &options->trace,
       "Record what memory does, for tarn-view and tarn-trace", "FILE" },
+    { "debug", 0, 0, G_OPTION_ARG_STRING, &options->debug,
+      "Look for mistakes: guards,poison,leaks or all", "WORDS" },
     { "budget", 0, 0, G_OPTION_ARG_STRING, &options->faults.budget,
       "The most memory that the program can have: 256M", "SIZE" },
     { "fail", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->faults.calls,
@@ -187,9 +206,7 @@ describe_options (Options *options)
   GOptionContext *context = g_option_context_new ("[--] PROGRAM [ARGUMENT...]");
 
   g_option_context_set_summary (
-      context, "Runs an OpenCL program, which nobody has to change, with buffers from a pool.");
-  g_option_context_set_description (
-      context, "Exit status: the program's; 125 to 127, and 128+N, as env(1); see tarn-run(1).");
+      context, "Runs any OpenCL program on a pool. Exit status: its own, or 125 to 127 as env(1).");
   /* GLib's help would print, and end us, before the output is guarded. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_set_strict_posix (context, TRUE);

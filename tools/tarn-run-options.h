@@ -12,6 +12,7 @@ typedef struct
 {
   gchar *limit; /* nullable: the environment */
   gchar *trace; /* nullable: the same */
+  gchar *debug; /* nullable: words of TARN_DEBUG */
   Faults faults;
   gboolean no_pool, stats, help, version;
   gboolean every;

@@ -152,6 +152,8 @@ set_settings (const Options *options)
     g_setenv ("TARN_LAYER_POOL", "0", TRUE);
   if (options->stats)
     g_setenv ("TARN_LAYER_STATS", "1", TRUE);
+  if (options->debug != NULL)
+    g_setenv ("TARN_DEBUG", options->debug, TRUE);
   if (options->trace != NULL)
     {
       /* Wherever the program goes before it makes its first buffer. */

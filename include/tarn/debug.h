@@ -10,10 +10,14 @@
 #define TARN_DEBUG_H
 
 #include <glib.h>
+#include <tarn/block.h>
+#include <tarn/pool.h>
 
 G_BEGIN_DECLS
 
 gsize tarn_debug_check (void);
+void tarn_debug_note_free (TarnBlock *block);
+gboolean tarn_pool_is_debugged (TarnPool *pool);
 
 G_END_DECLS
 

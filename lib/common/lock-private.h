@@ -27,6 +27,7 @@ typedef pthread_cond_t TarnCond;
 typedef pthread_once_t TarnOnce;
 
 #define TARN_PLAIN_MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
+#define TARN_COND_INIT PTHREAD_COND_INITIALIZER
 #define TARN_ONCE_INIT PTHREAD_ONCE_INIT
 #define _tarn_plain_init(mutex) ((void) pthread_mutex_init ((mutex), NULL))
 #define _tarn_plain_clear(mutex) ((void) pthread_mutex_destroy (mutex))
@@ -67,6 +68,7 @@ typedef gsize TarnOnce;
 
 /* clang-format off */
 #define TARN_PLAIN_MUTEX_INIT { 0 }
+#define TARN_COND_INIT { 0 }
 /* clang-format on */
 #define TARN_ONCE_INIT 0
 #define _tarn_plain_init(mutex) g_mutex_init (mutex)

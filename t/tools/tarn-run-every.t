@@ -31,7 +31,7 @@ refuses () { # MESSAGE ARGUMENT...
 }
 for option in --limit=1G --stats --trace=x --fail=clFinish:1 --device-loss=1; do
   check "--every $option" refuses \
-    "--limit, --stats, --trace, --fail and --device-loss do not go with --every" --every "$option"
+    "--limit, --stats, --trace, --debug, --fail and --device-loss do not go with --every" --every "$option"
 done
 for option in --jobs=2 --max=2 --timeout=1 --expect-status=1 --no-leaks; do
   check "$option alone" refuses \

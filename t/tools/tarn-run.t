@@ -15,7 +15,7 @@ if [ ! -x "$runner" ]; then
   done_testing
   exit
 fi
-unset OPENCL_LAYERS TARN_LAYER_LIMIT TARN_LAYER_POOL TARN_LAYER_STATS TARN_LAYER_REPORT
+unset OPENCL_LAYERS TARN_LAYER_LIMIT TARN_LAYER_POOL TARN_LAYER_STATS TARN_LAYER_REPORT TARN_DEBUG
 mkdir "$scratch/tmp"
 TMPDIR=$scratch/tmp
 export TMPDIR
@@ -61,6 +61,12 @@ for size in 3x 0 0% 101% "" -1 1e9 99999999999G; do
   check "--limit '$size'" refuses "'$size'" "--limit=$size"
 done
 
+for words in x guards,x leaks=1 check=0 exit=256 quarantine=; do
+  check "--debug $words" refuses "--debug: '${words#guards,}' is none of these: guards, " "--debug=$words"
+done
+check "--debug ''" refuses "--debug names nothing to look for" --debug=
+check "--debug exit=9" refuses "--debug names nothing to look for" --debug exit=9
+check "--debug --no-pool" refuses "--no-pool" --debug all --no-pool
 check "--trace ''" refuses "--trace: '' is no file's name" --trace=
 
 sees () { # EXPECTED ARGUMENT...: of the variables
@@ -81,6 +87,11 @@ keeps_settings () {
   TARN_LAYER_LIMIT=3G TARN_LAYER_STATS=1 TARN_LAYER_POOL=0 sees "3G 0 1"
 }
 check "what is set already stays without options" keeps_settings
+looks () {
+  # shellcheck disable=SC2016
+  status_is 0 "$runner" --debug guards,exit=9 sh -c 'echo "$TARN_DEBUG"' && prints guards,exit=9
+}
+check "--debug" looks
 is_absolute () {
   # shellcheck disable=SC2016
   status_is 0 "$runner" --trace some/file sh -c 'echo "$TARN_TRACE"' && prints "$(pwd -P)/some/file"

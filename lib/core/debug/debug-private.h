@@ -22,23 +22,8 @@
 #define TARN_DEBUG_PRIVATE_H
 
 #include "allocator/allocator-private.h"
+#include "common/debug-words-private.h"
 #include "common/lock-private.h"
-
-typedef enum
-{
-  TARN_DEBUG_GUARDS = 1,
-  TARN_DEBUG_POISON = 2,
-  TARN_DEBUG_LEAKS = 4,
-  TARN_DEBUG_CHECK = 8
-} TarnDebugFlags;
-
-typedef struct
-{
-  guint flags;            /* TarnDebugFlags */
-  gsize quarantine_bytes; /* of freed blocks, that each allocator keeps from being used again */
-  guint check_interval;   /* requests of a pool, from one check of its invariants to the next */
-  guint exit_status;      /* of a program in which something was found; 0: its own */
-} TarnDebugSettings;
 
 /* What all bits set is in each type of floating-point number: not a number. */
 #define TARN_DEBUG_POISON_BYTE 0xff
@@ -64,9 +49,9 @@ typedef struct
   gsize size, whole_size;   /* bytes */
   gsize margin;             /* before its user's; 0: it has no guards */
   guint32 tag, stack, thread;
-  guint32 freed_stack, freed_thread;
-  gboolean is_freed; /* in quarantine */
-  GList link;        /* there */
+  guint32 freed_stack, freed_thread; /* thread 0: not known yet */
+  gboolean is_freed;                 /* in quarantine */
+  GList link;                        /* there */
 } TarnDebugBlock;
 
 /* Made for a pool.
@@ -98,6 +83,8 @@ typedef struct
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name);
 /* Looks at what is in quarantine, and says what is in use, as the pool ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
+/* Has findings say of a block in use that the calling thread freed it, here. */
+void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
 /* Says that a block was freed that was freed before; FALSE: nothing is known of it any more. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Looks at all blocks, in use and in quarantine. */

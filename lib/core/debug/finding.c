@@ -10,9 +10,6 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#if defined(__linux__)
-#include <sys/auxv.h>
-#endif
 #include <unistd.h>
 
 #include "base/fork-private.h"
@@ -65,37 +62,27 @@ append_frame (GString *text, guint i, gconstpointer address)
                             (gsize) ((const gchar *) address - (const gchar *) info.dli_fbase));
 }
 
-/* Gets where the library is mapped, if it is one of its own; NULL: it is part of the program. */
-static gconstpointer
-find_library (void)
+/* Tells whether code is of a library of Tarn's: what is done there for a request says nothing to
+ * who looks for a program's mistakes. */
+static gboolean
+is_in_library (gconstpointer address)
 {
-  Dl_info own = { .dli_fbase = NULL };
-#if defined(__linux__)
-  Dl_info program = { .dli_fbase = NULL };
+  g_autofree gchar *name = NULL;
+  Dl_info info;
 
-  if (dladdr ((gconstpointer) getauxval (AT_PHDR), &program) == 0)
-    program.dli_fbase = NULL;
-#endif
-  if (dladdr (&n_findings, &own) == 0)
-    return NULL;
-#if defined(__linux__)
-  if (own.dli_fbase == program.dli_fbase)
-    return NULL;
-#endif
-  return own.dli_fbase;
+  if (dladdr ((const gchar *) address - 1, &info) == 0 || info.dli_fname == NULL)
+    return FALSE;
+  name = g_path_get_basename (info.dli_fname);
+  return g_str_has_prefix (name, "libtarn");
 }
 
-/* What the library does for a request says nothing to who looks for a program's mistakes. */
 void
 _tarn_finding_append_stack (GString *text, guint32 stack)
 {
-  gconstpointer library = find_library ();
   guint n, first = 0;
   const gpointer *frames = _tarn_stack_get_frames (stack, &n);
-  Dl_info info;
 
-  while (library != NULL && first < n && dladdr ((const gchar *) frames[first] - 1, &info) != 0
-         && info.dli_fbase == library)
+  while (first < n && is_in_library (frames[first]))
     first++;
   for (guint i = first; i < n; i++)
     append_frame (text, i - first, frames[i]);

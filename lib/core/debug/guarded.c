@@ -299,11 +299,18 @@ poison_freed (const TarnGuarded *self, const TarnDebugBlock *block)
 }
 
 static void
+note_free (TarnDebugBlock *block)
+{
+  block->freed_stack = _tarn_stack_take ();
+  block->freed_thread = _tarn_record_get_thread ();
+}
+
+static void
 put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
 {
   block->is_freed = TRUE;
-  block->freed_stack = _tarn_stack_take ();
-  block->freed_thread = _tarn_record_get_thread ();
+  if (block->freed_thread == 0)
+    note_free (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->blocks, &block->memory.address, block);
   g_queue_push_tail_link (&self->quarantine, &block->link);
@@ -461,10 +468,10 @@ choose_below (const TarnGuarded *self)
 }
 
 static gchar *
-make_label (const gchar *pool_name, const TarnAllocator *upstream)
+make_label (const gchar *pool_name, const TarnAllocator *direct)
 {
-  return pool_name != NULL ? g_strdup_printf ("pool '%s' over %s", pool_name, upstream->label)
-                           : g_strdup_printf ("an unnamed pool over %s", upstream->label);
+  return pool_name != NULL ? g_strdup_printf ("pool '%s' over %s", pool_name, direct->label)
+                           : g_strdup_printf ("an unnamed pool over %s", direct->label);
 }
 
 static TarnAllocator *
@@ -475,8 +482,8 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   TarnAllocator *allocator;
 
   self->given = tarn_allocator_ref (upstream);
-  self->label = make_label (pool_name, upstream);
   self->direct = upstream->direct;
+  self->label = make_label (pool_name, self->direct);
   self->settings = settings;
   self->has_contents = self->direct->ops.read != NULL;
   self->margin = choose_margin (self);
@@ -518,6 +525,21 @@ _tarn_debug_end_pool (TarnAllocator *upstream)
     _tarn_leaks_report (self, "the pool ends");
   _tarn_mutex_lock (&self->lock);
   self->has_ended = TRUE;
+  _tarn_mutex_unlock (&self->lock);
+}
+
+void
+_tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory)
+{
+  TarnGuarded *self = upstream->user_data;
+  TarnDebugBlock *block;
+
+  if (upstream->given == NULL)
+    return;
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &memory.address);
+  if (block != NULL && !block->is_freed)
+    note_free (block);
   _tarn_mutex_unlock (&self->lock);
 }
 

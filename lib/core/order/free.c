@@ -3,6 +3,8 @@
  *
  * The end of a block in use. */
 
+#include <tarn/debug.h>
+
 #include "base/fork-private.h"
 #include "debug/debug-private.h"
 #include "order/order-private.h"
@@ -181,4 +183,26 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
   if (retired != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/**
+ * Notes that a block is freed here, for messages. Another thread, or another function, gives it
+ * back later with tarn_block_free(), until which it stays in use. What TARN_DEBUG finds of it
+ * afterwards names the calling thread, and its stack, as those that freed it. Without TARN_DEBUG in
+ * the environment nothing is done.
+ *
+ * @param block  a block in use; NULL is allowed. Any thread may call it, but not while another one
+ *               frees the block.
+ * @since 0.1
+ */
+void
+tarn_debug_note_free (TarnBlock *block)
+{
+  const TarnPool *pool;
+
+  if (block == NULL || block->source->klass->free_block != _tarn_pool_free_block || _tarn_forked ())
+    return;
+  pool = _tarn_pool_of (block->source);
+  if (pool->is_debugged)
+    _tarn_debug_note_free (pool->upstream, block->memory);
 }

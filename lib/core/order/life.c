@@ -7,6 +7,8 @@
 
 #include <stdlib.h>
 
+#include <tarn/debug.h>
+
 #include "base/fork-private.h"
 #include "common/struct-private.h"
 #include "debug/debug-private.h"
@@ -227,6 +229,22 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   warn_if_deferred (pool);
   _tarn_allocator_publish (&pool->base);
   return pool;
+}
+
+/**
+ * Gets whether TARN_DEBUG looks at the blocks of a pool. Such a pool holds nothing, and reads and
+ * fills memory when a block is allocated and freed.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without
+ *         TARN_DEBUG
+ * @since 0.1
+ */
+gboolean
+tarn_pool_is_debugged (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, FALSE);
+  return pool->is_debugged;
 }
 
 /**

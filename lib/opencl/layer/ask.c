@@ -59,12 +59,21 @@ get_flags (cl_mem object, cl_mem_flags *flags)
   return status;
 }
 
+static cl_mem
+make_buffer (LayerContext *context, cl_mem_flags flags, cl_int *status)
+{
+  gchar contents = 0;
+
+  return _tarn_layer_driver->clCreateBuffer (context->base.handle, flags, 1,
+                                             (flags & CL_MEM_COPY_HOST_PTR) != 0 ? &contents : NULL,
+                                             status);
+}
+
 static cl_int
 ask_buffer (LayerContext *context, cl_mem_flags asked, cl_mem_flags *flags)
 {
   cl_int status = CL_SUCCESS;
-  cl_mem buffer
-      = _tarn_layer_driver->clCreateBuffer (context->base.handle, asked, 1, NULL, &status);
+  cl_mem buffer = make_buffer (context, asked, &status);
 
   return buffer != NULL ? get_flags (buffer, flags) : status;
 }
@@ -73,8 +82,7 @@ static cl_int
 ask_part (LayerContext *context, cl_mem_flags whole, cl_mem_flags asked, cl_mem_flags *flags)
 {
   cl_int status = CL_SUCCESS;
-  cl_mem part,
-      buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, whole, 1, NULL, &status);
+  cl_mem part, buffer = make_buffer (context, whole, &status);
 
   if (buffer == NULL)
     return status;

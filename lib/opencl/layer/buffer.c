@@ -118,20 +118,28 @@ part_go (LayerBuffer *self)
   let_go (self->whole);
 }
 
+static void
+give_back (gpointer data)
+{
+  LAYER_AUTO LayerBuffer *self = data;
+
+  release_handle (self);
+  tarn_block_free (self->block);
+  if (_tarn_layer_is_blind ())
+    _tarn_layer_context_trim (self->context);
+}
+
 /* What is still mapped, the driver may know by the sub-buffer; and of what commands that the layer
  * does not see may use, nobody else gets anything: serve () sees to that. */
 static void
 whole_go (LayerBuffer *self)
 {
-  if (!self->was_mapped && !_tarn_layer_is_blind ())
-    {
-      _tarn_layer_keep_spare (self->context, self);
-      return;
-    }
-  release_handle (self);
-  tarn_block_free (self->block);
-  if (_tarn_layer_is_blind ())
-    _tarn_layer_context_trim (self->context);
+  if (_tarn_layer_is_debugged (self->context))
+    _tarn_layer_debug_defer (give_back, _tarn_layer_ref (self));
+  else if (!self->was_mapped && !_tarn_layer_is_blind ())
+    _tarn_layer_keep_spare (self->context, self);
+  else
+    give_back (_tarn_layer_ref (self));
 }
 
 /* Nobody has a reference, and the commands are done as far as that matters. */
@@ -149,10 +157,13 @@ go (LayerBuffer *self)
 void
 _tarn_layer_buffer_commands_done (LayerBuffer *self)
 {
+  LAYER_AUTO LayerContext *context = NULL;
+
   if (__atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL) > 0)
     return;
-  __atomic_sub_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
+  context = _tarn_layer_ref (self->context);
   go (self);
+  __atomic_sub_fetch (&context->pending, 1, __ATOMIC_ACQ_REL);
 }
 
 /* Has the buffer wait for a command; FALSE: it has to wait for the queue. */
@@ -222,6 +233,7 @@ end (LayerBuffer *self)
   gboolean calls_back = has_callbacks (self);
 
   _tarn_layer_unlist (self);
+  _tarn_layer_debug_note_end (self);
   self->was_mapped = _tarn_layer_forget_maps (self);
   if (self->whole != NULL)
     hand_uses_on (self);
@@ -400,17 +412,52 @@ get (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GErr
   return spare != NULL ? spare : make_new (context, pool, size, flags, error);
 }
 
+/* Puts there what a buffer is to contain, before the program's first command; FALSE: it does not.
+ */
+static gboolean
+set_contents (LayerContext *context, const LayerSpare *got, gconstpointer host)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  gsize offset;
+  cl_mem piece = _tarn_layer_find_piece (context, got->block, &offset);
+
+  return queue != NULL
+         && _tarn_layer_driver->clEnqueueWriteBuffer (queue, piece, CL_TRUE, offset, got->kind.size,
+                                                      host, 0, NULL, NULL)
+                == CL_SUCCESS;
+}
+
+/* The same as get (), with contents if there are any. */
+static LayerSpare *
+get_with_contents (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags,
+                   gconstpointer host, GError **error)
+{
+  LayerSpare *got = get (context, pool, size, flags, error);
+
+  if (got == NULL || host == NULL || set_contents (context, got, host))
+    return got;
+  _tarn_layer_driver->clReleaseMemObject (got->handle);
+  tarn_block_free (got->block);
+  g_free (got);
+  return NULL;
+}
+
 /* Serves a buffer of a pool; NULL: the driver is to make it, unless *status says that there is to
  * be none. */
 static cl_mem
-serve (cl_context handle, cl_mem_flags flags, gsize size, cl_int *status)
+serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl_int *status)
 {
   g_autoptr (GError) error = NULL;
   TarnPool *pool = NULL;
-  LAYER_AUTO LayerContext *context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
-  g_autofree LayerSpare *got = context != NULL ? get (context, pool, size, flags, &error) : NULL;
+  LAYER_AUTO LayerContext *context = NULL;
+  g_autofree LayerSpare *got = NULL;
   LayerBuffer *self;
 
+  if ((host != NULL) != ((flags & CL_MEM_COPY_HOST_PTR) != 0))
+    return NULL;
+  context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
+  if (context != NULL)
+    got = get_with_contents (context, pool, size, flags, host, &error);
   if (got == NULL)
     {
       if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
@@ -454,7 +501,7 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
                       cl_int *status_ret)
 {
   cl_int status = CL_SUCCESS;
-  cl_mem buffer = host == NULL ? serve (context, flags, size, &status) : NULL;
+  cl_mem buffer = serve (context, flags, size, host, &status);
 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)
@@ -471,7 +518,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
                                     cl_mem_flags flags, size_t size, void *host, cl_int *status_ret)
 {
   cl_int status = CL_SUCCESS;
-  cl_mem buffer = host == NULL && properties == NULL ? serve (context, flags, size, &status) : NULL;
+  cl_mem buffer = properties == NULL ? serve (context, flags, size, host, &status) : NULL;
 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)

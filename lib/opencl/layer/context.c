@@ -50,16 +50,19 @@ can_serve (const LayerContext *self, cl_mem_flags flags, gsize size)
 LayerContext *
 _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size, TarnPool **pool)
 {
+  cl_mem_flags real, plain = flags & ~(cl_mem_flags) CL_MEM_COPY_HOST_PTR;
   LAYER_AUTO LayerContext *self = NULL;
-  cl_mem_flags real;
 
-  if (!_tarn_layer_get_settings ()->uses_pool || _tarn_layer_is_blind () || !tarn_check_fork (NULL))
+  if (!_tarn_layer_get_settings ()->uses_pool || _tarn_layer_is_blind () || !tarn_check_fork (NULL)
+      || (plain != flags && !_tarn_layer_get_settings ()->may_debug))
     return NULL;
   self = _tarn_layer_find (LAYER_CONTEXT, handle);
-  if (!can_serve (self, flags, size) || _tarn_layer_ask_flags (self, flags, &real) != CL_SUCCESS)
+  if (!can_serve (self, plain, size) || _tarn_layer_ask_flags (self, flags, &real) != CL_SUCCESS)
     return NULL;
   *pool = get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST : LAYER_PLAIN);
-  return *pool != NULL ? g_steal_pointer (&self) : NULL;
+  if (*pool == NULL || (plain != flags && !_tarn_layer_is_debugged (self)))
+    return NULL;
+  return g_steal_pointer (&self);
 }
 
 void
@@ -85,6 +88,8 @@ _tarn_layer_context_gives_on (LayerContext *self)
 {
   LAYER_LOCKED (&self->lock);
 
+  if (_tarn_layer_is_debugged (self))
+    return FALSE;
   self->gave_on |= self->order == LAYER_ONE_QUEUE;
   return self->order <= LAYER_ONE_QUEUE;
 }
@@ -269,14 +274,38 @@ list_queues (LayerContext *self)
 }
 
 /* A command that waits for a user event may wait for the very thread that asks here. */
+static gboolean
+may_wait (LayerContext *self)
+{
+  return !__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE);
+}
+
+/* What is up to the program may never be done. */
+#define MAX_FINISH G_TIME_SPAN_SECOND
+
+void
+_tarn_layer_context_finish (LayerContext *self)
+{
+  g_autoptr (GPtrArray) queues = list_queues (self);
+  gint64 end = g_get_monotonic_time () + MAX_FINISH;
+
+  for (guint i = 0; may_wait (self) && i < queues->len; i++)
+    _tarn_layer_queue_finish (g_ptr_array_index (queues, i));
+  while (__atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) > 0 && g_get_monotonic_time () < end)
+    {
+      for (guint i = 0; i < queues->len; i++)
+        _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+      g_usleep (100);
+    }
+}
+
 gboolean
 _tarn_layer_context_wait (LayerContext *self)
 {
   g_autoptr (GPtrArray) queues = NULL;
   gboolean waited = FALSE;
 
-  if (__atomic_load_n (&self->has_user_events, __ATOMIC_ACQUIRE)
-      || __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
+  if (!may_wait (self) || __atomic_load_n (&self->pending, __ATOMIC_ACQUIRE) == 0)
     return FALSE;
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
@@ -293,6 +322,7 @@ _tarn_layer_context_make_room (LayerContext *self)
   _tarn_layer_context_wait (self);
   for (guint i = 0; i < queues->len; i++)
     _tarn_layer_queue_look (g_ptr_array_index (queues, i));
+  _tarn_layer_debug_drain ();
   for (guint i = 0; i < contexts->len; i++)
     _tarn_layer_context_trim (g_ptr_array_index (contexts, i));
 }
@@ -300,9 +330,9 @@ _tarn_layer_context_make_room (LayerContext *self)
 /* The program's contexts */
 
 static void
-context_finalize (gpointer record)
+finalize_now (gpointer data)
 {
-  LayerContext *self = record;
+  LayerContext *self = data;
 
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     tarn_pool_unref (self->pools[i]);
@@ -317,6 +347,19 @@ context_finalize (gpointer record)
   _tarn_cond_clear (&self->changed);
   _tarn_mutex_clear (&self->lock);
   g_free (self);
+}
+
+/* With its pools end those that look at what was freed. */
+static void
+context_finalize (gpointer record)
+{
+  if (!_tarn_layer_is_debugged (record))
+    {
+      finalize_now (record);
+      return;
+    }
+  _tarn_layer_debug_end (record);
+  _tarn_layer_debug_defer (finalize_now, record);
 }
 
 /* Gets the device of a context that has one; NULL: it has several. */

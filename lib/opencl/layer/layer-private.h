@@ -13,6 +13,7 @@
  *     report.c     what is told to who started the program
  *     table.c      what the layer knows of the driver's objects
  *     context.c    contexts: their pools, and how their queues are ordered
+ *     debug.c      what is otherwise where TARN_DEBUG looks at buffers
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
  *     waiter.c     ... for one command of theirs
@@ -84,8 +85,9 @@ typedef struct
   gboolean uses_pool;
   gchar *limit; /* nullable */
   gboolean prints_stats;
-  gchar *faults; /* nullable */
-  gchar *report; /* a file; nullable */
+  gchar *faults;      /* nullable */
+  gchar *report;      /* a file; nullable */
+  gboolean may_debug; /* TARN_DEBUG is set, and may be worth something */
 } LayerSettings;
 
 void _tarn_layer_read_settings (void);
@@ -158,6 +160,7 @@ void _tarn_layer_list (gpointer record);
 void _tarn_layer_unlist (gpointer record);
 
 gpointer _tarn_layer_ref (gpointer record);
+gboolean _tarn_layer_try_ref (gpointer record); /* FALSE: it is being finalized */
 void _tarn_layer_unref (gpointer record);
 void _tarn_layer_clear (gpointer record); /* of a pointer to a record */
 
@@ -238,13 +241,15 @@ struct _LayerContext
   gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
   gboolean wants_images; /* they are not, but the program wants such */
   gsize piece_bytes;
-  gint64 looked;  /* when the queues were looked at last, monotonic */
-  guint pending;  /* buffers that wait for commands */
-  gboolean ended; /* the program has no reference any more */
+  gint64 looked;        /* when the queues were looked at last, monotonic */
+  guint pending;        /* buffers that wait for commands */
+  gboolean ended;       /* the program has no reference any more */
+  gboolean is_debugged; /* TARN_DEBUG looks at its buffers */
 };
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
- * driver is to make the buffer. */
+ * driver is to make the buffer.  One that is filled from the host's memory is a driver's matter,
+ * who may put it there as the memory is made, unless it is to be looked at. */
 LayerContext *_tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size,
                                              TarnPool **pool);
 
@@ -269,8 +274,26 @@ void _tarn_layer_context_trim (LayerContext *self);
  * unless the program has to end them. */
 void _tarn_layer_context_make_room (LayerContext *self);
 
+/* Waits for all commands; but not for long for those that the program has to end. */
+void _tarn_layer_context_finish (LayerContext *self);
+
 /* Waits for what buffers wait for; FALSE: there was nothing, or nobody may wait. */
 gboolean _tarn_layer_context_wait (LayerContext *self);
+
+/* debug.c */
+
+/* Whether buffers are looked at as they are given back: then that waits for their commands, always,
+ * and nothing is kept for the next buffer. */
+gboolean _tarn_layer_is_debugged (const LayerContext *context);
+/* From now on they are, until the context is gone. */
+void _tarn_layer_debug_begin (LayerContext *context);
+void _tarn_layer_debug_end (LayerContext *context);
+/* Nobody has a reference to a buffer any more; its memory may be given back by another thread. */
+void _tarn_layer_debug_note_end (LayerBuffer *buffer);
+/* Has a thread do what a callback of the driver's must not, in the order in which it comes. */
+void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
+/* Waits until that thread has nothing to do. */
+void _tarn_layer_debug_drain (void);
 
 /* ask.c */
 
@@ -386,6 +409,9 @@ void _tarn_layer_queue_look (LayerQueue *self);
 
 /* Waits for everything; FALSE: nothing waits. */
 gboolean _tarn_layer_queue_wait (LayerQueue *self);
+
+/* The same, and for commands that fail. */
+gboolean _tarn_layer_queue_finish (LayerQueue *self);
 
 /* The first @number commands are done. */
 void _tarn_layer_queue_set_done (LayerQueue *self, guint64 number);

@@ -6,6 +6,8 @@
 
 #include "layer-private.h"
 
+#include <tarn/debug.h>
+
 #include "common/heap-pool-private.h"
 #include "common/limit-private.h"
 
@@ -176,6 +178,58 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
   release_piece (remove_piece (source->context, memory.address >> OFFSET_BITS));
 }
 
+/* Contents, for TARN_DEBUG */
+
+/* Gets the piece that memory is in; @offset: from its start, what was from the memory's. */
+static cl_mem
+find_piece (const LayerSource *source, TarnMemory memory, gsize *offset)
+{
+  LAYER_LOCKED (&source->context->lock);
+
+  *offset += (gsize) (memory.address & (((guint64) 1 << OFFSET_BITS) - 1));
+  return g_ptr_array_index (source->context->pieces, (memory.address >> OFFSET_BITS) - 1);
+}
+
+static gboolean
+check_contents (cl_int status, GError **error)
+{
+  if (status != CL_SUCCESS)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "OpenCL cannot look at memory (%d)", status);
+  return status == CL_SUCCESS;
+}
+
+static gboolean
+piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
+            GError **error)
+{
+  const LayerSource *source = user_data;
+  cl_mem piece = find_piece (source, memory, &offset);
+  cl_command_queue queue = _tarn_layer_context_get_queue (source->context);
+
+  return check_contents (queue != NULL ? _tarn_layer_driver->clEnqueueReadBuffer (
+                             queue, piece, CL_TRUE, offset, size, bytes, 0, NULL, NULL)
+                                       : CL_INVALID_COMMAND_QUEUE,
+                         error);
+}
+
+/* Waits: what comes next is on the program's queues. */
+static gboolean
+piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
+            GError **error)
+{
+  const LayerSource *source = user_data;
+  cl_mem piece = find_piece (source, memory, &offset);
+  cl_command_queue queue = _tarn_layer_context_get_queue (source->context);
+  cl_int status = CL_INVALID_COMMAND_QUEUE;
+
+  if (queue != NULL)
+    status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, &byte, sizeof byte, offset,
+                                                      size, 0, NULL, NULL);
+  if (status == CL_SUCCESS)
+    status = _tarn_layer_driver->clFinish (queue);
+  return check_contents (status, error);
+}
+
 /* Only the sub-buffer that the program gets is one of the driver's. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
@@ -215,23 +269,55 @@ give_spares_back (TarnPool *pool, gsize wanted, gpointer context)
   return _tarn_layer_drop_spares (context, 0);
 }
 
-TarnPool *
-_tarn_layer_pool_new (LayerSource *source)
+static TarnAllocator *
+allocator_new (LayerSource *source)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (GError) error = NULL;
-  static gboolean once;
-  TarnPool *pool;
 
   ops.name = source->memory == LAYER_HOST ? "layer-host" : "layer";
   ops.allocate = piece_allocate;
   ops.free = piece_free;
   ops.part_alignment = source->context->alignment;
   ops.part_new = part_new;
+  ops.read = piece_read;
+  ops.fill = piece_fill;
+  return tarn_allocator_new (&ops, source, NULL);
+}
+
+/* Makes a pool whose buffers TARN_DEBUG looks at, if it looks at any; NULL: it does not, or the
+ * pool cannot be.  Each buffer has a piece of its own: the layer's commands use none that a command
+ * of the program's uses at that time, too, which PoCL up to 3.1 at least does not bear. */
+static TarnPool *
+debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
+{
+  g_autoptr (TarnAllocator) allocator = allocator_new (source);
+  TarnPool *pool = tarn_pool_new (allocator, options, NULL);
+
+  if (pool != NULL && tarn_pool_is_debugged (pool))
+    return pool;
+  tarn_pool_unref (pool);
+  return NULL;
+}
+
+TarnPool *
+_tarn_layer_pool_new (LayerSource *source)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  static gboolean once;
+  TarnPool *pool = NULL;
+
+  options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;
-  pool = _tarn_pool_new_over_heap (tarn_allocator_new (&ops, source, NULL), &options, &error);
+  if (_tarn_layer_get_settings ()->may_debug)
+    pool = debugged_pool_new (source, &options);
+  if (pool != NULL)
+    {
+      _tarn_layer_debug_begin (source->context);
+      return pool;
+    }
+  pool = _tarn_pool_new_over_heap (allocator_new (source), &options, &error);
   if (pool == NULL)
     _tarn_layer_warn (&once, "%s", error->message);
   else

@@ -382,9 +382,8 @@ _tarn_layer_queue_look (LayerQueue *self)
   _tarn_layer_queue_end_if_over (self);
 }
 
-/* Out of order, buffers wait for their own commands. */
-static gboolean
-finish_now (LayerQueue *self)
+gboolean
+_tarn_layer_queue_finish (LayerQueue *self)
 {
   guint64 number = _tarn_layer_queue_get_enqueued (self);
   cl_int status;
@@ -405,8 +404,9 @@ _tarn_layer_queue_wait (LayerQueue *self)
   gboolean waited;
   cl_int status;
 
+  /* Out of order, buffers wait for their own commands. */
   if (!__atomic_load_n (&self->in_order, __ATOMIC_ACQUIRE))
-    return finish_now (self);
+    return _tarn_layer_queue_finish (self);
   _tarn_layer_queue_mark (self, FALSE);
   mark = get_mark (self, TRUE);
   if (mark == NULL)

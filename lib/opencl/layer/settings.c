@@ -7,7 +7,8 @@
  *     TARN_LAYER_LIMIT=SIZE   the most that a context's pool has of the driver
  *     TARN_LAYER_STATS=1      a table on standard error at exit
  *     TARN_LAYER_FAULTS=LIST  what is made to fail: see faults.c
- *     TARN_LAYER_REPORT=FILE  a file that is there, to which report.c adds lines */
+ *     TARN_LAYER_REPORT=FILE  a file that is there, to which report.c adds lines
+ *     TARN_DEBUG              is Tarn's: see debug.c */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -32,6 +33,7 @@ _tarn_layer_read_settings (void)
   settings.limit = g_strdup (secure_getenv ("TARN_LAYER_LIMIT"));
   settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
   settings.faults = g_strdup (secure_getenv ("TARN_LAYER_FAULTS"));
+  settings.may_debug = secure_getenv ("TARN_DEBUG") != NULL;
   settings.report = g_strdup (secure_getenv ("TARN_LAYER_REPORT"));
 }
 

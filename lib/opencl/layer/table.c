@@ -118,6 +118,25 @@ _tarn_layer_clear (gpointer record)
   _tarn_layer_unref (*(gpointer *) record);
 }
 
+/* Adds one to a count that is not 0. */
+static gboolean
+try_add (guint *count)
+{
+  guint n = __atomic_load_n (count, __ATOMIC_RELAXED);
+
+  while (
+      n > 0
+      && !__atomic_compare_exchange_n (count, &n, n + 1, FALSE, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    ;
+  return n > 0;
+}
+
+gboolean
+_tarn_layer_try_ref (gpointer record)
+{
+  return try_add (&((LayerObject *) record)->references);
+}
+
 void
 _tarn_layer_hold (gpointer record)
 {
@@ -127,14 +146,7 @@ _tarn_layer_hold (gpointer record)
 gboolean
 _tarn_layer_try_hold (gpointer record)
 {
-  LayerObject *self = record;
-  guint n = __atomic_load_n (&self->held, __ATOMIC_RELAXED);
-
-  while (n > 0
-         && !__atomic_compare_exchange_n (&self->held, &n, n + 1, FALSE, __ATOMIC_ACQ_REL,
-                                          __ATOMIC_RELAXED))
-    ;
-  return n > 0;
+  return try_add (&((LayerObject *) record)->held);
 }
 
 gboolean

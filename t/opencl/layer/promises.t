@@ -4,7 +4,7 @@
 #
 # What OpenCL promises a program about its buffers: each promise is seen to be kept on the driver
 # alone and under the layer, and has to look the same; there also while all calls are counted that can be
-# made to fail.
+# made to fail, and while TARN_DEBUG looks at all buffers, which finds nothing.
 . "$(dirname "$0")/../../lib/tap.sh"
 
 promises=$top_builddir/t/opencl/layer/promises
@@ -38,6 +38,8 @@ is_kept () { # NAME
   diff "$scratch/alone" "$scratch/layered" || { cat "$scratch/layered.err"; return 1; }
   run "$1" counted OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS=count,budget=1T
   diff "$scratch/alone" "$scratch/counted" || { cat "$scratch/counted.err"; return 1; }
+  run "$1" debugged OPENCL_LAYERS="$layer" TARN_DEBUG=guards,poison,exit=99
+  diff "$scratch/alone" "$scratch/debugged" || { cat "$scratch/debugged.err"; return 1; }
 }
 
 # Two devices; not the one of PoCL's that runs commands in the thread that flushes them, which cannot

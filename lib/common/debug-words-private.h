@@ -1,0 +1,113 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The words of TARN_DEBUG. */
+
+#ifndef TARN_DEBUG_WORDS_PRIVATE_H
+#define TARN_DEBUG_WORDS_PRIVATE_H
+
+#include <tarn/trace.h>
+
+#include "common/limit-private.h"
+
+#define TARN_DEBUG_WORDS                                                                           \
+  "guards, poison, quarantine[=BYTES], leaks, check[=N], exit=STATUS, stacks=N or all"
+
+typedef enum
+{
+  TARN_DEBUG_GUARDS = 1,
+  TARN_DEBUG_POISON = 2,
+  TARN_DEBUG_LEAKS = 4,
+  TARN_DEBUG_CHECK = 8
+} TarnDebugFlags;
+
+typedef struct
+{
+  guint flags;            /* TarnDebugFlags */
+  gsize quarantine_bytes; /* of freed blocks, that each allocator keeps from being used again */
+  guint check_interval;   /* requests of a pool, from one check of its invariants to the next */
+  guint exit_status;      /* of a program in which something was found; 0: its own */
+  guint stack_depth;      /* frames that are known of each block */
+} TarnDebugSettings;
+
+#define TARN_DEBUG_USUAL_INTERVAL 1000
+
+/* Those of a program that names what is to be looked for, and no more. */
+#define TARN_DEBUG_SETTINGS_INIT                                                                   \
+  {                                                                                                \
+    0, (gsize) 64 << 20, TARN_DEBUG_USUAL_INTERVAL, 0, 16                                          \
+  }
+
+/* Reads a number, or one of bytes. */
+static inline gboolean
+_tarn_debug_read_number (const gchar *text, gsize *number)
+{
+  *number = 0;
+  return g_str_equal (text, "0") || _tarn_parse_bytes (text, number);
+}
+
+/* Reads a word that stands alone. */
+static inline gboolean
+_tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
+{
+  if (g_str_equal (word, "guards"))
+    settings->flags |= TARN_DEBUG_GUARDS;
+  else if (g_str_equal (word, "poison"))
+    settings->flags |= TARN_DEBUG_POISON;
+  else if (g_str_equal (word, "leaks"))
+    settings->flags |= TARN_DEBUG_LEAKS;
+  else if (g_str_equal (word, "check"))
+    settings->flags |= TARN_DEBUG_CHECK;
+  else if (g_str_equal (word, "all"))
+    settings->flags |= TARN_DEBUG_GUARDS | TARN_DEBUG_POISON | TARN_DEBUG_LEAKS | TARN_DEBUG_CHECK;
+  else if (g_str_equal (word, "quarantine"))
+    {
+      settings->flags |= TARN_DEBUG_POISON;
+      settings->quarantine_bytes = (gsize) 1 << 30;
+    }
+  else
+    return FALSE;
+  return TRUE;
+}
+
+/* Reads what stands before a "=", with the number behind it. */
+static inline gboolean
+_tarn_debug_read_setting (TarnDebugSettings *settings, const gchar *word, gsize number)
+{
+  if (g_str_equal (word, "quarantine"))
+    {
+      settings->flags |= TARN_DEBUG_POISON;
+      settings->quarantine_bytes = number;
+    }
+  else if (g_str_equal (word, "check") && number > 0 && number <= G_MAXUINT)
+    {
+      settings->flags |= TARN_DEBUG_CHECK;
+      settings->check_interval = (guint) number;
+    }
+  else if (g_str_equal (word, "exit") && number <= 255)
+    settings->exit_status = (guint) number;
+  else if (g_str_equal (word, "stacks") && number <= TARN_TRACE_MAX_STACK_DEPTH)
+    settings->stack_depth = (guint) number;
+  else
+    return FALSE;
+  return TRUE;
+}
+
+/* Reads one of the words that stand with commas between them, which may be empty; FALSE: it is none
+ * of TARN_DEBUG_WORDS. */
+static inline gboolean
+_tarn_debug_read_word (TarnDebugSettings *settings, const gchar *text)
+{
+  g_autofree gchar *copy = g_strdup (text);
+  g_auto (GStrv) parts = g_strsplit (g_strstrip (copy), "=", 2);
+  gsize number;
+
+  if (parts[0] == NULL || (parts[1] == NULL && parts[0][0] == '\0'))
+    return TRUE;
+  if (parts[1] == NULL)
+    return _tarn_debug_read_flag (settings, parts[0]);
+  return _tarn_debug_read_number (parts[1], &number)
+         && _tarn_debug_read_setting (settings, parts[0], number);
+}
+
+#endif

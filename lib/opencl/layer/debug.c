@@ -1,0 +1,175 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * TARN_DEBUG.  What a buffer had is read when it is given back, on the layer's own queue, which the
+ * host waits for; but a buffer may end in a callback of the driver's, where nobody may wait.  So a
+ * thread gives back what is looked at.
+ *
+ * Commands of the program's never hold that thread up: it is given what they are done with. */
+
+#include "layer-private.h"
+
+#include <stdlib.h>
+#include <tarn/debug.h>
+
+typedef struct
+{
+  void (*func) (gpointer data);
+  gpointer data;
+} LayerTask;
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static TarnCond changed = TARN_COND_INIT;
+static GQueue tasks = G_QUEUE_INIT; /* of LayerTask, owned: in the order in which they came */
+static gboolean has_thread;
+static GPtrArray *contexts; /* that are debugged, borrowed; NULL: none yet */
+static guint n_left; /* tasks that are not done: those in the queue, and one that is being done */
+
+static LayerTask *
+pop_task (void)
+{
+  LAYER_LOCKED (&lock);
+
+  while (tasks.length == 0)
+    _tarn_cond_wait (&changed, &lock);
+  return g_queue_pop_head (&tasks);
+}
+
+static void
+note_done (void)
+{
+  LAYER_LOCKED (&lock);
+
+  n_left--;
+  _tarn_cond_broadcast (&changed);
+}
+
+static gpointer G_GNUC_NORETURN
+do_tasks (gpointer unused)
+{
+  (void) unused;
+  while (TRUE)
+    {
+      g_autofree LayerTask *task = pop_task ();
+
+      task->func (task->data);
+      note_done ();
+    }
+}
+
+/* FALSE: there is no thread to do it. */
+static gboolean
+push_task (LayerTask *task)
+{
+  LAYER_LOCKED (&lock);
+
+  if (!has_thread)
+    {
+      GThread *thread = g_thread_try_new ("tarn-layer-debug", do_tasks, NULL, NULL);
+
+      if (thread == NULL)
+        return FALSE;
+      g_thread_unref (thread);
+      has_thread = TRUE;
+    }
+  g_queue_push_tail (&tasks, task);
+  n_left++;
+  _tarn_cond_broadcast (&changed);
+  return TRUE;
+}
+
+void
+_tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data)
+{
+  LayerTask *task;
+
+  if (!tarn_check_fork (NULL))
+    return;
+  task = g_new (LayerTask, 1);
+  *task = (LayerTask){ func, data };
+  if (push_task (task))
+    return;
+  g_free (task);
+  func (data);
+}
+
+void
+_tarn_layer_debug_drain (void)
+{
+  LAYER_LOCKED (&lock);
+
+  while (n_left > 0)
+    _tarn_cond_wait (&changed, &lock);
+}
+
+gboolean
+_tarn_layer_is_debugged (const LayerContext *context)
+{
+  return __atomic_load_n (&context->is_debugged, __ATOMIC_ACQUIRE);
+}
+
+/* Gets references to the contexts whose buffers are looked at. */
+static GPtrArray *
+list_contexts (void)
+{
+  LAYER_LOCKED (&lock);
+  GPtrArray *list = g_ptr_array_new_with_free_func (_tarn_layer_unref);
+
+  for (guint i = 0; i < contexts->len; i++)
+    if (_tarn_layer_try_ref (g_ptr_array_index (contexts, i)))
+      g_ptr_array_add (list, g_ptr_array_index (contexts, i));
+  return list;
+}
+
+/* What has been released is looked at before leaks are said, and what is in use all the same. */
+static void
+look_at_exit (void)
+{
+  GPtrArray *list;
+
+  if (!tarn_check_fork (NULL))
+    return;
+  list = list_contexts ();
+  for (guint i = 0; i < list->len; i++)
+    _tarn_layer_context_finish (g_ptr_array_index (list, i));
+  g_ptr_array_unref (list);
+  _tarn_layer_debug_drain ();
+  tarn_debug_check ();
+}
+
+static void
+watch_exit (void)
+{
+  atexit (look_at_exit);
+}
+
+void
+_tarn_layer_debug_begin (LayerContext *context)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+  LAYER_LOCKED (&lock);
+
+  /* After the driver, and Tarn, have said what they do at exit: what comes last is done first. */
+  _tarn_once (&once, watch_exit);
+  if (_tarn_layer_is_debugged (context))
+    return;
+  if (contexts == NULL)
+    contexts = g_ptr_array_new ();
+  g_ptr_array_add (contexts, context);
+  __atomic_store_n (&context->is_debugged, TRUE, __ATOMIC_RELEASE);
+}
+
+void
+_tarn_layer_debug_end (LayerContext *context)
+{
+  LAYER_LOCKED (&lock);
+
+  g_ptr_array_remove_fast (contexts, context);
+}
+
+void
+_tarn_layer_debug_note_end (LayerBuffer *buffer)
+{
+  if (buffer->block != NULL && _tarn_layer_is_debugged (buffer->context))
+    tarn_debug_note_free (buffer->block);
+}

@@ -1,0 +1,91 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# A program's mistakes with its buffers, found by TARN_DEBUG under the layer: with the right size, offset
+# and place, and nothing where there is none.
+. "$(dirname "$0")/../../lib/tap.sh"
+
+mistakes=$top_builddir/t/opencl/layer/mistakes
+promises=$top_builddir/t/opencl/layer/promises
+layer=$top_builddir/lib/opencl/layer/.libs/libtarn-layer.so
+
+if [ ! -x "$mistakes" ]; then
+  skip "mistakes" "built without OpenCL, or without layers"
+  done_testing
+  exit
+fi
+unset OPENCL_LAYERS TARN_DEBUG TARN_LAYER_POOL TARN_LAYER_LIMIT
+
+# Not a device that runs commands in the thread that flushes them, which cannot wait for the program.
+POCL_DEVICES=pthread
+export POCL_DEVICES
+
+run () { # NAME WORDS
+  OPENCL_LAYERS=$layer TARN_DEBUG=$2,exit=9 timeout 60 "$mistakes" "$platform" "$1" >"$scratch/out" 2>&1
+  status=$?
+  cat "$scratch/out"
+  [ $status -ne 77 ]
+}
+
+n_findings () {
+  grep -cE 'CRITICAL|blocks are in use' "$scratch/out"
+}
+
+is_right () { # NAME
+  run "$1" guards,poison,leaks
+  [ $status -eq 0 ] && [ ! -s "$scratch/out" ]
+}
+
+# One message, with what the block is, and who made it.
+is_found () { # NAME TEXT
+  run "$1" guards,poison
+  [ $status -eq 9 ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$2" "$scratch/out" \
+    && grep -A 1 '^  allocated by thread ' "$scratch/out" | grep -q '#0 .*/mistakes+0x'
+}
+
+is_named () { # NAME TEXT: and no more was asked for
+  run "$1" leaks
+  [ $status -eq 9 ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$2" "$scratch/out"
+}
+
+block='block at 0x[0-9a-f]* of 1000 bytes'
+
+n_platforms=0
+for platform in $("$promises" --platforms); do
+  n_platforms=$((n_platforms + 1))
+  on="platform $platform"
+  OPENCL_LAYERS=$layer TARN_LAYER_STATS=1 "$mistakes" "$platform" right 2>"$scratch/stats"
+  if ! grep -q 'from a pool' "$scratch/stats"; then
+    skip "$on" "this OpenCL loader knows no layers"
+    continue
+  fi
+  check "$on: nothing is said of a right program" is_right right
+  check "$on: a byte behind" is_found behind "pool 'buffers' over .*: $block: written behind its end, at offset 1000: 0x07, and up to offset 1000\$"
+  check "$on: a byte before" is_found before "$block: written before its beginning, at offset -1, and from offset -1 on: 0x07\$"
+  check "$on: CL_MEM_ALLOC_HOST_PTR" is_found of-host "pool 'host buffers' over .*: $block: written behind its end, at offset 1000"
+  check "$on: CL_MEM_COPY_HOST_PTR" is_found copied "$block: written behind its end, at offset 1002"
+  check "$on: the last part of a buffer" is_found part "of [0-9]* bytes: written behind its end, at offset [0-9]*: 0x07"
+  check "$on: a buffer that is there when the program ends" is_found kept "$block: written behind its end, at offset 1000"
+  check "$on: ... as another queue's" is_found other-queue "$block: written behind its end, at offset 1000"
+  check "$on: one whose command waits for the program" is_found gated "$block: written behind its end, at offset 1000"
+  check "$on: one that is released in a callback" is_found called-back "$block: written behind its end, at offset 1000"
+  run out-of-order guards >/dev/null
+  if [ $status -eq 77 ]; then
+    skip "$on: a queue out of order" "the device has none"
+  else
+    check "$on: a queue out of order" is_found out-of-order "$block: written behind its end, at offset 1000"
+  fi
+  check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"
+  check "$on: ... of a context that nobody releases" is_named kept ": 1 blocks are in use when the program ends, 1000 bytes\$"
+  # Elsewhere it is a copy, in memory that may be gone.
+  if "$mistakes" "$platform" name | grep -qx 'Portable Computing Language'; then
+    check "$on: a byte behind, by the host" is_found mapped "$block: written behind its end, at offset 1001"
+    check "$on: after its release, by the host" is_found after-release "$block: written after it was freed, at offset 3: 0x07, and up to offset 3\$"
+    check "$on: ... with who released it" grep -q '#0 .*/mistakes+0x' "$scratch/out"
+  else
+    skip "$on: by the host" "what is mapped may be a copy"
+  fi
+done
+[ $n_platforms -gt 0 ] || skip "mistakes" "there is no OpenCL device"
+done_testing

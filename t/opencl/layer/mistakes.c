@@ -1,0 +1,347 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * A program that nobody changed, with one mistake in what it does with its buffers, or none:
+ *     mistakes NUMBER MISTAKE, on the first device of the platform of that number
+ *     mistakes NUMBER name, which prints that platform's name
+ * It ends with 0 whatever comes of its mistake, and with 77 where a device has not what it needs.
+ */
+
+#include <CL/cl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SIZE 1000
+
+static cl_platform_id platform;
+static cl_device_id device;
+static cl_context context;
+static cl_command_queue queue;
+static cl_program program;
+
+static void
+check (cl_int status, int line)
+{
+  if (status == CL_SUCCESS)
+    return;
+  fprintf (stderr, "mistakes.c:%d: %d\n", line, status);
+  abort ();
+}
+
+#define OK(call) check ((call), __LINE__)
+
+static cl_mem
+make (cl_mem_flags flags, size_t size, void *host)
+{
+  cl_int status;
+  cl_mem buffer = clCreateBuffer (context, flags, size, host, &status);
+
+  OK (status);
+  return buffer;
+}
+
+static cl_command_queue
+make_queue (cl_command_queue_properties properties)
+{
+  cl_int status;
+  cl_command_queue made = clCreateCommandQueue (context, device, properties, &status);
+
+  if (status == CL_INVALID_QUEUE_PROPERTIES)
+    exit (77);
+  OK (status);
+  return made;
+}
+
+/* One work item writes one byte, behind what the event stands for. */
+static void
+write_after (cl_command_queue on, cl_mem buffer, cl_int at, cl_event *before)
+{
+  const size_t one = 1;
+  cl_int status;
+  cl_kernel kernel = clCreateKernel (program, "write_byte", &status);
+
+  OK (status);
+  OK (clSetKernelArg (kernel, 0, sizeof buffer, &buffer));
+  OK (clSetKernelArg (kernel, 1, sizeof at, &at));
+  OK (clEnqueueNDRangeKernel (on, kernel, 1, NULL, &one, NULL, before != NULL ? 1 : 0, before,
+                              NULL));
+  OK (clReleaseKernel (kernel));
+}
+
+static void
+write_byte (cl_mem buffer, cl_int at)
+{
+  write_after (queue, buffer, at, NULL);
+}
+
+static void
+print_name (void)
+{
+  char name[256];
+
+  OK (clGetPlatformInfo (platform, CL_PLATFORM_NAME, sizeof name, name, NULL));
+  puts (name);
+}
+
+/* The mistakes */
+
+static void
+right (void)
+{
+  unsigned char host[SIZE];
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL), copy;
+
+  write_byte (buffer, 0);
+  write_byte (buffer, SIZE - 1);
+  OK (clEnqueueReadBuffer (queue, buffer, CL_TRUE, 0, SIZE, host, 0, NULL, NULL));
+  copy = make (CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, host);
+  memset (host, 0, sizeof host);
+  OK (clEnqueueReadBuffer (queue, copy, CL_TRUE, 0, SIZE, host, 0, NULL, NULL));
+  if (host[0] != 7 || host[SIZE - 1] != 7)
+    abort ();
+  OK (clReleaseMemObject (copy));
+  OK (clReleaseMemObject (buffer));
+}
+
+static void
+write_and_release (cl_mem buffer, cl_int at)
+{
+  write_byte (buffer, at);
+  OK (clReleaseMemObject (buffer));
+}
+
+static void
+behind (void)
+{
+  write_and_release (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
+}
+
+static void
+before (void)
+{
+  write_and_release (make (CL_MEM_READ_WRITE, SIZE, NULL), -1);
+}
+
+static void
+of_host (void)
+{
+  write_and_release (make (CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, SIZE, NULL), SIZE);
+}
+
+static void
+copied (void)
+{
+  unsigned char host[SIZE] = { 0 };
+
+  write_and_release (make (CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, SIZE, host), SIZE + 2);
+}
+
+/* What is behind a part is the rest of the whole, but for the last one. */
+static void
+part (void)
+{
+  cl_uint bits;
+  cl_buffer_region region = { 0, SIZE };
+  cl_mem whole, last;
+  cl_int status;
+
+  OK (clGetDeviceInfo (device, CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof bits, &bits, NULL));
+  region.origin = bits / 8;
+  whole = make (CL_MEM_READ_WRITE, region.origin + SIZE, NULL);
+  last = clCreateSubBuffer (whole, 0, CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
+  OK (status);
+  OK (clReleaseMemObject (whole));
+  write_and_release (last, SIZE);
+}
+
+/* One that is still there when the program ends, as all that OpenCL has of it. */
+static void
+kept (void)
+{
+  write_byte (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
+}
+
+static void
+unreleased (void)
+{
+  make (CL_MEM_READ_WRITE, SIZE, NULL);
+  make (CL_MEM_READ_WRITE, 2 * SIZE, NULL);
+}
+
+static void
+other_queue (void)
+{
+  cl_command_queue other = make_queue (0);
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+
+  write_after (other, buffer, 0, NULL);
+  OK (clFinish (other));
+  write_and_release (buffer, SIZE);
+  OK (clReleaseCommandQueue (other));
+}
+
+static void
+out_of_order (void)
+{
+  cl_command_queue other = make_queue (CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+
+  write_after (other, buffer, SIZE, NULL);
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseCommandQueue (other));
+}
+
+/* It is released before the program lets the command run. */
+static void
+gated (void)
+{
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+  cl_int status;
+  cl_event gate = clCreateUserEvent (context, &status);
+
+  OK (status);
+  write_after (queue, buffer, SIZE, &gate);
+  OK (clReleaseMemObject (buffer));
+  OK (clReleaseMemObject (make (CL_MEM_READ_WRITE, SIZE, NULL)));
+  OK (clSetUserEventStatus (gate, CL_COMPLETE));
+  OK (clReleaseEvent (gate));
+}
+
+static void CL_CALLBACK
+release_late (cl_event event, cl_int status, void *buffer)
+{
+  (void) event;
+  (void) status;
+  clReleaseMemObject (buffer);
+}
+
+/* The last reference goes in a callback of the driver's, where nobody may wait. */
+static void
+called_back (void)
+{
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+  cl_event event;
+
+  write_byte (buffer, SIZE);
+  OK (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event));
+  OK (clSetEventCallback (event, CL_COMPLETE, release_late, buffer));
+  OK (clFinish (queue));
+  OK (clReleaseEvent (event));
+}
+
+static unsigned char *
+map (cl_mem buffer)
+{
+  cl_int status;
+  unsigned char *pointer
+      = clEnqueueMapBuffer (queue, buffer, CL_TRUE, CL_MAP_WRITE, 0, SIZE, 0, NULL, NULL, &status);
+
+  OK (status);
+  return pointer;
+}
+
+/* By the host: found where what is mapped is the buffer itself. */
+static void
+mapped (void)
+{
+  cl_mem buffer = make (CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
+  unsigned char *pointer = map (buffer);
+
+  pointer[SIZE + 1] = 7;
+  OK (clEnqueueUnmapMemObject (queue, buffer, pointer, 0, NULL, NULL));
+  OK (clReleaseMemObject (buffer));
+}
+
+static int
+is_filled (const volatile unsigned char *bytes)
+{
+  for (int i = 0; i < SIZE; i++)
+    if (bytes[i] != 0xff)
+      return 0;
+  return 1;
+}
+
+static void
+after_release (void)
+{
+  cl_mem buffer = make (CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, SIZE, NULL);
+  unsigned char *pointer = map (buffer);
+
+  memset (pointer, 7, SIZE);
+  OK (clEnqueueUnmapMemObject (queue, buffer, pointer, 0, NULL, NULL));
+  OK (clFinish (queue));
+  OK (clReleaseMemObject (buffer));
+  /* From then on nobody may write there. */
+  while (!is_filled (pointer))
+    OK (clFlush (queue));
+  pointer[3] = 7;
+}
+
+static const struct
+{
+  const char *name;
+  void (*func) (void);
+} mistakes[] = { { "name", print_name },
+                 { "right", right },
+                 { "behind", behind },
+                 { "before", before },
+                 { "of-host", of_host },
+                 { "copied", copied },
+                 { "part", part },
+                 { "kept", kept },
+                 { "unreleased", unreleased },
+                 { "other-queue", other_queue },
+                 { "out-of-order", out_of_order },
+                 { "gated", gated },
+                 { "called-back", called_back },
+                 { "mapped", mapped },
+                 { "after-release", after_release } };
+
+static void
+begin (cl_uint number)
+{
+  static const char *const source
+      = "kernel void write_byte (global uchar *bytes, int at) { bytes[at] = 7; }";
+  const char *text = source;
+  cl_platform_id platforms[16];
+  cl_uint n;
+  cl_int status;
+
+  OK (clGetPlatformIDs (16, platforms, &n));
+  if (number >= n)
+    exit (2);
+  platform = platforms[number];
+  OK (clGetDeviceIDs (platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL));
+  context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  OK (status);
+  queue = make_queue (0);
+  program = clCreateProgramWithSource (context, 1, &text, NULL, &status);
+  OK (status);
+  OK (clBuildProgram (program, 1, &device, NULL, NULL, NULL));
+}
+
+static void
+end (void)
+{
+  OK (clReleaseProgram (program));
+  OK (clReleaseCommandQueue (queue));
+  OK (clReleaseContext (context));
+}
+
+int
+main (int argc, char **argv)
+{
+  if (argc != 3)
+    return 2;
+  begin ((cl_uint) strtoul (argv[1], NULL, 10));
+  for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++)
+    if (strcmp (argv[2], mistakes[i].name) == 0)
+      {
+        mistakes[i].func ();
+        if (mistakes[i].func != kept)
+          end ();
+        return 0;
+      }
+  return 2;
+}
