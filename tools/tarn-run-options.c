@@ -206,7 +206,7 @@ describe_options (Options *options)
   GOptionContext *context = g_option_context_new ("[--] PROGRAM [ARGUMENT...]");
 
   g_option_context_set_summary (
-      context, "Runs any OpenCL program on a pool. Exit status: its own, or 125 to 127 as env(1).");
+      context, "Runs an OpenCL program on a pool. Exit status: its own, or 125-127 as env(1).");
   /* GLib's help would print, and end us, before the output is guarded. */
   g_option_context_set_help_enabled (context, FALSE);
   g_option_context_set_strict_posix (context, TRUE);
