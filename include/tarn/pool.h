@@ -100,6 +100,13 @@ typedef struct
    * bound, nor is there with G_MAXSIZE.
    */
   gsize hold_bytes;
+
+  /**
+   * What mistakes with the pool's blocks are looked for: words of TARN_DEBUG, see tarn(7), but for
+   * "exit" and "stacks", such as "guards,leaks"; "": none. NULL, the default: what TARN_DEBUG in
+   * the environment has for all pools. Read once.
+   */
+  const gchar *debug;
 } TarnPoolOptions;
 
 /**
@@ -115,7 +122,8 @@ typedef struct
         0,                                          /* limit_bytes */                              \
         32,                                         /* thread_cache_blocks */                      \
         G_MAXSIZE >> (sizeof (gsize) > 4 ? 30 : 2), /* thread_cache_bytes */                       \
-        0                                           /* hold_bytes */                               \
+        0,                                          /* hold_bytes */                               \
+        NULL                                        /* debug */                                    \
   }
 
 /**

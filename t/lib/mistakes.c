@@ -256,6 +256,53 @@ test_limit (const MistakesMemory *memory, gpointer state)
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
 }
 
+/* What a pool's own option has looked for, whatever the environment has. */
+static void
+test_option (const MistakesMemory *memory, gpointer state)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnPool *pool;
+  TarnBlock *block;
+  TarnMemory place;
+
+  options.name = "mistaken";
+  options.debug = "";
+  pool = memory->pool_new (state, &options);
+  g_assert_false (tarn_pool_is_debugged (pool));
+  tarn_block_free (ask (pool, SIZE));
+  tarn_pool_unref (pool);
+
+  options.debug = " guards,leaks";
+  pool = memory->pool_new (state, &options);
+  g_assert_true (tarn_pool_is_debugged (pool));
+  block = ask (pool, SIZE);
+  place = tarn_block_get_memory (block);
+  memory->put (state, place, SIZE, 7);
+  expect (SIZE, "written behind its end, at offset 1000: 0x07", NULL);
+  tarn_block_free (block);
+  g_test_assert_expected_messages ();
+  tarn_pool_unref (pool);
+}
+
+/* The place that is named is where the program says that a block ends, not where it is given back.
+ */
+static void
+test_noted (const MistakesMemory *memory, gpointer state)
+{
+  TarnPool *pool = make_pool (memory, state);
+  TarnBlock *block = ask (pool, SIZE);
+  TarnMemory place = tarn_block_get_memory (block);
+  g_autofree gchar *freed
+      = g_strdup_printf ("freed by thread %u\n*#0 0x*", _tarn_record_get_thread ());
+
+  tarn_debug_note_free (block);
+  g_thread_join (g_thread_new ("later", free_in_thread, block));
+  memory->put (state, place, 0, 7);
+  expect (SIZE, "written after it was freed, at offset 0: 0x07", freed);
+  tarn_pool_unref (pool);
+  g_test_assert_expected_messages ();
+}
+
 const Mistake mistakes[] = {
   { "mistakes/none", test_none },
   { "mistakes/written-behind", test_behind },
@@ -268,5 +315,7 @@ const Mistake mistakes[] = {
   { "mistakes/leaked", test_leaked },
   { "mistakes/freed-elsewhere", test_freed_elsewhere },
   { "mistakes/limit", test_limit },
+  { "mistakes/option", test_option },
+  { "mistakes/noted", test_noted },
 };
 const gsize n_mistakes = G_N_ELEMENTS (mistakes);

@@ -698,6 +698,49 @@ test_deferred (void)
   g_assert_no_error (error);
 }
 
+/* What mistakes a pool looks for; those that are the program's are none of a pool's. */
+static void
+test_debug (void)
+{
+  static const struct
+  {
+    const gchar *words;
+    gboolean is_debugged;
+  } right[] = { { NULL, FALSE }, { "", FALSE },        { "check=1", FALSE },
+                { "all", TRUE }, { " leaks ,", TRUE }, { "quarantine=0", TRUE } };
+  static const gchar *const wrong[] = { "x", "exit=9", "stacks=3", "leaks=1" };
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  nothing_ops_init (&ops);
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (right); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autoptr (TarnPool) pool = NULL;
+
+      options.debug = right[i].words;
+      pool = tarn_pool_new (allocator, &options, &error);
+      g_assert_no_error (error);
+      g_assert_cmpint (tarn_pool_is_debugged (pool), ==, right[i].is_debugged);
+      tarn_block_free (tarn_pool_allocate (pool, 1000, &error));
+      g_assert_no_error (error);
+      g_assert_cmpuint (tarn_pool_get_held_blocks (pool), ==, !right[i].is_debugged);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      g_autofree gchar *words = g_strdup_printf ("guards,%s", wrong[i]);
+      g_autofree gchar *text = g_strdup_printf ("debug: '%s' is none of these: guards, ", wrong[i]);
+
+      options.debug = words;
+      g_assert_null (tarn_pool_new (allocator, &options, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+      g_assert_true (g_str_has_prefix (error->message, text));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -705,6 +748,7 @@ main (int argc, char **argv)
   g_test_add ("/core/pool/" path, Fixture, NULL, set_up, func, pool_fixture_tear_down)
   g_test_init (&argc, &argv, NULL);
   conformance_add ("/core/fake", &fake_backend);
+  g_test_add_func ("/core/pool/debug", test_debug);
   ADD ("last-in-first-out", test_last_in_first_out);
   ADD ("double-free", test_double_free);
   ADD ("unref-in-use", test_unref_in_use);

@@ -63,9 +63,10 @@ typedef struct
   gsize limit_bytes;
   guint thread_cache_blocks;
   gsize thread_cache_bytes;
+  gsize hold_bytes;
 } OldTarnPoolOptions;
 
-STRUCT_SIZES_VERSIONS (TarnPoolOptions, gsize hold_bytes, hold_bytes);
+STRUCT_SIZES_VERSIONS (TarnPoolOptions, const gchar *debug, debug);
 
 typedef struct
 {

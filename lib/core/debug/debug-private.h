@@ -29,17 +29,18 @@
 #define TARN_DEBUG_POISON_BYTE 0xff
 #define TARN_DEBUG_GUARD_BYTE 0xbd
 
-/* settings.c: NULL: nothing was asked for. */
+/* settings.c */
+
+/* Gets what TARN_DEBUG asks for, of all pools that do not say otherwise. */
 const TarnDebugSettings *_tarn_debug_get_settings (void);
+/* Reads what a pool's option asks for, nullable: what TARN_DEBUG does. */
+gboolean _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error);
 
 /* Gets how many requests a pool serves from one check to the next; 0: it is not checked. */
 static inline guint
-_tarn_debug_get_check_interval (void)
+_tarn_debug_get_check_interval (const TarnDebugSettings *settings)
 {
-  const TarnDebugSettings *settings = _tarn_debug_get_settings ();
-
-  return settings != NULL && (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval
-                                                                       : 0;
+  return (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval : 0;
 }
 
 /* A block, from its request until its memory goes back. */
@@ -64,7 +65,7 @@ typedef struct
   TarnAllocator *below;  /* that memory is from: the same, or its direct one */
   TarnAllocator *direct; /* whose functions are called */
   gchar *label;          /* for messages */
-  const TarnDebugSettings *settings;
+  TarnDebugSettings settings;
   gsize margin;          /* bytes of each block, if there is room; 0: no guards */
   gboolean has_contents; /* memory can be read and filled */
   GList all_link;        /* of leaks.c, behind its lock */
@@ -80,7 +81,8 @@ typedef struct
 
 /* Gets what a pool stands on that is to stand on an allocator: a new reference, to that allocator
  * itself where nothing is debugged. */
-TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name);
+TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
+                                     const TarnDebugSettings *settings);
 /* Looks at what is in quarantine, and says what is in use, as the pool ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
 /* Has findings say of a block in use that the calling thread freed it, here. */

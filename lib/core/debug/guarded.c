@@ -22,7 +22,7 @@ is_lost (const GError *error)
 static gboolean
 poisons (const TarnGuarded *self)
 {
-  return self->has_contents && (self->settings->flags & TARN_DEBUG_POISON) != 0;
+  return self->has_contents && (self->settings.flags & TARN_DEBUG_POISON) != 0;
 }
 
 /* A deferred allocator has no queue: nobody can tell whether commands still use what is freed,
@@ -323,13 +323,13 @@ end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
   /* Without room in quarantine it is filled all the same, for whoever reads it. */
   if (!poisons_freed (self) || !poison_freed (self, block)
-      || block->whole_size > self->settings->quarantine_bytes)
+      || block->whole_size > self->settings.quarantine_bytes)
     {
       give_back (self, block);
       return;
     }
   put_into_quarantine (self, block);
-  shorten_quarantine (self, self->settings->quarantine_bytes);
+  shorten_quarantine (self, self->settings.quarantine_bytes);
 }
 
 static void
@@ -454,7 +454,7 @@ choose_margin (const TarnGuarded *self)
 {
   const TarnAllocatorOps *ops = &self->direct->ops;
 
-  if ((self->settings->flags & TARN_DEBUG_GUARDS) == 0 || !self->has_contents
+  if ((self->settings.flags & TARN_DEBUG_GUARDS) == 0 || !self->has_contents
       || ops->part_new == NULL)
     return 0;
   return MAX (ops->part_alignment, LEAST_MARGIN);
@@ -484,7 +484,7 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   self->given = tarn_allocator_ref (upstream);
   self->direct = upstream->direct;
   self->label = make_label (pool_name, self->direct);
-  self->settings = settings;
+  self->settings = *settings;
   self->has_contents = self->direct->ops.read != NULL;
   self->margin = choose_margin (self);
   self->below = choose_below (self);
@@ -503,12 +503,10 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
 }
 
 TarnAllocator *
-_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name)
+_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
+                      const TarnDebugSettings *settings)
 {
-  const TarnDebugSettings *settings = _tarn_debug_get_settings ();
-
-  if (settings == NULL || (settings->flags & ~TARN_DEBUG_CHECK) == 0
-      || _tarn_allocator_is_debugged (upstream))
+  if ((settings->flags & ~(guint) TARN_DEBUG_CHECK) == 0 || _tarn_allocator_is_debugged (upstream))
     return tarn_allocator_ref (upstream);
   return guarded_new (upstream, settings, pool_name);
 }
@@ -521,7 +519,7 @@ _tarn_debug_end_pool (TarnAllocator *upstream)
   if (upstream->given == NULL) /* another pool */
     return;
   shorten_quarantine (self, 0);
-  if ((self->settings->flags & TARN_DEBUG_LEAKS) != 0)
+  if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
     _tarn_leaks_report (self, "the pool ends");
   _tarn_mutex_lock (&self->lock);
   self->has_ended = TRUE;

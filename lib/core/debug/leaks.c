@@ -135,7 +135,7 @@ _tarn_leaks_watch (TarnGuarded *self)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  if ((self->settings->flags & TARN_DEBUG_LEAKS) != 0)
+  if ((self->settings.flags & TARN_DEBUG_LEAKS) != 0)
     _tarn_once (&once, watch_exit);
   self->all_link.data = self;
   _tarn_mutex_lock (&lock);

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * TARN_DEBUG, which is not read in a set-user-ID program. */
+ * TARN_DEBUG, which is not read in a set-user-ID program, and TarnPoolOptions.debug. */
 
 #define _GNU_SOURCE 1 /* secure_getenv () */
 
@@ -11,7 +11,7 @@
 
 #include "record/record-private.h"
 
-static TarnDebugSettings settings = TARN_DEBUG_SETTINGS_INIT;
+static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
 
 /* FALSE: a word is wrong, and was said so. */
 static gboolean
@@ -24,7 +24,7 @@ read_words (const gchar *text)
     {
       g_autofree gchar *quoted = NULL;
 
-      if (_tarn_debug_read_word (&settings, words[i]))
+      if (_tarn_debug_read_word (&program, words[i]))
         continue;
       quoted = _tarn_shorten (g_strstrip (words[i]));
       g_message ("TARN_DEBUG: '%s' is none of these: " TARN_DEBUG_WORDS, quoted);
@@ -33,8 +33,18 @@ read_words (const gchar *text)
   return is_right;
 }
 
+/* Has done elsewhere what looking for mistakes takes. */
 static void
-read_settings (void)
+prepare (const TarnDebugSettings *settings)
+{
+  if (settings->flags != 0)
+    _tarn_stack_set_depth (settings->stack_depth);
+  if ((settings->flags & TARN_DEBUG_CHECK) != 0)
+    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that no request goes by uncounted */
+}
+
+static void
+read_environment (void)
 {
   const gchar *text = secure_getenv ("TARN_DEBUG");
   gboolean is_right;
@@ -42,16 +52,10 @@ read_settings (void)
   if (text == NULL || text[0] == '\0')
     return;
   is_right = read_words (text);
-  if (settings.flags == 0)
-    {
-      if (is_right)
-        g_message ("TARN_DEBUG names nothing to look for, such as all");
-      return;
-    }
-  _tarn_stack_set_depth (settings.stack_depth);
-  if ((settings.flags & TARN_DEBUG_CHECK) != 0)
-    _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that no request goes by uncounted */
-  if (settings.exit_status != 0)
+  if (program.flags == 0 && is_right)
+    g_message ("TARN_DEBUG names nothing to look for, such as all");
+  prepare (&program);
+  if (program.flags != 0 && program.exit_status != 0)
     _tarn_finding_watch_exit ();
 }
 
@@ -60,6 +64,40 @@ _tarn_debug_get_settings (void)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  _tarn_once (&once, read_settings);
-  return settings.flags != 0 ? &settings : NULL;
+  _tarn_once (&once, read_environment);
+  return &program;
+}
+
+/* These are the program's alone. */
+static gboolean
+is_of_program (const gchar *word)
+{
+  return g_str_has_prefix (word, "exit=") || g_str_has_prefix (word, "stacks=");
+}
+
+gboolean
+_tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error)
+{
+  g_auto (GStrv) words = g_strsplit (text != NULL ? text : "", ",", -1);
+
+  *settings = *_tarn_debug_get_settings ();
+  if (text == NULL)
+    return TRUE;
+  settings->flags = 0;
+  for (gsize i = 0; words[i] != NULL; i++)
+    {
+      g_autofree gchar *quoted = NULL;
+
+      g_strstrip (words[i]);
+      if (!is_of_program (words[i]) && _tarn_debug_read_word (settings, words[i]))
+        continue;
+      quoted = _tarn_shorten (words[i]);
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "debug: '%s' is none of these: guards, poison, quarantine[=BYTES], leaks, "
+                   "check[=N] or all",
+                   quoted);
+      return FALSE;
+    }
+  prepare (settings);
+  return TRUE;
 }

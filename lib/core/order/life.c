@@ -166,6 +166,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 {
   TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnDebugSettings debug;
   gboolean is_over_heap;
   TarnPool *pool;
 
@@ -183,12 +184,15 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
-  upstream = _tarn_debug_stand_on (upstream, known.name);
+  if (!_tarn_debug_read (known.debug, &debug, error))
+    return NULL;
+
+  upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
   is_over_heap = upstream->klass->allocate_for != NULL;
   pool = _tarn_aligned_new0 (TarnPool);
   pool->is_over_heap = is_over_heap;
   pool->is_debugged = _tarn_allocator_is_debugged (upstream);
-  pool->check_interval = _tarn_debug_get_check_interval ();
+  pool->check_interval = _tarn_debug_get_check_interval (&debug);
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
@@ -232,12 +236,12 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 }
 
 /**
- * Gets whether TARN_DEBUG looks at the blocks of a pool. Such a pool holds nothing, and reads and
- * fills memory when a block is allocated and freed.
+ * Gets whether mistakes are looked for in what a program does with the blocks of a pool, by
+ * TARN_DEBUG or TarnPoolOptions.debug. Such a pool holds nothing, and reads and fills memory when a
+ * block is allocated and freed.
  *
  * @param pool  a pool; any thread may call it
- * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without
- *         TARN_DEBUG
+ * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without any
  * @since 0.1
  */
 gboolean
