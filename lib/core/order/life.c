@@ -236,9 +236,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 }
 
 /**
- * Gets whether mistakes are looked for in what a program does with the blocks of a pool, by
- * TARN_DEBUG or TarnPoolOptions.debug. Such a pool holds nothing, and reads and fills memory when a
- * block is allocated and freed.
+ * Gets whether TARN_DEBUG or an option of its own looks at a pool's blocks. Then the pool holds
+ * nothing, and reads and fills memory when a block is allocated and freed; see
+ * TarnPoolOptions.debug.
  *
  * @param pool  a pool; any thread may call it
  * @return TRUE if guards, poison or leaks are looked for, FALSE with check alone and without any
