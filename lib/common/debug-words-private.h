@@ -11,14 +11,15 @@
 #include "common/limit-private.h"
 
 #define TARN_DEBUG_WORDS                                                                           \
-  "guards, poison, quarantine[=BYTES], leaks, check[=N], exit=STATUS, stacks=N or all"
+  "guards, gaps, poison, quarantine[=BYTES], leaks, check[=N], exit=STATUS, stacks=N or all"
 
 typedef enum
 {
   TARN_DEBUG_GUARDS = 1,
   TARN_DEBUG_POISON = 2,
   TARN_DEBUG_LEAKS = 4,
-  TARN_DEBUG_CHECK = 8
+  TARN_DEBUG_CHECK = 8,
+  TARN_DEBUG_GAPS = 16 /* with TARN_DEBUG_GUARDS */
 } TarnDebugFlags;
 
 typedef struct
@@ -52,6 +53,8 @@ _tarn_debug_read_flag (TarnDebugSettings *settings, const gchar *word)
 {
   if (g_str_equal (word, "guards"))
     settings->flags |= TARN_DEBUG_GUARDS;
+  else if (g_str_equal (word, "gaps"))
+    settings->flags |= TARN_DEBUG_GUARDS | TARN_DEBUG_GAPS;
   else if (g_str_equal (word, "poison"))
     settings->flags |= TARN_DEBUG_POISON;
   else if (g_str_equal (word, "leaks"))

@@ -6,6 +6,8 @@
 
 #include "lib/mistakes.h"
 
+#include "allocator/allocator-private.h"
+
 #include "driver.h"
 
 /* What makes pools of a kind. */
@@ -13,19 +15,23 @@ typedef struct
 {
   CUcontext context;
   TarnTestingCudaKind
-      kind; /* TARN_TESTING_CUDA_ADDRESSES: virtual memory of the device, with a heap */
+      kind;          /* TARN_TESTING_CUDA_ADDRESSES: virtual memory of the device, with a heap */
+  gboolean has_gaps; /* there */
 } State;
 
 static TarnPool *
 pool_new (gpointer data, const TarnPoolOptions *options)
 {
   const State *state = data;
+  TarnPoolOptions with_gaps = *options;
   g_autoptr (GError) error = NULL;
   g_autoptr (TarnAllocator) allocator = NULL;
   TarnPool *pool;
 
+  if (options->debug == NULL)
+    with_gaps.debug = "gaps,poison,leaks";
   if (state->kind == TARN_TESTING_CUDA_ADDRESSES)
-    pool = tarn_cuda_pool_new (state->context, options, &error);
+    pool = tarn_cuda_pool_new (state->context, state->has_gaps ? &with_gaps : options, &error);
   else
     {
       allocator = cuda_allocator_new (state->kind, state->context, &error);
@@ -66,20 +72,34 @@ get (gpointer data, TarnMemory memory, gssize offset)
   return byte;
 }
 
-static const MistakesMemory memory = { pool_new, put, get };
+static const MistakesMemory memory = { pool_new, put, get, FALSE };
+static const MistakesMemory memory_with_gaps = { pool_new, put, get, TRUE };
+
+static void
+run_with (const TarnCudaTest *test, const Mistake *mistake, TarnTestingCudaKind kind,
+          gboolean has_gaps)
+{
+  const TarnTestingCuda *fake = cuda_get_fake ();
+  State state = { test->context, kind, has_gaps };
+
+  if (fake != NULL)
+    fake->reset ();
+  mistake->func (has_gaps ? &memory_with_gaps : &memory, &state);
+  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_ADDRESSES;
+       fake != NULL && i <= TARN_TESTING_CUDA_MAPPING; i++)
+    g_assert_cmpuint (fake->get_live (i), ==, 0);
+}
 
 static void
 run (const TarnCudaTest *test, const Mistake *mistake, TarnTestingCudaKind kind)
 {
-  const TarnTestingCuda *fake = cuda_get_fake ();
-  State state = { test->context, kind };
+  run_with (test, mistake, kind, FALSE);
+}
 
-  if (fake != NULL)
-    fake->reset ();
-  mistake->func (&memory, &state);
-  for (TarnTestingCudaKind i = TARN_TESTING_CUDA_ADDRESSES;
-       fake != NULL && i <= TARN_TESTING_CUDA_MAPPING; i++)
-    g_assert_cmpuint (fake->get_live (i), ==, 0);
+static void
+run_with_gaps (const TarnCudaTest *test, gconstpointer mistake)
+{
+  run_with (test, mistake, TARN_TESTING_CUDA_ADDRESSES, TRUE);
 }
 
 static void
@@ -111,7 +131,7 @@ static void
 test_no_room (const TarnCudaTest *test, gconstpointer unused)
 {
   const TarnTestingCuda *fake = cuda_get_fake ();
-  State state = { test->context, TARN_TESTING_CUDA_DEVICE_MEMORY };
+  State state = { test->context, TARN_TESTING_CUDA_DEVICE_MEMORY, FALSE };
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnPool) pool = NULL;
   g_autoptr (GError) error = NULL;
@@ -143,6 +163,61 @@ test_no_room (const TarnCudaTest *test, gconstpointer unused)
   g_test_assert_expected_messages ();
 }
 
+static gboolean
+has_virtual_memory (CUcontext context)
+{
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_device_allocator_new (context, &error);
+
+  g_assert_no_error (error);
+  return allocator->ops.virtual_granularity > 0;
+}
+
+static gboolean
+can_write (CUdeviceptr address)
+{
+  return cuda_get_driver ()->cuMemsetD8 (address, 7, 1) == 0;
+}
+
+/* Behind a block, up to where the next one of that alignment would be, there is nothing at all; nor
+ * is there where it was. */
+static void
+test_gap (const TarnCudaTest *test, gconstpointer unused)
+{
+  static const gsize sizes[] = { 1, 512, 1000, 2 << 20, (6 << 20) - 5 };
+  State state = { test->context, TARN_TESTING_CUDA_ADDRESSES, TRUE };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (cuda_get_fake () != NULL)
+    cuda_get_fake ()->reset ();
+  if (!has_virtual_memory (test->context))
+    {
+      g_test_skip ("the device has no virtual memory");
+      return;
+    }
+  options.debug = "gaps";
+  pool = pool_new (&state, &options);
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      g_autoptr (GError) error = NULL;
+      TarnBlock *block = tarn_pool_allocate (pool, sizes[i], &error);
+      CUdeviceptr start, end;
+
+      g_assert_no_error (error);
+      start = (CUdeviceptr) tarn_block_get_memory (block).address;
+      end = start + (sizes[i] + 511) / 512 * 512;
+      g_assert_cmpuint (start % 512, ==, 0);
+      g_assert_true (can_write (start));
+      g_assert_true (can_write (start + sizes[i] - 1));
+      g_assert_false (can_write (end));
+      g_assert_false (can_write (end + sizes[i]));
+      tarn_block_free (block);
+      g_assert_false (can_write (start));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -151,10 +226,8 @@ main (int argc, char **argv)
     const gchar *prefix;
     TarnCudaTestFunc func;
   } kinds[] = {
-    { "heap/", run_with_heap },
-    { "device/", run_on_device },
-    { "host/", run_on_host },
-    { "managed/", run_on_managed },
+    { "heap/", run_with_heap }, { "gaps/", run_with_gaps },     { "device/", run_on_device },
+    { "host/", run_on_host },   { "managed/", run_on_managed },
   };
 
   g_setenv ("TARN_DEBUG", MISTAKES_TARN_DEBUG, TRUE);
@@ -167,5 +240,6 @@ main (int argc, char **argv)
         tarn_cuda_test_add (path, kinds[i].func, &mistakes[j]);
       }
   tarn_cuda_test_add ("mistakes/no-room", test_no_room, NULL);
+  tarn_cuda_test_add ("mistakes/gap", test_gap, NULL);
   return g_test_run ();
 }

@@ -97,7 +97,8 @@ test_behind (const MistakesMemory *memory, gpointer state)
       g_autofree gchar *text = g_strdup_printf (
           "written behind its end, at offset %" G_GSIZE_FORMAT ": 0x07", sizes[i]);
 
-      plant (memory, state, sizes[i], (gssize) sizes[i], text);
+      if (!memory->has_gaps || sizes[i] % 512 != 0)
+        plant (memory, state, sizes[i], (gssize) sizes[i], text);
     }
 }
 

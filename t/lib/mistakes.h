@@ -17,6 +17,7 @@ typedef struct
   void (*put) (gpointer state, TarnMemory memory, gssize offset, guint8 byte);
   /* Reads one. */
   guint8 (*get) (gpointer state, TarnMemory memory, gssize offset);
+  gboolean has_gaps; /* there is nothing behind a block of so many times 512 bytes */
 } MistakesMemory;
 
 /* What TARN_DEBUG has to be, before anything is done with Tarn. */

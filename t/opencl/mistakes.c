@@ -75,7 +75,7 @@ get (gpointer data, TarnMemory memory, gssize offset)
   return byte;
 }
 
-static const MistakesMemory buffers = { pool_new, put, get };
+static const MistakesMemory buffers = { pool_new, put, get, FALSE };
 
 /* Shared virtual memory */
 
@@ -120,7 +120,7 @@ svm_get (gpointer data, TarnMemory memory, gssize offset)
   return byte;
 }
 
-static const MistakesMemory svm = { svm_pool_new, svm_put, svm_get };
+static const MistakesMemory svm = { svm_pool_new, svm_put, svm_get, FALSE };
 
 static void
 run_on_buffers (const TarnOpenclTest *test, gconstpointer data)

@@ -145,6 +145,9 @@ typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *
                                     GError **error);
 gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
                             TarnMemory *memory, GError **error);
+gboolean _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
+                                    GError **error);
+void _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing);
 gboolean _tarn_allocator_try (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                               GError **error);
 void _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size);
@@ -190,6 +193,12 @@ static inline gsize
 _tarn_allocator_trim (TarnAllocator *allocator)
 {
   return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
+}
+
+static inline gsize
+_tarn_round_up (gsize size, gsize unit) /* a power of two */
+{
+  return (size + unit - 1) & ~(unit - 1);
 }
 
 static inline gboolean

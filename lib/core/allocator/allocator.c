@@ -144,6 +144,32 @@ _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize si
   return FALSE;
 }
 
+/* Takes memory of a direct allocator's backend that has no address. */
+gboolean
+_tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
+                           GError **error)
+{
+  guint64 start = _tarn_record_begin_call ();
+  GError *local = NULL;
+  gboolean has_memory
+      = _tarn_direct_call (allocator, allocator->ops.backing_new, size, backing, &local);
+
+  _tarn_direct_record_call (allocator, size, *backing, local, start);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return has_memory;
+}
+
+/* Gives it back, which is not mapped. */
+void
+_tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing)
+{
+  guint64 start = _tarn_record_begin_call ();
+
+  allocator->ops.backing_release (allocator->user_data, backing, size);
+  _tarn_direct_record_free (allocator, size, backing, start);
+}
+
 static gboolean
 call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, GError **error)
 {

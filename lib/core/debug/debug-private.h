@@ -5,6 +5,7 @@
  *
  *     settings.c   what TARN_DEBUG asks for
  *     guarded.c    an allocator that stands between a pool and its upstream allocator
+ *     gaps.c       blocks behind which nothing is mapped
  *     contents.c   reading, filling and comparing memory, through the backend
  *     finding.c    messages
  *     leaks.c      what is in use when a pool ends, or the program
@@ -49,6 +50,8 @@ typedef struct
   TarnMemory memory, whole; /* its user's, and all of it, from upstream */
   gsize size, whole_size;   /* bytes */
   gsize margin;             /* before its user's; 0: it has no guards */
+  gboolean has_gap;         /* gaps.c; then: */
+  TarnMemory backing;
   guint32 tag, stack, thread;
   guint32 freed_stack, freed_thread; /* thread 0: not known yet */
   gboolean is_freed;                 /* in quarantine */
@@ -92,11 +95,18 @@ gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory mem
 /* Looks at all blocks, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
+/* gaps.c */
+
+/* Whether blocks can be had so. */
+gboolean _tarn_gaps_are_there (const TarnGuarded *self);
+/* Gets memory for a block whose size is known, and what is before it. */
+gboolean _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error);
+void _tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block);
+
 /* contents.c.  FALSE with an error: the backend could not. */
 gboolean _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                               guint8 byte, GError **error);
-/* Finds the first byte that is another one: gets its offset in memory, and what it is; @n_wrong
- * counts them.  @offset is @offset + @size where there is none. */
+/* Finds the first byte that is another one, and the last, by their offsets in memory. */
 typedef struct
 {
   gsize first, last;

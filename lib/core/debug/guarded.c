@@ -40,14 +40,24 @@ get_end (const TarnDebugBlock *block)
   return block->margin + block->size;
 }
 
+/* Where the guards before what was asked for begin: of what a mapping has there, a little will do.
+ */
+static gsize
+get_front (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  return block->margin - MIN (block->margin, self->margin);
+}
+
 /* New blocks */
 
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
+  gsize front = get_front (self, block);
+
   if (block->margin > 0
-      && !_tarn_contents_fill (self, block->whole, 0, block->whole_size, TARN_DEBUG_GUARD_BYTE,
-                               error))
+      && !_tarn_contents_fill (self, block->whole, front, block->whole_size - front,
+                               TARN_DEBUG_GUARD_BYTE, error))
     return FALSE;
   return !poisons (self)
          || _tarn_contents_fill (self, block->whole, block->margin, block->size,
@@ -75,10 +85,19 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
 }
 
 static void
+give_whole_back (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  if (block->has_gap)
+    _tarn_gaps_give_back (self, block);
+  else
+    tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+}
+
+static void
 give_back (const TarnGuarded *self, TarnDebugBlock *block)
 {
   release_part (self, block);
-  tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+  give_whole_back (self, block);
   g_free (block);
 }
 
@@ -144,38 +163,57 @@ shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 
 /* The functions of the allocator */
 
-/* Takes memory for a block with guards, or without. */
-static gboolean
-take_with_margin (TarnGuarded *self, TarnDebugBlock *block, gsize margin, GError **error)
+/* How the memory of a block may be taken, in this order: a program that needs all that a device
+ * has, or the largest block of all, is not to fail for its guards. */
+typedef enum
 {
-  block->margin = margin;
-  block->whole_size = margin == 0 ? block->size : (block->size + 15) / 16 * 16 + 2 * margin;
+  WITH_GAP,
+  WITH_MARGINS,
+  BARE,
+  N_WAYS
+} Way;
+
+static gboolean
+has_way (const TarnGuarded *self, const TarnDebugBlock *block, Way way)
+{
+  return way == BARE
+         || (self->margin > 0 && block->size <= G_MAXSIZE / 2
+             && (way == WITH_MARGINS
+                 || ((self->settings.flags & TARN_DEBUG_GAPS) != 0
+                     && _tarn_gaps_are_there (self))));
+}
+
+static gboolean
+take_in_way (const TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
+{
+  if (way == WITH_GAP)
+    return _tarn_gaps_take (self, block, error);
+  block->margin = way == WITH_MARGINS ? self->margin : 0;
+  block->whole_size
+      = way == WITH_MARGINS ? _tarn_round_up (block->size, 16) + 2 * block->margin : block->size;
   return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
 }
 
-/* What is in quarantine goes before guards do: a program that needs all that a device has, or the
- * largest block of all, is not to fail for them. */
+/* What is in quarantine goes first. */
 static gboolean
 take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
-  gsize margin = block->size <= G_MAXSIZE - 3 * self->margin ? self->margin : 0;
-  g_autoptr (GError) local = NULL;
+  GError *local = NULL;
 
-  if (take_with_margin (self, block, margin, &local))
-    return TRUE;
-  if (_tarn_is_out_of_memory (local) && shorten_quarantine (self, 0))
+  for (Way way = 0; way < N_WAYS && !is_lost (local); way++)
     {
+      if (!has_way (self, block, way))
+        continue;
       g_clear_error (&local);
-      if (take_with_margin (self, block, margin, &local))
+      if (take_in_way (self, block, way, &local))
+        return TRUE;
+      if (!_tarn_is_out_of_memory (local) || !shorten_quarantine (self, 0))
+        continue;
+      g_clear_error (&local);
+      if (take_in_way (self, block, way, &local))
         return TRUE;
     }
-  if (margin > 0 && !is_lost (local))
-    {
-      g_clear_error (&local);
-      if (take_with_margin (self, block, 0, &local))
-        return TRUE;
-    }
-  g_propagate_error (error, g_steal_pointer (&local));
+  g_propagate_error (error, local);
   return FALSE;
 }
 
@@ -197,7 +235,7 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
     }
   if (!make_part (self, block, error))
     {
-      tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+      give_whole_back (self, block);
       g_free (block);
       return FALSE;
     }
@@ -217,8 +255,8 @@ static void
 check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_behind,
               TarnFindings *findings, GError **error)
 {
-  gsize start = is_behind ? get_end (block) : 0;
-  gsize size = is_behind ? block->whole_size - start : block->margin;
+  gsize start = is_behind ? get_end (block) : get_front (self, block);
+  gsize size = (is_behind ? block->whole_size : block->margin) - start;
   TarnContentsChange change;
   gboolean is_changed;
 

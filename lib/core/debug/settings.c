@@ -93,7 +93,7 @@ _tarn_debug_read (const gchar *text, TarnDebugSettings *settings, GError **error
         continue;
       quoted = _tarn_shorten (words[i]);
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "debug: '%s' is none of these: guards, poison, quarantine[=BYTES], leaks, "
+                   "debug: '%s' is none of these: guards, gaps, poison, quarantine[=BYTES], leaks, "
                    "check[=N] or all",
                    quoted);
       return FALSE;

@@ -174,10 +174,7 @@ virtual_clear (TarnHeapRange *range)
 static void
 discard (TarnHeap *heap, TarnPiece *piece)
 {
-  guint64 start = _tarn_record_begin_call ();
-
-  ops_of (heap)->backing_release (heap->upstream->user_data, piece->memory, piece->size);
-  _tarn_direct_record_free (heap->upstream, piece->size, piece->memory, start);
+  _tarn_direct_release_backing (heap->upstream, piece->size, piece->memory);
   g_free (piece);
 }
 
@@ -290,21 +287,6 @@ choose_size (const TarnHeapRange *range, gsize missing)
   return MAX (missing, usual);
 }
 
-/* Asks upstream for memory to map. */
-static gboolean
-new_backing (const TarnHeap *heap, gsize size, TarnMemory *backing, GError **error)
-{
-  guint64 start = _tarn_record_begin_call ();
-  GError *local = NULL;
-  gboolean has_memory
-      = _tarn_direct_call (heap->upstream, ops_of (heap)->backing_new, size, backing, &local);
-
-  _tarn_direct_record_call (heap->upstream, size, *backing, local, start);
-  if (local != NULL)
-    g_propagate_error (error, local);
-  return has_memory;
-}
-
 /* Takes fresh memory of a size, and maps it at the end of a range. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
@@ -317,7 +299,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
     return FALSE;
   heap->stats.upstream_bytes += size;
   _tarn_mutex_unlock (&heap->lock);
-  has_memory = new_backing (heap, size, &backing, error);
+  has_memory = _tarn_direct_take_backing (heap->upstream, size, &backing, error);
   _tarn_mutex_lock (&heap->lock);
   if (!has_memory)
     {

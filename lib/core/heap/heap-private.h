@@ -225,12 +225,6 @@ struct _TarnHeap
   TarnHeapStats stats;
 };
 
-static inline gsize
-_tarn_round_up (gsize size, gsize unit)
-{
-  return (size + unit - 1) & ~(unit - 1);
-}
-
 /* Some room for what each queue beyond the first has free, as long as that is no more than what was
  * in use: else queues that need little take it from each other in turn. */
 #define TARN_QUEUE_ROOM ((gsize) 8 << 20)

@@ -1,0 +1,70 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks of virtual memory, each with a mapping of its own at whose end it is:
+ *
+ *     margin | what was asked for | the rest | addresses with nothing behind them
+ *
+ * A kernel that goes beyond the rest, which is less than an alignment, ends with a fault there, as
+ * one does that uses a block that was freed, once its memory has gone back. */
+
+#include "debug/debug-private.h"
+
+static const TarnAllocatorOps *
+ops_of (const TarnGuarded *self)
+{
+  return &self->direct->ops;
+}
+
+gboolean
+_tarn_gaps_are_there (const TarnGuarded *self)
+{
+  return self->margin > 0 && ops_of (self)->virtual_granularity >= self->margin;
+}
+
+static gsize
+get_reserved (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  return block->whole_size + ops_of (self)->virtual_granularity;
+}
+
+/* Gives back what a block has of addresses and memory, as far as it has them. */
+static void
+release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_backing,
+         gboolean is_mapped)
+{
+  if (is_mapped)
+    ops_of (self)->backing_unmap (self->direct->user_data, block->whole, block->whole_size);
+  if (has_backing)
+    _tarn_direct_release_backing (self->direct, block->whole_size, block->backing);
+  ops_of (self)->addresses_release (self->direct->user_data, block->whole,
+                                    get_reserved (self, block));
+}
+
+gboolean
+_tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
+  gsize end = _tarn_round_up (MAX (block->size, 1), self->margin);
+
+  block->whole_size = _tarn_round_up (self->margin + end, ops_of (self)->virtual_granularity);
+  block->margin = block->whole_size - end;
+  if (!ops_of (self)->addresses_reserve (self->direct->user_data, get_reserved (self, block),
+                                         &block->whole, error))
+    return FALSE;
+  if (!_tarn_direct_take_backing (self->direct, block->whole_size, &block->backing, error))
+    {
+      release (self, block, FALSE, FALSE);
+      return FALSE;
+    }
+  block->has_gap = ops_of (self)->backing_map (self->direct->user_data, block->backing,
+                                               block->whole_size, block->whole, error);
+  if (!block->has_gap)
+    release (self, block, TRUE, FALSE);
+  return block->has_gap;
+}
+
+void
+_tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  release (self, block, TRUE, TRUE);
+}
