@@ -249,6 +249,7 @@ options_clear (Options *options)
 {
   g_free (options->limit);
   g_free (options->trace);
+  g_free (options->debug);
   g_strfreev (options->faults.calls);
   g_free (options->faults.budget);
   g_free (options->faults.loss);
