@@ -235,6 +235,7 @@ work (gpointer data)
       for (guint i = 0; i < G_N_ELEMENTS (worker->pools); i++)
         death_use_pool (worker->world, worker->pools[i]);
       g_atomic_int_inc (&worker->n_rounds);
+      g_thread_yield (); /* valgrind runs one thread at a time */
     }
   for (guint i = 0; i < G_N_ELEMENTS (worker->pools); i++)
     tarn_pool_unref (worker->pools[i]);
