@@ -610,16 +610,18 @@ test_is_of (void)
 
 /* Memory whose value says nothing: a pool above tells the pieces apart by their size. */
 static void
-test_nameless_memory (void)
+test_nameless_memory (gconstpointer debug)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
   TarnMemory memory = { .address = 1 };
 
   nothing_ops_init (&ops);
   allocator = tarn_allocator_new (&ops, NULL, NULL);
-  pool = tarn_pool_new (allocator, NULL, NULL);
+  options.debug = debug;
+  pool = tarn_pool_new (allocator, &options, NULL);
   for (gsize size = 100; size <= 500; size += 100)
     g_assert_true (tarn_allocator_allocate_memory (TARN_ALLOCATOR (pool), size, &memory, NULL));
   for (guint i = 0; i < 5; i++)
@@ -766,7 +768,8 @@ main (int argc, char **argv)
   ADD ("error-left", test_error_left);
   g_test_add_func ("/core/pool/overflow-meanwhile", test_overflow_meanwhile);
   g_test_add_func ("/core/allocator/no-error", test_no_error);
-  g_test_add_func ("/core/allocator/nameless-memory", test_nameless_memory);
+  g_test_add_data_func ("/core/allocator/nameless-memory", "", test_nameless_memory);
+  g_test_add_data_func ("/core/allocator/nameless-memory-debugged", "all", test_nameless_memory);
   g_test_add_func ("/core/allocator/names", test_names);
   g_test_add_func ("/core/allocator/is-of", test_is_of);
   g_test_add_func ("/core/allocator/ops", test_ops);

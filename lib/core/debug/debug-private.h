@@ -77,7 +77,8 @@ typedef struct
   GHashTable *blocks; /* of TarnDebugBlock */
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
-  gboolean has_ended; /* the pool has */
+  gboolean has_ended;   /* the pool has */
+  gboolean is_nameless; /* blocks were at the same address at once: not all are in the table */
 } TarnGuarded;
 
 /* guarded.c */

@@ -217,6 +217,24 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
   return FALSE;
 }
 
+/* Lists a block, unless another one has its address: such memory has no name that would tell blocks
+ * from each other, nor contents. */
+static void
+note_block (TarnGuarded *self, TarnDebugBlock *block)
+{
+  gboolean is_nameless;
+
+  _tarn_mutex_lock (&self->lock);
+  is_nameless = !self->has_contents && g_hash_table_contains (self->blocks, &block->memory.address);
+  if (is_nameless)
+    self->is_nameless = TRUE;
+  else
+    g_hash_table_insert (self->blocks, &block->memory.address, block);
+  _tarn_mutex_unlock (&self->lock);
+  if (is_nameless)
+    g_free (block);
+}
+
 static gboolean
 guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -245,9 +263,7 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
       return FALSE;
     }
   *memory = block->memory;
-  _tarn_mutex_lock (&self->lock);
-  g_hash_table_insert (self->blocks, &block->memory.address, block);
-  _tarn_mutex_unlock (&self->lock);
+  note_block (self, block);
   return TRUE;
 }
 
@@ -313,9 +329,11 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, TarnFindings *find
   if (!add_double_free (self, memory, findings))
     {
       block = g_hash_table_lookup (self->blocks, &memory.address);
-      if (block != NULL)
+      if (block != NULL && self->is_nameless && block->size != size)
+        block = NULL; /* another one */
+      else if (block != NULL)
         g_hash_table_remove (self->blocks, &memory.address);
-      else
+      else if (!self->is_nameless)
         _tarn_findings_add_unknown (findings, self, memory, size);
     }
   _tarn_mutex_unlock (&self->lock);
@@ -382,6 +400,8 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
       check_guards (self, block, findings);
       end_block (self, block);
     }
+  else if (self->is_nameless)
+    tarn_allocator_free_memory (self->below, memory, size);
   _tarn_findings_report (findings);
 }
 
