@@ -12,23 +12,12 @@ typedef struct
   void *user_data;
 } LayerCallback;
 
-/* Ends what was noted of a use, which may be of no queue. */
-static void
-use_clear (LayerUse *use)
-{
-  if (use->event != NULL)
-    _tarn_layer_release_event (use->event);
-  _tarn_layer_unref (use->queue);
-}
-
 static void
 buffer_finalize (gpointer record)
 {
   LayerBuffer *self = record;
 
-  for (guint i = 0; i < self->n_uses; i++)
-    use_clear (&self->uses[i]);
-  g_free (self->uses);
+  _tarn_layer_buffer_forget_uses (self);
   g_slist_free_full (self->callbacks, g_free);
   if (self->maps != NULL)
     g_array_unref (self->maps);
@@ -241,110 +230,6 @@ end (LayerBuffer *self)
     go_after_commands (self);
   else
     go (self);
-}
-
-/* So many uses are looked through for those that are done. */
-#define MANY_USES 16
-
-/* Whether nobody has to wait for a use any more. */
-static gboolean
-is_over (const LayerUse *use)
-{
-  cl_int state = CL_QUEUED;
-
-  if (_tarn_layer_queue_is_done (use->queue, use->number))
-    return TRUE;
-  return use->event != NULL
-         && _tarn_layer_driver->clGetEventInfo (use->event, CL_EVENT_COMMAND_EXECUTION_STATUS,
-                                                sizeof state, &state, NULL)
-                == CL_SUCCESS
-         && state <= CL_COMPLETE;
-}
-
-/* Adds a use, and gives all of them to be looked through if they are many. */
-static GArray *
-add_use (LayerBuffer *self, const LayerUse *use)
-{
-  LAYER_LOCKED (&self->lock);
-  GArray *all = NULL;
-
-  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
-  self->uses[self->n_uses++] = *use;
-  if (self->n_uses >= MANY_USES && self->n_uses % MANY_USES == 0)
-    {
-      all = g_array_new (FALSE, FALSE, sizeof *use);
-      g_array_append_vals (all, self->uses, self->n_uses);
-      self->n_uses = 0;
-    }
-  return all;
-}
-
-static void
-put_back (LayerBuffer *self, const LayerUse *use)
-{
-  LAYER_LOCKED (&self->lock);
-
-  self->uses = g_renew (LayerUse, self->uses, self->n_uses + 1);
-  self->uses[self->n_uses++] = *use;
-}
-
-/* Forgets uses that are done, of short-lived queues and of those out of order, which would add up.
- */
-static void
-look_through (LayerBuffer *self, GArray *uses)
-{
-  for (guint i = 0; i < uses->len; i++)
-    {
-      LayerUse *use = &g_array_index (uses, LayerUse, i);
-
-      if (is_over (use))
-        use_clear (use);
-      else
-        put_back (self, use);
-    }
-  g_array_unref (uses);
-}
-
-/* Has a later use stand for those before it, if they are in order: what is left of the two is in
- * @use.  FALSE: there is none. */
-static gboolean
-replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
-{
-  LAYER_LOCKED (&self->lock);
-
-  for (guint i = 0; i < self->n_uses; i++)
-    if (self->uses[i].queue == use->queue && (in_order || self->uses[i].event == NULL))
-      {
-        LayerUse older = self->uses[i];
-
-        if (older.number < use->number)
-          {
-            self->uses[i] = *use;
-            *use = older;
-          }
-        return TRUE;
-      }
-  return FALSE;
-}
-
-void
-_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event)
-{
-  gboolean in_order = __atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE);
-  LayerUse use = { _tarn_layer_ref (queue), number, NULL };
-  GArray *all;
-
-  if (event != NULL && (!in_order || __atomic_load_n (&self->is_watched, __ATOMIC_RELAXED))
-      && _tarn_layer_driver->clRetainEvent (event) == CL_SUCCESS)
-    use.event = event;
-  if ((in_order || use.event == NULL) && replace_use (self, &use, in_order))
-    {
-      use_clear (&use);
-      return;
-    }
-  all = add_use (self, &use);
-  if (all != NULL)
-    look_through (self, all);
 }
 
 /* The beginning */

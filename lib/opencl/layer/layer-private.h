@@ -19,6 +19,7 @@
  *     waiter.c     ... for one command of theirs
  *     spares.c     what buffers that are gone had, for the next ones
  *     buffer.c     buffers, and what is made of them
+ *     uses.c       which commands use a buffer
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
  *     commands.c   commands that use buffers
@@ -505,10 +506,6 @@ struct _LayerBuffer
 /* Gets where a buffer is, or a part of one: in which of the driver's buffers. */
 cl_mem _tarn_layer_buffer_find_piece (const LayerBuffer *self, gsize *offset);
 
-/* Notes that a command of the queue, the latest with that number, uses a buffer, which the caller
- * holds.  @event: nullable; the command's. */
-void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event);
-
 /* Gets the record of a handle with one more of the program's references, which it keeps while the
  * driver is given a command: the command may run, and what the program had be released, before it
  * is noted.  NULL: there is none. */
@@ -519,6 +516,15 @@ void _tarn_layer_buffer_let_go (LayerBuffer *self);
 
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
+
+/* uses.c */
+
+/* Notes that a command of the queue, the latest with that number, uses a buffer, which the caller
+ * holds.  @event: nullable; the command's. */
+void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event);
+
+/* Ends what was noted, of a buffer that is being finalized. */
+void _tarn_layer_buffer_forget_uses (LayerBuffer *self);
 
 /* commands.c */
 
