@@ -223,9 +223,10 @@ struct _LayerContext
   gboolean gave_on;       /* memory went to the next buffer behind the only queue's commands */
   cl_event only_end;      /* with LAYER_MANY_QUEUES: what was put on it before, or NULL */
   gboolean has_user_events;
-  GPtrArray *queues; /* references: those that commands can be put on, or that are not done */
-  guint turn;        /* of the queue that is looked at next */
-  GPtrArray *pieces; /* the driver's buffers by number; NULL: free */
+  GPtrArray *queues;     /* references: those that commands can be put on, or that are not done */
+  guint turn;            /* of the queue that is looked at next */
+  GPtrArray *pieces;     /* the driver's buffers by number; NULL: free */
+  guint all_used_before; /* no number below is free */
   cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];

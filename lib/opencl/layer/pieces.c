@@ -23,9 +23,10 @@ add_piece (LayerContext *context, cl_mem piece)
   LAYER_LOCKED (&context->lock);
   guint i;
 
-  for (i = 0; i < context->pieces->len; i++)
+  for (i = context->all_used_before; i < context->pieces->len; i++)
     if (g_ptr_array_index (context->pieces, i) == NULL)
       break;
+  context->all_used_before = i;
   if (i + 1 >= MAX_PIECES)
     return 0;
   if (i == context->pieces->len)
@@ -41,17 +42,24 @@ remove_piece (LayerContext *context, guint64 number)
   cl_mem piece = g_ptr_array_index (context->pieces, number - 1);
 
   g_ptr_array_index (context->pieces, number - 1) = NULL;
+  context->all_used_before = (guint) MIN (context->all_used_before, number - 1);
   return piece;
+}
+
+/* Gets the piece that an address is in, and how far from its start. */
+static cl_mem
+find_at (LayerContext *context, guint64 address, gsize *offset)
+{
+  LAYER_LOCKED (&context->lock);
+
+  *offset = (gsize) (address & (((guint64) 1 << OFFSET_BITS) - 1));
+  return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
 }
 
 cl_mem
 _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset)
 {
-  guint64 address = tarn_block_get_memory (block).address;
-  LAYER_LOCKED (&context->lock);
-
-  *offset = (gsize) (address & (((guint64) 1 << OFFSET_BITS) - 1));
-  return g_ptr_array_index (context->pieces, (address >> OFFSET_BITS) - 1);
+  return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
 cl_command_queue
@@ -180,14 +188,24 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 
 /* Contents, for TARN_DEBUG */
 
-/* Gets the piece that memory is in; @offset: from its start, what was from the memory's. */
-static cl_mem
-find_piece (const LayerSource *source, TarnMemory memory, gsize *offset)
+/* What a command on the layer's own queue needs to reach memory. */
+typedef struct
 {
-  LAYER_LOCKED (&source->context->lock);
+  cl_command_queue queue;
+  cl_mem piece;
+  gsize offset; /* from its start */
+} Place;
 
-  *offset += (gsize) (memory.address & (((guint64) 1 << OFFSET_BITS) - 1));
-  return g_ptr_array_index (source->context->pieces, (memory.address >> OFFSET_BITS) - 1);
+/* FALSE with an error: there is no queue. */
+static gboolean
+find_place (const LayerSource *source, TarnMemory memory, gsize offset, Place *place,
+            GError **error)
+{
+  place->queue = _tarn_layer_context_get_queue (source->context);
+  place->piece = find_at (source->context, memory.address + offset, &place->offset);
+  if (place->queue == NULL)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "OpenCL has no queue to look at memory");
+  return place->queue != NULL;
 }
 
 static gboolean
@@ -202,14 +220,13 @@ static gboolean
 piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
             GError **error)
 {
-  const LayerSource *source = user_data;
-  cl_mem piece = find_piece (source, memory, &offset);
-  cl_command_queue queue = _tarn_layer_context_get_queue (source->context);
+  Place place;
 
-  return check_contents (queue != NULL ? _tarn_layer_driver->clEnqueueReadBuffer (
-                             queue, piece, CL_TRUE, offset, size, bytes, 0, NULL, NULL)
-                                       : CL_INVALID_COMMAND_QUEUE,
-                         error);
+  return find_place (user_data, memory, offset, &place, error)
+         && check_contents (_tarn_layer_driver->clEnqueueReadBuffer (place.queue, place.piece,
+                                                                     CL_TRUE, place.offset, size,
+                                                                     bytes, 0, NULL, NULL),
+                            error);
 }
 
 /* Waits: what comes next is on the program's queues. */
@@ -217,17 +234,14 @@ static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
 {
-  const LayerSource *source = user_data;
-  cl_mem piece = find_piece (source, memory, &offset);
-  cl_command_queue queue = _tarn_layer_context_get_queue (source->context);
-  cl_int status = CL_INVALID_COMMAND_QUEUE;
+  Place place;
 
-  if (queue != NULL)
-    status = _tarn_layer_driver->clEnqueueFillBuffer (queue, piece, &byte, sizeof byte, offset,
-                                                      size, 0, NULL, NULL);
-  if (status == CL_SUCCESS)
-    status = _tarn_layer_driver->clFinish (queue);
-  return check_contents (status, error);
+  return find_place (user_data, memory, offset, &place, error)
+         && check_contents (
+             _tarn_layer_driver->clEnqueueFillBuffer (place.queue, place.piece, &byte, sizeof byte,
+                                                      place.offset, size, 0, NULL, NULL),
+             error)
+         && check_contents (_tarn_layer_driver->clFinish (place.queue), error);
 }
 
 /* Only the sub-buffer that the program gets is one of the driver's. */
