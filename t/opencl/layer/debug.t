@@ -49,6 +49,10 @@ is_named () { # NAME TEXT: and no more was asked for
   [ $status -eq 9 ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$2" "$scratch/out"
 }
 
+names_who_freed () {
+  grep -A 1 '^  freed by thread ' "$scratch/out" | grep -q '#0 .*/mistakes+0x'
+}
+
 block='block at 0x[0-9a-f]* of 1000 bytes'
 
 n_platforms=0
@@ -82,7 +86,7 @@ for platform in $("$promises" --platforms); do
   if "$mistakes" "$platform" name | grep -qx 'Portable Computing Language'; then
     check "$on: a byte behind, by the host" is_found mapped "$block: written behind its end, at offset 1001"
     check "$on: after its release, by the host" is_found after-release "$block: written after it was freed, at offset 3: 0x07, and up to offset 3\$"
-    check "$on: ... with who released it" grep -q '#0 .*/mistakes+0x' "$scratch/out"
+    check "$on: ... with who released it" names_who_freed
   else
     skip "$on: by the host" "what is mapped may be a copy"
   fi
