@@ -31,12 +31,10 @@ typedef struct
   guint stack_depth;      /* frames that are known of each block */
 } TarnDebugSettings;
 
-#define TARN_DEBUG_USUAL_INTERVAL 1000
-
 /* Those of a program that names what is to be looked for, and no more. */
 #define TARN_DEBUG_SETTINGS_INIT                                                                   \
   {                                                                                                \
-    0, (gsize) 64 << 20, TARN_DEBUG_USUAL_INTERVAL, 0, 16                                          \
+    0, (gsize) 64 << 20, 1000, 0, 16                                                               \
   }
 
 /* Reads a number, or one of bytes. */

@@ -84,6 +84,7 @@ _tarn_finding_append_stack (GString *text, guint32 stack)
 
   while (first < n && is_in_library (frames[first]))
     first++;
+  n = MIN (n, first + _tarn_debug_get_settings ()->stack_depth);
   for (guint i = first; i < n; i++)
     append_frame (text, i - first, frames[i]);
 }

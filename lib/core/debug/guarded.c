@@ -319,7 +319,8 @@ add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
   return TRUE;
 }
 
-/* Takes a block that is being freed out of the table; NULL: there is none, as is described. */
+/* Takes a block that is being freed out of the table; NULL: there is none, as is described, unless
+ * it is of memory without names. */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, TarnFindings *findings)
 {
@@ -400,7 +401,7 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
       check_guards (self, block, findings);
       end_block (self, block);
     }
-  else if (self->is_nameless)
+  else if (findings->len == 0)
     tarn_allocator_free_memory (self->below, memory, size);
   _tarn_findings_report (findings);
 }

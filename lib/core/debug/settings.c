@@ -33,12 +33,15 @@ read_words (const gchar *text)
   return is_right;
 }
 
+/* Frames of ours, more or less, before the first that a message names. */
+#define OWN_FRAMES 12
+
 /* Has done elsewhere what looking for mistakes takes. */
 static void
 prepare (const TarnDebugSettings *settings)
 {
-  if (settings->flags != 0)
-    _tarn_stack_set_depth (settings->stack_depth);
+  if (settings->flags != 0 && settings->stack_depth > 0)
+    _tarn_stack_need_depth (settings->stack_depth + OWN_FRAMES);
   if ((settings->flags & TARN_DEBUG_CHECK) != 0)
     _tarn_follow (TARN_FOLLOW_FOR_CHECKS, TRUE); /* so that no request goes by uncounted */
 }

@@ -138,6 +138,8 @@ guint32 _tarn_tags_get_n (void);
 guint32 _tarn_stack_take (void); /* the caller's, where stacks are recorded; else 0 */
 void _tarn_stack_set_depth (
     guint depth); /* of what snapshots say; 0, as at first: those of recordings */
+void
+_tarn_stack_need_depth (guint depth); /* as deep as that, or deeper if somebody else needs it */
 /* Gets a stack's return addresses, the innermost first; they are never freed. */
 const gpointer *_tarn_stack_get_frames (guint32 stack, guint *n_frames);
 

@@ -90,6 +90,17 @@ _tarn_stack_set_depth (guint depth)
   __atomic_store_n (&kept_depth, depth, __ATOMIC_RELAXED);
 }
 
+void
+_tarn_stack_need_depth (guint depth)
+{
+  guint before = __atomic_load_n (&kept_depth, __ATOMIC_RELAXED);
+
+  while (before < depth
+         && !__atomic_compare_exchange_n (&kept_depth, &before, depth, FALSE, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED))
+    ;
+}
+
 #ifdef HAVE_BACKTRACE
 static guint
 get_depth (void)

@@ -49,6 +49,11 @@ is_named () { # NAME TEXT: and no more was asked for
   [ $status -eq 9 ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$2" "$scratch/out"
 }
 
+has_stacks () { # NAME FRAMES: the program's, not the library's
+  run "$1" "leaks,stacks=$2"
+  [ "$(grep -c '^ *#[0-9]* 0x' "$scratch/out")" -eq "$2" ] && { [ "$2" -eq 0 ] || grep -q '#0 .*/mistakes+0x' "$scratch/out"; }
+}
+
 names_who_freed () {
   grep -A 1 '^  freed by thread ' "$scratch/out" | grep -q '#0 .*/mistakes+0x'
 }
@@ -82,6 +87,9 @@ for platform in $("$promises" --platforms); do
   fi
   check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"
   check "$on: ... of a context that nobody releases" is_named kept ": 1 blocks are in use when the program ends, 1000 bytes\$"
+  for depth in 0 1 3; do
+    check "$on: ... with $depth frames of the stack" has_stacks kept $depth
+  done
   # Elsewhere it is a copy, in memory that may be gone.
   if "$mistakes" "$platform" name | grep -qx 'Portable Computing Language'; then
     check "$on: a byte behind, by the host" is_found mapped "$block: written behind its end, at offset 1001"
