@@ -268,9 +268,12 @@ make (LayerContext *context, LayerSpare *made)
 static LayerSpare *
 make_new (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
 {
-  TarnBlock *block = allocate (context, pool, size, error);
+  TarnBlock *block;
   LayerSpare *made;
 
+  if (_tarn_layer_is_debugged (context))
+    _tarn_layer_debug_keep_up ();
+  block = allocate (context, pool, size, error);
   if (block == NULL)
     return NULL;
   made = g_new0 (LayerSpare, 1);

@@ -102,6 +102,21 @@ _tarn_layer_debug_drain (void)
     _tarn_cond_wait (&changed, &lock);
 }
 
+/* More than so many are too many: threads that release buffers are faster than one that looks at
+ * them. */
+#define FEW_TASKS 32
+#define MAX_WAIT (G_TIME_SPAN_SECOND / 10)
+
+void
+_tarn_layer_debug_keep_up (void)
+{
+  gint64 end = g_get_monotonic_time () + MAX_WAIT;
+  LAYER_LOCKED (&lock);
+
+  while (n_left > FEW_TASKS && _tarn_cond_wait_until (&changed, &lock, end))
+    ;
+}
+
 gboolean
 _tarn_layer_is_debugged (const LayerContext *context)
 {

@@ -294,6 +294,8 @@ void _tarn_layer_debug_end (LayerContext *context);
 void _tarn_layer_debug_note_end (LayerBuffer *buffer);
 /* Has a thread do what a callback of the driver's must not, in the order in which it comes. */
 void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
+/* Waits while that thread has much to do, but not for long: the caller may be what it waits for. */
+void _tarn_layer_debug_keep_up (void);
 /* Waits until that thread has nothing to do. */
 void _tarn_layer_debug_drain (void);
 

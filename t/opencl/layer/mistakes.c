@@ -8,9 +8,11 @@
  */
 
 #include <CL/cl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define SIZE 1000
 
@@ -278,12 +280,49 @@ after_release (void)
   pointer[3] = 7;
 }
 
+#define N_THREADS 4
+#define LARGE ((size_t) 512 << 10)
+
+static void *
+release_many (void *unused)
+{
+  const unsigned char byte = 7;
+
+  (void) unused;
+  for (int i = 0; i < 400; i++)
+    {
+      cl_mem buffer = make (CL_MEM_READ_WRITE, LARGE, NULL);
+
+      OK (clEnqueueFillBuffer (queue, buffer, &byte, 1, 0, LARGE, 0, NULL, NULL));
+      OK (clReleaseMemObject (buffer));
+    }
+  return NULL;
+}
+
+/* 800 MiB of them, a few at a time, by threads that are faster than who looks at them. */
+static void
+many (void)
+{
+  pthread_t threads[N_THREADS];
+  struct rusage before, after;
+
+  getrusage (RUSAGE_SELF, &before);
+  for (int i = 0; i < N_THREADS; i++)
+    OK (pthread_create (&threads[i], NULL, release_many, NULL));
+  for (int i = 0; i < N_THREADS; i++)
+    pthread_join (threads[i], NULL);
+  getrusage (RUSAGE_SELF, &after);
+  if (after.ru_maxrss - before.ru_maxrss > 400 << 10)
+    fprintf (stderr, "%ld KiB more are in use\n", after.ru_maxrss - before.ru_maxrss);
+}
+
 static const struct
 {
   const char *name;
   void (*func) (void);
 } mistakes[] = { { "name", print_name },
                  { "right", right },
+                 { "many", many },
                  { "behind", behind },
                  { "before", before },
                  { "of-host", of_host },
