@@ -194,7 +194,7 @@ example=$top_builddir/doc/examples/vector-expression
 if [ -x "$example" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
   records_example () {
     OCL_ICD_VENDORS=/etc/OpenCL/vendors/pocl.icd POCL_DEVICES=pthread TARN_TRACE=$scratch/example \
-      PYOPENCL_TEST=0:0 "$example" >/dev/null && is_same example 11 '.failures == 0 and .calls > 0'
+      PYOPENCL_TEST=0:0 "$example" --backend=opencl >/dev/null && is_same example 11 '.failures == 0 and .calls > 0'
   }
   check "an example on OpenCL, replayed without it" records_example
   replays_on_opencl () {
