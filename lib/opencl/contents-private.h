@@ -13,7 +13,7 @@ gboolean _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flag
 gboolean _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset,
                                    gsize size, guint8 byte, GError **error);
 
-/* The same of shared virtual memory. */
+/* The same of shared virtual memory, which is filled when it returns. */
 gboolean _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize size,
                                 gpointer bytes, GError **error);
 gboolean _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size,

@@ -7,12 +7,16 @@
 #include "contents-private.h"
 
 #include <dlfcn.h>
+#include <string.h>
 
 #include "device-private.h"
 #include "status-private.h"
 
 /* Bytes of a buffer that the host must not read are copied to one that it may. */
 #define UNREADABLE (CL_MEM_HOST_NO_ACCESS | CL_MEM_HOST_WRITE_ONLY)
+
+/* Bytes that are filled by one copy. */
+#define MAX_COPY_BYTES ((gsize) 1 << 20)
 
 static cl_command_queue
 make_queue (cl_context context, GError **error)
@@ -43,18 +47,14 @@ begin (const TarnOpenclHome *home, GError **error)
     return make_queue (home->context, error);
   if (!is_in_order (home) && !_tarn_opencl_check (clFinish (home->queue), "clFinish", error))
     return NULL;
-  clRetainCommandQueue (home->queue);
   return home->queue;
 }
 
-/* ... and what comes now before what the program puts there. */
-static gboolean
-end (const TarnOpenclHome *home, cl_command_queue queue, gboolean is_done, GError **error)
+static void
+end (const TarnOpenclHome *home, cl_command_queue queue)
 {
-  if (is_done && !is_in_order (home))
-    is_done = _tarn_opencl_check (clFinish (queue), "clFinish", error);
-  clReleaseCommandQueue (queue);
-  return is_done;
+  if (queue != home->queue)
+    _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
 }
 
 static gboolean
@@ -92,61 +92,81 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
     is_read = _tarn_opencl_check (
         clEnqueueReadBuffer (queue, buffer, CL_TRUE, offset, size, bytes, 0, NULL, NULL),
         "clEnqueueReadBuffer", error);
-  return end (home, queue, is_read, error);
+  end (home, queue);
+  return is_read;
 }
 
+/* A buffer that is released is there until its commands are done, also where they cannot be waited
+ * for. */
 gboolean
 _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offset, gsize size,
                           guint8 byte, GError **error)
 {
   cl_command_queue queue = begin (home, error);
+  gboolean is_filled;
 
-  return queue != NULL
-         && end (home, queue,
-                 _tarn_opencl_check (clEnqueueFillBuffer (queue, buffer, &byte, sizeof byte, offset,
-                                                          size, 0, NULL, NULL),
-                                     "clEnqueueFillBuffer", error),
-                 error);
+  if (queue == NULL)
+    return FALSE;
+  is_filled = _tarn_opencl_check (
+      clEnqueueFillBuffer (queue, buffer, &byte, sizeof byte, offset, size, 0, NULL, NULL),
+      "clEnqueueFillBuffer", error);
+  if (is_filled && !is_in_order (home))
+    is_filled = _tarn_opencl_check (clFinish (queue), "clFinish", error);
+  end (home, queue);
+  return is_filled;
 }
 
-/* Shared virtual memory: functions that loaders of OpenCL 1.2 do not have, and which are called
+/* Shared virtual memory: a function that loaders of OpenCL 1.2 do not have, and which is called
  * only where there is such memory. */
 
 typedef cl_int (*CopyFunc) (cl_command_queue queue, cl_bool is_blocking, gpointer to,
                             gconstpointer from, size_t size, cl_uint n_events,
                             const cl_event *events, cl_event *event);
-typedef cl_int (*FillFunc) (cl_command_queue queue, gpointer to, gconstpointer pattern,
-                            size_t pattern_size, size_t size, cl_uint n_events,
-                            const cl_event *events, cl_event *event);
+static gboolean
+copy_svm (cl_command_queue queue, gpointer to, gconstpointer from, gsize size, GError **error)
+{
+  CopyFunc copy;
+
+  *(gpointer *) &copy = dlsym (RTLD_DEFAULT, "clEnqueueSVMMemcpy");
+  return _tarn_opencl_check (copy (queue, CL_TRUE, to, from, size, 0, NULL, NULL),
+                             "clEnqueueSVMMemcpy", error);
+}
 
 gboolean
 _tarn_opencl_read_svm (const TarnOpenclHome *home, gconstpointer memory, gsize size, gpointer bytes,
                        GError **error)
 {
   cl_command_queue queue = begin (home, error);
-  CopyFunc copy;
+  gboolean is_read;
 
   if (queue == NULL)
     return FALSE;
-  *(gpointer *) &copy = dlsym (RTLD_DEFAULT, "clEnqueueSVMMemcpy");
-  return end (home, queue,
-              _tarn_opencl_check (copy (queue, CL_TRUE, bytes, memory, size, 0, NULL, NULL),
-                                  "clEnqueueSVMMemcpy", error),
-              error);
+  is_read = copy_svm (queue, bytes, memory, size, error);
+  end (home, queue);
+  return is_read;
 }
 
+/* By copies that are waited for, which are not done at all or done when they return: memory that is
+ * freed while a command still fills it may be anybody's. */
 gboolean
 _tarn_opencl_fill_svm (const TarnOpenclHome *home, gpointer memory, gsize size, guint8 byte,
                        GError **error)
 {
+  const gsize max_bytes = MIN (size, MAX_COPY_BYTES);
   cl_command_queue queue = begin (home, error);
-  FillFunc fill;
+  g_autofree guint8 *bytes = NULL;
+  gsize done = 0;
 
   if (queue == NULL)
     return FALSE;
-  *(gpointer *) &fill = dlsym (RTLD_DEFAULT, "clEnqueueSVMMemFill");
-  return end (home, queue,
-              _tarn_opencl_check (fill (queue, memory, &byte, sizeof byte, size, 0, NULL, NULL),
-                                  "clEnqueueSVMMemFill", error),
-              error);
+  bytes = g_malloc (max_bytes);
+  memset (bytes, byte, max_bytes);
+  for (gsize n; done < size; done += n)
+    {
+      n = MIN (size - done, max_bytes);
+      if (!copy_svm (queue, (guint8 *) memory + done, bytes, n, error))
+        break;
+    }
+  end (home, queue);
+  return done == size;
 }

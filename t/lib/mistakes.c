@@ -6,6 +6,7 @@
 #include "record/record-private.h"
 
 #define SIZE 1000
+#define LARGE_SIZE ((gsize) 32 << 20)
 #define TAG "planted"
 
 static TarnPool *
@@ -285,6 +286,43 @@ test_option (const MistakesMemory *memory, gpointer state)
   tarn_pool_unref (pool);
 }
 
+/* Blocks for which the quarantine has no room are filled as well, and that is done when their
+ * memory goes back: what is filled later may be anybody's. */
+static void
+test_unquarantined (const MistakesMemory *memory, gpointer state)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+
+  options.name = "mistaken";
+  options.debug = "poison,quarantine=1";
+  pool = memory->pool_new (state, &options);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (ask (pool, LARGE_SIZE));
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 0);
+}
+
+/* What is in quarantine goes back where a pool is told to give back what it holds. */
+static void
+test_trimmed (const MistakesMemory *memory, gpointer state)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnBlock *block;
+  TarnPool *pool;
+  TarnMemory place;
+
+  options.name = "mistaken";
+  pool = memory->pool_new (state, &options);
+  block = ask (pool, SIZE);
+  place = tarn_block_get_memory (block);
+  tarn_block_free (block);
+  memory->put (state, place, 0, 7);
+  expect (SIZE, "written after it was freed, at offset 0: 0x07", "freed by thread*");
+  tarn_pool_free_held (pool);
+  g_test_assert_expected_messages ();
+  tarn_pool_unref (pool);
+}
+
 /* The place that is named is where the program says that a block ends, not where it is given back.
  */
 static void
@@ -317,6 +355,8 @@ const Mistake mistakes[] = {
   { "mistakes/freed-elsewhere", test_freed_elsewhere },
   { "mistakes/limit", test_limit },
   { "mistakes/option", test_option },
+  { "mistakes/unquarantined", test_unquarantined },
+  { "mistakes/trimmed", test_trimmed },
   { "mistakes/noted", test_noted },
 };
 const gsize n_mistakes = G_N_ELEMENTS (mistakes);

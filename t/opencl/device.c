@@ -297,4 +297,5 @@ void
 opencl_ignore_messages (void)
 {
   g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
+  g_log_set_handler ("Tarn-OpenCL", G_LOG_LEVEL_MESSAGE, ignore_message, NULL);
 }

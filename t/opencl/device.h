@@ -65,7 +65,7 @@ gboolean opencl_layer_has_failed (gpointer unused);
 /* In place of the tests that need a layer: one that says that there is none. */
 void opencl_add_no_layer (const gchar *path);
 
-/* Messages of the core's are kept from the test's output from now on. */
+/* Messages of the libraries' are kept from the test's output from now on. */
 void opencl_ignore_messages (void);
 
 #endif
