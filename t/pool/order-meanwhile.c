@@ -12,12 +12,17 @@
 #define SIZE 1023
 #define OTHER_SIZE 4095
 
+/* Milliseconds for another thread to go on that must not. */
+#define N_PATIENT 50
+
 typedef struct
 {
   Order order;
   TarnBlock *block; /* what the test is about */
   TarnBlock *others[2];
   gboolean is_done;
+  GThread *forgets;
+  gint is_forgotten; /* atomic */
 } Meanwhile;
 
 static void
@@ -186,13 +191,31 @@ test_last_reference (Meanwhile *test, gconstpointer unused)
   assert_live (&test->order, 0);
 }
 
-/* The queue that is being recorded is forgotten, and recorded for that. */
-static void
+/* The queue that is being recorded is forgotten by another thread, and recorded for that.  As it
+ * may be destroyed then, that ends after the call which records. */
+static gpointer
 forget (gpointer data)
 {
   Meanwhile *test = data;
 
   g_assert_true (tarn_pool_forget_queue (test->order.pool, test->order.a, NULL));
+  g_atomic_int_set (&test->is_forgotten, TRUE);
+  return NULL;
+}
+
+static void
+begin_to_forget (gpointer data)
+{
+  Meanwhile *test = data;
+  TarnTestingQueues *queues = test->order.queues;
+  guint before = tarn_testing_queues_get_calls (queues, TARN_TESTING_CALL_EVENT_RECORD);
+
+  test->forgets = g_thread_new ("forgets", forget, test);
+  while (tarn_testing_queues_get_calls (queues, TARN_TESTING_CALL_EVENT_RECORD) == before)
+    g_thread_yield ();
+  for (guint i = 0; i < N_PATIENT && !g_atomic_int_get (&test->is_forgotten); i++)
+    g_usleep (1000);
+  g_assert_false (g_atomic_int_get (&test->is_forgotten));
   test->is_done = TRUE;
 }
 
@@ -202,8 +225,10 @@ test_forget (Meanwhile *test, gconstpointer unused)
   (void) unused;
   order_hold (&test->order, OTHER_SIZE, test->order.b, 1);
   test->block = order_take (&test->order, SIZE, test->order.a);
-  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, forget);
+  at_next (test, TARN_TESTING_CALL_EVENT_RECORD, begin_to_forget);
   tarn_block_free (test->block);
+  g_thread_join (test->forgets);
+  g_assert_true (g_atomic_int_get (&test->is_forgotten));
   assert_calls (&test->order, TARN_TESTING_CALL_EVENT_RECORD, 2);
   g_assert_true (order_take (&test->order, SIZE, test->order.a) == test->block);
   assert_calls (&test->order, TARN_TESTING_CALL_EVENT_WAIT, 1);

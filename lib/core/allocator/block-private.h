@@ -32,6 +32,7 @@ struct _TarnQueue
 
   /* Behind the pool's lock */
   guint n_refs;       /* uses of blocks, and calls that name it */
+  guint n_recording;  /* calls that record an event on it, for which it has to live */
   gboolean is_known;  /* it is in the pool's table */
   gboolean is_wanted; /* others need what is in its share: the next call that names it records an
                          event for that */

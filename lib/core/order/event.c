@@ -158,19 +158,24 @@ gboolean
 _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean is_named,
                         GError **error)
 {
+  TarnQueue *queue = use->queue;
   gboolean has_event;
   gpointer handle;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   has_event = _tarn_use_has_event (use);
+  if (!has_event)
+    _tarn_queue_begin_recording (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
   if (has_event)
     return TRUE;
-  handle
-      = _tarn_allocator_record_event (pool->upstream->direct, use->queue->handle, is_named, error);
+  handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named, error);
   if (handle != NULL)
     set_event (pool, block, use, handle);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_queue_end_recording (pool, queue);
+  _tarn_mutex_unlock (&pool->lock);
   return handle != NULL;
 }
 
@@ -197,8 +202,11 @@ _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   g_assert (block->state == TARN_BLOCK_ENDING);
   for (guint i = 0; i < block->n_uses; i++)
-    if (block->uses[i].event == NULL)
-      block->uses[i].event = _tarn_event_new (NULL, FALSE);
+    {
+      if (block->uses[i].event == NULL)
+        block->uses[i].event = _tarn_event_new (NULL, FALSE);
+      _tarn_queue_begin_recording (pool, block->uses[i].queue);
+    }
   _tarn_block_update_share (block);
   _tarn_mutex_unlock (&pool->lock);
 
@@ -208,10 +216,12 @@ _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    if (!_tarn_use_has_event (&block->uses[i]))
-      {
-        _tarn_use_clear_event (pool, &block->uses[i]);
-        _tarn_queue_set_unrecorded (pool, block->uses[i].queue, TRUE);
-      }
+    {
+      _tarn_queue_end_recording (pool, block->uses[i].queue);
+      if (_tarn_use_has_event (&block->uses[i]))
+        continue;
+      _tarn_use_clear_event (pool, &block->uses[i]);
+      _tarn_queue_set_unrecorded (pool, block->uses[i].queue, TRUE);
+    }
   _tarn_block_update_share (block);
 }

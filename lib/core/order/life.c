@@ -108,6 +108,7 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_bins_free (pool->idle_bins);
   g_hash_table_unref (pool->bare);
   _tarn_cond_clear (&pool->reservation_ended);
+  _tarn_cond_clear (&pool->recording_ended);
   _tarn_cond_clear (&pool->give_backs.changed);
   _tarn_mutex_clear (&pool->lock);
   _tarn_allocator_clear (&pool->base);
@@ -221,6 +222,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
+  _tarn_cond_init (&pool->recording_ended);
   pool->idle_bins
       = _tarn_bins_new (NULL, pool->hold_bytes != G_MAXSIZE ? &pool->bins_by_use : NULL);
   pool->recorded_bins = _tarn_bins_new (

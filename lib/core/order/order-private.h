@@ -166,6 +166,8 @@ TarnQueue *_tarn_pool_find_queue (TarnPool *pool, gpointer handle);
 TarnQueue *_tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order);
 void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded);
+void _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue);
+void _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
 /* not in these. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);

@@ -65,6 +65,25 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   queue->has_unrecorded = has_unrecorded;
 }
 
+/* Begins to record an event on a queue because it lives, without the lock.  Whoever forgets it
+ * waits for that: then it may be destroyed.  The caller has a reference. */
+void
+_tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (queue->n_refs > 0);
+  queue->n_recording++;
+}
+
+void
+_tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (queue->n_recording > 0);
+  if (--queue->n_recording == 0 && !queue->is_known)
+    _tarn_cond_broadcast (&pool->recording_ended);
+}
+
 /* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
  */
 static void
@@ -278,8 +297,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Makes a pool forget a queue, which is alive.  A heap below is to do so afterwards: what the pool
- * gives it as the queue's own must be from before that. */
+/* Makes a pool forget a queue, which is alive until nobody records on it any more.  A heap below is
+ * to do so afterwards: what the pool gives it as the queue's own must be from before that. */
 static gboolean
 forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
 {
@@ -309,6 +328,8 @@ forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
       _tarn_mutex_lock (&pool->lock);
       forget (pool, known, event);
       _tarn_event_unref (pool, event);
+      while (known->n_recording > 0)
+        _tarn_cond_wait (&pool->recording_ended, &pool->lock);
       _tarn_pool_check_if_full_debug (pool);
       _tarn_mutex_unlock (&pool->lock);
     }
@@ -321,7 +342,8 @@ forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
  * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
  * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
  * it may be left out, but then other queues have what was freed on this one only when memory runs
- * out, or a limit is reached.
+ * out, or a limit is reached. Calls of other threads that free the queue's blocks meanwhile may
+ * need the queue: they are waited for.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive, which is given no more commands that use the pool's memory

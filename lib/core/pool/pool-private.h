@@ -224,6 +224,7 @@ struct _TarnPool
   GQueue unrecorded_queues; /* of them: that have TarnQueue.has_unrecorded, by unrecorded_link */
   TarnQueue *gone_queues;   /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
+  TarnCond recording_ended; /* TarnQueue.n_recording of one that was forgotten is 0 */
 
   TarnReclaimGroup *group; /* a reference; NULL: none */
 
