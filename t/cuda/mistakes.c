@@ -163,6 +163,41 @@ test_no_room (const TarnCudaTest *test, gconstpointer unused)
   g_test_assert_expected_messages ();
 }
 
+/* What other pools of a group have in quarantine, which hold nothing, is room for one that has run
+ * out. */
+static void
+test_group (const TarnCudaTest *test, gconstpointer unused)
+{
+  const TarnTestingCuda *fake = cuda_get_fake ();
+  State state = { test->context, TARN_TESTING_CUDA_DEVICE_MEMORY, FALSE };
+  g_autoptr (TarnReclaimGroup) group = tarn_reclaim_group_new ();
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnPool *pools[2];
+
+  (void) unused;
+  if (fake == NULL)
+    {
+      g_test_skip ("the device has too much memory");
+      return;
+    }
+  fake->reset ();
+  fake->set_budget (test->device, 100000);
+  for (guint i = 0; i < 2; i++)
+    {
+      pools[i] = pool_new (&state, &options);
+      tarn_pool_set_reclaim_group (pools[i], group);
+    }
+  for (guint i = 0; i < 10; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (tarn_pool_allocate (pools[i % 2], 60000, &error));
+      g_assert_no_error (error);
+    }
+  for (guint i = 0; i < 2; i++)
+    tarn_pool_unref (pools[i]);
+}
+
 static gboolean
 has_virtual_memory (CUcontext context)
 {
@@ -240,6 +275,7 @@ main (int argc, char **argv)
         tarn_cuda_test_add (path, kinds[i].func, &mistakes[j]);
       }
   tarn_cuda_test_add ("mistakes/no-room", test_no_room, NULL);
+  tarn_cuda_test_add ("mistakes/group", test_group, NULL);
   tarn_cuda_test_add ("mistakes/gap", test_gap, NULL);
   return g_test_run ();
 }

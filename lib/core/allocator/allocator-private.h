@@ -115,6 +115,7 @@ struct _TarnAllocator
   GList registry_link;    /* behind the registry's lock */
   TarnAllocator *given;   /* what a pool was to stand on that stands on this, so that it can be
                              debugged (debug/); NULL: itself */
+  gsize (*trim) (gpointer user_data); /* for TarnAllocatorClass.trim, of a direct one; nullable */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 

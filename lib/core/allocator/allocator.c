@@ -355,6 +355,12 @@ direct_tell_counters (TarnAllocator *allocator, TarnListener *listener)
   (void) allocator, (void) listener; /* it counts nothing */
 }
 
+static gsize
+direct_trim (TarnAllocator *allocator)
+{
+  return allocator->trim != NULL ? allocator->trim (allocator->user_data) : 0;
+}
+
 static const TarnAllocatorClass direct_class = {
   .kind = "allocator",
   .trace_class = TARN_TRACE_DIRECT,
@@ -366,6 +372,7 @@ static const TarnAllocatorClass direct_class = {
   .finalize = direct_finalize,
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
+  .trim = direct_trim,
   .tell = direct_tell,
   .tell_counters = direct_tell_counters,
 };

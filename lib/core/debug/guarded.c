@@ -142,23 +142,24 @@ pop_excess (TarnGuarded *self, gsize max_bytes)
   return block;
 }
 
-/* Gives blocks back until so many bytes are in quarantine at most.  TRUE: there were some. */
-static gboolean
+/* Gives blocks back until so many bytes are in quarantine at most.  Gets their bytes; 0: there were
+ * none. */
+static gsize
 shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 {
-  gboolean is_any = FALSE;
+  gsize bytes = 0;
   TarnDebugBlock *block;
 
   while ((block = pop_excess (self, max_bytes)) != NULL)
     {
       TarnFindings *findings = _tarn_findings_new ();
 
+      bytes += block->whole_size;
       check_poison (self, block, findings);
       give_back (self, block);
       _tarn_findings_report (findings);
-      is_any = TRUE;
     }
-  return is_any;
+  return bytes;
 }
 
 /* The functions of the allocator */
@@ -207,7 +208,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
         return TRUE;
-      if (!_tarn_is_out_of_memory (local) || !shorten_quarantine (self, 0))
+      if (!_tarn_is_out_of_memory (local) || shorten_quarantine (self, 0) == 0)
         continue;
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
@@ -410,9 +411,20 @@ static gboolean
 guarded_reclaim (gpointer user_data)
 {
   TarnGuarded *self = user_data;
-  gboolean is_any = shorten_quarantine (self, 0);
+  gsize bytes = shorten_quarantine (self, 0);
 
-  return _tarn_allocator_reclaim (self->direct) || is_any;
+  return _tarn_allocator_reclaim (self->direct) || bytes > 0;
+}
+
+/* What is in quarantine, and what a heap has of it then, is room for who asks for it: other pools
+ * of a group, or the program. */
+static gsize
+guarded_trim (gpointer user_data)
+{
+  TarnGuarded *self = user_data;
+  gsize bytes = shorten_quarantine (self, 0);
+
+  return self->below == self->direct ? bytes : _tarn_allocator_trim (self->below);
 }
 
 static void
@@ -557,6 +569,7 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   set_queue_functions (&ops, &self->direct->ops);
   allocator = tarn_allocator_new (&ops, self, guarded_destroy);
   allocator->given = upstream;
+  allocator->trim = guarded_trim;
   _tarn_leaks_watch (self);
   return allocator;
 }
