@@ -91,7 +91,7 @@ plant (const MistakesMemory *memory, gpointer state, gsize size, gssize offset, 
 static void
 test_behind (const MistakesMemory *memory, gpointer state)
 {
-  static const gsize sizes[] = { 1, 4, 512, SIZE, 100001 };
+  static const gsize sizes[] = { 1, 4, 512, SIZE, 100001, 1000001 };
 
   for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
@@ -107,6 +107,7 @@ static void
 test_before (const MistakesMemory *memory, gpointer state)
 {
   plant (memory, state, SIZE, -1, "written before its beginning, at offset -1,");
+  plant (memory, state, LARGE_SIZE, -1, "written before its beginning, at offset -1,");
 }
 
 static void

@@ -12,6 +12,9 @@
 /* Alignments that anybody relies on are divisors of it. */
 #define LEAST_MARGIN ((gsize) 512)
 
+/* Bytes of a block that a call which fills them takes no longer for than the call itself. */
+#define MAX_FILLED ((gsize) 256 << 10)
+
 /* Where memory cannot be reached any more, its context is gone, and its blocks are nobody's. */
 static gboolean
 is_lost (const GError *error)
@@ -50,14 +53,25 @@ get_front (const TarnGuarded *self, const TarnDebugBlock *block)
 
 /* New blocks */
 
+/* Fills the guards; those of a small block by one call, with what is between them. */
+static gboolean
+fill_guards (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
+{
+  gsize front = get_front (self, block), end = get_end (block);
+
+  if (block->size <= MAX_FILLED)
+    return _tarn_contents_fill (self, block->whole, front, block->whole_size - front,
+                                TARN_DEBUG_GUARD_BYTE, error);
+  return _tarn_contents_fill (self, block->whole, front, block->margin - front,
+                              TARN_DEBUG_GUARD_BYTE, error)
+         && _tarn_contents_fill (self, block->whole, end, block->whole_size - end,
+                                 TARN_DEBUG_GUARD_BYTE, error);
+}
+
 static gboolean
 fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error)
 {
-  gsize front = get_front (self, block);
-
-  if (block->margin > 0
-      && !_tarn_contents_fill (self, block->whole, front, block->whole_size - front,
-                               TARN_DEBUG_GUARD_BYTE, error))
+  if (block->margin > 0 && !fill_guards (self, block, error))
     return FALSE;
   return !poisons (self)
          || _tarn_contents_fill (self, block->whole, block->margin, block->size,
