@@ -310,6 +310,8 @@ typedef struct
   gdouble first_ns;    /* the same in the first step, when a pool has nothing to hand out yet */
   gdouble all_ns;      /* all allocations and frees of all steps */
   TarnPoolStats stats; /* after the last step */
+  guint64 n_of_driver; /* allocations: the driver's own, */
+  guint64 n_of_heap;   /* and those that a heap served with what it has of them */
   gdouble worst;       /* relative error */
 } Report;
 
@@ -399,6 +401,20 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
   return result;
 }
 
+/* Notes what a pool did, which asks the driver, or a heap that does. */
+static void
+report_pool (TarnPool *pool, Report *report)
+{
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &report->stats);
+  report->n_of_driver = report->stats.upstream_allocations;
+  if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
+    return;
+  report->n_of_heap = report->n_of_driver;
+  report->n_of_driver = heap.upstream_allocations;
+}
+
 /* From the inputs to the report, with a pool or without. */
 static void
 run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, Report *report)
@@ -414,11 +430,11 @@ run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, 
 
   report->stats = (TarnPoolStats) TARN_POOL_STATS_INIT;
   if (pool != NULL)
-    tarn_pool_get_stats (pool, &report->stats);
+    report_pool (pool, report);
   else
     {
       /* Every vector is an allocation of the driver's, and nothing is held. */
-      report->stats.upstream_allocations = calc->n_made;
+      report->n_of_driver = calc->n_made;
       report->stats.active_blocks = calc->n_alive;
       report->stats.active_bytes = report->stats.managed_bytes = calc->n_alive * size;
       report->stats.peak_managed_bytes = calc->n_at_peak * size;
@@ -498,7 +514,8 @@ print_table (const Report *left, const Report *right)
   print_row ("one allocation and free", format_time, left->pair_ns, right->pair_ns);
   print_row ("  in the first step", format_time, left->first_ns, right->first_ns);
   print_row ("  all of them, in sum", format_time, left->all_ns, right->all_ns);
-  print_row ("driver allocations", format_count, a->upstream_allocations, b->upstream_allocations);
+  print_row ("driver allocations", format_count, left->n_of_driver, right->n_of_driver);
+  print_row ("served by the pool's heap", format_count, left->n_of_heap, right->n_of_heap);
   print_row ("hits", format_count, a->hits, b->hits);
   print_row ("held blocks", format_count, a->held_blocks, b->held_blocks);
   print_row ("active blocks", format_count, a->active_blocks, b->active_blocks);

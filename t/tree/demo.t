@@ -45,6 +45,10 @@ if "$demo" --list >"$scratch/list" 2>/dev/null; then
     check "$device: small" status_is 0 "$demo" --select "$device" --size 1000 --steps 3
     check "$device: the last line is the ratio" sh -c \
       "tail -n 1 '$scratch/out' | grep -q '^allocations were [0-9.]* times faster'"
+    check "$device: too large for a pool to hold" \
+      status_is 0 "$demo" --select "$device" --size 128K --steps 3
+    check "... and yet the driver allocates less often" \
+      awk '/^driver allocations/ { n++; exit $4 >= $3 } END { if (n != 1) exit 1 }' "$scratch/out"
   done
 else
   check "no device: status 2" status_is 2 "$demo"

@@ -37,7 +37,12 @@ is_kept () { # NAME
   n=$(served layered)
   n_served=$((n_served + ${n:-0}))
   diff "$scratch/alone" "$scratch/layered" || { cat "$scratch/layered.err"; return 1; }
-  run "$1" watched OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS=count,budget=1T TARN_DEBUG=guards,poison,exit=99
+  # NVIDIA's driver makes a buffer of as many bytes as a size can count, which no budget allows.
+  case $1 in
+    errors) faults=count ;;
+    *) faults=count,budget=1T ;;
+  esac
+  run "$1" watched OPENCL_LAYERS="$layer" TARN_LAYER_FAULTS=$faults TARN_DEBUG=guards,poison,exit=99
   diff "$scratch/alone" "$scratch/watched" || { cat "$scratch/watched.err"; return 1; }
 }
 
