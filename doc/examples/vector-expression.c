@@ -645,7 +645,7 @@ list_devices (const GArray *devices)
 static gboolean
 run_on (const Device *device, const Options *options, GError **error)
 {
-  Report alone, pooled;
+  Report alone = { 0 }, pooled = { 0 };
 
   printf ("device   %s %s\n"
           "step     r = " EXPRESSION ", in %d operators\n"

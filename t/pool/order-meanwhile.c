@@ -211,7 +211,8 @@ begin_to_forget (gpointer data)
   guint before = tarn_testing_queues_get_calls (queues, TARN_TESTING_CALL_EVENT_RECORD);
 
   test->forgets = g_thread_new ("forgets", forget, test);
-  while (tarn_testing_queues_get_calls (queues, TARN_TESTING_CALL_EVENT_RECORD) == before)
+  while (tarn_testing_queues_get_calls (queues, TARN_TESTING_CALL_EVENT_RECORD) == before
+         && !g_atomic_int_get (&test->is_forgotten))
     g_thread_yield ();
   for (guint i = 0; i < N_PATIENT && !g_atomic_int_get (&test->is_forgotten); i++)
     g_usleep (1000);

@@ -165,7 +165,7 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   has_event = _tarn_use_has_event (use);
-  if (!has_event)
+  if (!has_event && is_named)
     _tarn_queue_begin_recording (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
   if (has_event)
@@ -173,13 +173,16 @@ _tarn_block_record_use (TarnPool *pool, TarnBlock *block, TarnUse *use, gboolean
   handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named, error);
   if (handle != NULL)
     set_event (pool, block, use, handle);
+  if (!is_named)
+    return handle != NULL;
   _tarn_mutex_lock (&pool->lock);
   _tarn_queue_end_recording (pool, queue);
   _tarn_mutex_unlock (&pool->lock);
   return handle != NULL;
 }
 
-/* Records the event that a use of a block which is being freed was given. */
+/* Records the event that a use of a block which is being freed was given, as was begun.  Nobody who
+ * forgets the queue waits for whoever handles a message. */
 static void
 record_timely (TarnPool *pool, TarnUse *use)
 {
@@ -189,7 +192,10 @@ record_timely (TarnPool *pool, TarnUse *use)
 
   if (handle != NULL)
     g_atomic_pointer_set (&use->event->handle, handle);
-  else
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_queue_end_recording (pool, use->queue);
+  _tarn_mutex_unlock (&pool->lock);
+  if (handle == NULL)
     _tarn_pool_report_unrecorded (pool, error);
 }
 
@@ -205,7 +211,8 @@ _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
     {
       if (block->uses[i].event == NULL)
         block->uses[i].event = _tarn_event_new (NULL, FALSE);
-      _tarn_queue_begin_recording (pool, block->uses[i].queue);
+      if (!_tarn_use_has_event (&block->uses[i]))
+        _tarn_queue_begin_recording (pool, block->uses[i].queue);
     }
   _tarn_block_update_share (block);
   _tarn_mutex_unlock (&pool->lock);
@@ -216,12 +223,10 @@ _tarn_block_record_free (TarnPool *pool, TarnBlock *block)
 
   _tarn_mutex_lock (&pool->lock);
   for (guint i = 0; i < block->n_uses; i++)
-    {
-      _tarn_queue_end_recording (pool, block->uses[i].queue);
-      if (_tarn_use_has_event (&block->uses[i]))
-        continue;
-      _tarn_use_clear_event (pool, &block->uses[i]);
-      _tarn_queue_set_unrecorded (pool, block->uses[i].queue, TRUE);
-    }
+    if (!_tarn_use_has_event (&block->uses[i]))
+      {
+        _tarn_use_clear_event (pool, &block->uses[i]);
+        _tarn_queue_set_unrecorded (pool, block->uses[i].queue, TRUE);
+      }
   _tarn_block_update_share (block);
 }

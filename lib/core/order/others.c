@@ -251,12 +251,14 @@ _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gbo
     {
       /* The blocks that share it are free by now, and no other queue can have them before it is
        * recorded. */
-      _tarn_queue_begin_recording (pool, queue);
+      if (is_named)
+        _tarn_queue_begin_recording (pool, queue);
       _tarn_mutex_unlock (&pool->lock);
       handle
           = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, is_named, &error);
       _tarn_mutex_lock (&pool->lock);
-      _tarn_queue_end_recording (pool, queue);
+      if (is_named)
+        _tarn_queue_end_recording (pool, queue);
       if (handle != NULL)
         g_atomic_pointer_set (&event->handle, handle);
       else
