@@ -307,15 +307,10 @@ test_unquarantined (const MistakesMemory *memory, gpointer state)
 static void
 test_trimmed (const MistakesMemory *memory, gpointer state)
 {
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  TarnBlock *block;
-  TarnPool *pool;
-  TarnMemory place;
+  TarnPool *pool = make_pool (memory, state);
+  TarnBlock *block = ask (pool, SIZE);
+  TarnMemory place = tarn_block_get_memory (block);
 
-  options.name = "mistaken";
-  pool = memory->pool_new (state, &options);
-  block = ask (pool, SIZE);
-  place = tarn_block_get_memory (block);
   tarn_block_free (block);
   memory->put (state, place, 0, 7);
   expect (SIZE, "written after it was freed, at offset 0: 0x07", "freed by thread*");

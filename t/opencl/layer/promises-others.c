@@ -331,7 +331,7 @@ images_errors (World *world)
 static void
 contexts_first (World *world)
 {
-  for (guint i = 0; i < 8; i++)
+  for (guint i = 0; i < 20; i++)
     {
       World own = { .device = world->device };
       gsize size = 1 + 997 * i;
@@ -369,7 +369,7 @@ contexts_many (World *world)
 {
   gsize wrong = 0;
 
-  for (guint i = 0; i < 100; i++)
+  for (guint i = 0; i < 200; i++)
     {
       World own = { .device = world->device };
       cl_mem buffers[10];
