@@ -18,6 +18,8 @@
 #include <tarn/cuda.h>
 #endif
 
+#include "text.h"
+
 /* Everything that there is: a platform's devices are in the order of their places. */
 typedef struct
 {
@@ -335,9 +337,9 @@ devices_explain_none (void)
   g_autofree gchar *opencl = explain_opencl (), *cuda = explain_cuda ();
 
   if (opencl != NULL)
-    g_printerr ("%s: OpenCL: %s\n", g_get_prgname (), opencl);
+    text_complain (g_get_prgname (), "OpenCL: %s", opencl);
   if (cuda != NULL)
-    g_printerr ("%s: CUDA: %s\n", g_get_prgname (), cuda);
+    text_complain (g_get_prgname (), "CUDA: %s", cuda);
 }
 
 /* "GPU-" before a UUID is nvidia-smi's. */

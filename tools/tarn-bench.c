@@ -6,7 +6,6 @@
 
 #include <config.h>
 
-#include <locale.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +20,7 @@
 #include "devices.h"
 #include "output.h"
 #include "terminal.h"
+#include "text.h"
 
 #define EXIT_USAGE 2
 
@@ -199,8 +199,8 @@ measure_devices (const Options *options, const GPtrArray *devices)
 
   if (is_missing || targets->len == 0)
     {
-      g_printerr (PROGRAM ": there is no device%s%s\n", is_missing ? " that --select chooses" : "",
-                  is_missing ? "" : " with such memory");
+      text_complain (PROGRAM, "there is no device%s%s", is_missing ? " that --select chooses" : "",
+                     is_missing ? "" : " with such memory");
       devices_explain_none ();
       return EXIT_FAILURE;
     }
@@ -246,13 +246,13 @@ main (gint argc, gchar **argv)
 
   output_guard (PROGRAM);
   report_init (&report);
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, ignore_deferred, NULL);
   if (options_parse (&options, &argc, &argv, &error))
     status = run (&options, &error);
   if (error != NULL)
-    g_printerr (PROGRAM ": %s\n", error->message);
+    text_complain (PROGRAM, "%s", error->message);
   options_clear (&options);
   return status;
 }

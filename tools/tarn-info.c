@@ -6,7 +6,6 @@
 #include <config.h>
 
 #include <json-glib/json-glib.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,8 +307,8 @@ print_devices (const Options *options, const GPtrArray *devices)
     }
   if (devices->len == 0)
     {
-      g_printerr (PROGRAM ": there is no device%s\n",
-                  options->selection != NULL ? " that --select chooses" : "");
+      text_complain (PROGRAM, "there is no device%s",
+                     options->selection != NULL ? " that --select chooses" : "");
       devices_explain_none ();
     }
   return is_fine ? EXIT_SUCCESS : EXIT_FAILURE;
@@ -338,12 +337,12 @@ main (gint argc, gchar **argv)
   gint status = EXIT_USAGE;
 
   output_guard (PROGRAM);
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   if (parse_options (&options, &argc, &argv, &error))
     status = run (&options, &error);
   if (error != NULL)
-    g_printerr (PROGRAM ": %s\n", error->message);
+    text_complain (PROGRAM, "%s", error->message);
   g_free (options.selection);
   g_strfreev (options.surplus);
   return status;

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +25,7 @@
 #include "exit-status.h"
 #include "output.h"
 #include "tarn-run-options.h"
+#include "text.h"
 
 #define PROGRAM "tarn-run"
 
@@ -61,7 +61,7 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   va_start (args, format);
   text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_printerr (PROGRAM ": %s\n", text);
+  text_complain (PROGRAM, "%s", text);
 }
 
 /* Where the layer is */
@@ -459,7 +459,7 @@ main (gint argc, gchar **argv)
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   if (!options_read (&options, &argc, &argv, &error))
     say ("%s", error->message);

@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 #include "report.h"
 #include "run.h"
 #include "terminal.h"
+#include "text.h"
 
 #define PROGRAM "tarn-test"
 
@@ -304,7 +304,7 @@ write_junit (const Session *session)
 
   if (file_write (session->options->junit, xml, &error))
     return TRUE;
-  g_printerr (PROGRAM ": --junit: %s\n", error->message);
+  text_complain (PROGRAM, "--junit: %s", error->message);
   return FALSE;
 }
 
@@ -354,7 +354,7 @@ list_devices (const GPtrArray *devices)
 {
   if (devices->len == 0)
     {
-      g_printerr (PROGRAM ": there is no device\n");
+      text_complain (PROGRAM, "there is no device");
       devices_explain_none ();
       return EXIT_FAILURE;
     }
@@ -398,13 +398,13 @@ main (gint argc, gchar **argv)
   interrupt_init ();
   /* Whoever starts us with this one ignored would have every run end well. */
   signal (SIGCHLD, SIG_DFL);
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   (void) argc;
   if (parse_options (&options, argv, &error))
     status = run (&options, &error);
   if (error != NULL)
-    g_printerr (PROGRAM ": %s\n", error->message);
+    text_complain (PROGRAM, "%s", error->message);
   g_free (options.selection);
   g_free (options.junit);
   g_strfreev (options.programs);

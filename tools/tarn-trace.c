@@ -8,13 +8,13 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "output.h"
 #include "terminal.h"
+#include "text.h"
 #include "trace/print.h"
 
 #define PROGRAM "tarn-trace"
@@ -38,7 +38,7 @@ static void G_GNUC_PRINTF (1, 2) say (const gchar *format, ...)
   va_start (args, format);
   text = g_strdup_vprintf (format, args);
   va_end (args);
-  g_printerr (PROGRAM ": %s\n", text);
+  text_complain (PROGRAM, "%s", text);
 }
 
 /* Options */
@@ -286,7 +286,7 @@ main (gint argc, gchar **argv)
   gint status = EXIT_USAGE;
 
   output_guard (PROGRAM);
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   if (g_option_context_parse (context, &argc, &argv, &error))
     {

@@ -7,12 +7,12 @@
 #include <config.h>
 
 #include <glib/gstdio.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "file.h"
 #include "output.h"
+#include "text.h"
 #include "view/page.h"
 
 #define PROGRAM "tarn-view"
@@ -88,9 +88,9 @@ warn (const Recording *recording)
   guint64 n_lost = recording_get_n_lost (recording);
 
   if (n_lost > 0)
-    g_printerr (PROGRAM ": %" G_GUINT64_FORMAT " events were lost while it was recorded\n", n_lost);
+    text_complain (PROGRAM, "%" G_GUINT64_FORMAT " events were lost while it was recorded", n_lost);
   if (!recording_is_complete (recording))
-    g_printerr (PROGRAM ": recording was not ended: the last events may be missing\n");
+    text_complain (PROGRAM, "recording was not ended: the last events may be missing");
 }
 
 static gboolean
@@ -146,7 +146,7 @@ main (gint argc, gchar **argv)
   gint status = EXIT_SUCCESS;
 
   output_guard (PROGRAM);
-  setlocale (LC_ALL, "");
+  text_set_locale ();
   g_set_prgname (PROGRAM);
   if (!parse_options (&options, &argc, &argv, &error))
     status = EXIT_USAGE;
@@ -155,7 +155,7 @@ main (gint argc, gchar **argv)
   else if (!view (&options, &error))
     status = EXIT_FAILURE;
   if (error != NULL)
-    g_printerr (PROGRAM ": %s\n", error->message);
+    text_complain (PROGRAM, "%s", error->message);
   g_free (options.output);
   g_strfreev (options.files);
   return status;

@@ -3,6 +3,9 @@
 
 #include "text.h"
 
+#include <locale.h>
+#include <stdarg.h>
+
 /* Those that XML 1.0 has no way to write are among them (section 2.2). */
 static gboolean
 is_printable (gunichar c)
@@ -28,4 +31,25 @@ text_make_printable (const gchar *text, gssize length)
         g_string_append_printf (printable, "\\x%02x", character);
     }
   return g_string_free (printable, FALSE);
+}
+
+void
+text_set_locale (void)
+{
+  setlocale (LC_ALL, "");
+  setlocale (LC_NUMERIC, "C");
+}
+
+void
+text_complain (const gchar *program, const gchar *format, ...)
+{
+  g_autofree gchar *text = NULL;
+  g_autofree gchar *printable = NULL;
+  va_list args;
+
+  va_start (args, format);
+  text = g_strdup_vprintf (format, args);
+  va_end (args);
+  printable = text_make_printable (text, -1);
+  g_printerr ("%s: %s\n", program, printable);
 }

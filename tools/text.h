@@ -12,4 +12,11 @@
  * so that no terminal acts on it.  Free it with g_free (). */
 gchar *text_make_printable (const gchar *text, gssize length);
 
+/* Has the program use the user's characters, but write numbers as C does in every locale: "1.5". */
+void text_set_locale (void);
+
+/* Writes a message to standard error, as printable text: what it quotes, such as the name of a file
+ * or what a driver says, may have anything in it. */
+void text_complain (const gchar *program, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
+
 #endif

@@ -11,6 +11,7 @@
 #define TARN_DEVICE_TESTS_PRIVATE_H
 
 #include <glib.h>
+#include <stdlib.h>
 
 #include "common/shorten-private.h"
 
@@ -42,8 +43,8 @@ _tarn_device_tests_remove_duplicates (GPtrArray *devices, GEqualFunc is_same)
 static inline gchar *
 _tarn_device_tests_explain_none (const TarnDeviceTests *tests)
 {
-  const gchar *variable = g_getenv ("TARN_TEST") != NULL ? "TARN_TEST" : "PYOPENCL_TEST";
-  const gchar *value = g_getenv (variable);
+  const gchar *variable = secure_getenv ("TARN_TEST") != NULL ? "TARN_TEST" : "PYOPENCL_TEST";
+  const gchar *value = secure_getenv (variable);
   g_autofree gchar *quoted = NULL;
 
   if (value == NULL || value[0] == '\0')

@@ -7,19 +7,60 @@
 #define TARN_SHORTEN_PRIVATE_H
 
 #include <glib.h>
+#include <string.h>
 
-#define TARN_MAX_QUOTED 60 /* characters of a text */
+#define TARN_MAX_QUOTED 60       /* characters of a text */
+#define TARN_MAX_QUOTED_PATH 240 /* characters of a file's name, or of a message about it */
 
-/* Gets a text as messages quote it: valid, and only its beginning if it is long. */
+/* Tells whether a terminal may act on a character, or a reader not see it: control characters,
+ * marks of direction, and separators of lines. */
+static inline gboolean
+_tarn_is_unprintable (gunichar c)
+{
+  GUnicodeType type = g_unichar_type (c);
+
+  return type == G_UNICODE_CONTROL || type == G_UNICODE_FORMAT || type == G_UNICODE_LINE_SEPARATOR
+         || type == G_UNICODE_PARAGRAPH_SEPARATOR;
+}
+
+/* Gets a text as messages quote it: valid UTF-8, at most @max characters of it, and "\x1b" for what
+ * is not printed, except the ASCII characters @kept. */
+static inline gchar *
+_tarn_quote (const gchar *text, guint max, const gchar *kept)
+{
+  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+  GString *quoted = g_string_new (NULL);
+  const gchar *c = valid;
+
+  for (guint n = 0; *c != '\0' && n < max; c = g_utf8_next_char (c), n++)
+    if (_tarn_is_unprintable (g_utf8_get_char (c)) && strchr (kept, *c) == NULL)
+      g_string_append_printf (quoted, "\\x%02x", g_utf8_get_char (c));
+    else
+      g_string_append_unichar (quoted, g_utf8_get_char (c));
+  if (*c != '\0')
+    g_string_append (quoted, "...");
+  return g_string_free (quoted, FALSE);
+}
+
+/* Quotes a word, such as a part of a variable's value or a device's name. */
 static inline gchar *
 _tarn_shorten (const gchar *text)
 {
-  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+  return _tarn_quote (text, TARN_MAX_QUOTED, "");
+}
 
-  if (g_utf8_strlen (valid, -1) <= TARN_MAX_QUOTED)
-    return g_steal_pointer (&valid);
-  *g_utf8_offset_to_pointer (valid, TARN_MAX_QUOTED) = '\0';
-  return g_strconcat (valid, "...", NULL);
+/* Quotes the name of a file, or a message that has it in it. */
+static inline gchar *
+_tarn_shorten_path (const gchar *path)
+{
+  return _tarn_quote (path, TARN_MAX_QUOTED_PATH, "");
+}
+
+/* Quotes what a compiler writes: all of it, in lines. */
+static inline gchar *
+_tarn_quote_log (const gchar *log)
+{
+  return _tarn_quote (log, G_MAXUINT, "\n\t");
 }
 
 #endif

@@ -5,11 +5,22 @@
  * and pycuda.autoinit are.  The primary context is the one that CUDA's runtime uses, so that
  * libraries on either side share memory. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/lock-private.h"
+#include "common/shorten-private.h"
 #include "context-private.h"
+
+#define MAX_FILE_BYTES 64 /* of a file that names a device */
 
 /* What chooses a device, and where that stands.  Both are NULL: nothing. */
 typedef struct
@@ -27,29 +38,64 @@ choice_clear (Choice *choice)
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Choice, choice_clear)
 
+/* Reads a small regular file.  Anything else that HOME may point to, such as a pipe, a device or a
+ * large file, is refused before it is read. */
+static gchar *
+read_file (int fd, const gchar *source, GError **error)
+{
+  struct stat info;
+  gchar text[MAX_FILE_BYTES + 1];
+  gssize n = -1;
+
+  if (fstat (fd, &info) == 0 && S_ISREG (info.st_mode) && info.st_size <= MAX_FILE_BYTES)
+    n = read (fd, text, sizeof text);
+  if (n >= 0 && n <= MAX_FILE_BYTES)
+    return g_strndup (text, (gsize) n);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+               "%s: must be a file that can be read, of at most %d bytes", source, MAX_FILE_BYTES);
+  return NULL;
+}
+
+/* Reads a file of the home folder; leaves the choice as it is if there is no such file.  Messages
+ * do not have HOME in them, which may be of any length. */
+static gboolean
+read_home (const gchar *name, Choice *choice, GError **error)
+{
+  g_autofree gchar *path = g_build_filename (g_get_home_dir (), name, NULL);
+  g_autofree gchar *source = g_strconcat ("~/", name, NULL);
+  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+  if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    return TRUE;
+  if (fd < 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%s: %s", source,
+                   g_strerror (errno));
+      return FALSE;
+    }
+  choice->text = read_file (fd, source, error);
+  close (fd);
+  if (choice->text != NULL)
+    choice->source = g_steal_pointer (&source);
+  return choice->text != NULL;
+}
+
 /* PyCUDA's documentation says .cuda-device, and its code reads .cuda_device.  One that is there and
- * cannot be read is an error. */
+ * cannot be read is an error.  The environment chooses nothing in a set-user-ID program: there,
+ * HOME would name a file that only the program may read. */
 static gboolean
 find_choice (Choice *choice, GError **error)
 {
   static const gchar *const names[] = { ".cuda_device", ".cuda-device" };
 
-  *choice = (Choice){ g_strdup (g_getenv ("CUDA_DEVICE")), NULL };
+  *choice = (Choice){ g_strdup (secure_getenv ("CUDA_DEVICE")), NULL };
   if (choice->text != NULL)
     choice->source = g_strdup ("CUDA_DEVICE");
+  if (getauxval (AT_SECURE) != 0)
+    return TRUE;
   for (gsize i = 0; i < G_N_ELEMENTS (names) && choice->text == NULL; i++)
-    {
-      g_autofree gchar *path = g_build_filename (g_get_home_dir (), names[i], NULL);
-      g_autoptr (GError) failure = NULL;
-
-      if (g_file_get_contents (path, &choice->text, NULL, &failure))
-        choice->source = g_steal_pointer (&path);
-      else if (!g_error_matches (failure, G_FILE_ERROR, G_FILE_ERROR_NOENT))
-        {
-          g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, failure->message);
-          return FALSE;
-        }
-    }
+    if (!read_home (names[i], choice, error))
+      return FALSE;
   return TRUE;
 }
 
@@ -66,10 +112,11 @@ parse_device_number (const gchar *text, guint64 *number)
 static gboolean
 take_choice (const Choice *choice, int n_devices, int *index, GError **error)
 {
-  g_autofree gchar *text = g_strstrip (g_strdup (choice->text));
+  g_autofree gchar *stripped = g_strstrip (g_strdup (choice->text));
+  g_autofree gchar *text = _tarn_shorten (stripped);
   guint64 number;
 
-  if (!parse_device_number (text, &number))
+  if (!parse_device_number (stripped, &number))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: '%s' is not a device's number; there are %d CUDA devices, from 0 on",
                  choice->source, text, n_devices);
@@ -105,7 +152,7 @@ find_local_rank (void)
 
   for (gsize i = 0; i < G_N_ELEMENTS (variables); i++)
     {
-      const gchar *text = g_getenv (variables[i]);
+      const gchar *text = secure_getenv (variables[i]);
       guint64 number;
 
       if (text != NULL && parse_device_number (text, &number))
@@ -230,7 +277,8 @@ take_back (CUcontext handle, TarnCudaContext *context)
  *     srun --ntasks-per-node=4 ./program
  *
  * (OMPI_COMM_WORLD_LOCAL_RANK, MPI_LOCALRANKID, SLURM_LOCALID or PMI_LOCAL_RANK, modulo the number
- * of devices.)
+ * of devices.) The files have at most 64 bytes. Neither files nor variables are read in a
+ * set-user-ID program.
  *
  * @param device  out, nullable: which device it is
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a number that is none,

@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "common/shorten-private.h"
+
 /**
  * Gets the domain of CUDA's errors: write TARN_CUDA_ERROR. Their code is CUDA's status, a CUresult.
  * Two statuses are errors of Tarn's own, wherever a function says that it gives TARN_CUDA_ERROR:
@@ -169,11 +171,11 @@ void
 _tarn_cuda_set_error_with_text (GError **error, const TarnCudaDriver *driver, const gchar *call,
                                 unsigned int status, const gchar *text)
 {
-  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+  g_autofree gchar *quoted = _tarn_quote_log (text);
 
   set_status_error (
       error, status,
-      g_strdup_printf ("%s: %s (%u): %s", call, name_status (driver, status), status, valid));
+      g_strdup_printf ("%s: %s (%u): %s", call, name_status (driver, status), status, quoted));
 }
 
 gboolean

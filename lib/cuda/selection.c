@@ -4,6 +4,10 @@
  * The devices that the CUDA driver lists, and a choice of them.  A device that the driver answers
  * questions about with an error is reported, and left out if it has no name. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include <stdlib.h>
+
 #include "driver-private.h"
 
 static void
@@ -208,8 +212,8 @@ tarn_cuda_select_test_devices (const gchar *selection, GError **error)
   if (!tarn_check_fork (error))
     return NULL;
   if (is_from_environment)
-    selection = g_getenv ("TARN_TEST");
-  upstream = g_getenv ("PYOPENCL_TEST");
+    selection = secure_getenv ("TARN_TEST");
+  upstream = secure_getenv ("PYOPENCL_TEST");
   if (selection == NULL && upstream != NULL && upstream[0] != '\0')
     return g_ptr_array_new_with_free_func (device_free);
   if ((all = ask_driver (error)) == NULL)

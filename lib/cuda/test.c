@@ -3,6 +3,8 @@
  *
  * Tests that run once for each chosen CUDA device, each in a context of its own. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
 #include "common/device-tests-private.h"
 #include "context-private.h"
 

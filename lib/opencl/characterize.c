@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/shorten-private.h"
 #include "device-private.h"
 
 /* Whether a vendor's name has those words, which are in lower case. */
@@ -234,6 +235,7 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
 {
   g_autofree gchar *name = NULL;
   g_autofree gchar *version = NULL;
+  g_autofree gchar *quoted = NULL;
   g_autofree gchar *why = NULL;
   guint found_major = 0, found_minor = 0;
 
@@ -254,7 +256,8 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
         {
           found_major = fallback_major;
           found_minor = fallback_minor;
-          why = g_strdup_printf ("'%s' has no version of PoCL that can be read", version);
+          quoted = _tarn_shorten (version);
+          why = g_strdup_printf ("'%s' has no version of PoCL that can be read", quoted);
         }
     }
   if (major != NULL)

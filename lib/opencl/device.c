@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "common/shorten-private.h"
 #include "status-private.h"
 
 /* Asks for a value of a size that is known. */
@@ -82,12 +83,15 @@ _tarn_opencl_get_device_version (cl_device_id device, guint *major, guint *minor
 {
   g_autofree gchar *version = _tarn_opencl_get_device_string (device, CL_DEVICE_VERSION, error);
 
+  g_autofree gchar *quoted = NULL;
+
   if (version == NULL)
     return FALSE;
   if (sscanf (version, "OpenCL %u.%u", major, minor) == 2)
     return TRUE;
+  quoted = _tarn_shorten (version);
   g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED,
-               "clGetDeviceInfo: '%s' is not an OpenCL version", version);
+               "clGetDeviceInfo: '%s' is not an OpenCL version", quoted);
   return FALSE;
 }
 

@@ -5,6 +5,11 @@
  * question with an error is reported by name, and what it did not say is left out: one bad driver
  * must not keep a program from the others. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include <stdlib.h>
+
+#include "common/shorten-private.h"
 #include "device-private.h"
 #include "status-private.h"
 
@@ -50,7 +55,9 @@ platform_clear (gpointer item)
 static void
 report (guint platform, const gchar *name, const GError *error)
 {
-  g_message ("OpenCL platform %u '%s': %s", platform, name != NULL ? name : "", error->message);
+  g_autofree gchar *quoted = _tarn_shorten (name != NULL ? name : "");
+
+  g_message ("OpenCL platform %u '%s': %s", platform, quoted, error->message);
 }
 
 static gchar *
@@ -269,9 +276,9 @@ tarn_opencl_select_test_devices (const gchar *selection, GError **error)
 
   if (!tarn_check_fork (error))
     return NULL;
-  if (selection == NULL && (selection = g_getenv ("TARN_TEST")) != NULL)
+  if (selection == NULL && (selection = secure_getenv ("TARN_TEST")) != NULL)
     variable = "TARN_TEST";
-  else if (selection == NULL && (selection = g_getenv ("PYOPENCL_TEST")) != NULL)
+  else if (selection == NULL && (selection = secure_getenv ("PYOPENCL_TEST")) != NULL)
     {
       variable = "PYOPENCL_TEST";
       syntax = TARN_SELECTION_PYOPENCL;

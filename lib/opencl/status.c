@@ -5,6 +5,8 @@
 
 #include "status-private.h"
 
+#include "common/shorten-private.h"
+
 /**
  * Gets the domain of OpenCL's errors: write TARN_OPENCL_ERROR. Their code is OpenCL's status, a
  * cl_int.
@@ -162,11 +164,11 @@ void
 _tarn_opencl_set_error_with_text (GError **error, const gchar *call, cl_int status,
                                   const gchar *text)
 {
-  g_autofree gchar *valid = g_utf8_make_valid (text, -1);
+  g_autofree gchar *quoted = _tarn_quote_log (text);
 
   set_error (
       error, status,
-      g_strdup_printf ("%s: %s (%d): %s", call, tarn_opencl_status_name (status), status, valid));
+      g_strdup_printf ("%s: %s (%d): %s", call, tarn_opencl_status_name (status), status, quoted));
 }
 
 void

@@ -10,6 +10,7 @@
 #include <dlfcn.h>
 
 #include "common/other-block-private.h"
+#include "common/shorten-private.h"
 #include "contents-private.h"
 #include "device-private.h"
 #include "order-private.h"
@@ -189,9 +190,10 @@ static gboolean
 refuse_device (cl_device_id device, const gchar *what, GError **error)
 {
   g_autofree gchar *name = _tarn_opencl_get_device_string (device, CL_DEVICE_NAME, NULL);
+  g_autofree gchar *quoted = _tarn_shorten (name != NULL ? name : "?");
 
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "device '%s' of the context has no %s",
-               name != NULL ? name : "?", what);
+               quoted, what);
   return FALSE;
 }
 

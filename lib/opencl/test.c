@@ -3,6 +3,8 @@
  *
  * Tests that run once for each chosen device, or platform. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
 #include <tarn/opencl.h>
 
 #include "common/device-tests-private.h"

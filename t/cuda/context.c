@@ -6,7 +6,10 @@
 #include <glib/gstdio.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
 #include <tarn/cuda.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -123,6 +126,89 @@ test_file (void)
   g_unsetenv ("CUDA_DEVICE");
   write_home (".cuda_device", "two");
   assert_refused (TARN_ERROR_INVALID_ARGUMENT, "/.cuda_device: 'two' is not");
+  set_up ();
+}
+
+static gchar *
+make_home_path (const gchar *name)
+{
+  return g_build_filename (g_get_home_dir (), name, NULL);
+}
+
+/* A file is read only if it is small and regular: anything may be in the home folder. */
+static void
+test_odd_files (void)
+{
+  g_autofree gchar *path = make_home_path (".cuda_device");
+  g_autofree gchar *large = g_strnfill (65, ' ');
+  g_autofree gchar *just_fits = g_strdup_printf ("%*s", 64, "1");
+
+  set_up ();
+  g_assert_cmpint (mkfifo (path, 0600), ==, 0);
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "~/.cuda_device: must be a file");
+  g_unlink (path);
+  g_assert_cmpint (symlink ("/dev/zero", path), ==, 0);
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "~/.cuda_device: must be a file");
+  g_unlink (path);
+  g_assert_cmpint (g_mkdir (path, 0700), ==, 0);
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "~/.cuda_device: must be a file");
+  g_rmdir (path);
+  write_home (".cuda_device", large);
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "~/.cuda_device: must be a file");
+  write_home (".cuda_device", just_fits);
+  g_assert_cmpint (open_default (), ==, 1);
+  write_home (".cuda_device", "\x1b]0;x\a");
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "~/.cuda_device: '\\x1b]0;x\\x07' is not");
+  set_up ();
+}
+
+/* What a variable has is quoted, and not all of it. */
+static void
+test_odd_variable (void)
+{
+  g_autofree gchar *large = g_strnfill (100000, 'x');
+  g_autoptr (GError) error = NULL;
+
+  set_up ();
+  g_setenv ("CUDA_DEVICE", "\x1b[2J", TRUE);
+  assert_refused (TARN_ERROR_INVALID_ARGUMENT, "CUDA_DEVICE: '\\x1b[2J' is not");
+  g_setenv ("CUDA_DEVICE", large, TRUE);
+  g_assert_null (tarn_cuda_make_default_context (NULL, &error));
+  g_assert_cmpuint (strlen (error->message), <, 200);
+  set_up ();
+}
+
+/* A program that has rights which its user lacks takes nothing from the user's environment.  It is
+ * one for the kernel where its effective group is another one. */
+static void
+test_secure (void)
+{
+  gid_t group = getegid ();
+
+  if (g_test_subprocess ())
+    {
+      g_assert_cmpint ((int) getauxval (AT_SECURE), ==, 1);
+      g_assert_cmpint (open_default (), ==, 0);
+      return;
+    }
+  set_up ();
+  if (setegid (65534) != 0 || getgid () == 65534)
+    {
+      g_test_skip ("only root can change its group");
+      return;
+    }
+  g_assert_cmpint (setegid (group), ==, 0);
+  for (guint i = 0; i < 2; i++)
+    {
+      write_home (".cuda_device", i == 0 ? "secret" : NULL);
+      set_or_unset ("CUDA_DEVICE", i == 0 ? NULL : "secret");
+      assert_refused (TARN_ERROR_INVALID_ARGUMENT, "'secret'");
+      g_assert_cmpint (setegid (65534), ==, 0);
+      g_test_trap_subprocess (NULL, 0, 0);
+      g_assert_cmpint (setegid (group), ==, 0);
+      g_test_trap_assert_passed ();
+      g_test_trap_assert_stderr_unmatched ("*secret*");
+    }
   set_up ();
 }
 
@@ -359,6 +445,9 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/cuda/default/variable", test_variable);
   g_test_add_func ("/cuda/default/file", test_file);
+  g_test_add_func ("/cuda/default/odd-files", test_odd_files);
+  g_test_add_func ("/cuda/default/odd-variable", test_odd_variable);
+  g_test_add_func ("/cuda/default/secure", test_secure);
   g_test_add_func ("/cuda/default/refusals", test_refusals);
   g_test_add_func ("/cuda/default/failures", test_failures);
   g_test_add_func ("/cuda/default/local-rank", test_local_rank);

@@ -666,6 +666,35 @@ test_errors (void)
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
   stop ();
+  g_assert_false (tarn_trace_start ("/nowhere/\x1b[2J\n", NULL, &error));
+  g_assert_nonnull (strstr (error->message, "/nowhere/\\x1b[2J\\x0a: "));
+}
+
+/* A recording is its owner's alone, and goes to no file that a symbolic link of others names. */
+static void
+test_private (void)
+{
+  g_autoptr (GError) error = NULL;
+  g_auto (Place) place = { NULL, NULL };
+  g_autofree gchar *target = NULL, *text = NULL;
+  mode_t mask = umask (0);
+  struct stat info;
+
+  place_init (&place, "trace");
+  target = g_build_filename (place.folder, "target", NULL);
+  start (&place, NULL);
+  stop ();
+  umask (mask);
+  g_assert_cmpint (stat (place.path, &info), ==, 0);
+  g_assert_cmphex (info.st_mode & 0777, ==, 0600);
+  g_assert_cmpint (g_unlink (place.path), ==, 0);
+  g_assert_true (g_file_set_contents (target, "precious", -1, NULL));
+  g_assert_cmpint (symlink (target, place.path), ==, 0);
+  g_assert_false (tarn_trace_start (place.path, NULL, &error));
+  g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_LOOP);
+  g_assert_true (g_file_get_contents (target, &text, NULL, NULL));
+  g_assert_cmpstr (text, ==, "precious");
+  g_assert_cmpint (g_unlink (target), ==, 0);
 }
 
 /* The disk is full later on: the program goes on, and is told in the end. */
@@ -1053,6 +1082,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/record/other-threads", test_other_threads);
   g_test_add_func ("/core/record/lost", test_lost);
   g_test_add_func ("/core/record/errors", test_errors);
+  g_test_add_func ("/core/record/private", test_private);
   g_test_add_func ("/core/record/full", test_full);
   g_test_add_func ("/core/record/fork", test_fork);
   g_test_add_func ("/core/record/fork-lives-on", test_fork_lives_on);

@@ -7,6 +7,7 @@
 #include <json-glib/json-glib.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <tarn/tarn.h>
 #include <tarn/testing.h>
@@ -713,6 +714,32 @@ test_errors (void)
   g_assert_nonnull (strstr (error->message, "/nonexistent/snapshot"));
 }
 
+/* A snapshot is its owner's alone, and goes to no file that a symbolic link of others names. */
+static void
+test_private (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  g_autofree gchar *target = NULL, *text = NULL;
+  mode_t mask = umask (0);
+  struct stat info;
+
+  place_init (&place, "snapshot.json");
+  target = g_build_filename (place.folder, "target", NULL);
+  g_assert_true (g_file_set_contents (target, "precious", -1, NULL));
+  g_assert_cmpint (symlink (target, place.path), ==, 0);
+  g_assert_true (tarn_snapshot_write (place.path, &error));
+  g_assert_no_error (error);
+  umask (mask);
+  g_assert_cmpint (lstat (place.path, &info), ==, 0);
+  g_assert_cmphex (info.st_mode, ==, S_IFREG | 0600);
+  g_assert_true (g_file_get_contents (target, &text, NULL, NULL));
+  g_assert_cmpstr (text, ==, "precious");
+  g_assert_cmpint (g_unlink (target), ==, 0);
+  g_assert_false (tarn_snapshot_write ("/nonexistent/\x1b[2J", &error));
+  g_assert_null (strchr (error->message, '\x1b'));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -729,5 +756,6 @@ main (int argc, char **argv)
   g_test_add_func ("/core/snapshot/environment-wrong", test_environment_wrong);
   g_test_add_func ("/core/snapshot/signal", test_signal);
   g_test_add_func ("/core/snapshot/errors", test_errors);
+  g_test_add_func ("/core/snapshot/private", test_private);
   return g_test_run ();
 }

@@ -225,6 +225,16 @@ with_pocl () { # POCL_DEVICES COMMAND...
   )
 }
 
+# A terminal acts on nothing in what a message quotes.
+complains_without_escapes () { # PROGRAM
+  escape=$(printf '\033')
+  for argument in "--no$escape[2J" "$scratch/no$escape[2J"; do
+    "$top_builddir/tools/$1" "$argument" >"$scratch/out" 2>"$scratch/err" </dev/null && return 1
+    cat -v "$scratch/err"
+    grep -qF '\x1b[2J' "$scratch/err" && ! grep -qF "$escape" "$scratch/err" || return 1
+  done
+}
+
 programs=tarn-test
 for program in tarn-info tarn-bench tarn-run tarn-trace tarn-view; do
   [ ! -x "$top_builddir/tools/$program" ] || programs="$programs $program"
@@ -235,6 +245,7 @@ for program in $programs; do
   for option in --help --version; do
     fails_without_output "$top_builddir/tools/$program" $option
   done
+  check "$program: control characters in a message" complains_without_escapes "$program"
   check "$program: the manual has every option" manual_has_options "$program"
   check "$program: the manual is of this version" manual_names_version "$program"
   if command -v mandoc >/dev/null; then

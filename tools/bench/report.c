@@ -7,6 +7,7 @@
 
 #include "../file.h"
 #include "../terminal.h"
+#include "../text.h"
 #include "plot.h"
 
 void
@@ -78,7 +79,7 @@ draw (const Report *report)
   svg = plot_format (report->results, &report->head);
   if (file_write (report->plot, svg, &error))
     return TRUE;
-  g_printerr ("%s: --plot: %s\n", g_get_prgname (), error->message);
+  text_complain (g_get_prgname (), "--plot: %s", error->message);
   return FALSE;
 }
 

@@ -329,7 +329,7 @@ run_good (Session *session)
           return EXIT_FAILURE;
       if (trial->error != NULL)
         {
-          g_printerr ("tarn-run: %s\n", trial->error);
+          text_complain ("tarn-run", "%s", trial->error);
           return get_error_status (trial);
         }
       problem = verdict_find_in_good (&session->verdict, trial);
@@ -395,7 +395,7 @@ every_run (const EverySettings *settings)
   session.folder = g_dir_make_tmp ("tarn-run-XXXXXX", &error);
   if (session.folder == NULL)
     {
-      g_printerr ("tarn-run: %s\n", error->message);
+      text_complain ("tarn-run", "%s", error->message);
       return EXIT_OURS;
     }
   session.has_color = terminal_has_color (STDOUT_FILENO);

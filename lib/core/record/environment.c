@@ -10,6 +10,7 @@
 #include <tarn/trace.h>
 #include <unistd.h>
 
+#include "common/shorten-private.h"
 #include "record/record-private.h"
 
 static gchar *snapshot_path; /* constant once the environment was read */
@@ -27,13 +28,16 @@ static guint
 read_depth (void)
 {
   const gchar *depth = secure_getenv ("TARN_TRACE_STACKS");
+  g_autofree gchar *quoted = NULL;
   guint64 number = 0;
 
-  if (depth != NULL
-      && !g_ascii_string_to_unsigned (depth, 10, 0, TARN_TRACE_MAX_STACK_DEPTH, &number, NULL))
-    g_message ("TARN_TRACE_STACKS is '%s', but must be from 0 to %d: no stacks are recorded", depth,
-               TARN_TRACE_MAX_STACK_DEPTH);
-  return (guint) number;
+  if (depth == NULL
+      || g_ascii_string_to_unsigned (depth, 10, 0, TARN_TRACE_MAX_STACK_DEPTH, &number, NULL))
+    return (guint) number;
+  quoted = _tarn_shorten (depth);
+  g_message ("TARN_TRACE_STACKS is '%s', but must be from 0 to %d: no stacks are recorded", quoted,
+             TARN_TRACE_MAX_STACK_DEPTH);
+  return 0;
 }
 
 static void

@@ -16,6 +16,7 @@
 
 #include "base/clock-private.h"
 #include "base/fork-private.h"
+#include "common/shorten-private.h"
 #include "record/stream-private.h"
 
 /* How often the file gets what there is: a program that is killed loses no more than that. */
@@ -275,32 +276,33 @@ run (gpointer data)
 
 /* Start */
 
-static gboolean G_GNUC_PRINTF (2, 3) set_file_error (GError **error, const gchar *format, ...)
+static gboolean
+set_file_error (GError **error, const gchar *path)
 {
   gint code = errno;
-  g_autofree gchar *text = NULL;
-  va_list args;
+  g_autofree gchar *quoted = _tarn_shorten_path (path);
 
-  va_start (args, format);
-  text = g_strdup_vprintf (format, args);
-  va_end (args);
-  g_set_error (error, G_FILE_ERROR, (gint) g_file_error_from_errno (code), "%s: %s", text,
+  g_set_error (error, G_FILE_ERROR, (gint) g_file_error_from_errno (code), "%s: %s", quoted,
                g_strerror (code));
   return FALSE;
 }
 
-/* Opens the file, which no other process may be writing to, and makes it empty. */
+/* Opens the file, which no other process may be writing to, and makes it empty.  A new one is the
+ * user's alone: it says what the program does.  A symbolic link is not followed: in a folder that
+ * others can write to, it may be theirs, and name a file of the user's. */
 static gboolean
 open_file (const gchar *path, GError **error)
 {
-  recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  g_autofree gchar *quoted = _tarn_shorten_path (path);
+
+  recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (recorder.file < 0)
-    return set_file_error (error, "%s", path);
+    return set_file_error (error, path);
   if (flock (recorder.file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                 "%s: another process records to this file", path);
+                 "%s: another process records to this file", quoted);
   else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* which a pipe says */
-    set_file_error (error, "%s", path);
+    set_file_error (error, path);
   else
     return TRUE;
   close (recorder.file);
@@ -323,7 +325,7 @@ write_header (GError **error)
   if (write_all (parts))
     return TRUE;
   errno = recorder.failure;
-  return set_file_error (error, "%s", recorder.path);
+  return set_file_error (error, recorder.path);
 }
 
 static void
@@ -374,8 +376,11 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
   _tarn_assert_locked (&session_lock);
   if (recorder.thread != NULL)
     {
+      g_autofree gchar *quoted = _tarn_shorten_path (path);
+      g_autofree gchar *other = _tarn_shorten_path (recorder.path);
+
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
-                   "%s: events are being recorded already, to %s", path, recorder.path);
+                   "%s: events are being recorded already, to %s", quoted, other);
       return FALSE;
     }
   if (!open_file (path, error))
@@ -503,8 +508,9 @@ stop (GError **error)
   if (recorder.failure == 0)
     return TRUE;
   errno = recorder.failure;
-  return set_file_error (error, "%s: %" G_GUINT64_FORMAT " events were not written", recorder.path,
-                         recorder.n_failed);
+  set_file_error (error, recorder.path);
+  g_prefix_error (error, "%" G_GUINT64_FORMAT " events were not written: ", recorder.n_failed);
+  return FALSE;
 }
 
 /* Ends what _tarn_record_start () began, once all is in the file.  FALSE: nothing was being

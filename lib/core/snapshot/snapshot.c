@@ -19,6 +19,7 @@
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 #include "base/json-private.h"
+#include "common/shorten-private.h"
 #include "common/trace-names-private.h"
 #include "record/record-private.h"
 
@@ -377,6 +378,23 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
+/* Replaces the file, or a symbolic link of that name, by one that is the user's alone: it says what
+ * the program does. */
+static gboolean
+write_file (const gchar *path, const GString *text, GError **error)
+{
+  g_autofree gchar *quoted = NULL;
+  g_autoptr (GError) failure = NULL;
+
+  if (g_file_set_contents_full (path, text->str, (gssize) text->len,
+                                G_FILE_SET_CONTENTS_CONSISTENT | G_FILE_SET_CONTENTS_ONLY_EXISTING,
+                                0600, &failure))
+    return TRUE;
+  quoted = _tarn_shorten_path (failure->message);
+  g_set_error_literal (error, failure->domain, failure->code, quoted);
+  return FALSE;
+}
+
 gboolean
 _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *message, GError **error)
 {
@@ -396,7 +414,7 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
   time = _tarn_record_get_time ();
   text = make_text (collector.all, time, reason, message);
   g_ptr_array_unref (collector.all);
-  is_written = g_file_set_contents (path, text->str, (gssize) text->len, error);
+  is_written = write_file (path, text, error);
   g_string_free (text, TRUE);
   return is_written;
 }
@@ -417,7 +435,8 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
  * leaves one when a pool fails a request with TARN_ERROR_OUT_OF_MEMORY or TARN_ERROR_LIMIT: the
  * latest, but none within a second of another. It is not read in a set-user-ID program.
  *
- * @param path   the file, which is replaced once all is written
+ * @param path   the file, which is replaced once all is written, and then only its owner may read;
+ * a symbolic link of that name is replaced, too
  * @param error  return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_FORKED in a child
  *               of fork ()
  * @return whether the file is written; any thread may call it, also in a reclaim function

@@ -34,7 +34,8 @@ follow (gboolean follows)
  * Without a call in the program: TARN_TRACE=FILE in its environment, where %p is the number of the
  * process; and TARN_TRACE_STACKS=DEPTH. They are not read in a set-user-ID program.
  *
- * @param path     the file, which is made empty if it is there
+ * @param path     the file, which is made empty if it is there, and which only its owner may read
+ *                 if it is not; no symbolic link
  * @param options  nullable: the defaults; start from TARN_TRACE_OPTIONS_INIT
  * @param error    return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_INVALID_ARGUMENT
  *                 if something is recorded already, by another process if it is to the same file,

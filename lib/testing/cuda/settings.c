@@ -3,6 +3,8 @@
  *
  * Settings as they are at the start, from the environment; and functions by their names. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
 #include "testing/cuda/fake-private.h"
 
 #include <string.h>
@@ -86,10 +88,10 @@ read_total_memory (Settings *settings, const gchar *text)
 void
 fake_settings_init (Settings *settings)
 {
-  const gchar *n_devices = g_getenv ("TARN_TESTING_CUDA_DEVICES");
-  const gchar *total_memory = g_getenv ("TARN_TESTING_CUDA_TOTAL_MEMORY");
-  const gchar *failures = g_getenv ("TARN_TESTING_CUDA_FAIL");
-  const gchar *refusals = g_getenv ("TARN_TESTING_CUDA_REFUSE_CONTEXTS");
+  const gchar *n_devices = secure_getenv ("TARN_TESTING_CUDA_DEVICES");
+  const gchar *total_memory = secure_getenv ("TARN_TESTING_CUDA_TOTAL_MEMORY");
+  const gchar *failures = secure_getenv ("TARN_TESTING_CUDA_FAIL");
+  const gchar *refusals = secure_getenv ("TARN_TESTING_CUDA_REFUSE_CONTEXTS");
 
   *settings = (Settings){ .n_devices = 2 };
   for (guint i = 0; i < TARN_TESTING_CUDA_MAX_DEVICES; i++)
