@@ -6,6 +6,8 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
+#include "lib/locale-fixture.h"
+
 /* Platforms, as data/test-selection.tsv lists them */
 
 typedef struct
@@ -410,9 +412,55 @@ test_long_text (void)
       "xxxxxxxx...'");
   assert_quotes ("\xff", "", 0, TARN_SELECTION_STRICT,
                  "error: no platform matches '\xef\xbf\xbd'" LIST);
+  assert_quotes ("\x1b[2J\a\xc2\x9b\x7f\n\xe2\x80\xae", "", 0, TARN_SELECTION_STRICT,
+                 "error: no platform matches '\\x1b[2J\\x07\\x9b\\x7f\\x0a\\x202e'" LIST);
+  assert_quotes ("\x1b", "x", 20000, TARN_SELECTION_STRICT,
+                 "error: no platform matches '\\x1b" X10 X10 X10 X10 X10 "xxxxxxxxx...'" LIST);
 #undef X10
 #undef E10
 #undef LIST
+}
+
+/* What a name finds is the same in every locale: for Turkish the small letter of "I" has no dot. */
+static void
+test_locales (void)
+{
+  static const gchar *const locales[] = { "C", "C.UTF-8", "tr_TR.UTF-8", "lt_LT.UTF-8" };
+  static const struct
+  {
+    const gchar *selection, *chosen;
+  } rows[] = {
+    { "nvidia", "0:0" },
+    { "NVIDIA", "0:0" },
+    { "INTEL", "1:0" },
+    { "intel:i5", "1:0" },
+    { "\xc4\xb0stanbul:0", "2:0" },   /* a capital letter with a dot */
+    { "i\xcc\x87stanbul:0", "2:0" },  /* ... which is two small ones in Python */
+    { "\xc3\x89t\xc3\xa9:1", "2:1" }, /* accents */
+  };
+  const TarnSelectionDevice gpu = { "H100", "NVIDIA", NULL, NULL, { NULL } };
+  const TarnSelectionDevice cpu = { "I5-6500", "Intel", NULL, NULL, { NULL } };
+  const TarnSelectionDevice others[2] = { { "A", "", NULL, NULL, { NULL } } };
+  const TarnSelectionPlatform capitals[]
+      = { { "NVIDIA CUDA", "NVIDIA Corporation", &gpu, 1, NULL, { NULL } },
+          { "Intel(R) OpenCL", "Intel", &cpu, 1, NULL, { NULL } },
+          { "\xc4\xb0STANBUL \xc3\xa9T\xc3\x89", "", others, 2, NULL, { NULL } } };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (locales); i++)
+    {
+      g_auto (Locale) locale = { NULL };
+
+      if (!locale_set (&locale, locales[i]))
+        continue;
+      for (gsize j = 0; j < G_N_ELEMENTS (rows); j++)
+        {
+          g_autofree gchar *chosen
+              = resolve (rows[j].selection, TARN_SELECTION_STRICT, capitals, 3);
+
+          g_test_message ("%s: %s: %s", locales[i], rows[j].selection, chosen);
+          g_assert_cmpstr (chosen, ==, rows[j].chosen);
+        }
+    }
 }
 
 static void
@@ -535,6 +583,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/selection/add-kind", test_add_kind);
   g_test_add_func ("/core/selection/bad-kinds", test_bad_kinds);
   g_test_add_func ("/core/selection/long-text", test_long_text);
+  g_test_add_func ("/core/selection/locales", test_locales);
   g_test_add_func ("/core/selection/many-choices", test_many_choices);
   g_test_add_func ("/core/selection/blanks", test_blanks);
   g_test_add_func ("/core/selection/equals-sign", test_equals_sign);

@@ -140,10 +140,25 @@ parse_number (const gchar *text, gint *number)
   return TRUE;
 }
 
+/* Makes letters small, as Python does: the same in every locale, where g_utf8_strdown () makes the
+ * "I" of NVIDIA a letter without a dot for Turkish. */
 static gchar *
 fold_case (const gchar *text)
 {
-  return g_utf8_validate (text, -1, NULL) ? g_utf8_strdown (text, -1) : g_ascii_strdown (text, -1);
+  GString *folded;
+
+  if (!g_utf8_validate (text, -1, NULL))
+    return g_ascii_strdown (text, -1);
+  folded = g_string_new (NULL);
+  for (; *text != '\0'; text = g_utf8_next_char (text))
+    {
+      gunichar c = g_utf8_get_char (text);
+
+      g_string_append_unichar (folded, g_unichar_tolower (c));
+      if (c == 0x130) /* the only letter that becomes two: "i", and the dot of a capital one */
+        g_string_append_unichar (folded, 0x307);
+    }
+  return g_string_free (folded, FALSE);
 }
 
 /* Tells whether a text contains a name, without regard to case. */

@@ -19,12 +19,14 @@ static gchar *
 format (gsize bytes)
 {
   static const gchar *const units[] = { "KiB", "MiB", "GiB" };
+  gchar text[G_ASCII_DTOSTR_BUF_SIZE];
   gdouble value = (gdouble) bytes / 1024;
   guint i = 0;
 
   for (; i + 1 < G_N_ELEMENTS (units) && value >= 1024; i++)
     value /= 1024;
-  return g_strdup_printf ("%.2f %s", value, units[i]);
+  g_ascii_formatd (text, sizeof text, "%.2f", value); /* as PyTorch does, in every locale */
+  return g_strdup_printf ("%s %s", text, units[i]);
 }
 
 /* Describes what the pool of a device has; callers free it. */
