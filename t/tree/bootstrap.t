@@ -79,6 +79,11 @@ asks_for_control () {
   done <"$scratch/listed"
 }
 
+# What check installs after demo: a C++ compiler, and the programs that only tests run.
+decides_on_no_object () {
+  ! grep -E '(-dev|-headers)$' "$scratch/asked"
+}
+
 says_how () { # PACKAGE...: the last line is a command that installs them, and nothing is run
   tail -n 1 "$scratch/err" | grep -q 'as root: apt-get install .*' || return
   for package; do
@@ -101,10 +106,11 @@ check "... after it has said what is missing" \
 new_machine 0
 check "root, demo" bootstrap 1 demo # there is no example
 check "... what it needs" asks_for autoconf automake gcc libtool make pkgconf libglib2.0-dev \
-  ocl-icd-opencl-dev pocl-opencl-icd
-check "... and no more" asks_not_for g++ clinfo cmake debhelper doxygen libjson-glib-dev mandoc
+  libjson-glib-dev ocl-icd-opencl-dev pocl-opencl-icd systemtap-sdt-dev
+check "... and no more" asks_not_for g++ clinfo cmake debhelper doxygen mandoc
 check "then check" bootstrap 0 check
-check "... what tests need" asks_for g++ clinfo cmake libjson-glib-dev mandoc
+check "... what tests need" asks_for g++ clinfo cmake mandoc
+check "... and no package that decides on objects" decides_on_no_object
 check "... and not what is there" asks_not_for autoconf gcc pocl-opencl-icd
 check "then all again" bootstrap 0 check
 check "... installs nothing" test ! -s "$scratch/asked"

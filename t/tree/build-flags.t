@@ -1,0 +1,67 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# What configure decides reaches every object: build-flags has all of it, make compiles each object
+# again when build-flags changes, and configure leaves files alone that stay the same.
+. "$(dirname "$0")/../lib/tap.sh"
+
+status=$top_builddir/config.status
+cd "$top_builddir" || exit
+
+# The variables in the makefiles' flags for compilers and linkers, which configure substitutes.
+list_flags () {
+  find "$top_srcdir" -path '*/_build*' -prune -o \( -name Makefile.am -o -name Makefile.am.inc \) \
+    -exec awk '
+      /^[A-Za-z0-9_%]*(CPPFLAGS|CFLAGS|LDFLAGS) *\+?=/ { inside = 1 }
+      inside { print }
+      !/\\$/ { inside = 0 }' {} + | grep -o '\$([A-Za-z_]*)' | tr -d '$()' | sort -u
+  echo CC CFLAGS CPPFLAGS LDFLAGS LIBS | tr ' ' '\n'
+}
+
+has_all_flags () {
+  missing=
+  for name in $(list_flags); do
+    case $name in
+      top_srcdir | top_builddir | srcdir | builddir) continue ;;
+    esac
+    ! grep -q "^S\\[\"$name\"\\]=" "$status" || grep -q "@$name@" "$top_srcdir/build-flags.in" \
+      || missing="$missing $name"
+  done
+  [ -z "$missing" ] || { echo "not in build-flags.in:$missing"; return 1; }
+}
+
+list_compiled () { # ARGUMENT...: what make would compile
+  make_programs='tarn-all: ; @:
+tarn-all: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)'
+  echo "$make_programs" | $MAKE -n -f Makefile -f - "$@" tarn-all 2>/dev/null \
+    | grep -o -E -e ' -c -o [^ ]*\.l?o( |$)' | sort -u
+}
+
+compiles_all () {
+  list_compiled -B -o Makefile -o config.status -o configure >"$scratch/all"
+  list_compiled -W build-flags -o config.h -o include/tarn/version.h >"$scratch/again"
+  [ "$(wc -l <"$scratch/all")" -gt 200 ] && diff "$scratch/all" "$scratch/again"
+}
+
+# In a folder of its own: the files of the build are in use.
+configure_copy () { # SED-SCRIPT
+  mkdir -p "$scratch/copy/include/tarn" && cd "$scratch/copy" \
+    && sed -e "s|^srcdir=.*|srcdir='$top_srcdir'|" -e "$1" "$status" >config.status \
+    && sh ./config.status --quiet build-flags.new include/tarn/version.h.new
+}
+
+writes_only_changes () {
+  (
+    configure_copy '' && [ -s build-flags ] && touch -d 2000-01-01 build-flags include/tarn/version.h &&
+      configure_copy '' && [ -z "$(find build-flags include/tarn/version.h -newermt 2001-01-01)" ] &&
+      configure_copy '/^S\["TARN_PROBES"\]=/s/=.*/="3"/' &&
+      [ "$(find build-flags include/tarn/version.h -newermt 2001-01-01)" = build-flags ] &&
+      grep -x 'TARN_PROBES = 3' build-flags
+  )
+}
+
+check "build-flags.in has each of configure's flags" has_all_flags
+check "make compiles every object again when build-flags changes" compiles_all
+check "configure writes build-flags and version.h only when they change" writes_only_changes
+done_testing
