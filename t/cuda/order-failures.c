@@ -297,7 +297,18 @@ typedef struct
   guint n;
 } Messages;
 
-/* Each message is about one thing, but for events. */
+/* Counts the blocks that a message says are stuck: it names them together. */
+static guint
+count_stuck (const gchar *message)
+{
+  const gchar *number = strstr (message, " bytes in ");
+
+  return number != NULL && strstr (number, "not given back") != NULL
+             ? (guint) atoi (number + strlen (" bytes in "))
+             : 1;
+}
+
+/* Each message is about one thing, except for events and blocks. */
 static void
 count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, gpointer data)
 {
@@ -310,7 +321,7 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
   g_assert_nonnull (status);
   messages->n += strstr (message, "events may be lost") != NULL
                      ? (guint) atoi (status + strlen (number) + strlen (": "))
-                     : 1;
+                     : count_stuck (message);
 }
 
 /* With the same pool, if it has come to be. */

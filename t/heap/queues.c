@@ -3,6 +3,7 @@
  *
  * What a queue has of a heap: handed to it again without a call, and to others when it is done. */
 
+#include <tarn/debug.h>
 #include <tarn/testing.h>
 
 #include "heap-fixture.h"
@@ -604,6 +605,98 @@ test_failures (Fixture *fixture, gconstpointer unused)
   end (fixture, use (fixture, 40 * MIB, fixture->second));
 }
 
+/* Memory of which nobody can tell when it is done is lost, with a message, and is no mistake of the
+ * program's, though it is the last that is in use. */
+
+static guint n_lost_messages;
+
+static void
+count_lost_messages (const gchar *domain, GLogLevelFlags level, const gchar *message,
+                     gpointer unused)
+{
+  (void) unused;
+  g_assert_cmpstr (domain, ==, "Tarn");
+  g_assert_true ((level & G_LOG_LEVEL_MESSAGE) != 0);
+  g_assert_nonnull (strstr (message, "not given back"));
+  n_lost_messages++;
+}
+
+/* What is lost stays the driver's: another device is for what comes after. */
+static void
+leave_order (Fixture *fixture, gconstpointer data)
+{
+  static GSList *left;
+
+  left = g_slist_prepend (left, fixture->order);
+  set_up (fixture, data);
+}
+
+/* Frees a block that two queues use, while no wait succeeds. */
+static void
+free_unwaited (Fixture *fixture, TarnBlock *block)
+{
+  g_assert_true (tarn_block_record_use (block, fixture->second, NULL));
+  tarn_testing_queue_follow (fixture->queues, fixture->second, fixture->first);
+  tarn_testing_order_put (fixture->order, fixture->second, tarn_block_get_memory (block), 3 * MIB,
+                          TARN_TESTING_COMMAND_USE, 0);
+  tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_HOST_WAIT, 1, TRUE);
+  tarn_block_free (block);
+}
+
+/* Ends the pool and the heap.  Gets how many messages there were. */
+static guint
+end_heap (Fixture *fixture)
+{
+  guint handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MASK, count_lost_messages, NULL);
+
+  n_lost_messages = 0;
+  g_clear_pointer (&fixture->pool, tarn_pool_unref);
+  g_clear_pointer (&fixture->heap, tarn_allocator_unref);
+  g_log_remove_handler ("Tarn", handler);
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), >, 0);
+  return n_lost_messages;
+}
+
+static void
+test_lost (Fixture *fixture, gconstpointer data)
+{
+  free_unwaited (fixture, use (fixture, 3 * MIB, fixture->first));
+  g_assert_cmpuint (end_heap (fixture), ==, 2); /* the pool's and the heap's */
+  leave_order (fixture, data);
+}
+
+/* Of a block without a pool. */
+static void
+test_lost_block (Fixture *fixture, gconstpointer data)
+{
+  TarnBlock *block = tarn_allocator_allocate (fixture->heap, 3 * MIB, NULL);
+
+  g_assert_true (tarn_block_record_use (block, fixture->first, NULL));
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*not given back*");
+  free_unwaited (fixture, block);
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (end_heap (fixture), ==, 1);
+  leave_order (fixture, data);
+}
+
+/* Nor does what looks for leaks take it for one. */
+static void
+test_lost_debugged (Fixture *fixture, gconstpointer data)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  gsize n_found = tarn_debug_check ();
+
+  options.debug = "leaks";
+  tarn_pool_unref (fixture->pool);
+  fixture->pool = tarn_pool_new (fixture->heap, &options, NULL);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*not given back*");
+  free_unwaited (fixture, use (fixture, 3 * MIB, fixture->first));
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (end_heap (fixture), ==, 1);
+  g_assert_cmpuint (tarn_debug_check (), ==, n_found);
+  leave_order (fixture, data);
+}
+
 /* Threads: each has queues of its own, and what one allocates another one frees. */
 
 #define N_THREADS 4
@@ -720,6 +813,9 @@ main (int argc, char **argv)
   add ("shared", test_shared);
   add ("shared-expires", test_shared_expires);
   add ("failures", test_failures);
+  add ("lost", test_lost);
+  add ("lost/block", test_lost_block);
+  add ("lost/debugged", test_lost_debugged);
   add ("threads", test_threads);
   return g_test_run ();
 }

@@ -256,25 +256,117 @@ test_one_wait_fails (Order *order, gconstpointer unused)
   assert_live (order, 0);
 }
 
+/* There is no room for so many bytes. */
+static void
+assert_refused_at_limit (Order *order, gsize size)
+{
+  g_autoptr (GError) error = NULL;
+
+  g_assert_null (tarn_pool_allocate_ordered (order->pool, size, order->b, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
 /* A limit counts what could not go back: the request fails, and nothing is above the limit. */
 static void
 test_stuck_within_a_limit (Order *order, gconstpointer unused)
 {
-  g_autoptr (GError) error = NULL;
-
   (void) unused;
   tarn_pool_set_limit_bytes (order->pool, OTHER_SIZE);
   order_hold (order, OTHER_SIZE, order->a, 1);
   tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, 1, TRUE);
   g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*4095 bytes*not given back*");
-  g_assert_null (tarn_pool_allocate_ordered (order->pool, SIZE, order->b, &error));
+  assert_refused_at_limit (order, SIZE);
   g_test_assert_expected_messages ();
-  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
   assert_valid (order->pool);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (order->pool), ==, OTHER_SIZE);
   tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
   order_hold (order, SIZE, order->b, 1);
   assert_live (order, 1);
+}
+
+/* Memory that cannot go stays above a lower limit, and says so once, whatever is asked for
+ * meanwhile; and once more when that happens another time. */
+static void
+test_stuck_above_a_limit (Order *order, gconstpointer unused)
+{
+  (void) unused;
+  for (guint round = 0; round < 2; round++)
+    {
+      order_hold (order, OTHER_SIZE, order->a, 4);
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_EVENT_RECORD, 1, TRUE);
+      g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE,
+                             "*fails*8190 bytes in 2 blocks*not given back*");
+      tarn_pool_set_limit_bytes (order->pool, (gsize) 2 * OTHER_SIZE);
+      assert_valid (order->pool);
+      for (guint i = 0; i < 3; i++)
+        {
+          assert_refused_at_limit (order, SIZE);
+          tarn_pool_free_held (order->pool);
+          assert_valid (order->pool);
+        }
+      g_assert_cmpuint (tarn_pool_get_managed_bytes (order->pool), ==, (gsize) 4 * OTHER_SIZE);
+      g_test_assert_expected_messages ();
+      tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
+      tarn_pool_free_held (order->pool);
+      assert_live (order, 0);
+      tarn_pool_set_limit_bytes (order->pool, 0);
+    }
+}
+
+typedef struct
+{
+  Order *order;
+  GThread *thread;
+} Claim;
+
+/* Asks for what another thread is giving back. */
+static gpointer
+claim_returning (gpointer data)
+{
+  Claim *claim = data;
+
+  assert_refused_at_limit (claim->order, SIZE);
+  return NULL;
+}
+
+/* The wait that is to fail: not before the other thread counts on it. */
+static void
+let_claim (gpointer data)
+{
+  Claim *claim = data;
+  TarnPool *pool = claim->order->pool;
+  gsize reserved_bytes;
+
+  claim->thread = g_thread_new ("claim", claim_returning, claim);
+  do
+    {
+      g_thread_yield ();
+      _tarn_mutex_lock (&pool->lock);
+      reserved_bytes = pool->reserved_bytes;
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  while (reserved_bytes == 0);
+}
+
+/* A request that waits for what another thread gives back does not get above the limit if that
+ * comes back. */
+static void
+test_awaited_comes_back (Order *order, gconstpointer unused)
+{
+  Claim claim = { .order = order };
+
+  (void) unused;
+  tarn_pool_set_limit_bytes (order->pool, OTHER_SIZE);
+  order_hold (order, OTHER_SIZE, order->a, 1);
+  tarn_testing_queues_set_hook (order->queues, TARN_TESTING_CALL_HOST_WAIT, let_claim, &claim);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_HOST_WAIT, 1, TRUE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*fails*4095 bytes*not given back*");
+  tarn_pool_free_held (order->pool);
+  g_thread_join (claim.thread);
+  g_test_assert_expected_messages ();
+  assert_valid (order->pool);
+  g_assert_cmpuint (order_get_stats (order).peak_managed_bytes, ==, OTHER_SIZE);
+  tarn_testing_queues_fail (order->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
 }
 
 /* Queues end */
@@ -726,6 +818,8 @@ main (int argc, char **argv)
   ADD ("give-back/wait-fails", test_wait_fails);
   ADD ("give-back/one-wait-fails", test_one_wait_fails);
   ADD ("give-back/stuck-within-a-limit", test_stuck_within_a_limit);
+  ADD ("give-back/stuck-above-a-limit", test_stuck_above_a_limit);
+  ADD ("give-back/awaited-comes-back", test_awaited_comes_back);
   ADD ("forget", test_forget);
   ADD_WITH ("forget/events-all", test_forget, TARN_TESTING_QUEUES_RECORDS_ALL);
   ADD_WITH ("forget/and-record", test_forget_and_record, TARN_TESTING_QUEUES_RECORDS_ALL);

@@ -36,6 +36,9 @@ typedef struct
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
+  /* Notes that memory is not going to be freed, because nobody can tell when commands are done with
+   * it.  Nullable. */
+  void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*dispose) (TarnAllocator *allocator);  /* the last reference is gone */
   void (*finalize) (TarnAllocator *allocator); /* and the last block, and the last call */
   gboolean (*record_use) (TarnBlock *block, gpointer queue, GError **error);
@@ -59,9 +62,9 @@ typedef struct
   gboolean (*is_done) (const TarnBlock *block);
   /* Has events recorded for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Gives the memory of a retired block back that commands may still use.  FALSE: nothing was done,
-   * because nobody can tell when they are done. */
-  gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted);
+  /* Gives the memory of a retired block back that commands may still use.  FALSE, with an error:
+   * nothing was done, because nobody can tell when they are done. */
+  gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
    * is given goes on at once. */
@@ -194,6 +197,15 @@ static inline gsize
 _tarn_allocator_trim (TarnAllocator *allocator)
 {
   return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
+}
+
+/* Has an allocator know that memory, of which nobody can tell when commands are done with it, is
+ * not going to be freed. */
+static inline void
+_tarn_allocator_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  if (allocator->klass->lose_memory != NULL)
+    allocator->klass->lose_memory (allocator, memory, size);
 }
 
 static inline gsize

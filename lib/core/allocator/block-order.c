@@ -173,6 +173,16 @@ await_all (const TarnBlock *block)
   return are_done;
 }
 
+/* Frees a block's memory once its queues are done; it is lost if nobody can tell when they are. */
+static void
+free_or_lose (TarnBlock *block)
+{
+  if (await_all (block))
+    _tarn_direct_call_free (block->source, block->memory, block->size);
+  else
+    _tarn_allocator_lose (block->source, block->memory, block->size);
+}
+
 /* Frees the memory of a block that queues use; it is lost if nobody can tell when they are done. */
 void
 _tarn_direct_free_used (TarnBlock *block)
@@ -180,8 +190,10 @@ _tarn_direct_free_used (TarnBlock *block)
   const TarnAllocatorOps *ops = &block->source->ops;
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses > 0);
-  if (ops->frees_in_order || (!free_on_used_queue (block) && await_all (block)))
+  if (ops->frees_in_order)
     _tarn_direct_call_free (block->source, block->memory, block->size);
+  else if (!free_on_used_queue (block))
+    free_or_lose (block);
   drop_uses_but (block, NULL);
 }
 

@@ -83,6 +83,7 @@ struct _TarnBlock
   guint8 is_hit : 1;       /* the request that it serves was counted as a hit */
   guint8 is_unready : 1;   /* nobody has waited yet for what makes it ready */
   guint8 is_handed_on : 1; /* it was moved to its queue while in use */
+  guint8 is_told : 1;      /* a message has named it, which could not be given back */
   guint8 is_away : 1; /* of a heap's: another queue's than the one whose it is there, or nobody's,
                          so that it can go back only when nobody uses it */
   guint16 number;     /* in its chunk, constant */

@@ -55,6 +55,7 @@ typedef struct
   guint32 tag, stack, thread;
   guint32 freed_stack, freed_thread; /* thread 0: not known yet */
   gboolean is_freed;                 /* in quarantine */
+  gboolean is_stuck;                 /* freed, but commands may use it still, as far as is known */
   GList link;                        /* there */
 } TarnDebugBlock;
 
@@ -91,6 +92,8 @@ TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_
 void _tarn_debug_end_pool (TarnAllocator *upstream);
 /* Has findings say of a block in use that the calling thread freed it, here. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
+/* Has a block that was freed, but cannot go back yet, be nobody's leak. */
+void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
 /* Says that a block was freed that was freed before; FALSE: nothing is known of it any more. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Looks at all blocks, in use and in quarantine. */

@@ -451,7 +451,13 @@ forget_stuck (TarnGuarded *self)
 
   g_hash_table_iter_init (&iter, self->blocks);
   while (g_hash_table_iter_next (&iter, NULL, &block))
-    g_free (block);
+    {
+      const TarnDebugBlock *stuck = block;
+
+      if (!stuck->has_gap)
+        _tarn_allocator_lose (self->below, stuck->whole, stuck->whole_size);
+      g_free (block);
+    }
 }
 
 static void
@@ -637,6 +643,21 @@ _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory)
   block = g_hash_table_lookup (self->blocks, &memory.address);
   if (block != NULL && !block->is_freed)
     note_free (block);
+  _tarn_mutex_unlock (&self->lock);
+}
+
+void
+_tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory)
+{
+  TarnGuarded *self = upstream->user_data;
+  TarnDebugBlock *block;
+
+  if (upstream->given == NULL)
+    return;
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &memory.address);
+  if (block != NULL)
+    block->is_stuck = TRUE;
   _tarn_mutex_unlock (&self->lock);
 }
 

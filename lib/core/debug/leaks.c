@@ -65,7 +65,7 @@ collect (TarnGuarded *self, gsize *n, gsize *bytes)
       const Group key = { .tag = block->tag, .stack = block->stack };
       Group *group = g_hash_table_lookup (groups, &key);
 
-      if (block->is_freed)
+      if (block->is_freed || block->is_stuck)
         continue;
       if (group == NULL)
         {

@@ -215,6 +215,7 @@ struct _TarnHeap
   guint64 last_number;         /* of a queue */
   GHashTable *table;           /* of TarnExtent in use, by memory */
   gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
+  gsize lost_bytes;  /* of extents in use that are not going to be freed */
   gsize pool_limit;  /* bytes; 0: none */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
   gboolean is_short; /* upstream ran out, and has not given much at once since */

@@ -314,6 +314,20 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
                 heap->base.label, memory.address, size);
 }
 
+static void
+heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  const TarnExtent *extent;
+
+  (void) size;
+  _tarn_mutex_lock (&heap->lock);
+  extent = g_hash_table_lookup (heap->table, &memory);
+  if (extent != NULL)
+    heap->lost_bytes += extent->size;
+  _tarn_mutex_unlock (&heap->lock);
+}
+
 static gsize heap_trim (TarnAllocator *allocator);
 
 /* Gives back what is idle, and else what upstream can. */
@@ -464,6 +478,22 @@ lose_idle (TarnHeap *heap)
                heap->base.label, bytes);
 }
 
+/* Has the pieces be idle in which there is nothing but what is lost: all that is still in use. */
+static void
+put_lost (TarnHeap *heap)
+{
+  GHashTableIter iter;
+  gpointer extent;
+
+  g_hash_table_iter_init (&iter, heap->table);
+  while (g_hash_table_iter_next (&iter, &extent, NULL))
+    {
+      g_hash_table_iter_remove (&iter);
+      heap->n_unnamed++;
+      put (heap, extent);
+    }
+}
+
 /* Gives back what there is besides pieces, and frees all queues.  If anything is in use, nothing is
  * touched. */
 static void
@@ -471,9 +501,10 @@ free_queues (TarnHeap *heap)
 {
   TarnHeapQueue *queue;
 
-  if (heap->stats.used_bytes > 0)
+  if (heap->stats.used_bytes > heap->lost_bytes)
     return;
   _tarn_mutex_lock (&heap->lock);
+  put_lost (heap);
   lose_idle (heap);
   while ((queue = g_queue_peek_tail (&heap->all_queues)) != NULL)
     _tarn_heap_free_queue (heap, queue);
@@ -489,9 +520,9 @@ heap_finalize (TarnAllocator *allocator)
 
   heap_trim (allocator);
   _tarn_allocator_withdraw (allocator);
-  if (heap->stats.used_bytes > 0)
+  if (heap->stats.used_bytes > heap->lost_bytes)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
-                heap->stats.used_bytes);
+                heap->stats.used_bytes - heap->lost_bytes);
   free_queues (heap);
   _tarn_heap_free_spare (heap);
   g_hash_table_unref (heap->table);
@@ -510,6 +541,7 @@ static const TarnAllocatorClass heap_class = {
   .free_block = _tarn_direct_free_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
+  .lose_memory = heap_lose,
   .dispose = heap_finalize, /* its blocks have a reference each */
   .finalize = heap_finalize,
   .record_use = _tarn_direct_record_use,

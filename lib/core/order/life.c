@@ -83,6 +83,9 @@ lose_stuck_and_queues (TarnPool *pool)
   while ((block = blocks) != NULL)
     {
       blocks = block->below;
+      _tarn_mutex_unlock (&pool->lock);
+      _tarn_allocator_lose (pool->upstream, block->memory, block->alloc_size);
+      _tarn_mutex_lock (&pool->lock);
       _tarn_block_clear_uses (pool, block);
       _tarn_block_chunks_put (&pool->chunks, block);
     }

@@ -154,7 +154,7 @@ gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *q
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
 /* not in these. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
-gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted);
+gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
 gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
 void _tarn_pool_ask_recorded (TarnPool *pool);

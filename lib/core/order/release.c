@@ -176,16 +176,18 @@ free_on_queue (TarnPool *pool, TarnBlock *block)
 /* Has the host wait for all uses of a block.  FALSE: nobody can tell when they are done.  What went
  * with its context does not use memory any more. */
 static gboolean
-await_end (TarnPool *pool, TarnBlock *block)
+await_end (TarnPool *pool, TarnBlock *block, GError **error)
 {
-  g_autoptr (GError) error = NULL;
+  GError *local = NULL;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (_tarn_block_await (pool, block, NULL, FALSE, &error)
-      || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
-    return TRUE;
-  g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
-             pool->base.label, error->message, block->alloc_size);
+  if (_tarn_block_await (pool, block, NULL, FALSE, &local)
+      || g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST))
+    {
+      g_clear_error (&local);
+      return TRUE;
+    }
+  g_propagate_error (error, local);
   return FALSE;
 }
 
@@ -204,7 +206,7 @@ free_for_owner (TarnPool *pool, TarnBlock *block)
  * be room when this returns; else it may go as soon as they are done.  FALSE: nothing was done,
  * because nobody can tell when they are. */
 gboolean
-_tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
+_tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
 {
   TarnPool *pool = _tarn_pool_of (block->source);
 
@@ -213,7 +215,7 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted)
       && (!_tarn_pool_waits_before_free (pool) || !frees_on_queue (pool, is_wanted)
           || !free_on_queue (pool, block)))
     {
-      if (_tarn_pool_waits_before_free (pool) && !await_end (pool, block))
+      if (_tarn_pool_waits_before_free (pool) && !await_end (pool, block, error))
         return FALSE;
       tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
     }

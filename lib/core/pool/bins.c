@@ -503,6 +503,7 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
     _tarn_block_record (block, FALSE);
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
+  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
   stats->upstream_frees--;
   if (!block->exact && !pool->stop_holding)
     {

@@ -110,6 +110,7 @@ _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block)
 
   g_assert (block->state == TARN_BLOCK_RETIRED && block->n_uses == 0);
   g_clear_pointer (&block->uses, g_free);
+  block->is_told = FALSE;
   block->below = chunk->vacant;
   chunk->vacant = block;
   chunk->n_used--;

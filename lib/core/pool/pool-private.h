@@ -128,6 +128,8 @@ typedef struct
   TarnReclaimGroup *group; /* a reference; NULL: none */
   TarnBlock *blocks;       /* retired; through TarnBlock.below */
   TarnBlock *stuck;        /* of them: that could not go back */
+  gsize n_untold;          /* of these: that no message has named before, */
+  gsize untold_bytes;      /* and their bytes */
   gsize unreserved_bytes;  /* of them; the others are reserved by a request that waits */
   gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
@@ -237,8 +239,9 @@ struct _TarnPool
   gsize max_held;          /* constant: bytes of a block, above which bins do not hold it, */
   gsize max_kept;          /* constant: nor do threads, unless they have temporaries */
   gsize limit_bytes;       /* 0: none */
-  gsize ceiling_bytes; /* the limit; or what there was when that was lowered, as long as no request
-                          has fitted in again */
+  gsize ceiling_bytes; /* the limit; or what there was when that was lowered, or when memory could
+                          not go and came back, as long as no request has fitted in again */
+  guint64 n_came_back; /* calls after which some did */
   gsize returning_bytes;
   gsize reserved_bytes; /* being asked for upstream */
   guint64 ended_reservations;

@@ -6,6 +6,7 @@
  * nobody; a request that is out of memory waits for it, so that memory on its way is not missed. */
 
 #include "base/fork-private.h"
+#include "debug/debug-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 #include "upstream/reclaim-group-private.h"
@@ -38,6 +39,8 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
   _tarn_assert_locked (&pool->lock);
   give_back->blocks = blocks;
   give_back->stuck = NULL;
+  give_back->n_untold = 0;
+  give_back->untold_bytes = 0;
   give_back->is_foreign = FALSE;
   give_back->unreserved_bytes = 0;
   for (const TarnBlock *block = blocks; block != NULL; block = block->below)
@@ -49,12 +52,22 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
+/* Notes that memory came back which was to go: requests may have reserved its bytes meanwhile, and
+ * look again; until they do, there is more than the limit. The lock is held. */
+static void
+note_stuck (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  pool->n_came_back++;
+  _tarn_pool_fit_ceiling (pool);
+}
+
 /* Ends a call that has given blocks back: their structs are vacant now, but for blocks that are
  * stuck. The lock is held. */
 static void
 end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 {
-  gboolean has_given = give_back->blocks != NULL;
+  gboolean has_given = give_back->blocks != NULL, has_stuck = give_back->stuck != NULL;
   TarnBlock *block;
 
   _tarn_assert_locked (&pool->lock);
@@ -69,26 +82,45 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
       _tarn_pool_hold_stuck (pool, block);
     }
   pool->returning_bytes -= give_back->unreserved_bytes;
+  if (has_stuck)
+    note_stuck (pool);
   pool->n_foreign -= give_back->is_foreign;
   _tarn_tickets_end (&pool->give_backs, &give_back->ticket, has_given);
   if (give_back->group != NULL)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
 
-/* Gives the memory of a retired block back.  FALSE: nobody can tell whether it is still used. */
+/* Gives the memory of a retired block back.  FALSE, with an error: nobody can tell whether it is
+ * still used. */
 static gboolean
-give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted)
+give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {
   if (block->n_uses > 0)
-    return pool->base.klass->give_back_used (block, is_wanted);
+    return pool->base.klass->give_back_used (block, is_wanted, error);
   tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
   return TRUE;
 }
 
+/* Adds a block to those that could not go back.  A message names each once, however often that is
+ * tried. */
+static void
+add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
+{
+  block->below = give_back->stuck;
+  give_back->stuck = block;
+  if (pool->is_debugged)
+    _tarn_debug_note_stuck (pool->upstream, block->memory);
+  if (block->is_told)
+    return;
+  block->is_told = TRUE;
+  give_back->n_untold++;
+  give_back->untold_bytes += block->alloc_size;
+}
+
 /* Gives the memory of a list of retired blocks back, and takes those out of it that are stuck. Gets
- * their bytes. */
+ * their bytes; *error: why the first of them is. */
 static gsize
-give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
+give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, GError **error)
 {
   TarnBlock **link = &give_back->blocks;
   gsize stuck_bytes = 0;
@@ -96,16 +128,28 @@ give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 
   pool->base.klass->record_returning (&pool->base, give_back->blocks, is_wanted);
   while ((block = *link) != NULL)
-    if (give_back_block (pool, block, is_wanted))
+    if (give_back_block (pool, block, is_wanted, *error == NULL ? error : NULL))
       link = &block->below;
     else
       {
         *link = block->below;
-        block->below = give_back->stuck;
-        give_back->stuck = block;
+        add_stuck (pool, give_back, block);
         stuck_bytes += block->alloc_size;
       }
   return stuck_bytes;
+}
+
+/* Says what could not go back. */
+static void
+tell_stuck (const TarnPool *pool, const TarnGiveBack *give_back, const GError *error)
+{
+  g_autofree gchar *number
+      = give_back->n_untold > 1
+            ? g_strdup_printf (" in %" G_GSIZE_FORMAT " blocks", give_back->n_untold)
+            : g_strdup ("");
+
+  g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes%s that may still be used are not given back",
+             pool->base.label, error->message, give_back->untold_bytes, number);
 }
 
 /* Gives retired blocks back to the upstream allocator, as announced. @is_wanted: a request waits
@@ -116,13 +160,16 @@ gsize
 _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted)
 {
   TarnReclaimGroup *group = give_back->group;
+  g_autoptr (GError) error = NULL;
   gsize stuck_bytes;
   gboolean last;
 
   _tarn_assert_not_locked (&pool->lock);
   giving_back++;
-  stuck_bytes = give_back_blocks (pool, give_back, is_wanted);
+  stuck_bytes = give_back_blocks (pool, give_back, is_wanted, &error);
   giving_back--;
+  if (give_back->n_untold > 0)
+    tell_stuck (pool, give_back, error);
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);

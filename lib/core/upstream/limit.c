@@ -59,6 +59,13 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
+/* Has the ceiling be the limit, or what there is where that is more. The lock is held. */
+void
+_tarn_pool_fit_ceiling (TarnPool *pool)
+{
+  pool->ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
+}
+
 /* Takes bytes of a call that is giving back for a request. */
 static void
 take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
@@ -204,6 +211,7 @@ give_up_reservation (TarnPool *pool, const TarnReservation *reservation, GError 
 {
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_end_reservation (pool, reservation);
+  _tarn_pool_fit_ceiling (pool);
   set_limit_error (pool, reservation->size, error);
 }
 
@@ -215,12 +223,13 @@ gboolean
 _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error)
 {
   Taken taken = { .has_taken = FALSE };
-  gsize stuck_bytes = 0;
+  guint64 n_came_back;
   gboolean reserved;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   reserved = reserve_or_wait (pool, reservation->size, &taken);
+  n_came_back = pool->n_came_back;
   reservation->is_limited = pool->limit_bytes != 0;
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
   if (!reserved && reservation->is_limited)
@@ -234,12 +243,12 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   if (!reserved || (!taken.has_taken && taken.last_awaited == 0))
     return reserved;
   if (taken.has_taken)
-    stuck_bytes = _tarn_pool_give_back (pool, &taken.give_back, TRUE);
+    _tarn_pool_give_back (pool, &taken.give_back, TRUE);
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_tickets_await (&pool->give_backs, taken.last_awaited, &pool->lock);
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
-  if (stuck_bytes > 0 && bytes_above (pool, 0) > 0)
+  if (pool->n_came_back != n_came_back && bytes_above (pool, 0) > 0)
     reserved = FALSE;
   if (!reserved)
     give_up_reservation (pool, reservation, error);
@@ -333,7 +342,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   pool->limit_bytes = limit_bytes;
   if (pool->is_over_heap)
     heap_has_more = pool->upstream->klass->set_pool_limit (pool->upstream, limit_bytes);
-  pool->ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
+  _tarn_pool_fit_ceiling (pool);
   tell_awaiting (pool);
   _tarn_pool_begin_give_back (pool, &give_back, take_above_limit (pool));
   _tarn_pool_check_if_full_debug (pool);

@@ -39,6 +39,7 @@ gboolean _tarn_is_giving_back (void);
 /* limit.c */
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
+void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held */
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   const TarnQueue *queue, TarnMemory *memory, guint64 *owner,
                                   GError **error);
