@@ -2,15 +2,15 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# bootstrap: which packages it installs for each command, what it says where it cannot, and when it
-# configures again.  Nothing is installed or built: what it calls is replaced, and writes a log.  Where
-# bare-tree takes its Debian from.
+# bootstrap: which packages it installs for each command, what it says where it cannot, when it
+# configures again, and what it shows of tests.  Nothing is installed or built: what it calls is
+# replaced, and writes a log.  Where bare-tree takes its Debian from.
 . "$(dirname "$0")/../lib/tap.sh"
 
 bin=$scratch/bin
 tree=$scratch/tree
 mkdir "$bin" "$tree" "$tree/debian" "$tree/t" "$tree/t/tree"
-for tool in cat dirname env grep sed sh touch; do
+for tool in cat dirname env find grep rm sed sh sort tail touch; do
   ln -s "$(command -v $tool)" "$bin/$tool"
 done
 cp "$top_srcdir/bootstrap" "$tree/"
@@ -127,10 +127,85 @@ if [ -e /var/lib/dpkg/status ]; then
   check "... it is, again" grep -q '^config.status .*--recheck' "$scratch/log"
   touch "$tree/config.status"
   check "none came" bootstrap 0 build
-  check "... it is not" test -z "$(grep config "$scratch/log")"
+  check "... it is not" test -z "$(grep '^config' "$scratch/log")"
 else
   skip "packages came since it was configured" "no Debian"
 fi
+
+# ---- what is shown of tests ----
+
+cat >"$scratch/some.t" <<'TEST'
+echo "ok 1 - fine"
+echo "a warning" >&2
+echo "not ok 2 - a colon: and a word"
+echo "ok 3 - other # SKIP no device"
+echo 1..3
+TEST
+mkdir "$tree/t/pool"
+some=$tree/t/pool/some
+drive () {
+  AM_TAP_AWK=${AWK:-awk} sh "$top_srcdir/t/lib/log-driver.sh" "$top_srcdir/build-aux/tap-driver.sh" \
+    --test-name t/pool/some.t --log-file "$some.log" --trs-file "$some.trs" --color-tests yes \
+    -- sh "$scratch/some.t" >"$scratch/driven" 2>&1
+}
+says () { # LINE...: of the program, and its results that failed
+  printf '%s\n' "$@" | diff - "$scratch/driven"
+}
+copies () { # yes|no: the log into test-suite.log
+  grep -x ":copy-in-global-log: $1" "$some.trs"
+}
+
+drive
+check "a program with a test that fails: its name is said" \
+  says "FAIL: t/pool/some.t (1 passed, 1 failed, 1 skipped)" "    2 - a colon: and a word"
+check "... standard error is in the log" grep -x "a warning" "$some.log"
+check "... which is copied" copies yes
+mv "$some.log" "$scratch/failed.log"
+mv "$some.trs" "$scratch/failed.trs"
+sed -i 's/^echo "not ok/echo "ok/' "$scratch/some.t"
+drive
+check "one in which none fails: a line" says "PASS: t/pool/some.t (2 passed, 1 skipped)"
+check "... its log is not copied" copies no
+
+cp "$scratch/driven" "$scratch/made"
+fake "$bin/make" <<'PROGRAM'
+case "$*" in *' print'*) echo 1; exit; esac
+case "$*" in *check*) cp "$scratch"/failed.* "$scratch/tree/t/pool/"; cat "$scratch/made"; exit 2; esac
+PROGRAM
+fake "$tree/t/tree/count-results" <<'PROGRAM'
+echo "1 passed, 1 failed, 1 skipped"
+exit 1
+PROGRAM
+ln -s "$(command -v cp)" "$bin/cp"
+cat >"$scratch/made" <<'OUTPUT'
+  CC       t/pool/some.o
+FAIL: t/pool/some.t (1 passed, 1 failed, 1 skipped)
+    2 - a colon: and a word
+============
+# TOTAL: 3
+make[3]: *** [Makefile:1: test-suite.log] Error 1
+OUTPUT
+cat >"$scratch/expected" <<'OUTPUT'
+FAIL: t/pool/some.t (1 passed, 1 failed, 1 skipped)
+    2 - a colon: and a word
+
+== t/pool/failed.log
+not ok 2 - a colon: and a word
+FAIL: t/pool/some.t 2 - a colon: and a word
+1..3
+# standard error:
+a warning
+
+failed:
+    t/pool/some.t 2 - a colon: and a word
+1 passed, 1 failed, 1 skipped
+OUTPUT
+check "check, which fails" bootstrap 1 check
+check "... shows the log without what passed, names, and totals last" \
+  diff "$scratch/expected" "$scratch/out"
+check "... and the program's name as the last line on standard error" \
+  sh -c 'tail -n 1 "$1" | grep -x "bootstrap: failed: t/pool/failed.t"' sh "$scratch/err"
+
 # ---- bare-tree ----
 
 bare_tree=$top_srcdir/t/tree/bare-tree
