@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: MIT
 #
 # Runs a test program by automake's driver for TAP, which prints a line for each result, and prints one
-# line for all of them, and the names of those that failed.  The log gets what the program wrote to
-# standard error, too; it goes into test-suite.log only if something failed.
+# line for all of them, and the names of those that failed.  The log goes into test-suite.log only if
+# something failed.
 #   log-driver.sh TAP-DRIVER OPTION... -- PROGRAM...
 driver=$1
 shift
@@ -18,15 +18,7 @@ for word; do
   [ "$word" != -- ] || break
   previous=$word
 done
-sh "$driver" --color-tests no "$@" >/dev/null 2>"$log.stderr"
-status=$?
-[ ! -s "$log.stderr" ] || { echo "# standard error:"; cat "$log.stderr"; } >>"$log"
-if [ $status -ne 0 ] || [ ! -s "$trs" ]; then
-  cat "$log.stderr" >&2
-  rm -f "$log.stderr"
-  exit $status
-fi
-rm -f "$log.stderr"
+sh "$driver" --color-tests no "$@" >/dev/null || exit
 
 count () { # RESULTS
   grep -cE "^:test-result: ($1)" "$trs"
