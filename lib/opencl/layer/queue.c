@@ -203,25 +203,36 @@ finish (gpointer data)
   return NULL;
 }
 
-/* Waits for all commands without holding the caller up.  A marker fails with any command before it,
- * while others go on, and those that come after it may not wait for them: clFinish () does. */
-static void
-finish_aside (LayerQueue *self)
+/* Has a thread wait for all commands; FALSE: there is none. */
+static gboolean
+start_finishing (LayerQueue *self)
 {
   static gboolean once;
   GThread *thread;
 
-  if (__atomic_exchange_n (&self->finishing, TRUE, __ATOMIC_ACQ_REL) || !keep (self))
-    return;
+  if (!keep (self))
+    return FALSE;
   thread = g_thread_try_new ("tarn-layer", finish, _tarn_layer_ref (self), NULL);
   if (thread != NULL)
     {
       g_thread_unref (thread);
-      return;
+      return TRUE;
     }
-  _tarn_layer_warn (&once, "no thread can wait for a queue: buffers may be lost");
+  _tarn_layer_warn (&once, "no thread can wait for a queue: its buffers are freed later, or lost");
   _tarn_layer_queue_leave (self);
   _tarn_layer_unref (self);
+  return FALSE;
+}
+
+/* Waits for all commands without holding the caller up.  A marker fails with any command before it,
+ * while others go on, and those that come after it may not wait for them: clFinish () does.  Where
+ * there is no thread for it, markers count again, and whoever looks at one that failed tries once
+ * more. */
+static void
+finish_aside (LayerQueue *self)
+{
+  if (!__atomic_exchange_n (&self->finishing, TRUE, __ATOMIC_ACQ_REL) && !start_finishing (self))
+    __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
 /* The driver's: what was put on the queue before the marker is done, or something failed. */

@@ -5,6 +5,9 @@
  * The program is told of what it cannot have and nothing is lost, but what a failing release loses.
  */
 
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "opencl/device.h"
@@ -255,6 +258,90 @@ is_at_work (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpint (g_atomic_int_get (&n_destroyed), ==, 1);
 }
 
+/* No thread can be made */
+
+static gint refuses_threads; /* atomic */
+
+/* In place of the C library's, for GLib: a limit on threads does not bind root. */
+int
+pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*func) (void *),
+                void *data)
+{
+  int (*create) (pthread_t *, const pthread_attr_t *, void *(*) (void *), void *);
+
+  if (g_atomic_int_get (&refuses_threads))
+    return EAGAIN;
+  *(gpointer *) &create = dlsym (RTLD_NEXT, "pthread_create");
+  return create (thread, attributes, func, data);
+}
+
+/* Fills a buffer whose end the driver must tell, and releases it. */
+static void
+use_and_watch (Program *program)
+{
+  cl_int status = CL_SUCCESS;
+
+  make_buffer (program, 0, SIZE, &status);
+  fill (program, 0, 0, SIZE, 0, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_cmpint (clSetMemObjectDestructorCallback (program->buffers[0], on_destroyed, NULL), ==,
+                   CL_SUCCESS);
+  release (&program->buffers[0], &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+}
+
+/* Has the queue wait for an event, in a command of another buffer's. */
+static cl_event
+close_queue (Program *program, cl_int *status)
+{
+  cl_event gate = clCreateUserEvent (program->context, status);
+  const guint8 zero = 0;
+
+  make_buffer (program, 1, SIZE, status);
+  g_assert_cmpint (*status, ==, CL_SUCCESS);
+  *status = clEnqueueFillBuffer (program->queues[0], program->buffers[1], &zero, 1, 0, SIZE, 1,
+                                 &gate, NULL);
+  return gate;
+}
+
+/* A queue that takes no marker, while no thread can wait for it in its place, goes on with the next
+ * marker that it takes: nothing is lost. */
+static void
+no_thread (const TarnOpenclDevice *device, OpenclState *state)
+{
+  Program program = { .context = opencl_context_new (device) };
+  gint64 deadline = g_get_monotonic_time () + WAIT;
+  cl_int status = CL_SUCCESS;
+  cl_event gate;
+
+  (void) state;
+  if (opencl_runs_in_caller (device))
+    {
+      g_test_skip ("the device runs commands in who flushes them");
+      end (&program);
+      return;
+    }
+  layer->reset ();
+  n_destroyed = 0;
+  make_queue (&program, 0, device->device, &status);
+  gate = close_queue (&program, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  layer->fail ("clEnqueueMarkerWithWaitList", 1, FALSE, CL_OUT_OF_HOST_MEMORY);
+  g_atomic_int_set (&refuses_threads, TRUE);
+  use_and_watch (&program);
+  g_atomic_int_set (&refuses_threads, FALSE);
+  g_assert_cmpstr (layer->get_failed (), ==, "clEnqueueMarkerWithWaitList");
+  layer->fail (NULL, 0, FALSE, CL_SUCCESS);
+  g_assert_cmpint (clSetUserEventStatus (gate, CL_COMPLETE), ==, CL_SUCCESS);
+  use_and_watch (&program);
+  g_assert_cmpint (clFlush (program.queues[0]), ==, CL_SUCCESS);
+  while (g_atomic_int_get (&n_destroyed) < 2 && g_get_monotonic_time () < deadline)
+    g_thread_yield ();
+  g_assert_cmpint (g_atomic_int_get (&n_destroyed), ==, 2);
+  g_assert_cmpint (clReleaseEvent (gate), ==, CL_SUCCESS);
+  end (&program);
+}
+
 /* Budgets */
 
 #define BUDGET (64 * LARGE)
@@ -458,11 +545,13 @@ out_of_order (const TarnOpenclDevice *device, OpenclState *state)
   end (&program);
 }
 
-static const OpenclCase cases[] = {
-  { "/layer/at-work", is_at_work },           { "/layer/faults/once", once },
-  { "/layer/faults/for-ever", for_ever },     { "/layer/budget/fits", fits },
-  { "/layer/budget/makes-room", makes_room }, { "/layer/budget/out-of-order", out_of_order }
-};
+static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
+                                    { "/layer/faults/once", once },
+                                    { "/layer/faults/for-ever", for_ever },
+                                    { "/layer/faults/no-thread", no_thread },
+                                    { "/layer/budget/fits", fits },
+                                    { "/layer/budget/makes-room", makes_room },
+                                    { "/layer/budget/out-of-order", out_of_order } };
 
 int
 main (int argc, char **argv)
