@@ -179,7 +179,7 @@ main (int argc, char **argv)
     }
   tarn_pool_get_stats (pool, &stats);
   g_print ("%" G_GUINT64_FORMAT " requests, %" G_GUINT64_FORMAT " files\n",
-           stats.hits + stats.misses, stats.upstream_allocations);
+           stats.hits + stats.misses, stats.driver_calls);
   if (ferror (stdout))
     {
       g_printerr ("mapped-files: cannot write to standard output\n");

@@ -22,6 +22,8 @@
 
 #define EXPRESSION "w sqrt (x x + y y) + x y - (x + y) / 4"
 
+#define PROGRESS_WIDTH 60 /* more than any line of progress has */
+
 #define EXIT_WRONG 1 /* a wrong result, or an error of the driver */
 #define EXIT_USAGE 2 /* bad usage, or no such device */
 
@@ -304,14 +306,15 @@ check_result (Calculator *calc, const TarnBlock *result, gdouble weight)
 
 typedef struct
 {
+  const gchar *label;  /* for somebody who waits */
   gdouble clock_ns;    /* taken off every call that is measured */
   gdouble step_ns;     /* one evaluation: the median, as below, of all steps but the first */
   gdouble pair_ns;     /* one allocation and one free: the median of the steps' means */
   gdouble first_ns;    /* the same in the first step, when a pool has nothing to hand out yet */
   gdouble all_ns;      /* all allocations and frees of all steps */
   TarnPoolStats stats; /* after the last step */
-  guint64 n_of_driver; /* allocations: the driver's own, */
-  guint64 n_of_heap;   /* and those that a heap served with what it has of them */
+  gdouble kept_bytes;  /* at that time: not in use, and not given back to the driver */
+  gdouble peak_bytes;  /* the most that there were of the driver's */
   gdouble worst;       /* relative error */
 } Report;
 
@@ -348,16 +351,23 @@ measure_clock (void)
   return (gdouble) least / 100;
 }
 
-/* A line for somebody who waits at a terminal, from the first second on. */
+/* Shows somebody who waits at a terminal which step comes next, at most five times a second; a step
+ * beyond the last one clears the line. */
 static void
-show_progress (gsize step, gsize n_steps, gint64 start)
+show_progress (const gchar *label, gsize step, gsize n_steps)
 {
-  if (!isatty (STDERR_FILENO) || now_ns () - start < 1000000000)
+  static gint64 shown_at = G_MININT64;
+  gint64 now = now_ns ();
+
+  if (!isatty (STDERR_FILENO))
     return;
   if (step > n_steps)
-    fputs ("\r                              \r", stderr);
-  else if (step % (n_steps / 100 + 1) == 0)
-    fprintf (stderr, "\rstep %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT, step, n_steps);
+    fprintf (stderr, "\r%*s\r", PROGRESS_WIDTH, "");
+  else if (step == 0 || now - shown_at >= 200000000)
+    {
+      fprintf (stderr, "\r%s: %" G_GSIZE_FORMAT " of %" G_GSIZE_FORMAT, label, step, n_steps);
+      shown_at = now;
+    }
 }
 
 /* Each step has a weight of its own, so that a stale result cannot pass for the last one. */
@@ -373,15 +383,16 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
 {
   g_autofree gdouble *steps = g_new0 (gdouble, n_steps + 1);
   g_autofree gdouble *pairs = g_new0 (gdouble, n_steps + 1);
-  gint64 run_start = now_ns ();
   TarnBlock *result = NULL;
 
   report->all_ns = 0;
   for (gsize step = 0; step <= n_steps && calc->error == NULL; step++)
     {
-      gint64 start = now_ns ();
+      gint64 start;
       gdouble ns;
 
+      show_progress (report->label, step, n_steps);
+      start = now_ns ();
       calc->spent_ns = calc->n_calls = 0;
       drop (calc, result);
       result = evaluate (calc, x, y, weight_of_step (step));
@@ -392,34 +403,45 @@ run_steps (Calculator *calc, const TarnBlock *x, const TarnBlock *y, gsize n_ste
       ns = MAX ((gdouble) calc->spent_ns - calc->n_calls * report->clock_ns, 1);
       pairs[step] = 2 * ns / MAX (calc->n_calls, 1);
       report->all_ns += ns;
-      show_progress (step, n_steps, run_start);
     }
-  show_progress (n_steps + 1, n_steps, run_start);
+  show_progress (report->label, n_steps + 1, n_steps);
   report->first_ns = pairs[0];
   report->step_ns = median (steps + 1, n_steps);
   report->pair_ns = median (pairs + 1, n_steps);
   return result;
 }
 
-/* Notes what a pool did, which asks the driver, or a heap that does. */
+/* Notes what a pool did, and what it keeps: itself, or in its heap. */
 static void
 report_pool (TarnPool *pool, Report *report)
 {
+  TarnPoolStats *stats = &report->stats;
   TarnHeapStats heap = TARN_HEAP_STATS_INIT;
 
-  tarn_pool_get_stats (pool, &report->stats);
-  report->n_of_driver = report->stats.upstream_allocations;
+  tarn_pool_get_stats (pool, stats);
+  report->kept_bytes = (gdouble) stats->held_bytes;
+  report->peak_bytes = (gdouble) stats->peak_managed_bytes;
   if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
     return;
-  report->n_of_heap = report->n_of_driver;
-  report->n_of_driver = heap.upstream_allocations;
+  report->kept_bytes += (gdouble) (heap.upstream_bytes - heap.used_bytes);
+  report->peak_bytes = (gdouble) heap.peak_upstream_bytes;
+}
+
+/* Notes what a driver did: every vector is an allocation of its own. */
+static void
+report_allocator (const Calculator *calc, Report *report)
+{
+  const gsize size = calc->length * sizeof (gfloat);
+
+  report->stats.misses = report->stats.driver_calls = calc->n_made;
+  report->stats.active_bytes = calc->n_alive * size;
+  report->peak_bytes = (gdouble) (calc->n_at_peak * size);
 }
 
 /* From the inputs to the report, with a pool or without. */
 static void
 run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, Report *report)
 {
-  const gsize size = calc->length * sizeof (gfloat);
   TarnBlock *x, *y, *result;
 
   calc->allocator = allocator;
@@ -432,13 +454,7 @@ run (Calculator *calc, TarnAllocator *allocator, TarnPool *pool, gsize n_steps, 
   if (pool != NULL)
     report_pool (pool, report);
   else
-    {
-      /* Every vector is an allocation of the driver's, and nothing is held. */
-      report->n_of_driver = calc->n_made;
-      report->stats.active_blocks = calc->n_alive;
-      report->stats.active_bytes = report->stats.managed_bytes = calc->n_alive * size;
-      report->stats.peak_managed_bytes = calc->n_at_peak * size;
-    }
+    report_allocator (calc, report);
   report->worst = check_result (calc, result, weight_of_step (n_steps));
   drop (calc, x);
   drop (calc, y);
@@ -514,21 +530,37 @@ print_table (const Report *left, const Report *right)
   print_row ("one allocation and free", format_time, left->pair_ns, right->pair_ns);
   print_row ("  in the first step", format_time, left->first_ns, right->first_ns);
   print_row ("  all of them, in sum", format_time, left->all_ns, right->all_ns);
-  print_row ("driver allocations", format_count, left->n_of_driver, right->n_of_driver);
-  print_row ("served by the pool's heap", format_count, left->n_of_heap, right->n_of_heap);
-  print_row ("hits", format_count, a->hits, b->hits);
-  print_row ("held blocks", format_count, a->held_blocks, b->held_blocks);
-  print_row ("active blocks", format_count, a->active_blocks, b->active_blocks);
-  print_row ("managed bytes", format_bytes, a->managed_bytes, b->managed_bytes);
-  print_row ("active bytes", format_bytes, a->active_bytes, b->active_bytes);
-  print_row ("peak of managed bytes", format_bytes, a->peak_managed_bytes, b->peak_managed_bytes);
+  print_row ("requests", format_count, a->hits + a->misses, b->hits + b->misses);
+  print_row ("  without a driver call", format_count, a->served_without_driver,
+             b->served_without_driver);
+  print_row ("driver calls", format_count, a->driver_calls, b->driver_calls);
+  print_row ("bytes in use", format_bytes, a->active_bytes, b->active_bytes);
+  print_row ("bytes kept for reuse", format_bytes, left->kept_bytes, right->kept_bytes);
+  print_row ("peak of the driver's bytes", format_bytes, left->peak_bytes, right->peak_bytes);
   printf ("%-28s %24.1e %24.1e\n", "largest relative error", left->worst, right->worst);
 }
 
+/* Says what the pool saved of a step, and what to expect of other devices. */
 static void
-print_report (const Options *options, const Report *alone, const Report *pooled)
+print_saving (const Device *device, const Report *alone, const Report *pooled)
+{
+  gdouble saved_ns = alone->step_ns - pooled->step_ns;
+  g_autofree gchar *before = format_time (alone->step_ns), *after = format_time (pooled->step_ns);
+  g_autofree gchar *saved = format_time (MAX (saved_ns, 0));
+
+  printf ("a step took %s with the pool and %s without: %s saved, %.0f %%\n", after, before, saved,
+          100 * MAX (saved_ns, 0) / alone->step_ns);
+  if (!device->is_gpu)
+    printf (
+        "this device is no GPU: a GPU's driver takes longer to allocate, so a pool saves more\n");
+}
+
+static void
+print_report (const Device *device, const Options *options, const Report *alone,
+              const Report *pooled)
 {
   g_autofree gchar *before = format_time (alone->pair_ns), *after = format_time (pooled->pair_ns);
+  g_autofree gchar *line = tarn_pool_stats_to_string (&pooled->stats);
   gdouble ratio = alone->pair_ns / pooled->pair_ns;
 
   printf (
@@ -538,9 +570,11 @@ print_report (const Options *options, const Report *alone, const Report *pooled)
       options->pipeline ? "each step is waited for" : "each operator is waited for",
       alone->clock_ns);
   print_table (alone, pooled);
+  printf ("\nthe pool: %s\n", line);
   printf (
-      "\nallocations were %.*f times faster with the pool (%s -> %s for one allocation and free)\n",
+      "allocations were %.*f times faster with the pool (%s -> %s for one allocation and free)\n",
       ratio < 10, ratio, before, after);
+  print_saving (device, alone, pooled);
 }
 
 /* The command line */
@@ -645,16 +679,17 @@ list_devices (const GArray *devices)
 static gboolean
 run_on (const Device *device, const Options *options, GError **error)
 {
-  Report alone = { 0 }, pooled = { 0 };
+  Report alone = { .label = "without the pool" }, pooled = { .label = "with the pool" };
 
   printf ("device   %s %s\n"
           "step     r = " EXPRESSION ", in %d operators\n"
           "vectors  %" G_GUINT64_FORMAT " floats, %" G_GUINT64_FORMAT " bytes\n",
           device->selector, device->name, N_VECTORS - 2, options->length,
           options->length * sizeof (gfloat));
+  fflush (stdout); /* what follows may take minutes */
   if (!compare (device, options, &alone, &pooled, error))
     return FALSE;
-  print_report (options, &alone, &pooled);
+  print_report (device, options, &alone, &pooled);
   if (MAX (alone.worst, pooled.worst) <= TOLERANCE)
     return TRUE;
   g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "wrong result: off by %.1e, more than %.1e",

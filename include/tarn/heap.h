@@ -93,9 +93,9 @@ typedef struct
   gsize pieces;              /**< that it has of its upstream allocator */
   gsize idle_pieces;         /**< of them: that nothing is in use of, so that they can go back */
 
-  guint64 upstream_allocations; /**< pieces that upstream gave */
-  guint64 upstream_frees;       /**< pieces that went back */
-  guint64 moves; /**< idle pieces that went to other addresses, or to another queue */
+  guint64 driver_calls;   /**< calls of the driver for pieces, also those that failed */
+  guint64 upstream_frees; /**< pieces that went back */
+  guint64 moves;          /**< idle pieces that went to other addresses, or to another queue */
 } TarnHeapStats;
 
 /**
@@ -114,7 +114,7 @@ typedef struct
         0,                  /* largest_free_bytes */                                               \
         0,                  /* pieces */                                                           \
         0,                  /* idle_pieces */                                                      \
-        0,                  /* upstream_allocations */                                             \
+        0,                  /* driver_calls */                                                     \
         0,                  /* upstream_frees */                                                   \
         0                   /* moves */                                                            \
   }

@@ -148,15 +148,25 @@ typedef struct
    */
   gsize peak_active_bytes;
 
-  guint64 hits;                 /**< requests that a held block served */
-  guint64 misses;               /**< requests that the upstream allocator served */
-  guint64 failures;             /**< requests that ended in an error */
-  guint64 upstream_allocations; /**< calls of the upstream allocator that gave memory */
-  guint64 upstream_failures;    /**< calls of the upstream allocator that gave none */
-  guint64 upstream_frees;       /**< blocks given back to the upstream allocator */
-  guint64 reclaims;             /**< times that reclaim functions were asked */
-  guint64 ignored_frees;        /**< blocks freed in a child of fork (), where nothing is done */
-  guint64 queue_waits; /**< times that a queue, or the host, was made to wait for another */
+  guint64 hits;     /**< requests that a block held by the pool served */
+  guint64 misses;   /**< requests that the upstream allocator served: a heap, or the driver */
+  guint64 failures; /**< requests that ended in an error */
+  /**
+   * Of hits and misses: requests that were served without a call of the driver for memory, by a
+   * held block or by the heap below the pool.
+   */
+  guint64 served_without_driver;
+  /**
+   * Calls of the driver for memory that requests of this pool led to, also through a heap or
+   * another pool below it, and also those that failed. The driver is the allocator at the bottom:
+   * the backend.
+   */
+  guint64 driver_calls;
+  guint64 upstream_failures; /**< times that the upstream allocator gave no memory */
+  guint64 upstream_frees;    /**< blocks returned to the upstream allocator */
+  guint64 reclaims;          /**< times that reclaim functions were asked */
+  guint64 ignored_frees;     /**< blocks freed in a child of fork (), where nothing is done */
+  guint64 queue_waits;       /**< times that a queue, or the host, was made to wait for another */
 } TarnPoolStats;
 
 /**
@@ -177,7 +187,8 @@ typedef struct
         0,                  /* hits */                                                             \
         0,                  /* misses */                                                           \
         0,                  /* failures */                                                         \
-        0,                  /* upstream_allocations */                                             \
+        0,                  /* served_without_driver */                                            \
+        0,                  /* driver_calls */                                                     \
         0,                  /* upstream_failures */                                                \
         0,                  /* upstream_frees */                                                   \
         0,                  /* reclaims */                                                         \
@@ -204,6 +215,7 @@ gsize tarn_pool_get_active_blocks (TarnPool *pool);
 gsize tarn_pool_get_managed_bytes (TarnPool *pool);
 gsize tarn_pool_get_active_bytes (TarnPool *pool);
 void tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats);
+gchar *tarn_pool_stats_to_string (const TarnPoolStats *stats) G_GNUC_WARN_UNUSED_RESULT;
 void tarn_pool_reset_peaks (TarnPool *pool);
 const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);

@@ -32,7 +32,7 @@ _tarn_trace_name_property (guint32 property)
     [TARN_TRACE_HITS] = "hits",
     [TARN_TRACE_MISSES] = "misses",
     [TARN_TRACE_FAILURES] = "failures",
-    [TARN_TRACE_UPSTREAM_CALLS] = "upstream_calls",
+    [TARN_TRACE_DRIVER_CALLS] = "driver_calls",
     [TARN_TRACE_UPSTREAM_FAILURES] = "upstream_failures",
     [TARN_TRACE_HELD_BLOCKS] = "held_blocks",
     [TARN_TRACE_ACTIVE_BLOCKS] = "active_blocks",

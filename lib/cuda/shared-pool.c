@@ -61,15 +61,15 @@ print_row (TarnCudaShared *shared)
   if (!tarn_heap_get_stats (tarn_pool_get_upstream (shared->pool), &heap))
     {
       heap.peak_upstream_bytes = pool.peak_managed_bytes;
-      heap.upstream_allocations = pool.upstream_allocations;
+      heap.driver_calls = pool.driver_calls;
     }
   n = pool.hits + pool.misses;
   g_printerr ("%6d %14" G_GUINT64_FORMAT " %7.1f %12.1f %12.1f %10" G_GUINT64_FORMAT
               " %8" G_GUINT64_FORMAT "\n",
-              shared->context.device, n, n > 0 ? 100 * (gdouble) pool.hits / (gdouble) n : 0,
+              shared->context.device, n,
+              n > 0 ? 100 * (gdouble) pool.served_without_driver / (gdouble) n : 0,
               (gdouble) pool.peak_active_bytes / (1 << 20),
-              (gdouble) heap.peak_upstream_bytes / (1 << 20), heap.upstream_allocations,
-              pool.failures);
+              (gdouble) heap.peak_upstream_bytes / (1 << 20), heap.driver_calls, pool.failures);
 }
 
 static void

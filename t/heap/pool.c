@@ -325,9 +325,9 @@ test_joined_first (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < n; i++)
     tarn_block_free (blocks[i]);
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, n);
-  n_allocations = heap_get_stats (fixture).upstream_allocations;
+  n_allocations = heap_get_stats (fixture).driver_calls;
   whole = allocate (pool, is_virtual ? 9 * MIB : 64 * KIB);
-  g_assert_cmpuint (heap_get_stats (fixture).upstream_allocations, ==, n_allocations);
+  g_assert_cmpuint (heap_get_stats (fixture).driver_calls, ==, n_allocations);
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
   tarn_block_free (whole);
   tarn_pool_unref (pool);
@@ -404,10 +404,61 @@ test_threads (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).used_bytes, >=, get_stats (pool).held_bytes);
 }
 
+/* Counts the device's calls for memory while a pool serves requests whose sizes vary, some of which
+ * fail. */
+static void
+use_and_count (HeapFixture *fixture, TarnPool *pool, guint64 *n_without, guint64 *n_calls)
+{
+  TarnBlock *blocks[10] = { NULL };
+
+  for (guint i = 0; i < 300; i++)
+    {
+      TarnBlock **block = &blocks[g_test_rand_int_range (0, G_N_ELEMENTS (blocks))];
+      gsize size = (gsize) g_test_rand_int_range (1, 10) << g_test_rand_int_range (8, 22);
+      guint64 before = heap_get_stats (fixture).driver_calls;
+
+      if (i % 100 == 50)
+        tarn_testing_pages_fail (fixture->pages, 1, FALSE);
+      g_clear_pointer (block, tarn_block_free);
+      *block = tarn_pool_allocate (pool, size, NULL);
+      *n_calls += heap_get_stats (fixture).driver_calls - before;
+      *n_without += *block != NULL && heap_get_stats (fixture).driver_calls == before;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+}
+
+/* What a pool says of the driver is what the driver says: a request that the heap serves is none of
+ * its calls, and another pool's are not this one's. */
+static void
+test_driver_calls (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  g_autoptr (TarnPool) other = tarn_pool_new (fixture->heap, NULL, NULL);
+  g_autoptr (TarnPool) above = tarn_pool_new (TARN_ALLOCATOR (other), NULL, NULL);
+  guint64 n_without = 0, n_calls = 0, n_of_other = 0, n_without_other = 0;
+  TarnPoolStats stats;
+
+  (void) unused;
+  tarn_testing_pages_set_budget (fixture->pages, 128 * MIB);
+  use_and_count (fixture, pool, &n_without, &n_calls);
+  use_and_count (fixture, above, &n_without_other, &n_of_other);
+  stats = get_stats (pool);
+  g_assert_cmpuint (stats.driver_calls, ==, n_calls);
+  g_assert_cmpuint (stats.served_without_driver, ==, n_without);
+  g_assert_cmpuint (stats.served_without_driver, >, stats.hits);
+  g_assert_cmpuint (stats.misses, >, stats.driver_calls);
+  g_assert_cmpuint (get_stats (above).driver_calls, ==, n_of_other);
+  g_assert_cmpuint (get_stats (above).served_without_driver, ==, n_without_other);
+  g_assert_cmpuint (get_stats (other).driver_calls, ==, n_of_other);
+  g_assert_cmpuint (heap_get_stats (fixture).driver_calls, ==, n_calls + n_of_other);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  heap_add ("pool/driver-calls", test_driver_calls);
   heap_add ("pool/bound", test_bound);
   heap_add ("pool/used-again", test_used_again);
   heap_add ("pool/share", test_share);

@@ -32,7 +32,7 @@ typedef struct
   gsize largest_free_bytes;
   gsize pieces;
   gsize idle_pieces;
-  guint64 upstream_allocations;
+  guint64 driver_calls;
   guint64 upstream_frees;
 } OldTarnHeapStats;
 

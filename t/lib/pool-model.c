@@ -82,6 +82,7 @@ ask_device (PoolModel *model, gsize size)
   if (limit != 0 && size > limit - model->stats.managed_bytes)
     give_back (model, size - (limit - model->stats.managed_bytes));
   model->device_calls++;
+  model->stats.driver_calls++;
   model->last_size = size;
   model->stats.upstream_failures++;
   if (size > model->max_size)
@@ -89,7 +90,6 @@ ask_device (PoolModel *model, gsize size)
   if (size > model->bytes - model->stats.managed_bytes)
     return TARN_ERROR_OUT_OF_MEMORY;
   model->stats.upstream_failures--;
-  model->stats.upstream_allocations++;
   return POOL_MODEL_NO_ERROR;
 }
 
@@ -119,6 +119,7 @@ pool_model_allocate (PoolModel *model, gsize size, PoolModelBlock **block)
   gint error = place != NULL ? POOL_MODEL_NO_ERROR : allocate_miss (model, size, &alloc_size);
 
   model->stats.hits += place != NULL;
+  model->stats.served_without_driver += place != NULL;
   model->stats.failures += error != POOL_MODEL_NO_ERROR;
   if (error != POOL_MODEL_NO_ERROR)
     return error;

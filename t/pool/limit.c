@@ -201,7 +201,7 @@ test_reclaim (Fixture *fixture, gconstpointer unused)
   cache.block = block = allocate (fixture->pool, 2047);
   g_assert_true (allocate (fixture->pool, 2000) == block);
   g_assert_cmpstr (fixture->log->str, ==, "AAA");
-  g_assert_cmpuint (get_stats (fixture->pool).upstream_allocations, ==, 3);
+  g_assert_cmpuint (get_stats (fixture->pool).driver_calls, ==, 3);
   tarn_block_free (block);
 
   /* The limit's are asked, and then, out of memory, all. */

@@ -743,6 +743,65 @@ test_debug (void)
     }
 }
 
+/* Of a pool that looks for mistakes, too: what finds them is no driver. */
+static void
+test_driver_calls (Fixture *fixture, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (fixture->device);
+  g_autoptr (TarnPool) pool = NULL;
+  TarnPoolStats stats;
+
+  (void) unused;
+  options.debug = "leaks";
+  pool = tarn_pool_new (allocator, &options, NULL);
+  tarn_testing_device_fail (fixture->device, 2, FALSE);
+  for (guint i = 0; i < 5; i++)
+    tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
+  tarn_testing_device_fail (fixture->device, 0, FALSE);
+  stats = get_stats (pool);
+  g_assert_cmpuint (stats.hits + stats.misses + stats.failures, ==, 5);
+  g_assert_cmpuint (stats.driver_calls, ==,
+                    tarn_testing_device_get_allocate_calls (fixture->device));
+}
+
+static void
+assert_line (const TarnPoolStats *stats, const gchar *expected)
+{
+  g_autofree gchar *line = tarn_pool_stats_to_string (stats);
+
+  g_assert_cmpstr (line, ==, expected);
+}
+
+static void
+test_stats_to_string (void)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  assert_line (&stats, "0 requests: 0 served without the driver, 0 driver calls; 0 bytes in use, "
+                       "0 bytes held");
+  stats.hits = 7;
+  stats.misses = 5;
+  stats.served_without_driver = 9;
+  stats.driver_calls = 4;
+  stats.active_bytes = 10239;
+  stats.held_bytes = (gsize) 20 << 20;
+  assert_line (&stats, "12 requests: 9 served without the driver, 4 driver calls; 10239 bytes in "
+                       "use, 20 MiB held");
+  stats.failures = 2;
+  stats.active_bytes = G_MAXSIZE;
+  stats.held_bytes = 10240 + 511;
+  assert_line (&stats, sizeof (gsize) > 4
+                           ? "14 requests: 9 served without the driver, 2 failed, 4 driver calls; "
+                             "17179869184 GiB in use, 10 KiB held"
+                           : "14 requests: 9 served without the driver, 2 failed, 4 driver calls; "
+                             "4096 MiB in use, 10 KiB held");
+  stats.struct_size = 0;
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*_tarn_struct_read*");
+  g_assert_null (tarn_pool_stats_to_string (&stats));
+  g_test_assert_expected_messages ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -757,6 +816,8 @@ main (int argc, char **argv)
   ADD ("free-held", test_free_held);
   ADD ("trim", test_trim);
   ADD ("name", test_name);
+  ADD ("driver-calls", test_driver_calls);
+  g_test_add_func ("/core/pool/stats-to-string", test_stats_to_string);
   ADD ("reset-peaks", test_reset_peaks);
   ADD ("reset-peaks-meanwhile", test_reset_peaks_meanwhile);
   ADD ("invalid-size", test_invalid_size);

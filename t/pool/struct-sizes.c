@@ -81,7 +81,8 @@ typedef struct
   guint64 hits;
   guint64 misses;
   guint64 failures;
-  guint64 upstream_allocations;
+  guint64 served_without_driver;
+  guint64 driver_calls;
   guint64 upstream_failures;
   guint64 upstream_frees;
   guint64 reclaims;

@@ -109,7 +109,8 @@ compare_stats (Trace *trace)
   COMPARE (hits);
   COMPARE (misses);
   COMPARE (failures);
-  COMPARE (upstream_allocations);
+  COMPARE (served_without_driver);
+  COMPARE (driver_calls);
   COMPARE (upstream_failures);
   COMPARE (upstream_frees);
   COMPARE (reclaims);
@@ -389,7 +390,7 @@ trace_free (Trace *trace)
 {
   g_clear_pointer (&trace->pool, tarn_pool_unref);
   compare (trace, "free calls at the end", tarn_testing_device_get_free_calls (trace->device),
-           trace->model->stats.upstream_allocations);
+           trace->model->stats.driver_calls - trace->model->stats.upstream_failures);
   tarn_testing_device_free (trace->device);
   g_array_unref (trace->live);
   g_array_unref (trace->addresses);

@@ -12,6 +12,23 @@ if [ ! -x "$demo" ]; then
   exit
 fi
 
+# Each request was served with a call of the driver or without one, and the line about the pool says
+# the same; the pool made fewer calls than there were requests.
+adds_up () { # FILE
+  awk '/^requests/ { n = $3 } /^  without a driver call/ { without = $6; none = $5 }
+       /^driver calls/ { alone = $3; pooled = $4 }
+       /^the pool: / { line = $3 " " $5 " " $10 }
+       END { print n, without, pooled, line
+             exit !(n > 0 && none == 0 && alone == n && pooled < n && without >= n - pooled &&
+                    line == n " " without " " pooled) }' "$1"
+}
+
+# script (1) makes a terminal, which shows how far the demo is while it runs.
+shows_progress () {
+  script -qec "'$demo' --size 1000 --steps 3" /dev/null </dev/null >"$scratch/out" 2>&1
+  grep -q 'with the pool: 0 of 3' "$scratch/out" && grep -q 'without the pool: 0 of 3' "$scratch/out"
+}
+
 # Status 2, one line on standard error that names the value, nothing on standard output.
 refuses () { # VALUE ARGUMENT...
   value=$1
@@ -43,13 +60,22 @@ if "$demo" --list >"$scratch/list" 2>/dev/null; then
   check "--size 1000G" refuses "1073741824000" --size 1000G
   for device in $(grep -o -E '^ *(cuda|[0-9]+):[0-9]+' "$scratch/list"); do
     check "$device: small" status_is 0 "$demo" --select "$device" --size 1000 --steps 3
-    check "$device: the last line is the ratio" sh -c \
-      "tail -n 1 '$scratch/out' | grep -q '^allocations were [0-9.]* times faster'"
+    check "$device: it ends with what was saved" sh -c \
+      "tail -n 3 '$scratch/out' | grep -q '^allocations were [0-9.]* times faster'
+       tail -n 3 '$scratch/out' | grep -q '^a step took .* without: .* saved, [0-9]* %$'"
+    check "... and the pool's counters" adds_up "$scratch/out"
+    check "... where no terminal is there is no progress" [ ! -s "$scratch/err" ]
     check "$device: too large for a pool to hold" \
       status_is 0 "$demo" --select "$device" --size 128K --steps 3
     check "... and yet the driver allocates less often" \
-      awk '/^driver allocations/ { n++; exit $4 >= $3 } END { if (n != 1) exit 1 }' "$scratch/out"
+      awk '/^driver calls/ { n++; exit $4 >= $3 } END { if (n != 1) exit 1 }' "$scratch/out"
+    check "... and nearly all requests are served without it" adds_up "$scratch/out"
   done
+  if command -v script >/dev/null; then
+    check "a terminal shows progress" shows_progress
+  else
+    skip "a terminal shows progress" "there is no script (1)"
+  fi
 else
   check "no device: status 2" status_is 2 "$demo"
   skip "the demo runs" "no device"

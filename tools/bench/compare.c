@@ -75,8 +75,7 @@ compare_pool (WhatIf *self, const RecordedObject *object, const TarnPoolStats *s
     { TARN_TRACE_HITS, "hits", stats->hits },
     { TARN_TRACE_MISSES, "misses", stats->misses },
     { TARN_TRACE_FAILURES, "failures", stats->failures + object->n_skipped },
-    { TARN_TRACE_UPSTREAM_CALLS, "upstream calls",
-      stats->upstream_allocations + stats->upstream_failures },
+    { TARN_TRACE_DRIVER_CALLS, "driver calls", stats->driver_calls },
     { TARN_TRACE_UPSTREAM_FAILURES, "upstream failures", stats->upstream_failures },
     { TARN_TRACE_PEAK_MANAGED_BYTES, "peak of managed bytes", stats->peak_managed_bytes },
     { TARN_TRACE_PEAK_ACTIVE_BYTES, "peak of active bytes", stats->peak_active_bytes },
@@ -104,7 +103,7 @@ static void
 compare_heap (WhatIf *self, const RecordedObject *object, const TarnHeapStats *stats)
 {
   const Counter always[] = {
-    { TARN_TRACE_UPSTREAM_CALLS, "upstream calls", stats->upstream_allocations },
+    { TARN_TRACE_DRIVER_CALLS, "driver calls", stats->driver_calls },
     { TARN_TRACE_MOVES, "moves", stats->moves },
     { TARN_TRACE_PEAK_UPSTREAM_BYTES, "peak of upstream bytes", stats->peak_upstream_bytes },
     { TARN_TRACE_PEAK_USED_BYTES, "peak of used bytes", stats->peak_used_bytes },

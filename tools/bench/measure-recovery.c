@@ -61,7 +61,7 @@ count_calls (TarnPool *pool)
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
 
   tarn_pool_get_stats (pool, &stats);
-  return stats.upstream_allocations + stats.upstream_failures + stats.upstream_frees;
+  return stats.driver_calls + stats.upstream_frees;
 }
 
 static gboolean

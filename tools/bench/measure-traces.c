@@ -61,9 +61,9 @@ get_calls (const Replay *replay)
   TarnPoolStats pool = TARN_POOL_STATS_INIT;
 
   if (tarn_heap_get_stats (replay->allocator, &heap))
-    return heap.upstream_allocations + heap.moves;
+    return heap.driver_calls + heap.moves;
   tarn_pool_get_stats (replay->pool, &pool);
-  return pool.upstream_allocations;
+  return pool.driver_calls;
 }
 
 /* Overhead */

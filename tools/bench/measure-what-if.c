@@ -31,14 +31,16 @@ get_share (guint64 part, guint64 all)
 static void
 set_hit_share (WhatIfRow *row, const Rebuilt *rebuilt)
 {
-  guint64 hits = 0, misses = 0;
+  guint64 served = 0, without_driver = 0;
 
   for (guint i = 0; i < rebuilt->recorded->objects->len; i++)
     {
-      hits += rebuilt->objects[i].pool_stats.hits;
-      misses += rebuilt->objects[i].pool_stats.misses;
+      const TarnPoolStats *stats = &rebuilt->objects[i].pool_stats;
+
+      served += stats->hits + stats->misses;
+      without_driver += stats->served_without_driver;
     }
-  row->hit_share = get_share (hits, hits + misses);
+  row->hit_share = get_share (without_driver, served);
 }
 
 static void

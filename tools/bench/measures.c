@@ -142,12 +142,12 @@ static gdouble
 reckon_hit_share (const Cost *cost)
 {
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
-  guint64 hits, misses;
+  guint64 served, without_driver;
 
   tarn_pool_get_stats (cost->job.pool, &stats);
-  hits = stats.hits - cost->first.hits;
-  misses = stats.misses - cost->first.misses;
-  return hits + misses > 0 ? (gdouble) hits / (gdouble) (hits + misses) : (gdouble) NAN;
+  served = stats.hits + stats.misses - cost->first.hits - cost->first.misses;
+  without_driver = stats.served_without_driver - cost->first.served_without_driver;
+  return served > 0 ? (gdouble) without_driver / (gdouble) served : (gdouble) NAN;
 }
 
 /* Repetitions of all rows alternate, so that a gain compares what was measured side by side. */

@@ -321,7 +321,17 @@ rebuilt_get_bytes (const Rebuilt *self)
   return bytes;
 }
 
-/* A pool over a heap asks that, and it asks the backend. */
+/* Tells whether an object is over a heap or a pool, which counts the same calls of the driver. */
+static gboolean
+is_over_another (const Rebuilt *self, guint i)
+{
+  guint upstream = get_recorded (self, i)->upstream;
+  const RebuiltObject *below = upstream != RECORDED_NONE ? &self->objects[upstream] : NULL;
+
+  return below != NULL && (below->heap_stats.struct_size > 0 || below->pool_stats.struct_size > 0);
+}
+
+/* Counts calls of the driver, and moves of pieces between addresses. */
 guint64
 rebuilt_get_calls (const Rebuilt *self)
 {
@@ -330,14 +340,10 @@ rebuilt_get_calls (const Rebuilt *self)
   for (guint i = 0; i < self->recorded->objects->len; i++)
     {
       const RebuiltObject *object = &self->objects[i];
-      guint upstream = get_recorded (self, i)->upstream;
-      gboolean is_over_heap
-          = object->heap_stats.struct_size > 0
-            || (upstream != RECORDED_NONE && self->objects[upstream].heap_stats.struct_size > 0);
 
-      n += object->heap_stats.upstream_allocations + object->heap_stats.moves;
-      if (!is_over_heap)
-        n += object->pool_stats.upstream_allocations;
+      n += object->heap_stats.moves;
+      if (!is_over_another (self, i))
+        n += object->heap_stats.driver_calls + object->pool_stats.driver_calls;
     }
   return n;
 }

@@ -149,6 +149,8 @@ typedef gboolean (*TarnDirectFunc) (gpointer user_data, gsize size, TarnMemory *
                                     GError **error);
 gboolean _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
                             TarnMemory *memory, GError **error);
+void _tarn_direct_count_call (const TarnAllocator *allocator);
+guint64 _tarn_direct_get_calls (void);
 gboolean _tarn_direct_take_backing (const TarnAllocator *allocator, gsize size, TarnMemory *backing,
                                     GError **error);
 void _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMemory backing);

@@ -129,16 +129,48 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
   return is_freed;
 }
 
-/* Calls a function of a direct allocator's backend for memory, unless the request is to fail. */
+/* How many calls of drivers for memory this thread has made. */
+static _Thread_local guint64 n_calls = 0;
+
+guint64
+_tarn_direct_get_calls (void)
+{
+  return n_calls;
+}
+
+/* Counts a call of a direct allocator's backend for memory.  What stands between a debugged pool
+ * and its driver is no driver. */
+void
+_tarn_direct_count_call (const TarnAllocator *allocator)
+{
+  if (allocator->given == NULL)
+    n_calls++;
+}
+
+/* Calls a function of a direct allocator's backend for memory, and counts that once, whatever the
+ * backend allocates meanwhile. */
+static gboolean
+call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
+                GError **error)
+{
+  guint64 n_before = n_calls;
+  gboolean has_memory = func (allocator->user_data, size, memory, error);
+
+  if (allocator->given == NULL)
+    n_calls = n_before + 1;
+  return has_memory;
+}
+
+/* Does so unless the request is to fail. */
 gboolean
 _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
                    TarnMemory *memory, GError **error)
 {
   if (!_tarn_faults_are_on)
-    return func (allocator->user_data, size, memory, error);
+    return call_and_count (allocator, func, size, memory, error);
   if (!_tarn_fault_admit (allocator, size, error))
     return FALSE;
-  if (func (allocator->user_data, size, memory, error))
+  if (call_and_count (allocator, func, size, memory, error))
     return TRUE;
   _tarn_fault_settle (size);
   return FALSE;

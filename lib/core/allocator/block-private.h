@@ -78,12 +78,13 @@ struct _TarnBlock
   gint state;  /* TarnBlockState; behind a pool's lock, or its door and then one thread's; without a
                   pool atomic */
   guint32 bin; /* pools only, as is_hit, is_handed_on, is_away, number and share */
-  guint n_uses;            /* 0: no command that anybody knows of */
-  guint8 exact : 1;        /* alloc_size is not the bin's; never held */
-  guint8 is_hit : 1;       /* the request that it serves was counted as a hit */
-  guint8 is_unready : 1;   /* nobody has waited yet for what makes it ready */
-  guint8 is_handed_on : 1; /* it was moved to its queue while in use */
-  guint8 is_told : 1;      /* a message has named it, which could not be given back */
+  guint n_uses;             /* 0: no command that anybody knows of */
+  guint8 exact : 1;         /* alloc_size is not the bin's; never held */
+  guint8 is_hit : 1;        /* the request that it serves was counted as a hit */
+  guint8 called_driver : 1; /* the driver was called for memory before that request was served */
+  guint8 is_unready : 1;    /* nobody has waited yet for what makes it ready */
+  guint8 is_handed_on : 1;  /* it was moved to its queue while in use */
+  guint8 is_told : 1;       /* a message has named it, which could not be given back */
   guint8 is_away : 1; /* of a heap's: another queue's than the one whose it is there, or nobody's,
                          so that it can go back only when nobody uses it */
   guint16 number;     /* in its chunk, constant */

@@ -134,7 +134,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
   _tarn_mutex_lock (&heap->lock);
   if (has_memory)
     {
-      _tarn_heap_count_allocation (heap);
+      _tarn_heap_note_peak (heap);
       _tarn_range_add_piece (range, piece_new (heap, memory, size));
     }
   else

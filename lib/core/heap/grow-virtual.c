@@ -306,7 +306,7 @@ add (TarnHeapRange *range, gsize size, GError **error)
       heap->stats.upstream_bytes -= size;
       return FALSE;
     }
-  _tarn_heap_count_allocation (heap);
+  _tarn_heap_note_peak (heap);
   return map_at_end (range, _tarn_piece_new (backing, size), error);
 }
 
@@ -340,6 +340,7 @@ probe (TarnHeap *heap, gsize size, GError **error)
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
   _tarn_mutex_unlock (&heap->lock);
+  _tarn_direct_count_call (heap->upstream);
   is_there = ops->backing_new (upstream, size, &backing, error);
   if (is_there)
     ops->backing_release (upstream, backing, size);

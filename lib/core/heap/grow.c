@@ -74,14 +74,13 @@ _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error)
   return FALSE;
 }
 
-/* Counts a piece that upstream has given, whose bytes are counted already. */
+/* Raises the peak of bytes, after a piece's bytes were counted. */
 void
-_tarn_heap_count_allocation (TarnHeap *heap)
+_tarn_heap_note_peak (TarnHeap *heap)
 {
   TarnHeapStats *stats = &heap->stats;
 
   _tarn_assert_locked (&heap->lock);
-  stats->upstream_allocations++;
   stats->peak_upstream_bytes = MAX (stats->peak_upstream_bytes, stats->upstream_bytes);
 }
 
@@ -107,6 +106,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
 {
   TarnHeap *heap = range->heap;
   gboolean has_grown;
+  guint64 n_before;
 
   _tarn_assert_locked (&heap->lock);
   if (heap->is_changing)
@@ -117,7 +117,9 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
       return has_grown;
     }
   begin_change (heap);
+  n_before = _tarn_direct_get_calls ();
   has_grown = heap->growth->grow (range, size, error);
+  heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   end_change (heap);
   return has_grown;
 }

@@ -287,7 +287,7 @@ gsize _tarn_heap_get_limit (const TarnHeap *heap); /* but not in these two */
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
 gboolean _tarn_heap_has_run_out (const GError *error);
-void _tarn_heap_count_allocation (TarnHeap *heap);
+void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);

@@ -176,6 +176,7 @@ _tarn_pool_put_back (TarnPool *pool, TarnBlock *block)
     _tarn_block_record (block, FALSE);
   pool->stats.failures++;
   *(block->is_hit ? &pool->stats.hits : &pool->stats.misses) -= 1;
+  pool->n_after_driver_calls -= block->called_driver;
   retired = _tarn_pool_end_use (pool, NULL, block);
   if (retired != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, retired);

@@ -428,6 +428,7 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
   _tarn_bin_note_use (bin);
   activate (pool, block, size);
   block->is_hit = TRUE;
+  block->called_driver = FALSE;
   pool->stats.hits++;
   return block;
 }
@@ -472,7 +473,6 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
   activate (pool, block, block->size);
   stats->misses++;
-  stats->upstream_allocations++;
 }
 
 /* Takes a block out of the pool's sight that is neither held nor active any more. */

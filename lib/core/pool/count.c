@@ -88,6 +88,7 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
       _tarn_cache_add_scratches (cache, stats, &n_blocks);
       stats->hits += cache->hits;
     }
+  stats->served_without_driver = stats->hits + stats->misses - pool->n_after_driver_calls;
   _tarn_pool_add_transfers (pool, stats);
   stats->active_blocks = n_blocks - stats->held_blocks;
   stats->peak_active_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);

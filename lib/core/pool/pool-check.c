@@ -415,6 +415,8 @@ check_closed (TarnPool *pool, gchar **violation)
   else if (stats->peak_managed_bytes < stats->managed_bytes
            || stats->peak_active_bytes < stats->active_bytes)
     *violation = g_strdup ("a peak is below what it is the peak of");
+  else if (pool->n_after_driver_calls > MIN (stats->hits + stats->misses, stats->driver_calls))
+    *violation = g_strdup ("more requests called the driver than were served, or than calls were");
   return *violation == NULL;
 }
 

@@ -207,6 +207,7 @@ struct _TarnPool
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
                           active_blocks is never set */
+  guint64 n_after_driver_calls; /* of hits and misses: those that called the driver for memory */
   gsize n_blocks;
   TarnBlock *stuck; /* held in no bin: they were to go back, and go with the next ones that do,
                        because nobody could tell whether they are still used */

@@ -42,6 +42,7 @@ pop_hit (TarnCache *cache, TarnCacheBin *bin, gsize size)
   TarnBlock *block = _tarn_cache_pop (cache, bin, size);
 
   block->is_hit = TRUE;
+  block->called_driver = FALSE;
   return block;
 }
 

@@ -156,6 +156,7 @@ lendable_new (TarnPool *pool, TarnCache *cache, const TarnBlock *like)
   block->source = &pool->base;
   block->bin = TARN_LENT;
   block->is_hit = TRUE;
+  block->called_driver = FALSE;
   if (like->n_uses > 0)
     _tarn_block_add_use (block, like->uses->queue);
   _tarn_block_update_share (block);

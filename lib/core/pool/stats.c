@@ -35,6 +35,49 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   _tarn_struct_write (stats, &now, sizeof now);
 }
 
+/* Appends bytes as people read them, alike in every locale. */
+static void
+append_bytes (GString *line, gsize bytes, const gchar *label)
+{
+  static const gchar *const units[] = { "bytes", "KiB", "MiB", "GiB" };
+  gsize unit = 0;
+
+  for (; bytes >= 10240 && unit + 1 < G_N_ELEMENTS (units); unit++)
+    bytes = bytes / 1024 + (bytes % 1024 >= 512);
+  g_string_append_printf (line, "%" G_GSIZE_FORMAT " %s %s", bytes, units[unit], label);
+}
+
+/**
+ * Makes a line of a pool's counters for people to read. An example: "101 requests: 98 served
+ * without the driver, 3 driver calls; 782 KiB in use, 1172 KiB held". Requests that failed are in
+ * it if there are any. What the line says may be worded otherwise in later versions.
+ *
+ * @param stats  as tarn_pool_get_stats() has filled it; any thread may call it
+ * @return (transfer full): the line, without a newline; for g_free()
+ * @since 0.1
+ */
+gchar *
+tarn_pool_stats_to_string (const TarnPoolStats *stats)
+{
+  TarnPoolStats known = TARN_POOL_STATS_INIT;
+  GString *line;
+
+  g_return_val_if_fail (stats != NULL, NULL);
+  g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, stats), NULL);
+
+  line = g_string_new (NULL);
+  g_string_append_printf (
+      line, "%" G_GUINT64_FORMAT " requests: ", known.hits + known.misses + known.failures);
+  g_string_append_printf (line, "%" G_GUINT64_FORMAT " served without the driver, ",
+                          known.served_without_driver);
+  if (known.failures > 0)
+    g_string_append_printf (line, "%" G_GUINT64_FORMAT " failed, ", known.failures);
+  g_string_append_printf (line, "%" G_GUINT64_FORMAT " driver calls; ", known.driver_calls);
+  append_bytes (line, known.active_bytes, "in use, ");
+  append_bytes (line, known.held_bytes, "held");
+  return g_string_free (line, FALSE);
+}
+
 /**
  * Begins the peaks of a pool anew. Its peak_managed_bytes and peak_active_bytes are what there is
  * now.

@@ -39,6 +39,8 @@ typedef struct
   TarnReservation reservation; /* of the last attempt */
   gboolean exceeds_limit;      /* that did, so that upstream was not asked */
   gboolean was_short;          /* bytes left were not enough */
+  guint64 n_driver_calls;      /* for memory, that were made for it */
+  guint64 n_uncounted;         /* of them, the latest */
 } Request;
 
 /* Gives back blocks that the pool holds, or else another one of its group: about as many bytes as
@@ -122,6 +124,37 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   return block;
 }
 
+/* Asks upstream for the reserved bytes, and notes how many calls of the driver that took. */
+static gboolean
+try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *owner, GError **error)
+{
+  guint64 n_before = _tarn_direct_get_calls ();
+  gboolean has_memory
+      = _tarn_pool_try_upstream (pool, &request->reservation, request->queue, memory, owner, error);
+
+  request->n_uncounted = _tarn_direct_get_calls () - n_before;
+  request->n_driver_calls += request->n_uncounted;
+  return has_memory;
+}
+
+/* Counts a request's latest calls of the driver.  The lock is held. */
+static void
+count_driver_calls (TarnPool *pool, const Request *request)
+{
+  _tarn_assert_locked (&pool->lock);
+  pool->stats.driver_calls += request->n_uncounted;
+}
+
+/* Notes that a block serves a request, and whether the driver was called for that.  The lock is
+ * held. */
+static void
+note_served (TarnPool *pool, const Request *request, TarnBlock *block)
+{
+  _tarn_assert_locked (&pool->lock);
+  block->called_driver = request->n_driver_calls > 0;
+  pool->n_after_driver_calls += block->called_driver;
+}
+
 /* Adds fresh memory, whose bytes are reserved, to the pool as an active block. */
 static TarnBlock *
 add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 owner)
@@ -132,6 +165,8 @@ add_fresh (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   _tarn_pool_end_reservation (pool, &request->reservation);
   block = block_new (pool, request, memory, owner);
   _tarn_pool_add_fresh (pool, block);
+  count_driver_calls (pool, request);
+  note_served (pool, request, block);
   _tarn_cache_note_latest (_tarn_cache_of (_tarn_current_thread, pool), block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -154,12 +189,13 @@ ask_upstream (TarnPool *pool, Request *request, gsize alloc_size, GError **error
   request->was_short |= reservation->was_short;
   if (!is_reserved)
     return NULL;
-  if (_tarn_pool_try_upstream (pool, reservation, request->queue, &memory, &owner, error))
+  if (try_upstream (pool, request, &memory, &owner, error))
     return add_fresh (pool, request, memory, owner);
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, reservation);
   pool->stats.upstream_failures++;
+  count_driver_calls (pool, request);
   _tarn_mutex_unlock (&pool->lock);
   request->was_short = TRUE;
   return NULL;
@@ -183,6 +219,8 @@ look_again (TarnPool *pool, const Request *request)
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_flush (pool);
   block = _tarn_pool_take_any (pool, request->bin, request->size);
+  if (block != NULL)
+    note_served (pool, request, block);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return block;
