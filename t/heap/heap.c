@@ -361,6 +361,97 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).peak_upstream_bytes, <=, 100 * MIB);
 }
 
+/* An error says what is free, and did not serve. */
+static void
+test_limit_message (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnMemory memory[2] = { { .address = 0 } };
+  g_autoptr (GError) error = NULL;
+  g_autofree gchar *expected = NULL;
+  TarnHeapStats stats;
+
+  (void) unused;
+  options.limit_bytes = options.growth_bytes = 256 * MIB;
+  heap_renew (fixture, &options);
+  memory[0] = heap_take (fixture, 20 * MIB);
+  memory[1] = heap_take (fixture, 20 * MIB);
+  heap_put (fixture, memory[0], 20 * MIB);
+  g_assert_false (tarn_allocator_allocate_memory (fixture->heap, 250 * MIB, &memory[0], &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  stats = heap_get_stats (fixture);
+  expected = g_strdup_printf ("%" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
+                              " segments, and the largest free stretch has %" G_GSIZE_FORMAT,
+                              stats.free_bytes, stats.pieces, stats.largest_free_bytes);
+  g_assert_nonnull (strstr (error->message, expected));
+  heap_put (fixture, memory[1], 20 * MIB);
+}
+
+/* An allocator that refuses more than its own bytes, as clCreateBuffer does: not for want of them.
+ */
+#define MAX_BUFFER (5 * MIB + 512)
+
+static gboolean
+picky_allocate (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  if (size > MAX_BUFFER)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_FAILED, "%" G_GSIZE_FORMAT " bytes", size);
+      return FALSE;
+    }
+  memory->pointer = g_malloc (size);
+  return TRUE;
+}
+
+static void
+picky_free (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) size;
+  g_free (memory.pointer);
+}
+
+static gboolean
+picky_part_new (gpointer unused, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                GError **error)
+{
+  (void) unused;
+  (void) size;
+  (void) error;
+  part->pointer = (guint8 *) memory.pointer + offset;
+  return TRUE;
+}
+
+/* What a driver grants is not refused because a heap would rather have more. */
+static void
+test_largest_buffer (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) picky = NULL, heap = NULL;
+  g_autoptr (GError) error = NULL;
+  TarnMemory memory[9] = { { .address = 0 } };
+
+  (void) fixture;
+  (void) unused;
+  ops.allocate = picky_allocate;
+  ops.free = picky_free;
+  ops.part_alignment = 1;
+  ops.part_new = picky_part_new;
+  picky = tarn_allocator_new (&ops, NULL, NULL);
+  heap = tarn_heap_allocator_new (picky, NULL, &error);
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
+    {
+      tarn_allocator_allocate_memory (heap, MAX_BUFFER - i % 2, &memory[i], &error);
+      g_assert_no_error (error);
+    }
+  g_assert_false (tarn_allocator_allocate_memory (heap, MAX_BUFFER + 1, &memory[0], &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
+    tarn_allocator_free_memory (heap, memory[i], MAX_BUFFER - i % 2);
+}
+
 static void
 test_too_large (HeapFixture *fixture, gconstpointer unused)
 {
@@ -748,6 +839,8 @@ main (int argc, char **argv)
   heap_add ("full", test_full);
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
+  heap_add ("limit-message", test_limit_message);
+  heap_add ("largest-buffer", test_largest_buffer);
   heap_add ("too-large", test_too_large);
   heap_add ("too-many-bytes", test_too_many_bytes);
   heap_add ("failures", test_failures);

@@ -222,6 +222,130 @@ test_own_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate (other, MIB));
 }
 
+/* A pool over a new heap, with a limit of both. */
+static TarnPool *
+limited_pool_new (HeapFixture *fixture, gsize limit)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  heap_options.follows_pool_limit = TRUE;
+  heap_renew (fixture, &heap_options);
+  options.limit_bytes = limit;
+  return tarn_pool_new (fixture->heap, &options, NULL);
+}
+
+/* Replaces a block by one of another size.  FALSE: it was refused, although it fits in beside what
+ * is in use. */
+static gboolean
+replace (TarnPool *pool, TarnBlock **block, gsize size, gsize there)
+{
+  g_autoptr (GError) error = NULL;
+  gsize used;
+
+  g_clear_pointer (block, tarn_block_free);
+  used = get_stats (pool).active_bytes;
+  *block = tarn_pool_allocate (pool, size, &error);
+  if (*block != NULL || size > there - used)
+    return TRUE;
+  g_test_message ("%" G_GSIZE_FORMAT " bytes, beside %" G_GSIZE_FORMAT " in use: %s", size, used,
+                  error->message);
+  return FALSE;
+}
+
+/* Makes 2,000 requests, for so many blocks at a time, of sizes that are large in comparison with
+ * what there is.  Gets how many were refused although they fit. */
+static guint
+replace_many (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize there)
+{
+  g_autofree TarnBlock **blocks = g_new0 (TarnBlock *, n_blocks);
+  guint n_wrong = 0;
+
+  for (guint i = 0; i < 2000; i++)
+    n_wrong += !replace (pool, &blocks[g_test_rand_int_range (0, (gint32) n_blocks)],
+                         (gsize) g_test_rand_int_range (200000, 8000000), there);
+  heap_assert_valid (fixture);
+  for (guint i = 0; i < n_blocks; i++)
+    tarn_block_free (blocks[i]);
+  return n_wrong;
+}
+
+static gboolean
+skips_virtual (const HeapFixture *fixture)
+{
+  if (fixture->is_virtual)
+    g_test_skip ("virtual memory is given in multiples of 2 MiB");
+  return fixture->is_virtual;
+}
+
+/* What fits into the limit is served, although pieces cannot move. */
+static void
+test_limit_fits (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  for (guint n_blocks = 8; n_blocks <= 16; n_blocks += 2)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, 64 * MIB);
+
+      g_assert_cmpuint (replace_many (pool, fixture, n_blocks, 64 * MIB), ==, 0);
+    }
+}
+
+/* The same once a limit was lowered, and raised again. */
+static void
+test_limit_moves (HeapFixture *fixture, gconstpointer unused)
+{
+  static const gsize limits[] = { 64 * MIB, 40 * MIB, 100 * MIB, 64 * MIB };
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  pool = limited_pool_new (fixture, 64 * MIB);
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      tarn_pool_set_limit_bytes (pool, limits[i]);
+      g_assert_cmpuint (replace_many (pool, fixture, 8 + i, limits[i]), ==, 0);
+    }
+}
+
+/* A heap learns that a device is small and full: at first it does not know. */
+static void
+test_device_fits (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (skips_virtual (fixture))
+    return;
+  tarn_testing_pages_set_budget (fixture->pages, 64 * MIB);
+  pool = tarn_pool_new (fixture->heap, NULL, NULL);
+  replace_many (pool, fixture, 12, 64 * MIB);
+  g_assert_cmpuint (replace_many (pool, fixture, 12, 64 * MIB), <, 40);
+}
+
+/* All of a limit can be used, also one that is no multiple of anything. */
+static void
+test_odd_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  static const gsize limits[] = { 1, 3, 511, 513, 1000000, 64 * MIB - 1, 64 * MIB + 1 };
+
+  (void) unused;
+  for (guint i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      g_autoptr (TarnPool) pool = limited_pool_new (fixture, limits[i]);
+      TarnBlock *first;
+
+      tarn_block_free (allocate (pool, limits[i]));
+      tarn_block_free (allocate (pool, limits[i] / 2 + 1));
+      first = allocate (pool, limits[i]);
+      heap_assert_valid (fixture);
+      tarn_block_free (first);
+    }
+}
+
 /* Has everything be as if it had happened so many seconds before. */
 static void
 age (TarnPool *pool, HeapFixture *fixture, guint seconds)
@@ -469,6 +593,10 @@ main (int argc, char **argv)
   heap_add ("pool/limit", test_limit);
   heap_add ("pool/least-limit", test_least_limit);
   heap_add ("pool/own-limit", test_own_limit);
+  heap_add ("pool/limit-fits", test_limit_fits);
+  heap_add ("pool/limit-moves", test_limit_moves);
+  heap_add ("pool/device-fits", test_device_fits);
+  heap_add ("pool/odd-limit", test_odd_limit);
   heap_add ("pool/expire", test_expire);
   heap_add ("pool/joined-first", test_joined_first);
   heap_add ("pool/threads", test_threads);

@@ -187,6 +187,7 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
     if (piece->n_used++ == 0)
       {
         g_queue_unlink (&heap->idle, &piece->idle_link);
+        heap->idle_bytes -= piece->size;
         piece->range->queue->n_idle--;
       }
   TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
@@ -195,6 +196,7 @@ begin_use (TarnHeap *heap, TarnExtent *extent)
   heap->stats.used_bytes += extent->size;
   heap->stats.free_bytes -= extent->size;
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
+  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
 }
 
 /* Counts a piece among the idle ones.  Commands of its queue may still use it. */
@@ -207,6 +209,7 @@ begin_idle (TarnHeap *heap, TarnPiece *piece)
   piece->idle_at = _tarn_clock_now ();
   queue->has_unmarked = TRUE;
   queue->n_idle++;
+  heap->idle_bytes += piece->size;
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
 }
 
@@ -227,20 +230,23 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   heap->stats.free_bytes += extent->size;
 }
 
-/* Takes so many bytes out of a range for use; NULL: no free extent has as many. */
+/* Takes so many bytes out of a range for use, rounded up to the alignment where the extent has
+ * more; NULL: no free extent has as many, or the one that has them does not suit. */
 TarnExtent *
-_tarn_range_take (TarnHeapRange *range, gsize size)
+_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
   TarnHeap *heap = range->heap;
   TarnExtent *extent = _tarn_tree_find (range->root, size), *rest = extent;
+  gsize rounded = _tarn_round_up (size, heap->alignment);
 
   _tarn_assert_locked (&heap->lock);
-  if (extent == NULL)
+  if (extent == NULL
+      || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
     return NULL;
   _tarn_tree_remove (&range->root, extent);
-  if (extent->size > size)
+  if (extent->size > rounded)
     {
-      extent = split (heap, rest, size);
+      extent = split (heap, rest, rounded);
       _tarn_tree_insert (&range->root, rest);
     }
   begin_use (heap, extent);
@@ -309,6 +315,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
     }
   g_queue_push_tail_link (&range->pieces, &piece->link);
   g_queue_push_tail_link (&heap->idle, &piece->idle_link);
+  heap->idle_bytes += piece->size;
   range->queue->n_pieces++;
   range->queue->n_idle++;
   range->queue->bytes += piece->size;
@@ -382,6 +389,7 @@ _tarn_range_cut_piece (TarnPiece *piece)
     }
   g_queue_unlink (&range->pieces, &piece->link);
   g_queue_unlink (&heap->idle, &piece->idle_link);
+  heap->idle_bytes -= piece->size;
   range->queue->n_pieces--;
   range->queue->n_idle--;
   range->queue->bytes -= piece->size;

@@ -7,6 +7,8 @@
  * would be left in it when the next huge request comes; it has a piece of just its size, in a range
  * of such pieces.
  *
+ * Near a limit a heap keeps what it may strand small: spare.c.
+ *
  * The bounds below are those that did best on traces of programs: memory of what was in use at
  * most, and few calls of the driver. */
 
@@ -23,8 +25,15 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A huge request takes no other queue's piece that is larger by more than one byte in so many. */
+/* A huge request takes no other queue's piece that is larger by more than one byte in so many; nor,
+ * in a heap with a limit, its own queue's. */
 #define HUGE_SLACK 8
+
+/* In a heap with a limit: what a piece has at most that its request does not need, and the largest
+ * small request, are shares of it.  Below MIN_UNIT_LIMIT pieces are not rounded up to UNIT. */
+#define LIMIT_PIECE_SHARE 256
+#define LIMIT_SMALL_SHARE 1024
+#define MIN_UNIT_LIMIT (1024 * UNIT)
 
 /* What a piece has at least, in a heap that has as much already, and the share of the heap that one
  * has where the heap is large. */
@@ -43,7 +52,7 @@
 static gsize
 get_target (const TarnHeap *heap)
 {
-  return _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM);
+  return MIN (_tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
 static gsize
@@ -54,14 +63,63 @@ get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
+/* Gets one byte in so many of the limit; G_MAXSIZE / 2: there is none. */
+static gsize
+get_share (const TarnHeap *heap, gsize share)
+{
+  gsize most = _tarn_heap_get_most (heap);
+
+  return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
+}
+
+/* Gets how many bytes more than a request needs an idle piece may have that serves it. */
+static gsize
+get_spare (const TarnHeap *heap, gsize size)
+{
+  gsize spare = _tarn_heap_get_spare (heap, size);
+
+  return _tarn_heap_is_much (heap, size) ? MIN (spare, size / HUGE_SLACK) : spare;
+}
+
+/* Gets what a piece for a request needs to have: a multiple of UNIT, unless that might strand more
+ * than there is to spare. */
+static gsize
+get_needed (const TarnHeap *heap, gsize size)
+{
+  gsize rounded = _tarn_round_up (size, UNIT);
+
+  if (_tarn_heap_get_most (heap) >= MIN_UNIT_LIMIT && rounded - size <= get_spare (heap, size))
+    return rounded;
+  return size;
+}
+
+/* Tells whether a request may have a free extent, of which the rest may be stranded.  With nothing
+ * to spare a huge request has a piece of its own, so that the other pieces become idle. */
+static gboolean
+parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
+{
+  const TarnHeap *heap = range->heap;
+
+  return range->kind == TARN_RANGE_SMALL || extent->size - size <= get_spare (heap, size)
+         || (extent->piece->n_used > 0 && _tarn_heap_get_spare (heap, size) > 0);
+}
+
+/* Gets the most bytes of a piece for a request that strand no more than there is to spare. */
+static gsize
+get_most_suiting (const TarnHeap *heap, gsize size)
+{
+  return size + MIN (get_spare (heap, size), G_MAXSIZE - size);
+}
+
 /* Chooses how large a piece is to be for a request. */
 static gsize
-choose_size (const TarnHeapRange *range, gsize needed)
+choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
   const TarnHeap *heap = range->heap;
   gsize has = range->queue->bytes, all = heap->stats.upstream_bytes;
   gsize most = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
+  gsize least = range->kind == TARN_RANGE_SMALL ? get_share (heap, LIMIT_SMALL_SHARE) : 0;
 
   if (usual == 0)
     {
@@ -71,7 +129,8 @@ choose_size (const TarnHeapRange *range, gsize needed)
         usual = MAX (MIN (LARGE_PIECE_BYTES, has), has / PIECE_SHARE);
       usual = MIN (usual, most > all ? most - all : 0);
     }
-  return MAX (needed, _tarn_round_up (usual, heap->alignment));
+  usual = _tarn_round_up (MIN (usual, get_share (heap, LIMIT_PIECE_SHARE)), heap->alignment);
+  return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
 /* Has the host wait until fresh memory is ready, where a queue makes it so; also memory that a pool
@@ -166,13 +225,15 @@ make_room (TarnHeapRange *range, gsize needed)
 }
 
 /* Gets the smallest quiet piece of another queue that has so many bytes, but not too many for what
- * has a piece of its own; NULL: there is none. */
+ * has a piece of its own, or near a limit; NULL: there is none. */
 static TarnPiece *
-find_of_others (const TarnHeapRange *range, gsize needed)
+find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
-  gsize most = range->kind == TARN_RANGE_HUGE ? needed + needed / HUGE_SLACK : G_MAXSIZE;
+  gsize most = get_most_suiting (range->heap, size);
   TarnPiece *best = NULL;
 
+  if (range->kind == TARN_RANGE_HUGE)
+    most = MIN (most, needed + needed / HUGE_SLACK);
   for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
     {
       TarnPiece *piece = link->data;
@@ -187,9 +248,9 @@ find_of_others (const TarnHeapRange *range, gsize needed)
 
 /* Has a range take a quiet piece over from another queue. */
 static gboolean
-take_of_others (TarnHeapRange *range, gsize needed)
+take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
-  TarnPiece *piece = find_of_others (range, needed);
+  TarnPiece *piece = find_of_others (range, size, needed);
 
   if (piece == NULL)
     return FALSE;
@@ -199,33 +260,48 @@ take_of_others (TarnHeapRange *range, gsize needed)
   return TRUE;
 }
 
-/* A piece of the usual size, or of what is needed; or else once what is idle has gone, and then of
- * the very bytes. */
+/* Gives all idle pieces back, where memory has run out for a request.  FALSE: there are none. */
+static gboolean
+release_for (TarnHeap *heap, gsize size, const GError *error)
+{
+  if (!_tarn_heap_has_run_out (error))
+    return FALSE;
+  if (_tarn_heap_release_idle (heap, NULL) > 0)
+    return TRUE;
+  if (_tarn_is_out_of_memory (error))
+    _tarn_heap_note_full (heap, size);
+  return FALSE;
+}
+
+/* A piece of the usual size, or of what is needed, or of the very bytes, since a driver may refuse
+ * more for another reason than that there is none; then once what is idle has gone. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, GError **error)
 {
   TarnHeap *heap = range->heap;
-  gsize needed = _tarn_round_up (size, UNIT), bytes;
   g_autoptr (GError) local = NULL;
+  gsize needed, bytes;
 
   _tarn_heap_ask_marks (heap);
-  if (take_of_others (range, needed))
+  _tarn_heap_age_peaks (heap);
+  needed = get_needed (heap, size);
+  if (take_of_others (range, size, needed))
     return TRUE;
   make_room (range, needed);
-  bytes = choose_size (range, needed);
+  bytes = choose_size (range, size, needed);
   heap->is_short = FALSE;
   while (!add (range, bytes, &local))
     {
-      if (!_tarn_heap_has_run_out (local)
-          || (bytes == size && _tarn_heap_release_idle (heap, NULL) == 0))
+      if (bytes == size && !release_for (heap, size, local))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
         }
-      heap->is_short = TRUE;
+      heap->is_short |= _tarn_heap_has_run_out (local);
       bytes = bytes > needed ? needed : size;
       g_clear_error (&local);
     }
+  _tarn_heap_note_growth (heap);
   return TRUE;
 }
 
@@ -247,10 +323,14 @@ parts_tidy (TarnHeapRange *range)
 static TarnRangeKind
 parts_choose (const TarnHeap *heap, gsize size)
 {
-  if (size <= MAX_SMALL_BYTES)
+  gsize max_large = MAX (MIN_HUGE_BYTES, heap->stats.peak_used_bytes / HUGE_SHARE);
+
+  if (size <= MIN (MAX_SMALL_BYTES, get_share (heap, LIMIT_SMALL_SHARE)))
     return TARN_RANGE_SMALL;
-  return size <= MAX (MIN_HUGE_BYTES, heap->stats.peak_used_bytes / HUGE_SHARE) ? TARN_RANGE_LARGE
-                                                                                : TARN_RANGE_HUGE;
+  return size <= max_large && !_tarn_heap_is_much (heap, size)
+                 && _tarn_heap_get_spare (heap, size) > 0
+             ? TARN_RANGE_LARGE
+             : TARN_RANGE_HUGE;
 }
 
 /* A larger block that a pool holds keeps a piece in use which could go back, or be split. */
@@ -260,6 +340,7 @@ const TarnHeapGrowth _tarn_heap_parts_growth = {
   .choose = parts_choose,
   .get_room = get_room,
   .grow = parts_grow,
+  .suits = parts_suits,
   .release = parts_release,
   .tidy = parts_tidy,
   .clear = parts_tidy,

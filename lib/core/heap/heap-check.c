@@ -9,7 +9,7 @@
 typedef struct
 {
   TarnHeap *heap;
-  gsize used_bytes, free_bytes, pieces, idle, used_extents, free_extents, remembered;
+  gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
   gchar *violation; /* the first one; NULL: none */
 } Walk;
 
@@ -36,8 +36,10 @@ check_extent (Walk *walk, const TarnExtent *extent)
   const TarnExtent *after = extent->after;
 
   demand (walk, extent->size > 0, "an extent of no bytes");
-  demand (walk, extent->size % walk->heap->alignment == 0 || extent->is_free,
-          "%" G_GSIZE_FORMAT " bytes in use are no multiple of the alignment", extent->size);
+  demand (walk,
+          extent->size % walk->heap->alignment == 0
+              || end_of (extent) == extent->piece->start + extent->piece->size,
+          "%" G_GSIZE_FORMAT " bytes are no multiple of the alignment", extent->size);
   if (after != NULL)
     {
       demand (walk, after->before == extent, "a neighbour that does not know this extent");
@@ -95,6 +97,7 @@ check_piece (Walk *walk, const TarnPiece *piece)
             "a piece beyond the end of its region");
   walk->pieces++;
   walk->idle += piece->n_used == 0;
+  walk->idle_bytes += piece->n_used == 0 ? piece->size : 0;
 }
 
 static void
@@ -211,6 +214,9 @@ check_totals (Walk *walk)
           walk->pieces, stats->pieces);
   demand (walk, walk->idle == heap->idle.length, "%" G_GSIZE_FORMAT " idle pieces, not %u",
           walk->idle, heap->idle.length);
+  demand (walk, walk->idle_bytes == heap->idle_bytes,
+          "%" G_GSIZE_FORMAT " bytes in idle pieces, not %" G_GSIZE_FORMAT, walk->idle_bytes,
+          heap->idle_bytes);
   demand (walk,
           heap->is_changing ? stats->upstream_bytes >= stats->used_bytes + stats->free_bytes
                             : stats->upstream_bytes == stats->used_bytes + stats->free_bytes,

@@ -12,6 +12,7 @@
  *     grow.c          where the next piece comes from
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
  *     grow-parts.c    ... pieces as the upstream allocator gives them
+ *     spare.c         ... how much of them may be stranded near a limit
  *     heap-stats.c    what it says of itself
  *     heap-describe.c what recordings and snapshots say of it
  *     heap-check.c    the invariants, executed
@@ -49,7 +50,8 @@ typedef struct _TarnExtent TarnExtent;
 
 /* A stretch of memory.
  *
- * Invariants: size > 0; two neighbours are not both free. */
+ * Invariants: size > 0, and a multiple of the alignment unless it ends where its piece does; two
+ * neighbours are not both free. */
 struct _TarnExtent
 {
   TarnMemory memory; /* first: in use: what the user has */
@@ -167,6 +169,9 @@ typedef struct
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
    * The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, GError **error);
+  /* Tells whether a request that does not have to be served from it may have a free extent.  NULL:
+   * it may have any. */
+  gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* Gives a piece back that was cut out.  The lock is not held. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
   /* Gives back what a range does not need any more since pieces have gone from it.  The lock is
@@ -184,7 +189,7 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     upstream_bytes == sum of size over pieces, and what is on its way to or from upstream
  *     used_bytes     == sum of size over extents in use
  *     free_bytes     == sum of size over free extents
- *     pieces         == number of pieces; idle.length of them are idle
+ *     pieces         == number of pieces; idle.length of them are idle, with idle_bytes
  *     every extent in use is in the table by its memory, but for n_unnamed; nothing else is
  *     those of extents, pieces, regions
  *
@@ -218,6 +223,11 @@ struct _TarnHeap
   gsize lost_bytes;  /* of extents in use that are not going to be freed */
   gsize pool_limit;  /* bytes; 0: none */
   GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
+  gsize idle_bytes;  /* of these */
+  gsize full_bytes;  /* with which upstream ran out; G_MAXSIZE: it has not, or has more by now */
+  gsize peak_lately; /* the most bytes in use since peak_at */
+  gsize peak_before; /* the same of the period before that */
+  gint64 peak_at;
   gboolean is_short; /* upstream ran out, and has not given much at once since */
   gint64 look_at;    /* the time at which to see whether some were idle for too long */
   TarnExtent *spare; /* structs */
@@ -244,8 +254,19 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize share, gsize room)
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
 
+/* More than one byte in so many of the limit is much for one request. */
+#define TARN_MUCH_SHARE 512
+
 /* heap.c */
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
+
+/* spare.c; the lock is held */
+gsize _tarn_heap_get_most (const TarnHeap *heap);
+gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
+gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
+void _tarn_heap_age_peaks (TarnHeap *heap);
+void _tarn_heap_note_full (TarnHeap *heap, gsize size);
+void _tarn_heap_note_growth (TarnHeap *heap);
 
 /* tree.c */
 void _tarn_tree_insert (TarnExtent **root, TarnExtent *extent);
@@ -271,7 +292,7 @@ void _tarn_heap_ask_marks (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
 /* extent.c; the lock is held */
-TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size);
+TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
@@ -291,6 +312,9 @@ void _tarn_heap_note_peak (TarnHeap *heap);
 TarnPiece *_tarn_piece_new (TarnMemory memory, gsize size);
 gboolean _tarn_piece_can_go (const TarnPiece *piece);
 gsize _tarn_heap_release_idle (TarnHeap *heap, TarnPiece *piece);
+
+/* heap-stats.c; the lock is held */
+void _tarn_heap_describe_free (const TarnHeap *heap, GError **error);
 
 /* heap-describe.c; the lock is held */
 void _tarn_heap_record_piece (const TarnPiece *piece);

@@ -29,6 +29,23 @@ get_largest_of_all (const TarnHeap *heap)
   return largest;
 }
 
+/* Adds to the error of a request that was refused what is free in the heap, and yet did not serve
+ * it. */
+void
+_tarn_heap_describe_free (const TarnHeap *heap, GError **error)
+{
+  g_autofree gchar *message = NULL;
+
+  _tarn_assert_locked (&heap->lock);
+  if (*error == NULL || !_tarn_heap_has_run_out (*error))
+    return;
+  message = g_steal_pointer (&(*error)->message);
+  (*error)->message = g_strdup_printf (
+      "%s: %" G_GSIZE_FORMAT " bytes are free in %" G_GSIZE_FORMAT
+      " segments, and the largest free stretch has %" G_GSIZE_FORMAT,
+      message, heap->stats.free_bytes, heap->stats.pieces, get_largest_of_all (heap));
+}
+
 /**
  * Gets what a heap has, all at one moment.
  *

@@ -41,11 +41,12 @@ put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of a range, which is yet to be remembered; NULL: there is none. */
+/* Takes an extent of a range, which is yet to be remembered; NULL: there is none, or, unless it
+ * takes any, none that suits. */
 static TarnExtent *
-take_from (TarnHeapRange *range, gsize size)
+take_from (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
-  TarnExtent *extent = _tarn_range_take (range, size);
+  TarnExtent *extent = _tarn_range_take (range, size, takes_any);
 
   range->heap->n_unnamed += extent != NULL;
   return extent;
@@ -58,7 +59,7 @@ take_anywhere (TarnHeapQueue *queue, gsize size)
   TarnExtent *extent = NULL;
 
   for (guint i = 0; i < TARN_N_RANGES && extent == NULL; i++)
-    extent = take_from (&queue->ranges[i], size);
+    extent = take_from (&queue->ranges[i], size, TRUE);
   return extent;
 }
 
@@ -103,10 +104,13 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   g_autoptr (GError) local = NULL;
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
+  guint n_grown = 0; /* twice: other threads change meanwhile what suits, and that may go on */
 
   _tarn_assert_locked (&heap->lock);
-  while ((extent = take_from (range, size)) == NULL)
-    if (!_tarn_heap_grow (range, size, &local))
+  while ((extent = take_from (range, size, n_grown > 1)) == NULL)
+    if (_tarn_heap_grow (range, size, &local))
+      n_grown++;
+    else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
           break;
@@ -116,7 +120,10 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   if (extent == NULL)
     extent = take_what_there_is (queue, size);
   if (extent == NULL)
-    g_propagate_error (error, g_steal_pointer (&local));
+    {
+      _tarn_heap_describe_free (heap, &local);
+      g_propagate_error (error, g_steal_pointer (&local));
+    }
   return extent;
 }
 
@@ -192,13 +199,16 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Gets the bytes that a request takes; 0: they are more than any memory has. */
+/* Gets the bytes that a request needs; 0: they are more than any memory has.  A piece that is just
+ * for the request need not be a multiple of the alignment. */
 static gsize
-round_size (const TarnHeap *heap, gsize size)
+get_needed (const TarnHeap *heap, gsize size)
 {
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
 
-  return rounded >= size && rounded <= G_MAXSIZE / 2 ? rounded : 0;
+  if (rounded < size || rounded > G_MAXSIZE / 2)
+    return 0;
+  return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
 /* Allocates for a queue; NULL: nobody. */
@@ -206,15 +216,15 @@ static gboolean
 allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint64 *owner,
           GError **error)
 {
-  gsize rounded = round_size (heap, size);
+  gsize bytes = get_needed (heap, size);
   TarnHeapQueue *queue;
 
-  if (rounded == 0)
+  if (bytes == 0)
     return refuse_size (heap, size, error);
   _tarn_mutex_lock_adaptively (&heap->lock);
   queue = _tarn_heap_enter_queue (heap, handle, error);
   if (queue != NULL)
-    return hand_out (queue, take (queue, rounded, error), memory, owner, error);
+    return hand_out (queue, take (queue, bytes, error), memory, owner, error);
   _tarn_mutex_unlock (&heap->lock);
   return FALSE;
 }
@@ -232,16 +242,16 @@ heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMe
                    guint64 *owner)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
-  gsize rounded = round_size (heap, size);
+  gsize bytes = get_needed (heap, size);
   TarnHeapQueue *queue;
   TarnExtent *extent = NULL;
 
-  if (rounded == 0)
+  if (bytes == 0)
     return FALSE;
   _tarn_mutex_lock_adaptively (&heap->lock);
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
-    extent = take_from (&queue->ranges[heap->growth->choose (heap, rounded)], rounded);
+    extent = take_from (&queue->ranges[heap->growth->choose (heap, bytes)], bytes, FALSE);
   if (extent == NULL)
     {
       _tarn_mutex_unlock (&heap->lock);
@@ -641,6 +651,8 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   heap->frees_in_order = growth == &_tarn_heap_parts_growth && upstream->ops.frees_in_order;
   heap->table = g_hash_table_new (g_int64_hash, g_int64_equal);
   heap->chance = 1;
+  heap->full_bytes = G_MAXSIZE;
+  heap->peak_at = _tarn_clock_now ();
   heap->stats = (TarnHeapStats) TARN_HEAP_STATS_INIT;
   return heap;
 }

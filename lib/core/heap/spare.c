@@ -1,0 +1,96 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * How much memory may be stranded in a heap that is near its limit.
+ *
+ * A free extent in a piece that is in use cannot go back to upstream.  Where pieces cannot move,
+ * such stranded bytes are lost for a request that is too large for each of them.  That does not
+ * matter as long as the heap is far from its limit.  So the heap compares: what the program has
+ * lately used at most, and what is stranded, must fit into the limit together.  The difference is
+ * what a request may strand more.  With nothing to spare, a request gets a piece of exactly its
+ * size.  A request for much of the limit could strand much as soon as the program uses more; it may
+ * do so only as long as the program has used less than a quarter of the limit.
+ *
+ * Without a limit, the heap learns it when upstream runs out.  The lock is held in all of this. */
+
+#include "heap/heap-private.h"
+
+/* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE: it does not know. */
+gsize
+_tarn_heap_get_most (const TarnHeap *heap)
+{
+  gsize limit = _tarn_heap_get_limit (heap);
+
+  return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
+}
+
+/* Tells whether a request is for much of what the heap can have. */
+gboolean
+_tarn_heap_is_much (const TarnHeap *heap, gsize size)
+{
+  gsize most = _tarn_heap_get_most (heap);
+
+  return most != G_MAXSIZE && size > most / TARN_MUCH_SHARE;
+}
+
+/* Gets the bytes that are stranded. */
+static gsize
+get_stranded (const TarnHeap *heap)
+{
+  return heap->stats.free_bytes - heap->idle_bytes;
+}
+
+/* Gets how many bytes a request may strand. */
+gsize
+_tarn_heap_get_spare (const TarnHeap *heap, gsize size)
+{
+  gsize most = _tarn_heap_get_most (heap), used = heap->stats.used_bytes;
+  gsize peak = MAX (heap->peak_lately, heap->peak_before), left;
+
+  _tarn_assert_locked (&heap->lock);
+  if (most == G_MAXSIZE)
+    return G_MAXSIZE;
+  peak = MAX (peak, used + MIN (size, G_MAXSIZE - used));
+  left = most - MIN (most, peak);
+  if (_tarn_heap_is_much (heap, size))
+    left -= MIN (left, 3 * MIN (peak, G_MAXSIZE / 3));
+  return left - MIN (left, get_stranded (heap));
+}
+
+/* Begins a new period for the peaks, if the last one has ended: what was used long ago is
+ * forgotten. */
+void
+_tarn_heap_age_peaks (TarnHeap *heap)
+{
+  gint64 now;
+
+  _tarn_assert_locked (&heap->lock);
+  if (_tarn_heap_get_most (heap) == G_MAXSIZE || heap->idle_time == G_MAXINT64)
+    return;
+  now = _tarn_clock_now ();
+  if (now - heap->peak_at < heap->idle_time)
+    return;
+  heap->peak_at = now;
+  heap->peak_before = heap->peak_lately;
+  heap->peak_lately = heap->stats.used_bytes;
+}
+
+/* Notes that upstream did not have so many bytes besides those of the heap, without its idle
+ * pieces. */
+void
+_tarn_heap_note_full (TarnHeap *heap, gsize size)
+{
+  gsize all = heap->stats.upstream_bytes;
+
+  _tarn_assert_locked (&heap->lock);
+  heap->full_bytes = MIN (heap->full_bytes, all + MIN (size, G_MAXSIZE - all));
+}
+
+/* Notes that the heap has grown: upstream may have more than it had once. */
+void
+_tarn_heap_note_growth (TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  if (heap->stats.upstream_bytes >= heap->full_bytes)
+    heap->full_bytes = G_MAXSIZE;
+}
