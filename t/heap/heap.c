@@ -456,11 +456,12 @@ static void
 test_too_large (HeapFixture *fixture, gconstpointer unused)
 {
   (void) unused;
-  heap_assert_fails (fixture, G_MAXSIZE, TARN_ERROR_OUT_OF_MEMORY);
-  heap_assert_fails (fixture, G_MAXSIZE - 511, TARN_ERROR_OUT_OF_MEMORY);
+  heap_assert_fails (fixture, G_MAXSIZE, TARN_ERROR_INVALID_SIZE);
+  heap_assert_fails (fixture, G_MAXSIZE - 511, TARN_ERROR_INVALID_SIZE);
+  heap_assert_fails (fixture, G_MAXSSIZE, TARN_ERROR_INVALID_SIZE); /* with rounding */
   tarn_testing_pages_set_budget (fixture->pages, GIB / 2);
   tarn_testing_pages_set_max_addresses (fixture->pages, GIB / 2);
-  heap_assert_fails (fixture, G_MAXSIZE / 2, TARN_ERROR_OUT_OF_MEMORY);
+  heap_assert_fails (fixture, G_MAXSSIZE / 4 * 3, TARN_ERROR_OUT_OF_MEMORY);
   heap_assert_fails (fixture, G_MAXSIZE / 4 + 1, TARN_ERROR_OUT_OF_MEMORY);
 }
 

@@ -177,6 +177,40 @@ test_allocator (const Backend *backend, gpointer state)
       }
 }
 
+/* A negative number, and what is as large, is no size to anybody, before anything is done. */
+static void
+test_invalid_sizes (const Backend *backend, gpointer state)
+{
+  static const gsize sizes[]
+      = { (gsize) -1, (gsize) -1000, (gsize) -5000000, (gsize) G_MAXSSIZE + 1 };
+  g_autoptr (GError) error = NULL;
+  g_autoptr (TarnAllocator) direct = allocator_new (backend, state, &error);
+  g_autoptr (TarnPool) pool = pool_new (backend, state);
+  g_autoptr (TarnPool) outer = tarn_pool_new (TARN_ALLOCATOR (pool), NULL, NULL);
+  TarnAllocator *allocators[] = { direct, TARN_ALLOCATOR (pool), TARN_ALLOCATOR (outer) };
+  TarnPoolStats before = TARN_POOL_STATS_INIT, after = TARN_POOL_STATS_INIT;
+  TarnMemory memory;
+
+  g_assert_no_error (error);
+  tarn_block_free (allocate (pool, 1000));
+  tarn_pool_get_stats (pool, &before);
+  for (guint i = 0; i < G_N_ELEMENTS (allocators); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (sizes); j++)
+      {
+        g_assert_null (tarn_allocator_allocate (allocators[i], sizes[j], &error));
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+        g_clear_error (&error);
+        g_assert_false (tarn_allocator_allocate_memory (allocators[i], sizes[j], &memory, &error));
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
+        g_clear_error (&error);
+        assert_fails (pool, sizes[j], TARN_ERROR_INVALID_SIZE);
+      }
+  tarn_pool_get_stats (pool, &after);
+  g_assert_cmpuint (after.held_bytes, ==, before.held_bytes);
+  g_assert_cmpuint (after.driver_calls, ==, before.driver_calls);
+  g_assert_cmpuint (after.upstream_failures, ==, before.upstream_failures);
+}
+
 static void
 test_bare_memory (const Backend *backend, gpointer state)
 {
@@ -565,6 +599,7 @@ add_all (const gchar *prefix, const Backend *backend)
     { "counters", test_counters, TRUE, FALSE, FALSE },
     { "window", test_window, TRUE, FALSE, FALSE },
     { "bare-memory", test_bare_memory, TRUE, FALSE, FALSE },
+    { "invalid-sizes", test_invalid_sizes, FALSE, FALSE, FALSE },
     { "release-orders", test_release_orders, FALSE, FALSE, FALSE },
     { "threads", test_threads, FALSE, FALSE, FALSE },
     { "small-budget", test_small_budget, TRUE, TRUE, FALSE },

@@ -64,7 +64,8 @@ test_to_the_last_byte (Fixture *fixture, gconstpointer unused)
   assert_fails (fixture->pool, 5, TARN_ERROR_LIMIT);
   blocks[4] = allocate (fixture->pool, 4);
   assert_fails (fixture->pool, 1, TARN_ERROR_LIMIT);
-  assert_fails (fixture->pool, G_MAXSIZE, TARN_ERROR_LIMIT);
+  assert_fails (fixture->pool, G_MAXSSIZE, TARN_ERROR_LIMIT);
+  assert_fails (fixture->pool, G_MAXSIZE, TARN_ERROR_INVALID_SIZE);
   g_assert_cmpuint (get_stats (fixture->pool).peak_managed_bytes, ==, LIMIT);
   for (guint i = 0; i < 5; i++)
     tarn_block_free (blocks[i]);
@@ -510,7 +511,7 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   assert_valid (pool);
   n_calls = tarn_testing_device_get_allocate_calls (fixture->device);
   assert_fails (pool, 127, TARN_ERROR_LIMIT);
-  assert_fails (pool, G_MAXSIZE, TARN_ERROR_LIMIT);
+  assert_fails (pool, G_MAXSSIZE, TARN_ERROR_LIMIT);
 
   /* One that is freed is held, and a hit adds nothing. */
   tarn_block_free (blocks[1]);

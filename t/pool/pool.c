@@ -196,39 +196,44 @@ test_trim (Fixture *fixture, gconstpointer unused)
 static void
 test_invalid_size (Fixture *fixture, gconstpointer unused)
 {
-  TarnBlock *most = allocate (fixture->pool, G_MAXSIZE - 1000);
+  TarnBlock *half = allocate (fixture->pool, G_MAXSSIZE);
+  TarnBlock *most = allocate (fixture->pool, G_MAXSSIZE - 1000);
   TarnPoolStats before = TARN_POOL_STATS_INIT, after = TARN_POOL_STATS_INIT;
   g_autoptr (GError) error = NULL;
   TarnBlock *block;
 
   (void) unused;
-  g_assert_cmpuint (tarn_block_get_alloc_size (most), ==, G_MAXSIZE);
+  g_assert_cmpuint (tarn_block_get_alloc_size (half), ==, G_MAXSSIZE);
+  g_assert_cmpuint (tarn_block_get_alloc_size (most), ==, G_MAXSSIZE);
   tarn_pool_get_stats (fixture->pool, &before);
-  block = tarn_pool_allocate (fixture->pool, 1, &error);
+  block = tarn_pool_allocate (fixture->pool, 2, &error);
   g_assert_null (block);
   g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE);
   tarn_pool_get_stats (fixture->pool, &after);
   g_assert_cmpuint (after.failures, ==, before.failures + 1);
   after.failures = before.failures;
   g_assert_cmpmem (&after, sizeof after, &before, sizeof before);
-  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 1);
+  g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, 2);
   tarn_block_free (most);
+  tarn_block_free (half);
 }
 
 /* Where only rounding overflows, the exact size is what is left to try. */
 static void
 test_rounding_overflows (Fixture *fixture, gconstpointer unused)
 {
-  const gsize half = G_MAXSIZE / 2 + 1;
-  TarnBlock *first = allocate (fixture->pool, half - 1);
-  TarnBlock *second = allocate (fixture->pool, half);
+  const gsize quarter = G_MAXSSIZE / 2 + 1;
+  TarnBlock *first = allocate (fixture->pool, G_MAXSSIZE);
+  TarnBlock *other = allocate (fixture->pool, quarter - 1);
+  TarnBlock *second = allocate (fixture->pool, quarter + 1);
 
   (void) unused;
-  g_assert_cmpuint (tarn_block_get_alloc_size (second), ==, half);
+  g_assert_cmpuint (tarn_block_get_alloc_size (second), ==, quarter + 1);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (fixture->pool), ==, G_MAXSIZE);
+  tarn_block_free (other);
   tarn_block_free (first);
   tarn_block_free (second);
-  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
 }
 
 /* The peak of a pool whose threads keep nothing, which count for themselves otherwise. */
@@ -259,11 +264,12 @@ test_held_bytes_overflow (Fixture *fixture, gconstpointer unused)
 
   (void) unused;
   tarn_block_free (allocate (fixture->pool, 100));
-  tarn_block_free (allocate (fixture->pool, G_MAXSIZE - 2000 - G_MAXSIZE / 32));
+  tarn_block_free (allocate (fixture->pool, G_MAXSSIZE));
+  tarn_block_free (allocate (fixture->pool, G_MAXSSIZE / 16 * 15));
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 3);
+  block = allocate (fixture->pool, G_MAXSSIZE / 2);
+  g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, G_MAXSSIZE / 2);
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 2);
-  block = allocate (fixture->pool, G_MAXSIZE / 2);
-  g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, G_MAXSIZE / 2);
-  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
   tarn_block_free (block);
 }
 
@@ -395,7 +401,9 @@ allocate_slowly (gpointer data, gsize size, TarnMemory *memory, GError **error)
 
   memory->address = ++slow->n_live;
   (void) error;
-  if (size > 1023)
+  if (slow->n_live == 1)
+    tarn_block_free (allocate (slow->pool, G_MAXSSIZE - 1000));
+  else if (size > 1023)
     assert_fails (slow->pool, 1000, TARN_ERROR_INVALID_SIZE);
   return TRUE;
 }
@@ -424,10 +432,10 @@ test_overflow_meanwhile (void)
   ops.free = free_slow;
   allocator = tarn_allocator_new (&ops, &slow, NULL);
   slow.pool = tarn_pool_new (allocator, NULL, NULL);
-  block = tarn_pool_allocate (slow.pool, G_MAXSIZE, &error);
+  block = tarn_pool_allocate (slow.pool, G_MAXSSIZE, &error);
   g_assert_no_error (error);
-  g_assert_cmpuint (slow.n_live, ==, 1);
-  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, G_MAXSIZE);
+  g_assert_cmpuint (slow.n_live, ==, 2);
+  g_assert_cmpuint (tarn_pool_get_managed_bytes (slow.pool), ==, G_MAXSIZE - 1);
   assert_valid (slow.pool);
   tarn_block_free (block);
   tarn_pool_unref (slow.pool);

@@ -125,6 +125,8 @@ struct _TarnAllocator
 void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);
+/* Sets the error of a request whose size no memory can have. */
+void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
 
 /* registry.c */
@@ -220,6 +222,14 @@ static inline gboolean
 _tarn_is_power_of_two (gsize number)
 {
   return number != 0 && (number & (number - 1)) == 0;
+}
+
+/* Tells whether a request's size is one that memory can have, before anything is done for it.  A
+ * negative number is none, nor is what becomes one by rounding. */
+static inline gboolean
+_tarn_size_is_valid (gsize size)
+{
+  return size <= G_MAXSSIZE;
 }
 
 static inline gboolean

@@ -73,6 +73,27 @@ _tarn_allocator_clear (TarnAllocator *allocator)
   g_free (allocator->label);
 }
 
+void
+_tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+               "%s: %" G_GSIZE_FORMAT " bytes are more than any memory has", allocator->label,
+               size);
+}
+
+/* Tells whether a request may go on: not in a child of fork (), and not of a size that no memory
+ * can have. */
+static gboolean
+check_request (const TarnAllocator *allocator, gsize size, GError **error)
+{
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return FALSE;
+  if (_tarn_size_is_valid (size))
+    return TRUE;
+  _tarn_allocator_refuse_size (allocator, size, error);
+  return FALSE;
+}
+
 /* Tells whether its functions are a backend's; not those of one that debugs a pool. */
 static gboolean
 is_direct (const TarnAllocator *allocator)
@@ -599,8 +620,9 @@ tarn_allocator_get_user_data (TarnAllocator *allocator)
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @param size       bytes; 0 is allowed
- * @param error      return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_FORKED in a
- *                   child of fork (), or what the backend says
+ * @param error      return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, TARN_ERROR_INVALID_SIZE
+ *                   for more than G_MAXSSIZE bytes, TARN_ERROR_FORKED in a child of fork (), or
+ *                   what the backend says
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
@@ -610,7 +632,7 @@ tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
   g_return_val_if_fail (allocator != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (_tarn_forked () && !tarn_check_fork (error))
+  if (!check_request (allocator, size, error))
     return NULL;
   return allocator->klass->allocate_block (allocator, size, error);
 }
@@ -634,7 +656,7 @@ tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory
   g_return_val_if_fail (memory != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
-  if (_tarn_forked () && !tarn_check_fork (error))
+  if (!check_request (allocator, size, error))
     return FALSE;
   return allocator->klass->allocate_memory (allocator, size, memory, error);
 }

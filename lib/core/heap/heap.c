@@ -163,15 +163,6 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return is_made;
 }
 
-static gboolean
-refuse_size (const TarnHeap *heap, gsize size, GError **error)
-{
-  g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
-               "%s: %" G_GSIZE_FORMAT " bytes are more than any memory has", heap->base.label,
-               size);
-  return FALSE;
-}
-
 /* The hooks below have the signatures of TarnAllocatorOps. */
 
 /* Ends a call that took an extent (NULL: it could not) for a queue, which it has entered, and gives
@@ -206,7 +197,7 @@ get_needed (const TarnHeap *heap, gsize size)
 {
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
 
-  if (rounded < size || rounded > G_MAXSIZE / 2)
+  if (rounded < size || !_tarn_size_is_valid (rounded))
     return 0;
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
@@ -220,7 +211,10 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint
   TarnHeapQueue *queue;
 
   if (bytes == 0)
-    return refuse_size (heap, size, error);
+    {
+      _tarn_allocator_refuse_size (&heap->base, size, error);
+      return FALSE;
+    }
   _tarn_mutex_lock_adaptively (&heap->lock);
   queue = _tarn_heap_enter_queue (heap, handle, error);
   if (queue != NULL)

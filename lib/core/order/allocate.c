@@ -119,6 +119,17 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   return block;
 }
 
+/* Fails a request whose size no memory can have.  Nothing is given back for it. */
+static TarnBlock *
+refuse_size (TarnPool *pool, gsize size, GError **error)
+{
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures++;
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_allocator_refuse_size (&pool->base, size, error);
+  return NULL;
+}
+
 /* Checks a pool's invariants, once in so many requests: what is wrong is the library's fault, or
  * somebody has written to its memory. */
 static void
@@ -155,7 +166,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
       _tarn_pool_check_fast_if_full_debug (pool);
       return block;
     }
-  block = serve_with_lock (pool, size, handle, &local);
+  block = _tarn_size_is_valid (size) ? serve_with_lock (pool, size, handle, &local)
+                                     : refuse_size (pool, size, &local);
   probe_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (_tarn_follows ())
     note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
@@ -182,9 +194,9 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
  * @param size   bytes; 0 is allowed
  * @param error  return location, or NULL: TARN_ERROR_OUT_OF_MEMORY, saying how many bytes are
  *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
- *               exceeded; TARN_ERROR_INVALID_SIZE if the pool's bytes could not be counted any
- *               more; TARN_ERROR_FORKED in a child of fork (); or what the backend says, where
- *               TARN_ERROR_CONTEXT_LOST makes the pool stop holding
+ *               exceeded; TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's
+ *               bytes could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or
+ * what the backend says, where TARN_ERROR_CONTEXT_LOST makes the pool stop holding
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */
