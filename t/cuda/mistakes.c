@@ -4,11 +4,15 @@
  * Mistakes with CUDA's memory that TARN_DEBUG finds: of a device, over a heap and without one, of
  * the host, and managed. */
 
+#define _GNU_SOURCE 1 /* RTLD_DEFAULT */
+
 #include "lib/mistakes.h"
 
 #include "allocator/allocator-private.h"
 
 #include "driver.h"
+
+#include <dlfcn.h>
 
 /* What makes pools of a kind. */
 typedef struct
@@ -163,6 +167,89 @@ test_no_room (const TarnCudaTest *test, gconstpointer unused)
   g_test_assert_expected_messages ();
 }
 
+#define LIMIT ((gsize) 32 << 20)
+
+static gsize
+get_available (void)
+{
+  unsigned int (*get_info) (size_t *, size_t *);
+  size_t available = 0, total = 0;
+
+  *(gpointer *) &get_info = dlsym (RTLD_DEFAULT, "cuMemGetInfo_v2");
+  g_assert_nonnull (get_info);
+  g_assert_cmpuint (get_info (&available, &total), ==, 0);
+  return available;
+}
+
+/* Allocates until the pool refuses; the device never has more than the limit. */
+static void
+fill (TarnPool *pool, gsize size, gsize available, GPtrArray *blocks)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+
+  while ((block = tarn_pool_allocate (pool, size, &error)) != NULL)
+    {
+      g_ptr_array_add (blocks, block);
+      g_assert_cmpuint (available - get_available (), <=, LIMIT);
+    }
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  g_assert_cmpuint (available - get_available (), <=, LIMIT);
+}
+
+static void
+check_limit (const TarnCudaTest *test, TarnTestingCudaKind kind, const gchar *words)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  State state = { test->context, kind, FALSE };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  gsize available;
+
+  g_test_message ("%s", words);
+  cuda_get_fake ()->reset ();
+  cuda_get_fake ()->set_budget (test->device, 8 * LIMIT);
+  available = get_available ();
+  options.limit_bytes = LIMIT;
+  options.debug = words;
+  pool = pool_new (&state, &options);
+  for (gsize size = 50000; size < LIMIT; size *= 5)
+    {
+      fill (pool, size, available, blocks);
+      g_assert_cmpuint (blocks->len, >, 0);
+      g_ptr_array_set_size (blocks, 0);
+    }
+  fill (pool, 100000, available, blocks);
+  tarn_pool_set_limit_bytes (pool, 3 * LIMIT);
+  g_ptr_array_add (blocks, tarn_pool_allocate (pool, LIMIT, NULL));
+  g_assert_nonnull (g_ptr_array_index (blocks, blocks->len - 1));
+  g_ptr_array_set_size (blocks, 0);
+  tarn_pool_set_limit_bytes (pool, LIMIT);
+  g_assert_cmpuint (available - get_available (), <=, LIMIT);
+}
+
+/* A limit is one of the device's memory, whatever is looked for: with guards, and what is in
+ * quarantine. */
+static void
+test_limit (const TarnCudaTest *test, gconstpointer unused)
+{
+  static const gchar *const words[]
+      = { "",     "check",  "leaks",           "guards",
+          "gaps", "poison", "quarantine=100M", "guards,gaps,quarantine=100M,leaks" };
+
+  (void) unused;
+  if (cuda_get_fake () == NULL)
+    {
+      g_test_skip ("others use the device's memory, too");
+      return;
+    }
+  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      check_limit (test, TARN_TESTING_CUDA_ADDRESSES, words[i]);
+      check_limit (test, TARN_TESTING_CUDA_DEVICE_MEMORY, words[i]);
+    }
+}
+
 /* What other pools of a group have in quarantine, which hold nothing, is room for one that has run
  * out. */
 static void
@@ -276,6 +363,7 @@ main (int argc, char **argv)
       }
   tarn_cuda_test_add ("mistakes/no-room", test_no_room, NULL);
   tarn_cuda_test_add ("mistakes/group", test_group, NULL);
+  tarn_cuda_test_add ("mistakes/limit", test_limit, NULL);
   tarn_cuda_test_add ("mistakes/gap", test_gap, NULL);
   return g_test_run ();
 }

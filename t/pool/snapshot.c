@@ -189,6 +189,14 @@ test_names (void)
   check_pool (find (snapshot, "\357\277\275\357\277\275"));
 }
 
+/* The number of allocators that a snapshot tells of. */
+static guint
+count_allocators (JsonNode *snapshot)
+{
+  return json_array_get_length (
+      json_object_get_array_member (json_node_get_object (snapshot), "allocators"));
+}
+
 static void
 check_heap (TarnTestingPagesKind kind)
 {
@@ -243,6 +251,50 @@ test_heap (void)
   check_heap (TARN_TESTING_PAGES_VIRTUAL);
   check_heap (TARN_TESTING_PAGES_PARTS);
   check_heap (TARN_TESTING_PAGES_ADDRESSES);
+}
+
+/* A pool whose memory is looked at is over what it was given, and nothing else is told of. */
+static void
+check_debugged (void)
+{
+  static const gchar *const words[] = { "", "check", "leaks", "guards", "gaps,poison,leaks" };
+  TarnTestingPages *pages = tarn_testing_pages_new (G_MAXUINT64, TARN_TESTING_PAGES_VIRTUAL);
+
+  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
+    {
+      g_autoptr (TarnAllocator) allocator = tarn_testing_pages_allocator_new (pages);
+      TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+      TarnPoolOptions pool_options = TARN_POOL_OPTIONS_INIT;
+      g_autoptr (TarnAllocator) heap = NULL;
+      g_autoptr (TarnPool) pool = NULL;
+      g_auto (Place) place = { NULL, NULL };
+      g_autoptr (JsonNode) snapshot = NULL;
+
+      options.name = "heap";
+      heap = tarn_heap_allocator_new (allocator, &options, NULL);
+      pool_options.name = "over it";
+      pool_options.debug = words[i];
+      pool = tarn_pool_new (heap, &pool_options, NULL);
+      place_init (&place, "snapshot.json");
+      snapshot = take_snapshot (&place);
+      g_assert_cmpuint (count_allocators (snapshot), ==, 3);
+      g_assert_cmpint (json_object_get_int_member (find (snapshot, "over it"), "upstream"), ==,
+                       json_object_get_int_member (find (snapshot, "heap"), "id"));
+    }
+  tarn_testing_pages_free (pages);
+}
+
+/* In a process of its own, as blocks are followed once they are looked at. */
+static void
+test_debugged (void)
+{
+  if (g_test_subprocess ())
+    {
+      check_debugged ();
+      return;
+    }
+  g_test_trap_subprocess (NULL, 0, 0);
+  g_test_trap_assert_passed ();
 }
 
 /* Who has it */
@@ -747,6 +799,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/snapshot/blocks", test_blocks);
   g_test_add_func ("/core/snapshot/names", test_names);
   g_test_add_func ("/core/snapshot/heap", test_heap);
+  g_test_add_func ("/core/snapshot/debugged", test_debugged);
   g_test_add_func ("/core/snapshot/tags", test_tags);
   g_test_add_func ("/core/snapshot/one-moment", test_one_moment);
   g_test_add_func ("/core/snapshot/group", test_group);

@@ -125,6 +125,8 @@ struct _TarnAllocator
 void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,
                            TarnAllocator *direct);
+TarnAllocator *_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
+                                            GDestroyNotify destroy, TarnAllocator *given);
 /* Sets the error of a request whose size no memory can have. */
 void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
@@ -187,6 +189,13 @@ static inline gboolean
 _tarn_allocator_is_debugged (const TarnAllocator *allocator)
 {
   return allocator->direct->given != NULL;
+}
+
+/* Gets what a pool was given to stand on, which the program knows. */
+static inline TarnAllocator *
+_tarn_allocator_get_given (TarnAllocator *upstream)
+{
+  return upstream->given != NULL ? upstream->given : upstream;
 }
 
 /* Gets the direct allocator that a program knows. */

@@ -517,6 +517,19 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   return allocator;
 }
 
+/* Makes a direct allocator that stands between a pool and what the pool was given.  Recordings and
+ * snapshots are not told of it. */
+TarnAllocator *
+_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
+                             GDestroyNotify destroy, TarnAllocator *given)
+{
+  TarnAllocator *allocator = g_new0 (TarnAllocator, 1);
+
+  _tarn_allocator_init (allocator, &direct_class, ops, user_data, destroy, allocator);
+  allocator->given = given;
+  return allocator;
+}
+
 /**
  * Takes a reference on an allocator.
  *

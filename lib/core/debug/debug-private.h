@@ -78,6 +78,8 @@ typedef struct
   GHashTable *blocks; /* of TarnDebugBlock */
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
+  gsize taken_bytes;    /* of all blocks, and of those that are being asked for */
+  gsize limit_bytes;    /* of these; 0: none */
   gboolean has_ended;   /* the pool has */
   gboolean is_nameless; /* blocks were at the same address at once: not all are in the table */
 } TarnGuarded;
@@ -88,6 +90,10 @@ typedef struct
  * itself where nothing is debugged. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
+/* Has all that a pool's blocks take, with their guards and in quarantine, be no more than its
+ * limit; 0: as much as there is.  Tells whether they, or a heap that follows the limit, have more
+ * now. */
+gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
 /* Looks at what is in quarantine, and says what is in use, as the pool ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
 /* Has findings say of a block in use that the calling thread freed it, here. */
@@ -103,7 +109,9 @@ void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
 
 /* Whether blocks can be had so. */
 gboolean _tarn_gaps_are_there (const TarnGuarded *self);
-/* Gets memory for a block whose size is known, and what is before it. */
+/* Finds how much a block of a known size takes, and what of it is before the block. */
+void _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block);
+/* Gets memory for a block that was measured. */
 gboolean _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error);
 void _tarn_gaps_give_back (const TarnGuarded *self, const TarnDebugBlock *block);
 

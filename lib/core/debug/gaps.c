@@ -41,13 +41,18 @@ release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_back
                                     get_reserved (self, block));
 }
 
-gboolean
-_tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
+void
+_tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block)
 {
   gsize end = _tarn_round_up (MAX (block->size, 1), self->margin);
 
   block->whole_size = _tarn_round_up (self->margin + end, ops_of (self)->virtual_granularity);
   block->margin = block->whole_size - end;
+}
+
+gboolean
+_tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
   if (!ops_of (self)->addresses_reserve (self->direct->user_data, get_reserved (self, block),
                                          &block->whole, error))
     return FALSE;

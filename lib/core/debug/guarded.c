@@ -98,17 +98,50 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
     ops->part_release (self->direct->user_data, block->memory, block->size);
 }
 
+/* Counts bytes that are about to be asked for.  FALSE: they would exceed the limit. */
+static gboolean
+reserve (TarnGuarded *self, gsize size, GError **error)
+{
+  gsize limit, taken;
+
+  _tarn_mutex_lock (&self->lock);
+  limit = self->limit_bytes;
+  taken = self->taken_bytes;
+  if (limit == 0 || size <= limit - MIN (taken, limit))
+    {
+      self->taken_bytes += size;
+      _tarn_mutex_unlock (&self->lock);
+      return TRUE;
+    }
+  _tarn_mutex_unlock (&self->lock);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
+               "%s: %" G_GSIZE_FORMAT " bytes beside %" G_GSIZE_FORMAT
+               " of blocks, their guards and freed ones are more than the limit of %" G_GSIZE_FORMAT
+               " bytes allows",
+               self->label, size, taken, limit);
+  return FALSE;
+}
+
 static void
-give_whole_back (const TarnGuarded *self, const TarnDebugBlock *block)
+end_reservation (TarnGuarded *self, gsize size)
+{
+  _tarn_mutex_lock (&self->lock);
+  self->taken_bytes -= size;
+  _tarn_mutex_unlock (&self->lock);
+}
+
+static void
+give_whole_back (TarnGuarded *self, const TarnDebugBlock *block)
 {
   if (block->has_gap)
     _tarn_gaps_give_back (self, block);
   else
     tarn_allocator_free_memory (self->below, block->whole, block->whole_size);
+  end_reservation (self, block->whole_size);
 }
 
 static void
-give_back (const TarnGuarded *self, TarnDebugBlock *block)
+give_back (TarnGuarded *self, TarnDebugBlock *block)
 {
   release_part (self, block);
   give_whole_back (self, block);
@@ -198,15 +231,40 @@ has_way (const TarnGuarded *self, const TarnDebugBlock *block, Way way)
                      && _tarn_gaps_are_there (self))));
 }
 
-static gboolean
-take_in_way (const TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
+static void
+measure (const TarnGuarded *self, TarnDebugBlock *block, Way way)
 {
   if (way == WITH_GAP)
-    return _tarn_gaps_take (self, block, error);
+    {
+      _tarn_gaps_measure (self, block);
+      return;
+    }
   block->margin = way == WITH_MARGINS ? self->margin : 0;
   block->whole_size
       = way == WITH_MARGINS ? _tarn_round_up (block->size, 16) + 2 * block->margin : block->size;
-  return tarn_allocator_allocate_memory (self->below, block->whole_size, &block->whole, error);
+}
+
+static gboolean
+take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
+{
+  gboolean is_taken;
+
+  measure (self, block, way);
+  if (!reserve (self, block->whole_size, error))
+    return FALSE;
+  is_taken = way == WITH_GAP ? _tarn_gaps_take (self, block, error)
+                             : tarn_allocator_allocate_memory (self->below, block->whole_size,
+                                                               &block->whole, error);
+  if (!is_taken)
+    end_reservation (self, block->whole_size);
+  return is_taken;
+}
+
+/* Tells whether what is in quarantine may be what there is too little of. */
+static gboolean
+is_short (const GError *error)
+{
+  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
 }
 
 /* What is in quarantine goes first. */
@@ -222,7 +280,7 @@ take_whole (TarnGuarded *self, TarnDebugBlock *block, GError **error)
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
         return TRUE;
-      if (!_tarn_is_out_of_memory (local) || shorten_quarantine (self, 0) == 0)
+      if (!is_short (local) || shorten_quarantine (self, 0) == 0)
         continue;
       g_clear_error (&local);
       if (take_in_way (self, block, way, &local))
@@ -417,7 +475,10 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
       end_block (self, block);
     }
   else if (findings->len == 0)
-    tarn_allocator_free_memory (self->below, memory, size);
+    {
+      tarn_allocator_free_memory (self->below, memory, size);
+      end_reservation (self, size);
+    }
   _tarn_findings_report (findings);
 }
 
@@ -600,8 +661,7 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   ops.free = guarded_free;
   ops.reclaim = guarded_reclaim;
   set_queue_functions (&ops, &self->direct->ops);
-  allocator = tarn_allocator_new (&ops, self, guarded_destroy);
-  allocator->given = upstream;
+  allocator = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
   allocator->trim = guarded_trim;
   _tarn_leaks_watch (self);
   return allocator;
@@ -614,6 +674,24 @@ _tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
   if ((settings->flags & ~(guint) TARN_DEBUG_CHECK) == 0 || _tarn_allocator_is_debugged (upstream))
     return tarn_allocator_ref (upstream);
   return guarded_new (upstream, settings, pool_name);
+}
+
+gboolean
+_tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes)
+{
+  TarnGuarded *self = upstream->user_data;
+  TarnAllocator *given = upstream->given;
+  gboolean has_more;
+
+  if (given == NULL) /* another pool */
+    return FALSE;
+  _tarn_mutex_lock (&self->lock);
+  self->limit_bytes = limit_bytes;
+  has_more = limit_bytes != 0 && self->taken_bytes > limit_bytes;
+  _tarn_mutex_unlock (&self->lock);
+  if (given->klass->set_pool_limit == NULL)
+    return has_more;
+  return given->klass->set_pool_limit (given, limit_bytes) || has_more;
 }
 
 void

@@ -233,8 +233,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
-  if (is_over_heap)
-    upstream->klass->set_pool_limit (upstream, pool->limit_bytes);
+  _tarn_pool_tell_limit (pool);
   warn_if_deferred (pool);
   _tarn_allocator_publish (&pool->base);
   return pool;

@@ -42,7 +42,7 @@ tell_options (const TarnPool *pool, TarnListener *listener)
     TARN_TRACE_HAS_QUEUES,          pool->upstream->direct->ops.queue_ref != NULL,
   };
 
-  listener->object (listener, &pool->base, pool->upstream, properties,
+  listener->object (listener, &pool->base, _tarn_allocator_get_given (pool->upstream), properties,
                     G_N_ELEMENTS (properties) / 2);
 }
 

@@ -20,6 +20,7 @@
  * is in use stays above it; a request that needs upstream has to fit in beside all of it. */
 
 #include "base/fork-private.h"
+#include "debug/debug-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 #include "upstream/upstream-private.h"
@@ -313,6 +314,18 @@ take_above_limit (TarnPool *pool)
                                     : NULL;
 }
 
+/* Tells what a pool stands on of its limit, if that keeps to it, too.  Tells whether it has more.
+ */
+gboolean
+_tarn_pool_tell_limit (TarnPool *pool)
+{
+  TarnAllocator *upstream = pool->upstream;
+
+  if (pool->is_over_heap)
+    return upstream->klass->set_pool_limit (upstream, pool->limit_bytes);
+  return pool->is_debugged && _tarn_debug_set_limit (upstream, pool->limit_bytes);
+}
+
 /**
  * Sets the most bytes that a pool is to manage from now on. Where it manages more, held blocks are
  * given back, the largest first, as many as it takes; blocks in use stay, and requests that no held
@@ -328,7 +341,7 @@ take_above_limit (TarnPool *pool)
 void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {
-  gboolean heap_has_more = FALSE;
+  gboolean has_more;
   TarnGiveBack give_back;
 
   g_return_if_fail (pool != NULL);
@@ -340,14 +353,13 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
     _tarn_record_numbers (TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
   pool->limit_bytes = limit_bytes;
-  if (pool->is_over_heap)
-    heap_has_more = pool->upstream->klass->set_pool_limit (pool->upstream, limit_bytes);
+  has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
   tell_awaiting (pool);
   _tarn_pool_begin_give_back (pool, &give_back, take_above_limit (pool));
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);
-  if (heap_has_more) /* whatever is held keeps pieces from being idle */
+  if (has_more) /* whatever is held keeps pieces from being idle */
     _tarn_pool_trim (pool, 0, FALSE);
 }

@@ -37,6 +37,7 @@ void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 gboolean _tarn_is_giving_back (void);
 
 /* limit.c */
+gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held */
