@@ -41,6 +41,15 @@ status_is () { # STATUS COMMAND...
   [ $status -eq "$expected" ]
 }
 
+# Runs a command on which signals act by default, whatever this script was started with: a shell
+# starts what is to run in the background with SIGINT and SIGQUIT ignored, and nohup does with SIGHUP.
+default_signals=--default-signal=INT,QUIT,HUP,PIPE,TERM
+env $default_signals true 2>/dev/null || default_signals=
+with_signals () { # COMMAND...
+  # shellcheck disable=SC2086  # empty where env has no such option
+  env $default_signals "$@"
+}
+
 # On the fake CUDA driver, in $fake.
 with_fake () {
   LD_LIBRARY_PATH=$fake${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$@"

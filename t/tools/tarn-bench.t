@@ -564,13 +564,12 @@ interrupt_later () { # SIGNAL
   kill -s "$1" "$(cat "$scratch/pid")"
 }
 
-# In the foreground, as the shell makes SIGINT ignored in what runs in the background.
 is_interrupted () { # SIGNAL STATUS ARGUMENT...
   rm -f "$scratch/out" "$scratch/cut.svg"
   interrupt_later "$1" >/dev/null 2>&1 &
   expected_status=$2
   shift 2
-  sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
+  with_signals sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
     --measure overhead,replay --repetitions 1000 --plot "$scratch/cut.svg" "$@" \
     >"$scratch/out" 2>"$scratch/err"
   status=$?
@@ -588,35 +587,22 @@ json_is_whole () {
     and ([.results[] | select (.measure == "replay")] | length) < 5' "$scratch/out"
 }
 
-# What is ignored when a program starts stays so: SIGINT in the background, SIGHUP behind nohup.
-is_ignored () { # SIGNAL
-  (sh -c 'kill -s "$0" $$; exit 0' "$1") 2>/dev/null
-}
-
-if is_ignored INT; then
-  skip "SIGINT" "it is ignored here"
+check "SIGINT" is_interrupted INT 130
+check "... what was measured is printed" has_half
+check "... with what explains it" grep -q '^speed-up:' "$scratch/out"
+if command -v xmllint >/dev/null; then
+  check "... and drawn" xmllint --noout "$scratch/cut.svg"
 else
-  check "SIGINT" is_interrupted INT 130
-  check "... what was measured is printed" has_half
-  check "... with what explains it" grep -q '^speed-up:' "$scratch/out"
-  if command -v xmllint >/dev/null; then
-    check "... and drawn" xmllint --noout "$scratch/cut.svg"
-  else
-    skip "... and drawn" "there is no xmllint"
-  fi
+  skip "... and drawn" "there is no xmllint"
 fi
 check "SIGTERM, CSV" is_interrupted TERM 143 --csv
 check "... what was measured is printed" has_half
-if is_ignored HUP; then
-  skip "SIGHUP, JSON" "it is ignored here"
+check "SIGHUP, JSON" is_interrupted HUP 129 --json
+check "... what was measured is printed" has_half
+if command -v jq >/dev/null; then
+  check "... as JSON that is whole" json_is_whole
 else
-  check "SIGHUP, JSON" is_interrupted HUP 129 --json
-  check "... what was measured is printed" has_half
-  if command -v jq >/dev/null; then
-    check "... as JSON that is whole" json_is_whole
-  else
-    skip "... as JSON that is whole" "there is no jq"
-  fi
+  skip "... as JSON that is whole" "there is no jq"
 fi
 
 # Standard output is a pipe that is full, and nobody reads it.
@@ -661,7 +647,7 @@ dies_blocked () { # STATUS SIGNAL...
   shift
   interrupt_blocked "$@" >/dev/null 2>&1 &
   status=0
-  timeout -s KILL 30 sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
+  with_signals timeout -s KILL 30 sh -c 'echo $$ >"$0"; exec "$@"' "$scratch/pid" "$program" --kinds null \
     >"$scratch/full" 2>"$scratch/err" || status=$?
   exec 3>&-
   touch "$scratch/has-ended"
@@ -674,11 +660,7 @@ if [ "$SANITIZER" = thread ]; then
   skip "standard output that nobody reads" "ThreadSanitizer has a thread of its own, which is counted"
 elif tells_where; then
   check "standard output that nobody reads: SIGTERM" dies_blocked 143 TERM
-  if is_ignored HUP; then
-    skip "... and SIGHUP" "it is ignored here"
-  else
-    check "... and SIGHUP, which is not waited for" dies_blocked 129 TERM HUP
-  fi
+  check "... and SIGHUP, which is not waited for" dies_blocked 129 TERM HUP
 else
   skip "standard output that nobody reads" "nothing tells where a process sleeps"
 fi

@@ -126,7 +126,7 @@ check "the command that does it again is for a shell" quotes_words
 ends_all () { # SIGNAL STATUS
   rm -f "$scratch/pid"
   # shellcheck disable=SC2016
-  "$runner" --every sh -c 'echo $$ >"$0.new" && mv "$0.new" "$0"; exec sleep 60' "$scratch/pid" >/dev/null &
+  env $default_signals "$runner" --every sh -c 'echo $$ >"$0.new" && mv "$0.new" "$0"; exec sleep 60' "$scratch/pid" >/dev/null &
   runner_pid=$!
   tries=0
   until [ -e "$scratch/pid" ] || [ $tries -gt 200 ]; do sleep 0.05; tries=$((tries + 1)); done

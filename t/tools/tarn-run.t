@@ -141,7 +141,7 @@ check "a script without #! is run by the shell, as by other programs" ends_with 
 
 dies_of () { # SIGNAL NUMBER
   # shellcheck disable=SC2016
-  status_is $((128 + $2)) "$runner" sh -c 'ulimit -c 0; kill -s "$0" $$; echo alive' "$1" \
+  status_is $((128 + $2)) with_signals "$runner" sh -c 'ulimit -c 0; kill -s "$0" $$; echo alive' "$1" \
     && silent && [ ! -s "$scratch/out" ]
 }
 check "128 and the signal that ends it: KILL" dies_of KILL 9
@@ -224,7 +224,7 @@ fi
 ends_by_signal () {
   rm -f "$scratch/ready"
   # shellcheck disable=SC2016
-  "$runner" sh -c 'echo $$ >"$0"; exec sleep 20' "$scratch/ready" 2>"$scratch/err" &
+  env $default_signals "$runner" sh -c 'echo $$ >"$0"; exec sleep 20' "$scratch/ready" 2>"$scratch/err" &
   runner_pid=$!
   wait_for [ -s "$scratch/ready" ] && kill -s TERM $runner_pid
   wait $runner_pid
@@ -239,7 +239,7 @@ check "the program ends of one that is passed on, and tarn-run with it" ends_by_
 once_from_terminal () { # CHARACTER SIGNAL
   rm -f "$scratch/ready" "$scratch/got"
   { wait_for [ -e "$scratch/ready" ] && printf '%b' "$1"; sleep 1; } | script -qec \
-    "stty -echo; ulimit -c 0; exec '$runner' '$scratch/trapping' '$scratch' INT QUIT" "$scratch/typescript" \
+    "stty -echo; ulimit -c 0; exec env $default_signals '$runner' '$scratch/trapping' '$scratch' INT QUIT" "$scratch/typescript" \
     >"$scratch/out" 2>&1
   status=$?
   cat "$scratch/out"

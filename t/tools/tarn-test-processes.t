@@ -155,11 +155,10 @@ signal_later () { # SIGNAL NUMBER-OF-PROGRAMS
   kill -s "$1" "$(cat "$scratch/tester")"
 }
 
-# In the foreground, as the shell makes SIGINT ignored in what runs in the background.
 dies_of () { # SIGNAL STATUS
   forget
   signal_later "$1" 2 >/dev/null 2>&1 &
-  limited sh -c 'echo $$ >"$scratch/tester"; exec "$@"' sh \
+  limited env $default_signals sh -c 'echo $$ >"$scratch/tester"; exec "$@"' sh \
     "$tester" --jobs 4 --select "$both" --junit "$scratch/killed.xml" family
   wait $!
   [ $status -eq "$2" ] && nothing_left 2
@@ -292,11 +291,7 @@ fi
 echo old >"$scratch/killed.xml"
 check "SIGTERM ends everything" dies_of TERM 143
 check "... and leaves a report as it was, or whole" old_or_whole
-if (sh -c 'kill -s INT $$; exit 0') 2>/dev/null; then
-  skip "SIGINT ends everything" "SIGINT is ignored here"
-else
-  check "SIGINT ends everything" dies_of INT 130
-fi
+check "SIGINT ends everything" dies_of INT 130
 program inner <<'PROGRAM'
 echo $$ >"$scratch/tester"
 exec "$tester" family
