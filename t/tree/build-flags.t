@@ -31,17 +31,25 @@ has_all_flags () {
   [ -z "$missing" ] || { echo "not in build-flags.in:$missing"; return 1; }
 }
 
-list_compiled () { # ARGUMENT...: what make would compile
-  make_programs='tarn-all: ; @:
-tarn-all: all-am $(check_PROGRAMS) $(check_LTLIBRARIES)'
-  echo "$make_programs" | $MAKE -n -f Makefile -f - "$@" tarn-all 2>/dev/null \
-    | grep -o -E -e ' -c -o [^ ]*\.l?o( |$)' | sort -u
+# What make would compile after a change of build-flags.
+list_compiled () {
+  $MAKE -n -f Makefile -f - -W build-flags -o config.h -o include/tarn/version.h tarn-all 2>/dev/null \
+    <<'RULE' | grep -o -E -e ' -c -o [^ ]*\.l?o( |$)' | sed 's/.* -c -o //; s/ $//' | sort -u
+tarn-all: all-am $(check_PROGRAMS) $(check_LTLIBRARIES) ; @:
+RULE
 }
 
+list_objects () { # those that are there
+  $MAKE -s -f Makefile -f - tarn-print <<'RULE' | tr ' ' '\n' | sort -u
+tarn-print: ; @echo $(wildcard $(foreach objects,$(filter %_OBJECTS,$(.VARIABLES)),$($(objects))))
+RULE
+}
+
+# Not by make -B, which overwrites what compilers have said of headers.
 compiles_all () {
-  list_compiled -B -o Makefile -o config.status -o configure >"$scratch/all"
-  list_compiled -W build-flags -o config.h -o include/tarn/version.h >"$scratch/again"
-  [ "$(wc -l <"$scratch/all")" -gt 200 ] && diff "$scratch/all" "$scratch/again"
+  list_compiled >"$scratch/compiled"
+  list_objects >"$scratch/objects"
+  [ "$(wc -l <"$scratch/objects")" -gt 100 ] && ! comm -13 "$scratch/compiled" "$scratch/objects" | grep .
 }
 
 # In a folder of its own: the files of the build are in use.
