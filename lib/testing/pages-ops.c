@@ -60,15 +60,21 @@ end_call (TarnTestingPages *pages)
 
 /* Memory: a backing, or a piece */
 
-/* Gets addresses that nobody ever had. */
-static guint64
-take_addresses (TarnTestingPages *pages, gsize size)
+/* Gets addresses that nobody ever had.  FALSE, with an error: not so many are left. */
+static gboolean
+take_addresses (TarnTestingPages *pages, gsize size, guint64 *start, GError **error)
 {
-  guint64 start
-      = (pages->last_number / TARN_TESTING_PAGES_GRANULARITY + 1) * TARN_TESTING_PAGES_GRANULARITY;
+  guint64 n_granules = pages->last_number / TARN_TESTING_PAGES_GRANULARITY + 1;
 
-  pages->last_number = start + size;
-  return start;
+  if (n_granules > (G_MAXUINT64 - size) / TARN_TESTING_PAGES_GRANULARITY)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                   "fake: no addresses are left for %" G_GSIZE_FORMAT " bytes", size);
+      return FALSE;
+    }
+  *start = n_granules * TARN_TESTING_PAGES_GRANULARITY;
+  pages->last_number = *start + size;
+  return TRUE;
 }
 
 static gboolean
@@ -91,10 +97,13 @@ memory_new (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
       return FALSE;
     }
   backing.number = pages->allocations + 1;
-  if (pages->kind == TARN_TESTING_PAGES_ADDRESSES)
-    memory->address = backing.start = take_addresses (pages, size);
-  else
-    memory->address = ++pages->last_number;
+  if (pages->kind == TARN_TESTING_PAGES_ADDRESSES
+      && !take_addresses (pages, size, &backing.start, error))
+    {
+      _tarn_mutex_unlock (&pages->lock);
+      return FALSE;
+    }
+  memory->address = backing.start != 0 ? backing.start : ++pages->last_number;
   add (pages->backings, memory->address, backing);
   pages->used_bytes += size;
   pages->allocations++;
@@ -134,7 +143,12 @@ reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
       g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY, "fake: too many addresses");
       return FALSE;
     }
-  reservation.start = addresses->address = take_addresses (pages, size);
+  if (!take_addresses (pages, size, &reservation.start, error))
+    {
+      _tarn_mutex_unlock (&pages->lock);
+      return FALSE;
+    }
+  addresses->address = reservation.start;
   add (pages->reservations, reservation.start, reservation);
   return end_call (pages);
 }

@@ -361,6 +361,22 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (heap_get_stats (fixture).peak_upstream_bytes, <=, 100 * MIB);
 }
 
+/* The fake has addresses for 2^64 bytes, and then refuses. */
+static void
+test_addresses_end (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (!fixture->is_virtual || sizeof (gsize) < sizeof (guint64))
+    {
+      g_test_skip ("addresses do not come to an end");
+      return;
+    }
+  tarn_testing_pages_set_budget (fixture->pages, 1024 * GIB);
+  for (guint i = 0; i < 3; i++)
+    heap_assert_fails (fixture, G_MAXSIZE / 4 + 1 + i * 2 * MIB, TARN_ERROR_OUT_OF_MEMORY);
+  heap_put (fixture, heap_take (fixture, 4 * GIB), 4 * GIB);
+}
+
 /* An error says what is free, and did not serve. */
 static void
 test_limit_message (HeapFixture *fixture, gconstpointer unused)
@@ -840,6 +856,7 @@ main (int argc, char **argv)
   heap_add ("full", test_full);
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
+  heap_add ("addresses-end", test_addresses_end);
   heap_add ("limit-message", test_limit_message);
   heap_add ("largest-buffer", test_largest_buffer);
   heap_add ("too-large", test_too_large);
