@@ -54,6 +54,15 @@ gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
+/* Uses a little virtual memory, and gives it back.  FALSE: the driver refuses some step of it; TRUE
+ * also where there is none to try. */
+gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
+
+/* pool.c: makes an allocator as tarn_cuda_device_allocator_new_with_options () does, but of plain
+ * memory where the environment asks for it, or where that works and virtual memory does not. */
+TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
+                                              const TarnCudaDeviceOptions *options, GError **error);
+
 /* contents.c */
 gboolean _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                                  gpointer bytes, GError **error);

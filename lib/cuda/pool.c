@@ -3,16 +3,112 @@
  *
  * The pool that most programs want. */
 
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include <stdlib.h>
 #include <tarn/cuda.h>
 
 #include "common/heap-pool-private.h"
+#include "memory-private.h"
+
+#define MAX_DEVICES 64 /* more than a machine was seen to have */
+
+static gint is_known_to_work[MAX_DEVICES]; /* atomic: a device's virtual memory, without peers */
+
+static gboolean wants_plain; /* as TARN_CUDA_PLAIN says; never in a set-user-ID program */
+
+static void
+read_wants_plain (void)
+{
+  const gchar *plain = secure_getenv ("TARN_CUDA_PLAIN");
+
+  wants_plain = plain != NULL && *plain != '\0' && !g_str_equal (plain, "0");
+}
+
+static TarnAllocator *
+plain_allocator_new (CUcontext context, GError **error)
+{
+  TarnCudaDeviceOptions options = TARN_CUDA_DEVICE_OPTIONS_INIT;
+
+  options.plain_memory = TRUE;
+  return tarn_cuda_device_allocator_new_with_options (context, &options, error);
+}
+
+/* Tells whether cuMemAlloc gives as much as virtual memory was tried with. */
+static gboolean
+plain_works (TarnAllocator *allocator, gsize size)
+{
+  TarnMemory memory = { .address = 0 };
+
+  if (!tarn_allocator_allocate_memory (allocator, size, &memory, NULL))
+    return FALSE;
+  tarn_allocator_free_memory (allocator, memory, size);
+  return TRUE;
+}
+
+static void
+tell_why_plain (const TarnCudaMemoryAllocator *self, const GError *reason)
+{
+  static gint is_told; /* atomic */
+
+  if (g_atomic_int_compare_and_exchange (&is_told, FALSE, TRUE))
+    g_message ("%s: pools of CUDA device %d have plain memory, because its virtual memory does not "
+               "work; this is said once",
+               reason->message, self->home.context.device);
+}
+
+/* Tells whether virtual memory works.  A call that fails may have done so by chance; one that fails
+ * twice is taken to fail always. */
+static gboolean
+virtual_works (TarnCudaMemoryAllocator *self, GError **error)
+{
+  CUdevice device = self->home.context.device;
+  gboolean is_kept = self->virtual_memory.n_access == 1 && device >= 0 && device < MAX_DEVICES;
+
+  if (is_kept && g_atomic_int_get (&is_known_to_work[device]))
+    return TRUE;
+  if (!_tarn_cuda_virtual_try (self, NULL) && !_tarn_cuda_virtual_try (self, error))
+    return FALSE;
+  if (is_kept)
+    g_atomic_int_set (&is_known_to_work[device], TRUE);
+  return TRUE;
+}
+
+/* A driver may have virtual memory and refuse to make or map it: in a container, or on some boards.
+ * Its attributes do not say so, so that it has to be tried.  Where plain memory is refused as well
+ * there is just too little memory at the moment. */
+TarnAllocator *
+_tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
+                               GError **error)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL, plain = NULL;
+  g_autoptr (GError) reason = NULL;
+  TarnCudaMemoryAllocator *self;
+
+  _tarn_once (&once, read_wants_plain);
+  if (wants_plain)
+    return plain_allocator_new (context, error);
+  allocator = tarn_cuda_device_allocator_new_with_options (context, options, error);
+  if (allocator == NULL)
+    return NULL;
+  self = tarn_allocator_get_user_data (allocator);
+  if (virtual_works (self, &reason))
+    return g_steal_pointer (&allocator);
+  plain = plain_allocator_new (context, NULL);
+  if (plain == NULL || !plain_works (plain, self->virtual_memory.granularity))
+    return g_steal_pointer (&allocator);
+  tell_why_plain (self, reason);
+  return g_steal_pointer (&plain);
+}
 
 /**
  * Makes a pool of device memory as most programs want it. It is over a heap, which is over
  * tarn_cuda_device_allocator_new(), and has little more than what is in use, whatever sizes the
- * program asks for, and seldom calls the driver. Where the device has virtual memory, blocks are of
- * that. For cuIpcGetMemHandle(), which takes the beginning of what cuMemAlloc gave, make a pool
- * straight over that allocator.
+ * program asks for, and seldom calls the driver. Where the device has virtual memory that works,
+ * blocks are of that, unless TARN_CUDA_PLAIN is 1 in the environment. The first pool
+ * of a device makes and maps a little of it, to see whether it works. For cuIpcGetMemHandle(),
+ * which takes the beginning of what cuMemAlloc gave, make a pool straight over that allocator.
  *
  * @param context  where memory belongs; NULL: the current one
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
@@ -28,5 +124,6 @@ tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options, GError **
 {
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  return _tarn_pool_new_over_heap (tarn_cuda_device_allocator_new (context, error), options, error);
+  return _tarn_pool_new_over_heap (_tarn_cuda_pool_allocator_new (context, NULL, error), options,
+                                   error);
 }

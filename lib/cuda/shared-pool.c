@@ -14,6 +14,7 @@
 #include "common/heap-pool-private.h"
 #include "common/limit-private.h"
 #include "common/lock-private.h"
+#include "memory-private.h"
 
 #define MAX_DEVICES 64 /* more than a machine was seen to have */
 
@@ -154,11 +155,11 @@ allocator_new (const TarnCudaContext *context, GError **error)
   options.n_peers = list_peers (context, peers);
   if (options.n_peers > 0)
     {
-      allocator = tarn_cuda_device_allocator_new_with_options (context->handle, &options, NULL);
+      allocator = _tarn_cuda_pool_allocator_new (context->handle, &options, NULL);
       if (allocator != NULL)
         return allocator;
     }
-  return tarn_cuda_device_allocator_new (context->handle, error);
+  return _tarn_cuda_pool_allocator_new (context->handle, NULL, error);
 }
 
 static TarnPool *

@@ -382,6 +382,38 @@ backing_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory addr
   return FALSE;
 }
 
+static gboolean
+try_at (TarnCudaMemoryAllocator *self, TarnMemory address, GError **error)
+{
+  gsize size = self->virtual_memory.granularity;
+  TarnMemory backing = { .address = 0 };
+  gboolean is_mapped;
+
+  if (!backing_new (self, size, &backing, error))
+    return FALSE;
+  is_mapped = backing_map (self, backing, size, address, error);
+  if (is_mapped)
+    backing_unmap (self, address, size);
+  backing_release (self, backing, size);
+  return is_mapped;
+}
+
+gboolean
+_tarn_cuda_virtual_try (TarnCudaMemoryAllocator *self, GError **error)
+{
+  gsize size = self->virtual_memory.granularity;
+  TarnMemory address = { .address = 0 };
+  gboolean works;
+
+  if (size == 0)
+    return TRUE;
+  if (!addresses_reserve (self, size, &address, error))
+    return FALSE;
+  works = try_at (self, address, error);
+  addresses_release (self, address, size);
+  return works;
+}
+
 void
 _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops)
 {

@@ -149,6 +149,7 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
   guint failures = 0;
 
   (void) unused;
+  tarn_pool_unref (pool_new (test)); /* so that virtual memory is known to work */
   for (guint nth = 1;; nth++)
     {
       g_autoptr (GError) error = NULL;
@@ -180,6 +181,91 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
   fake->reset ();
 }
 
+/* Virtual memory that is there by its attribute, but of which one call always fails: the pool has
+ * plain memory, and that is said once, with what the driver said. */
+static void
+check_fallback (CUcontext context, const gchar *call, guint status, const gchar *message)
+{
+  g_autoptr (GError) error = NULL;
+  TarnBlock *block;
+  TarnPool *pool;
+
+  fake->reset ();
+  fake->fail (call, 1, TRUE, status);
+  if (message != NULL)
+    g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_MESSAGE, message);
+  pool = tarn_cuda_pool_new (context, NULL, &error);
+  g_assert_no_error (error);
+  g_test_assert_expected_messages ();
+  block = tarn_cuda_pool_allocate (pool, 5000, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 1);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_MAPPING), ==, 0);
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+  assert_nothing_is_alive ();
+}
+
+/* Runs the test again by itself, where nothing is known of the device.  TRUE: that was it. */
+static gboolean
+runs_alone (void)
+{
+  if (g_test_subprocess ())
+    return FALSE;
+  g_test_trap_subprocess (NULL, 0, G_TEST_SUBPROCESS_INHERIT_STDERR);
+  g_test_trap_assert_passed ();
+  return TRUE;
+}
+
+static void
+test_fallback (const TarnCudaTest *test, gconstpointer unused)
+{
+  static const gchar *const functions[]
+      = { "cuMemCreate", "cuMemSetAccess", "cuMemAddressReserve", "cuMemMap" };
+  static const guint statuses[]
+      = { FAKE_CUDA_NOT_SUPPORTED, FAKE_CUDA_INVALID_VALUE, FAKE_CUDA_OUT_OF_MEMORY };
+  const gchar *message = "cuMemCreate: CUDA_ERROR_NOT_SUPPORTED (801) for 2097152 bytes: *plain*";
+
+  (void) unused;
+  if (cuda_get_driver ()->cuMemCreate == NULL)
+    {
+      g_test_skip ("there is no virtual memory");
+      return;
+    }
+  if (runs_alone ())
+    return;
+  for (guint i = 0; i < G_N_ELEMENTS (functions); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (statuses); j++)
+      {
+        check_fallback (test->context, functions[i], statuses[j], message);
+        message = NULL;
+      }
+  fake->reset ();
+}
+
+/* What TARN_CUDA_PLAIN asks for. */
+static void
+test_plain (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPool *pool;
+  TarnBlock *block;
+
+  (void) unused;
+  g_setenv ("TARN_CUDA_PLAIN", "1", TRUE);
+  if (runs_alone ())
+    {
+      g_unsetenv ("TARN_CUDA_PLAIN");
+      return;
+    }
+  pool = pool_new (test);
+  block = tarn_cuda_pool_allocate (pool, 5000, NULL, NULL);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_DEVICE_MEMORY), ==, 1);
+  g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_ADDRESSES), ==, 0);
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+  assert_nothing_is_alive ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -190,6 +276,10 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("pool/current", test_current, NULL);
   tarn_cuda_test_add ("pool/no-context", test_no_context, NULL);
   if (fake != NULL)
-    tarn_cuda_test_add ("pool/failures", test_failures, NULL);
+    {
+      tarn_cuda_test_add ("pool/failures", test_failures, NULL);
+      tarn_cuda_test_add ("pool/fallback", test_fallback, NULL);
+      tarn_cuda_test_add ("pool/plain", test_plain, NULL);
+    }
   return g_test_run ();
 }
