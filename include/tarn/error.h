@@ -30,7 +30,11 @@ typedef enum
 {
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */
   TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
-  TARN_ERROR_INVALID_ARGUMENT,  /**< an argument or option outside its range */
+  /**
+   * An argument or option outside its range. Also a context, queue, pool, allocator, block or the
+   * like that is NULL, in functions with a GError: a call that was to give it may have failed.
+   */
+  TARN_ERROR_INVALID_ARGUMENT,
   TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */
   TARN_ERROR_NO_DEVICE,         /**< no such device */
   TARN_ERROR_NO_DRIVER,         /**< the driver's library is missing or too old */

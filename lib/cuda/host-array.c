@@ -7,6 +7,7 @@
 #include <string.h>
 #include <tarn/cuda.h>
 
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 
 static gboolean
@@ -81,10 +82,11 @@ tarn_cuda_host_array_allocate (TarnPool *pool, guint rank, const gsize *shape, g
   TarnCudaHostArray made = TARN_CUDA_HOST_ARRAY_INIT;
 
   g_return_val_if_fail (rank < G_MAXUINT, FALSE);
-  g_return_val_if_fail (pool != NULL && array != NULL, FALSE);
+  g_return_val_if_fail (array != NULL, FALSE);
   g_return_val_if_fail (rank == 0 || shape != NULL, FALSE);
   g_return_val_if_fail (has_owners (array), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
 
   if (!check_arguments (item_size, order, error)
       || !find_strides (rank, shape, item_size, order, strides, &made.size, error)

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "driver-private.h"
 
@@ -104,10 +105,10 @@ tarn_cuda_module_memo_get (TarnMemo *memo, CUcontext context, GBytes *image, CUm
 {
   gpointer value;
 
-  g_return_val_if_fail (memo != NULL, FALSE);
   g_return_val_if_fail (image != NULL, FALSE);
   g_return_val_if_fail (module != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (memo, FALSE);
 
   if (!tarn_memo_get (memo, context, image, &value, error))
     return FALSE;
@@ -254,10 +255,10 @@ tarn_cuda_function_memo_get (TarnMemo *memo, CUcontext context, const TarnCudaFu
   TarnCudaFunctionKey known;
   gpointer value;
 
-  g_return_val_if_fail (memo != NULL, FALSE);
   g_return_val_if_fail (key != NULL, FALSE);
-  g_return_val_if_fail (function != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (memo, FALSE);
+  g_return_val_if_fail (function != NULL, FALSE);
 
   if (!read_key (&known, key, error))
     return FALSE;

@@ -5,6 +5,7 @@
  * not say why there are no more: the reason is from the rules of occupancy.c, if they come to the
  * same number. */
 
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "occupancy-private.h"
 
@@ -188,9 +189,9 @@ tarn_cuda_occupancy_for_function (CUfunction function, guint threads, gsize dyna
 {
   const TarnCudaDriver *driver;
 
-  g_return_val_if_fail (function != NULL, FALSE);
   g_return_val_if_fail (_tarn_struct_has_size (occupancy), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (function, FALSE);
 
   driver = _tarn_cuda_get_driver (error);
   return driver != NULL
@@ -246,8 +247,8 @@ tarn_cuda_suggest_block_size (CUfunction function, gsize dynamic_shared_bytes, g
 {
   const TarnCudaDriver *driver;
 
-  g_return_val_if_fail (function != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (function, FALSE);
 
   driver = _tarn_cuda_get_driver (error);
   return driver != NULL

@@ -9,6 +9,7 @@
  * asked before.
  */
 
+#include "common/argument-private.h"
 #include "order-private.h"
 
 /* The default streams have numbers for handles (CU_STREAM_LEGACY, CU_STREAM_PER_THREAD), and each
@@ -434,7 +435,8 @@ tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **e
 gboolean
 tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
   if (!_tarn_cuda_check_block (G_STRFUNC, block))
     return FALSE;
 
@@ -457,7 +459,8 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 gboolean
 tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
   if (!_tarn_cuda_check_block (G_STRFUNC, block))
     return FALSE;
 

@@ -6,6 +6,7 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
+#include "common/argument-private.h"
 #include "common/other-block-private.h"
 #include "contents-private.h"
 #include "device-private.h"
@@ -305,8 +306,8 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   BufferAllocator template
       = { .home = { context, NULL }, .flags = _tarn_opencl_add_access (flags) };
 
-  g_return_val_if_fail (context != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (context, NULL);
 
   if (!tarn_check_fork (error) || !check_flags (flags, error))
     return NULL;
@@ -360,8 +361,8 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
   BufferAllocator template = { .home = { NULL, queue }, .flags = _tarn_opencl_add_access (flags) };
   cl_device_id device;
 
-  g_return_val_if_fail (queue != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (queue, NULL);
 
   if (!tarn_check_fork (error) || !check_flags (flags, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &template.home.context,

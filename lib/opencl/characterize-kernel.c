@@ -3,6 +3,7 @@
  *
  * What only a kernel shows: a small one is built, asked, and released. */
 
+#include "common/argument-private.h"
 #include "device-private.h"
 #include "program-private.h"
 #include "status-private.h"
@@ -100,8 +101,8 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   cl_uint warp_size;
   gsize found;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
@@ -194,8 +195,8 @@ tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context context, c
 {
   const gchar *found;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error) || !find_bug (device, context, &found, error))
     return FALSE;

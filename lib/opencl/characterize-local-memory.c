@@ -4,6 +4,7 @@
  * How a device's local memory is accessed.  OpenCL has no query for it, so most of it is known of
  * NVIDIA's early devices alone, and guessed for others: the caller is told which. */
 
+#include "common/argument-private.h"
 #include "device-private.h"
 
 /* What is known of a device. */
@@ -85,8 +86,8 @@ tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint 
 {
   Kind kind;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error) || !get_kind (device, &kind, error))
     return FALSE;
@@ -109,8 +110,8 @@ tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint 
 gboolean
 tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error))
     return FALSE;
@@ -154,8 +155,8 @@ tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **
 {
   Kind kind;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error) || !get_kind (device, &kind, error)
       || (is_cpu (&kind) && !check_banks (device, error)))
@@ -185,8 +186,8 @@ tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *byte
   cl_ulong size;
   guint major;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error)
       || !_tarn_opencl_get_device_value (device, CL_DEVICE_LOCAL_MEM_SIZE, &size, sizeof size,
@@ -267,11 +268,11 @@ tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gsize item_
   g_autofree gchar *why = NULL;
   guint found;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (rank > 0 && shape != NULL, FALSE);
   for (guint i = 0; i < rank; i++)
     g_return_val_if_fail (shape[i] > 0, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error) || !get_local_memory (device, item_size, &memory, &why, error))
     return FALSE;

@@ -4,6 +4,7 @@
  * Which kinds of shared virtual memory a device has (OpenCL 3.0 specification, section 3.3.3,
  * "Memory Model: Shared Virtual Memory"). */
 
+#include "common/argument-private.h"
 #include "device-private.h"
 
 /* Later than OpenCL 1.2. */
@@ -59,8 +60,8 @@ has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **erro
 gboolean
 tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has (device, COARSE_GRAIN_BUFFER, supported, error);
 }
@@ -80,8 +81,8 @@ tarn_opencl_has_coarse_grain_buffer_svm (cl_device_id device, gboolean *supporte
 gboolean
 tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has (device, FINE_GRAIN_BUFFER, supported, error);
 }
@@ -100,8 +101,8 @@ tarn_opencl_has_fine_grain_buffer_svm (cl_device_id device, gboolean *supported,
 gboolean
 tarn_opencl_has_fine_grain_system_svm (cl_device_id device, gboolean *supported, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has (device, FINE_GRAIN_SYSTEM, supported, error);
 }
@@ -122,8 +123,8 @@ gboolean
 tarn_opencl_has_fine_grain_buffer_svm_atomics (cl_device_id device, gboolean *supported,
                                                GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has (device, FINE_GRAIN_BUFFER | ATOMICS, supported, error);
 }
@@ -144,8 +145,8 @@ gboolean
 tarn_opencl_has_fine_grain_system_svm_atomics (cl_device_id device, gboolean *supported,
                                                GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has (device, FINE_GRAIN_SYSTEM | ATOMICS, supported, error);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/argument-private.h"
 #include "common/shorten-private.h"
 #include "device-private.h"
 
@@ -60,8 +61,8 @@ has_extension (cl_device_id device, const gchar *name, gboolean *supported, GErr
 gboolean
 tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has_extension (device, "cl_khr_fp64", supported, error);
 }
@@ -80,8 +81,8 @@ tarn_opencl_has_double_support (cl_device_id device, gboolean *supported, GError
 gboolean
 tarn_opencl_has_amd_double_support (cl_device_id device, gboolean *supported, GError **error)
 {
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   return has_extension (device, "cl_amd_fp64", supported, error);
 }
@@ -103,8 +104,8 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
 {
   cl_uint found_major, found_minor = 0;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV,
@@ -162,8 +163,8 @@ tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **erro
   cl_uint warp_size;
   gsize found;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
@@ -192,8 +193,8 @@ tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **err
 {
   g_autofree gchar *vendor = NULL;
 
-  g_return_val_if_fail (device != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (device, NULL);
 
   if (!tarn_check_fork (error))
     return NULL;
@@ -239,8 +240,8 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
   g_autofree gchar *why = NULL;
   guint found_major = 0, found_minor = 0;
 
-  g_return_val_if_fail (platform != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (platform, FALSE);
 
   if (!tarn_check_fork (error))
     return FALSE;
@@ -286,8 +287,8 @@ tarn_opencl_has_src_build_cache (cl_device_id device, TarnOpenclAnswer *answer, 
   g_autofree gchar *name = NULL;
   TarnOpenclAnswer found = TARN_OPENCL_UNKNOWN;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error))
     return FALSE;

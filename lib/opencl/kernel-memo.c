@@ -6,6 +6,7 @@
  * arguments are set before it is enqueued, which two threads must not do with the same one
  * (clSetKernelArg, OpenCL 3.0, section 5.9.2): each thread has its own. */
 
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "program-private.h"
 #include "status-private.h"
@@ -288,17 +289,16 @@ tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context, const TarnOpenc
   TarnOpenclKernelKey known;
   gpointer value;
 
-  g_return_val_if_fail (memo != NULL, FALSE);
-  g_return_val_if_fail (context != NULL, FALSE);
   g_return_val_if_fail (key != NULL, FALSE);
-  g_return_val_if_fail (kernel != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (memo, FALSE);
+  TARN_REFUSE_NULL (context, FALSE);
+  g_return_val_if_fail (kernel != NULL, FALSE);
 
   if (!read_key (&known, key, error))
     return FALSE;
   g_return_val_if_fail (known.source != NULL, FALSE);
   g_return_val_if_fail (known.kernel_name != NULL, FALSE);
-  g_return_val_if_fail (known.device != NULL, FALSE);
   if (!tarn_memo_get (memo, context, &known, &value, error))
     return FALSE;
   *kernel = value;

@@ -7,6 +7,7 @@
  * after the other, and not how long one load takes. */
 
 #include "bank-analysis-private.h"
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "device-private.h"
 #include "program-private.h"
@@ -368,9 +369,9 @@ tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *re
   g_auto (Bench) bench = { .device = device };
   TarnOpenclLocalMemory measured;
 
-  g_return_val_if_fail (device != NULL, FALSE);
   g_return_val_if_fail (_tarn_struct_has_size (result), FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (device, FALSE);
 
   if (!tarn_check_fork (error) || !measure (&bench, &measured, error))
     return FALSE;

@@ -29,8 +29,8 @@ static gpointer
 refuse_null (gpointer unused, GError **error)
 {
   (void) unused;
-  (void) error;
-  g_critical ("NULL is no first argument of a memo of OpenCL's: it has no current one");
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                       "NULL is no first argument of a memo of OpenCL's: it has no current one");
   return NULL;
 }
 

@@ -5,6 +5,7 @@
  * (OpenCL 3.0 specification, section 5.12, "Markers, Barriers and Waiting for Events").  Queues are
  * retained, so they can be asked at any time. */
 
+#include "common/argument-private.h"
 #include "order-private.h"
 
 #include "common/other-block-private.h"
@@ -237,7 +238,9 @@ tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue, G
 gboolean
 tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
+  TARN_REFUSE_NULL (queue, FALSE);
   if (!check_block (G_STRFUNC, block))
     return FALSE;
 
@@ -261,9 +264,9 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
 gboolean
 tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
-  g_return_val_if_fail (queue != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
+  TARN_REFUSE_NULL (queue, FALSE);
   if (!check_block (G_STRFUNC, block))
     return FALSE;
 

@@ -5,6 +5,7 @@
 
 #include <tarn/opencl.h>
 
+#include "common/argument-private.h"
 #include "common/heap-pool-private.h"
 
 /**
@@ -34,8 +35,8 @@ TarnPool *
 tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags, const TarnPoolOptions *options,
                       GError **error)
 {
-  g_return_val_if_fail (queue != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (queue, NULL);
 
   return _tarn_pool_new_over_heap (tarn_opencl_immediate_allocator_new (queue, flags, error),
                                    options, error);

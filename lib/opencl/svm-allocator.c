@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 
+#include "common/argument-private.h"
 #include "common/other-block-private.h"
 #include "common/shorten-private.h"
 #include "contents-private.h"
@@ -292,8 +293,8 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   SvmAllocator *self;
 
-  g_return_val_if_fail (context != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (context, NULL);
 
   if (!tarn_check_fork (error) || !check_devices (context, flags, error)
       || !find_functions (&made.functions, error)

@@ -14,6 +14,8 @@
 #include <string.h>
 #include <tarn/cuda.h>
 
+#include "lib/null-argument.h"
+
 static const gchar *text;
 static guint n_messages;
 
@@ -85,6 +87,26 @@ ask_for_numbers (void)
   assert_told (&error);
 }
 
+/* Whether there is a driver or not, what is NULL is said to be. */
+static void
+pass_null (void)
+{
+  TarnCudaOccupancy occupancy = TARN_CUDA_OCCUPANCY_INIT;
+  TarnCudaFunctionKey key = TARN_CUDA_FUNCTION_KEY_INIT;
+  g_autoptr (GBytes) image = g_bytes_new_static ("", 1);
+  CUfunction function;
+  CUmodule module;
+
+  REFUSES_NULL (tarn_cuda_pool_allocate (NULL, 1, NULL, &error) != NULL, "pool");
+  REFUSES_NULL (tarn_cuda_pool_forget_stream (NULL, NULL, &error), "pool");
+  REFUSES_NULL (tarn_cuda_block_record_use (NULL, NULL, &error), "block");
+  REFUSES_NULL (tarn_cuda_block_move_to_stream (NULL, NULL, &error), "block");
+  REFUSES_NULL (tarn_cuda_module_memo_get (NULL, NULL, image, &module, &error), "memo");
+  REFUSES_NULL (tarn_cuda_function_memo_get (NULL, NULL, &key, &function, &error), "memo");
+  REFUSES_NULL (tarn_cuda_occupancy_for_function (NULL, 32, 0, &occupancy, &error), "function");
+  REFUSES_NULL (tarn_cuda_suggest_block_size (NULL, 0, NULL, NULL, &error), "function");
+}
+
 /* Nothing to choose from is no error, and no name is wrong. */
 static void
 choose_devices (void)
@@ -113,6 +135,7 @@ main (int argc, char **argv)
       ask_for_allocators ((CUcontext) &n_messages); /* nobody looks into it, either */
       ask_for_numbers ();
     }
+  pass_null ();
   g_assert_cmpuint (n_messages, ==, 0);
   choose_devices ();
   g_assert_cmpuint (n_messages, ==, (guint) atoi (argv[1]));

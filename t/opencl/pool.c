@@ -4,6 +4,7 @@
  * The pool in one line: driver, heap and pool. */
 
 #include "device.h"
+#include "lib/null-argument.h"
 
 #define N_BLOCKS 12
 #define N_ROUNDS 600
@@ -216,10 +217,38 @@ test_failures (const TarnOpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
+static void
+test_null_arguments (const TarnOpenclDevice *device, OpenclState *state)
+{
+  g_autoptr (TarnPool) pool = pool_new (state);
+  g_autoptr (TarnBlock) block = tarn_pool_allocate (pool, 1, NULL);
+  g_autoptr (TarnMemo) memo = tarn_opencl_kernel_memo_new ();
+  TarnOpenclKernelKey key = TARN_OPENCL_KERNEL_KEY_INIT;
+  cl_kernel kernel;
+
+  key.device = device->device;
+  key.source = key.kernel_name = "";
+  REFUSES_NULL (tarn_opencl_deferred_allocator_new (NULL, 0, &error) != NULL, "context");
+  REFUSES_NULL (tarn_opencl_immediate_allocator_new (NULL, 0, &error) != NULL, "queue");
+  REFUSES_NULL (tarn_opencl_svm_allocator_new (NULL, 0, 0, NULL, &error) != NULL, "context");
+  REFUSES_NULL (tarn_opencl_pool_new (NULL, 0, NULL, &error) != NULL, "queue");
+  REFUSES_NULL (tarn_opencl_pool_allocate (NULL, 1, state->queue, &error) != NULL, "pool");
+  REFUSES_NULL (tarn_opencl_block_record_use (NULL, state->queue, &error), "block");
+  REFUSES_NULL (tarn_opencl_block_record_use (block, NULL, &error), "queue");
+  REFUSES_NULL (tarn_opencl_block_move_to_queue (NULL, state->queue, &error), "block");
+  REFUSES_NULL (tarn_opencl_block_move_to_queue (block, NULL, &error), "queue");
+  REFUSES_NULL (tarn_opencl_kernel_memo_get (NULL, state->context, &key, &kernel, &error), "memo");
+  REFUSES_NULL (tarn_opencl_kernel_memo_get (memo, NULL, &key, &kernel, &error), "context");
+  key.device = NULL;
+  REFUSES_NULL (tarn_opencl_kernel_memo_get (memo, state->context, &key, &kernel, &error),
+                "no device");
+}
+
 int
 main (int argc, char **argv)
 {
   static const OpenclCase cases[] = {
+    { "pool/null-arguments", test_null_arguments },
     { "pool/sizes", test_sizes },
     { "pool/options", test_options },
     { "pool/alone", test_alone },

@@ -274,10 +274,10 @@ static void
 test_move_nowhere (Order *order, gconstpointer flags)
 {
   TarnBlock *block = take (order, flags, order->a);
+  g_autoptr (GError) error = NULL;
 
-  g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, "*queue != NULL*");
-  g_assert_false (tarn_block_move_to_queue (block, NULL, NULL));
-  g_test_assert_expected_messages ();
+  g_assert_false (tarn_block_move_to_queue (block, NULL, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
   g_assert_true (tarn_block_get_queue (block) == order->a);
   assert_calls (order, TARN_TESTING_CALL_HOST_WAIT, 0);
   tarn_block_free (block);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "lib/nothing.h"
+#include "lib/null-argument.h"
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
@@ -774,6 +775,31 @@ test_driver_calls (Fixture *fixture, gconstpointer unused)
 }
 
 static void
+test_null_arguments (Fixture *fixture, gconstpointer unused)
+{
+  TarnBlock *block = tarn_pool_allocate (fixture->pool, 1, NULL);
+  TarnMemory memory;
+
+  (void) unused;
+  REFUSES_NULL (tarn_pool_new (NULL, NULL, &error) != NULL, "upstream");
+  REFUSES_NULL (tarn_heap_allocator_new (NULL, NULL, &error) != NULL, "upstream");
+  REFUSES_NULL (tarn_pool_allocate (NULL, 1, &error) != NULL, "pool");
+  REFUSES_NULL (tarn_pool_allocate_ordered (NULL, 1, &memory, &error) != NULL, "pool");
+  REFUSES_NULL (tarn_pool_forget_queue (NULL, &memory, &error), "pool");
+  REFUSES_NULL (tarn_pool_forget_queue (fixture->pool, NULL, &error), "queue");
+  REFUSES_NULL (tarn_allocator_allocate (NULL, 1, &error) != NULL, "allocator");
+  REFUSES_NULL (tarn_allocator_allocate_memory (NULL, 1, &memory, &error), "allocator");
+  REFUSES_NULL (tarn_block_record_use (NULL, &memory, &error), "block");
+  REFUSES_NULL (tarn_block_record_use (block, NULL, &error), "queue");
+  REFUSES_NULL (tarn_block_move_to_queue (NULL, &memory, &error), "block");
+  REFUSES_NULL (tarn_block_move_to_queue (block, NULL, &error), "queue");
+  REFUSES_NULL (tarn_block_wait (NULL, &error), "block");
+  REFUSES_NULL (tarn_memo_get (NULL, &memory, &memory, NULL, &error), "memo");
+  g_assert_null (tarn_pool_new (NULL, NULL, NULL)); /* who wants no error has none */
+  tarn_block_free (block);
+}
+
+static void
 assert_line (const TarnPoolStats *stats, const gchar *expected)
 {
   g_autofree gchar *line = tarn_pool_stats_to_string (stats);
@@ -825,6 +851,7 @@ main (int argc, char **argv)
   ADD ("trim", test_trim);
   ADD ("name", test_name);
   ADD ("driver-calls", test_driver_calls);
+  ADD ("null-arguments", test_null_arguments);
   g_test_add_func ("/core/pool/stats-to-string", test_stats_to_string);
   ADD ("reset-peaks", test_reset_peaks);
   ADD ("reset-peaks-meanwhile", test_reset_peaks_meanwhile);

@@ -13,6 +13,7 @@
 #include "allocator/block-private.h"
 #include "allocator/faults-private.h"
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
@@ -642,8 +643,8 @@ tarn_allocator_get_user_data (TarnAllocator *allocator)
 TarnBlock *
 tarn_allocator_allocate (TarnAllocator *allocator, gsize size, GError **error)
 {
-  g_return_val_if_fail (allocator != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (allocator, NULL);
 
   if (!check_request (allocator, size, error))
     return NULL;
@@ -665,9 +666,9 @@ gboolean
 tarn_allocator_allocate_memory (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                 GError **error)
 {
-  g_return_val_if_fail (allocator != NULL, FALSE);
   g_return_val_if_fail (memory != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (allocator, FALSE);
 
   if (!check_request (allocator, size, error))
     return FALSE;

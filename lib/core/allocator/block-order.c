@@ -7,6 +7,7 @@
 #include "allocator/allocator-private.h"
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "record/record-private.h"
 
 const gchar _tarn_no_share = 0;
@@ -214,9 +215,9 @@ _tarn_direct_free_used (TarnBlock *block)
 gboolean
 tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
-  g_return_val_if_fail (queue != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
+  TARN_REFUSE_NULL (queue, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
@@ -242,9 +243,9 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 gboolean
 tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
-  g_return_val_if_fail (queue != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
+  TARN_REFUSE_NULL (queue, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
@@ -269,8 +270,8 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 gboolean
 tarn_block_wait (TarnBlock *block, GError **error)
 {
-  g_return_val_if_fail (block != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (block, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;

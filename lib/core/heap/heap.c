@@ -3,6 +3,7 @@
  *
  * The allocator that a heap is: requests and frees. */
 
+#include "common/argument-private.h"
 #include "heap/heap-private.h"
 
 #include "allocator/block-private.h"
@@ -678,8 +679,8 @@ tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options
   const TarnHeapGrowth *growth;
   TarnHeap *heap;
 
-  g_return_val_if_fail (upstream != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (upstream, NULL);
 
   if (options != NULL
       && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnHeapOptions", error))

@@ -4,6 +4,7 @@
  * Memoized functions: their life, hits, and statistics.  A hit takes no lock, and writes only to
  * what is its thread's own, and to the reference count of the value. */
 
+#include "common/argument-private.h"
 #include "memo/memo-private.h"
 
 #include <stdlib.h>
@@ -258,9 +259,9 @@ tarn_memo_get (TarnMemo *memo, gpointer first_arg, gconstpointer key, gpointer *
   gpointer found = NULL;
   TarnMemoProbe probe;
 
-  g_return_val_if_fail (memo != NULL, FALSE);
-  g_return_val_if_fail (key != NULL || memo->ops.key_type == TARN_MEMO_KEY_CUSTOM, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (memo, FALSE);
+  g_return_val_if_fail (key != NULL || memo->ops.key_type == TARN_MEMO_KEY_CUSTOM, FALSE);
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;

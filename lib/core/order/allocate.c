@@ -4,6 +4,7 @@
  * Requests.  Most are served from the thread's cache (pool/cache-private.h), the others here. */
 
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "debug/debug-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -205,8 +206,8 @@ tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 {
   TarnBlock *block;
 
-  g_return_val_if_fail (pool != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (pool, NULL);
 
   block = _tarn_pool_take_fast (pool, size, pool->default_queue);
   if (TARN_UNLIKELY (block == NULL))
@@ -248,8 +249,8 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
 
   if (queue == NULL)
     return tarn_pool_allocate (pool, size, error);
-  g_return_val_if_fail (pool != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (pool, NULL);
 
   block = _tarn_pool_take_fast (pool, size, queue);
   if (TARN_UNLIKELY (block == NULL))

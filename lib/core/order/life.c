@@ -10,6 +10,7 @@
 #include <tarn/debug.h>
 
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "debug/debug-private.h"
 #include "order/order-private.h"
@@ -174,8 +175,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   gboolean is_over_heap;
   TarnPool *pool;
 
-  g_return_val_if_fail (upstream != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (upstream, NULL);
 
   if (options != NULL
       && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnPoolOptions", error))

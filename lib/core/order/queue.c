@@ -6,6 +6,7 @@
  * queue may leave one for a moment only. */
 
 #include "base/fork-private.h"
+#include "common/argument-private.h"
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -356,9 +357,9 @@ forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
 gboolean
 tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 {
-  g_return_val_if_fail (pool != NULL, FALSE);
-  g_return_val_if_fail (queue != NULL, FALSE);
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+  TARN_REFUSE_NULL (queue, FALSE);
 
   if (_tarn_forked ())
     return TRUE;
