@@ -189,6 +189,15 @@ if command -v jq >/dev/null && command -v gzip >/dev/null; then
   gzip -f "$scratch/trace.csv"
   check "... with a bad line" fails 2 "$scratch/trace.csv.gz: line 2: size 'x' is no number" \
     --trace "$scratch/trace.csv.gz"
+  # A small file may be a large one: 1.5 GiB of lines, of which 256 MiB are read.
+  { echo "time,thread,action,id,size,queue"; yes 0,0,allocate,1,1000,0 | head -c 1500000000; } \
+    | gzip -1 >"$scratch/bomb.csv.gz"
+  fails_within () { # KIB-OF-MEMORY ARGUMENT...
+    (if [ "$SANITIZER" = no ]; then ulimit -v "$1"; fi && shift && fails "$@")
+  }
+  check "... that is too large" fails_within 2000000 2 "MiB of text" --trace "$scratch/bomb.csv.gz"
+  check "... and names the line" grep -q "bomb.csv.gz: line [0-9]*: more than 256 MiB of text" \
+    "$scratch/err"
 else
   skip "compressed traces" "there is no gzip, or no jq"
 fi

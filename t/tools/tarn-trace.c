@@ -811,9 +811,20 @@ fails_snapshot (Fixture *self, const gchar *snapshot, const gchar *message)
   FAIL (1, expected, "--from-pytorch", self->snapshot);
 }
 
+static gchar *
+repeat (const gchar *text, guint times)
+{
+  GString *all = g_string_new (NULL);
+
+  for (guint i = 0; i < times; i++)
+    g_string_append (all, text);
+  return g_string_free (all, FALSE);
+}
+
 static void
 test_wrong_snapshots (Fixture *self, gconstpointer data)
 {
+  static const gchar *const nested[] = { "[", "{\"a\":", "{\"]\":[" };
   const gchar *no_array = "this is no snapshot: it has no array device_traces";
 
   (void) data;
@@ -831,6 +842,13 @@ test_wrong_snapshots (Fixture *self, gconstpointer data)
   fails_snapshot (self,
                   "{\"device_traces\": [[{\"action\": \"alloc\", \"addr\": \"1\", \"size\": 1}]]}",
                   "entry 0 of the trace has no addr or no size");
+  for (guint i = 0; i < G_N_ELEMENTS (nested); i++)
+    {
+      g_autofree gchar *deep = repeat (nested[i], 200000);
+
+      fails_snapshot (self, deep, "line 1: more than 64 lists in one another");
+    }
+  fails_snapshot (self, "\n/*\"*/ [[[", "line 2: byte 0x2f has no place outside of a text");
   g_assert_true (g_file_set_contents (self->snapshot, "\x80\x02}q", -1, NULL)); /* a pickle */
   run (self, "--from-pytorch", self->snapshot, NULL);
   g_assert_cmpint (self->status, ==, 1);

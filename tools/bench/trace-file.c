@@ -8,6 +8,7 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
+#include "../read.h"
 #include "../text.h"
 #include "trace.h"
 
@@ -148,7 +149,7 @@ is_compressed (const gchar *bytes, gsize length)
   return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
 }
 
-/* Text with a zero byte behind it, in the place of what was compressed. */
+/* Puts what was compressed in the place of the text. */
 static gboolean
 decompress (gchar **text, gsize *length, GError **error)
 {
@@ -156,16 +157,12 @@ decompress (gchar **text, gsize *length, GError **error)
   g_autoptr (GInputStream) bytes
       = g_memory_input_stream_new_from_data (*text, (gssize) *length, NULL);
   g_autoptr (GInputStream) input = g_converter_input_stream_new (bytes, G_CONVERTER (gzip));
-  g_autoptr (GOutputStream) output = g_memory_output_stream_new_resizable ();
-  GMemoryOutputStream *memory = G_MEMORY_OUTPUT_STREAM (output);
+  gchar *plain = read_stream (input, length, error);
 
-  if (g_output_stream_splice (output, input, G_OUTPUT_STREAM_SPLICE_NONE, NULL, error) < 0
-      || !g_output_stream_write_all (output, "", 1, NULL, NULL, error)
-      || !g_output_stream_close (output, NULL, error))
+  if (plain == NULL)
     return FALSE;
   g_free (*text);
-  *length = g_memory_output_stream_get_data_size (memory) - 1;
-  *text = g_memory_output_stream_steal_data (memory);
+  *text = plain;
   return TRUE;
 }
 
@@ -174,11 +171,11 @@ trace_read (const gchar *path, GError **error)
 {
   g_autofree gchar *text = NULL, *base = g_path_get_basename (path);
   g_autofree gchar *name = text_make_printable (base, -1);
-  gsize length;
+  gsize length = 0;
   Trace *trace = NULL;
 
-  if (g_file_get_contents (path, &text, &length, error)
-      && (!is_compressed (text, length) || decompress (&text, &length, error)))
+  text = read_text_file (path, &length, error);
+  if (text != NULL && (!is_compressed (text, length) || decompress (&text, &length, error)))
     trace = read_text (name, text, length, error);
   if (trace == NULL)
     g_prefix_error (error, "%s: ", path);

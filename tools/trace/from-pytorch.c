@@ -9,6 +9,7 @@
 #include <string.h>
 #include <tarn/error.h>
 
+#include "../read.h"
 #include "print.h"
 
 /* One of the device's blocks, by its address. */
@@ -286,6 +287,64 @@ print_lines (FILE *file, const GArray *lines)
     }
 }
 
+/* json-glib calls itself for each list in a list, however many there are. */
+#define MAX_DEPTH 64
+
+/* Gets what is behind a string, whose first quotation mark is before @c. */
+static const gchar *
+pass_string (const gchar *c, const gchar *end, guint *line)
+{
+  for (; c < end && *c != '"'; c++)
+    {
+      if (*c == '\\' && c + 1 < end)
+        c++;
+      *line += *c == '\n';
+    }
+  return MIN (c + 1, end);
+}
+
+/* Checks how deep lists are in one another.  What json-glib takes although JSON does not, such as
+ * comments, is refused: so what looks like a string here is one there. */
+static gboolean
+check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
+{
+  const gchar *end = text + length;
+  guint line = 1, depth = 0;
+
+  for (const gchar *c = text; c < end;)
+    {
+      if (*c == '[' || *c == '{')
+        depth++;
+      else if (*c == ']' || *c == '}')
+        depth -= MIN (depth, 1);
+      else if (*c == '\n')
+        line++;
+      else if (*c != '"' && !g_ascii_isalnum (*c)
+               && (*c == '\0' || strchr (" \t\r:,.+-", *c) == NULL))
+        return refuse (reader, error, "line %u: byte 0x%02x has no place outside of a text", line,
+                       (guchar) *c);
+      if (depth > MAX_DEPTH)
+        return refuse (reader, error, "line %u: more than %d lists in one another", line,
+                       MAX_DEPTH);
+      c = *c == '"' ? pass_string (c + 1, end, &line) : c + 1;
+    }
+  return TRUE;
+}
+
+static gboolean
+load (const Reader *reader, JsonParser *parser, GError **error)
+{
+  gsize length = 0;
+  g_autofree gchar *text = read_text_file (reader->path, &length, error);
+
+  if (text != NULL && !check_depth (reader, text, length, error))
+    return FALSE;
+  if (text != NULL && json_parser_load_from_data (parser, text, (gssize) length, error))
+    return TRUE;
+  g_prefix_error (error, "%s: ", reader->path);
+  return FALSE;
+}
+
 gboolean
 print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **error)
 {
@@ -296,11 +355,8 @@ print_csv_from_pytorch (const gchar *path, gint64 device, FILE *file, GError **e
   g_autoptr (GHashTable) seen = g_hash_table_new_full (g_int64_hash, g_int64_equal, g_free, NULL);
   Reader reader = { .path = path, .lines = lines, .first = first, .live = live, .seen = seen };
 
-  if (!json_parser_load_from_file (parser, path, error))
-    {
-      g_prefix_error (error, "%s: ", path);
-      return FALSE;
-    }
+  if (!load (&reader, parser, error))
+    return FALSE;
   if (!read_snapshot (&reader, json_parser_get_root (parser), device, error))
     return FALSE;
   print_csv_header (file);

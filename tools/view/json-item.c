@@ -6,6 +6,8 @@
 #include <string.h>
 #include <tarn/error.h>
 
+#include "../read.h"
+
 /* json-glib calls itself for each list in a list, however many there are. */
 #define MAX_DEPTH 32
 
@@ -92,8 +94,11 @@ json_item_parse (const gchar *text, gsize length, GError **error)
   g_autoptr (JsonParser) parser = json_parser_new ();
   JsonNode *root;
 
-  if (length > G_MAXSSIZE)
-    length = G_MAXSSIZE;
+  if (length > READ_MAX_TEXT)
+    {
+      refuse_line (1, error, "more than %" G_GSIZE_FORMAT " MiB of text", READ_MAX_TEXT >> 20);
+      return NULL;
+    }
   if (!check_form (text, length, error)
       || !json_parser_load_from_data (parser, text, (gssize) length, error))
     return NULL;
