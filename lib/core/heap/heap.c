@@ -7,6 +7,7 @@
 #include "heap/heap-private.h"
 
 #include "allocator/block-private.h"
+#include "base/fork-private.h"
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
@@ -667,7 +668,8 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
  * @param options   nullable: the defaults; start from TARN_HEAP_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_NOT_SUPPORTED if @p upstream has neither
  *                  parts nor virtual memory; TARN_ERROR_INVALID_ARGUMENT for an option outside its
- *                  range, or one that this version of the library does not have
+ *                  range, or one that this version of the library does not have;
+ *                  TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): the heap, which any thread may use, or NULL with @p error set. Its
  *         memory goes back to @p upstream with its last reference, and its last block.
  * @since 0.1
@@ -682,6 +684,8 @@ tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (upstream, NULL);
 
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
   if (options != NULL
       && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnHeapOptions", error))
     return NULL;

@@ -162,7 +162,8 @@ warn_if_deferred (TarnPool *pool)
  *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
  * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
- *                  range, or one that this version of the library does not have
+ *                  range, or one that this version of the library does not have;
+ *                  TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
  * @since 0.1
  */
@@ -178,6 +179,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (upstream, NULL);
 
+  if (_tarn_forked () && !tarn_check_fork (error))
+    return NULL;
   if (options != NULL
       && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnPoolOptions", error))
     return NULL;

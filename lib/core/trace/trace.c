@@ -90,7 +90,7 @@ tarn_trace_stop (GError **error)
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
 
   is_stopped = _tarn_record_stop (error);
-  if (!_tarn_records ())
+  if (!_tarn_forked () && !_tarn_records ()) /* else another thread may have had the locks */
     follow (FALSE);
   return is_stopped;
 }
