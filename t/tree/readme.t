@@ -2,7 +2,8 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# t/README: it lists the files that are there, and no others.
+# t/README: it lists the files that are there, and no others.  README: its program is built and run
+# as it says, also with each of its OpenCL calls failing.
 . "$(dirname "$0")/../lib/tap.sh"
 
 readme=$top_srcdir/t/README
@@ -42,4 +43,45 @@ check "every section is a folder" sh -c '
   sed -n "s,^## \([a-z/-]*\)/: .*,\1,p" "$1/README" | while read -r name; do
     [ -d "$1/$name" ] || { echo "$name"; exit 1; }
   done' sh "$top_srcdir/t"
+
+# In an empty folder: what README says, and what it calls $PWD is this tree.
+top=$(cd "$top_builddir" && pwd -P)
+in_subshell () {
+  ("$@")
+}
+readme_program () {
+  sed -n '/^```c$/,/^```$/{/^```/!p}' "$top_srcdir/README" >"$scratch/program.c"
+  sed -n -e 's/^    \(export PKG_CONFIG_PATH=.*\)/\1/p' -e 's/^    \(cc program\.c .*\)/\1/p' \
+    "$top_srcdir/README" >"$scratch/lines"
+  [ "$(wc -l <"$scratch/lines")" -eq 2 ] || return
+  sed -i "s,\$PWD,$top," "$scratch/lines"
+  mkdir "$scratch/bin" && printf '#!/bin/sh\nPATH="%s" exec %s "$@"\n' "$PATH" "$CC $T_CC_FLAGS" \
+    >"$scratch/bin/cc" && printf '#!/bin/sh\nPATH="%s" exec %s "$@"\n' "$PATH" "$PKG_CONFIG" \
+    >"$scratch/bin/pkg-config" && chmod +x "$scratch/bin/cc" "$scratch/bin/pkg-config" \
+    && cd "$scratch" && PATH=$scratch/bin:$PATH sh -e "$scratch/lines"
+}
+prints_counters () {
+  "$scratch/a.out" >"$scratch/out" && grep -q '^1000 requests: 9[0-9]* served without' "$scratch/out"
+}
+# The pool makes do without what fails, and then the counters are others.
+takes_faults_well () {
+  TMPDIR=$scratch "$top_builddir/tools/tarn-run" --every --max 40 --expect-status 0,1 "$scratch/a.out"
+}
+if [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ] || [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
+  skip "README's program" "built without OpenCL, or for another machine"
+else
+  check "README's program is built as it says" in_subshell readme_program
+  if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
+    check "... and prints something" prints_counters
+    if OPENCL_LAYERS=$top/lib/opencl/layer/.libs/libtarn-layer.so TARN_LAYER_STATS=1 \
+      "$top_builddir/doc/examples/vector-expression" --backend opencl --list 2>&1 \
+      | grep -q '^Tarn: OpenCL buffers'; then
+      check "... and takes a failure of each call well" takes_faults_well
+    else
+      skip "... and takes a failure of each call well" "this OpenCL loader knows no layers"
+    fi
+  else
+    skip "... and prints something" "no OpenCL device"
+  fi
+fi
 done_testing
