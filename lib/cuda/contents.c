@@ -2,23 +2,14 @@
  * SPDX-License-Identifier: MIT
  *
  * What memory contains, for TARN_DEBUG.  Device memory is read and filled on the default stream,
- * behind what the program has put on streams that wait for that one, while nothing captures it. */
+ * behind what the program has put on streams that wait for that one.  While such a stream is being
+ * captured that would end the capture: then nothing is read or filled. */
 
 #include "memory-private.h"
 
 #include <string.h>
 
-#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
-
-/* Has calls that a thread must not make while it captures be made all the same: they are of no
- * stream that is captured. */
-static unsigned int
-exchange_mode (const TarnCudaDriver *driver, unsigned int mode)
-{
-  if (driver->cuThreadExchangeStreamCaptureMode != NULL)
-    driver->cuThreadExchangeStreamCaptureMode (&mode);
-  return mode;
-}
+#define LEGACY ((CUstream) GUINT_TO_POINTER (1)) /* CU_STREAM_LEGACY */
 
 /* A copy to the host waits for what is before it on the stream, and is done when it returns. */
 static gboolean
@@ -47,20 +38,19 @@ _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize offset, gsi
 {
   const TarnCudaMemoryAllocator *self = user_data;
   const TarnCudaContext *context = &self->home.context;
-  gboolean is_pushed, is_read;
-  unsigned int mode;
+  TarnCudaScope scope;
+  gboolean is_read;
 
   if (self->kind == TARN_CUDA_HOST_MEMORY)
     {
       memcpy (bytes, (const guint8 *) memory.pointer + offset, size);
       return TRUE;
     }
-  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (context, &scope, error))
     return FALSE;
-  mode = exchange_mode (context->driver, CAPTURE_MODE_RELAXED);
-  is_read = copy_from_device (self, (CUdeviceptr) (memory.address + offset), size, bytes, error);
-  exchange_mode (context->driver, mode);
-  _tarn_cuda_context_leave (context, is_pushed);
+  is_read = _tarn_cuda_context_check_capture (context, LEGACY, error)
+            && copy_from_device (self, (CUdeviceptr) (memory.address + offset), size, bytes, error);
+  _tarn_cuda_context_leave (context, &scope);
   return is_read;
 }
 
@@ -70,20 +60,19 @@ _tarn_cuda_memory_fill (gpointer user_data, TarnMemory memory, gsize offset, gsi
 {
   const TarnCudaMemoryAllocator *self = user_data;
   const TarnCudaContext *context = &self->home.context;
-  gboolean is_pushed, is_filled;
-  unsigned int mode;
+  TarnCudaScope scope;
+  gboolean is_filled;
 
   if (self->kind == TARN_CUDA_HOST_MEMORY)
     {
       memset ((guint8 *) memory.pointer + offset, byte, size);
       return TRUE;
     }
-  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (context, &scope, error))
     return FALSE;
-  mode = exchange_mode (context->driver, CAPTURE_MODE_RELAXED);
-  is_filled = fill_device (self, (CUdeviceptr) (memory.address + offset), size, byte, error);
-  exchange_mode (context->driver, mode);
-  _tarn_cuda_context_leave (context, is_pushed);
+  is_filled = _tarn_cuda_context_check_capture (context, LEGACY, error)
+              && fill_device (self, (CUdeviceptr) (memory.address + offset), size, byte, error);
+  _tarn_cuda_context_leave (context, &scope);
   return is_filled;
 }
 
@@ -140,13 +129,13 @@ _tarn_cuda_finder_init (TarnCudaFinder *self)
 void
 _tarn_cuda_finder_clear (TarnCudaFinder *self, const TarnCudaContext *context)
 {
-  gboolean is_pushed;
+  TarnCudaScope scope;
 
-  if (self->module != NULL && _tarn_cuda_context_enter (context, &is_pushed, NULL))
+  if (self->module != NULL && _tarn_cuda_context_enter (context, &scope, NULL))
     {
       context->driver->cuMemFree (self->first);
       context->driver->cuModuleUnload (self->module);
-      _tarn_cuda_context_leave (context, is_pushed);
+      _tarn_cuda_context_leave (context, &scope);
     }
   _tarn_mutex_clear (&self->lock);
 }
@@ -211,16 +200,16 @@ _tarn_cuda_memory_find_other (gpointer user_data, TarnMemory memory, gsize offse
 {
   TarnCudaMemoryAllocator *self = user_data;
   const TarnCudaContext *context = &self->home.context;
-  gboolean is_pushed, is_done;
-  unsigned int mode;
+  TarnCudaScope scope;
+  gboolean is_done;
   guint64 place = 0;
 
-  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (context, &scope, error))
     return FALSE;
-  mode = exchange_mode (context->driver, CAPTURE_MODE_RELAXED);
-  is_done = find_locked (self, (CUdeviceptr) (memory.address + offset), size, byte, &place, error);
-  exchange_mode (context->driver, mode);
-  _tarn_cuda_context_leave (context, is_pushed);
+  is_done
+      = _tarn_cuda_context_check_capture (context, LEGACY, error)
+        && find_locked (self, (CUdeviceptr) (memory.address + offset), size, byte, &place, error);
+  _tarn_cuda_context_leave (context, &scope);
   *first = offset + (gsize) MIN (place, size);
   return is_done;
 }

@@ -26,12 +26,30 @@ gboolean _tarn_cuda_context_identify (TarnCudaContext *context, GError **error);
 /* TARN_ERROR_CONTEXT_LOST if it was destroyed, as far as the driver can tell. */
 gboolean _tarn_cuda_context_check (const TarnCudaContext *context, GError **error);
 
-/* Makes it current in this thread until _tarn_cuda_context_leave (), which takes what is stored in
- * @is_pushed; FALSE, with an error and nothing to leave, if it cannot be: TARN_ERROR_CONTEXT_LOST
- * if it was destroyed. */
-gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed,
+/* The thread's state from before it entered a context. */
+typedef struct
+{
+  gboolean is_pushed;  /* then its current context comes back when ours is popped */
+  gboolean is_relaxed; /* then @mode is its stream capture mode */
+  unsigned int mode;
+} TarnCudaScope;
+
+/* Makes a context current in this thread until _tarn_cuda_context_leave (), which takes the same
+ * scope.  Meanwhile the thread's stream capture mode is relaxed, so that no call ends the capture
+ * of another stream.  FALSE, with an error and nothing to leave, if that fails:
+ * TARN_ERROR_CONTEXT_LOST if the context was destroyed. */
+gboolean _tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope,
                                    GError **error);
-void _tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed);
+void _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope);
+
+/* Has the host wait for all streams of a context, which this thread has entered.  No capture ends.
+ */
+gboolean _tarn_cuda_context_await (const TarnCudaContext *context, GError **error);
+
+/* TARN_ERROR_NOT_SUPPORTED while a stream (CU_STREAM_LEGACY included) is being captured, or while
+ * the legacy stream would wait for one that is.  This thread has entered the context. */
+gboolean _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream,
+                                           GError **error);
 
 /* TARN_ERROR_NO_CONTEXT if none is current in this thread. */
 gboolean _tarn_cuda_find_current (const TarnCudaDriver *driver, CUcontext *handle, GError **error);

@@ -10,6 +10,8 @@
 
 #include "context-private.h"
 
+#define CAPTURE_MODE_RELAXED 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */
+
 static gboolean
 set_lost (GError **error)
 {
@@ -48,8 +50,8 @@ is_current (const TarnCudaContext *context)
   return driver->cuCtxGetCurrent (&current) == TARN_CUDA_SUCCESS && current == context->handle;
 }
 
-gboolean
-_tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, GError **error)
+static gboolean
+push (const TarnCudaContext *context, gboolean *is_pushed, GError **error)
 {
   const TarnCudaDriver *driver = context->driver;
   unsigned int status;
@@ -66,11 +68,79 @@ _tarn_cuda_context_enter (const TarnCudaContext *context, gboolean *is_pushed, G
   return _tarn_cuda_check (driver, "cuCtxPushCurrent", status, error);
 }
 
-void
-_tarn_cuda_context_leave (const TarnCudaContext *context, gboolean is_pushed)
+gboolean
+_tarn_cuda_context_enter (const TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
-  if (is_pushed)
+  if (!push (context, &scope->is_pushed, error))
+    return FALSE;
+  scope->mode = CAPTURE_MODE_RELAXED;
+  scope->is_relaxed
+      = context->driver->cuThreadExchangeStreamCaptureMode != NULL
+        && context->driver->cuThreadExchangeStreamCaptureMode (&scope->mode) == TARN_CUDA_SUCCESS;
+  return TRUE;
+}
+
+void
+_tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *scope)
+{
+  unsigned int mode = scope->mode;
+
+  if (scope->is_relaxed)
+    context->driver->cuThreadExchangeStreamCaptureMode (&mode);
+  if (scope->is_pushed)
     _tarn_cuda_pop_context (context->driver);
+}
+
+/* Tells of memory that was not freed, unless it went with its context or with the driver. */
+static gboolean
+check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
+             GError **error)
+{
+  g_autoptr (GError) local = NULL;
+
+  if (_tarn_cuda_check (context->driver, function, status, &local))
+    return TRUE;
+  if (status != TARN_CUDA_ERROR_DEINITIALIZED && status != TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED)
+    g_message ("%s: 1 byte may be lost", local->message);
+  g_propagate_error (error, g_steal_pointer (&local));
+  return FALSE;
+}
+
+/* The driver waits for every stream of the context before it frees memory, also memory that no
+ * stream uses.  An event of the whole context, and cuCtxSynchronize (), would end all captures in
+ * the context, in whatever mode, and the driver cannot be asked whether there are any. */
+gboolean
+_tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+  CUdeviceptr address;
+  void *pointer;
+  unsigned int status = driver->cuMemAlloc (&address, 1);
+
+  if (status == TARN_CUDA_SUCCESS)
+    return check_freed (context, "cuMemFree", driver->cuMemFree (address), error);
+  if (status != TARN_CUDA_ERROR_OUT_OF_MEMORY)
+    return _tarn_cuda_check (driver, "cuMemAlloc", status, error);
+  status = driver->cuMemHostAlloc (&pointer, 1, 0);
+  return _tarn_cuda_check (driver, "cuMemHostAlloc", status, error)
+         && check_freed (context, "cuMemFreeHost", driver->cuMemFreeHost (pointer), error);
+}
+
+gboolean
+_tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream stream, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+  unsigned int capturing = 0, status;
+
+  if (driver->cuStreamIsCapturing == NULL)
+    return TRUE;
+  status = driver->cuStreamIsCapturing (stream, &capturing);
+  if (capturing == 0 && status != TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "the CUDA stream captures a graph: allocate before that, and free after the "
+                       "last launch");
+  return FALSE;
 }
 
 void
@@ -155,13 +225,14 @@ _tarn_cuda_context_identify (TarnCudaContext *context, GError **error)
 static gboolean
 find_device (TarnCudaContext *context, GError **error)
 {
-  gboolean is_pushed, is_found;
+  TarnCudaScope scope;
+  gboolean is_found;
 
-  if (!_tarn_cuda_context_enter (context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (context, &scope, error))
     return FALSE;
   is_found = _tarn_cuda_check (context->driver, "cuCtxGetDevice",
                                context->driver->cuCtxGetDevice (&context->device), error);
-  _tarn_cuda_context_leave (context, is_pushed);
+  _tarn_cuda_context_leave (context, &scope);
   return is_found;
 }
 

@@ -83,7 +83,6 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuMemFreeHost, cuMemFreeHost, (void *pointer))                                                \
   X (cuMemcpyDtoH, cuMemcpyDtoH_v2, (void *to, CUdeviceptr from, size_t size))                     \
   X (cuMemsetD8, cuMemsetD8_v2, (CUdeviceptr to, unsigned char value, size_t n))                   \
-  X (cuCtxSynchronize, cuCtxSynchronize, (void) )                                                  \
   X (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   X (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
   X (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \
@@ -106,7 +105,6 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
-  X (cuCtxRecordEvent, cuCtxRecordEvent, (CUcontext context, CUevent event))                       \
   X (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
   X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
   X (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \

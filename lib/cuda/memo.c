@@ -33,11 +33,11 @@ context_memo_free (gpointer data)
 
 /* FALSE with an error and nothing to leave. */
 static gboolean
-enter_context (gpointer handle, TarnCudaContext *context, gboolean *is_pushed, GError **error)
+enter_context (gpointer handle, TarnCudaContext *context, TarnCudaScope *scope, GError **error)
 {
   *context = (TarnCudaContext){ .driver = _tarn_cuda_get_driver (error), .handle = handle };
   return context->driver != NULL && _tarn_cuda_context_identify (context, error)
-         && _tarn_cuda_context_enter (context, is_pushed, error);
+         && _tarn_cuda_context_enter (context, scope, error);
 }
 
 static gpointer
@@ -86,13 +86,13 @@ compute_in_context (gpointer handle, gconstpointer key, gpointer data, GError **
 {
   const ContextMemo *self = data;
   TarnCudaContext context;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   gpointer value;
 
-  if (!enter_context (handle, &context, &is_pushed, error))
+  if (!enter_context (handle, &context, &scope, error))
     return NULL;
   value = self->func (handle, key, self->user_data, error);
-  _tarn_cuda_context_leave (&context, is_pushed);
+  _tarn_cuda_context_leave (&context, &scope);
   return value;
 }
 
@@ -110,13 +110,14 @@ unref_value (gpointer data, gpointer value, gpointer handle, gboolean is_dead)
   const ContextMemo *self = data;
   TarnCudaContext context;
   g_autoptr (GError) error = NULL;
-  gboolean is_pushed, is_inside = !is_dead && enter_context (handle, &context, &is_pushed, &error);
+  TarnCudaScope scope;
+  gboolean is_inside = !is_dead && enter_context (handle, &context, &scope, &error);
 
   if (error != NULL && !is_gone (error))
     g_message ("%s: a value of its context may be lost", error->message);
   self->ops.unref_value (self->user_data, value, handle, !is_inside);
   if (is_inside)
-    _tarn_cuda_context_leave (&context, is_pushed);
+    _tarn_cuda_context_leave (&context, &scope);
 }
 
 static gpointer
@@ -125,13 +126,13 @@ make_value_for_thread (gpointer data, gpointer value, gpointer handle, gconstpoi
 {
   const ContextMemo *self = data;
   TarnCudaContext context;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   gpointer own;
 
-  if (!enter_context (handle, &context, &is_pushed, error))
+  if (!enter_context (handle, &context, &scope, error))
     return NULL;
   own = self->ops.value_for_thread (self->user_data, value, handle, key, error);
-  _tarn_cuda_context_leave (&context, is_pushed);
+  _tarn_cuda_context_leave (&context, &scope);
   return own;
 }
 

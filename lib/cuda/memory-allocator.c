@@ -53,16 +53,16 @@ static gboolean
 memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   TarnCudaMemoryAllocator *self = user_data;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   unsigned int status;
 
   /* CUDA has no empty memory. */
   if (size == 0)
     return TRUE;
-  if (!_tarn_cuda_context_enter (&self->home.context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (&self->home.context, &scope, error))
     return FALSE;
   status = call_allocate (self, size, memory);
-  _tarn_cuda_context_leave (&self->home.context, is_pushed);
+  _tarn_cuda_context_leave (&self->home.context, &scope);
   if (status == TARN_CUDA_SUCCESS)
     return TRUE;
   _tarn_cuda_set_error_for_size (error, self->home.context.driver, kinds[self->kind].allocate,
@@ -93,13 +93,13 @@ call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 static gboolean
 free_in_context (const TarnCudaMemoryAllocator *self, TarnMemory memory, gsize size, GError **error)
 {
-  gboolean is_pushed;
+  TarnCudaScope scope;
   unsigned int status;
 
-  if (!_tarn_cuda_context_enter (&self->home.context, &is_pushed, error))
+  if (!_tarn_cuda_context_enter (&self->home.context, &scope, error))
     return FALSE;
   status = call_free (self, memory);
-  _tarn_cuda_context_leave (&self->home.context, is_pushed);
+  _tarn_cuda_context_leave (&self->home.context, &scope);
   if (status == TARN_CUDA_SUCCESS)
     return TRUE;
   _tarn_cuda_set_error_for_size (error, self->home.context.driver, kinds[self->kind].free, status,

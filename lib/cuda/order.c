@@ -4,9 +4,12 @@
  * How streams wait for each other: an event is recorded on one, and another waits for it.
  *
  * Nothing keeps a stream alive, and to ask a destroyed one anything is a crash, so only streams
- * that a call has just named are asked.  For what other streams were given an event is recorded on
- * the whole context.  While a stream captures a graph, most calls would end the capture: it is
- * asked before.
+ * that a call has just named are asked.  For what other streams were given, the host waits for all
+ * streams of the context.
+ *
+ * No call may end the capture of a graph.  A stream that a call names is asked first whether it is
+ * being captured.  Every other stream may be: _tarn_cuda_context_enter () and
+ * _tarn_cuda_context_await () leave its capture alone.
  */
 
 #include "common/argument-private.h"
@@ -53,11 +56,11 @@ get_stream (gpointer handle)
 /* As _tarn_cuda_context_enter ().  A driver that is gone, at exit, has taken everything with it, as
  * a context does that is destroyed: to whoever waits they are the same. */
 static gboolean
-enter_home (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
+enter_home (const TarnCudaHome *home, TarnCudaScope *scope, GError **error)
 {
   GError *local = NULL;
 
-  if (_tarn_cuda_context_enter (&home->context, is_pushed, &local))
+  if (_tarn_cuda_context_enter (&home->context, scope, &local))
     return TRUE;
   if (g_error_matches (local, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
     {
@@ -69,9 +72,9 @@ enter_home (const TarnCudaHome *home, gboolean *is_pushed, GError **error)
 }
 
 static void
-leave_home (const TarnCudaHome *home, gboolean is_pushed)
+leave_home (const TarnCudaHome *home, const TarnCudaScope *scope)
 {
-  _tarn_cuda_context_leave (&home->context, is_pushed);
+  _tarn_cuda_context_leave (&home->context, scope);
 }
 
 /* Events */
@@ -100,10 +103,10 @@ destroy_events (const TarnCudaHome *home, gpointer *events, guint n)
 {
   const TarnCudaDriver *driver = home->context.driver;
   g_autoptr (GError) error = NULL;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   guint n_lost = 0;
 
-  if (!enter_home (home, &is_pushed, &error))
+  if (!enter_home (home, &scope, &error))
     {
       report_lost (n, error);
       return;
@@ -111,7 +114,7 @@ destroy_events (const TarnCudaHome *home, gpointer *events, guint n)
   for (guint i = 0; i < n; i++)
     n_lost += !_tarn_cuda_check (driver, "cuEventDestroy", driver->cuEventDestroy (events[i]),
                                  error == NULL ? &error : NULL);
-  leave_home (home, is_pushed);
+  leave_home (home, &scope);
   if (n_lost > 0)
     report_lost (n_lost, error);
 }
@@ -206,28 +209,9 @@ queue_unref (gpointer user_data, gpointer handle)
 }
 
 static gboolean
-set_capturing (GError **error)
-{
-  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                       "the CUDA stream captures a graph: allocate before that, and free after the "
-                       "last launch");
-  return FALSE;
-}
-
-/* Whether other calls can be made; this one is harmless.  The context is current, which is what a
- * default stream is looked up in. */
-static gboolean
 check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
 {
-  const TarnCudaDriver *driver = home->context.driver;
-  unsigned int capturing = 0, status;
-
-  if (driver->cuStreamIsCapturing == NULL)
-    return TRUE;
-  status = driver->cuStreamIsCapturing (get_stream (handle), &capturing);
-  if (capturing != 0 || status == TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-    return set_capturing (error);
-  return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
+  return _tarn_cuda_context_check_capture (&home->context, get_stream (handle), error);
 }
 
 /* Nothing captures in a context that is gone, and its streams cannot be asked: whoever calls next
@@ -237,9 +221,10 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
 {
   const TarnCudaHome *home = user_data;
   GError *local = NULL;
-  gboolean is_pushed, is_fine;
+  TarnCudaScope scope;
+  gboolean is_fine;
 
-  if (!enter_home (home, &is_pushed, &local))
+  if (!enter_home (home, &scope, &local))
     {
       is_fine = g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
       if (is_fine)
@@ -249,109 +234,75 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
       return is_fine;
     }
   is_fine = check_capture (home, handle, error);
-  leave_home (home, is_pushed);
+  leave_home (home, &scope);
   return is_fine;
 }
 
-static gboolean
-record (TarnCudaHome *home, CUevent event, gpointer handle, GError **error)
-{
-  const TarnCudaDriver *driver = home->context.driver;
-
-  return _tarn_cuda_check (driver, "cuEventRecord",
-                           driver->cuEventRecord (event, get_stream (handle)), error);
-}
-
-/* Checks a call that is for every stream of the context, also for one that captures. */
-static gboolean
-check_all (const TarnCudaHome *home, const gchar *function, unsigned int status, GError **error)
-{
-  if (status == TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
-    return set_capturing (error);
-  return _tarn_cuda_check (home->context.driver, function, status, error);
-}
-
-/* Records everything in the context, which is current. */
-static gboolean
-record_all (TarnCudaHome *home, CUevent event, GError **error)
-{
-  const TarnCudaDriver *driver = home->context.driver;
-
-  return check_all (home, "cuCtxRecordEvent",
-                    driver->cuCtxRecordEvent (home->context.handle, event), error);
-}
-
-/* Records on a stream of the context, which is current; a handle of NULL is everything in it. */
+/* Records on a stream of the context, which is current. */
 static gpointer
-record_inside (TarnCudaHome *home, gpointer handle, GError **error)
+record (TarnCudaHome *home, gpointer handle, GError **error)
 {
+  const TarnCudaDriver *driver = home->context.driver;
   CUevent event = take_event (home, error);
 
   if (event == NULL)
     return NULL;
-  if (handle != NULL ? record (home, event, handle, error) : record_all (home, event, error))
+  if (_tarn_cuda_check (driver, "cuEventRecord", driver->cuEventRecord (event, get_stream (handle)),
+                        error))
     return event;
   event_release (home, event);
   return NULL;
 }
 
-static gpointer
-synchronize (TarnCudaHome *home, GError **error)
-{
-  unsigned int status = home->context.driver->cuCtxSynchronize ();
-
-  return check_all (home, "cuCtxSynchronize", status, error) ? DONE : NULL;
-}
-
+/* The host waits here, so that what was given to all streams is done. */
 static gpointer
 event_record_all (gpointer user_data, GError **error)
 {
-  TarnCudaHome *home = user_data;
-  gboolean is_pushed;
-  gpointer event;
+  const TarnCudaHome *home = user_data;
+  TarnCudaScope scope;
+  gboolean is_done;
 
-  if (!enter_home (home, &is_pushed, error))
+  if (!enter_home (home, &scope, error))
     return NULL;
-  event = home->context.driver->cuCtxRecordEvent != NULL ? record_inside (home, NULL, error)
-                                                         : synchronize (home, error);
-  leave_home (home, is_pushed);
-  return event;
+  is_done = _tarn_cuda_context_await (&home->context, error);
+  leave_home (home, &scope);
+  return is_done ? DONE : NULL;
 }
 
 static gpointer
 event_record (gpointer user_data, gpointer handle, GError **error)
 {
   TarnCudaHome *home = user_data;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   gpointer event = NULL;
 
-  /* Another thread's default stream cannot be named here. */
+  /* Another thread's default stream cannot be named here, but the legacy stream waits for it. */
   if (IS_PER_THREAD (handle) && handle != get_own_per_thread ())
-    return event_record_all (user_data, error);
-  if (!enter_home (home, &is_pushed, error))
+    handle = LEGACY;
+  if (!enter_home (home, &scope, error))
     return NULL;
   if (check_capture (home, handle, error))
-    event = record_inside (home, handle, error);
-  leave_home (home, is_pushed);
+    event = record (home, handle, error);
+  leave_home (home, &scope);
   return event;
 }
 
-/* Says yes also if the context is gone, where nothing runs any more.  Any other answer is no yes:
- * while another stream captures a graph the driver refuses to tell. */
+/* Says yes also if the context is gone, where nothing runs any more.  Any other answer is no yes.
+ */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {
   TarnCudaHome *home = user_data;
   g_autoptr (GError) error = NULL;
-  gboolean is_pushed;
+  TarnCudaScope scope;
   unsigned int status;
 
   if (event == DONE)
     return TRUE;
-  if (!enter_home (home, &is_pushed, &error))
+  if (!enter_home (home, &scope, &error))
     return g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST);
   status = home->context.driver->cuEventQuery (event);
-  leave_home (home, is_pushed);
+  leave_home (home, &scope);
   return status == TARN_CUDA_SUCCESS;
 }
 
@@ -360,19 +311,22 @@ event_wait (gpointer user_data, gpointer event, gpointer handle, GError **error)
 {
   TarnCudaHome *home = user_data;
   const TarnCudaDriver *driver = home->context.driver;
-  gboolean is_pushed, is_fine;
+  TarnCudaScope scope;
+  gboolean is_fine;
 
   if (event == DONE)
     return TRUE;
-  if (!enter_home (home, &is_pushed, error))
+  if (!enter_home (home, &scope, error))
     return FALSE;
   if (handle != NULL)
-    is_fine = _tarn_cuda_check (driver, "cuStreamWaitEvent",
-                                driver->cuStreamWaitEvent (get_stream (handle), event, 0), error);
+    is_fine
+        = check_capture (home, handle, error)
+          && _tarn_cuda_check (driver, "cuStreamWaitEvent",
+                               driver->cuStreamWaitEvent (get_stream (handle), event, 0), error);
   else
     is_fine = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (event),
                                 error);
-  leave_home (home, is_pushed);
+  leave_home (home, &scope);
   return is_fine;
 }
 
@@ -398,9 +352,8 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  *
  * While the stream captures a graph, memory that it used last, or that is idle, is handed out, and
  * freed, without a call of the driver; whatever would need one is TARN_ERROR_NOT_SUPPORTED. So
- * allocate before the capture, and free after the last launch of the graph. What goes back to the
- * driver, because memory has run out or tarn_pool_free_held() was called, and was used on a stream,
- * needs an event of the whole context, which would end a capture.
+ * allocate before the capture, and free after the last launch of the graph. Calls for other streams
+ * work as usual, in the same thread and in others, and leave the capture as it is.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed

@@ -45,12 +45,21 @@ add (const gchar *path, gconstpointer data)
 
 #define SUCCEED(call) g_assert_cmpuint (call, ==, FAKE_CUDA_SUCCESS)
 
-/* What is on a stream stays there until somebody waits for it. */
+static guint n_waiting; /* atomic: threads that wait for the device in a call of the driver */
+static _Thread_local gboolean is_waiting;
+
+/* What is on a stream stays there until somebody waits for it, as who frees memory does. */
 static void
 finish_if_awaited (const gchar *function, gpointer unused)
 {
+  gboolean waits
+      = g_str_equal (function, "cuEventSynchronize") || g_str_has_prefix (function, "cuMemFree");
+
   (void) unused;
-  if (g_str_equal (function, "cuEventSynchronize") || g_str_equal (function, "cuCtxSynchronize"))
+  if (waits != is_waiting)
+    __atomic_add_fetch (&n_waiting, waits ? 1 : -1, __ATOMIC_SEQ_CST);
+  is_waiting = waits;
+  if (waits)
     fake->finish_all_work ();
 }
 
@@ -63,6 +72,8 @@ open_context (DeathWorld *world)
   CUstream streams[2];
 
   fake->reset ();
+  is_waiting = FALSE;
+  __atomic_store_n (&n_waiting, 0, __ATOMIC_SEQ_CST);
   fake->set_hook (finish_if_awaited, NULL);
   SUCCEED (cuInit (0));
   if (get_kind (world)->context == SHARED)
@@ -135,6 +146,8 @@ use (DeathWorld *world, TarnBlock *block, gpointer stream)
   fake->put_work (stream);
   SUCCEED (cuMemsetD32Async ((CUdeviceptr) tarn_block_get_memory (block).address, 0,
                              tarn_block_get_size (block) / 4, stream));
+  if (__atomic_load_n (&n_waiting, __ATOMIC_SEQ_CST) > 0)
+    fake->finish_all_work (); /* else a thread that waits already might do so for ever */
 }
 
 static void

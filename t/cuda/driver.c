@@ -48,6 +48,19 @@ cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error)
     }
 }
 
+gboolean
+cuda_is_wait (const gchar *function)
+{
+  static const gchar *before; /* atomic */
+  const gchar *previous = __atomic_exchange_n (&before, function, __ATOMIC_RELAXED);
+
+  if (g_str_equal (function, "cuMemFree"))
+    return g_strcmp0 (previous, "cuMemAlloc") == 0;
+  if (g_str_equal (function, "cuMemFreeHost"))
+    return g_strcmp0 (previous, "cuMemHostAlloc") == 0;
+  return g_str_equal (function, "cuEventSynchronize");
+}
+
 void
 cuda_assert_blamed (const GError *error, const gchar *failed, guint status, gboolean for_ever)
 {

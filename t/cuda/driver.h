@@ -26,6 +26,10 @@ CUcontext cuda_context_new (CUdevice device);
 /* One of the three kinds of memory; it may fail. */
 TarnAllocator *cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error);
 
+/* For a hook, which is to ask for each call: tells whether the host waits in this one, for an event
+ * or, where memory is freed right after it was allocated, for all streams. */
+gboolean cuda_is_wait (const gchar *function);
+
 /* The error is of the call that was made to fail with this status; it names that one unless others
  * fail for ever after it, of which each can be the reason. */
 void cuda_assert_blamed (const GError *error, const gchar *failed, guint status, gboolean for_ever);

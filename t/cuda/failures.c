@@ -187,9 +187,14 @@ count_message (const gchar *domain, GLogLevelFlags level, const gchar *message, 
 static gboolean
 may_be_silent (const gchar *failed)
 {
-  static const gchar *const silent[]
-      = { "cuCtxGetCurrent", "cuCtxGetId", "cuCtxPushCurrent", "cuMemAlloc", "cuMemAllocManaged",
-          "cuMemHostAlloc",  NULL };
+  static const gchar *const silent[] = { "cuCtxGetCurrent",
+                                         "cuCtxGetId",
+                                         "cuCtxPushCurrent",
+                                         "cuMemAlloc",
+                                         "cuMemAllocManaged",
+                                         "cuMemHostAlloc",
+                                         "cuThreadExchangeStreamCaptureMode",
+                                         NULL };
 
   return g_strv_contains (silent, failed);
 }

@@ -51,6 +51,7 @@ put (gpointer data, TarnMemory memory, gssize offset, guint8 byte)
 {
   const TarnCudaDriver *driver = cuda_get_driver ();
   const State *state = data;
+  guint8 written;
 
   if (state->kind == TARN_TESTING_CUDA_HOST_MEMORY)
     ((guint8 *) memory.pointer)[offset] = byte;
@@ -58,7 +59,9 @@ put (gpointer data, TarnMemory memory, gssize offset, guint8 byte)
     {
       g_assert_cmpuint (
           driver->cuMemsetD8 ((CUdeviceptr) (memory.address + (guint64) offset), byte, 1), ==, 0);
-      g_assert_cmpuint (driver->cuCtxSynchronize (), ==, 0);
+      g_assert_cmpuint (
+          driver->cuMemcpyDtoH (&written, (CUdeviceptr) (memory.address + (guint64) offset), 1), ==,
+          0);
     }
 }
 

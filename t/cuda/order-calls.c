@@ -17,8 +17,13 @@
 
 /* Those that may be called when a pool has met several streams. */
 static const gchar *const functions[] = {
-  "cuEventCreate",     "cuEventRecord",   "cuEventQuery",
-  "cuStreamWaitEvent", "cuCtxGetCurrent", "cuStreamIsCapturing",
+  "cuEventCreate",
+  "cuEventRecord",
+  "cuEventQuery",
+  "cuStreamWaitEvent",
+  "cuCtxGetCurrent",
+  "cuStreamIsCapturing",
+  "cuThreadExchangeStreamCaptureMode",
 #if FAKE_CUDA_VERSION >= 12000
   "cuCtxGetId",
 #endif
@@ -80,15 +85,11 @@ test_one_stream (const TarnCudaTest *test, gconstpointer unused)
     }
 }
 
-/* What an event for everything takes. */
+/* What a wait for everything takes. */
 static guint
-count_events_of_all (void)
+count_waits_for_all (void)
 {
-#if FAKE_CUDA_VERSION >= 12050
-  return fake->get_calls ("cuCtxRecordEvent");
-#else
-  return fake->get_calls ("cuCtxSynchronize");
-#endif
+  return fake->get_calls ("cuMemFree");
 }
 
 /* What one stream holds and another asks for gets one event together, when the first is named next;
@@ -104,7 +105,7 @@ test_second_stream (const TarnCudaTest *test, gconstpointer unused)
   fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
   for (gsize size = 1; size < SIZE; size *= 2)
     use_once (&fixture, size, fixture.a);
-  n_of_all = count_events_of_all ();
+  n_of_all = count_waits_for_all ();
   before = read_calls ();
   for (gsize size = 1; size < SIZE; size *= 2)
     use_once (&fixture, size, fixture.b);
@@ -115,7 +116,7 @@ test_second_stream (const TarnCudaTest *test, gconstpointer unused)
     use_once (&fixture, size, fixture.c); /* idle by now */
   g_assert_cmpuint (subtract (read_calls (), before).recorded, ==, 1);
   g_assert_cmpuint (subtract (read_calls (), before).waits, ==, 0);
-  g_assert_cmpuint (count_events_of_all (), ==, n_of_all);
+  g_assert_cmpuint (count_waits_for_all (), ==, n_of_all);
   g_assert_cmpuint (get_misses (&fixture), ==, 2 * 16 + 1);
   fixture_clear (&fixture);
 }
@@ -263,14 +264,13 @@ watch_calls (const gchar *function, gpointer data)
 {
   Return *self = data;
 
-  if (g_str_has_prefix (function, "cuMemFree"))
+  if (cuda_is_wait (function))
+    note_wait (self);
+  else if (g_str_has_prefix (function, "cuMemFree"))
     {
       self->n_frees++;
       SUCCEED (cuStreamQuery (self->fixture.a));
     }
-  else if (g_strcmp0 (function, "cuEventSynchronize") == 0
-           || g_strcmp0 (function, "cuCtxSynchronize") == 0)
-    note_wait (self);
 }
 
 static void

@@ -1,14 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * While a stream captures a graph, in the mode that most calls of the driver would end. */
+ * While a stream captures a graph: what its own thread and others can do, on it and on others. */
 
 #include <string.h>
 
 #include "order-fixture.h"
 #include "order.h"
 
-#define GLOBAL_MODE 0 /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+#define GLOBAL_MODE 0 /* CU_STREAM_CAPTURE_MODE_GLOBAL; 1 and 2 are _THREAD_LOCAL and _RELAXED */
+#define N_MODES 3
 
 static void
 begin_capture (CUstream stream)
@@ -134,7 +135,6 @@ test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
 {
   guint n_messages = 0;
   guint handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
-  CUgraph graph = NULL;
   Fixture fixture;
   TarnBlock *kept, *block;
   guint64 address;
@@ -146,12 +146,10 @@ test_meanwhile (const TarnCudaTest *test, gconstpointer unused)
   address = get_address (block);
   tarn_block_free (block);
   begin_capture (fixture.a);
-  /* The driver may refuse fresh memory in the mode of this capture. */
-  block = tarn_cuda_pool_allocate (fixture.pool, SIZE, fixture.b, NULL);
-  g_assert_true (block == NULL || get_address (block) != address);
+  block = take (&fixture, SIZE, fixture.b);
+  g_assert_cmphex (get_address (block), !=, address);
   g_assert_cmpuint (n_messages, ==, 0);
-  if (cuda.cuStreamEndCapture (fixture.a, &graph) == FAKE_CUDA_SUCCESS)
-    SUCCEED (cuda.cuGraphDestroy (graph));
+  end_capture (fixture.a);
   tarn_block_free (block);
   tarn_block_free (kept);
   fixture_clear (&fixture);
@@ -238,13 +236,12 @@ test_left_over (const TarnCudaTest *test, gconstpointer is_forgotten)
   fixture_clear (&fixture);
 }
 
-/* The driver refuses to say in another stream's capture what is done, and that is no yes. */
+/* What is done is asked while another stream captures, whose capture goes on. */
 static void
 test_another_captures (const TarnCudaTest *test, gconstpointer unused)
 {
   Fixture fixture;
   TarnBlock *block;
-  CUgraph graph = NULL;
   guint64 address;
 
   (void) unused;
@@ -260,8 +257,7 @@ test_another_captures (const TarnCudaTest *test, gconstpointer unused)
   block = take (&fixture, SIZE, fixture.b);
   g_assert_cmphex (get_address (block), ==, address);
   put_write (block, 2, fixture.b);
-  if (cuda.cuStreamEndCapture (fixture.c, &graph) == FAKE_CUDA_SUCCESS)
-    SUCCEED (cuda.cuGraphDestroy (graph));
+  end_capture (fixture.c);
   assert_waits (&fixture, fixture.b);
   gate_open (&fixture.gate);
   SUCCEED (cuda.cuStreamSynchronize (fixture.b));
@@ -270,9 +266,247 @@ test_another_captures (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* What a program may do on another stream, or with a pool, while a stream captures. */
+
+typedef struct
+{
+  const TarnCudaTest *test;
+  TarnPool *pool;  /* used on both streams */
+  TarnPool *other; /* the one that a way is for: the same, or another one */
+  CUstream captured, stream;
+} Busy;
+
+static void
+hit (Busy *busy)
+{
+  for (guint i = 0; i < 20; i++)
+    tarn_block_free (tarn_cuda_pool_allocate (busy->other, SIZE, busy->stream, NULL));
+}
+
+static void
+ask_for_fresh (Busy *busy)
+{
+  TarnBlock *block = tarn_cuda_pool_allocate (busy->other, 24 << 20, busy->stream, NULL);
+
+  g_assert_nonnull (block);
+  tarn_block_free (block);
+}
+
+static void
+free_held (Busy *busy)
+{
+  tarn_pool_free_held (busy->other);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (busy->other), ==, 0);
+}
+
+static void
+trim (Busy *busy)
+{
+  tarn_pool_trim (busy->other, 0);
+}
+
+static void
+stop_holding (Busy *busy)
+{
+  tarn_pool_stop_holding (busy->other);
+}
+
+static void
+record_use (Busy *busy)
+{
+  TarnBlock *block = tarn_cuda_pool_allocate (busy->other, SIZE, busy->stream, NULL);
+
+  g_assert_true (tarn_cuda_block_record_use (block, NULL, NULL));
+  tarn_block_free (block);
+}
+
+static void
+wait_for_block (Busy *busy)
+{
+  TarnBlock *block = tarn_cuda_pool_allocate (busy->other, SIZE, busy->stream, NULL);
+
+  g_assert_true (tarn_block_wait (block, NULL));
+  tarn_block_free (block);
+}
+
+/* The wait would be part of the graph. */
+static void
+move_into_capture (Busy *busy)
+{
+  TarnBlock *block = tarn_cuda_pool_allocate (busy->other, SIZE, busy->stream, NULL);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_false (tarn_cuda_block_move_to_stream (block, busy->captured, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
+  tarn_block_free (block);
+}
+
+static void
+end_pool (Busy *busy)
+{
+  TarnPool *own = busy->other;
+
+  busy->other = tarn_pool_ref (busy->pool);
+  tarn_pool_unref (own);
+}
+
+/* All that is held has to go, and then it may be too little. */
+static void
+reach_limit (Busy *busy)
+{
+  tarn_block_free (tarn_cuda_pool_allocate (busy->other, 31 << 20, busy->stream, NULL));
+}
+
+static void
+forget_stream (Busy *busy)
+{
+  g_autoptr (GError) error = NULL;
+
+  tarn_cuda_pool_forget_stream (busy->other, busy->stream, &error);
+  g_assert_no_error (error);
+}
+
+static const struct
+{
+  const gchar *name;
+  void (*act) (Busy *busy);
+} ways[] = {
+  { "hits", hit },
+  { "fresh", ask_for_fresh },
+  { "free-held", free_held },
+  { "trim", trim },
+  { "stop-holding", stop_holding },
+  { "record-use", record_use },
+  { "block-wait", wait_for_block },
+  { "move", move_into_capture },
+  { "last-reference", end_pool },
+  { "limit", reach_limit },
+  { "forget-stream", forget_stream },
+};
+
+typedef struct
+{
+  Busy *busy;
+  gsize way;
+} Deed;
+
+static gpointer
+act_elsewhere (gpointer data)
+{
+  const Deed *deed = data;
+  CUcontext popped;
+
+  SUCCEED (tarn->cuCtxPushCurrent (deed->busy->test->context));
+  ways[deed->way].act (deed->busy);
+  SUCCEED (tarn->cuCtxPopCurrent (&popped));
+  return NULL;
+}
+
+static TarnPool *
+limited_pool_new (const TarnCudaTest *test, gboolean is_over_heap)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+
+  options.limit_bytes = 32 << 20;
+  if (is_over_heap)
+    return tarn_cuda_pool_new (test->context, &options, NULL);
+  allocator = tarn_cuda_device_allocator_new (test->context, NULL);
+  return tarn_pool_new (allocator, &options, NULL);
+}
+
+/* Memory that both streams have used is held, and some is in use. */
+static TarnBlock *
+busy_init (Busy *busy, const TarnCudaTest *test, guint variant, CUstream captured)
+{
+  *busy = (Busy){ .test = test, .captured = captured, .stream = order_stream_new () };
+  busy->pool = limited_pool_new (test, (variant & 1) != 0);
+  busy->other = (variant & 2) != 0 ? limited_pool_new (test, (variant & 1) != 0)
+                                   : tarn_pool_ref (busy->pool);
+  for (gsize size = SIZE; size <= 4 * SIZE; size *= 2)
+    {
+      tarn_block_free (tarn_cuda_pool_allocate (busy->other, size, busy->captured, NULL));
+      tarn_block_free (tarn_cuda_pool_allocate (busy->other, size, busy->stream, NULL));
+    }
+  return tarn_cuda_pool_allocate (busy->pool, SIZE, busy->captured, NULL);
+}
+
+static void
+busy_clear (Busy *busy, TarnBlock *block)
+{
+  tarn_block_free (block);
+  assert_valid (busy->pool);
+  tarn_cuda_pool_forget_stream (busy->other, busy->captured, NULL);
+  tarn_pool_unref (busy->other);
+  tarn_pool_unref (busy->pool);
+  order_stream_free (busy->stream);
+}
+
+/* The variants: with a heap, with a pool of its own, in another thread. */
+static void
+test_survives (const TarnCudaTest *test, gconstpointer way)
+{
+  Fixture fixture;
+
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  for (guint mode = GLOBAL_MODE; mode < N_MODES; mode++)
+    for (guint variant = 0; variant < 8; variant++)
+      {
+        Busy busy;
+        TarnBlock *block = busy_init (&busy, test, variant, fixture.a);
+        Deed deed = { &busy, GPOINTER_TO_SIZE (way) };
+
+        SUCCEED (cuda.cuStreamBeginCapture (fixture.a, mode));
+        if ((variant & 4) != 0)
+          g_thread_join (g_thread_new ("other", act_elsewhere, &deed));
+        else
+          ways[deed.way].act (&busy);
+        end_capture (fixture.a);
+        busy_clear (&busy, block);
+      }
+  fixture_clear (&fixture);
+}
+
+/* A blocking stream: the legacy one would wait for it, and is refused. */
+static void
+test_blocking (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+  CUstream captured;
+  TarnBlock *block;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  SUCCEED (cuda.cuStreamCreate (&captured, 0));
+  block = take (&fixture, SIZE, fixture.b);
+  begin_capture (captured);
+  assert_not_supported (&fixture, OTHER_SIZE, NULL);
+  g_assert_false (tarn_cuda_block_move_to_stream (block, NULL, NULL));
+  g_assert_true (tarn_cuda_block_record_use (block, NULL, NULL));
+  tarn_block_free (block);
+  use_once (&fixture, 2 * SIZE, fixture.b);
+  tarn_pool_free_held (fixture.pool);
+  end_capture (captured);
+  SUCCEED (cuda.cuStreamDestroy (captured));
+  fixture_clear (&fixture);
+}
+
+static void
+add_ways (void)
+{
+  for (gsize i = 0; i < G_N_ELEMENTS (ways); i++)
+    {
+      g_autofree gchar *path = g_strdup_printf ("order/captures/survives/%s", ways[i].name);
+
+      tarn_cuda_test_add (path, test_survives, GSIZE_TO_POINTER (i));
+    }
+}
+
 void
 order_add_captures (void)
 {
+  add_ways ();
+  tarn_cuda_test_add ("order/captures/blocking", test_blocking, NULL);
   tarn_cuda_test_add ("order/captures/alone", test_alone, NULL);
   tarn_cuda_test_add ("order/captures/first", test_first, NULL);
   tarn_cuda_test_add ("order/captures/second", test_second, NULL);

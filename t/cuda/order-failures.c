@@ -25,8 +25,7 @@ finish_if_awaited (const gchar *function, gpointer data)
 {
   State *state = data;
 
-  if (g_strcmp0 (function, "cuEventSynchronize") != 0
-      && g_strcmp0 (function, "cuCtxSynchronize") != 0)
+  if (!cuda_is_wait (function))
     return;
   fake->finish_all_work ();
   state->busy = 0;
@@ -267,15 +266,16 @@ may_be_silent (const gchar *failed)
   static const gchar *const silent[] = { "cuCtxGetCurrent",
                                          "cuCtxGetId",
                                          "cuCtxPushCurrent",
-                                         "cuCtxRecordEvent",
-                                         "cuCtxSynchronize",
                                          "cuEventCreate",
                                          "cuEventQuery",
                                          "cuEventSynchronize",
                                          "cuMemAlloc",
                                          "cuMemAllocManaged",
                                          "cuMemHostAlloc",
+                                         "cuMemFree",
+                                         "cuMemFreeHost",
                                          "cuGetErrorName",
+                                         "cuThreadExchangeStreamCaptureMode",
                                          NULL };
 
   return g_strv_contains (silent, failed);

@@ -16,6 +16,7 @@
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \
   X (cuStreamDestroy, "cuStreamDestroy_v2", (CUstream stream))                                     \
   X (cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                \
+  X (cuCtxSynchronize, "cuCtxSynchronize", (void) )                                                \
   X (cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, unsigned int mode))        \
   X (cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                 \
   X (cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                            \

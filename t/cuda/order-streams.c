@@ -65,7 +65,7 @@ test_forgotten (const TarnCudaTest *test, gconstpointer is_second)
   if (fake != NULL) /* a device may put it behind the one that was destroyed */
     SUCCEED (cuda.cuStreamSynchronize (fixture.a));
   gate_open (&fixture.gate);
-  SUCCEED (tarn->cuCtxSynchronize ());
+  SUCCEED (cuda.cuCtxSynchronize ());
   block = take (&fixture, SIZE, fixture.a);
   g_assert_cmphex (get_address (block), ==, address);
   g_assert_cmphex (read_word (&fixture, block), ==, 1);
@@ -101,7 +101,7 @@ test_forgotten_in_use (const TarnCudaTest *test, gconstpointer unused)
   fresh = take (&fixture, SIZE, fixture.c);
   g_assert_cmphex (get_address (fresh), !=, address);
   gate_open (&fixture.gate);
-  SUCCEED (tarn->cuCtxSynchronize ());
+  SUCCEED (cuda.cuCtxSynchronize ());
   next = take (&fixture, SIZE, fixture.c);
   g_assert_cmphex (get_address (next), ==, address);
   g_assert_cmphex (read_word (&fixture, next), ==, 1);

@@ -180,7 +180,7 @@ static void
 settle (Worker *worker)
 {
   g_atomic_int_inc (&worker->shared->n_settling);
-  SUCCEED (tarn->cuCtxSynchronize ());
+  SUCCEED (cuda.cuCtxSynchronize ());
   g_atomic_int_add (&worker->shared->n_settling, -1);
   for (guint i = 0; i < worker->n_copies; i++)
     worker->n_wrong += worker->copies[i].found != worker->copies[i].expected;
@@ -418,7 +418,7 @@ shared_init (Shared *shared, const TarnCudaTest *test, const Case *item)
     load_kernels (shared);
   SUCCEED (tarn->cuMemAlloc (&shared->n_wrong, sizeof (guint)));
   SUCCEED (cuda.cuMemsetD32Async (shared->n_wrong, 0, 1, NULL));
-  SUCCEED (tarn->cuCtxSynchronize ());
+  SUCCEED (cuda.cuCtxSynchronize ());
   for (guint i = 0; i < N_THREADS; i++)
     shared->streams[i] = order_stream_new ();
   if (item->is_limited)
@@ -433,7 +433,7 @@ shared_clear (Shared *shared)
 {
   guint n_wrong = 0;
 
-  SUCCEED (tarn->cuCtxSynchronize ());
+  SUCCEED (cuda.cuCtxSynchronize ());
   SUCCEED (cuda.cuMemcpyDtoH (&n_wrong, shared->n_wrong, sizeof n_wrong));
   for (guint i = 0; i < G_N_ELEMENTS (shared->mailbox); i++)
     if (shared->mailbox[i].block != NULL)

@@ -335,7 +335,8 @@ call_in_capture (guint which, const Capture *capture)
 static void
 test_captures (void)
 {
-  static const guint expected[] = { 900, 900, 900, 900, 900, 900, 900, 900, 900, 905, 907, 900, 0 };
+  static const guint expected[]
+      = { 900, 900, 900, 900, 900, 900, 900, 900, 900, 905, 907, 900, 900 };
   CUcontext context = create_context ();
   Capture capture;
 
@@ -359,6 +360,54 @@ test_captures (void)
   capture_init (&capture, 2);
   allocate (1);
   capture_end (&capture, TRUE);
+  SUCCEED (cuCtxDestroy_v2 (context));
+}
+
+/* What the legacy stream is given while a blocking stream is captured, in the mode that forbids
+ * least. */
+static guint
+call_on_legacy (guint which, const Capture *capture)
+{
+  guint8 byte;
+
+  switch (which)
+    {
+    case 0:
+      return cuMemsetD8_v2 (capture->address, 0, 1);
+    case 1:
+      return cuMemcpyDtoH_v2 (&byte, capture->address, 1);
+    case 2:
+      return cuEventRecord (capture->old, NULL);
+    case 3:
+      return cuStreamQuery (NULL);
+    default:
+      return cuStreamSynchronize (NULL);
+    }
+}
+
+static void
+test_legacy (void)
+{
+  CUcontext context = create_context ();
+  CUstream blocking;
+  Capture capture;
+  unsigned int capturing;
+  CUgraph graph;
+
+  SUCCEED (cuStreamCreate (&blocking, 0));
+  for (guint i = 0; i < 5; i++)
+    {
+      capture_init (&capture, 2);
+      SUCCEED (cuStreamBeginCapture_v2 (blocking, 2));
+      ASSERT_STATUS (cuStreamIsCapturing (NULL, &capturing), FAKE_CUDA_STREAM_CAPTURE_IMPLICIT);
+      g_assert_cmpuint (get_capturing (blocking), ==, 1);
+      ASSERT_STATUS (call_on_legacy (i, &capture), FAKE_CUDA_STREAM_CAPTURE_IMPLICIT);
+      ASSERT_STATUS (cuStreamEndCapture (blocking, &graph), FAKE_CUDA_STREAM_CAPTURE_INVALIDATED);
+      capture_end (&capture, TRUE); /* its stream does not block */
+    }
+  capture_init (&capture, 2);
+  ASSERT_STATUS (cuCtxSynchronize (), FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
+  capture_end (&capture, FALSE);
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 
@@ -404,6 +453,7 @@ main (int argc, char **argv)
     { "/cuda/fake/streams/host-function", test_host_function },
     { "/cuda/fake/streams/hook", test_hook },
     { "/cuda/fake/captures/calls", test_captures },
+    { "/cuda/fake/captures/legacy", test_legacy },
     { "/cuda/fake/captures/threads", test_capture_and_threads },
   };
 

@@ -293,8 +293,8 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGi
 }
 
 /* Gives a heap back what is held and can go, before it serves a request of a queue (NULL: of
- * nobody) with what the queue has not got there.  A free must not do so: a query of an event ends
- * what CUDA captures. */
+ * nobody) with what the queue has not got there.  A free must not do so: it asks the driver
+ * nothing. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {

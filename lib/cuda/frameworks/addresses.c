@@ -99,16 +99,11 @@ allocate (gsize size, CUdevice device, CUstream stream, GError **error)
 TarnBlock *
 _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GError **error)
 {
-  gboolean is_relaxed;
-  guint mode = 0;
   TarnBlock *block;
 
   if (!tarn_check_fork (error))
     return NULL;
-  is_relaxed = _tarn_cuda_capture_enter (&mode);
   block = allocate (size, device, stream, error);
-  if (is_relaxed)
-    _tarn_cuda_capture_leave (mode);
   if (block != NULL)
     remember (block);
   return block;
@@ -118,15 +113,9 @@ _tarn_cuda_framework_allocate (gsize size, CUdevice device, CUstream stream, GEr
 static void
 free_block (TarnBlock *block)
 {
-  gboolean is_relaxed;
-  guint mode = 0;
-
   if (_tarn_cuda_graph_memory_keep (block))
     return;
-  is_relaxed = _tarn_cuda_capture_enter (&mode);
   tarn_block_free (block);
-  if (is_relaxed)
-    _tarn_cuda_capture_leave (mode);
   _tarn_cuda_graph_memory_settle ();
 }
 

@@ -27,11 +27,6 @@ _tarn_cuda_framework_address (const TarnBlock *block)
   return GSIZE_TO_POINTER ((gsize) tarn_block_get_memory (block).address);
 }
 
-/* Lets this thread call the driver as usual, while somebody captures: FALSE, with nothing to leave,
- * where nobody does. */
-gboolean _tarn_cuda_capture_enter (guint *mode);
-void _tarn_cuda_capture_leave (guint mode);
-
 /* Tells whether somebody captures, so that nothing may be waited for. */
 gboolean _tarn_cuda_is_anything_captured (void);
 

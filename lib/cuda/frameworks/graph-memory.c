@@ -11,14 +11,11 @@
  * a pool there, over a heap, over pieces of the pool that the process shares.  Pieces are never
  * given back, nor moved, while the store lives.
  *
- * Nothing that is called in a capture may wait for the device, or record an event of all streams:
- * that ends captures.  So what goes back waits until none is under way.  All else is allowed to a
- * thread in mode relaxed. */
+ * While PyTorch captures, nobody waits for the device: what goes back waits until no capture is
+ * under way. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
-
-#define CAPTURE_MODE_RELAXED 2
 
 /* Where a store's heaps have their memory from: an adaptor over the shared pool that gives nothing
  * back while the store lives. */
@@ -92,25 +89,6 @@ _tarn_cuda_is_anything_captured (void)
 }
 
 gboolean
-_tarn_cuda_capture_enter (guint *mode)
-{
-  const TarnCudaDriver *driver;
-
-  if (!_tarn_cuda_is_anything_captured ())
-    return FALSE;
-  driver = _tarn_cuda_get_driver (NULL);
-  *mode = CAPTURE_MODE_RELAXED;
-  return driver != NULL && driver->cuThreadExchangeStreamCaptureMode != NULL
-         && driver->cuThreadExchangeStreamCaptureMode (mode) == TARN_CUDA_SUCCESS;
-}
-
-void
-_tarn_cuda_capture_leave (guint mode)
-{
-  _tarn_cuda_get_driver (NULL)->cuThreadExchangeStreamCaptureMode (&mode);
-}
-
-gboolean
 _tarn_cuda_is_capturing (CUstream stream)
 {
   const TarnCudaDriver *driver = stream != NULL ? _tarn_cuda_get_driver (NULL) : NULL;
@@ -125,12 +103,12 @@ _tarn_cuda_is_capturing (CUstream stream)
 static void
 synchronize (TarnCudaShared *shared)
 {
-  gboolean is_pushed;
+  TarnCudaScope scope;
 
-  if (!_tarn_cuda_context_enter (&shared->context, &is_pushed, NULL))
+  if (!_tarn_cuda_context_enter (&shared->context, &scope, NULL))
     return; /* it is gone, and what was in it */
-  shared->context.driver->cuCtxSynchronize ();
-  _tarn_cuda_context_leave (&shared->context, is_pushed);
+  _tarn_cuda_context_await (&shared->context, NULL);
+  _tarn_cuda_context_leave (&shared->context, &scope);
 }
 
 /* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */

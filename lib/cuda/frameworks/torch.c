@@ -166,8 +166,8 @@ free_held (TarnCudaShared *shared)
 
 /**
  * Gives back to the driver what is not in use. It is for CUDAPluggableAllocator's set_reset_fn(),
- * and what torch.cuda.empty_cache() calls. While a graph is captured it does nothing, as it would
- * end that. Any thread may call it.
+ * and what torch.cuda.empty_cache() calls. While a graph is captured it does nothing, because the
+ * host would wait for the device. Any thread may call it.
  *
  * @since 0.1
  */

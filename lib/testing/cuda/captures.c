@@ -105,8 +105,10 @@ fake_end_captures (void)
   return status;
 }
 
-Status
-fake_end_captures_of (guint64 context_id)
+/* Ends the captures of a context, or those of its blocking streams, in whatever mode.  Returns
+ * @refusal if there are any. */
+static Status
+end_all (guint64 context_id, gboolean are_blocking, Status refusal)
 {
   GHashTableIter iter;
   gpointer key, value;
@@ -114,12 +116,57 @@ fake_end_captures_of (guint64 context_id)
 
   g_hash_table_iter_init (&iter, captures);
   while (g_hash_table_iter_next (&iter, &key, &value))
-    if (((Stream *) key)->context_id == context_id)
-      {
-        fake_invalidate_capture (value);
-        status = FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED;
-      }
+    {
+      const Stream *stream = key;
+
+      if (stream->context_id != context_id || (are_blocking && !stream->is_blocking))
+        continue;
+      fake_invalidate_capture (value);
+      status = refusal;
+    }
   return status;
+}
+
+/* A call that is for all streams of a context. */
+Status
+fake_end_captures_of (guint64 context_id)
+{
+  return end_all (context_id, FALSE, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
+}
+
+/* A call that puts something on the legacy stream of a context, which would wait for the blocking
+ * streams. */
+Status
+fake_end_blocking_captures_of (guint64 context_id)
+{
+  return end_all (context_id, TRUE, FAKE_CUDA_STREAM_CAPTURE_IMPLICIT);
+}
+
+gboolean
+fake_is_legacy (const Stream *stream)
+{
+  return stream->is_default && stream->thread == 0;
+}
+
+Status
+fake_check_legacy (const Stream *stream)
+{
+  return fake_is_legacy (stream) ? fake_end_blocking_captures_of (stream->context_id)
+                                 : FAKE_CUDA_SUCCESS;
+}
+
+/* Tells whether a stream is the legacy one, and would wait for one that is captured. */
+gboolean
+fake_is_legacy_captured (const Stream *stream)
+{
+  GHashTableIter iter;
+  gpointer key;
+
+  g_hash_table_iter_init (&iter, captures);
+  while (fake_is_legacy (stream) && g_hash_table_iter_next (&iter, &key, NULL))
+    if (((Stream *) key)->is_blocking && ((Stream *) key)->context_id == stream->context_id)
+      return TRUE;
+  return FALSE;
 }
 
 /* The driver's functions */
@@ -176,6 +223,7 @@ cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
 
   status = fake_find_stream ("cuStreamIsCapturing", handle, &stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  REQUIRE (!fake_is_legacy_captured (stream), FAKE_CUDA_STREAM_CAPTURE_IMPLICIT);
   capture = fake_get_capture (stream);
   *capturing = capture != NULL ? capture->status : 0;
   return FAKE_CUDA_SUCCESS;

@@ -4,8 +4,9 @@
  * Commands that do something when their turn on a stream comes: they write memory, read it, call a
  * function of the host.  On a stream that captures they are put into the graph, where nothing is.
  *
- * A driver waits before it frees memory.  Here nothing does, so that a test can see who relies on
- * that: memory that is gone when a command comes to it ends the test. */
+ * A driver waits for all streams before it frees memory.  Here the memory is gone first, and then
+ * the call waits, so that a test can see who relies on that for the memory itself: memory that is
+ * gone when a command comes to it ends the test. */
 
 #include "testing/cuda/fake-private.h"
 
@@ -48,6 +49,8 @@ put_access (CUstream handle, Access access)
   Access *copy;
   Status status = fake_find_stream (access.function, handle, &stream);
 
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   context = fake_find_context (stream->context_id);
   g_assert (context != NULL);
@@ -125,6 +128,8 @@ cuLaunchHostFunc (CUstream handle, void (*function) (void *), void *data)
   REQUIRE (function != NULL, FAKE_CUDA_INVALID_VALUE);
 
   status = fake_find_stream ("cuLaunchHostFunc", handle, &stream);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
   if (status != FAKE_CUDA_SUCCESS || fake_get_capture (stream) != NULL)
     return status;
   call = g_new (HostCall, 1);

@@ -357,7 +357,7 @@ cuCtxSynchronize (void)
 
   status = fake_get_context (&context);
   if (status == FAKE_CUDA_SUCCESS)
-    status = fake_end_captures ();
+    status = fake_end_captures_of (context->id);
   if (status == FAKE_CUDA_SUCCESS)
     fake_wait_for_context (context->id);
   return status;

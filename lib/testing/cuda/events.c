@@ -90,6 +90,8 @@ record (Event *event, Stream *stream)
 {
   g_clear_pointer (&event->mark, fake_mark_unref);
   event->capture = fake_get_capture (stream);
+  if (fake_is_legacy (stream))
+    fake_wait_for_blocking (stream);
   if (event->capture == NULL)
     event->mark = fake_stream_record (stream);
 }
@@ -142,6 +144,8 @@ cuEventRecord (CUevent handle, CUstream stream_handle)
   status = find_event (handle, &event);
   if (status == FAKE_CUDA_SUCCESS)
     status = fake_find_stream ("cuEventRecord", stream_handle, &stream);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (event->context_id == stream->context_id, FAKE_CUDA_INVALID_HANDLE);
   record (event, stream);
@@ -149,7 +153,6 @@ cuEventRecord (CUevent handle, CUstream stream_handle)
 }
 
 #if FAKE_CUDA_VERSION >= 12050
-/* What <cuda.h> says of captures was not looked at on an H200. */
 Status
 cuCtxRecordEvent (CUcontext context_handle, CUevent handle)
 {
@@ -216,6 +219,8 @@ cuStreamWaitEvent (CUstream stream_handle, CUevent handle, unsigned int flags)
   status = find_event (handle, &event);
   if (status == FAKE_CUDA_SUCCESS)
     status = fake_find_stream ("cuStreamWaitEvent", stream_handle, &stream);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   capture = fake_get_capture (stream);
   if (event->capture != NULL && capture == NULL)

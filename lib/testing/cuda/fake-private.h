@@ -211,6 +211,7 @@ typedef struct
 {
   CUstream handle; /* NULL: a default stream, or destroyed with commands left */
   gboolean is_default;
+  gboolean is_blocking; /* the legacy stream would wait for it, and it for that one */
   guint thread; /* the number of the only one that can name it; 0: all, if it is a default stream */
   guint64 context_id;
   GQueue commands; /* of what streams.c knows, owned */
@@ -225,7 +226,8 @@ Mark *fake_mark_new (void);        /* the caller's */
 void fake_mark_reach (Mark *mark);
 
 Status fake_find_stream (const gchar *function, CUstream handle, Stream **stream);
-Mark *fake_stream_record (Stream *stream); /* the caller's */
+Mark *fake_stream_record (Stream *stream);    /* the caller's */
+void fake_wait_for_blocking (Stream *legacy); /* it waits for all blocking streams of its context */
 void fake_stream_wait (Stream *stream, Mark *mark);
 void fake_stream_do (Stream *stream, void (*function) (gpointer), gpointer data); /* frees data */
 Mark *fake_context_record (guint64 context_id); /* the caller's; all of its streams */
@@ -247,6 +249,10 @@ void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
 Status fake_end_captures (void);
 Status fake_end_captures_of (guint64 context_id); /* in whatever mode */
+Status fake_end_blocking_captures_of (guint64 context_id);
+Status fake_check_legacy (const Stream *stream); /* any stream; as the function before */
+gboolean fake_is_legacy (const Stream *stream);
+gboolean fake_is_legacy_captured (const Stream *stream);
 
 /* Modules; all are called locked. */
 void fake_free_modules_of (guint64 context_id);

@@ -267,12 +267,14 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
   return FAKE_CUDA_SUCCESS;
 }
 
-/* Memory is found by its address alone, whatever context is current, if any. */
+/* Memory is found by its address alone, whatever context is current, if any.  Waits for all streams
+ * of the memory's context, and gives the lock away meanwhile. */
 Status
 fake_release (CUdeviceptr address, gboolean is_host)
 {
   Block *block;
   Context *context;
+  guint64 context_id;
   Status status = fake_get_context (&context);
 
   REQUIRE (status == FAKE_CUDA_SUCCESS || status == FAKE_CUDA_INVALID_CONTEXT, status);
@@ -288,7 +290,9 @@ fake_release (CUdeviceptr address, gboolean is_host)
       block->memory.freed_by = context->id;
       g_array_append_val (strangers, block->memory);
     }
+  context_id = block->memory.context_id;
   remove_block (block);
+  fake_wait_for_context (context_id);
   return FAKE_CUDA_SUCCESS;
 }
 
@@ -315,7 +319,7 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
-/* The same where a context must be current, and for no bytes at all. */
+/* The same on the legacy stream of the context that is current, and for no bytes at all. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {
@@ -323,6 +327,8 @@ fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
   Context *context;
   Status status = fake_get_context (&context);
 
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_end_blocking_captures_of (context->id);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   *bytes = nothing;
   return size == 0 || fake_find_bytes (address, size, context->device, bytes)

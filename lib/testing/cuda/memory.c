@@ -61,7 +61,8 @@ cuMemHostAlloc (void **pointer, size_t size, unsigned int flags)
   LOCKED;
   REQUIRE (pointer != NULL && (flags & ~7u) == 0, FAKE_CUDA_INVALID_VALUE);
 
-  fake_end_captures (); /* and goes on */
+  status = fake_end_captures ();
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   if (size == 0)
     {
       *pointer = NULL;

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Streams.  A stream is a queue of commands, each done as soon as those before it are; work is done
- * when the test says so.  There are no kernels, and the default streams wait for no other.
+ * when the test says so.  There are no kernels.  An event on the legacy stream stands for what
+ * blocking streams were given, too; otherwise the default streams wait for no other.
  *
  * What is asked of a destroyed stream ends the test, as it crashes on an H200. */
 
@@ -348,26 +349,40 @@ fake_is_idle (CUstream handle)
   return g_queue_is_empty (&stream->commands);
 }
 
+/* Makes a stream wait for the others of its context, or for those of them that are blocking, as the
+ * default streams of threads are. */
+static void
+wait_for_others (Stream *self, gboolean are_blocking)
+{
+  for (guint i = 0; i < streams->len; i++)
+    {
+      Stream *stream = g_ptr_array_index (streams, i);
+      Mark *mark;
+
+      if (stream == self || stream->context_id != self->context_id
+          || g_queue_is_empty (&stream->commands)
+          || (are_blocking && !stream->is_blocking && !stream->is_default))
+        continue;
+      mark = fake_stream_record (stream);
+      put (self, WAIT, mark);
+      fake_mark_unref (mark);
+    }
+}
+
+void
+fake_wait_for_blocking (Stream *legacy)
+{
+  wait_for_others (legacy, TRUE);
+}
+
 /* A stream without a handle waits for each of the others. */
 Mark *
 fake_context_record (guint64 context_id)
 {
   Stream *all = make_stream (context_id);
-  guint n = streams->len - 1;
 
   put (all, WORK, NULL); /* so that it stays */
-  for (guint i = 0; i < n; i++)
-    {
-      Stream *stream = g_ptr_array_index (streams, i);
-
-      if (stream->context_id == context_id && !g_queue_is_empty (&stream->commands))
-        {
-          Mark *mark = fake_stream_record (stream);
-
-          put (all, WAIT, mark);
-          fake_mark_unref (mark);
-        }
-    }
+  wait_for_others (all, FALSE);
   free_command (g_queue_pop_head (&all->commands));
   return fake_stream_record (all);
 }
@@ -383,7 +398,8 @@ fake_wait_for_context (guint64 context_id)
 
 /* The driver's functions */
 
-/* CU_STREAM_NON_BLOCKING */
+#define NON_BLOCKING 1 /* CU_STREAM_NON_BLOCKING */
+
 Status
 cuStreamCreate (CUstream *handle, unsigned int flags)
 {
@@ -392,11 +408,12 @@ cuStreamCreate (CUstream *handle, unsigned int flags)
   Status status;
   ENTER (cuStreamCreate);
   LOCKED;
-  REQUIRE (handle != NULL && flags <= 1, FAKE_CUDA_INVALID_VALUE);
+  REQUIRE (handle != NULL && flags <= NON_BLOCKING, FAKE_CUDA_INVALID_VALUE);
 
   status = fake_get_context (&context);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   stream = make_stream (context->id);
+  stream->is_blocking = flags != NON_BLOCKING;
   *handle = stream->handle = fake_handle_new (&handles, stream);
   return FAKE_CUDA_SUCCESS;
 }
@@ -427,6 +444,8 @@ cuStreamSynchronize (CUstream handle)
 
   status = fake_find_stream ("cuStreamSynchronize", handle, &stream);
   if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
+  if (status == FAKE_CUDA_SUCCESS)
     status = fake_end_captures ();
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   mark = fake_stream_record (stream);
@@ -444,6 +463,8 @@ cuStreamQuery (CUstream handle)
   LOCKED;
 
   status = fake_find_stream ("cuStreamQuery", handle, &stream);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
   if (status == FAKE_CUDA_SUCCESS)
     status = fake_end_captures ();
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
