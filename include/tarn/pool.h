@@ -88,16 +88,20 @@ typedef struct
   gsize thread_cache_bytes;
 
   /**
-   * The most bytes that the pool holds. What was held for longest goes back when there is more, as
-   * far as that needs no wait: over a heap all but what several queues used and are not done with;
-   * over any other allocator what is no queue's. 0, the default: over a heap, 0.5 % of what the
-   * pool manages, or 8 MiB where that is more, and all of it goes back before the heap takes more
-   * memory from its own upstream allocator, as far as it can help; threads keep 1 MiB each, and up
-   * to 4 MiB more where temporaries of theirs had as much and memory is an address, but no
-   * more than thread_cache_bytes; what was not used for ten seconds goes back when a block is
-   * freed; where the heap makes parts, no block of more than 64 KiB is held, but for threads with
-   * temporaries of one size. What is held cannot be joined. Over any other allocator there is no
-   * bound, nor is there with G_MAXSIZE.
+   * The most bytes that the pool holds, whoever holds them: threads may keep half of the bytes
+   * for themselves, in equal parts. When there is more, the pool frees the blocks that were held
+   * for longest. It does not wait for queues: memory that a queue still uses goes once the queue is
+   * done with it. The pool asks the driver about that in requests that take its lock, and when it
+   * forgets a queue, but not when a block is freed. Over a heap only memory that several queues
+   * used has to wait for that.
+   *
+   * 0, the default: over a heap, 0.5 % of what the pool manages, or 8 MiB where that is more, and
+   * all of it goes back before the heap takes more memory from its own upstream allocator, as far
+   * as it can help; threads keep 1 MiB each beside that, and up to 4 MiB more where temporaries of
+   * theirs had as much and memory is an address, but no more than thread_cache_bytes; what was held
+   * for ten seconds goes back when a block is freed; where the heap makes parts, no block of more
+   * than 64 KiB is held, but for threads with temporaries of one size. What is held cannot be
+   * joined. Over any other allocator there is no bound, nor is there with G_MAXSIZE.
    */
   gsize hold_bytes;
 

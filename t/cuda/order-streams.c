@@ -416,6 +416,42 @@ test_lost (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* A program makes a stream for each task, which it forgets and destroys: the pool holds no more
+ * than it may after each, and the heap has one task's memory. */
+static void
+test_tasks (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *blocks[8];
+  Fixture fixture;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  pool = tarn_cuda_pool_new (test->context, NULL, NULL);
+  for (guint i = 0; i < 100; i++)
+    {
+      CUstream stream = order_stream_new ();
+
+      for (guint round = 0; round < 32; round++)
+        {
+          guint j = round % 8;
+
+          blocks[j] = tarn_cuda_pool_allocate (pool, 10007 * (1 + (i * 37 + round * 11) % 100),
+                                               stream, NULL);
+          for (j = 0; round % 8 == 7 && j < 8; j++)
+            tarn_block_free (blocks[j]);
+        }
+      SUCCEED (cuda.cuStreamSynchronize (stream));
+      g_assert_true (tarn_cuda_pool_forget_stream (pool, stream, NULL));
+      order_stream_free (stream);
+      tarn_pool_get_stats (pool, &stats);
+      g_assert_cmpuint (stats.held_bytes, <=, 8 << 20);
+    }
+  g_clear_pointer (&pool, tarn_pool_unref);
+  fixture_clear (&fixture);
+}
+
 void
 order_add_streams (void)
 {
@@ -427,6 +463,7 @@ order_add_streams (void)
   tarn_cuda_test_add ("order/streams/refused", test_refused, NULL);
   tarn_cuda_test_add ("order/streams/no-context", test_no_context, NULL);
   tarn_cuda_test_add ("order/streams/lost", test_lost, NULL);
+  tarn_cuda_test_add ("order/streams/tasks", test_tasks, NULL);
   tarn_cuda_test_add ("order/streams/move", test_move, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/streams/move-without-pool", test_move, GINT_TO_POINTER (TRUE));
 }

@@ -95,6 +95,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   TarnRequest request = { .size = size };
   TarnQueue *wanted = NULL;
   TarnBlock *block = NULL;
+  gboolean has_excess;
   TarnCache *cache;
 
   request.number = _tarn_bin_number (size, pool->leading_bits);
@@ -106,6 +107,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (handle == NULL || request.queue != NULL)
     block = _tarn_pool_serve_at_once (pool, cache, &request);
   _tarn_cache_note_latest (cache, block);
+  has_excess = block == NULL || _tarn_pool_has_excess (pool);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
 
@@ -115,8 +117,11 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
       _tarn_pool_leave_queue (pool, wanted);
     }
   if (block == NULL)
-    return _tarn_pool_allocate_slowly (pool, &request, handle, error);
-  _tarn_pool_record_others (pool, &request);
+    block = _tarn_pool_allocate_slowly (pool, &request, handle, error);
+  else
+    _tarn_pool_record_others (pool, &request);
+  if (has_excess && pool->hold_bytes != G_MAXSIZE)
+    _tarn_pool_give_back_excess (pool);
   return block;
 }
 

@@ -22,6 +22,19 @@ _tarn_pool_ignores_free (TarnPool *pool)
   return TRUE;
 }
 
+/* Tells whether a block of a queue's is more than the pool may hold, but cannot go back before the
+ * queue is done with it, which an event tells.  The lock is held. */
+static gboolean
+is_excess (const TarnPool *pool, const TarnBlock *block)
+{
+  gsize room;
+
+  if (pool->hold_bytes == G_MAXSIZE || pool->share_ages != &pool->shares || block->share == NULL)
+    return FALSE;
+  room = _tarn_pool_get_room (pool);
+  return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
+}
+
 /* Tells whether the free of a block has to record events, for others than its own queue.  The lock
  * is held. */
 static gboolean
@@ -32,7 +45,8 @@ needs_events (TarnPool *pool, const TarnBlock *block)
     return FALSE;
   if (pool->stop_holding || block->exact)
     return _tarn_pool_waits_before_free (pool);
-  return block->share == TARN_NO_SHARE || _tarn_pool_records_frees (pool, block->bin);
+  return block->share == TARN_NO_SHARE || _tarn_pool_records_frees (pool, block->bin)
+         || is_excess (pool, block);
 }
 
 /* Counts down the frees of a size that record events. */

@@ -141,6 +141,21 @@ static const TarnAllocatorClass pool_class = {
   .tell_counters = _tarn_pool_tell_counters,
 };
 
+/* Makes the bins of a new pool, with lists of their blocks by age if it holds so many bytes at
+ * most. */
+static void
+make_bins (TarnPool *pool)
+{
+  gboolean is_bounded = pool->hold_bytes != G_MAXSIZE;
+  gboolean frees_in_order = is_bounded && !_tarn_pool_waits_before_free (pool);
+  TarnAges *recorded = frees_in_order ? &pool->ready : &pool->recorded;
+
+  if (is_bounded)
+    pool->share_ages = pool->is_over_heap || frees_in_order ? &pool->ready : &pool->shares;
+  pool->idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->ready : NULL);
+  pool->recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
+}
+
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
 static void
 warn_if_deferred (TarnPool *pool)
@@ -225,15 +240,12 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
   pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
+  make_bins (pool);
   _tarn_pool_init_caches (pool, &known);
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->give_backs.changed);
   _tarn_cond_init (&pool->reservation_ended);
   _tarn_cond_init (&pool->recording_ended);
-  pool->idle_bins
-      = _tarn_bins_new (NULL, pool->hold_bytes != G_MAXSIZE ? &pool->bins_by_use : NULL);
-  pool->recorded_bins = _tarn_bins_new (
-      NULL, pool->idle_bins->by_use != NULL && is_over_heap ? &pool->recorded_by_use : NULL);
   pool->queues = g_hash_table_new (NULL, NULL);
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();

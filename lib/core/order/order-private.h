@@ -157,7 +157,8 @@ void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboole
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);
 gboolean _tarn_block_is_done (const TarnBlock *block);
 gboolean _tarn_pool_waits_before_free (const TarnPool *pool);
-void _tarn_pool_ask_recorded (TarnPool *pool);
+gboolean _tarn_pool_ask_recorded (TarnPool *pool);
+void _tarn_pool_give_back_excess (TarnPool *pool);
 void _tarn_pool_look_after (TarnPool *pool, gpointer handle);
 void _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue);
 

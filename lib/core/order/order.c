@@ -184,7 +184,7 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
       clear_request (pool, request);
       return block;
     }
-  request->asks_recorded = pool->is_over_heap && _tarn_pool_needs_recorded (pool);
+  request->asks_recorded = _tarn_pool_needs_recorded (pool);
   request->finds_unready = request->queue != NULL && !pool->is_over_heap
                            && _tarn_bins_have (pool->idle_bins, request->number);
   note_events (pool, request);
@@ -289,6 +289,7 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 
   query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
+  pool->has_done = TRUE; /* as far as is known */
   block = take_done (pool, request);
   if (block == NULL)
     busy = take_recorded (pool, request, _tarn_block_can_be_awaited);

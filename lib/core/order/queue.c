@@ -10,6 +10,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
+#include "upstream/upstream-private.h"
 
 /* Where a pool knows so many queues that nothing remembers when it meets another, they go. */
 #define MAX_UNUSED 64
@@ -298,44 +299,76 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
+/* Gives a heap back what is held as a queue's own, as long as the heap knows the queue: it has that
+ * for another queue once this one is done. */
+static void
+give_back_share (TarnPool *pool, TarnQueue *queue)
+{
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_empty_bins_of_queue (pool, queue->handle);
+  blocks = _tarn_pool_take_share (pool, queue->bins);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (blocks != NULL)
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
 /* Makes a pool forget a queue, which is alive until nobody records on it any more.  A heap below is
  * to do so afterwards: what the pool gives it as the queue's own must be from before that. */
 static gboolean
-forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
+forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
-  TarnQueue *known;
+  TarnEvent *event;
   gboolean is_used;
   gpointer handle;
 
   _tarn_assert_not_locked (&pool->lock);
+  if (pool->is_over_heap)
+    give_back_share (pool, queue);
   _tarn_mutex_lock (&pool->lock);
-  known = _tarn_pool_find_queue (pool, queue);
-  is_used = known != NULL && known->n_refs > 1;
-  if (known != NULL && !is_used)
-    make_unknown (pool, known);
-  _tarn_mutex_unlock (&pool->lock);
-  if (known == NULL)
-    return TRUE;
+  is_used = queue->n_refs > 1;
   if (!is_used)
-    {
-      _tarn_pool_leave_queue (pool, known);
-      return TRUE;
-    }
-  handle = _tarn_allocator_record_event (pool->upstream->direct, queue, TRUE, error);
-  if (handle != NULL)
-    {
-      TarnEvent *event = _tarn_event_new (handle, TRUE);
+    make_unknown (pool, queue);
+  _tarn_mutex_unlock (&pool->lock);
+  if (!is_used)
+    return TRUE;
+  handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, TRUE, error);
+  if (handle == NULL)
+    return FALSE;
+  event = _tarn_event_new (handle, TRUE);
+  _tarn_mutex_lock (&pool->lock);
+  forget (pool, queue, event);
+  _tarn_event_unref (pool, event);
+  while (queue->n_recording > 0)
+    _tarn_cond_wait (&pool->recording_ended, &pool->lock);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return TRUE;
+}
 
-      _tarn_mutex_lock (&pool->lock);
-      forget (pool, known, event);
-      _tarn_event_unref (pool, event);
-      while (known->n_recording > 0)
-        _tarn_cond_wait (&pool->recording_ended, &pool->lock);
-      _tarn_pool_check_if_full_debug (pool);
-      _tarn_mutex_unlock (&pool->lock);
-    }
-  _tarn_pool_leave_queue (pool, known);
-  return handle != NULL;
+/* Does so with a queue that the pool may know, and then gives back what that has made too much. */
+static gboolean
+forget_handle (TarnPool *pool, gpointer handle, GError **error)
+{
+  gboolean is_forgotten;
+  TarnQueue *queue;
+
+  _tarn_mutex_lock (&pool->lock);
+  queue = _tarn_pool_find_queue (pool, handle);
+  _tarn_mutex_unlock (&pool->lock);
+  if (queue == NULL)
+    return TRUE;
+  is_forgotten = forget_in_pool (pool, queue, error);
+  _tarn_pool_leave_queue (pool, queue);
+  if (is_forgotten && pool->hold_bytes != G_MAXSIZE)
+    _tarn_pool_give_back_excess (pool);
+  return is_forgotten;
 }
 
 /**
@@ -343,8 +376,9 @@ forget_in_pool (TarnPool *pool, gpointer queue, GError **error)
  * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
  * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
  * it may be left out, but then other queues have what was freed on this one only when memory runs
- * out, or a limit is reached. Calls of other threads that free the queue's blocks meanwhile may
- * need the queue: they are waited for.
+ * out, or a limit is reached. Over a heap the pool holds none of the queue's memory afterwards,
+ * unless other queues used it, too. Calls of other threads that free the queue's blocks meanwhile
+ * may need the queue: they are waited for.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive, which is given no more commands that use the pool's memory
@@ -366,7 +400,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
   TARN_PROBE (forget, pool->base.id, queue);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
-  return forget_in_pool (pool, queue, error)
+  return forget_handle (pool, queue, error)
          && (!pool->is_over_heap
              || pool->upstream->klass->forget_queue (pool->upstream, queue, error));
 }

@@ -225,25 +225,56 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Finds the event that was recorded first of those between the host and blocks of the recorded bin
- * that was used longest ago, and takes a reference; NULL: there is none. */
+/* Gets an event between the host and a block; NULL: there is none. */
 static TarnEvent *
-find_unasked (TarnPool *pool)
+get_undone (const TarnBlock *block)
 {
-  const TarnBin *bin = g_queue_peek_head (&pool->recorded_by_use);
+  for (guint i = 0; i < block->n_uses; i++)
+    if (_tarn_use_has_event (&block->uses[i]) && !g_atomic_int_get (&block->uses[i].event->is_done))
+      return block->uses[i].event;
+  return NULL;
+}
+
+/* Finds an event between the host and recorded blocks from one on, and takes a reference; NULL:
+ * there is none.  The next look begins at the block that it was found for. */
+static TarnEvent *
+find_undone (TarnPool *pool, TarnBlock *block)
+{
   TarnEvent *event = NULL;
 
   _tarn_assert_locked (&pool->lock);
-  for (const TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
-    for (guint i = 0; i < block->n_uses; i++)
-      if (_tarn_use_has_event (&block->uses[i])
-          && !g_atomic_int_get (&block->uses[i].event->is_done))
-        event = block->uses[i].event;
+  for (; block != NULL && (event = get_undone (block)) == NULL;
+       block = _tarn_block_get_age (block)->newer)
+    pool->has_done |= _tarn_block_is_done (block);
+  pool->recorded.asked_next = block;
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
-/* Asks the driver about recorded blocks that were used longest ago, until one is not done. */
-void
+/* Finds the event that the driver is to be asked about next, and takes a reference; NULL: there is
+ * none.  The oldest blocks' come first, and those of others in turn, so that a few that stand for
+ * long work do not hide all that came after them. */
+static TarnEvent *
+find_unasked (TarnPool *pool)
+{
+  TarnEvent *event = find_undone (pool, pool->recorded.asked_next);
+
+  return event != NULL ? event : find_undone (pool, pool->recorded.oldest);
+}
+
+/* Goes on to the block behind the one whose event was found last, which is not done. */
+static void
+skip_asked (TarnPool *pool)
+{
+  const TarnBlock *block = pool->recorded.asked_next;
+
+  _tarn_assert_locked (&pool->lock);
+  if (block != NULL)
+    pool->recorded.asked_next = _tarn_block_get_age (block)->newer;
+}
+
+/* Asks the driver about events of recorded blocks, until one is not done, or there were many. TRUE:
+ * all of them are done, and there may be more. */
+gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
   TarnAllocator *direct = pool->upstream->direct;
@@ -256,15 +287,18 @@ _tarn_pool_ask_recorded (TarnPool *pool)
       event = find_unasked (pool);
       _tarn_mutex_unlock (&pool->lock);
       if (event == NULL)
-        return;
+        return FALSE;
       is_done = direct->ops.event_is_done (direct->user_data, event->handle);
       if (is_done)
         g_atomic_int_set (&event->is_done, TRUE);
       _tarn_mutex_lock (&pool->lock);
       pool->has_done |= is_done;
+      if (!is_done)
+        skip_asked (pool);
       _tarn_event_unref (pool, event);
       _tarn_pool_unlock_and_sweep (pool);
     }
+  return is_done;
 }
 
 /* Retires what can go back to the heap, for the caller to give back: what a queue (NULL: nobody)
@@ -278,7 +312,7 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGi
   if (may_grow)
     {
       _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
-      blocks = _tarn_pool_take_share (pool, _tarn_pool_get_share (pool, queue));
+      blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));
     }
   else
     {
@@ -309,6 +343,41 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
   _tarn_pool_ask_recorded (pool);
   if (begin_sparing (pool, queue, may_grow, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/* Frees what is held beyond the bound and needs no wait.  TRUE: there is more beyond it, and the
+ * driver may say of some that it is done. */
+static gboolean
+give_back_ready_excess (TarnPool *pool)
+{
+  gboolean needs_recorded;
+  TarnGiveBack give_back;
+  TarnBlock *blocks;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  blocks = _tarn_pool_take_excess (pool);
+  if (blocks != NULL)
+    _tarn_pool_begin_give_back (pool, &give_back, blocks);
+  needs_recorded = _tarn_pool_needs_recorded (pool);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (blocks != NULL)
+    _tarn_pool_give_back (pool, &give_back, FALSE);
+  return needs_recorded;
+}
+
+/* Frees what is held beyond the bound, as far as the host need not wait for that.  It asks the
+ * driver about recorded blocks, which a free must not do. */
+void
+_tarn_pool_give_back_excess (TarnPool *pool)
+{
+  while (give_back_ready_excess (pool))
+    if (!_tarn_pool_ask_recorded (pool))
+      {
+        give_back_ready_excess (pool);
+        return;
+      }
 }
 
 /* Does for a pool over a heap, and the heap, what those do who take their locks, on behalf of a

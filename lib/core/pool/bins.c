@@ -24,15 +24,15 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share; NULL: they are no queue's.  @by_use: the pool's list for them;
- * NULL: none. */
+/* Makes the bins of a queue's share; NULL: they are no queue's.  @ages: the pool's list of their
+ * blocks; NULL: none. */
 TarnBins *
-_tarn_bins_new (TarnQueue *queue, GQueue *by_use)
+_tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
   TarnBins *bins = g_new0 (TarnBins, 1);
 
   bins->queue = queue;
-  bins->by_use = by_use;
+  bins->ages = ages;
   bins->many_empty = MANY_EMPTY;
   bins->table = g_hash_table_new_full (NULL, NULL, NULL, bin_free);
   return bins;
@@ -110,7 +110,6 @@ ensure_bin (TarnBins *bins, guint32 number)
       bins->latest->number = number;
       bins->latest->bins = bins;
       bins->latest->queue = bins->queue;
-      bins->latest->use_link.data = bins->latest;
       g_hash_table_insert (bins->table, GUINT_TO_POINTER (number), bins->latest);
     }
   return bins->latest;
@@ -135,7 +134,7 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
     return pool->idle_bins;
   queue = block->uses->queue;
   if (queue->bins == NULL)
-    queue->bins = _tarn_bins_new (queue, pool->is_over_heap ? pool->idle_bins->by_use : NULL);
+    queue->bins = _tarn_bins_new (queue, pool->share_ages);
   return queue->bins;
 }
 
@@ -245,20 +244,10 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
 static void
 note_change (TarnPool *pool, TarnBin *bin)
 {
-  TarnBins *bins = bin->bins;
-
   if (bin->length > 0)
-    {
-      bins->n_empty--;
-      if (bins->by_use != NULL)
-        g_queue_push_tail_link (bins->by_use, &bin->use_link);
-    }
+    bin->bins->n_empty--;
   else
-    {
-      bins->n_empty++;
-      if (bins->by_use != NULL)
-        g_queue_unlink (bins->by_use, &bin->use_link);
-    }
+    bin->bins->n_empty++;
   if (bin->queue != NULL && !pool->is_over_heap)
     count_share (pool, bin);
 }
@@ -278,41 +267,95 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Notes that a bin is used, as opposed to emptied. */
-void
-_tarn_bin_note_use (TarnBin *bin)
+/* Notes above which blocks of a bin the blocks of a chain lie that was put on top of it. */
+static void
+link_above (const TarnBin *bin, const TarnBlock *last)
 {
-  GQueue *by_use = bin->bins->by_use;
+  TarnBlock *above = NULL;
 
-  if (by_use == NULL || bin->length == 0)
+  for (TarnBlock *block = bin->top; above != last; block = block->below)
+    {
+      _tarn_block_get_age (block)->above = above;
+      above = block;
+    }
+  if (last->below != NULL)
+    _tarn_block_get_age (last->below)->above = above;
+}
+
+/* Notes that the blocks from @first on, of which the last is given, have left the bin from below
+ * @above (NULL: its top). */
+static void
+unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *above)
+{
+  TarnAges *ages = bin->bins->ages;
+
+  if (ages == NULL)
     return;
-  bin->used_at = _tarn_clock_now ();
-  if (bin->use_link.next == NULL)
+  if (last->below != NULL)
+    _tarn_block_get_age (last->below)->above = above;
+  for (TarnBlock *block = first; block != last; block = block->below)
+    _tarn_ages_remove (ages, block);
+  _tarn_ages_remove (ages, last);
+}
+
+/* Notes that blocks came to the recorded bins, whose events may be done already. */
+static void
+note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
+{
+  if (bin->bins->ages == &pool->recorded && !pool->has_done)
+    pool->has_done = pool->base.klass->is_done (block);
+}
+
+/* Puts a chain of blocks on top of a bin, but not into the list by age. */
+static void
+place (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
+{
+  last->below = bin->top;
+  bin->top = first;
+  count_held (pool, bin, first->alloc_size, (gssize) n);
+  if (bin->bins->ages == NULL)
     return;
-  g_queue_unlink (by_use, &bin->use_link);
-  g_queue_push_tail_link (by_use, &bin->use_link);
+  link_above (bin, last);
+  note_recorded (pool, bin, first);
 }
 
 /* Puts a chain of blocks on top of a bin. */
 static void
 push (TarnPool *pool, TarnBin *bin, TarnBlock *first, TarnBlock *last, gsize n)
 {
-  last->below = bin->top;
-  bin->top = first;
-  count_held (pool, bin, first->alloc_size, (gssize) n);
-  _tarn_bin_note_use (bin);
+  place (pool, bin, first, last, n);
+  if (bin->bins->ages != NULL)
+    _tarn_ages_add (bin->bins->ages, first, last);
 }
 
-/* Puts a single block on top of its bin. */
-void
-_tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
+/* Gets the bin that a single held block is to be put on top of. */
+static TarnBin *
+get_bin_for (TarnPool *pool, const TarnBlock *block)
 {
   TarnBin *bin = ensure_bin (ensure_bins_of (pool, block), block->bin);
 
   _tarn_assert_locked (&pool->lock);
   g_assert (block->state == TARN_BLOCK_HELD && !block->exact && !pool->stop_holding);
   bin->n_batches = 0;
-  push (pool, bin, block, block, 1);
+  return bin;
+}
+
+/* Puts a single block on top of its bin. */
+void
+_tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
+{
+  push (pool, get_bin_for (pool, block), block, block, 1);
+}
+
+/* Does so with one that was in another bin until now, and is as old as it was there. */
+static void
+put_moved (TarnPool *pool, TarnBlock *block)
+{
+  TarnBin *bin = get_bin_for (pool, block);
+
+  place (pool, bin, block, block, 1);
+  if (bin->bins->ages != NULL)
+    _tarn_ages_add_back (bin->bins->ages, block);
 }
 
 /* Puts a chain of blocks from a thread's cache on top of their bin. */
@@ -339,10 +382,22 @@ _tarn_pool_pop_block (TarnPool *pool, TarnBin *bin, TarnBlock **link)
     bin->n_batches = 0;
   else if (batch != NULL && --batch->n == 0)
     bin->n_batches--;
+  if (bin->bins->ages != NULL)
+    unlink_chain (bin, block, block, _tarn_block_get_age (block)->above);
   *link = block->below;
   block->below = NULL;
   count_held (pool, bin, block->alloc_size, -1);
   return block;
+}
+
+/* Takes a block that is in a list by age out of its bin. */
+void
+_tarn_pool_remove_block (TarnPool *pool, TarnBlock *block)
+{
+  TarnBin *bin = _tarn_bins_get (ensure_bins_of (pool, block), block->bin);
+  TarnBlock *above = _tarn_block_get_age (block)->above;
+
+  _tarn_pool_pop_block (pool, bin, above != NULL ? &above->below : &bin->top);
 }
 
 /* Puts each block of a bin where it belongs by now, which may be the same bin, in the same order.
@@ -356,7 +411,7 @@ _tarn_bin_move (TarnPool *pool, TarnBin *bin)
   while (bin->top != NULL)
     g_ptr_array_add (blocks, _tarn_pool_pop_block (pool, bin, &bin->top));
   for (guint i = blocks->len; i-- > 0;)
-    _tarn_pool_put_block (pool, g_ptr_array_index (blocks, i));
+    put_moved (pool, g_ptr_array_index (blocks, i));
 }
 
 /* Does so for all bins of a table. */
@@ -387,13 +442,13 @@ _tarn_pool_take_for_cache (TarnPool *pool, TarnBin *bin, guint n_taken, guint ma
   _tarn_assert_locked (&pool->lock);
   if (bin->top == NULL)
     return 0;
-  _tarn_bin_note_use (bin);
   if (batch != NULL && batch->n <= max)
     {
       first = bin->top;
       last = batch->last;
       n = (guint) batch->n;
       bin->n_batches--;
+      unlink_chain (bin, first, last, NULL);
       bin->top = last->below;
       count_held (pool, bin, first->alloc_size, -(gssize) n);
     }
@@ -425,7 +480,6 @@ _tarn_pool_take_block (TarnPool *pool, TarnBin *bin, TarnBlock **link, gsize siz
 {
   TarnBlock *block = _tarn_pool_pop_block (pool, bin, link);
 
-  _tarn_bin_note_use (bin);
   activate (pool, block, size);
   block->is_hit = TRUE;
   block->called_driver = FALSE;

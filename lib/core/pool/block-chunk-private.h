@@ -13,6 +13,14 @@
 /* With the chunk's own line, a page. */
 #define TARN_CHUNK_BLOCKS 63
 
+/* What a pool that holds so many bytes at most knows of a block in its bins: ages.c. */
+typedef struct
+{
+  TarnBlock *older, *newer; /* in the list; NULL: there is none */
+  TarnBlock *above;         /* in the bin; NULL: it is the topmost */
+  gint64 since;             /* the time at which it came to the bins */
+} TarnAge;
+
 /* Invariant: n_used of the blocks are in use or retired; the others make up the list of vacant
  * ones.  Of a pool's chunks that no thread has, at most one has no block that is used. */
 typedef struct
@@ -22,6 +30,7 @@ typedef struct
   gboolean is_taken;   /* some thread's */
   TarnBlock *vacant;   /* through TarnBlock.below */
   TarnOrigin *origins; /* atomic: by the numbers of blocks; NULL: none was followed */
+  TarnAge *ages;       /* by the numbers of blocks; NULL: nobody has asked for one */
   TarnBlock blocks[TARN_CHUNK_BLOCKS];
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnBlockChunk;
 
@@ -34,6 +43,7 @@ void _tarn_block_chunks_leave (GQueue *chunks, TarnBlockChunk *own);
 void _tarn_block_chunks_put (GQueue *chunks, TarnBlock *block);
 TarnBlock *_tarn_block_chunks_next (const GQueue *chunks, const TarnBlock *block);
 void _tarn_block_chunks_clear (GQueue *chunks);
+TarnAge *_tarn_block_get_age (const TarnBlock *block);
 
 /* Without the lock, by who has the block: before anybody else has it, and before it is freed. */
 void _tarn_block_set_origin (TarnBlock *block, guint64 time, guint32 stack);

@@ -31,6 +31,7 @@ chunk_new (void)
 static void
 chunk_free (TarnBlockChunk *chunk)
 {
+  g_free (chunk->ages);
   free (chunk->origins);
   free (chunk);
 }
@@ -157,6 +158,17 @@ _tarn_block_chunks_clear (GQueue *chunks)
       g_queue_unlink (chunks, &chunk->link);
       chunk_free (chunk);
     }
+}
+
+/* Gets what is known of the age of a block, which is meaningful while the block is in a list. */
+TarnAge *
+_tarn_block_get_age (const TarnBlock *block)
+{
+  TarnBlockChunk *chunk = chunk_of (block);
+
+  if (chunk->ages == NULL)
+    chunk->ages = g_new0 (TarnAge, TARN_CHUNK_BLOCKS);
+  return &chunk->ages[block->number];
 }
 
 /* Origins.  Whoever looks at one does so while nobody frees or allocates; but a thread may be about

@@ -22,6 +22,8 @@
 /* Life */
 
 static void empty (TarnCache *cache);
+static void give_up_unused_room (TarnCache *cache);
+static void set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity);
 
 /* Frees a cache whose thread has ended: what it has goes to the pool.  Other caches remain, because
  * the peak of a sole one counts as the pool's.  The lock is held. */
@@ -34,6 +36,8 @@ cache_free (TarnCache *cache)
   g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && !_tarn_cache_has_scratch (cache));
   empty (cache);
   _tarn_cache_count_active (cache);
+  give_up_unused_room (cache);
+  pool->n_caches--;
   pool->stats.hits += cache->hits;
   _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
   *cache->link = cache->next;
@@ -100,6 +104,25 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
     _tarn_pool_open_door (pool);
 }
 
+/* Tells whether what threads may keep counts in what the pool may hold. */
+static gboolean
+counts_room (const TarnPool *pool)
+{
+  return pool->hold_bytes != 0 && pool->hold_bytes != G_MAXSIZE;
+}
+
+/* Takes all blocks and room from all caches, which have to share what the pool may hold with
+ * another one from now on.  The lock is held. */
+static void
+share_anew (TarnPool *pool)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    empty (cache);
+  _tarn_pool_open (pool, was_open);
+}
+
 /* Makes a cache of the pool for the calling thread.  The lock is held. */
 static TarnCache *
 cache_new (TarnPool *pool)
@@ -119,6 +142,9 @@ cache_new (TarnPool *pool)
   if (cache->next != NULL)
     cache->next->link = &cache->next;
   pool->caches = cache;
+  pool->n_caches++;
+  if (counts_room (pool) && cache->next != NULL)
+    share_anew (pool);
   return cache;
 }
 
@@ -236,6 +262,8 @@ _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
     move_rest (cache, bin, bin->length - most);
   if (bin->top != NULL)
     move_rest (cache, bin, 0);
+  if (counts_room (cache->pool)) /* or more would be held once the room is used again */
+    set_capacity (cache, bin, 0);
 }
 
 /* Moves all blocks of a cache to the pool's bins. */
@@ -333,6 +361,7 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   else
     cache->has_room[i / 64] &= ~bit;
   cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
+  cache->pool->room_bytes += alloc_size * capacity - alloc_size * bin->capacity;
   bin->capacity = (guint16) capacity;
 }
 
@@ -365,15 +394,28 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
+/* Reckons how many bytes a cache may have room for: where the program has set what the pool may
+ * hold, half of that is for threads, in equal parts. */
+static gsize
+get_most_bytes (const TarnPool *pool)
+{
+  return counts_room (pool) ? MIN (pool->thread_cache_bytes, pool->hold_bytes / 2 / pool->n_caches)
+                            : pool->thread_cache_bytes;
+}
+
 /* Counts the blocks that a bin may have room for, beside the room that the others have. */
 static guint
 get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
 {
-  gsize left = cache->pool->thread_cache_bytes - cache->reserved_bytes;
-  gsize n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
+  const TarnPool *pool = cache->pool;
+  gsize left = get_most_bytes (pool) - cache->reserved_bytes;
+  gsize n;
 
-  g_assert (cache->reserved_bytes <= cache->pool->thread_cache_bytes);
-  return (guint) MIN (n, cache->pool->thread_cache_blocks);
+  g_assert (cache->reserved_bytes <= get_most_bytes (pool));
+  if (counts_room (pool))
+    left = MIN (left, _tarn_pool_get_room_for_caches (pool));
+  n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
+  return (guint) MIN (n, pool->thread_cache_blocks);
 }
 
 /* Takes from each bin the room that it does not use. */
@@ -387,8 +429,9 @@ give_up_unused_room (TarnCache *cache)
 /* Makes room for a block in a bin that is full: doubles its capacity, so that this seldom happens.
  * Where there are not the bytes for that, bins lose the capacity that they do not use.  Where there
  * are not the bytes for one block more even then, the whole cache is emptied, this bin included.
- * Where the bin has as many blocks as there may be, its oldest half goes to the pool's bin. */
-static void
+ * Where the bin has as many blocks as there may be, its oldest half goes to the pool's bin.  FALSE:
+ * there is no room in what the pool may hold. */
+static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
   guint most = cache->pool->thread_cache_blocks;
@@ -405,13 +448,16 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
     }
   set_capacity (cache, bin, MIN (wanted, get_max_capacity (cache, bin)));
   if (bin->length < bin->capacity)
-    return;
+    return TRUE;
+  if (bin->length == 0)
+    return FALSE;
   _tarn_pool_take_from_transfer (cache->pool, bin->number, bin->handle); /* the older ones */
   move_rest (cache, bin, bin->capacity / 2);
+  return TRUE;
 }
 
-/* Keeps a block that is being freed in this thread's cache.  FALSE, and nothing was done: the block
- * is too large, or blocks of its size are handed on between queues.  The lock is held. */
+/* Keeps a block that is being freed in this thread's cache.  FALSE, and the block is where it was:
+ * it is too large, or blocks of its size are handed on between queues.  The lock is held. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {
@@ -420,11 +466,11 @@ _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 
   _tarn_assert_locked (&cache->pool->lock);
   g_assert (!block->exact && block->source == &pool->base && block->share != TARN_NO_SHARE);
-  if (block->alloc_size > pool->thread_cache_bytes || _tarn_pool_records_frees (pool, block->bin))
+  if (block->alloc_size > get_most_bytes (pool) || _tarn_pool_records_frees (pool, block->bin))
     return FALSE;
   bin = assign_place (cache, block->bin, block->share);
-  if (bin->length == bin->capacity)
-    make_room_in_bin (cache, bin);
+  if (bin->length == bin->capacity && !make_room_in_bin (cache, bin))
+    return FALSE;
   _tarn_cache_push (bin, block);
   return TRUE;
 }
@@ -516,7 +562,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
 
   _tarn_assert_locked (&pool->lock);
   if (!_tarn_bins_have (share, number)
-      || alloc_size > MIN (TARN_MAX_BYTES_AT_A_TIME, pool->thread_cache_bytes)
+      || alloc_size > MIN (TARN_MAX_BYTES_AT_A_TIME, get_most_bytes (pool))
       || _tarn_pool_records_frees (pool, number))
     return FALSE;
   bin = assign_place (cache, number, handle);

@@ -11,7 +11,7 @@
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
-  gsize listed_bins; /* by their use */
+  gsize listed_blocks, listed_bytes; /* by age */
 } Sums;
 
 /* Compares a counter with what the blocks say. */
@@ -109,6 +109,32 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
          && check_batches (bin, violation);
 }
 
+/* Adds up the blocks of a bin that are to be in a list by age. */
+static void
+add_listed (const TarnPool *pool, const TarnBin *bin, Sums *sums)
+{
+  sums->listed_blocks += bin->length;
+  sums->listed_bytes += bin->length * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
+}
+
+/* Counts the blocks of a list by age whose links are as they should be. */
+static gsize
+count_listed (const TarnAges *ages)
+{
+  const TarnBlock *older = NULL;
+  gsize n = 0;
+
+  for (const TarnBlock *block = ages->oldest; block != NULL;
+       older = block, block = _tarn_block_get_age (block)->newer, n++)
+    {
+      const TarnAge *age = _tarn_block_get_age (block);
+
+      if (age->older != older || (age->above != NULL && age->above->below != block))
+        return 0;
+    }
+  return ages->newest == older ? n : 0;
+}
+
 /* Checks a table of bins, whose blocks are all of one share, and adds up their lengths. */
 static gboolean
 check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, gchar **violation)
@@ -133,7 +159,8 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
         return FALSE;
       sums->binned_blocks += bin->length;
       n_empty += bin->length == 0;
-      sums->listed_bins += bin->length > 0 && bins->by_use != NULL;
+      if (bins->ages != NULL)
+        add_listed (pool, bin, sums);
     }
   return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
@@ -157,8 +184,12 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
     n_stuck++;
   sums->binned_blocks += n_stuck;
   return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation)
-         && !differs ("listed bins", sums->listed_bins,
-                      pool->bins_by_use.length + pool->recorded_by_use.length, violation);
+         && !differs ("blocks by age", sums->listed_blocks,
+                      count_listed (&pool->ready) + count_listed (&pool->shares)
+                          + count_listed (&pool->recorded),
+                      violation)
+         && !differs ("bytes by age", sums->listed_bytes,
+                      pool->ready.bytes + pool->shares.bytes + pool->recorded.bytes, violation);
 }
 
 /* Counts the bins of a list, each of which must be of a number, not wanted, and have blocks. */
@@ -346,6 +377,13 @@ check_scratch (const TarnScratch *scratch, Sums *sums, gchar **violation)
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
+  gsize room_bytes = 0, n_caches = 0;
+
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next, n_caches++)
+    room_bytes += cache->reserved_bytes;
+  if (differs ("room_bytes", room_bytes, pool->room_bytes, violation)
+      || differs ("n_caches", n_caches, pool->n_caches, violation))
+    return FALSE;
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     {
       if (!check_cache (pool, cache, sums, violation))

@@ -5,6 +5,7 @@
  *
  *     pool.c        blocks out of and into it, with the lock
  *     bins.c        what it holds
+ *     ages.c        ... and since when
  *     retire.c      which of them go back to upstream
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
@@ -77,15 +78,20 @@ struct _TarnBin
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
-  GList use_link; /* while it has blocks: in by_use of its table, if there is one; */
-  gint64 used_at; /* the time when it was used last */
-
   /* Of the recorded */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
                         on from queue to queue */
   guint n_shares;    /* queues' bins of the number that have blocks, */
   TarnBin *unasked;  /* and those of them that nobody has asked for */
 };
+
+/* Blocks in bins, the oldest first.  Their links are in TarnAge. */
+typedef struct
+{
+  TarnBlock *oldest, *newest; /* NULL: there are none */
+  TarnBlock *asked_next;      /* with which asking the driver goes on; NULL: with the oldest */
+  gsize bytes;                /* of them all */
+} TarnAges;
 
 /* Bins by their numbers.  A request, and a free, look for the same one several times. */
 struct _TarnBins
@@ -96,7 +102,7 @@ struct _TarnBins
   TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
   guint n_empty;         /* of them: that have no blocks */
   guint many_empty;      /* so many that it is worth looking for some that are of no use */
-  GQueue *by_use;        /* the pool's, in which they are; NULL: in none */
+  TarnAges *ages;        /* the pool's list of their blocks; NULL: they are in none */
 };
 
 #define TARN_TRANSFER_BINS 32
@@ -150,6 +156,7 @@ typedef struct
  *     returning_bytes == sum of unreserved_bytes over the calls that are giving back
  *     managed_bytes + reserved_bytes + returning_bytes <= ceiling_bytes
  *     ceiling_bytes >= the limit, or G_MAXSIZE if there is none
+ *     room_bytes    == sum of reserved_bytes over the caches
  *
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
@@ -182,13 +189,15 @@ struct _TarnPool
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* In a pool that holds so many bytes at most, bins that have blocks, by use_link: the one that
-   * was used last is last.  What can go back at any time: the idle; over a heap queues' as
-   * well, because a heap orders what it is given.  And, over a heap, the recorded, of which those
-   * can whose events are done. */
-  GQueue bins_by_use, recorded_by_use;
-  gboolean has_done; /* some of the recorded may be done that were not looked at since */
-  gint64 look_at;    /* the time at which to see whether some were not used for too long */
+  /* In a pool that holds so many bytes at most, all blocks in bins. */
+  TarnAges ready;    /* those that can go back at any time: nobody's; queues' as well, over a heap,
+                        which orders what it is given, or where upstream does; then also recorded
+                        ones */
+  TarnAges shares;   /* other queues' blocks, which go back when the host has waited for them */
+  TarnAges recorded; /* other recorded blocks, which can go back once their events are done */
+  TarnAges *share_ages; /* constant: where queues' blocks are, of the first two; NULL: in none */
+  gboolean has_done;    /* the events of some of the recorded may be done */
+  gint64 look_at;       /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
   gboolean is_over_heap; /* constant */
@@ -199,6 +208,8 @@ struct _TarnPool
   gboolean orphaned;
 
   TarnTransferBin transfer_bins[TARN_TRANSFER_BINS];
+  gsize max_transfer_bytes; /* constant: in all of them; G_MAXSIZE: there is no bound */
+  gsize transfer_bytes;     /* atomic: in all of them, if there is a bound */
 
   /* Apart from what it guards, because threads that wait for it write to it. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));
@@ -237,9 +248,11 @@ struct _TarnPool
 
   gsize asked_cache_bytes; /* constant: TarnPoolOptions.thread_cache_bytes */
   gsize hold_bytes;        /* constant; G_MAXSIZE: no bound; 0: by managed_bytes */
-  gsize max_held;          /* constant: bytes of a block, above which bins do not hold it, */
-  gsize max_kept;          /* constant: nor do threads, unless they have temporaries */
-  gsize limit_bytes;       /* 0: none */
+  gsize room_bytes;        /* sum of reserved_bytes over the caches */
+  guint n_caches;
+  gsize max_held;      /* constant: bytes of a block, above which bins do not hold it, */
+  gsize max_kept;      /* constant: nor do threads, unless they have temporaries */
+  gsize limit_bytes;   /* 0: none */
   gsize ceiling_bytes; /* the limit; or what there was when that was lowered, or when memory could
                           not go and came back, as long as no request has fitted in again */
   guint64 n_came_back; /* calls after which some did */
@@ -265,8 +278,13 @@ TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const T
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
+/* ages.c; the lock is held */
+void _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last);
+void _tarn_ages_add_back (TarnAges *ages, TarnBlock *block);
+void _tarn_ages_remove (TarnAges *ages, TarnBlock *block);
+
 /* bins.c; the lock is held */
-TarnBins *_tarn_bins_new (TarnQueue *queue, GQueue *by_use);
+TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
@@ -289,13 +307,18 @@ void _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_retire (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block);
 void _tarn_bins_drop_empty (TarnBins *bins);
-void _tarn_bin_note_use (TarnBin *bin);
+void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
 
 /* retire.c; the lock is held */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
 TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);
+TarnBlock *_tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share);
 TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
+TarnBlock *_tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks);
+gsize _tarn_pool_get_room (const TarnPool *pool);
+gsize _tarn_pool_get_room_for_caches (const TarnPool *pool);
+gboolean _tarn_pool_has_excess (const TarnPool *pool);
 gboolean _tarn_pool_needs_recorded (const TarnPool *pool);
 TarnBlock *_tarn_pool_take_largest (TarnPool *pool, gsize wanted);
 

@@ -18,6 +18,18 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
              && _tarn_cache_keep (cache, block));
 }
 
+/* Tells whether a block whose use has ended had better go back at once, because it can, and is more
+ * than the pool holds; everything else would have to make way for it, to no end. */
+static gboolean
+is_too_large (const TarnPool *pool, const TarnBlock *block)
+{
+  if (block->share == TARN_NO_SHARE)
+    return FALSE;
+  return block->alloc_size > pool->max_held
+         || ((block->share == NULL || pool->share_ages == &pool->ready)
+             && block->alloc_size > _tarn_pool_get_room (pool));
+}
+
 /* Holds a block whose use has ended: in the thread's cache, if it has one (else NULL) and the block
  * is for it, or in the pool's bin.  FALSE: the block is better given back, which needs no wait. */
 static gboolean
@@ -28,7 +40,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     return FALSE;
   if (cache != NULL && keep (pool, cache, block))
     return TRUE;
-  if (block->share != TARN_NO_SHARE && block->alloc_size > pool->max_held)
+  if (is_too_large (pool, block))
     return FALSE;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
   _tarn_pool_put_block (pool, block);

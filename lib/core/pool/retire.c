@@ -12,9 +12,6 @@
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 
-/* How many bins of recorded blocks are looked at for some that can go back. */
-#define MAX_RECORDED_BINS 8
-
 /* Adds a retired block to the end of a list. */
 static void
 append (TarnBlock ***end, TarnBlock *block)
@@ -40,75 +37,135 @@ _tarn_pool_take_stuck (TarnPool *pool)
   return blocks;
 }
 
-/* Retires blocks of a bin that can go, until so many bytes are held at most. */
+/* Retires a block that is in a list by age. */
 static void
-take_from_bin (TarnPool *pool, TarnBin *bin, gsize keep_bytes, TarnBlock ***end)
+take (TarnPool *pool, TarnBlock *block, TarnBlock ***end)
 {
-  TarnBlock **link = &bin->top;
-
-  while (*link != NULL && pool->stats.held_bytes > keep_bytes)
-    if (bin->bins != pool->recorded_bins || pool->base.klass->is_done (*link))
-      {
-        TarnBlock *block = _tarn_pool_pop_block (pool, bin, link);
-
-        _tarn_pool_retire (pool, block);
-        append (end, block);
-      }
-    else
-      link = &(*link)->below;
+  _tarn_pool_remove_block (pool, block);
+  _tarn_pool_retire (pool, block);
+  append (end, block);
 }
 
-/* Does so for bins of a list that were used longest ago, and for so many at most.  One that keeps
- * blocks becomes the last. */
-static void
-take_by_use (TarnPool *pool, GQueue *by_use, guint max, gsize keep_bytes, TarnBlock ***end)
+/* Finds the oldest recorded block, from a block on (NULL: there is none), that nobody uses. */
+static TarnBlock *
+find_done (const TarnPool *pool, TarnBlock *block)
 {
-  for (guint n = MIN (max, by_use->length); n > 0 && pool->stats.held_bytes > keep_bytes; n--)
+  while (block != NULL && !pool->base.klass->is_done (block))
+    block = _tarn_block_get_age (block)->newer;
+  return block;
+}
+
+/* Finds the oldest block that can go back without a wait: of those that are ready, and of recorded
+ * ones (each NULL: there is none). */
+static TarnBlock *
+get_oldest (TarnBlock *ready, TarnBlock *done)
+{
+  if (ready == NULL || done == NULL)
+    return ready != NULL ? ready : done;
+  return _tarn_block_get_age (done)->since < _tarn_block_get_age (ready)->since ? done : ready;
+}
+
+typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
+                             gsize keep_bytes);
+
+/* Retires blocks that can go back without a wait, those that were held for longest first, as long
+ * as they shall. */
+static void
+take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
+{
+  TarnBlock *ready = pool->ready.oldest;
+  TarnBlock *done = pool->has_done ? find_done (pool, pool->recorded.oldest) : NULL;
+  TarnBlock *block;
+
+  _tarn_assert_locked (&pool->lock);
+  while ((block = get_oldest (ready, done)) != NULL && shall_go (pool, block, since, keep_bytes))
     {
-      TarnBin *bin = by_use->head->data;
+      TarnBlock *newer = _tarn_block_get_age (block)->newer;
 
-      take_from_bin (pool, bin, keep_bytes, end);
-      _tarn_bin_note_use (bin);
+      if (block == ready)
+        ready = newer;
+      else
+        done = find_done (pool, newer);
+      take (pool, block, end);
     }
+  pool->has_done = done != NULL;
 }
 
-/* Retires blocks that can go back without a wait, of bins that were used longest ago, until so many
- * bytes are held at most, or none of these are.  Gets them as a list. */
+static gboolean
+is_excess (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
+{
+  (void) block;
+  (void) since;
+  return pool->stats.held_bytes > keep_bytes;
+}
+
+static gboolean
+was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsize keep_bytes)
+{
+  (void) pool;
+  (void) keep_bytes;
+  return _tarn_block_get_age (block)->since <= since;
+}
+
+/* Retires blocks that can go back without a wait, those that were held for longest first, until so
+ * many bytes are held at most, or none of these are.  Gets them as a list. */
 TarnBlock *
 _tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
 {
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;
 
-  _tarn_assert_locked (&pool->lock);
-  if (pool->has_done)
-    take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, keep_bytes, &end);
-  pool->has_done = FALSE;
-  take_by_use (pool, &pool->bins_by_use, G_MAXUINT, keep_bytes, &end);
+  take_oldest (pool, is_excess, 0, keep_bytes, &end);
   return blocks;
 }
 
-/* Retires all blocks of a share (NULL: there is none), and recorded ones that are done.  Gets them
- * as a list.  For a pool that has its bins by their use. */
+/* Retires all blocks of a share (NULL: there is none). */
+static void
+take_share (TarnPool *pool, const TarnBins *share, TarnBlock ***end)
+{
+  GHashTableIter iter;
+  gpointer item;
+
+  _tarn_assert_locked (&pool->lock);
+  if (share == NULL)
+    return;
+  g_hash_table_iter_init (&iter, share->table);
+  while (g_hash_table_iter_next (&iter, NULL, &item))
+    for (TarnBin *bin = item; bin->top != NULL;)
+      {
+        TarnBlock *block = _tarn_pool_pop_block (pool, bin, &bin->top);
+
+        _tarn_pool_retire (pool, block);
+        append (end, block);
+      }
+}
+
+/* Retires all blocks of a share (NULL: there is none).  Gets them as a list. */
 TarnBlock *
 _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
 {
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;
-  GList *next;
 
-  _tarn_assert_locked (&pool->lock);
-  if (pool->has_done)
-    take_by_use (pool, &pool->recorded_by_use, MAX_RECORDED_BINS, 0, &end);
-  pool->has_done = FALSE;
-  for (GList *link = pool->bins_by_use.head; link != NULL; link = next)
+  take_share (pool, share, &end);
+  return blocks;
+}
+
+/* Does so, and retires recorded blocks that nobody uses any more. */
+TarnBlock *
+_tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
+{
+  TarnBlock *blocks = NULL, *done;
+  TarnBlock **end = &blocks;
+
+  while (pool->has_done)
     {
-      TarnBin *bin = link->data;
-
-      next = link->next;
-      if (bin->bins == share)
-        take_from_bin (pool, bin, 0, &end);
+      done = find_done (pool, pool->recorded.oldest);
+      pool->has_done = done != NULL;
+      if (done != NULL)
+        take (pool, done, &end);
     }
+  take_share (pool, share, &end);
   return blocks;
 }
 
@@ -120,6 +177,40 @@ get_bound (const TarnPool *pool)
                                : MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
 }
 
+static gsize
+subtract (gsize bytes, gsize other)
+{
+  return bytes - MIN (bytes, other);
+}
+
+/* Reckons how many bytes the pool's bins may hold, beside all that threads may keep and hand over
+ * without the lock: what they may keep counts where the program has set the bound. */
+gsize
+_tarn_pool_get_room (const TarnPool *pool)
+{
+  gsize bound = get_bound (pool);
+
+  if (bound == G_MAXSIZE)
+    return bound;
+  bound = subtract (bound, pool->max_transfer_bytes);
+  return pool->hold_bytes != 0 ? subtract (bound, pool->room_bytes) : bound;
+}
+
+/* Reckons how many more bytes threads may keep, beside what they may already, and what cannot make
+ * way for that. */
+gsize
+_tarn_pool_get_room_for_caches (const TarnPool *pool)
+{
+  return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->ready.bytes);
+}
+
+/* Tells whether more is held than may be. */
+gboolean
+_tarn_pool_has_excess (const TarnPool *pool)
+{
+  return pool->stats.held_bytes > _tarn_pool_get_room (pool);
+}
+
 /* Tells whether a pool over a heap gives back what was not used for long. */
 static gboolean
 is_to_expire (const TarnPool *pool)
@@ -127,11 +218,11 @@ is_to_expire (const TarnPool *pool)
   return pool->is_over_heap && pool->hold_bytes == 0;
 }
 
-/* Tells whether a bin was not used for long. */
+/* Tells whether a block was held for long. */
 static gboolean
-is_expired (const TarnBin *bin, gint64 now)
+is_expired (const TarnBlock *block, gint64 now)
 {
-  return now - bin->used_at >= TARN_USUAL_IDLE_TIME;
+  return now - _tarn_block_get_age (block)->since >= TARN_USUAL_IDLE_TIME;
 }
 
 /* Tells whether it pays to ask whether recorded blocks are done, because more is held than may be,
@@ -139,55 +230,57 @@ is_expired (const TarnBin *bin, gint64 now)
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
-  const GList *link = pool->recorded_by_use.head;
+  const TarnBlock *oldest = pool->recorded.oldest;
 
-  return link != NULL
-         && (pool->stats.held_bytes > get_bound (pool)
-             || (is_to_expire (pool) && is_expired (link->data, _tarn_clock_now ())));
+  return oldest != NULL
+         && (_tarn_pool_has_excess (pool)
+             || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Retires blocks that can go of those bins of a list that were not used for long. */
+/* Retires blocks that were held for long, which keep a heap's pieces from being idle, and has those
+ * that threads keep be in the bins when it looks again.  Nothing is done where nobody has to look
+ * as yet. */
 static void
-take_expired_of (TarnPool *pool, const GQueue *by_use, gint64 now, TarnBlock ***end)
-{
-  GList *next;
-
-  for (GList *link = by_use->head; link != NULL && is_expired (link->data, now); link = next)
-    {
-      next = link->next;
-      take_from_bin (pool, link->data, 0, end);
-    }
-}
-
-/* Retires the blocks of bins that were not used for long, which keep a heap's pieces from being
- * idle, and has those that threads keep be in the bins when it looks again.  Gets them as a list;
- * NULL: there are none, or nobody has to look as yet. */
-static TarnBlock *
-take_expired (TarnPool *pool)
+take_expired (TarnPool *pool, TarnBlock ***end)
 {
   gint64 now = _tarn_clock_now ();
-  TarnBlock *blocks = NULL;
-  TarnBlock **end = &blocks;
 
   if (now < pool->look_at)
-    return NULL;
+    return;
   pool->look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
-  take_expired_of (pool, &pool->recorded_by_use, now, &end);
-  take_expired_of (pool, &pool->bins_by_use, now, &end);
+  take_oldest (pool, was_held_since, now - TARN_USUAL_IDLE_TIME, 0, end);
   _tarn_pool_flush (pool);
-  return blocks;
 }
 
 /* Retires what is held beyond what the pool may hold.  Gets it as a list; NULL: nothing. */
 TarnBlock *
 _tarn_pool_take_excess (TarnPool *pool)
 {
-  gsize bound = get_bound (pool);
+  TarnBlock *blocks = NULL;
+  TarnBlock **end = &blocks;
+  gsize room;
 
+  _tarn_assert_locked (&pool->lock);
+  if (is_to_expire (pool))
+    take_expired (pool, &end);
+  room = _tarn_pool_get_room (pool);
   /* Some more, so that not each free has to give something back. */
-  if (pool->stats.held_bytes > bound)
-    return _tarn_pool_take_idle (pool, bound - bound / 8);
-  return is_to_expire (pool) ? take_expired (pool) : NULL;
+  if (pool->stats.held_bytes > room)
+    take_oldest (pool, is_excess, 0, room - room / 8, &end);
+  return blocks;
+}
+
+/* Does so after some were retired for another reason, and adds those to the list. */
+TarnBlock *
+_tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
+{
+  TarnBlock *excess = _tarn_pool_take_excess (pool);
+  TarnBlock **end = &excess;
+
+  while (*end != NULL)
+    end = &(*end)->below;
+  *end = blocks;
+  return excess;
 }
 
 typedef struct

@@ -19,14 +19,45 @@
  * they are counted off. */
 #define MAX_BATCH 256
 
+/* How many bytes of what a pool may hold can be on their way from thread to thread: one in so many,
+ * or these, where the bound changes. */
+#define TRANSFER_SHARE 8
+#define TRANSFER_BYTES ((gsize) 1 << 20)
+
 /* Sets how many blocks of a pool are handed over together: as many as a thread's bin has room for
- * when it takes some from the pool; 0: none are. */
+ * when it takes some from the pool; 0: none are.  And how many bytes are at a time. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
   guint n = pool->thread_cache_blocks / 2;
 
   pool->transfer_blocks = n <= MAX_BATCH ? n : 0;
+  if (pool->hold_bytes == G_MAXSIZE)
+    pool->max_transfer_bytes = G_MAXSIZE;
+  else if (pool->transfer_blocks > 0 && pool->thread_cache_bytes > 0)
+    pool->max_transfer_bytes
+        = pool->hold_bytes != 0 ? pool->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
+}
+
+/* Counts bytes that are to be handed over.  FALSE: they would be too many. */
+static gboolean
+begin_transfer (TarnPool *pool, gsize bytes)
+{
+  if (pool->max_transfer_bytes == G_MAXSIZE)
+    return TRUE;
+  if (__atomic_add_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED)
+      <= pool->max_transfer_bytes)
+    return TRUE;
+  __atomic_sub_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED);
+  return FALSE;
+}
+
+/* Counts that bytes are not being handed over any more. */
+static void
+end_transfer (TarnPool *pool, gsize bytes)
+{
+  if (pool->max_transfer_bytes != G_MAXSIZE)
+    __atomic_sub_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 /* Gets one of the transfer bins for blocks of a size and a queue, by their spread, which may have
@@ -107,8 +138,9 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
   if (!lock (place))
     return FALSE;
   has_room
-      = place->n_batches == 0
-        || (place->n_batches < TARN_TRANSFER_BATCHES && is_for (place, bin->number, bin->handle));
+      = (place->n_batches == 0
+         || (place->n_batches < TARN_TRANSFER_BATCHES && is_for (place, bin->number, bin->handle)))
+        && begin_transfer (pool, n * bin->top->alloc_size);
   if (has_room)
     {
       place->number = bin->number;
@@ -154,9 +186,11 @@ receive (TarnCache *cache, TarnCacheBin *bin)
     return FALSE;
   for (guint i = 0; first == NULL && i < TARN_TRANSFER_SHARDS; i++)
     first = take_batch (get_bin (pool, spread, own + i), bin->number, bin->handle);
-  if (first != NULL)
-    _tarn_cache_bin_set (bin, first, pool->transfer_blocks);
-  return first != NULL;
+  if (first == NULL)
+    return FALSE;
+  end_transfer (pool, pool->transfer_blocks * first->alloc_size);
+  _tarn_cache_bin_set (bin, first, pool->transfer_blocks);
+  return TRUE;
 }
 
 /* Requests and frees that the thread's cache did not serve as it was */
@@ -233,7 +267,11 @@ empty (TarnPool *pool, TarnTransferBin *bin)
 {
   g_assert (bin->n_batches <= TARN_TRANSFER_BATCHES);
   for (guint i = 0; i < bin->n_batches; i++)
-    _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last, pool->transfer_blocks);
+    {
+      end_transfer (pool, pool->transfer_blocks * bin->batches[i].first->alloc_size);
+      _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last,
+                            pool->transfer_blocks);
+    }
   set_n_batches (bin, 0);
 }
 

@@ -194,7 +194,7 @@ _tarn_pool_give_back_held (TarnPool *pool, gsize wanted)
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_flush (pool);
   bytes = pool->stats.held_bytes;
-  blocks = _tarn_pool_take_largest (pool, wanted);
+  blocks = _tarn_pool_take_excess_after (pool, _tarn_pool_take_largest (pool, wanted));
   bytes -= pool->stats.held_bytes;
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, blocks);
@@ -224,6 +224,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_pool_flush (pool);
   if (pool->stats.held_bytes > keep_bytes)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);
+  blocks = _tarn_pool_take_excess_after (pool, blocks);
   _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
