@@ -262,8 +262,9 @@ replace_many (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize there)
   guint n_wrong = 0;
 
   for (guint i = 0; i < 2000; i++)
-    n_wrong += !replace (pool, &blocks[g_test_rand_int_range (0, (gint32) n_blocks)],
-                         (gsize) g_test_rand_int_range (200000, 8000000), there);
+    n_wrong += !replace (
+        pool, &blocks[g_test_rand_int_range (0, (gint32) n_blocks)],
+        MAX (there / (64 * MIB), 1) * (gsize) g_test_rand_int_range (200000, 8000000), there);
   heap_assert_valid (fixture);
   for (guint i = 0; i < n_blocks; i++)
     tarn_block_free (blocks[i]);
@@ -291,6 +292,23 @@ test_limit_fits (HeapFixture *fixture, gconstpointer unused)
 
       g_assert_cmpuint (replace_many (pool, fixture, n_blocks, 64 * MIB), ==, 0);
     }
+}
+
+/* Virtual memory can move, but for the pieces that something is in use of: they are a small share
+ * of the limit, so that little is refused. */
+static void
+test_limit_of_virtual (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = NULL;
+
+  (void) unused;
+  if (!fixture->is_virtual || sizeof (gsize) < sizeof (guint64))
+    {
+      g_test_skip ("there is no virtual memory of 6 GiB");
+      return;
+    }
+  pool = limited_pool_new (fixture, 6400 * MIB);
+  g_assert_cmpuint (replace_many (pool, fixture, 12, 6400 * MIB), <, 15);
 }
 
 /* The same once a limit was lowered, and raised again. */
@@ -605,6 +623,7 @@ main (int argc, char **argv)
   heap_add ("pool/least-limit", test_least_limit);
   heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/limit-fits", test_limit_fits);
+  heap_add ("pool/limit-of-virtual", test_limit_of_virtual);
   heap_add ("pool/limit-moves", test_limit_moves);
   heap_add ("pool/device-fits", test_device_fits);
   heap_add ("pool/odd-limit", test_odd_limit);

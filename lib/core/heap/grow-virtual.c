@@ -28,6 +28,10 @@
 #define MIN_ROOM (32 * MIB)
 #define ROOM_SHARE 33
 
+/* In a heap with a limit: the share of it that a piece has at most.  Whatever is in use in a piece
+ * keeps it from moving; where pieces are many, that is little. */
+#define LIMIT_PIECE_SHARE 256
+
 /* How many addresses a range reserves at first: more than a device has memory, and few enough for
  * hundreds of queues; or where there are 4 GiB in all, a share of what drivers have of them. */
 #define LARGE_REGION_BYTES ((gsize) ((guint64) 1 << (sizeof (gsize) > 4 ? 38 : 29)))
@@ -267,6 +271,17 @@ get_room (const TarnHeap *heap)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
+/* Gets the most bytes of a piece, where a program does not say: no more than so many, and a share
+ * of the limit. */
+static gsize
+get_most_of_piece (const TarnHeap *heap, gsize bytes)
+{
+  gsize share = _tarn_heap_get_most (heap) / LIMIT_PIECE_SHARE;
+  gsize granularity = ops_of (heap)->virtual_granularity;
+
+  return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
+}
+
 /* Chooses how large a fresh piece is to be: as large as all that the queue has, up to a bound, so
  * that who needs little has little. */
 static gsize
@@ -280,10 +295,10 @@ choose_size (const TarnHeapRange *range, gsize missing)
     usual = granularity;
   else if (usual == 0)
     usual = CLAMP (MAX (range->queue->bytes, missing), granularity,
-                   MAX (MAX_PIECE_BYTES, granularity));
+                   get_most_of_piece (heap, MAX_PIECE_BYTES));
   usual = MIN (_tarn_round_up (usual, granularity), get_free_addresses (range->region));
   if (heap->growth_bytes == 0)
-    missing = MIN (missing, MAX (usual, MAX_NEEDED_BYTES));
+    missing = MIN (missing, MAX (usual, get_most_of_piece (heap, MAX_NEEDED_BYTES)));
   return MAX (missing, usual);
 }
 
