@@ -498,16 +498,15 @@ fail (Worker *worker)
                 one_in (worker, 2) ? FAKE_CUDA_OUT_OF_MEMORY : FAKE_CUDA_INVALID_HANDLE);
 }
 
-/* What a child may do, and then it exits.  Nor does it ask the fake, whose lock may be held. */
+/* What a child may do, and then it exits.  It asks for no errors: GLib before 2.76 allocates them
+ * with g_slice_alloc (), whose lock another thread of the parent may have held for good. */
 static void
 play_child (Worker *worker)
 {
   Epoch *epoch = worker->epoch;
-  GError *error = NULL;
 
   alarm (60);
-  if (tarn_pool_allocate_ordered (epoch->pools[0], 1000, worker->streams[0], &error) != NULL
-      || !g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED))
+  if (tarn_pool_allocate_ordered (epoch->pools[0], 1000, worker->streams[0], NULL) != NULL)
     _exit (1);
   for (guint i = 0; i < N_SLOTS; i++)
     tarn_block_free (worker->items[i].block);
