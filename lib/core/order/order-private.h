@@ -39,8 +39,8 @@
  * there.  Blocks that go from queue to queue record events when they are freed, and go back when
  * these are done.
  *
- * What cannot be told idle, because no event can be recorded (as on a stream that captures a graph),
- * stays with its queue, or is stuck in the pool if it was to go back.
+ * What cannot be told idle, because no event can be recorded (as on a stream that captures a
+ * graph), stays with its queue, or is stuck in the pool if it was to go back.
  *
  * The driver is never called with the pool's lock held.  So a call that uses queues and events
  * without the lock has references on them, or has the block that does.  What nobody has any more is
