@@ -27,6 +27,7 @@
 #include <tarn/trace.h>
 #include <unistd.h>
 
+#include "common/lock-private.h"
 #include "testing/cuda/fake-cuda.h"
 
 #define KIB ((gsize) 1 << 10)
@@ -82,7 +83,7 @@ typedef struct
   TarnPool *pools[N_POOLS];
   gint max_limit_mib[N_POOLS]; /* atomic: the highest; 0: none */
 
-  GMutex lock; /* guards: */
+  TarnMutex lock; /* guards: */
   Item shared[N_SHARED];
   Range ranges[MAX_THREADS * N_SLOTS + N_SHARED + MAX_THREADS];
   guint n_ranges;
@@ -133,7 +134,7 @@ add_range (Epoch *epoch, const TarnBlock *block, gsize size)
 {
   guint64 address = tarn_block_get_memory (block).address;
 
-  g_mutex_lock (&epoch->lock);
+  _tarn_mutex_lock (&epoch->lock);
   for (guint i = 0; i < epoch->n_ranges; i++)
     if (address < epoch->ranges[i].address + epoch->ranges[i].size
         && epoch->ranges[i].address < address + size)
@@ -142,7 +143,7 @@ add_range (Epoch *epoch, const TarnBlock *block, gsize size)
                address, size, epoch->ranges[i].address, epoch->ranges[i].size);
   g_assert_cmpuint (epoch->n_ranges, <, G_N_ELEMENTS (epoch->ranges));
   epoch->ranges[epoch->n_ranges++] = (Range){ address, size };
-  g_mutex_unlock (&epoch->lock);
+  _tarn_mutex_unlock (&epoch->lock);
 }
 
 static void
@@ -151,12 +152,12 @@ remove_range (Epoch *epoch, const TarnBlock *block)
   guint64 address = tarn_block_get_memory (block).address;
   guint i = 0;
 
-  g_mutex_lock (&epoch->lock);
+  _tarn_mutex_lock (&epoch->lock);
   while (i < epoch->n_ranges && epoch->ranges[i].address != address)
     i++;
   g_assert_cmpuint (i, <, epoch->n_ranges);
   epoch->ranges[i] = epoch->ranges[--epoch->n_ranges];
-  g_mutex_unlock (&epoch->lock);
+  _tarn_mutex_unlock (&epoch->lock);
 }
 
 /* Commands, on a stream of the worker's that the block is for */
@@ -307,10 +308,10 @@ exchange_item (Worker *worker)
   Item *own = &worker->items[below (worker, N_SLOTS)];
   Item *other = &worker->epoch->shared[below (worker, N_SHARED)], kept = *own;
 
-  g_mutex_lock (&worker->epoch->lock);
+  _tarn_mutex_lock (&worker->epoch->lock);
   *own = *other;
   *other = kept;
-  g_mutex_unlock (&worker->epoch->lock);
+  _tarn_mutex_unlock (&worker->epoch->lock);
 }
 
 /* Has a stream of the worker's alone go on with a block, whoever has written it. */
@@ -738,7 +739,7 @@ begin_epoch (Epoch *epoch, gint64 number, GRand *rand)
   epoch->fails = g_rand_int_range (rand, 0, 4) == 0;
   epoch->captures = g_rand_int_range (rand, 0, 4) == 0;
   epoch->debug = debug[g_rand_int_range (rand, 0, G_N_ELEMENTS (debug))];
-  g_mutex_init (&epoch->lock);
+  _tarn_mutex_init (&epoch->lock);
   fake->set_budget (0, epoch->has_budget ? BUDGET : G_MAXUINT64);
   g_assert_cmpuint (cuCtxCreate_v2 (&epoch->context, 0, 0), ==, FAKE_CUDA_SUCCESS);
   epoch->allocator = allocator_new (epoch);
@@ -825,7 +826,7 @@ end_epoch (Epoch *epoch)
       g_rand_free (workers[i].rand);
     }
   leave_context ();
-  g_mutex_clear (&epoch->lock);
+  _tarn_mutex_clear (&epoch->lock);
 }
 
 /* The context goes last: what was lost to calls that failed goes with it, but for virtual memory.
