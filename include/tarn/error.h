@@ -43,7 +43,8 @@ typedef enum
   TARN_ERROR_LIMIT,             /**< a limit that the program set for itself */
   TARN_ERROR_CONTEXT_LOST,      /**< the context was destroyed */
   TARN_ERROR_FORKED,            /**< a child of fork (), where no driver may be called */
-  TARN_ERROR_RECURSION,         /**< a computation asked for its own result */
+  TARN_ERROR_RECURSION,         /**< a computation asked for its own result, or a call from inside a
+                                     function of the backend would have waited for itself */
   TARN_ERROR_FAILED             /**< anything else */
 } TarnError;
 

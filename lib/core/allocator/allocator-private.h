@@ -114,6 +114,7 @@ struct _TarnAllocator
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* of user_data; nullable */
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
+  guint level;            /* one more than upstream's; 0: it has none (base/duty-private.h) */
   guint64 id;             /* no other allocator ever has it; 0: it is not published */
   GList registry_link;    /* behind the registry's lock */
   TarnAllocator *given;   /* what a pool was to stand on that stands on this, so that it can be
@@ -130,6 +131,8 @@ TarnAllocator *_tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointe
 /* Sets the error of a request whose size no memory can have. */
 void _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError **error);
 void _tarn_allocator_clear (TarnAllocator *allocator);
+
+gboolean _tarn_allocator_try_ref (TarnAllocator *allocator);
 
 /* registry.c */
 void _tarn_allocator_publish (TarnAllocator *allocator);

@@ -546,6 +546,21 @@ tarn_allocator_ref (TarnAllocator *allocator)
   return allocator;
 }
 
+/* Takes a reference.  FALSE: the last one is gone. */
+gboolean
+_tarn_allocator_try_ref (TarnAllocator *allocator)
+{
+  gint count = g_atomic_int_get (&allocator->ref_count);
+
+  while (count > 0)
+    {
+      if (g_atomic_int_compare_and_exchange (&allocator->ref_count, count, count + 1))
+        return TRUE;
+      count = g_atomic_int_get (&allocator->ref_count);
+    }
+  return FALSE;
+}
+
 /**
  * Drops a reference on an allocator. Blocks still in use keep what they need alive.
  *

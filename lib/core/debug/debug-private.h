@@ -57,14 +57,21 @@ typedef struct
   gboolean is_freed;                 /* in quarantine */
   gboolean is_stuck;                 /* freed, but commands may use it still, as far as is known */
   GList link;                        /* there */
+  guint n_looks;                     /* calls that look at it without the lock */
+  gboolean is_left; /* to the last of them, which does what is left to be done at its end */
 } TarnDebugBlock;
 
 /* Made for a pool.
  *
  * Invariants, behind the lock: each block that is in use or in quarantine is in the table by the
- * address that its user has, and those in quarantine are in the queue, too, the oldest first. */
+ * address that its user has, and those in quarantine are in the queue, too, the oldest first.  A
+ * block that was freed while somebody looked at it is still in the table.
+ *
+ * Nobody waits for a call that looks at a block: the backend may have to wait, to read memory, for
+ * what the thread does next that frees the block. */
 typedef struct
 {
+  TarnAllocator *self;   /* that it is the user_data of */
   TarnAllocator *given;  /* a reference: what the pool was to stand on */
   TarnAllocator *below;  /* that memory is from: the same, or its direct one */
   TarnAllocator *direct; /* whose functions are called */

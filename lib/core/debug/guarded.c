@@ -170,40 +170,76 @@ check_poison (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* Takes the oldest block out of the quarantine while there are more bytes than may be; NULL: there
- * are not. */
-static TarnDebugBlock *
-pop_excess (TarnGuarded *self, gsize max_bytes)
+/* Leaves a block whose end has come to those who look at it.  FALSE: nobody does.  The lock is
+ * held.
+ */
+static gboolean
+leave_to_look (TarnDebugBlock *block)
 {
-  TarnDebugBlock *block = NULL;
+  block->is_left = block->n_looks > 0;
+  return block->is_left;
+}
+
+/* Takes the oldest block out of the quarantine; *popped is NULL if it is left to somebody else.
+ * FALSE: there are no more bytes than may be. */
+static gboolean
+pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
+{
+  gboolean is_excess;
+  TarnDebugBlock *block;
 
   _tarn_mutex_lock (&self->lock);
-  if (self->quarantined_bytes > max_bytes)
+  is_excess = self->quarantined_bytes > max_bytes;
+  if (is_excess)
     {
       block = g_queue_peek_head (&self->quarantine);
       g_queue_unlink (&self->quarantine, &block->link);
       self->quarantined_bytes -= block->whole_size;
       g_hash_table_remove (self->blocks, &block->memory.address);
+      *popped = leave_to_look (block) ? NULL : block;
     }
   _tarn_mutex_unlock (&self->lock);
-  return block;
+  return is_excess;
 }
 
-/* Gives blocks back until so many bytes are in quarantine at most.  Gets their bytes; 0: there were
- * none. */
+/* Ends a block that was in quarantine. */
+static void
+end_quarantine (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
+{
+  check_poison (self, block, findings);
+  give_back (self, block);
+}
+
+static guint
+count_quarantine (TarnGuarded *self)
+{
+  guint n;
+
+  _tarn_mutex_lock (&self->lock);
+  n = self->quarantine.length;
+  _tarn_mutex_unlock (&self->lock);
+  return n;
+}
+
+/* Gives blocks back until so many bytes are in quarantine at most.  A free may put others there
+ * meanwhile, so as many blocks go as there were, and no more: else this might never end.  Gets
+ * their bytes; 0: there were none. */
 static gsize
 shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 {
+  guint n_left = count_quarantine (self);
   gsize bytes = 0;
   TarnDebugBlock *block;
 
-  while ((block = pop_excess (self, max_bytes)) != NULL)
+  while (n_left-- > 0 && pop_excess (self, max_bytes, &block))
     {
-      TarnFindings *findings = _tarn_findings_new ();
+      TarnFindings *findings;
 
+      if (block == NULL)
+        continue;
+      findings = _tarn_findings_new ();
       bytes += block->whole_size;
-      check_poison (self, block, findings);
-      give_back (self, block);
+      end_quarantine (self, block, findings);
       _tarn_findings_report (findings);
     }
   return bytes;
@@ -379,23 +415,31 @@ check_guards (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings
     g_message ("%s: the guards of a block cannot be looked at: %s", self->label, error->message);
 }
 
-/* Describes that a block is freed which is in quarantine; FALSE: it is not.  The lock is held. */
+/* Describes that a block is freed which was freed before; FALSE: it was not.  The lock is held. */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
   const TarnDebugBlock *block = g_hash_table_lookup (self->blocks, &memory.address);
 
-  if (block == NULL || !block->is_freed)
+  if (block == NULL || (!block->is_freed && !block->is_left))
     return FALSE;
   _tarn_findings_add (findings, self, block, "freed once more, by thread %u",
                       _tarn_record_get_thread ());
   return TRUE;
 }
 
-/* Takes a block that is being freed out of the table; NULL: there is none, as is described, unless
- * it is of memory without names. */
+static void
+note_free (TarnDebugBlock *block)
+{
+  block->freed_stack = _tarn_stack_take ();
+  block->freed_thread = _tarn_record_get_thread ();
+}
+
+/* Takes a block that is being freed out of the table; NULL: it is left to somebody who looks at it;
+ * or there is none, as is described, unless it is of memory without names. */
 static TarnDebugBlock *
-take_block (TarnGuarded *self, TarnMemory memory, gsize size, TarnFindings *findings)
+take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
+            TarnFindings *findings)
 {
   TarnDebugBlock *block = NULL;
 
@@ -405,13 +449,16 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, TarnFindings *find
       block = g_hash_table_lookup (self->blocks, &memory.address);
       if (block != NULL && self->is_nameless && block->size != size)
         block = NULL; /* another one */
-      else if (block != NULL)
+      else if (block != NULL && !leave_to_look (block))
         g_hash_table_remove (self->blocks, &memory.address);
-      else if (!self->is_nameless)
+      else if (block == NULL && !self->is_nameless)
         _tarn_findings_add_unknown (findings, self, memory, size);
     }
+  *is_left = block != NULL && block->is_left;
+  if (*is_left && block->freed_thread == 0)
+    note_free (block);
   _tarn_mutex_unlock (&self->lock);
-  return block;
+  return *is_left ? NULL : block;
 }
 
 /* FALSE: the memory cannot be reached. */
@@ -429,16 +476,10 @@ poison_freed (const TarnGuarded *self, const TarnDebugBlock *block)
 }
 
 static void
-note_free (TarnDebugBlock *block)
-{
-  block->freed_stack = _tarn_stack_take ();
-  block->freed_thread = _tarn_record_get_thread ();
-}
-
-static void
 put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
 {
   block->is_freed = TRUE;
+  block->is_left = FALSE;
   if (block->freed_thread == 0)
     note_free (block);
   _tarn_mutex_lock (&self->lock);
@@ -467,14 +508,15 @@ guarded_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   TarnGuarded *self = user_data;
   TarnFindings *findings = _tarn_findings_new ();
-  TarnDebugBlock *block = take_block (self, memory, size, findings);
+  gboolean is_left;
+  TarnDebugBlock *block = take_block (self, memory, size, &is_left, findings);
 
   if (block != NULL)
     {
       check_guards (self, block, findings);
       end_block (self, block);
     }
-  else if (findings->len == 0)
+  else if (!is_left && findings->len == 0)
     {
       tarn_allocator_free_memory (self->below, memory, size);
       end_reservation (self, size);
@@ -661,7 +703,8 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   ops.free = guarded_free;
   ops.reclaim = guarded_reclaim;
   set_queue_functions (&ops, &self->direct->ops);
-  allocator = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
+  allocator = self->self = _tarn_allocator_new_between (&ops, self, guarded_destroy, upstream);
+  allocator->level = upstream->level + 1;
   allocator->trim = guarded_trim;
   _tarn_leaks_watch (self);
   return allocator;
@@ -719,7 +762,7 @@ _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory)
     return;
   _tarn_mutex_lock (&self->lock);
   block = g_hash_table_lookup (self->blocks, &memory.address);
-  if (block != NULL && !block->is_freed)
+  if (block != NULL && !block->is_freed && !block->is_left)
     note_free (block);
   _tarn_mutex_unlock (&self->lock);
 }
@@ -756,18 +799,83 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
   return is_known;
 }
 
-void
-_tarn_guarded_check (TarnGuarded *self, TarnFindings *findings)
+/* Looking at blocks while they are in use, or in quarantine */
+
+/* Begins to look at the block at an address; NULL: there is nothing to be seen. */
+static TarnDebugBlock *
+begin_look (TarnGuarded *self, guint64 address)
 {
+  TarnDebugBlock *block;
+
+  _tarn_mutex_lock (&self->lock);
+  block = g_hash_table_lookup (self->blocks, &address);
+  if (block != NULL && (block->is_left || (!block->is_freed && block->margin == 0)))
+    block = NULL;
+  if (block != NULL)
+    block->n_looks++;
+  _tarn_mutex_unlock (&self->lock);
+  return block;
+}
+
+/* Ends that.  TRUE: the block was freed meanwhile, and is left to the caller. */
+static gboolean
+end_look (TarnGuarded *self, TarnDebugBlock *block)
+{
+  gboolean is_mine;
+
+  _tarn_mutex_lock (&self->lock);
+  is_mine = --block->n_looks == 0 && block->is_left;
+  if (is_mine && !block->is_freed)
+    g_hash_table_remove (self->blocks, &block->memory.address);
+  _tarn_mutex_unlock (&self->lock);
+  return is_mine;
+}
+
+static void
+look (TarnGuarded *self, guint64 address, TarnFindings *findings)
+{
+  TarnDebugBlock *block = begin_look (self, address);
+  guint n_before = findings->len;
+
+  if (block == NULL)
+    return;
+  if (block->is_freed)
+    check_poison (self, block, findings);
+  else
+    check_guards (self, block, findings);
+  if (!end_look (self, block))
+    return;
+  if (block->is_freed)
+    give_back (self, block);
+  else
+    {
+      if (findings->len == n_before) /* what was written since */
+        check_guards (self, block, findings);
+      end_block (self, block);
+    }
+}
+
+/* Lists the addresses of all blocks. */
+static GArray *
+list_addresses (TarnGuarded *self)
+{
+  GArray *addresses = g_array_new (FALSE, FALSE, sizeof (guint64));
   GHashTableIter iter;
-  gpointer value;
+  gpointer address;
 
   _tarn_mutex_lock (&self->lock);
   g_hash_table_iter_init (&iter, self->blocks);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    if (((const TarnDebugBlock *) value)->is_freed)
-      check_poison (self, value, findings);
-    else
-      check_guards (self, value, findings);
+  while (g_hash_table_iter_next (&iter, &address, NULL))
+    g_array_append_vals (addresses, address, 1);
   _tarn_mutex_unlock (&self->lock);
+  return addresses;
+}
+
+void
+_tarn_guarded_check (TarnGuarded *self, TarnFindings *findings)
+{
+  g_autoptr (GArray) addresses = list_addresses (self);
+
+  for (guint i = 0; i < addresses->len; i++)
+    look (self, g_array_index (addresses, guint64, i), findings);
 }

@@ -65,7 +65,7 @@ collect (TarnGuarded *self, gsize *n, gsize *bytes)
       const Group key = { .tag = block->tag, .stack = block->stack };
       Group *group = g_hash_table_lookup (groups, &key);
 
-      if (block->is_freed || block->is_stuck)
+      if (block->is_freed || block->is_stuck || block->is_left)
         continue;
       if (group == NULL)
         {
@@ -112,16 +112,52 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
   g_message ("%s", text->str);
 }
 
+/* Lists references on the allocators of all, but for those that are ending. */
+static GPtrArray *
+list_all (void)
+{
+  GPtrArray *list = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_allocator_unref);
+
+  _tarn_mutex_lock (&lock);
+  for (GList *link = all.head; link != NULL; link = link->next)
+    {
+      TarnAllocator *allocator = ((const TarnGuarded *) link->data)->self;
+
+      if (_tarn_allocator_try_ref (allocator))
+        g_ptr_array_add (list, allocator);
+    }
+  _tarn_mutex_unlock (&lock);
+  return list;
+}
+
+static TarnGuarded *
+get_guarded (const GPtrArray *list, guint i)
+{
+  return ((const TarnAllocator *) g_ptr_array_index (list, i))->user_data;
+}
+
+static gboolean
+has_ended (TarnGuarded *self)
+{
+  gboolean has_ended;
+
+  _tarn_mutex_lock (&self->lock);
+  has_ended = self->has_ended;
+  _tarn_mutex_unlock (&self->lock);
+  return has_ended;
+}
+
 static void
 report_at_exit (void)
 {
+  g_autoptr (GPtrArray) list = NULL;
+
   if (_tarn_forked ())
     return;
-  _tarn_mutex_lock (&lock);
-  for (GList *link = all.head; link != NULL; link = link->next)
-    if (!((TarnGuarded *) link->data)->has_ended)
-      _tarn_leaks_report (link->data, "the program ends");
-  _tarn_mutex_unlock (&lock);
+  list = list_all ();
+  for (guint i = 0; i < list->len; i++)
+    if (!has_ended (get_guarded (list, i)))
+      _tarn_leaks_report (get_guarded (list, i), "the program ends");
 }
 
 static void
@@ -156,8 +192,9 @@ _tarn_leaks_forget (TarnGuarded *self)
  * blocks contain that are in quarantine. Something that is wrong is a g_critical (), as it is when
  * it is found by itself. Without TARN_DEBUG in the environment nothing is looked at.
  *
- * Memory is read by the backend, behind what was put on its queue, while other threads wait that
- * allocate or free: commands that write to blocks in use do not disturb it.
+ * Memory is read by the backend, behind what was put on its queue, and nobody waits for that but
+ * the caller: commands that write to blocks in use do not disturb it.  A block that is freed
+ * meanwhile goes back once it has been looked at.
  *
  * @return how much was found since the program began, now or before; any thread may call it
  * @since 0.1
@@ -165,15 +202,15 @@ _tarn_leaks_forget (TarnGuarded *self)
 gsize
 tarn_debug_check (void)
 {
+  g_autoptr (GPtrArray) list = NULL;
   TarnFindings *findings;
 
   if (_tarn_forked ())
     return _tarn_findings_get_n ();
   findings = _tarn_findings_new ();
-  _tarn_mutex_lock (&lock);
-  for (GList *link = all.head; link != NULL; link = link->next)
-    _tarn_guarded_check (link->data, findings);
-  _tarn_mutex_unlock (&lock);
+  list = list_all ();
+  for (guint i = 0; i < list->len; i++)
+    _tarn_guarded_check (get_guarded (list, i), findings);
   _tarn_findings_report (findings);
   return _tarn_findings_get_n ();
 }

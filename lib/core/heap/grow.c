@@ -4,11 +4,16 @@
  * Where the next piece comes from, and how pieces go back.  One thread at a time does either; calls
  * of upstream are made without the lock. */
 
+#include "base/duty-private.h"
 #include "heap/heap-private.h"
 
-/* Heaps of which this thread changes what pieces there are.  A backend's functions may come back,
- * for memory or to give some back; whoever waited then might wait for itself. */
-static _Thread_local guint changing = 0;
+/* Tells whether this thread may wait for others.  A backend's functions may come back, for memory
+ * or to give some back; whoever waited then might wait for itself. */
+static gboolean
+may_wait (const TarnHeap *heap)
+{
+  return _tarn_may_await (heap->base.level, TARN_DUTY_ASK);
+}
 
 /* Waits until nobody else changes what pieces there are.  FALSE: this thread must not wait. */
 static gboolean
@@ -16,7 +21,7 @@ await_change (TarnHeap *heap)
 {
   _tarn_assert_locked (&heap->lock);
   heap->n_waiting++;
-  while (heap->is_changing && changing == 0)
+  while (heap->is_changing && may_wait (heap))
     _tarn_cond_wait (&heap->changed, &heap->lock);
   heap->n_waiting--;
   return !heap->is_changing;
@@ -28,7 +33,7 @@ begin_change (TarnHeap *heap)
 {
   g_assert (!heap->is_changing);
   heap->is_changing = TRUE;
-  changing++;
+  _tarn_duty_begin (heap->base.level, TARN_DUTY_ASK);
 }
 
 static void
@@ -36,7 +41,7 @@ end_change (TarnHeap *heap)
 {
   g_assert (heap->is_changing);
   _tarn_heap_drop_queues (heap);
-  changing--;
+  _tarn_duty_end (heap->base.level, TARN_DUTY_ASK);
   heap->is_changing = FALSE;
   if (heap->n_waiting > 0)
     _tarn_cond_broadcast (&heap->changed);
@@ -129,7 +134,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
 gboolean
 _tarn_heap_await_more (TarnHeap *heap, const GError *error)
 {
-  return changing == 0 && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
+  return may_wait (heap) && _tarn_heap_has_run_out (error) && _tarn_heap_await_idle (heap);
 }
 
 /* Makes a piece of what upstream gave. */

@@ -220,10 +220,12 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
 }
 
 /* Frees the queues that have nothing.  For who changes what pieces there are: no other takes any
- * out of the list meanwhile. */
+ * out of the list meanwhile.  Some may be added, at its end, and stay for the next time: this would
+ * not end if the backend named a queue again whenever it is told that one goes. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {
+  const GList *last = heap->all_queues.tail;
   GList *next;
 
   g_assert (heap->is_changing);
@@ -231,7 +233,7 @@ _tarn_heap_drop_queues (TarnHeap *heap)
     {
       TarnHeapQueue *queue = link->data;
 
-      next = link->next;
+      next = link != last ? link->next : NULL;
       if (queue != heap->nobody && queue->n_pieces == 0 && queue->n_calls == 0)
         drop (heap, queue);
     }

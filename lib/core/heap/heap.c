@@ -639,6 +639,7 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   ops.reclaim = heap_reclaim;
   _tarn_allocator_init (&heap->base, &heap_class, &ops, heap, NULL, upstream->direct);
   heap->upstream = tarn_allocator_ref (upstream);
+  heap->base.level = upstream->level + 1;
   heap->growth = growth;
   _tarn_mutex_init (&heap->lock);
   _tarn_cond_init (&heap->changed);

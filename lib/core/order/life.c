@@ -52,7 +52,7 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 /* Ends a pool whose last reference is gone, so that nobody can allocate; blocks may still be in
  * use. What reclaim functions own may be among them, so they go first. Calls of other pools of
  * the group have no reference: what they took must have gone back, too, when this returns. A
- * thread that is giving back does not wait, as it might wait for itself. */
+ * thread that is giving back itself does not wait (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
 {
@@ -65,7 +65,7 @@ pool_dispose (TarnAllocator *allocator)
     _tarn_debug_end_pool (pool->upstream);
 
   _tarn_mutex_lock (&pool->lock);
-  while (pool->n_foreign > 0 && !_tarn_is_giving_back ())
+  while (pool->n_foreign > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))
     _tarn_tickets_wait (&pool->give_backs, &pool->lock);
   pool->orphaned = TRUE;
   _tarn_mutex_unlock (&pool->lock);
@@ -222,6 +222,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   ops.free = _tarn_pool_free_bare;
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = upstream;
+  pool->base.level = upstream->level + 1;
   pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
   pool->asked_cache_bytes = known.thread_cache_bytes;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;

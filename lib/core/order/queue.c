@@ -5,6 +5,7 @@
  * no queue alive, some that nothing remembers stay for a while: memory that goes from queue to
  * queue may leave one for a moment only. */
 
+#include "base/duty-private.h"
 #include "base/fork-private.h"
 #include "common/argument-private.h"
 #include "order/order-private.h"
@@ -75,6 +76,7 @@ _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue)
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
   queue->n_recording++;
+  _tarn_duty_begin (pool->base.level, TARN_DUTY_RECORD);
 }
 
 void
@@ -82,6 +84,7 @@ _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_recording > 0);
+  _tarn_duty_end (pool->base.level, TARN_DUTY_RECORD);
   if (--queue->n_recording == 0 && !queue->is_known)
     _tarn_cond_broadcast (&pool->recording_ended);
 }
@@ -319,13 +322,48 @@ give_back_share (TarnPool *pool, TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
+/* Tells whether this thread may wait until nobody records on a queue that it names.  The lock is
+ * held. */
+static gboolean
+can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
+{
+  _tarn_assert_locked (&pool->lock);
+  if (queue->n_recording == 0 || _tarn_may_await (pool->base.level, TARN_DUTY_RECORD))
+    return TRUE;
+  g_set_error (
+      error, TARN_ERROR, TARN_ERROR_RECURSION,
+      "%s: a queue cannot be forgotten from inside a function of the backend while an event "
+      "is being recorded on it",
+      pool->base.label);
+  return FALSE;
+}
+
+/* Makes a pool forget a queue that a call names, given an event for all that was put on it, and
+ * waits until nobody records on the queue any more.  FALSE, with nothing changed: this thread must
+ * not wait for that. */
+static gboolean
+forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
+{
+  gboolean can_forget;
+
+  _tarn_mutex_lock (&pool->lock);
+  can_forget = can_await_recording (pool, queue, error);
+  if (can_forget)
+    forget (pool, queue, event);
+  _tarn_event_unref (pool, event);
+  while (can_forget && queue->n_recording > 0)
+    _tarn_cond_wait (&pool->recording_ended, &pool->lock);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return can_forget;
+}
+
 /* Makes a pool forget a queue, which is alive until nobody records on it any more.  A heap below is
  * to do so afterwards: what the pool gives it as the queue's own must be from before that. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
-  TarnEvent *event;
-  gboolean is_used;
+  gboolean is_used, can_forget;
   gpointer handle;
 
   _tarn_assert_not_locked (&pool->lock);
@@ -335,21 +373,12 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);
+  can_forget = !is_used || can_await_recording (pool, queue, error);
   _tarn_mutex_unlock (&pool->lock);
-  if (!is_used)
-    return TRUE;
+  if (!is_used || !can_forget)
+    return can_forget;
   handle = _tarn_allocator_record_event (pool->upstream->direct, queue->handle, TRUE, error);
-  if (handle == NULL)
-    return FALSE;
-  event = _tarn_event_new (handle, TRUE);
-  _tarn_mutex_lock (&pool->lock);
-  forget (pool, queue, event);
-  _tarn_event_unref (pool, event);
-  while (queue->n_recording > 0)
-    _tarn_cond_wait (&pool->recording_ended, &pool->lock);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_mutex_unlock (&pool->lock);
-  return TRUE;
+  return handle != NULL && forget_and_wait (pool, queue, _tarn_event_new (handle, TRUE), error);
 }
 
 /* Does so with a queue that the pool may know, and then gives back what that has made too much. */
@@ -383,7 +412,8 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive, which is given no more commands that use the pool's memory
  * @param error  return location, or NULL: what the backend says when no event can be recorded on
- *               the queue
+ *               the queue; TARN_ERROR_RECURSION from inside a function of the backend, where the
+ *               call would have to wait for a call that may be waiting for this one
  * @return TRUE, also for a queue that the pool has never met, or FALSE with @p error set: then the
  *         queue must not be destroyed yet, and the call can be made again
  * @since 0.1

@@ -12,17 +12,6 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* Calls of this thread that are giving blocks back, to whatever pool's upstream allocator.  One
- * that allocates meanwhile must not wait for others, who may wait for it. */
-static _Thread_local guint giving_back = 0;
-
-/* Tells whether the calling thread is giving blocks back, to any pool's upstream allocator. */
-gboolean
-_tarn_is_giving_back (void)
-{
-  return giving_back > 0;
-}
-
 /* Counts the calls that have given something back until now, here and in the group. The lock is
  * held. */
 guint64
@@ -165,11 +154,11 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
   gboolean last;
 
   _tarn_assert_not_locked (&pool->lock);
-  giving_back++;
+  _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK);
   stuck_bytes = give_back_blocks (pool, give_back, is_wanted, &error);
-  giving_back--;
   if (give_back->n_untold > 0)
     tell_stuck (pool, give_back, error);
+  _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);

@@ -13,8 +13,9 @@
  * or nothing, where all of them are not enough.  Then upstream may yet refuse what other threads
  * are asking for, so the request waits for them before it gives up.
  *
- * Who waits for whom, so that it always ends: a call that gives back waits for nobody; a thread
- * that waits for another's reservation has none itself, but in pools that had no limit then.
+ * Who waits for whom, so that it always ends, is told in base/duty-private.h: in one pool a call
+ * that gives back waits for nobody, and a thread that has a reservation waits for no other one.  So
+ * it is whether or not there was a limit when the reservation was made: one may be set meanwhile.
  *
  * A limit that is lowered makes held blocks go back at that moment, as far as they have to.  What
  * is in use stays above it; a request that needs upstream has to fit in beside all of it. */
@@ -27,9 +28,6 @@
 
 /* How often a request waits for reservations of other threads, who may make new ones for ever. */
 #define MAX_WAITS 100
-
-/* Calls of this thread that are asking upstream allocators of pools with a limit. */
-static _Thread_local guint asking = 0;
 
 /* What a request has taken beside bytes that were left. */
 typedef struct
@@ -111,7 +109,8 @@ static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
   gsize wanted = bytes_above (pool, size);
-  gsize returning = _tarn_is_giving_back () ? 0 : MIN (wanted, pool->returning_bytes);
+  gboolean may_wait = wanted > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK);
+  gsize returning = may_wait ? MIN (wanted, pool->returning_bytes) : 0;
   gsize held = wanted - returning;
 
   _tarn_assert_locked (&pool->lock);
@@ -136,8 +135,8 @@ await_reservation (TarnPool *pool, gsize wanted)
   guint64 ended = pool->ended_reservations;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->limit_bytes == 0 || wanted > pool->reserved_bytes || asking > 0
-      || _tarn_is_giving_back ())
+  if (pool->limit_bytes == 0 || wanted > pool->reserved_bytes
+      || !_tarn_may_await (pool->base.level, TARN_DUTY_ASK))
     return FALSE;
   pool->n_awaiting++;
   while (pool->ended_reservations == ended)
@@ -202,6 +201,7 @@ _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
   _tarn_assert_locked (&pool->lock);
   pool->reserved_bytes -= reservation->size;
+  _tarn_duty_end (pool->base.level, TARN_DUTY_ASK);
   tell_awaiting (pool);
 }
 
@@ -230,6 +230,8 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   reserved = reserve_or_wait (pool, reservation->size, &taken);
+  if (reserved)
+    _tarn_duty_begin (pool->base.level, TARN_DUTY_ASK);
   n_came_back = pool->n_came_back;
   reservation->is_limited = pool->limit_bytes != 0;
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
@@ -267,13 +269,11 @@ _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, con
   gboolean allocated;
 
   _tarn_assert_not_locked (&pool->lock);
-  asking += reservation->is_limited;
   if (queue != NULL && pool->is_over_heap)
     allocated = upstream->klass->allocate_for (upstream, reservation->size, queue->handle, memory,
                                                owner, error);
   else
     allocated = _tarn_allocator_try (upstream, reservation->size, memory, error);
-  asking -= reservation->is_limited;
   return allocated;
 }
 

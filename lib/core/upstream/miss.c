@@ -75,13 +75,12 @@ static gboolean
 await_give_backs (TarnPool *pool, const Request *request)
 {
   g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
-  gboolean may_wait = !_tarn_is_giving_back ();
   gboolean given_back;
 
-  if (may_wait && group != NULL)
+  if (group != NULL)
     _tarn_group_await_give_backs (group);
   _tarn_mutex_lock (&pool->lock);
-  if (may_wait)
+  if (_tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))
     _tarn_tickets_await (&pool->give_backs, pool->give_backs.last, &pool->lock);
   given_back = _tarn_pool_get_ended (pool) != request->reservation.ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);

@@ -22,6 +22,7 @@ struct _TarnReclaimGroup
 
   TarnMutex give_backs_lock;
   TarnTickets give_backs; /* of all members */
+  guint level;            /* the highest that a member ever had */
 };
 
 void _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket);

@@ -93,6 +93,15 @@ compare_members (gconstpointer a, gconstpointer b)
   return left->base.id < right->base.id ? -1 : left->base.id > right->base.id;
 }
 
+/* Notes the level of a member. */
+static void
+note_level (TarnReclaimGroup *group, guint level)
+{
+  _tarn_mutex_lock (&group->give_backs_lock);
+  group->level = MAX (group->level, level);
+  _tarn_mutex_unlock (&group->give_backs_lock);
+}
+
 /* Puts a pool that is in no group in one. FALSE: another thread was faster. */
 static gboolean
 try_join (TarnPool *pool, TarnReclaimGroup *group)
@@ -105,6 +114,7 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
   if (joins)
     {
       pool->group = tarn_reclaim_group_ref (group);
+      note_level (group, pool->base.level);
       g_ptr_array_add (group->members, pool);
       g_ptr_array_sort (group->members, compare_members);
     }
@@ -221,12 +231,13 @@ _tarn_group_get_ended (TarnReclaimGroup *group)
   return ended;
 }
 
-/* Waits for the members' calls that began before this one. */
+/* Waits for the members' calls that began before this one, if this thread may wait for them. */
 void
 _tarn_group_await_give_backs (TarnReclaimGroup *group)
 {
   _tarn_mutex_lock (&group->give_backs_lock);
-  _tarn_tickets_await (&group->give_backs, group->give_backs.last, &group->give_backs_lock);
+  if (_tarn_may_await (group->level, TARN_DUTY_GIVE_BACK))
+    _tarn_tickets_await (&group->give_backs, group->give_backs.last, &group->give_backs_lock);
   _tarn_mutex_unlock (&group->give_backs_lock);
 }
 

@@ -12,6 +12,7 @@
 #ifndef TARN_UPSTREAM_PRIVATE_H
 #define TARN_UPSTREAM_PRIVATE_H
 
+#include "base/duty-private.h"
 #include "pool/pool-private.h"
 
 /* What a request takes of the limit before it asks the upstream allocator. */
@@ -34,7 +35,6 @@ void _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBl
 gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted);
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
-gboolean _tarn_is_giving_back (void);
 
 /* limit.c */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
