@@ -44,10 +44,10 @@ typedef union
 
 /**
  * The functions that a backend is made of. tarn_allocator_new() makes an allocator from them. They
- * may be called from any thread, several at a time, and never with a lock of Tarn held. They may call
- * Tarn back, for the very pool or heap that called them. A call from inside waits for no call that
- * may be waiting for it: a request fails that would have to, such as one that exceeds a limit until
- * another thread is done, and tarn_pool_forget_queue() may be TARN_ERROR_RECURSION.
+ * may be called from any thread, several at a time, and never with a lock of Tarn held. They may
+ * call Tarn back, for the very pool or heap that called them. A call from inside waits for no call
+ * that may be waiting for it: a request fails that would have to, such as one that exceeds a limit
+ * until another thread is done, and tarn_pool_forget_queue() may be TARN_ERROR_RECURSION.
  *
  * From queue_ref() to event_release() is how to order the use of memory on several queues (a
  * cl_command_queue, a CUstream): all of these or none. An event stands for everything put on a

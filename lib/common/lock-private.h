@@ -108,13 +108,28 @@ typedef struct
 /* clang-format on */
 
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
+/* How many mutexes the calling thread holds.  Each library counts its own: a definition in each of
+ * its files, of which one is used. */
+extern _Thread_local guint _tarn_n_locks;
+_Thread_local guint _tarn_n_locks __attribute__ ((weak, visibility ("hidden")));
+
+static inline void
+_tarn_count_lock (guintptr owner)
+{
+  _tarn_n_locks += owner != 0 ? 1 : (guint) -1;
+}
+
 #define _tarn_mutex_set_owner(mutex, thread)                                                       \
-  __atomic_store_n (&(mutex)->owner, (guintptr) (thread), __ATOMIC_RELAXED)
+  (_tarn_count_lock ((guintptr) (thread)),                                                         \
+   __atomic_store_n (&(mutex)->owner, (guintptr) (thread), __ATOMIC_RELAXED))
 #define _tarn_mutex_is_mine(mutex)                                                                 \
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
+/* Before what may wait, or call back. */
+#define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
+#define _tarn_assert_no_locks() ((void) 0)
 #define _tarn_mutex_set_owner(mutex, thread) ((void) (mutex))
 #define _tarn_assert_locked(mutex) ((void) (mutex))
 #define _tarn_assert_not_locked(mutex) ((void) (mutex))
@@ -124,7 +139,7 @@ static inline void
 _tarn_mutex_init (TarnMutex *mutex)
 {
   _tarn_plain_init (&mutex->plain);
-  _tarn_mutex_set_owner (mutex, 0);
+  mutex->owner = 0;
 }
 
 static inline void

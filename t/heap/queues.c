@@ -794,6 +794,79 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
     }
 }
 
+/* While a heap asks about events, the lock is given up: another thread takes what was free at the
+ * end of the addresses that are reserved.  What is missing then is reckoned anew. */
+
+typedef struct
+{
+  TarnAllocator *heap;
+  TarnMemory taken;
+  gboolean is_done;
+} Taker;
+
+#define LAST ((gsize) 32 << 20)
+
+static TarnMemory
+take_bytes (TarnAllocator *heap, gsize size)
+{
+  g_autoptr (GError) error = NULL;
+  TarnMemory memory;
+
+  tarn_allocator_allocate_memory (heap, size, &memory, &error);
+  g_assert_no_error (error);
+  return memory;
+}
+
+static void
+take_last (gpointer data)
+{
+  Taker *taker = data;
+
+  if (!taker->is_done)
+    taker->taken = take_bytes (taker->heap, LAST);
+  taker->is_done = TRUE;
+}
+
+static void
+test_taken_meanwhile (void)
+{
+  TarnTestingOrder *order
+      = tarn_testing_order_new ((guint64) 4 << 30, TARN_TESTING_PAGES_VIRTUAL, 0);
+  TarnTestingQueues *queues = tarn_testing_order_get_queues (order);
+  TarnAllocator *allocator = tarn_testing_order_allocator_new (order);
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  gpointer queue = tarn_testing_queue_new (queues, TRUE);
+  TarnMemory blocks[4];
+  Taker taker = { NULL };
+  TarnBlock *block;
+  TarnPool *pool;
+
+  options.growth_bytes = (gsize) 2 << 20;
+  tarn_testing_pages_set_max_addresses (tarn_testing_order_get_pages (order), 8 * LAST);
+  taker.heap = tarn_heap_allocator_new (allocator, &options, NULL);
+  pool = tarn_pool_new (taker.heap, NULL, NULL);
+  tarn_pool_stop_holding (pool);
+  block = tarn_pool_allocate_ordered (pool, (gsize) 40 << 20, queue, NULL);
+  tarn_testing_order_put (order, queue, tarn_block_get_memory (block), (gsize) 40 << 20,
+                          TARN_TESTING_COMMAND_USE, 0);
+  tarn_block_free (block);
+  for (guint i = 0; i < 3; i++)
+    blocks[i] = take_bytes (taker.heap, 2 * LAST);
+  tarn_allocator_free_memory (taker.heap, take_bytes (taker.heap, LAST), LAST);
+  tarn_testing_queues_set_hook (queues, TARN_TESTING_CALL_EVENT_IS_DONE, take_last, &taker);
+  blocks[3] = take_bytes (taker.heap, 2 * LAST);
+  g_assert_true (taker.is_done);
+
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_allocator_free_memory (taker.heap, blocks[i], 2 * LAST);
+  tarn_allocator_free_memory (taker.heap, taker.taken, LAST);
+  tarn_testing_queues_run_all (queues);
+  tarn_pool_unref (pool);
+  tarn_allocator_unref (taker.heap);
+  tarn_allocator_unref (allocator);
+  tarn_testing_order_free (order);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -819,5 +892,6 @@ main (int argc, char **argv)
   add ("lost/block", test_lost_block);
   add ("lost/debugged", test_lost_debugged);
   add ("threads", test_threads);
+  g_test_add_func ("/core/heap/queues/taken-meanwhile", test_taken_meanwhile);
   return g_test_run ();
 }

@@ -49,6 +49,41 @@ unlock_what_is_anothers (gconstpointer unused)
   g_thread_join (g_thread_new ("other", unlock, NULL));
 }
 
+/* Nothing is called back with a lock held. */
+static gboolean
+allocate_nothing (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) memory;
+  (void) error;
+  return TRUE;
+}
+
+static void
+free_nothing (gpointer user_data, TarnMemory memory, gsize size)
+{
+  (void) user_data;
+  (void) memory;
+  (void) size;
+}
+
+static void
+call_with_lock (gconstpointer unused)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  TarnMemory memory;
+
+  (void) unused;
+  ops.allocate = allocate_nothing;
+  ops.free = free_nothing;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  g_assert_true (tarn_allocator_allocate_memory (allocator, 1, &memory, NULL));
+  _tarn_mutex_lock (&mutex);
+  tarn_allocator_free_memory (allocator, memory, 1);
+}
+
 /* What has gone back is not held again. */
 static void
 take_a_wrong_turn (gconstpointer unused)
@@ -140,6 +175,7 @@ add_tests (void)
   ADD_MISTAKE (unlock_what_is_not_locked);
   ADD_MISTAKE (unlock_what_is_anothers);
   ADD_MISTAKE (take_a_wrong_turn);
+  ADD_MISTAKE (call_with_lock);
 }
 
 #else

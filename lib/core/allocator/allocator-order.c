@@ -30,15 +30,15 @@ _tarn_allocator_ref_queue (const TarnAllocator *direct, gpointer queue, gboolean
       return FALSE;
     }
   *in_order = FALSE;
-  return ensure_error (direct, "queue_ref",
-                       direct->ops.queue_ref (direct->user_data, queue, in_order, error), error);
+  return ensure_error (direct, "queue_ref", _tarn_call (direct, queue_ref, queue, in_order, error),
+                       error);
 }
 
 /* Undoes _tarn_allocator_ref_queue (). */
 void
 _tarn_allocator_unref_queue (const TarnAllocator *direct, gpointer queue)
 {
-  direct->ops.queue_unref (direct->user_data, queue);
+  _tarn_call (direct, queue_unref, queue);
 }
 
 /* Asks whether memory can be allocated for a queue now. */
@@ -46,8 +46,8 @@ gboolean
 _tarn_allocator_check_queue (const TarnAllocator *direct, gpointer queue, GError **error)
 {
   return direct->ops.check_queue == NULL
-         || ensure_error (direct, "check_queue",
-                          direct->ops.check_queue (direct->user_data, queue, error), error);
+         || ensure_error (direct, "check_queue", _tarn_call (direct, check_queue, queue, error),
+                          error);
 }
 
 /* Records an event on a queue. Not every backend can keep a queue alive: such a one is asked only
@@ -58,8 +58,8 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
 {
   guint64 start = _tarn_record_begin_call ();
   gboolean records_all = !is_named && direct->ops.event_record_all != NULL;
-  gpointer event = records_all ? direct->ops.event_record_all (direct->user_data, error)
-                               : direct->ops.event_record (direct->user_data, queue, error);
+  gpointer event = records_all ? _tarn_call (direct, event_record_all, error)
+                               : _tarn_call (direct, event_record, queue, error);
 
   TARN_PROBE (mark, direct->id, queue);
   if (start != 0)
@@ -74,7 +74,7 @@ gboolean
 _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queue, GError **error)
 {
   guint64 start = _tarn_record_begin_call ();
-  gboolean has_waited = direct->ops.event_wait (direct->user_data, event, queue, error);
+  gboolean has_waited = _tarn_call (direct, event_wait, event, queue, error);
 
   TARN_PROBE (wait, direct->id, queue);
   if (start != 0)

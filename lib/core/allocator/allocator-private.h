@@ -6,6 +6,7 @@
 
 #include <tarn/allocator.h>
 
+#include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
 /* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
@@ -122,6 +123,20 @@ struct _TarnAllocator
   gsize (*trim) (gpointer user_data); /* for TarnAllocatorClass.trim, of a direct one; nullable */
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
+
+/* Calls a function of an allocator's.  No lock is held then, and the thread is behind no door: see
+ * TarnAllocatorOps. */
+#define _tarn_call(allocator, function, ...)                                                       \
+  (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
+#define _tarn_call_plain(allocator, function)                                                      \
+  (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data))
+
+static inline void
+_tarn_assert_may_call (void)
+{
+  _tarn_assert_no_locks ();
+  g_assert (_tarn_current_thread->visits % 2 == 0);
+}
 
 void _tarn_allocator_init (TarnAllocator *allocator, const TarnAllocatorClass *klass,
                            const TarnAllocatorOps *ops, gpointer user_data, GDestroyNotify destroy,

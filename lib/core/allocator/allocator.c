@@ -133,7 +133,7 @@ _tarn_direct_call_free (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
   guint64 start = is_direct (allocator) ? _tarn_record_begin_call () : 0;
 
-  allocator->ops.free (allocator->user_data, memory, size);
+  _tarn_call (allocator, free, memory, size);
   if (is_direct (allocator))
     _tarn_direct_record_free (allocator, size, memory, start);
 }
@@ -144,7 +144,7 @@ _tarn_direct_call_free_on_queue (TarnAllocator *allocator, TarnMemory memory, gs
                                  gpointer queue)
 {
   guint64 start = _tarn_record_begin_call ();
-  gboolean is_freed = allocator->ops.free_on_queue (allocator->user_data, memory, size, queue);
+  gboolean is_freed = _tarn_call (allocator, free_on_queue, memory, size, queue);
 
   if (is_freed)
     _tarn_direct_record_free (allocator, size, memory, start);
@@ -188,6 +188,7 @@ gboolean
 _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
                    TarnMemory *memory, GError **error)
 {
+  _tarn_assert_may_call ();
   if (!_tarn_faults_are_on)
     return call_and_count (allocator, func, size, memory, error);
   if (!_tarn_fault_admit (allocator, size, error))
@@ -220,7 +221,7 @@ _tarn_direct_release_backing (const TarnAllocator *allocator, gsize size, TarnMe
 {
   guint64 start = _tarn_record_begin_call ();
 
-  allocator->ops.backing_release (allocator->user_data, backing, size);
+  _tarn_call (allocator, backing_release, backing, size);
   _tarn_direct_record_free (allocator, size, backing, start);
 }
 
@@ -229,7 +230,7 @@ call_allocate (const TarnAllocator *allocator, gsize size, TarnMemory *memory, G
 {
   if (is_direct (allocator))
     return _tarn_direct_call (allocator, allocator->ops.allocate, size, memory, error);
-  return allocator->ops.allocate (allocator->user_data, size, memory, error);
+  return _tarn_call (allocator, allocate, size, memory, error);
 }
 
 /* Calls the backend once: no second try, no reclaim. */
@@ -266,7 +267,7 @@ gboolean
 _tarn_allocator_reclaim (TarnAllocator *allocator)
 {
   g_assert (in_reclaim);
-  return allocator->ops.reclaim != NULL && allocator->ops.reclaim (allocator->user_data);
+  return allocator->ops.reclaim != NULL && _tarn_call_plain (allocator, reclaim);
 }
 
 /* Gets the queue of requests that name none; NULL: there is no such thing. */
@@ -274,7 +275,7 @@ gpointer
 _tarn_allocator_get_default_queue (TarnAllocator *direct)
 {
   return direct->ops.fresh_queue != NULL && !direct->ops.frees_in_order
-             ? direct->ops.fresh_queue (direct->user_data)
+             ? _tarn_call_plain (direct, fresh_queue)
              : NULL;
 }
 
@@ -324,7 +325,7 @@ allocate_block (TarnAllocator *allocator, gsize size, GError **error)
     return NULL;
   block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
   block->is_unready = queue == NULL && allocator->ops.fresh_queue != NULL
-                      && allocator->ops.fresh_queue (allocator->user_data) != NULL;
+                      && _tarn_call_plain (allocator, fresh_queue) != NULL;
   if (queue == NULL || _tarn_direct_record_use (block, queue, error))
     return block;
   tarn_block_free (block);

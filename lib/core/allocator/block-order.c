@@ -87,12 +87,12 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
   if (event == NULL)
     return FALSE;
   is_fine = _tarn_allocator_wait (direct, event, handle, error);
-  if (!is_fine && handle == NULL && direct->ops.event_is_done (direct->user_data, event))
+  if (!is_fine && handle == NULL && _tarn_call (direct, event_is_done, event))
     {
       g_clear_error (error); /* a command before it has failed, and so is done */
       is_fine = TRUE;
     }
-  direct->ops.event_release (direct->user_data, event);
+  _tarn_call (direct, event_release, event);
   return is_fine;
 }
 
@@ -101,11 +101,9 @@ await_used_queue (const TarnBlock *block, const TarnQueue *used, gpointer handle
 static gboolean
 use_fresh_queue (TarnBlock *block, GError **error)
 {
-  const TarnAllocatorOps *ops = &block->source->ops;
-
   if (!block->is_unready)
     return TRUE;
-  return _tarn_direct_record_use (block, ops->fresh_queue (block->source->user_data), error);
+  return _tarn_direct_record_use (block, _tarn_call_plain (block->source, fresh_queue), error);
 }
 
 /* Gives a block without a pool to a queue alone; NULL: the host waits, and the block is nobody's.

@@ -14,9 +14,7 @@ gboolean
 _tarn_contents_fill (const TarnGuarded *self, TarnMemory memory, gsize offset, gsize size,
                      guint8 byte, GError **error)
 {
-  const TarnAllocatorOps *ops = &self->direct->ops;
-
-  return size == 0 || ops->fill (self->direct->user_data, memory, offset, size, byte, error);
+  return size == 0 || _tarn_call (self->direct, fill, memory, offset, size, byte, error);
 }
 
 /* Notes what is changed in a chunk from an offset on. */
@@ -43,12 +41,11 @@ static gboolean
 skip_unchanged (const TarnGuarded *self, TarnMemory memory, gsize *offset, gsize *size, guint8 byte,
                 GError **error)
 {
-  const TarnAllocatorOps *ops = &self->direct->ops;
   gsize first;
 
-  if (ops->find_other == NULL || *size < LEAST_FOUND)
+  if (self->direct->ops.find_other == NULL || *size < LEAST_FOUND)
     return TRUE;
-  if (!ops->find_other (self->direct->user_data, memory, *offset, *size, byte, &first, error))
+  if (!_tarn_call (self->direct, find_other, memory, *offset, *size, byte, &first, error))
     return FALSE;
   *size -= first - *offset;
   *offset = first;
@@ -60,7 +57,6 @@ _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset
                         guint8 byte, gboolean *is_changed, TarnContentsChange *change,
                         GError **error)
 {
-  const TarnAllocatorOps *ops = &self->direct->ops;
   g_autofree guint8 *bytes = NULL;
 
   *is_changed = FALSE;
@@ -70,7 +66,7 @@ _tarn_contents_compare (const TarnGuarded *self, TarnMemory memory, gsize offset
   for (gsize n; size > 0; offset += n, size -= n)
     {
       n = MIN (size, CHUNK);
-      if (!ops->read (self->direct->user_data, memory, offset, n, bytes, error))
+      if (!_tarn_call (self->direct, read, memory, offset, n, bytes, error))
         return FALSE;
       compare_chunk (bytes, offset, n, byte, is_changed, change);
     }

@@ -34,11 +34,10 @@ release (const TarnGuarded *self, const TarnDebugBlock *block, gboolean has_back
          gboolean is_mapped)
 {
   if (is_mapped)
-    ops_of (self)->backing_unmap (self->direct->user_data, block->whole, block->whole_size);
+    _tarn_call (self->direct, backing_unmap, block->whole, block->whole_size);
   if (has_backing)
     _tarn_direct_release_backing (self->direct, block->whole_size, block->backing);
-  ops_of (self)->addresses_release (self->direct->user_data, block->whole,
-                                    get_reserved (self, block));
+  _tarn_call (self->direct, addresses_release, block->whole, get_reserved (self, block));
 }
 
 void
@@ -53,16 +52,16 @@ _tarn_gaps_measure (const TarnGuarded *self, TarnDebugBlock *block)
 gboolean
 _tarn_gaps_take (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
-  if (!ops_of (self)->addresses_reserve (self->direct->user_data, get_reserved (self, block),
-                                         &block->whole, error))
+  if (!_tarn_call (self->direct, addresses_reserve, get_reserved (self, block), &block->whole,
+                   error))
     return FALSE;
   if (!_tarn_direct_take_backing (self->direct, block->whole_size, &block->backing, error))
     {
       release (self, block, FALSE, FALSE);
       return FALSE;
     }
-  block->has_gap = ops_of (self)->backing_map (self->direct->user_data, block->backing,
-                                               block->whole_size, block->whole, error);
+  block->has_gap = _tarn_call (self->direct, backing_map, block->backing, block->whole_size,
+                               block->whole, error);
   if (!block->has_gap)
     release (self, block, TRUE, FALSE);
   return block->has_gap;

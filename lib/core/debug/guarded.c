@@ -81,12 +81,10 @@ fill_fresh (const TarnGuarded *self, const TarnDebugBlock *block, GError **error
 static gboolean
 make_part (const TarnGuarded *self, TarnDebugBlock *block, GError **error)
 {
-  const TarnAllocatorOps *ops = &self->direct->ops;
-
   block->memory = block->whole;
   return block->margin == 0
-         || ops->part_new (self->direct->user_data, block->whole, block->margin, block->size,
-                           &block->memory, error);
+         || _tarn_call (self->direct, part_new, block->whole, block->margin, block->size,
+                        &block->memory, error);
 }
 
 static void
@@ -95,7 +93,7 @@ release_part (const TarnGuarded *self, const TarnDebugBlock *block)
   const TarnAllocatorOps *ops = &self->direct->ops;
 
   if (block->margin > 0 && ops->part_release != NULL)
-    ops->part_release (self->direct->user_data, block->memory, block->size);
+    _tarn_call (self->direct, part_release, block->memory, block->size);
 }
 
 /* Counts bytes that are about to be asked for.  FALSE: they would exceed the limit. */
@@ -581,8 +579,7 @@ guarded_destroy (gpointer user_data)
 /* Queues are the backend's. */
 
 #define DIRECT(user_data) (((TarnGuarded *) (user_data))->direct)
-#define CALL(user_data, func, ...)                                                                 \
-  DIRECT (user_data)->ops.func (DIRECT (user_data)->user_data, __VA_ARGS__)
+#define CALL(user_data, func, ...) _tarn_call (DIRECT (user_data), func, __VA_ARGS__)
 
 static gboolean
 guarded_queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **error)
@@ -629,7 +626,7 @@ guarded_event_record_all (gpointer user_data, GError **error)
 static gpointer
 guarded_fresh_queue (gpointer user_data)
 {
-  return DIRECT (user_data)->ops.fresh_queue (DIRECT (user_data)->user_data);
+  return _tarn_call_plain (DIRECT (user_data), fresh_queue);
 }
 
 static gboolean

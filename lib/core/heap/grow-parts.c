@@ -139,8 +139,7 @@ static gboolean
 await_ready (const TarnHeap *heap, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
-  gpointer queue
-      = direct->ops.fresh_queue != NULL ? direct->ops.fresh_queue (direct->user_data) : NULL;
+  gpointer queue = direct->ops.fresh_queue != NULL ? _tarn_call_plain (direct, fresh_queue) : NULL;
   gpointer event;
   gboolean is_ready;
 
@@ -150,7 +149,7 @@ await_ready (const TarnHeap *heap, GError **error)
   if (event == NULL)
     return FALSE;
   is_ready = _tarn_allocator_wait (direct, event, NULL, error);
-  direct->ops.event_release (direct->user_data, event);
+  _tarn_call (direct, event_release, event);
   return is_ready;
 }
 
@@ -211,16 +210,24 @@ find_oldest (const TarnHeap *heap)
   return NULL;
 }
 
-/* Gives idle pieces back until a new one is no more than the heap should have. */
+/* Tells whether a new piece is more than the heap should have. */
+static gboolean
+is_too_much (const TarnHeap *heap, gsize needed)
+{
+  gsize target = get_target (heap);
+
+  return needed > target || heap->stats.upstream_bytes > target - needed;
+}
+
+/* Gives idle pieces back until a new one is no more than the heap should have.  The lock is given
+ * up for each, so what there is is looked at again. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
   TarnHeap *heap = range->heap;
-  gsize target = get_target (heap);
   TarnPiece *piece;
 
-  while ((needed > target || heap->stats.upstream_bytes > target - needed)
-         && (piece = find_oldest (heap)) != NULL)
+  while (is_too_much (heap, needed) && (piece = find_oldest (heap)) != NULL)
     _tarn_heap_release_idle (heap, piece);
 }
 

@@ -67,8 +67,7 @@ reserve (const TarnHeapRange *range, gsize needed, GError **error)
     {
       g_autoptr (GError) local = NULL;
 
-      if (ops_of (heap)->addresses_reserve (heap->upstream->user_data, size, &region->addresses,
-                                            &local))
+      if (_tarn_call (heap->upstream, addresses_reserve, size, &region->addresses, &local))
         break;
       if (size / 2 < needed)
         {
@@ -88,7 +87,7 @@ release_region (const TarnHeap *heap, TarnHeapRegion *region)
 {
   g_assert (region->n_pieces == 0);
   if (!region->has_lost)
-    ops_of (heap)->addresses_release (heap->upstream->user_data, region->addresses, region->size);
+    _tarn_call (heap->upstream, addresses_release, region->addresses, region->size);
   g_free (region);
 }
 
@@ -186,7 +185,7 @@ static void
 virtual_release (TarnHeap *heap, TarnPiece *piece)
 {
   _tarn_assert_not_locked (&heap->lock);
-  ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
+  _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
   discard (heap, piece);
 }
 
@@ -201,8 +200,8 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   piece->region = range->region;
   piece->start = range->region->end;
   _tarn_mutex_unlock (&heap->lock);
-  is_mapped = ops_of (heap)->backing_map (heap->upstream->user_data, piece->memory, piece->size,
-                                          memory_at (piece->start), error);
+  is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
+                          memory_at (piece->start), error);
   _tarn_mutex_lock (&heap->lock);
   if (is_mapped)
     {
@@ -226,7 +225,7 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   _tarn_range_cut_piece (piece);
   heap->stats.moves++;
   _tarn_mutex_unlock (&heap->lock);
-  ops_of (heap)->backing_unmap (heap->upstream->user_data, memory_at (piece->start), piece->size);
+  _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
   _tarn_mutex_lock (&heap->lock);
   virtual_tidy (range);
   TARN_PROBE (piece_moved, heap->base.id, piece->start, piece->size, range->region->end,
@@ -347,8 +346,6 @@ count_movable (const TarnHeapRange *range)
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
-  const TarnAllocatorOps *ops = ops_of (heap);
-  gpointer upstream = heap->upstream->user_data;
   TarnMemory backing = { .address = 0 };
   gboolean is_there;
 
@@ -356,9 +353,9 @@ probe (TarnHeap *heap, gsize size, GError **error)
     return FALSE;
   _tarn_mutex_unlock (&heap->lock);
   _tarn_direct_count_call (heap->upstream);
-  is_there = ops->backing_new (upstream, size, &backing, error);
+  is_there = _tarn_call (heap->upstream, backing_new, size, &backing, error);
   if (is_there)
-    ops->backing_release (upstream, backing, size);
+    _tarn_call (heap->upstream, backing_release, backing, size);
   _tarn_mutex_lock (&heap->lock);
   heap->is_short = !is_there;
   return is_there;
@@ -405,12 +402,13 @@ virtual_grow (TarnHeapRange *range, gsize size, GError **error)
   gsize missing, movable;
   TarnPiece *idle;
 
-  if (!ensure_addresses (range, size, error))
-    return FALSE;
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap))
     _tarn_heap_ask_marks (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
+  /* Not before: the lock was given up, and somebody may have taken what was free at the end. */
+  if (!ensure_addresses (range, size, error))
+    return FALSE;
   missing = get_missing (range, size);
   idle = moves_in (range) && missing > get_room (range->heap) ? choose_idle (range, missing) : NULL;
   if (idle != NULL)

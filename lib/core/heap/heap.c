@@ -139,7 +139,7 @@ make_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   TarnMemory part = { .address = 0 };
 
   _tarn_assert_not_locked (&heap->lock);
-  if (direct->ops.part_new (direct->user_data, piece->memory, offset, extent->size, &part, error))
+  if (_tarn_call (direct, part_new, piece->memory, offset, extent->size, &part, error))
     {
       *memory = part;
       return TRUE;
@@ -277,7 +277,7 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   if (makes_parts (heap) && direct->ops.part_release != NULL)
     {
       _tarn_mutex_unlock (&heap->lock);
-      direct->ops.part_release (direct->user_data, memory, extent->size);
+      _tarn_call (direct, part_release, memory, extent->size);
       _tarn_mutex_lock (&heap->lock);
     }
   put (heap, extent);

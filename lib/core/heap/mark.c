@@ -43,7 +43,7 @@ mark_unref (TarnHeap *heap, TarnMark *mark)
   if (--mark->n_refs > 0)
     return;
   _tarn_mutex_unlock (&heap->lock);
-  direct->ops.event_release (direct->user_data, mark->handle);
+  _tarn_call (direct, event_release, mark->handle);
   g_free (mark);
   _tarn_mutex_lock (&heap->lock);
 }
@@ -144,7 +144,7 @@ _tarn_queue_ask (TarnHeapQueue *queue)
       TarnMark *mark = mark_ref (queue->marks.head->data);
 
       _tarn_mutex_unlock (&heap->lock);
-      is_done = direct->ops.event_is_done (direct->user_data, mark->handle);
+      is_done = _tarn_call (direct, event_is_done, mark->handle);
       _tarn_mutex_lock (&heap->lock);
       if (is_done)
         settle (queue, mark);
@@ -188,7 +188,7 @@ await (TarnHeap *heap, TarnMark *mark)
   _tarn_mutex_unlock (&heap->lock);
   is_done = _tarn_allocator_wait (direct, mark->handle, NULL, &error)
             || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
-            || direct->ops.event_is_done (direct->user_data, mark->handle);
+            || _tarn_call (direct, event_is_done, mark->handle);
   _tarn_mutex_lock (&heap->lock);
   return is_done;
 }

@@ -48,7 +48,7 @@ release_events (TarnAllocator *direct, TarnEvent *events)
     {
       events = event->next;
       if (event->handle != NULL)
-        direct->ops.event_release (direct->user_data, event->handle);
+        _tarn_call (direct, event_release, event->handle);
       g_free (event);
     }
 }

@@ -236,7 +236,7 @@ query_events (TarnPool *pool, const TarnRequest *request)
         return;
       if (event == NULL)
         are_done = TRUE;
-      else if (are_done && direct->ops.event_is_done (direct->user_data, event->handle))
+      else if (are_done && _tarn_call (direct, event_is_done, event->handle))
         g_atomic_int_set (&event->is_done, TRUE);
       else
         are_done = FALSE;
@@ -318,7 +318,7 @@ set_unready (TarnPool *pool, TarnBlock *block)
   const TarnAllocator *direct = pool->upstream->direct;
 
   if (pool->is_over_heap || direct->ops.fresh_queue == NULL
-      || direct->ops.fresh_queue (direct->user_data) == NULL)
+      || _tarn_call_plain (direct, fresh_queue) == NULL)
     return;
   _tarn_mutex_lock (&pool->lock);
   block->is_unready = TRUE;

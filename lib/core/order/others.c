@@ -182,6 +182,19 @@ _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
   request->n_others = 0;
 }
 
+/* Has held blocks for which no event could be recorded on a queue share one.  The door is closed:
+ * else threads change the states of blocks that they keep, and no lock is held for that. */
+static void
+give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
+{
+  gboolean was_open = _tarn_pool_close (pool);
+
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+    if (block->state == TARN_BLOCK_HELD && _tarn_block_get_share (block) == TARN_NO_SHARE)
+      _tarn_block_share_event (pool, block, queue, event);
+  _tarn_pool_open (pool, was_open);
+}
+
 /* Gives an event to all that is wanted of a queue's share, which is recorded memory then. */
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
@@ -192,9 +205,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_assert_locked (&pool->lock);
   queue->is_wanted = FALSE;
   if (queue->has_unrecorded)
-    TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-      if (block->state == TARN_BLOCK_HELD && _tarn_block_get_share (block) == TARN_NO_SHARE)
-        _tarn_block_share_event (pool, block, queue, event);
+    give_unrecorded (pool, queue, event);
   _tarn_queue_set_unrecorded (pool, queue, FALSE);
   if (queue->bins == NULL)
     return;
@@ -217,11 +228,15 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 static void
 take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 {
+  gboolean was_open;
+
   _tarn_assert_locked (&pool->lock);
+  was_open = _tarn_pool_close (pool);
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
     for (guint i = 0; i < block->n_uses; i++)
       if (block->uses[i].event == event)
         _tarn_use_clear_event (pool, &block->uses[i]);
+  _tarn_pool_open (pool, was_open);
   _tarn_queue_set_unrecorded (pool, queue, TRUE);
   _tarn_bins_move (pool, pool->recorded_bins);
 }

@@ -221,7 +221,7 @@ _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
   TarnAllocator *direct = pool->upstream->direct;
   gpointer handle = direct->ops.fresh_queue != NULL && !pool->is_over_heap
-                        ? direct->ops.fresh_queue (direct->user_data)
+                        ? _tarn_call_plain (direct, fresh_queue)
                         : NULL;
 
   *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
