@@ -36,7 +36,7 @@ is_within () { # KIND TRACE THREADS RATIO CALLS
 }
 
 check "a program that trains ResNet-50" replays --trace "$resnet"
-check "... virtual memory" is_within null+heap resnet.csv.gz 1 1.02 94
+check "... virtual memory" is_within null+heap resnet.csv.gz 1 1.03 94
 check "... parts of memory" is_within null-plain+heap resnet.csv.gz 1 1.05 60
 check "two of them on two queues" replays --queues --weave --trace "$resnet" --trace "$resnet"
 check "... virtual memory" is_within null+heap resnet+resnet 2 1.04 220

@@ -3,6 +3,7 @@
  *
  * Snapshots. */
 
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <json-glib/json-glib.h>
 #include <signal.h>
@@ -780,6 +781,10 @@ test_private (void)
   target = g_build_filename (place.folder, "target", NULL);
   g_assert_true (g_file_set_contents (target, "precious", -1, NULL));
   g_assert_cmpint (symlink (target, place.path), ==, 0);
+  g_assert_false (tarn_snapshot_write (place.path, &error));
+  g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_LOOP);
+  g_clear_error (&error);
+  g_assert_cmpint (g_unlink (place.path), ==, 0);
   g_assert_true (tarn_snapshot_write (place.path, &error));
   g_assert_no_error (error);
   umask (mask);
@@ -792,11 +797,35 @@ test_private (void)
   g_assert_null (strchr (error->message, '\x1b'));
 }
 
+/* What is no regular file is written to, and stays what it is. */
+static void
+test_device (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+  gchar text[16] = "";
+  struct stat info;
+  gint file;
+
+  place_init (&place, "fifo");
+  g_assert_cmpint (mkfifo (place.path, 0600), ==, 0);
+  file = open (place.path, O_RDWR | O_CLOEXEC);
+  g_assert_cmpint (file, >=, 0);
+  g_assert_true (tarn_snapshot_write (place.path, &error));
+  g_assert_no_error (error);
+  g_assert_cmpint (lstat (place.path, &info), ==, 0);
+  g_assert_true (S_ISFIFO (info.st_mode));
+  g_assert_cmpint (read (file, text, 1), ==, 1);
+  g_assert_cmpstr (text, ==, "{");
+  close (file);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/snapshot/blocks", test_blocks);
+  g_test_add_func ("/core/snapshot/device", test_device);
   g_test_add_func ("/core/snapshot/names", test_names);
   g_test_add_func ("/core/snapshot/heap", test_heap);
   g_test_add_func ("/core/snapshot/debugged", test_debugged);

@@ -11,7 +11,9 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <tarn/error.h>
 #include <tarn/version.h>
 #include <unistd.h>
@@ -378,10 +380,34 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
-/* Replaces the file, or a symbolic link of that name, by one that is the user's alone: it says what
- * the program does. */
+/* Writes to what is there and is no regular file: a device, or a pipe.  Replacing it would take,
+ * say, /dev/null away from everybody. */
 static gboolean
-write_file (const gchar *path, const GString *text, GError **error)
+write_in_place (const gchar *path, const GString *text)
+{
+  gint file = open (path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
+  gsize done = 0;
+  gssize n = 0;
+  gint code;
+
+  if (file < 0)
+    return FALSE;
+  while (done < text->len)
+    {
+      n = write (file, text->str + done, text->len - done);
+      if (n < 0 && errno != EINTR)
+        break;
+      done += n > 0 ? (gsize) n : 0;
+    }
+  code = errno;
+  close (file);
+  errno = code;
+  return done == text->len;
+}
+
+/* Replaces the file, or makes one that is the user's alone: it says what the program does. */
+static gboolean
+replace_file (const gchar *path, const GString *text, GError **error)
 {
   g_autofree gchar *quoted = NULL;
   g_autoptr (GError) failure = NULL;
@@ -392,6 +418,25 @@ write_file (const gchar *path, const GString *text, GError **error)
     return TRUE;
   quoted = _tarn_shorten_path (failure->message);
   g_set_error_literal (error, failure->domain, failure->code, quoted);
+  return FALSE;
+}
+
+/* A symbolic link is not followed: in a folder that others can write to, it may be theirs. */
+static gboolean
+write_file (const gchar *path, const GString *text, GError **error)
+{
+  g_autofree gchar *quoted = NULL;
+  struct stat info;
+  gint code;
+
+  if (lstat (path, &info) != 0 || S_ISREG (info.st_mode))
+    return replace_file (path, text, error);
+  if (write_in_place (path, text))
+    return TRUE;
+  code = errno;
+  quoted = _tarn_shorten_path (path);
+  g_set_error (error, G_FILE_ERROR, (gint) g_file_error_from_errno (code), "%s: %s", quoted,
+               g_strerror (code));
   return FALSE;
 }
 
@@ -436,7 +481,7 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
  * latest, but none within a second of another. It is not read in a set-user-ID program.
  *
  * @param path   the file, which is replaced once all is written, and then only its owner may read;
- * a symbolic link of that name is replaced, too
+ * a device or a pipe is written to instead, and a symbolic link is refused
  * @param error  return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_FORKED in a child
  *               of fork ()
  * @return whether the file is written; any thread may call it, also in a reclaim function
