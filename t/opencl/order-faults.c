@@ -181,6 +181,24 @@ play (const Scene *scene, TarnPool **kept, GError **error)
   return is_done;
 }
 
+/* Counts the blocks that messages say are not given back: one message names those of one attempt.
+ */
+static guint
+count_stuck (void)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < messages->len; i++)
+    {
+      const gchar *message = g_ptr_array_index (messages, i);
+      const gchar *number = strstr (message, " bytes in ");
+
+      if (strstr (message, "not given back") != NULL)
+        n += number != NULL ? (guint) atoi (number + strlen (" bytes in ")) : 1;
+    }
+  return n;
+}
+
 /* What has to be said by nobody, because it can be done in another way, or was asked again: then,
  * if all else fails as well, the @error is about that.  @usual: what is done when nothing fails. */
 static gboolean
@@ -202,6 +220,9 @@ may_be_silent (const Scene *scene, const gchar *function, const GError *error, c
   static const gchar *const recording[] = { "clEnqueueMarkerWithWaitList", "clFlush", NULL };
   if (g_strv_contains (recording, function) && deeds.n_markers > usual->n_markers)
     return TRUE;
+  /* One message about all blocks that are stuck names the first failure only. */
+  if (g_strv_contains (recording, function) && scene->for_ever && count_stuck () > 1)
+    return TRUE;
   /* An event that cannot be waited for is asked for, and may be reached by then. */
   if (strcmp (function, "clWaitForEvents") == 0 && !scene->for_ever)
     return TRUE;
@@ -222,24 +243,6 @@ count_messages (const gchar *text)
 
   for (guint i = 0; i < messages->len; i++)
     n += strstr (g_ptr_array_index (messages, i), text) != NULL;
-  return n;
-}
-
-/* Counts the blocks that messages say are not given back: one message names those of one attempt.
- */
-static guint
-count_stuck (void)
-{
-  guint n = 0;
-
-  for (guint i = 0; i < messages->len; i++)
-    {
-      const gchar *message = g_ptr_array_index (messages, i);
-      const gchar *number = strstr (message, " bytes in ");
-
-      if (strstr (message, "not given back") != NULL)
-        n += number != NULL ? (guint) atoi (number + strlen (" bytes in ")) : 1;
-    }
   return n;
 }
 
