@@ -814,6 +814,9 @@ test_stats_to_string (void)
 
   assert_line (&stats, "0 requests: 0 served without the driver, 0 driver calls; 0 bytes in use, "
                        "0 bytes held");
+  stats.misses = stats.driver_calls = stats.active_bytes = 1;
+  assert_line (&stats, "1 request: 0 served without the driver, 1 driver call; 1 byte in use, "
+                       "0 bytes held");
   stats.hits = 7;
   stats.misses = 5;
   stats.served_without_driver = 9;

@@ -35,6 +35,13 @@ tarn_pool_get_stats (TarnPool *pool, TarnPoolStats *stats)
   _tarn_struct_write (stats, &now, sizeof now);
 }
 
+/* Appends "1 request" or "2 requests". */
+static void
+append_count (GString *line, guint64 n, const gchar *noun)
+{
+  g_string_append_printf (line, "%" G_GUINT64_FORMAT " %s%s", n, noun, n == 1 ? "" : "s");
+}
+
 /* Appends bytes as people read them, alike in every locale. */
 static void
 append_bytes (GString *line, gsize bytes, const gchar *label)
@@ -44,7 +51,8 @@ append_bytes (GString *line, gsize bytes, const gchar *label)
 
   for (; bytes >= 10240 && unit + 1 < G_N_ELEMENTS (units); unit++)
     bytes = bytes / 1024 + (bytes % 1024 >= 512);
-  g_string_append_printf (line, "%" G_GSIZE_FORMAT " %s %s", bytes, units[unit], label);
+  g_string_append_printf (line, "%" G_GSIZE_FORMAT " %s %s", bytes,
+                          bytes == 1 ? "byte" : units[unit], label);
 }
 
 /**
@@ -66,13 +74,13 @@ tarn_pool_stats_to_string (const TarnPoolStats *stats)
   g_return_val_if_fail (_tarn_struct_read (&known, sizeof known, stats), NULL);
 
   line = g_string_new (NULL);
-  g_string_append_printf (
-      line, "%" G_GUINT64_FORMAT " requests: ", known.hits + known.misses + known.failures);
-  g_string_append_printf (line, "%" G_GUINT64_FORMAT " served without the driver, ",
+  append_count (line, known.hits + known.misses + known.failures, "request");
+  g_string_append_printf (line, ": %" G_GUINT64_FORMAT " served without the driver, ",
                           known.served_without_driver);
   if (known.failures > 0)
     g_string_append_printf (line, "%" G_GUINT64_FORMAT " failed, ", known.failures);
-  g_string_append_printf (line, "%" G_GUINT64_FORMAT " driver calls; ", known.driver_calls);
+  append_count (line, known.driver_calls, "driver call");
+  g_string_append (line, "; ");
   append_bytes (line, known.active_bytes, "in use, ");
   append_bytes (line, known.held_bytes, "held");
   return g_string_free (line, FALSE);
