@@ -12,6 +12,8 @@
 
 #define N 1000
 
+#define assert_ok(status) g_assert_cmpint (status, ==, CL_SUCCESS)
+
 static const char *const source
     = "kernel void saxpy (float a, global const float *x, global float *y)"
       "{ y[get_global_id (0)] += a * x[get_global_id (0)]; }";
@@ -28,15 +30,14 @@ run_saxpy (cl_context context, cl_device_id device, cl_float a, const cl_float *
   cl_kernel kernel;
 
   g_assert_true (queue != NULL && program != NULL && x_buffer != NULL && y_buffer != NULL);
-  g_assert_cmpint (clBuildProgram (program, 1, &device, NULL, NULL, NULL), ==, CL_SUCCESS);
+  assert_ok (clBuildProgram (program, 1, &device, NULL, NULL, NULL));
   kernel = clCreateKernel (program, "saxpy", NULL);
   g_assert_true (kernel != NULL);
-  clSetKernelArg (kernel, 0, sizeof a, &a);
-  clSetKernelArg (kernel, 1, sizeof x_buffer, &x_buffer);
-  clSetKernelArg (kernel, 2, sizeof y_buffer, &y_buffer);
-  clEnqueueNDRangeKernel (queue, kernel, 1, NULL, &length, NULL, 0, NULL, NULL);
-  g_assert_cmpint (clEnqueueReadBuffer (queue, y_buffer, CL_TRUE, 0, size, y, 0, NULL, NULL), ==,
-                   CL_SUCCESS);
+  assert_ok (clSetKernelArg (kernel, 0, sizeof a, &a));
+  assert_ok (clSetKernelArg (kernel, 1, sizeof x_buffer, &x_buffer));
+  assert_ok (clSetKernelArg (kernel, 2, sizeof y_buffer, &y_buffer));
+  assert_ok (clEnqueueNDRangeKernel (queue, kernel, 1, NULL, &length, NULL, 0, NULL, NULL));
+  assert_ok (clEnqueueReadBuffer (queue, y_buffer, CL_TRUE, 0, size, y, 0, NULL, NULL));
 
   clReleaseKernel (kernel);
   clReleaseMemObject (y_buffer);
@@ -75,7 +76,8 @@ test_context (const TarnOpenclTest *test, gconstpointer data)
 
   (void) data;
   g_assert_no_error (error);
-  clGetContextInfo (context, CL_CONTEXT_NUM_DEVICES, sizeof n_devices, &n_devices, NULL);
+  assert_ok (
+      clGetContextInfo (context, CL_CONTEXT_NUM_DEVICES, sizeof n_devices, &n_devices, NULL));
   g_assert_cmpuint (n_devices, ==, test->n_devices);
   clReleaseContext (context);
 }

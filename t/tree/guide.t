@@ -2,8 +2,9 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# Every block of code in doc/guide is compiled and run, and so is every line for the shell.  What a
-# block is, its first line says:
+# Every block of code in doc/guide is compiled and run, and so is every line for the shell.  The
+# programs there and in doc/examples run under tarn-run --every as well.  What a block is, its first
+# line says:
 #   ```c NAME.c         a program: compiled by itself, and saved under that name for the shell; one that
 #                       includes CL/cl.h needs nothing of ours
 #   ```make NAME, ```cmake NAME
@@ -144,6 +145,56 @@ build_and_run () { # DESCRIPTION SOURCE PROGRAM
   fi
 }
 
+# Why a program is not run with failing calls; nothing if it is.
+why_no_faults () { # NAME SOURCE
+  case $1 in
+    number.c)
+      echo "it ignores errors on purpose"
+      return
+      ;;
+    overrun.c | plain.c)
+      echo "it writes beside its buffer on purpose"
+      return
+      ;;
+  esac
+  why=$(cannot_build "$2")
+  [ -n "$why" ] || why=$(cannot_run "$2")
+  if [ -n "$why" ]; then
+    echo "$why"
+  elif ! command -v tarn-run >/dev/null; then
+    echo "there is no tarn-run"
+  elif { includes tarn/opencl.h "$2" || includes CL/cl.h "$2"; } && [ $has_layers = no ]; then
+    echo "this OpenCL loader knows no layers"
+  fi
+}
+
+# Each function of the fake CUDA driver that the program calls itself fails.
+sees_driver_errors () { # SOURCE PROGRAM
+  grep -o -w 'cu[A-Z][A-Za-z0-9]*' "$1" | sort -u | while read -r function; do
+    echo "$function:"
+    (TARN_TESTING_CUDA_FAIL=$function:999 && export TARN_TESTING_CUDA_FAIL && run "$2")
+    [ $? -eq 1 ] || return 1
+  done
+}
+
+# Has calls fail in turn, the first ones of each name: OpenCL's, and what pools ask of their driver.
+takes_faults () { # NAME SOURCE PROGRAM [ARGUMENT]...
+  why=$(why_no_faults "$1" "$2")
+  if [ -n "$why" ]; then
+    skip "$1 takes failures well" "$why"
+    return
+  fi
+  subject=$1
+  # A failed assertion ends the program by abort ().  Lines of GLib's tests are not to be compared.
+  statuses=
+  ! grep -q g_assert_ "$2" || statuses=--expect-status=134
+  ! grep -q g_test_run "$2" || statuses=--expect-status=0,134
+  ! includes cuda.h "$2" || check "$1 sees each error of the driver" sees_driver_errors "$2" "$3"
+  shift 2
+  # shellcheck disable=SC2086  # empty for other programs
+  check "$subject takes failures well" run tarn-run --every --max 30 $statuses "$@"
+}
+
 # All of a page's fragments, in its order.
 write_fragments () { # PAGE
   calls=
@@ -227,7 +278,10 @@ page () { # FILE
       fault) check "$where: $argument" false ;;
       file)
         case $argument in
-          *.c) build_and_run "$where: $argument" "$page/$number" "$page/program" ;;
+          *.c)
+            build_and_run "$where: $argument" "$page/$number" "$page/program"
+            takes_faults "$argument" "$page/$number" "$page/program"
+            ;;
         esac
         ;;
       quotation) check "$where: it is in $argument" is_quoted "$number" "$argument" ;;
@@ -253,6 +307,26 @@ page () { # FILE
 
 for file in "$guide"/*.md; do
   page "$file"
+done
+
+# Programs that use memory, each on a few small vectors or as it is when it is right.
+for file in "$top_srcdir"/doc/examples/*.c; do
+  grep -q '^main (' "$file" || continue
+  name=$(basename "$file" .c)
+  page=$scratch/pages/$name
+  mkdir -p "$page/files"
+  case $name in
+    allocation-cost) set -- --repetitions 2 --size 1000 ;;
+    fragmenting | leaking) set -- --fixed ;;
+    mapped-files) set -- "$scratch" ;;
+    vector-expression)
+      set -- --backend opencl --size 1K --steps 2
+      file=$top_srcdir/doc/examples/vector-expression-opencl.c
+      ;;
+    *) set -- ;;
+  esac
+  cp "$file" "$page/all"
+  takes_faults "doc/examples/$name" "$file" "$top_builddir/doc/examples/$name" "$@"
 done
 
 # The page about it runs it as it should be; and as it should not:
@@ -316,6 +390,18 @@ fault "a fragment that ends in an error" '<!-- c' "$includes" "$start" '-->' \
   '@c' 'g_assert_cmpuint (1, ==, 2);' '@'
 fault "a program that is not compiled" '@c x.c' "$includes" 'int main (void) { return x; }' '@'
 fault "a program that fails" '@c x.c' "$includes" 'int main (void) { return 1; }' '@'
+if [ $has_layers = yes ]; then
+  fault "a program that ignores an error of OpenCL's" '@c x.c' '#define CL_TARGET_OPENCL_VERSION 120' \
+    '#include <CL/cl.h>' '#include <stdio.h>' 'int main (void) {' \
+    'cl_platform_id platform; cl_device_id device;' \
+    'if (clGetPlatformIDs (1, &platform, NULL) != CL_SUCCESS) return 1;' \
+    'clGetDeviceIDs (platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL);' \
+    'cl_context context = clCreateContext (NULL, 1, &device, NULL, NULL, NULL);' \
+    'puts (context != NULL ? "a context" : "none");' \
+    'return context != NULL ? clReleaseContext (context) : 0; }' '@'
+else
+  skip "a fault is seen: a program that ignores an error of OpenCL's" "no layers"
+fi
 fault "a quotation of something else" '@c doc/examples/saxpy-test.c' 'int x;' '@'
 fault "a line for the shell that fails" '@sh' 'false' 'true' '@'
 fault "what is printed is something else" '@sh' 'echo 1 2 3' '@' '@output' '1 ... 4' '@'
