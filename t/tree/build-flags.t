@@ -8,6 +8,7 @@
 
 status=$top_builddir/config.status
 cd "$top_builddir" || exit
+unset MAKEFLAGS MFLAGS # of the make that runs this: it may print where it is
 
 # The variables in the makefiles' flags for compilers and linkers, which configure substitutes.
 list_flags () {
