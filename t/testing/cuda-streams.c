@@ -177,6 +177,7 @@ test_commands (void)
   turns_clear (&turns);
 }
 
+/* Freeing waits for the streams of the memory's own context, and not for those of others. */
 static void
 test_gone_memory (void)
 {
@@ -189,6 +190,7 @@ test_gone_memory (void)
     }
   create_context ();
   address = allocate (4);
+  create_context ();
   fake->put_work (NULL);
   SUCCEED (cuMemsetD32Async (address, 1, 1, NULL));
   SUCCEED (cuMemFree_v2 (address));
