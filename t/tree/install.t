@@ -182,7 +182,7 @@ else
   fi
   says_why_not () {
     OCL_ICD_VENDORS=/nonexistent status_is 1 "$scratch/readme" && [ ! -s "$scratch/out" ] \
-      && grep -q '^no OpenCL device: CL_PLATFORM_NOT_FOUND_KHR$' "$scratch/err"
+      && grep -q '^OpenCL: CL_PLATFORM_NOT_FOUND_KHR$' "$scratch/err"
   }
   check "... says why it cannot, without a device" says_why_not
 fi
