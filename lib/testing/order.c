@@ -167,8 +167,6 @@ queues_of (gpointer user_data, gpointer *queues)
     return ops->name (its, ##__VA_ARGS__);                                                         \
   }
 
-PASS_ON (pages_of, gboolean, allocate,
-         (gpointer user_data, gsize size, TarnMemory *memory, GError **error), size, memory, error)
 PASS_ON (pages_of, gboolean, part_new,
          (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
           GError **error),
@@ -201,6 +199,37 @@ PASS_ON (queues_of, void, event_release, (gpointer user_data, gpointer event), e
 PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, GError **error),
          queue, error)
 
+/* Gets the memory that a granule of a piece is for the queues. */
+static TarnMemory
+get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
+{
+  guint64 place = tarn_testing_pages_locate_in_piece (order->pages, piece, offset);
+
+  return (TarnMemory){ .address = place / TARN_TESTING_ORDER_GRANULE };
+}
+
+static gpointer
+fresh_queue (gpointer user_data)
+{
+  const TarnTestingOrder *order = user_data;
+
+  return order->on_queues.fresh_queue (order->queues);
+}
+
+static gboolean
+allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  TarnTestingOrder *order = user_data;
+  gpointer fresh = fresh_queue (order);
+
+  if (!order->on_pages.allocate (order->pages, size, memory, error))
+    return FALSE;
+  for (gsize at = 0; at < size && fresh != NULL; at += TARN_TESTING_ORDER_GRANULE)
+    tarn_testing_queue_put (order->queues, fresh, get_granule_of_piece (order, *memory, at),
+                            TARN_TESTING_COMMAND_WRITE, _TARN_TESTING_GARBAGE);
+  return TRUE;
+}
+
 /* Nobody may use it any more. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
@@ -220,22 +249,12 @@ free_memory (gpointer user_data, TarnMemory memory, gsize size)
 
   for (gsize at = 0; at < size && !may_be_used; at += TARN_TESTING_ORDER_GRANULE)
     {
-      guint64 place = tarn_testing_pages_locate_in_piece (order->pages, memory, at);
-      TarnMemory granule = { .address = place / TARN_TESTING_ORDER_GRANULE };
+      TarnMemory granule = get_granule_of_piece (order, memory, at);
 
       tarn_testing_queues_own (order->queues, granule);
       tarn_testing_queues_touch (order->queues, granule);
     }
   order->on_pages.free (order->pages, memory, size);
-}
-
-/* For the test to ask what was waited for. */
-static gpointer
-fresh_queue (gpointer user_data)
-{
-  const TarnTestingOrder *order = user_data;
-
-  return order->on_queues.fresh_queue (order->queues);
 }
 
 /**

@@ -5,9 +5,6 @@
 
 #include "testing/queues-private.h"
 
-/* What memory that was just made ready has in it. */
-#define GARBAGE 0xdead
-
 /* Counting and failing.  The lock is held in what follows, up to the allocator's functions. */
 
 static gboolean
@@ -118,7 +115,8 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   fresh->size = size;
   if (queues->fresh != NULL
       && (queue = _tarn_testing_queues_look_up (queues, queues->fresh, "allocate")) != NULL)
-    _tarn_testing_queues_put (queues, queue, fresh, TARN_TESTING_COMMAND_WRITE, GARBAGE);
+    _tarn_testing_queues_put (queues, queue, fresh, TARN_TESTING_COMMAND_WRITE,
+                              _TARN_TESTING_GARBAGE);
   _tarn_mutex_unlock (&queues->lock);
   return TRUE;
 }

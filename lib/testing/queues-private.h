@@ -20,6 +20,9 @@
 
 #define TARN_TESTING_N_CALLS (TARN_TESTING_CALL_EVENT_RELEASE + 1)
 
+/* What memory that was just made ready has in it. */
+#define _TARN_TESTING_GARBAGE 0xdead
+
 /* A moment: of each queue, by its number, so many of the first things put on it.  Whatever these
  * waited for is in it, too. */
 typedef GArray TarnTestingClock; /* of guint */

@@ -376,6 +376,86 @@ test_ready (Fixture *fixture, gconstpointer data)
   tarn_testing_queues_set_fresh (fixture->queues, NULL);
 }
 
+/* Asks for memory that no wait can make ready.  Gets how many calls of the driver gave some. */
+static guint
+fail_to_be_ready (Fixture *fixture, TarnTestingCall call, guint n_requests)
+{
+  gsize before = tarn_testing_pages_get_used_bytes (fixture->pages);
+
+  tarn_testing_queues_fail (fixture->queues, call, 1, TRUE);
+  for (guint i = 0; i < n_requests; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      g_assert_null (tarn_pool_allocate_ordered (fixture->pool, 2 * MIB, fixture->second, &error));
+      g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+      assert_all_valid (fixture);
+    }
+  tarn_testing_queues_fail (fixture->queues, call, 0, FALSE);
+  g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
+  return (guint) ((tarn_testing_pages_get_used_bytes (fixture->pages) - before) / (2 * MIB));
+}
+
+/* Virtual memory needs no command to be ready, and what is freed in order may go at once. */
+static gboolean
+is_always_ready (const Way *way)
+{
+  if (way->is_virtual)
+    g_test_skip ("no queue makes virtual memory ready");
+  return way->is_virtual || is_freed_in_order (way);
+}
+
+/* Memory that a queue may be yet to make ready does not go back, however often a request fails
+ * because nobody can wait for it; others have it when it is ready. */
+static void
+test_unready (Fixture *fixture, gconstpointer data)
+{
+  const TarnTestingCall calls[] = { TARN_TESTING_CALL_HOST_WAIT, TARN_TESTING_CALL_EVENT_RECORD };
+  gpointer fresh = tarn_testing_queue_new (fixture->queues, TRUE);
+  gboolean records_all = (((const Way *) data)->flags & TARN_TESTING_QUEUES_RECORDS_ALL) != 0;
+
+  if (is_always_ready (data))
+    return;
+  end (fixture, use (fixture, 2 * MIB, fixture->second)); /* both queues are known */
+  tarn_testing_queues_set_fresh (fixture->queues, fresh);
+  for (guint i = 0; i < (records_all ? 1 : G_N_ELEMENTS (calls)); i++)
+    {
+      TarnBlock *busy = use (fixture, 2 * MIB, fixture->second), *block;
+
+      g_assert_cmpuint (fail_to_be_ready (fixture, calls[i], 10), ==, 1);
+      block = use (fixture, 2 * MIB, fixture->second);
+      end (fixture, use (fixture, 2 * MIB, fixture->second));
+      end (fixture, block);
+      end (fixture, busy);
+      tarn_pool_free_held (fixture->pool);
+      g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
+    }
+  tarn_testing_queues_set_fresh (fixture->queues, NULL);
+}
+
+/* Nor is a block of the backend's own memory freed while it is made ready, because the request's
+ * queue could not be referenced. */
+static void
+test_unready_block (Fixture *fixture, gconstpointer data)
+{
+  TarnAllocator *upstream = _tarn_heap_of (fixture->heap)->upstream;
+  g_autoptr (GError) error = NULL;
+
+  if (is_always_ready (data))
+    return;
+  tarn_testing_queues_set_fresh (fixture->queues, fixture->first);
+  tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_QUEUE_REF, 1, FALSE);
+  g_assert_null (tarn_allocator_allocate (upstream, MIB, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_FAILED);
+  g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
+
+  tarn_testing_pages_set_budget (fixture->pages, 0);
+  g_assert_null (tarn_allocator_allocate (upstream, MIB, NULL));
+  g_assert_cmpuint (tarn_testing_queues_get_refs (fixture->queues), ==, 0);
+  tarn_testing_queues_set_fresh (fixture->queues, NULL);
+}
+
 /* What lies between blocks of another queue is had as well, and goes back there. */
 static void
 test_between (Fixture *fixture, gconstpointer unused)
@@ -681,6 +761,25 @@ test_lost_block (Fixture *fixture, gconstpointer data)
   leave_order (fixture, data);
 }
 
+/* Of a piece that a queue that the backend does not know may be yet to make ready. */
+static void
+test_lost_unready (Fixture *fixture, gconstpointer data)
+{
+  if (is_always_ready (data))
+    return;
+  tarn_testing_queues_set_fresh (fixture->queues, fixture->first);
+  tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, 1, TRUE);
+  g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*not given back*");
+  for (guint i = 0; i < 10; i++)
+    g_assert_false (
+        tarn_allocator_allocate_memory (fixture->heap, 2 * MIB, &(TarnMemory){ 0 }, NULL));
+  g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 2 * MIB);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, 0);
+  g_assert_cmpuint (end_heap (fixture), ==, 0);
+  leave_order (fixture, data);
+}
+
 /* Nor does what looks for leaks take it for one. */
 static void
 test_lost_debugged (Fixture *fixture, gconstpointer data)
@@ -878,6 +977,8 @@ main (int argc, char **argv)
   add ("trim-waits-alone", test_trim_waits_alone);
   add ("grow-waits-alone", test_grow_waits_alone);
   add ("ready", test_ready);
+  add ("unready", test_unready);
+  add ("unready/block", test_unready_block);
   add ("between", test_between);
   add ("capture", test_capture);
   add ("task-after-task", test_task_after_task);
@@ -890,6 +991,7 @@ main (int argc, char **argv)
   add ("failures", test_failures);
   add ("lost", test_lost);
   add ("lost/block", test_lost_block);
+  add ("lost/unready", test_lost_unready);
   add ("lost/debugged", test_lost_debugged);
   add ("threads", test_threads);
   g_test_add_func ("/core/heap/queues/taken-meanwhile", test_taken_meanwhile);

@@ -314,22 +314,36 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                           (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
+/* Tells whether a queue that no request names may be yet to make memory ready. */
+static gboolean
+is_made_ready (TarnAllocator *allocator)
+{
+  return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
+}
+
+/* The queue that makes memory ready is looked up before there is any: memory must not be freed as
+ * idle because that failed. */
 static TarnBlock *
 allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
-  gpointer queue = _tarn_allocator_get_default_queue (allocator);
+  gpointer handle = _tarn_allocator_get_default_queue (allocator);
+  TarnQueue *queue = NULL;
   TarnMemory memory;
   TarnBlock *block;
 
-  if (!_tarn_direct_allocate_memory (allocator, size, &memory, error))
+  if (handle != NULL && (queue = _tarn_direct_queue_new (allocator->direct, handle, error)) == NULL)
     return NULL;
+  if (!_tarn_direct_allocate_memory (allocator, size, &memory, error))
+    {
+      if (queue != NULL)
+        _tarn_direct_queue_free (allocator->direct, queue);
+      return NULL;
+    }
   block = _tarn_block_new (tarn_allocator_ref (allocator), memory, size);
-  block->is_unready = queue == NULL && allocator->ops.fresh_queue != NULL
-                      && _tarn_call_plain (allocator, fresh_queue) != NULL;
-  if (queue == NULL || _tarn_direct_record_use (block, queue, error))
-    return block;
-  tarn_block_free (block);
-  return NULL;
+  if (queue != NULL)
+    _tarn_block_add_use (block, queue);
+  block->is_unready = queue == NULL && is_made_ready (allocator);
+  return block;
 }
 
 /* Allocates a block of a direct allocator, used by the queue that makes it ready, if there is

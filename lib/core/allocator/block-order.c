@@ -33,20 +33,40 @@ uses (const TarnBlock *block, gpointer handle)
   return FALSE;
 }
 
-/* Adds a queue to those that use a block without a pool. */
-gboolean
-_tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
+/* Makes a queue for blocks without a pool, with the backend's reference. */
+TarnQueue *
+_tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error)
 {
   gboolean in_order;
   TarnQueue *queue;
 
-  if (uses (block, handle))
-    return TRUE;
-  if (!_tarn_allocator_ref_queue (block->source->direct, handle, &in_order, error))
-    return FALSE;
+  if (!_tarn_allocator_ref_queue (direct, handle, &in_order, error))
+    return NULL;
   queue = g_new0 (TarnQueue, 1);
   queue->handle = handle;
   queue->in_order = in_order;
+  return queue;
+}
+
+/* Undoes that. */
+void
+_tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
+{
+  _tarn_allocator_unref_queue (direct, queue->handle);
+  g_free (queue);
+}
+
+/* Adds a queue to those that use a block without a pool. */
+gboolean
+_tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
+{
+  TarnQueue *queue;
+
+  if (uses (block, handle))
+    return TRUE;
+  queue = _tarn_direct_queue_new (block->source->direct, handle, error);
+  if (queue == NULL)
+    return FALSE;
   _tarn_block_add_use (block, queue);
   return TRUE;
 }
@@ -59,8 +79,7 @@ drop_use (TarnBlock *block, guint i)
 
   g_assert (i < block->n_uses);
   block->uses[i] = block->uses[--block->n_uses];
-  _tarn_allocator_unref_queue (block->source->direct, queue->handle);
-  g_free (queue);
+  _tarn_direct_queue_free (block->source->direct, queue);
 }
 
 /* Drops the queues that use a block, but for one; NULL: all. */

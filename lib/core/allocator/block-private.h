@@ -162,6 +162,8 @@ gboolean _tarn_block_retire (TarnBlock *block);
 
 /* block-order.c; all but the first are for blocks of direct allocators */
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
+TarnQueue *_tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **error);
+void _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue);
 gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);

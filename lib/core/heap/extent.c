@@ -327,6 +327,17 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   add_free (range, extent);
 }
 
+/* Adds a piece, which is all free, but which commands of the range's queue may use. */
+void
+_tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
+{
+  TarnHeapQueue *queue = range->queue;
+
+  _tarn_range_add_piece (range, piece);
+  piece->idle_since = queue->n_begun;
+  queue->has_unmarked = TRUE;
+}
+
 /* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
 static TarnExtent *
 cut_extent (TarnHeap *heap, TarnPiece *piece)

@@ -133,35 +133,66 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Has the host wait until fresh memory is ready, where a queue makes it so; also memory that a pool
- * below has, for nobody may have waited for it there. */
+/* Tells whether memory may go back upstream before it is ready.  A pool there knows what uses its
+ * memory, and a heap's is ready. */
 static gboolean
-await_ready (const TarnHeap *heap, GError **error)
+may_go_unready (const TarnHeap *heap)
+{
+  return heap->frees_in_order || heap->upstream != heap->base.direct;
+}
+
+/* Has the host wait for all that a queue was given until now.  FALSE: it could not; *is_done tells
+ * whether the queue is known to be done all the same, as after a command that failed. */
+static gboolean
+await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+  gpointer event = _tarn_allocator_record_event (direct, queue, TRUE, &local);
+  gboolean has_waited = event != NULL && _tarn_allocator_wait (direct, event, NULL, &local);
+
+  *is_done = has_waited || g_error_matches (local, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+             || (event != NULL && _tarn_call (direct, event_is_done, event));
+  if (event != NULL)
+    _tarn_call (direct, event_release, event);
+  if (!has_waited)
+    g_propagate_error (error, g_steal_pointer (&local));
+  return has_waited;
+}
+
+/* Has the host wait until fresh memory is ready, where a queue makes it so; also memory that a pool
+ * below has, for nobody may have waited for it there.  FALSE: it could not; *busy is the queue if
+ * the memory must not go back because the queue may still use it, or else NULL. */
+static gboolean
+await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
 {
   TarnAllocator *direct = heap->base.direct;
   gpointer queue = direct->ops.fresh_queue != NULL ? _tarn_call_plain (direct, fresh_queue) : NULL;
-  gpointer event;
-  gboolean is_ready;
+  gboolean is_done;
 
-  if (queue == NULL)
+  *busy = NULL;
+  if (queue == NULL || await_queue (direct, queue, &is_done, error))
     return TRUE;
-  event = _tarn_allocator_record_event (direct, queue, TRUE, error);
-  if (event == NULL)
-    return FALSE;
-  is_ready = _tarn_allocator_wait (direct, event, NULL, error);
-  _tarn_call (direct, event_release, event);
-  return is_ready;
+  if (!is_done && !may_go_unready (heap))
+    *busy = queue;
+  return FALSE;
 }
 
-/* Asks upstream for memory that is ready.  The lock is not held. */
+/* Asks upstream for memory that is ready.  FALSE with *busy set: there is memory, but that queue
+ * may be yet to make it ready.  After that no more is asked for until the host can wait for the
+ * queue.  The lock is not held. */
 static gboolean
-allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, GError **error)
+allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
-  if (!tarn_allocator_allocate_memory (heap->upstream, size, memory, error))
+  gpointer unused;
+
+  *busy = NULL;
+  if ((heap->is_unready && !await_ready (heap, &unused, error))
+      || !tarn_allocator_allocate_memory (heap->upstream, size, memory, error))
     return FALSE;
-  if (await_ready (heap, error))
+  if (await_ready (heap, busy, error))
     return TRUE;
-  tarn_allocator_free_memory (heap->upstream, *memory, size);
+  if (*busy == NULL)
+    tarn_allocator_free_memory (heap->upstream, *memory, size);
   return FALSE;
 }
 
@@ -176,28 +207,53 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
   return piece;
 }
 
+/* Keeps memory that a queue may be yet to make ready, as an idle piece of that queue: others have
+ * it, or it goes back, once the queue's commands are done.  FALSE, with a message: it is lost, as
+ * the backend does not know the queue. */
+static gboolean
+keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
+{
+  g_autoptr (GError) error = NULL;
+  TarnHeapQueue *queue = _tarn_heap_enter_queue (heap, handle, &error);
+
+  _tarn_assert_locked (&heap->lock);
+  if (queue != NULL)
+    {
+      _tarn_range_add_busy_piece (&queue->ranges[kind], piece_new (heap, memory, size));
+      queue->n_calls--;
+      return TRUE;
+    }
+  _tarn_mutex_unlock (&heap->lock);
+  g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+             heap->base.label, error->message, size);
+  _tarn_mutex_lock (&heap->lock);
+  return FALSE;
+}
+
 /* Takes a piece of a size. */
 static gboolean
 add (TarnHeapRange *range, gsize size, GError **error)
 {
   TarnHeap *heap = range->heap;
   TarnMemory memory = { .address = 0 };
-  gboolean has_memory;
+  gboolean is_ready, is_kept;
+  gpointer busy;
 
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
   heap->stats.upstream_bytes += size;
   _tarn_mutex_unlock (&heap->lock);
-  has_memory = allocate (heap, size, &memory, error);
+  is_ready = allocate (heap, size, &memory, &busy, error);
   _tarn_mutex_lock (&heap->lock);
-  if (has_memory)
-    {
-      _tarn_heap_note_peak (heap);
-      _tarn_range_add_piece (range, piece_new (heap, memory, size));
-    }
+  heap->is_unready = !is_ready && (busy != NULL || heap->is_unready);
+  is_kept = is_ready || (busy != NULL && keep_unready (heap, busy, range->kind, memory, size));
+  if (is_ready)
+    _tarn_range_add_piece (range, piece_new (heap, memory, size));
+  if (is_kept)
+    _tarn_heap_note_peak (heap);
   else
     heap->stats.upstream_bytes -= size;
-  return has_memory;
+  return is_ready;
 }
 
 /* Gets the piece that has been idle for longest of those that can go; NULL: none can. */

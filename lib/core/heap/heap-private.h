@@ -228,9 +228,10 @@ struct _TarnHeap
   gsize peak_lately; /* the most bytes in use since peak_at */
   gsize peak_before; /* the same of the period before that */
   gint64 peak_at;
-  gboolean is_short; /* upstream ran out, and has not given much at once since */
-  gint64 look_at;    /* the time at which to see whether some were idle for too long */
-  TarnExtent *spare; /* structs */
+  gboolean is_short;   /* upstream ran out, and has not given much at once since */
+  gboolean is_unready; /* upstream gave memory that nobody could wait for: for who is_changing */
+  gint64 look_at;      /* the time at which to see whether some were idle for too long */
+  TarnExtent *spare;   /* structs */
   guint32 chance;
   guint64 next_start; /* of parts: for the next piece */
   TarnHeapStats stats;
@@ -296,6 +297,7 @@ TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_a
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
 TarnExtent *_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
+void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
 void _tarn_heap_free_spare (TarnHeap *heap);
 
