@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "allocator/allocator-private.h"
+#include "base/message-private.h"
 #include "common/call-range-private.h"
 #include "common/limit-private.h"
 #include "common/lock-private.h"
@@ -111,9 +112,10 @@ read_faults (const gchar *text, Faults *read)
         *value++ = '\0';
       if (value == NULL || !read_fault (words[i], value, read))
         {
-          g_message ("TARN_FAULTS: '%s' is none of nth=3, nth=3-5, nth=3+, share=0.01, seed=42, "
-                     "above=64M and budget=256M: no request is made to fail",
-                     quoted);
+          _tarn_message (
+              "TARN_FAULTS: '%s' is none of nth=3, nth=3-5, nth=3+, share=0.01, seed=42, "
+              "above=64M and budget=256M: no request is made to fail",
+              quoted);
           return FALSE;
         }
     }
@@ -152,7 +154,7 @@ _tarn_faults_from_environment (void)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  _tarn_once (&once, begin);
+  _tarn_once_with_messages (&once, begin);
 }
 
 /* The report */

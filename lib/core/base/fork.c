@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <tarn/allocator.h>
 
+#include "base/message-private.h"
 #include "base/thread-private.h"
 
 gboolean _tarn_is_forked = FALSE;
@@ -27,7 +28,7 @@ static void
 install (void)
 {
   if (pthread_atfork (NULL, NULL, in_child) != 0)
-    g_message ("pthread_atfork failed: a child of fork () may hang in the driver");
+    _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }
 
 /* Has the process know its children of fork (), from the first call on. */
@@ -36,7 +37,7 @@ _tarn_watch_fork (void)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  _tarn_once (&once, install);
+  _tarn_once_with_messages (&once, install);
 }
 
 /**

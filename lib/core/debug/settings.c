@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 
+#include "base/message-private.h"
 #include "record/record-private.h"
 
 static TarnDebugSettings program = TARN_DEBUG_SETTINGS_INIT;
@@ -27,7 +28,7 @@ read_words (const gchar *text)
       if (_tarn_debug_read_word (&program, words[i]))
         continue;
       quoted = _tarn_shorten (g_strstrip (words[i]));
-      g_message ("TARN_DEBUG: '%s' is none of these: " TARN_DEBUG_WORDS, quoted);
+      _tarn_message ("TARN_DEBUG: '%s' is none of these: " TARN_DEBUG_WORDS, quoted);
       is_right = FALSE;
     }
   return is_right;
@@ -56,7 +57,7 @@ read_environment (void)
     return;
   is_right = read_words (text);
   if (program.flags == 0 && is_right)
-    g_message ("TARN_DEBUG names nothing to look for, such as all");
+    _tarn_message ("TARN_DEBUG names nothing to look for, such as all");
   prepare (&program);
   if (program.flags != 0 && program.exit_status != 0)
     _tarn_finding_watch_exit ();
@@ -67,7 +68,7 @@ _tarn_debug_get_settings (void)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  _tarn_once (&once, read_environment);
+  _tarn_once_with_messages (&once, read_environment);
   return &program;
 }
 

@@ -10,6 +10,7 @@
 #include <tarn/trace.h>
 #include <unistd.h>
 
+#include "base/message-private.h"
 #include "common/shorten-private.h"
 #include "record/record-private.h"
 
@@ -35,8 +36,8 @@ read_depth (void)
       || g_ascii_string_to_unsigned (depth, 10, 0, TARN_TRACE_MAX_STACK_DEPTH, &number, NULL))
     return (guint) number;
   quoted = _tarn_shorten (depth);
-  g_message ("TARN_TRACE_STACKS is '%s', but must be from 0 to %d: no stacks are recorded", quoted,
-             TARN_TRACE_MAX_STACK_DEPTH);
+  _tarn_message ("TARN_TRACE_STACKS is '%s', but must be from 0 to %d: no stacks are recorded",
+                 quoted, TARN_TRACE_MAX_STACK_DEPTH);
   return 0;
 }
 
@@ -51,7 +52,7 @@ begin_to_record (const gchar *path, guint depth)
   if (_tarn_record_start (file, &options, &error))
     _tarn_follow (TARN_FOLLOW_FOR_RECORDING, TRUE);
   else
-    g_message ("TARN_TRACE: %s", error->message);
+    _tarn_message ("TARN_TRACE: %s", error->message);
 }
 
 /* Gets what a variable is set to; NULL: nothing. */
@@ -88,5 +89,5 @@ _tarn_record_from_environment (void)
 {
   static TarnOnce once = TARN_ONCE_INIT;
 
-  _tarn_once (&once, begin);
+  _tarn_once_with_messages (&once, begin);
 }

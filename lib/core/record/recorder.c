@@ -16,6 +16,7 @@
 
 #include "base/clock-private.h"
 #include "base/fork-private.h"
+#include "base/message-private.h"
 #include "common/shorten-private.h"
 #include "record/stream-private.h"
 
@@ -365,7 +366,7 @@ watch_process (void)
 {
   atexit (stop_at_exit);
   if (pthread_atfork (NULL, NULL, close_in_child) != 0)
-    g_message ("pthread_atfork failed: a child of fork () may keep a recording's file locked");
+    _tarn_message ("pthread_atfork failed: a child of fork () may keep a recording's file locked");
 }
 
 static gboolean
@@ -425,9 +426,11 @@ _tarn_record_start (const gchar *path, const TarnRecordOptions *options, GError 
   if (_tarn_forked ())
     return fork_error (error);
   _tarn_watch_fork ();
+  _tarn_messages_hold ();
   _tarn_mutex_lock (&session_lock);
   is_started = start (path, options, error);
   _tarn_mutex_unlock (&session_lock);
+  _tarn_messages_release ();
   return is_started;
 }
 

@@ -13,6 +13,7 @@
 #include <tarn/error.h>
 
 #include "base/fork-private.h"
+#include "base/message-private.h"
 #include "base/thread-private.h"
 #include "record/record-private.h"
 
@@ -56,15 +57,17 @@ _tarn_snapshot_note_out_of_memory (const gchar *message)
 
   if (pattern == NULL || !_tarn_mutex_trylock (&lock))
     return;
+  _tarn_messages_hold ();
   if (_tarn_record_get_time () >= next_time)
     {
       g_autofree gchar *path = _tarn_path_expand (pattern);
 
       if (!_tarn_snapshot_write (path, "out-of-memory", message, &error))
-        g_message ("TARN_SNAPSHOT_ON_OOM: %s", error->message);
+        _tarn_message ("TARN_SNAPSHOT_ON_OOM: %s", error->message);
       next_time = _tarn_record_get_time () + PAUSE;
     }
   _tarn_mutex_unlock (&lock);
+  _tarn_messages_release ();
 }
 
 /* On a signal */

@@ -1,0 +1,44 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+#include "base/message-private.h"
+
+/* Of the calling thread. */
+static _Thread_local guint n_holds;
+static _Thread_local GSList *held; /* of gchar: the latest first */
+
+void
+_tarn_messages_hold (void)
+{
+  n_holds++;
+}
+
+static void
+log_and_free (gpointer text)
+{
+  g_message ("%s", (const gchar *) text);
+  g_free (text);
+}
+
+/* What a handler logs meanwhile is logged at once. */
+void
+_tarn_messages_release (void)
+{
+  g_assert (n_holds > 0);
+  if (--n_holds > 0 || held == NULL)
+    return;
+  _tarn_assert_no_locks ();
+  g_slist_free_full (g_slist_reverse (g_steal_pointer (&held)), log_and_free);
+}
+
+void
+_tarn_message (const gchar *format, ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  _tarn_messages_hold ();
+  held = g_slist_prepend (held, g_strdup_vprintf (format, args));
+  _tarn_messages_release ();
+  va_end (args);
+}
