@@ -34,7 +34,7 @@ TarnDoor _tarn_record_door = TARN_DOOR_CLOSED;
 static struct
 {
   guint64 start;
-  guint stack_depth;
+  guint stack_depth; /* atomic: a thread may ask as one recording ends and another begins */
   gint file;
   gchar *path;
   GThread *thread; /* NULL: nothing is recorded */
@@ -71,7 +71,7 @@ _tarn_recorder_get_start (void)
 guint
 _tarn_recorder_get_stack_depth (void)
 {
-  return recorder.stack_depth;
+  return __atomic_load_n (&recorder.stack_depth, __ATOMIC_RELAXED);
 }
 
 /* Streams and buffers */
@@ -388,7 +388,7 @@ start (const gchar *path, const TarnRecordOptions *options, GError **error)
     return FALSE;
   g_free (recorder.path);
   recorder.path = g_strdup (path);
-  recorder.stack_depth = options->stack_depth;
+  __atomic_store_n (&recorder.stack_depth, options->stack_depth, __ATOMIC_RELAXED);
   recorder.max_buffers = MAX (options->buffer_bytes / sizeof (TarnRecordBuffer), 4);
   recorder.full_end = &recorder.full;
   recorder.is_ending = FALSE;
