@@ -93,7 +93,8 @@ typedef struct
    * for longest. It does not wait for queues: memory that a queue still uses goes once the queue is
    * done with it. The pool asks the driver about that in requests that take its lock, and when it
    * forgets a queue, but not when a block is freed. Over a heap only memory that several queues
-   * used has to wait for that.
+   * used has to wait for that. Memory that was freed while its queue was being captured goes after
+   * the next call that names the queue and takes the lock.
    *
    * 0, the default: over a heap, 0.5 % of what the pool manages, or 8 MiB where that is more, and
    * all of it goes back before the heap takes more memory from its own upstream allocator, as far

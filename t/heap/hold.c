@@ -123,6 +123,21 @@ take (Fixture *fixture, gsize size, gpointer queue)
   return block;
 }
 
+/* Allocates blocks of a size. */
+static void
+take_some (Fixture *fixture, gsize size, TarnBlock **blocks, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    blocks[i] = take (fixture, size, NULL);
+}
+
+static void
+free_some (TarnBlock **blocks, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (blocks[i]);
+}
+
 static void
 forget (Fixture *fixture, gpointer queue)
 {
@@ -214,6 +229,36 @@ test_behind_long_work (gconstpointer way)
   end (&fixture);
 }
 
+/* Frees blocks that two queues used, of which one is being captured: no event can be recorded
+ * there.  The next call that names the queue records one. */
+static void
+test_captured (gconstpointer way)
+{
+  TarnBlock *blocks[20];
+  gpointer queues[2];
+  Fixture fixture;
+
+  begin (&fixture, way, 64 * KIB, 0);
+  for (guint i = 0; i < 2; i++)
+    queues[i] = tarn_testing_queue_new (fixture.queues, TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    {
+      blocks[i] = take (&fixture, 10000 * (i + 1), queues[0]);
+      if (i % 2 == 0)
+        g_assert_true (tarn_block_record_use (blocks[i], queues[1], NULL));
+    }
+  tarn_testing_queue_set_capturing (fixture.queues, queues[0], TRUE);
+  free_some (blocks, G_N_ELEMENTS (blocks));
+  tarn_testing_queue_set_capturing (fixture.queues, queues[0], FALSE);
+  assert_valid (fixture.pool);
+  tarn_block_free (take (&fixture, 12345, queues[0]));
+  tarn_testing_queues_run_all (fixture.queues);
+  tarn_block_free (take (&fixture, 54321, NULL));
+  g_assert_cmpuint (get_stats (fixture.pool).held_bytes, <=, 64 * KIB);
+  assert_valid (fixture.pool);
+  end (&fixture);
+}
+
 /* Each thread keeps its own part of the bound, and no more. */
 typedef struct
 {
@@ -298,21 +343,6 @@ test_hits (gconstpointer way)
 }
 
 /* The order in which blocks go */
-
-/* Allocates blocks of a size. */
-static void
-take_some (Fixture *fixture, gsize size, TarnBlock **blocks, guint n)
-{
-  for (guint i = 0; i < n; i++)
-    blocks[i] = take (fixture, size, NULL);
-}
-
-static void
-free_some (TarnBlock **blocks, guint n)
-{
-  for (guint i = 0; i < n; i++)
-    tarn_block_free (blocks[i]);
-}
 
 /* Blocks of one size that were held for longest go until none is left, although some of them have
  * gone before. */
@@ -595,6 +625,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   add ("tasks", test_tasks);
   add ("behind-long-work", test_behind_long_work);
+  add ("captured", test_captured);
   add ("threads", test_threads);
   add ("hits", test_hits);
   add ("oldest-first", test_oldest_first);

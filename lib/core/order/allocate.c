@@ -102,7 +102,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   cache = _tarn_pool_lock (pool);
   if (handle != NULL)
     request.queue = _tarn_pool_find_queue (pool, handle);
-  if (_tarn_pool_wants_event (request.queue))
+  if (_tarn_pool_wants_event (pool, request.queue))
     wanted = _tarn_pool_find_queue (pool, handle);
   if (handle == NULL || request.queue != NULL)
     block = _tarn_pool_serve_at_once (pool, cache, &request);

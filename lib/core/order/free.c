@@ -63,11 +63,11 @@ count_recorded (TarnPool *pool, guint32 number)
 /* Gets the queue of a block that is being freed, with a reference, if others want an event of it.
  */
 static TarnQueue *
-get_wanted_queue (const TarnBlock *block)
+get_wanted_queue (const TarnPool *pool, const TarnBlock *block)
 {
   TarnQueue *queue = block->n_uses > 0 ? block->uses->queue : NULL;
 
-  if (!_tarn_pool_wants_event (queue))
+  if (!_tarn_pool_wants_event (pool, queue))
     return NULL;
   queue->n_refs++;
   return queue;
@@ -143,7 +143,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     }
   _tarn_pool_release_lent (pool, block);
   records_free = needs_events (pool, block);
-  wanted = get_wanted_queue (block);
+  wanted = get_wanted_queue (pool, block);
   if (records_free || wanted != NULL)
     _tarn_block_set_state (block, TARN_BLOCK_ENDING);
   if (records_free)

@@ -107,7 +107,7 @@ TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpo
                                        GError **error);
 
 /* others.c.  The lock is held in these, */
-gboolean _tarn_pool_wants_event (const TarnQueue *queue);
+gboolean _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue);
 void _tarn_pool_hand_on (TarnPool *pool, guint32 number);
 void _tarn_pool_want_others (TarnPool *pool, TarnRequest *request);
 void _tarn_pool_want_next (TarnPool *pool, TarnRequest *request);

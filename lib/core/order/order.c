@@ -94,7 +94,7 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
   TarnBlock *block = NULL;
 
   _tarn_assert_locked (&pool->lock);
-  if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (queue))
+  if (_tarn_door_is_closed (&pool->door) || _tarn_pool_wants_event (pool, queue))
     cache = NULL; /* it would take more of what others want */
   if (queue == NULL || queue->in_order)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);

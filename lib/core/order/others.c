@@ -12,11 +12,20 @@
 
 /* The lock is held. */
 
-/* Tells whether a call that names a queue is to record an event for what others want of it. */
-gboolean
-_tarn_pool_wants_event (const TarnQueue *queue)
+/* Tells whether a call that names a queue has to record an event because the pool holds too much,
+ * and could not record one when memory of the queue was freed. */
+static gboolean
+has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 {
-  return queue != NULL && queue->is_wanted;
+  return queue->has_unrecorded && _tarn_pool_has_excess (pool);
+}
+
+/* Tells whether a call that names a queue has to record an event, because others want memory of the
+ * queue, or because the pool holds too much.  The lock is held. */
+gboolean
+_tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue)
+{
+  return queue != NULL && (queue->is_wanted || has_unrecorded_excess (pool, queue));
 }
 
 /* Notes that a block was handed on to another queue, or had to be: the next frees of its size
@@ -199,6 +208,7 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 static void
 give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
 {
+  gboolean is_all_wanted = has_unrecorded_excess (pool, queue);
   GHashTableIter iter;
   gpointer item;
 
@@ -214,7 +224,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     {
       TarnBin *bin = item;
 
-      if (!bin->is_wanted)
+      if (!bin->is_wanted && !is_all_wanted)
         continue;
       bin->is_wanted = FALSE;
       for (TarnBlock *block = bin->top; block != NULL; block = block->below)
