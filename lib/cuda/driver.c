@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include "common/quark-private.h"
 #include "common/shorten-private.h"
 
 /**
@@ -23,7 +24,9 @@
 GQuark
 tarn_cuda_error_quark (void)
 {
-  return g_quark_from_static_string ("tarn-cuda-error-quark");
+  static GQuark known; /* atomic */
+
+  return _tarn_quark (&known, "tarn-cuda-error-quark");
 }
 
 static TarnCudaDriver the_driver;
@@ -92,6 +95,7 @@ load (void)
 {
   gpointer library = dlopen ("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 
+  tarn_cuda_error_quark (); /* for children of fork () */
   if (library == NULL)
     {
       g_set_error (&load_error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no CUDA driver: %s",

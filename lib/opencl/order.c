@@ -16,6 +16,7 @@ gboolean
 _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_queue queue,
                         GError **error)
 {
+  tarn_opencl_error_quark (); /* for children of fork () */
   if (!_tarn_opencl_check (clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL

@@ -5,6 +5,7 @@
 
 #include "status-private.h"
 
+#include "common/quark-private.h"
 #include "common/shorten-private.h"
 
 /**
@@ -17,7 +18,9 @@
 GQuark
 tarn_opencl_error_quark (void)
 {
-  return g_quark_from_static_string ("tarn-opencl-error-quark");
+  static GQuark known; /* atomic */
+
+  return _tarn_quark (&known, "tarn-opencl-error-quark");
 }
 
 /* Numbers where the name came after OpenCL 1.2, whose headers are all that this library needs. */

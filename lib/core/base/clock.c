@@ -3,6 +3,7 @@
 
 #include "base/clock-private.h"
 
+#include "base/fork-private.h"
 #include "common/lock-private.h"
 
 TarnClockFunc _tarn_clock_func;
@@ -14,6 +15,8 @@ static TarnClockFunc program_func, recorder_func; /* NULL: there is none */
 static void
 set (TarnClockFunc *place, TarnClockFunc func)
 {
+  if (_tarn_forked ()) /* nothing there goes by the clock */
+    return;
   _tarn_mutex_lock (&lock);
   *place = func;
   __atomic_store_n (&_tarn_clock_func, program_func != NULL ? program_func : recorder_func,
@@ -32,7 +35,7 @@ _tarn_clock_set_recorder (TarnClockFunc func)
  * long: what a heap gives back after TarnHeapOptions.idle_seconds, and what pools over a heap and
  * idle threads keep. A test need not wait for seconds, then, and one that replays what happened
  * gets what had happened. Recordings, snapshots and durations go by the system's clock all the
- * same.
+ * same. In a child of fork () this does nothing.
  *
  * @param func  what gets the time; NULL, as it is at first: the system's clock. Any thread may call
  *              this; others may still call the one before until they return to the program.

@@ -3,6 +3,8 @@
 
 #include <tarn/error.h>
 
+#include "common/quark-private.h"
+
 /**
  * Gets the domain of TarnError codes: write TARN_ERROR.
  *
@@ -12,5 +14,7 @@
 GQuark
 tarn_error_quark (void)
 {
-  return g_quark_from_static_string ("tarn-error-quark");
+  static GQuark known; /* atomic */
+
+  return _tarn_quark (&known, "tarn-error-quark");
 }

@@ -27,6 +27,7 @@ in_child (void)
 static void
 install (void)
 {
+  tarn_error_quark (); /* for children */
   if (pthread_atfork (NULL, NULL, in_child) != 0)
     _tarn_message ("pthread_atfork failed: a child of fork () may hang in the driver");
 }
