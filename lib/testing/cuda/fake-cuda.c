@@ -35,10 +35,24 @@ fake_unlock (TarnMutex **locked)
   _tarn_mutex_unlock (*locked);
 }
 
+/* Around fork () the lock is held, so that a child can ask what a test asks. */
+static void
+before_fork (void)
+{
+  _tarn_mutex_lock (&mutex);
+}
+
+static void
+in_parent (void)
+{
+  _tarn_mutex_unlock (&mutex);
+}
+
 static void
 in_child (void)
 {
   is_forked = is_forked || is_initialized;
+  _tarn_mutex_unlock (&mutex);
 }
 
 static void __attribute__ ((constructor)) start (void)
@@ -46,7 +60,7 @@ static void __attribute__ ((constructor)) start (void)
   _tarn_mutex_init (&mutex);
   n_calls_after_fork = mmap (NULL, sizeof *n_calls_after_fork, PROT_READ | PROT_WRITE,
                              MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (n_calls_after_fork == MAP_FAILED || pthread_atfork (NULL, NULL, in_child) != 0)
+  if (n_calls_after_fork == MAP_FAILED || pthread_atfork (before_fork, in_parent, in_child) != 0)
     g_error ("the fake driver cannot see forks");
 }
 
