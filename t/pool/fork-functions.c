@@ -6,17 +6,13 @@
  */
 
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
 #include <tarn/tarn.h>
 
 #include "heap/heap-private.h"
-#include "lib/in-child.h"
+#include "lib/fork-functions.h"
 #include "memo/memo-private.h"
 #include "pool/pool-private.h"
 #include "record/record-private.h"
-
-#define N_CHILDREN 20 /* for each function: what a busy thread has locked differs */
 
 #define N_ALLOCATORS 300 /* so that going through all of them takes its time */
 
@@ -218,12 +214,6 @@ world_init (World *w)
 
 /* The functions */
 
-typedef enum
-{
-  QUIET,  /* does what it can without the backend */
-  FORKED, /* TARN_ERROR_FORKED */
-} Expected;
-
 static const TarnSelectionDevice device = { .name = "D", .vendor = "V" };
 static const TarnSelectionPlatform platform
     = { .name = "P", .vendor = "V", .devices = &device, .n_devices = 1 };
@@ -322,11 +312,12 @@ static gpointer value;
   X (tarn_trace_start, FORKED, ("/dev/null", NULL, error))                                         \
   X (tarn_trace_stop, FORKED, (error))
 
-/* What they give in a child ends with it. */
+/* Results in a child end with it. */
 #pragma GCC diagnostic ignored "-Wunused-result"
 #define DEFINE(name, expected, arguments)                                                          \
-  static void call_##name (World *w, GError **error)                                               \
+  static void call_##name (gpointer world, GError **error)                                         \
   {                                                                                                \
+    World *w = world;                                                                              \
     TarnAllocatorOps ops = make_ops ();                                                            \
     TarnMemoOps memo_ops = TARN_MEMO_OPS_INIT;                                                     \
                                                                                                    \
@@ -339,18 +330,21 @@ static gpointer value;
 FUNCTIONS (DEFINE)
 
 #define ROW(name, expected, arguments) { #name, call_##name, expected },
-static const struct
-{
-  const gchar *name;
-  void (*call) (World *w, GError **error);
-  Expected expected;
-} functions[] = { FUNCTIONS (ROW) };
+static const ForkFunction functions[] = { FUNCTIONS (ROW) };
 
 /* The children */
 
+static guint
+count_calls (void)
+{
+  return (guint) g_atomic_int_get (&n_calls);
+}
+
 static gboolean is_ending; /* atomic */
 
-/* Has each lock now and then that the library has for itself. */
+static const ForkHooks hooks = { .count_calls = count_calls };
+
+/* Takes each lock of the library's own, over and over. */
 static gpointer
 be_busy (gpointer data)
 {
@@ -369,6 +363,7 @@ be_busy (gpointer data)
       tarn_selection_add_kind ("busy");
       tarn_snapshot_on_signal (SIGUSR1, NULL, NULL);
       tarn_trace_stop (NULL);
+      fork_functions_use_glib ();
     }
   return NULL;
 }
@@ -403,38 +398,6 @@ wait_for_lock (gpointer unused)
 }
 
 static void
-run_in_child (World *w, gsize i)
-{
-  guint before = (guint) g_atomic_int_get (&n_calls);
-  GError *error = NULL;
-
-  alarm (5);
-  functions[i].call (w, &error);
-  STEP (1, (guint) g_atomic_int_get (&n_calls) == before);
-  STEP (2, functions[i].expected == FORKED ? g_error_matches (error, TARN_ERROR, TARN_ERROR_FORKED)
-                                           : error == NULL);
-  _exit (0);
-}
-
-/* What is wrong with a function; NULL: nothing. */
-static const gchar *
-try (World *w, gsize i)
-{
-  pid_t child = fork ();
-  gint status;
-
-  g_assert_cmpint (child, >=, 0);
-  if (child == 0)
-    run_in_child (w, i);
-  g_assert_cmpint (waitpid (child, &status, 0), ==, child);
-  if (WIFSIGNALED (status))
-    return WTERMSIG (status) == SIGALRM ? "hangs" : "crashes";
-  return WEXITSTATUS (status) == 1   ? "calls the backend"
-         : WEXITSTATUS (status) == 2 ? "does not say that this is a child of fork ()"
-                                     : NULL;
-}
-
-static void
 world_clear (World *w)
 {
   tarn_block_free (w->block);
@@ -449,26 +412,6 @@ world_clear (World *w)
     tarn_allocator_unref (w->many[i]);
   tarn_allocator_unref (w->heap);
   tarn_allocator_unref (w->allocator);
-}
-
-/* Tries each function; gets how many are wrong. */
-static guint
-try_all (World *w)
-{
-  guint n_wrong = 0;
-
-  for (gsize i = 0; i < G_N_ELEMENTS (functions); i++)
-    for (guint j = 0; j < N_CHILDREN; j++)
-      {
-        const gchar *problem = try (w, i);
-
-        if (problem == NULL)
-          continue;
-        g_test_message ("%s %s", functions[i].name, problem);
-        n_wrong++;
-        break;
-      }
-  return n_wrong;
 }
 
 static void
@@ -487,7 +430,7 @@ check (gboolean has_locks)
   busy = g_thread_new ("busy", has_locks ? wait_for_lock : be_busy, &w);
   if (has_locks)
     _tarn_follow (TARN_FOLLOW_FOR_RECORDING, TRUE); /* as in the middle of tarn_trace_stop () */
-  n_wrong = try_all (&w);
+  n_wrong = fork_functions_try (functions, G_N_ELEMENTS (functions), &w, &hooks);
   if (has_locks)
     _tarn_follow (TARN_FOLLOW_FOR_RECORDING, FALSE);
   g_atomic_int_set (&is_ending, TRUE);
@@ -516,29 +459,13 @@ test_locked (void)
 static void
 test_map (void)
 {
-  g_autofree gchar *path
-      = g_test_build_filename (G_TEST_DIST, "..", "..", "lib", "core", "libtarn.map", NULL);
-  g_autofree gchar *text = NULL;
-  g_auto (GStrv) lines = NULL;
-
-  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
-  lines = g_strsplit (text, "\n", -1);
-  for (gsize i = 0; lines[i] != NULL; i++)
-    {
-      gboolean is_there = FALSE;
-
-      g_strdelimit (g_strstrip (lines[i]), ";", '\0');
-      for (gsize j = 0; j < G_N_ELEMENTS (functions); j++)
-        is_there |= g_str_equal (functions[j].name, lines[i]);
-      if (g_str_has_prefix (lines[i], "tarn_") && !is_there)
-        g_error ("%s is not tried: add it to the list above", lines[i]);
-    }
+  fork_functions_check_map ("core", "libtarn.map", functions, G_N_ELEMENTS (functions));
 }
 
 int
 main (int argc, char **argv)
 {
-  g_test_init (&argc, &argv, NULL);
+  fork_functions_init (&argc, &argv);
   g_test_add_func ("/core/fork/map", test_map);
   g_test_add_func ("/core/fork/functions/busy", test_busy);
   g_test_add_func ("/core/fork/functions/locked", test_locked);
