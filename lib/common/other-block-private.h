@@ -8,14 +8,17 @@
 
 #include <tarn/block.h>
 
+#include "common/shorten-private.h"
+
 /* Names the function, the block's allocator, and what it should have been. */
 static inline void
 _tarn_report_other_block (const gchar *function, const TarnBlock *block, const gchar *expected)
 {
   const gchar *name = tarn_allocator_get_name (tarn_block_get_allocator (block));
+  g_autofree gchar *quoted = name != NULL ? _tarn_shorten (name) : NULL;
 
-  if (name != NULL)
-    g_critical ("%s: the block is from allocator '%s', but must be from %s", function, name,
+  if (quoted != NULL)
+    g_critical ("%s: the block is from allocator '%s', but must be from %s", function, quoted,
                 expected);
   else
     g_critical ("%s: the block is from an unnamed allocator, but must be from %s", function,

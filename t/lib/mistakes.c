@@ -7,14 +7,19 @@
 
 #define SIZE 1000
 #define LARGE_SIZE ((gsize) 32 << 20)
-#define TAG "planted"
+
+/* Names with a character that a terminal would act on. */
+#define NAME "mistaken\x1b"
+#define QUOTED_NAME "mistaken\\x1b"
+#define TAG "planted\x1b"
+#define QUOTED_TAG "planted\\x1b"
 
 static TarnPool *
 make_pool (const MistakesMemory *memory, gpointer state)
 {
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
 
-  options.name = "mistaken";
+  options.name = NAME;
   return memory->pool_new (state, &options);
 }
 
@@ -37,8 +42,8 @@ static void
 expect (gsize size, const gchar *text, const gchar *freed)
 {
   g_autofree gchar *pattern
-      = g_strdup_printf ("pool 'mistaken' over *: block at 0x* of %" G_GSIZE_FORMAT
-                         " bytes, tag '" TAG "': %s*allocated by thread %u\n*#0 0x*%s",
+      = g_strdup_printf ("pool '" QUOTED_NAME "' over *: block at 0x* of %" G_GSIZE_FORMAT
+                         " bytes, tag '" QUOTED_TAG "': %s*allocated by thread %u\n*#0 0x*%s",
                          size, text, _tarn_record_get_thread (), freed != NULL ? freed : "");
 
   g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL, pattern);
@@ -218,9 +223,10 @@ test_leaked (const MistakesMemory *memory, gpointer state)
   TarnBlock *large = ask (pool, 5 * SIZE);
 
   g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE,
-                         "pool 'mistaken' over *: 2 blocks are in use when the pool ends, 6000 "
-                         "bytes*5000 bytes in 1 block, tag '" TAG "'*#0 0x*"
-                         "1000 bytes in 1 block, tag '" TAG "'*#0 0x*");
+                         "pool '" QUOTED_NAME
+                         "' over *: 2 blocks are in use when the pool ends, 6000 "
+                         "bytes*5000 bytes in 1 block, tag '" QUOTED_TAG "'*#0 0x*"
+                         "1000 bytes in 1 block, tag '" QUOTED_TAG "'*#0 0x*");
   tarn_pool_unref (pool);
   g_test_assert_expected_messages ();
   tarn_block_free (small);
@@ -236,7 +242,7 @@ test_freed_elsewhere (const MistakesMemory *memory, gpointer state)
 
   g_assert_true (tarn_allocator_allocate_memory (TARN_ALLOCATOR (pool), SIZE, &place, &error));
   g_test_expect_message ("Tarn", G_LOG_LEVEL_CRITICAL,
-                         "pool 'mistaken': memory 0x* of 1000 bytes is not in use");
+                         "pool '" QUOTED_NAME "': memory 0x* of 1000 bytes is not in use");
   tarn_allocator_free_memory (TARN_ALLOCATOR (other), place, SIZE);
   g_test_assert_expected_messages ();
   tarn_allocator_free_memory (TARN_ALLOCATOR (pool), place, SIZE);
@@ -268,7 +274,7 @@ test_option (const MistakesMemory *memory, gpointer state)
   TarnBlock *block;
   TarnMemory place;
 
-  options.name = "mistaken";
+  options.name = NAME;
   options.debug = "";
   pool = memory->pool_new (state, &options);
   g_assert_false (tarn_pool_is_debugged (pool));
@@ -295,7 +301,7 @@ test_unquarantined (const MistakesMemory *memory, gpointer state)
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnPool) pool = NULL;
 
-  options.name = "mistaken";
+  options.name = NAME;
   options.debug = "poison,quarantine=1";
   pool = memory->pool_new (state, &options);
   for (guint i = 0; i < 10; i++)

@@ -275,11 +275,15 @@ no_device (void)
   g_test_skip ("there is no OpenCL device");
 }
 
+/* A name with a character that a terminal would act on. */
+#define NAME "theirs\x1b"
+#define QUOTED_NAME "theirs\\x1b"
+
 static void
 expect_other_kind (const gchar *function, const gchar *name, const gchar *expected)
 {
   g_autofree gchar *from
-      = name != NULL ? g_strdup_printf ("allocator '%s'", name) : g_strdup ("an unnamed allocator");
+      = g_strdup (name != NULL ? "allocator '" QUOTED_NAME "'" : "an unnamed allocator");
   g_autofree gchar *message = g_strdup_printf (
       "tarn_opencl_block_%s: the block is from %s, but must be from %s", function, from, expected);
 
@@ -339,7 +343,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/opencl/selection/no-platform", test_no_platform);
   g_test_add_func ("/opencl/selection/no-platform/subprocess/child", test_no_platform_child);
-  g_test_add_data_func ("/opencl/other-kind/named", "theirs", test_other_kind);
+  g_test_add_data_func ("/opencl/other-kind/named", NAME, test_other_kind);
   g_test_add_data_func ("/opencl/other-kind/unnamed", NULL, test_other_kind);
   g_test_add_func ("/opencl/status-names", test_status_names);
   layer = opencl_layer_load ();

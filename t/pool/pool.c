@@ -600,6 +600,33 @@ test_names (void)
                    "unnamed allocator failed without saying why, for 1000 bytes");
 }
 
+/* Messages quote names: at most 60 characters, and none that a terminal acts on. */
+static void
+test_quoted_names (void)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autofree gchar *xs = g_strnfill (100, 'x');
+  g_autofree gchar *name = g_strconcat ("\x1b[2J\n", xs, NULL);
+  g_autofree gchar *expected
+      = g_strdup_printf ("pool '\\x1b[2J\\x0a%.55s...': 1000 bytes asked for: allocator "
+                         "'silent\\x07' failed without saying why, for 1000 bytes",
+                         xs);
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+
+  nothing_ops_init (&ops);
+  ops.name = "silent\a";
+  ops.allocate = fail_silently;
+  allocator = tarn_allocator_new (&ops, NULL, NULL);
+  options.name = name;
+  pool = tarn_pool_new (allocator, &options, NULL);
+  g_assert_null (tarn_pool_allocate (pool, 1000, &error));
+  g_assert_cmpstr (error->message, ==, expected);
+  g_assert_cmpstr (tarn_pool_get_name (pool), ==, name);
+}
+
 static void
 test_is_of (void)
 {
@@ -870,6 +897,7 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/allocator/nameless-memory", "", test_nameless_memory);
   g_test_add_data_func ("/core/allocator/nameless-memory-debugged", "all", test_nameless_memory);
   g_test_add_func ("/core/allocator/names", test_names);
+  g_test_add_func ("/core/allocator/names/quoted", test_quoted_names);
   g_test_add_func ("/core/allocator/is-of", test_is_of);
   g_test_add_func ("/core/allocator/ops", test_ops);
   g_test_add_func ("/core/allocator/later-ops", test_later_ops);

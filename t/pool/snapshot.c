@@ -536,21 +536,21 @@ test_holders (void)
   tarn_snapshot_set_follow (TRUE);
   blocks[0] = allocate_tagged (pool, 512, "a");
   blocks[1] = allocate_tagged (pool, 1024, "b");
-  blocks[2] = allocate_tagged (pool, 2048, "c");
+  blocks[2] = allocate_tagged (pool, 2048, "c\x1b");
   blocks[3] = allocate_tagged (pool, 512, "a");
   blocks[4] = allocate_tagged (pool, 128, "d");
   blocks[5] = allocate (pool, 4096); /* nobody's */
   g_assert_null (tarn_pool_allocate (pool, 8192, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
   g_assert_true (g_str_has_suffix (error->message,
-                                   "; 'c' has 2048 bytes in 1 block, 'a' has 1024 bytes in 2 "
+                                   "; 'c\\x1b' has 2048 bytes in 1 block, 'a' has 1024 bytes in 2 "
                                    "blocks, 'b' has 1024 bytes in 1 block"));
   g_clear_error (&error);
   tarn_pool_set_limit_bytes (pool, 9000);
   tarn_testing_device_set_budget (device, G_MAXUINT64);
   g_assert_null (tarn_pool_allocate (pool, 8192, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
-  g_assert_nonnull (strstr (error->message, "'c' has 2048 bytes"));
+  g_assert_nonnull (strstr (error->message, "'c\\x1b' has 2048 bytes"));
   g_clear_error (&error);
   tarn_snapshot_set_follow (FALSE);
   g_assert_null (tarn_pool_allocate (pool, 8192, &error));

@@ -14,6 +14,7 @@
 #include "allocator/faults-private.h"
 #include "base/fork-private.h"
 #include "common/argument-private.h"
+#include "common/shorten-private.h"
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
@@ -43,8 +44,10 @@ _tarn_reclaim_end (void)
 static gchar *
 make_label (const gchar *kind, const gchar *name)
 {
-  return name != NULL ? g_strdup_printf ("%s '%s'", kind, name)
-                      : g_strdup_printf ("an unnamed %s", kind);
+  g_autofree gchar *quoted = name != NULL ? _tarn_shorten (name) : NULL;
+
+  return quoted != NULL ? g_strdup_printf ("%s '%s'", kind, quoted)
+                        : g_strdup_printf ("an unnamed %s", kind);
 }
 
 /* Initializes what all allocators share. */

@@ -92,7 +92,7 @@ _tarn_finding_append_stack (GString *text, guint32 stack)
 static void
 append_block (GString *text, const TarnDebugBlock *block)
 {
-  const gchar *tag = _tarn_tag_get_text (block->tag);
+  g_autofree gchar *tag = _tarn_tag_quote (block->tag);
 
   g_string_append_printf (text, "block at 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes",
                           block->memory.address, block->size);

@@ -7,6 +7,7 @@
 #include "debug/debug-private.h"
 
 #include "base/fork-private.h"
+#include "common/shorten-private.h"
 #include "record/record-private.h"
 
 /* Alignments that anybody relies on are divisors of it. */
@@ -674,8 +675,10 @@ choose_below (const TarnGuarded *self)
 static gchar *
 make_label (const gchar *pool_name, const TarnAllocator *direct)
 {
-  return pool_name != NULL ? g_strdup_printf ("pool '%s' over %s", pool_name, direct->label)
-                           : g_strdup_printf ("an unnamed pool over %s", direct->label);
+  g_autofree gchar *quoted = pool_name != NULL ? _tarn_shorten (pool_name) : NULL;
+
+  return quoted != NULL ? g_strdup_printf ("pool '%s' over %s", quoted, direct->label)
+                        : g_strdup_printf ("an unnamed pool over %s", direct->label);
 }
 
 static TarnAllocator *

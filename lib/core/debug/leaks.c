@@ -99,7 +99,7 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
   for (guint i = 0; i < groups->len; i++)
     {
       const Group *group = groups->pdata[i];
-      const gchar *tag = _tarn_tag_get_text (group->tag);
+      g_autofree gchar *tag = _tarn_tag_quote (group->tag);
 
       g_string_append_printf (text, "\n  %" G_GSIZE_FORMAT " bytes in %" G_GSIZE_FORMAT " %s",
                               group->bytes, group->n, group->n == 1 ? "block" : "blocks");

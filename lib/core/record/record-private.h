@@ -132,6 +132,7 @@ _tarn_record_get_code (const GError *error)
 /* tag.c */
 guint32 _tarn_tag_get_current (void); /* 0: none */
 const gchar *_tarn_tag_get_text (guint32 tag);
+gchar *_tarn_tag_quote (guint32 tag);
 guint32 _tarn_tags_get_n (void);
 
 /* stack.c */

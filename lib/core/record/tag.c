@@ -6,6 +6,7 @@
 #include <tarn/trace.h>
 
 #include "base/fork-private.h"
+#include "common/shorten-private.h"
 #include "record/stream-private.h"
 
 static TarnMutex lock = TARN_MUTEX_INIT;
@@ -57,6 +58,15 @@ _tarn_tag_get_text (guint32 tag)
     text = g_ptr_array_index (texts, tag - 1);
   _tarn_mutex_unlock (&lock);
   return text;
+}
+
+/* Quotes the text of a tag for a message; NULL: there is none.  Callers free it. */
+gchar *
+_tarn_tag_quote (guint32 tag)
+{
+  const gchar *text = _tarn_tag_get_text (tag);
+
+  return text != NULL ? _tarn_shorten (text) : NULL;
 }
 
 /* Adds the tags that are not in the file as yet; all, if it is a new one. */

@@ -72,11 +72,12 @@ name_holders (GHashTable *holders)
   for (const GList *link = sorted; link != NULL && n < N_NAMED; link = link->next, n++)
     {
       const Holder *holder = link->data;
+      g_autofree gchar *tag = _tarn_tag_quote (holder->tag);
 
       g_string_append_printf (text,
                               "%s'%s' has %" G_GSIZE_FORMAT " bytes in %" G_GSIZE_FORMAT " block%s",
-                              n > 0 ? ", " : "", _tarn_tag_get_text (holder->tag), holder->bytes,
-                              holder->n_blocks, holder->n_blocks == 1 ? "" : "s");
+                              n > 0 ? ", " : "", tag, holder->bytes, holder->n_blocks,
+                              holder->n_blocks == 1 ? "" : "s");
     }
   g_list_free (sorted);
   return g_string_free (text, n == 0);
