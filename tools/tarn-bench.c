@@ -137,30 +137,40 @@ wait_for_signal (gpointer data)
 {
   const sigset_t *signals = data;
   gint number, second;
+  GThread *ending;
 
   if (sigwait (signals, &number) != 0)
     return NULL;
-  g_thread_unref (g_thread_new ("end", end_and_die, GINT_TO_POINTER (number)));
+  ending = g_thread_try_new ("end", end_and_die, GINT_TO_POINTER (number), NULL);
+  if (ending == NULL) /* the report stays as it is: this thread must not wait for it */
+    die_of (number);
+  g_thread_unref (ending);
   second = sigtimedwait (signals, NULL, &patience);
   die_of (second > 0 ? second : number);
   return NULL;
 }
 
-/* Before there is a driver: blocked in all of its threads, signals get to none of its handlers
- * (LLVM has some).  Whoever starts us with one ignored, as nohup (1) does, means it to stay so. */
-static void
-watch_signals (void)
+/* FALSE: there can be no thread for them.  Before there is a driver: blocked in all of its threads,
+ * signals get to none of its handlers (LLVM has some).  Whoever starts us with one ignored, as
+ * nohup (1) does, means it to stay so. */
+static gboolean
+watch_signals (GError **error)
 {
   static const gint numbers[] = { SIGINT, SIGTERM, SIGHUP };
   static sigset_t signals;
   struct sigaction action;
+  GThread *thread;
 
   sigemptyset (&signals);
   for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
     if (sigaction (numbers[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
       sigaddset (&signals, numbers[i]);
   pthread_sigmask (SIG_BLOCK, &signals, NULL);
-  g_thread_unref (g_thread_new ("signals", wait_for_signal, &signals));
+  thread = g_thread_try_new ("signals", wait_for_signal, &signals, error);
+  if (thread == NULL)
+    return FALSE;
+  g_thread_unref (thread);
+  return TRUE;
 }
 
 /* All of it */
@@ -220,7 +230,8 @@ run (const Options *options, GError **error)
       printf ("%s %s\n", PROGRAM, PACKAGE_VERSION);
       return EXIT_SUCCESS;
     }
-  watch_signals ();
+  if (!watch_signals (error))
+    return EXIT_FAILURE;
   if (!needs_devices (options) && options->selection == NULL)
     devices = g_ptr_array_new ();
   else if ((devices = devices_select (options->selection, error)) == NULL)

@@ -56,6 +56,26 @@ runs () { # COMMAND...
   status_is 0 "$@" && [ ! -s "$scratch/err" ]
 }
 
+# ---- no threads ----
+
+# Threads have stacks as large as that limit, so that memory for few of them is left.
+with_stacks () { # KIB COMMAND...
+  (
+    ulimit -s "$1" && ulimit -v 4500000 || exit
+    shift
+    "$@"
+  )
+}
+
+if with_stacks 1048576 "$program" --version >"$scratch/out" 2>&1; then
+  check "no thread for signals" with_stacks 8000000 \
+    fails 1 "Error creating thread" --kinds null --measure hits --threads 2
+  check "not so many threads" with_stacks 1048576 \
+    status_is 1 quick_null --measure hits --threads 8
+else
+  skip "no threads" "limits on memory cannot be set, or a sanitizer needs more"
+fi
+
 # ---- bad usage ----
 
 check "--frobnicate" fails 2 --frobnicate --frobnicate

@@ -10,6 +10,8 @@
 typedef struct
 {
   const Job *job;
+  pthread_mutex_t lock;      /* held until all threads are there, or cannot be */
+  gboolean is_off;           /* they cannot */
   pthread_barrier_t barrier; /* of the threads and of the one that stops them */
   gint stop;                 /* atomic */
 } Crew;
@@ -77,6 +79,18 @@ warm_up (Worker *worker, Loop loop)
   lane->next = 0;
 }
 
+/* Waits until all threads are there.  FALSE: they are not going to be. */
+static gboolean
+await_others (Crew *crew)
+{
+  gboolean is_off;
+
+  pthread_mutex_lock (&crew->lock);
+  is_off = crew->is_off;
+  pthread_mutex_unlock (&crew->lock);
+  return !is_off;
+}
+
 static gpointer
 run_worker (gpointer data)
 {
@@ -84,6 +98,8 @@ run_worker (gpointer data)
   const Job *job = worker->crew->job;
   Loop loop = loops[worker->pattern][job->subject];
 
+  if (!await_others (worker->crew))
+    return NULL;
   if (job->source->kind->enter != NULL)
     job->source->kind->enter (job->source->handle);
   if (worker->lane.error == NULL)
@@ -152,24 +168,52 @@ sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
   return TRUE;
 }
 
+/* FALSE: there cannot be so many threads; those that there are end. */
+static gboolean
+start_workers (Crew *crew, Worker *workers, Ring *rings, GError **error)
+{
+  pthread_mutex_lock (&crew->lock);
+  for (guint i = 0; i < crew->job->n_threads && !crew->is_off; i++)
+    {
+      worker_init (&workers[i], crew, i, rings);
+      workers[i].thread = g_thread_try_new ("bench", run_worker, &workers[i], error);
+      crew->is_off = workers[i].thread == NULL;
+    }
+  pthread_mutex_unlock (&crew->lock);
+  return !crew->is_off;
+}
+
+static void
+join_workers (Worker *workers, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    if (workers[i].thread != NULL)
+      g_thread_join (workers[i].thread);
+}
+
 gboolean
 crew_run (const Job *job, gdouble *ns, GError **error)
 {
   Crew crew = { .job = job };
   g_autofree Worker *workers = g_new0 (Worker, job->n_threads);
   g_autofree Ring *rings = g_new0 (Ring, job->n_threads / 2 + 1);
+  gboolean have_started;
 
+  pthread_mutex_init (&crew.lock, NULL);
   pthread_barrier_init (&crew.barrier, NULL, job->n_threads + 1);
-  for (guint i = 0; i < job->n_threads; i++)
+  have_started = start_workers (&crew, workers, rings, error);
+  if (have_started)
     {
-      worker_init (&workers[i], &crew, i, rings);
-      workers[i].thread = g_thread_new ("bench", run_worker, &workers[i]);
+      pthread_barrier_wait (&crew.barrier);
+      g_usleep ((gulong) (job->seconds * 1e6));
+      __atomic_store_n (&crew.stop, TRUE, __ATOMIC_RELAXED);
     }
-  pthread_barrier_wait (&crew.barrier);
-  g_usleep ((gulong) (job->seconds * 1e6));
-  __atomic_store_n (&crew.stop, TRUE, __ATOMIC_RELAXED);
-  for (guint i = 0; i < job->n_threads; i++)
-    g_thread_join (workers[i].thread);
+  join_workers (workers, job->n_threads);
   pthread_barrier_destroy (&crew.barrier);
-  return sum_up (workers, job, ns, error);
+  pthread_mutex_destroy (&crew.lock);
+  if (have_started)
+    return sum_up (workers, job, ns, error);
+  for (guint i = 0; i < job->n_threads; i++)
+    g_clear_error (&workers[i].lane.error);
+  return FALSE;
 }

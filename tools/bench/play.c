@@ -95,14 +95,39 @@ stage_clear (Stage *stage)
   pthread_mutex_destroy (&stage->lock);
 }
 
-/* Starts the threads, which know each other before they go on with the lock. */
+/* Starts the threads, which know each other before they go on with the lock.  If there cannot be so
+ * many, the play is over before its first step. */
 static void
-start_threads (Stage *stage, GThreadFunc func)
+start_threads (Stage *stage, GThreadFunc func, GError **error)
 {
+  gboolean are_made = TRUE;
+
   pthread_mutex_lock (&stage->lock);
-  for (guint i = 0; i < stage->play->n_threads; i++)
-    stage->players[i].thread = g_thread_new ("replay", func, &stage->players[i]);
+  for (guint i = 0; i < stage->play->n_threads && are_made; i++)
+    {
+      stage->players[i].thread = g_thread_try_new ("replay", func, &stage->players[i], error);
+      are_made = stage->players[i].thread != NULL;
+    }
+  if (!are_made)
+    {
+      __atomic_store_n (&stage->has_failed, TRUE, __ATOMIC_RELAXED);
+      stage->is_over = TRUE;
+    }
   pthread_mutex_unlock (&stage->lock);
+}
+
+/* Waits until all threads are there.  FALSE: they are not going to be. */
+static gboolean
+await_start (Stage *stage)
+{
+  gboolean have_started;
+
+  pthread_mutex_lock (&stage->lock);
+  have_started = !has_failed (stage);
+  pthread_mutex_unlock (&stage->lock);
+  if (have_started)
+    pthread_barrier_wait (&stage->barrier);
+  return have_started;
 }
 
 static gboolean
@@ -200,14 +225,14 @@ await_end (Stage *stage)
 }
 
 gboolean
-play_in_turns (const Play *play)
+play_in_turns (const Play *play, GError **error)
 {
   Stage stage;
   gboolean is_done;
 
   stage_init (&stage, play);
   find_last_steps (&stage);
-  start_threads (&stage, play_in_turn);
+  start_threads (&stage, play_in_turn, error);
   await_end (&stage);
   is_done = join_threads (&stage);
   stage_clear (&stage);
@@ -222,7 +247,8 @@ play_all (gpointer data)
   Player *player = data;
   Stage *stage = player->stage;
 
-  pthread_barrier_wait (&stage->barrier);
+  if (!await_start (stage))
+    return NULL;
   player->start = clock_now ();
   for (guint i = 0; i < player->steps->len && !has_failed (stage); i++)
     make_step (stage, g_array_index (player->steps, guint, i));
@@ -231,7 +257,7 @@ play_all (gpointer data)
 }
 
 gboolean
-play_together (const Play *play, gint64 *ns)
+play_together (const Play *play, gint64 *ns, GError **error)
 {
   gint64 start = G_MAXINT64, end = G_MININT64;
   gboolean is_done;
@@ -240,7 +266,7 @@ play_together (const Play *play, gint64 *ns)
   stage_init (&stage, play);
   for (guint i = 0; i < play->n_steps; i++)
     g_array_append_val (stage.players[get_thread (&stage, i)].steps, i);
-  start_threads (&stage, play_all);
+  start_threads (&stage, play_all, error);
   is_done = join_threads (&stage);
   for (guint i = 0; i < play->n_threads; i++)
     {

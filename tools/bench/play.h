@@ -19,11 +19,12 @@ typedef struct
   gboolean has_ends; /* in turns: a thread ends behind its last step, and not with the play */
 } Play;
 
-/* Makes all steps in their order, each by its thread.  FALSE: one of them ended it. */
-gboolean play_in_turns (const Play *play);
+/* Makes all steps in their order, each by its thread.  FALSE: one of them ended it; or with an
+ * error, and no step made: there cannot be so many threads. */
+gboolean play_in_turns (const Play *play, GError **error);
 
 /* Each thread makes its steps in their order, and all of them go at once; stores the nanoseconds
- * from the first one's start to the last one's end. */
-gboolean play_together (const Play *play, gint64 *ns);
+ * from the first one's start to the last one's end.  FALSE: as above. */
+gboolean play_together (const Play *play, gint64 *ns, GError **error);
 
 #endif

@@ -359,10 +359,12 @@ begin (RecordedReplay *self, Rebuilt *rebuilt)
   self->blocks = g_new0 (gpointer, MAX (rebuilt->recorded->n_blocks, 1));
 }
 
+/* Of a step; if there were no threads for it, the error is there already. */
 static gboolean
 hand_over_error (RecordedReplay *self, GError **error)
 {
-  g_propagate_error (error, g_steal_pointer (&self->error));
+  if (self->error != NULL)
+    g_propagate_error (error, g_steal_pointer (&self->error));
   return FALSE;
 }
 
@@ -376,7 +378,7 @@ recorded_replay_in_order (RecordedReplay *self, Rebuilt *rebuilt, GError **error
   self->times = g_new0 (gint64, rebuilt->recorded->n_threads);
   play = get_play (self, make_in_order);
   tarn_clock_set (get_replay_time);
-  is_played = play_in_turns (&play);
+  is_played = play_in_turns (&play, error);
   tarn_clock_set (NULL);
   if (!is_played)
     return hand_over_error (self, error);
@@ -395,7 +397,7 @@ recorded_replay_time (RecordedReplay *self, Rebuilt *rebuilt, gdouble *ns, GErro
   play = get_play (self, make_timed);
   if (!rebuilt_make_all (rebuilt, error))
     return FALSE;
-  if (!play_together (&play, &all))
+  if (!play_together (&play, &all, error))
     return hand_over_error (self, error);
   *ns = (gdouble) all / (gdouble) rebuilt->recorded->steps->len;
   return TRUE;

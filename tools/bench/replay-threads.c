@@ -130,10 +130,12 @@ get_play (Performance *performance)
   return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
 }
 
+/* Of a step; if there were no threads for it, the error is there already. */
 static gboolean
 hand_over_error (Replay *replay, GError **error)
 {
-  g_propagate_error (error, g_steal_pointer (&replay->error));
+  if (replay->error != NULL)
+    g_propagate_error (error, g_steal_pointer (&replay->error));
   return FALSE;
 }
 
@@ -143,7 +145,7 @@ replay_take_turns (Replay *replay, ReplayFunc func, gpointer data, GError **erro
   Performance performance = { replay, func, data };
   const Play play = get_play (&performance);
 
-  return play_in_turns (&play) || hand_over_error (replay, error);
+  return play_in_turns (&play, error) || hand_over_error (replay, error);
 }
 
 gboolean
@@ -152,5 +154,5 @@ replay_together (Replay *replay, gint64 *ns, GError **error)
   Performance performance = { replay, NULL, NULL };
   const Play play = get_play (&performance);
 
-  return play_together (&play, ns) || hand_over_error (replay, error);
+  return play_together (&play, ns, error) || hand_over_error (replay, error);
 }
