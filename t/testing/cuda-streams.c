@@ -3,6 +3,12 @@
  *
  * The fake driver's streams, events and captures. */
 
+#define _GNU_SOURCE 1 /* RTLD_NEXT */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+
 #include "cuda-fixture.h"
 
 static CUstream
@@ -221,6 +227,47 @@ test_host_function (void)
   SUCCEED (cuStreamSynchronize (turns.stream));
   SUCCEED (cuCtxDestroy_v2 (turns.context));
   turns_clear (&turns);
+}
+
+/* No thread can be made */
+
+static gint refuses_threads; /* atomic */
+
+/* In place of the C library's, for GLib. */
+int
+pthread_create (pthread_t *thread, const pthread_attr_t *attributes, void *(*func) (void *),
+                void *data)
+{
+  int (*create) (pthread_t *, const pthread_attr_t *, void *(*) (void *), void *);
+
+  if (g_atomic_int_get (&refuses_threads))
+    return EAGAIN;
+  *(gpointer *) &create = dlsym (RTLD_NEXT, "pthread_create");
+  return create (thread, attributes, func, data);
+}
+
+static void
+fail_to_be_called (gpointer unused)
+{
+  (void) unused;
+  g_error ("a function of the host was called");
+}
+
+/* Where there can be no thread for a function of the host, the call fails, and the stream goes on;
+ * one that a stream never comes to is not called. */
+static void
+test_no_host_function (void)
+{
+  CUcontext context = create_context ();
+  CUstream stream = create_stream ();
+
+  g_atomic_int_set (&refuses_threads, TRUE);
+  ASSERT_STATUS (cuLaunchHostFunc (stream, fail_to_be_called, NULL), FAKE_CUDA_OUT_OF_MEMORY);
+  g_atomic_int_set (&refuses_threads, FALSE);
+  SUCCEED (cuStreamSynchronize (stream));
+  fake->put_work (stream);
+  SUCCEED (cuLaunchHostFunc (stream, fail_to_be_called, NULL));
+  SUCCEED (cuCtxDestroy_v2 (context));
 }
 
 static void
@@ -453,6 +500,7 @@ main (int argc, char **argv)
     { "/cuda/fake/streams/commands", test_commands },
     { "/cuda/fake/streams/gone-memory", test_gone_memory },
     { "/cuda/fake/streams/host-function", test_host_function },
+    { "/cuda/fake/streams/host-function/none", test_no_host_function },
     { "/cuda/fake/streams/hook", test_hook },
     { "/cuda/fake/captures/calls", test_captures },
     { "/cuda/fake/captures/legacy", test_legacy },

@@ -91,36 +91,65 @@ typedef struct
 {
   void (*function) (void *);
   void *data;
-  Mark *end; /* a reference */
+  Mark *begin; /* references */
+  Mark *end;
 } HostCall;
+
+/* Waits until the stream comes to a call.  FALSE: the stream goes before that. */
+static gboolean
+await_begin (HostCall *call)
+{
+  LOCKED;
+
+  fake_mark_wait (call->begin);
+  return !call->begin->is_dropped;
+}
 
 static gpointer
 run_host_call (gpointer data)
 {
   HostCall *call = data;
 
-  call->function (call->data);
+  if (await_begin (call))
+    call->function (call->data);
   {
     LOCKED;
 
     fake_mark_reach (call->end);
+    fake_mark_unref (call->begin);
     fake_mark_unref (call->end);
   }
   g_free (call);
   return NULL;
 }
 
-/* Called locked; the command's data is a pointer to the call. */
-static void
-start_host_call (gpointer data)
+/* Called locked.  The thread is there before the stream comes to the call: else nobody could be
+ * told that there is none. */
+static Status
+put_host_call (Stream *stream, HostCall call)
 {
-  g_thread_unref (g_thread_new ("host-function", run_host_call, *(HostCall **) data));
+  HostCall *copy = g_new (HostCall, 1);
+  GThread *thread;
+
+  call.begin = fake_stream_record (stream);
+  call.end = fake_mark_new ();
+  *copy = call;
+  thread = g_thread_try_new ("host-function", run_host_call, copy, NULL);
+  if (thread == NULL)
+    {
+      fake_mark_unref (call.begin);
+      fake_mark_unref (call.end);
+      g_free (copy);
+      return FAKE_CUDA_OUT_OF_MEMORY;
+    }
+  g_thread_unref (thread);
+  fake_stream_wait (stream, call.end);
+  return FAKE_CUDA_SUCCESS;
 }
 
 Status
 cuLaunchHostFunc (CUstream handle, void (*function) (void *), void *data)
 {
-  HostCall *call, **copy;
   Stream *stream;
   Status status;
   ENTER (cuLaunchHostFunc);
@@ -132,13 +161,5 @@ cuLaunchHostFunc (CUstream handle, void (*function) (void *), void *data)
     status = fake_check_legacy (stream);
   if (status != FAKE_CUDA_SUCCESS || fake_get_capture (stream) != NULL)
     return status;
-  call = g_new (HostCall, 1);
-  *call = (HostCall){ function, data, fake_mark_new () };
-  copy = g_new (HostCall *, 1);
-  *copy = call;
-  fake_mark_ref (call->end);
-  fake_stream_do (stream, start_host_call, copy);
-  fake_stream_wait (stream, call->end);
-  fake_mark_unref (call->end);
-  return FAKE_CUDA_SUCCESS;
+  return put_host_call (stream, (HostCall){ function, data, NULL, NULL });
 }

@@ -205,6 +205,7 @@ typedef struct
 {
   guint references;
   gboolean is_reached;
+  gboolean is_dropped; /* its stream went with its context before that; reached as well */
 } Mark;
 
 typedef struct

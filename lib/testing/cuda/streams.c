@@ -258,6 +258,16 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
+/* Whoever waits for its mark goes on. */
+static void
+drop_command (Command *command)
+{
+  if (command->action != RECORD)
+    return;
+  command->mark->is_dropped = TRUE;
+  reach_mark (command->mark);
+}
+
 /* Nobody waits for them any more. */
 void
 fake_free_streams_of (guint64 context_id)
@@ -269,8 +279,7 @@ fake_free_streams_of (guint64 context_id)
       if (stream->context_id != context_id)
         continue;
       for (GList *item = stream->commands.head; item != NULL; item = item->next)
-        if (((Command *) item->data)->action == RECORD)
-          reach_mark (((Command *) item->data)->mark);
+        drop_command (item->data);
       if (stream->handle != NULL)
         fake_handle_free (&handles, stream->handle);
       fake_leave_capture (stream);
