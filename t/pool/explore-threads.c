@@ -32,7 +32,10 @@ help (gpointer data)
           _tarn_cond_wait (&helper->changed, &helper->lock);
           continue;
         }
+      /* Without the lock, as the backend is called with none. */
+      _tarn_mutex_unlock (&helper->lock);
       helper->func (helper->step);
+      _tarn_mutex_lock (&helper->lock);
       helper->func = NULL;
       _tarn_cond_broadcast (&helper->changed);
     }
