@@ -8,6 +8,7 @@
 
 #include <tarn/testing.h>
 
+#include "common/lock-private.h"
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
 
@@ -441,9 +442,18 @@ typedef struct
   GRand *rand;
   gpointer queues[N_QUEUES];
   TarnBlock *live[N_BLOCKS];
-  GAsyncQueue *turns[N_WORKERS],
-      *ended; /* of the trace itself: a worker that gets it has its turn */
+  TarnMutex lock;
+  TarnCond changed;
+  guint turn; /* behind the lock: whose it is, of N_WORKERS + 1; the last is the test's own */
+  gboolean is_over;
 } Trace;
+
+typedef struct
+{
+  Trace *trace;
+  guint number;
+  GThread *thread;
+} Worker;
 
 static guint
 below (Trace *trace, guint end)
@@ -503,16 +513,37 @@ operate (Trace *trace)
                   below (trace, 5) == 0 ? NULL : random_queue (trace));
 }
 
-static gpointer
-work (gpointer turns)
+static gboolean
+await_turn (Trace *trace, guint turn)
 {
-  Trace *trace;
+  while (trace->turn != turn && !trace->is_over)
+    _tarn_cond_wait (&trace->changed, &trace->lock);
+  return !trace->is_over;
+}
 
-  while ((trace = g_async_queue_pop (turns)) != turns)
+static void
+pass_turn (Trace *trace, guint turn)
+{
+  trace->turn = turn;
+  _tarn_cond_broadcast (&trace->changed);
+}
+
+/* No lock is held during an operation. */
+static gpointer
+work (gpointer data)
+{
+  Worker *worker = data;
+  Trace *trace = worker->trace;
+
+  _tarn_mutex_lock (&trace->lock);
+  while (await_turn (trace, worker->number))
     {
+      _tarn_mutex_unlock (&trace->lock);
       operate (trace);
-      g_async_queue_push (trace->ended, trace);
+      _tarn_mutex_lock (&trace->lock);
+      pass_turn (trace, N_WORKERS);
     }
+  _tarn_mutex_unlock (&trace->lock);
   return NULL;
 }
 
@@ -526,8 +557,10 @@ have_turn (Trace *trace)
       operate (trace);
       return;
     }
-  g_async_queue_push (trace->turns[i], trace);
-  g_async_queue_pop (trace->ended);
+  _tarn_mutex_lock (&trace->lock);
+  pass_turn (trace, i);
+  await_turn (trace, N_WORKERS);
+  _tarn_mutex_unlock (&trace->lock);
 }
 
 /* Nothing is in flight, and a request that takes the lock has had occasion to ask the driver. */
@@ -546,15 +579,16 @@ check_held (Trace *trace, guint operation)
 }
 
 static void
-trace_end (Trace *trace, GThread **threads)
+trace_end (Trace *trace, const Worker *workers)
 {
+  _tarn_mutex_lock (&trace->lock);
+  trace->is_over = TRUE;
+  _tarn_cond_broadcast (&trace->changed);
+  _tarn_mutex_unlock (&trace->lock);
   for (guint i = 0; i < N_WORKERS; i++)
-    {
-      g_async_queue_push (trace->turns[i], trace->turns[i]);
-      g_thread_join (threads[i]);
-      g_async_queue_unref (trace->turns[i]);
-    }
-  g_async_queue_unref (trace->ended);
+    g_thread_join (workers[i].thread);
+  _tarn_cond_clear (&trace->changed);
+  _tarn_mutex_clear (&trace->lock);
   for (guint i = 0; i < N_BLOCKS; i++)
     tarn_block_free (trace->live[i]);
   check_held (trace, N_OPERATIONS);
@@ -565,17 +599,18 @@ trace_end (Trace *trace, GThread **threads)
 static void
 run_trace (const Way *way, gsize hold_bytes)
 {
-  Trace trace = { .rand = g_rand_new_with_seed ((guint32) g_test_rand_int ()) };
-  GThread *threads[N_WORKERS];
+  Trace trace = { .rand = g_rand_new_with_seed ((guint32) g_test_rand_int ()), .turn = N_WORKERS };
+  Worker workers[N_WORKERS];
 
   begin (&trace.fixture, way, hold_bytes, 32);
   for (guint i = 0; i < N_QUEUES; i++)
     trace.queues[i] = tarn_testing_queue_new (trace.fixture.queues, TRUE);
-  trace.ended = g_async_queue_new ();
+  _tarn_mutex_init (&trace.lock);
+  _tarn_cond_init (&trace.changed);
   for (guint i = 0; i < N_WORKERS; i++)
     {
-      trace.turns[i] = g_async_queue_new ();
-      threads[i] = g_thread_new ("worker", work, trace.turns[i]);
+      workers[i] = (Worker){ .trace = &trace, .number = i };
+      workers[i].thread = g_thread_new ("worker", work, &workers[i]);
     }
   for (guint i = 0; i < N_OPERATIONS; i++)
     {
@@ -584,7 +619,7 @@ run_trace (const Way *way, gsize hold_bytes)
       if (below (&trace, 4) == 0)
         check_held (&trace, i);
     }
-  trace_end (&trace, threads);
+  trace_end (&trace, workers);
 }
 
 static void
