@@ -216,7 +216,7 @@ be_busy (gpointer data)
 static void
 test_functions (void)
 {
-  World w = { NULL };
+  World w = { .allocator = NULL };
   GThread *busy;
   guint n_wrong;
 

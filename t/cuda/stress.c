@@ -1336,7 +1336,7 @@ read_options (int *argc, char ***argv)
           { "seconds", 0, 0, G_OPTION_ARG_INT, &seconds, NULL, NULL },
           { "threads", 0, 0, G_OPTION_ARG_INT, &n_threads, NULL, NULL },
           { "verbose-messages", 0, 0, G_OPTION_ARG_NONE, &shows_messages, NULL, NULL },
-          { NULL } };
+          { NULL, 0, 0, G_OPTION_ARG_NONE, NULL, NULL, NULL } };
   GOptionContext *context = g_option_context_new (NULL);
 
   g_option_context_add_main_entries (context, entries, NULL);

@@ -936,7 +936,7 @@ test_taken_meanwhile (void)
   TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
   gpointer queue = tarn_testing_queue_new (queues, TRUE);
   TarnMemory blocks[4];
-  Taker taker = { NULL };
+  Taker taker = { .taken = { .address = 0 } };
   TarnBlock *block;
   TarnPool *pool;
 

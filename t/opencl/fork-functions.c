@@ -257,7 +257,7 @@ be_busy (gpointer data)
 static void
 test_functions (const TarnOpenclDevice *device, OpenclState *state)
 {
-  World w = { NULL };
+  World w = { .device = NULL };
   GThread *busy;
   guint n_wrong;
 

@@ -417,7 +417,7 @@ world_clear (World *w)
 static void
 check (gboolean has_locks)
 {
-  World w = { NULL };
+  World w = { .heap = NULL };
   GThread *holder = NULL, *busy;
   guint n_wrong;
 

@@ -151,7 +151,7 @@ be_busy (gpointer unused)
 static void
 test_functions (void)
 {
-  World w = { NULL };
+  World w = { .queues = NULL };
   GThread *busy = g_thread_new ("busy", be_busy, NULL);
   guint n_wrong = fork_functions_try (functions, G_N_ELEMENTS (functions), &w, &hooks);
 
