@@ -20,7 +20,7 @@
 
 #define TARN_TESTING_N_CALLS (TARN_TESTING_CALL_EVENT_RELEASE + 1)
 
-/* What memory that was just made ready has in it. */
+/* The content of memory that was just made ready. */
 #define _TARN_TESTING_GARBAGE 0xdead
 
 /* A moment: of each queue, by its number, so many of the first things put on it.  Whatever these

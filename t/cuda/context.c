@@ -162,7 +162,7 @@ test_odd_files (void)
   set_up ();
 }
 
-/* What a variable has is quoted, and not all of it. */
+/* A message quotes a variable's value, shortened. */
 static void
 test_odd_variable (void)
 {

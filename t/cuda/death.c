@@ -48,7 +48,7 @@ add (const gchar *path, gconstpointer data)
 static guint n_waiting; /* atomic: threads that wait for the device in a call of the driver */
 static _Thread_local gboolean is_waiting;
 
-/* What is on a stream stays there until somebody waits for it, as who frees memory does. */
+/* Commands stay on a stream until somebody waits for them, as a thread that frees memory does. */
 static void
 finish_if_awaited (const gchar *function, gpointer unused)
 {

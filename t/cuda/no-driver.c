@@ -87,7 +87,7 @@ ask_for_numbers (void)
   assert_told (&error);
 }
 
-/* Whether there is a driver or not, what is NULL is said to be. */
+/* The error names the argument that is NULL, with a driver and without one. */
 static void
 pass_null (void)
 {

@@ -85,7 +85,7 @@ test_one_stream (const TarnCudaTest *test, gconstpointer unused)
     }
 }
 
-/* What a wait for everything takes. */
+/* The calls that a wait for everything takes. */
 static guint
 count_waits_for_all (void)
 {

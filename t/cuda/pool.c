@@ -243,7 +243,7 @@ test_fallback (const TarnCudaTest *test, gconstpointer unused)
   fake->reset ();
 }
 
-/* What TARN_CUDA_PLAIN asks for. */
+/* TARN_CUDA_PLAIN asks for plain memory. */
 static void
 test_plain (const TarnCudaTest *test, gconstpointer unused)
 {

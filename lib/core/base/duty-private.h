@@ -21,7 +21,7 @@
 /* Allocators that are stacked higher than that share the highest level. */
 #define TARN_MAX_LEVEL 15
 
-/* What a thread does at an allocator, the lowest rank first. */
+/* The duties of a thread at an allocator, the lowest rank first. */
 typedef enum
 {
   TARN_DUTY_GIVE_BACK, /* gives memory back */

@@ -3,7 +3,7 @@
 
 #include "base/message-private.h"
 
-/* Of the calling thread. */
+/* The calling thread's own. */
 static _Thread_local guint n_holds;
 static _Thread_local GSList *held; /* of gchar: the latest first */
 
@@ -20,7 +20,7 @@ log_and_free (gpointer text)
   g_free (text);
 }
 
-/* What a handler logs meanwhile is logged at once. */
+/* A message that a handler logs meanwhile is logged at once. */
 void
 _tarn_messages_release (void)
 {
