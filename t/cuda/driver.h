@@ -11,8 +11,8 @@
 #include "cuda/driver-private.h"
 #include "testing/cuda/fake-cuda.h"
 
-/* More than any device has that such a process can use. */
-#define CUDA_TOO_MANY_BYTES (sizeof (gsize) > 4 ? G_MAXSIZE / 4 + 1 : G_MAXSSIZE / 16 * 15)
+/* More than any device has that such a process can use, and a multiple of every granularity. */
+#define CUDA_TOO_MANY_BYTES (sizeof (gsize) > 4 ? G_MAXSIZE / 4 + 1 : (G_MAXSIZE / 32 + 1) * 15)
 
 /* NULL: it is a real one.  Each of driver-*.c has it; the rest is in driver.c. */
 const TarnTestingCuda *cuda_get_fake (void);

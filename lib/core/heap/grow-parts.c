@@ -63,15 +63,6 @@ get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Gets one byte in so many of the limit; G_MAXSIZE / 2: there is none. */
-static gsize
-get_share (const TarnHeap *heap, gsize share)
-{
-  gsize most = _tarn_heap_get_most (heap);
-
-  return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
-}
-
 /* Gets how many bytes more than a request needs an idle piece may have that serves it. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
@@ -119,8 +110,11 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   gsize has = range->queue->bytes, all = heap->stats.upstream_bytes;
   gsize most = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
-  gsize least = range->kind == TARN_RANGE_SMALL ? get_share (heap, LIMIT_SMALL_SHARE) : 0;
+  gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);
+  gsize least = 0;
 
+  if (range->kind == TARN_RANGE_SMALL)
+    least = _tarn_heap_get_share (heap, LIMIT_SMALL_SHARE);
   if (usual == 0)
     {
       if (range->kind == TARN_RANGE_SMALL)
@@ -129,7 +123,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
         usual = MAX (MIN (LARGE_PIECE_BYTES, has), has / PIECE_SHARE);
       usual = MIN (usual, most > all ? most - all : 0);
     }
-  usual = _tarn_round_up (MIN (usual, get_share (heap, LIMIT_PIECE_SHARE)), heap->alignment);
+  usual = _tarn_round_up (MIN (usual, share), heap->alignment);
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
@@ -388,7 +382,7 @@ parts_choose (const TarnHeap *heap, gsize size)
 {
   gsize max_large = MAX (MIN_HUGE_BYTES, heap->stats.peak_used_bytes / HUGE_SHARE);
 
-  if (size <= MIN (MAX_SMALL_BYTES, get_share (heap, LIMIT_SMALL_SHARE)))
+  if (size <= MIN (MAX_SMALL_BYTES, _tarn_heap_get_share (heap, LIMIT_SMALL_SHARE)))
     return TARN_RANGE_SMALL;
   return size <= max_large && !_tarn_heap_is_much (heap, size)
                  && _tarn_heap_get_spare (heap, size) > 0

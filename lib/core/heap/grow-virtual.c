@@ -275,7 +275,7 @@ get_room (const TarnHeap *heap)
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
-  gsize share = _tarn_heap_get_most (heap) / LIMIT_PIECE_SHARE;
+  gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);
   gsize granularity = ops_of (heap)->virtual_granularity;
 
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);

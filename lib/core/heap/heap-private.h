@@ -263,6 +263,7 @@ TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
 /* spare.c; the lock is held */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
+gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
 gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
 void _tarn_heap_age_peaks (TarnHeap *heap);

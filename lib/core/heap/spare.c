@@ -24,6 +24,15 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
+/* Gets one byte in so many of what the heap can have; G_MAXSIZE / 2: it does not know that. */
+gsize
+_tarn_heap_get_share (const TarnHeap *heap, gsize share)
+{
+  gsize most = _tarn_heap_get_most (heap);
+
+  return most != G_MAXSIZE ? most / share : G_MAXSIZE / 2;
+}
+
 /* Tells whether a request is for much of what the heap can have. */
 gboolean
 _tarn_heap_is_much (const TarnHeap *heap, gsize size)

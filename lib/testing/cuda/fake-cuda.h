@@ -61,9 +61,9 @@ typedef struct
 /* Bytes that virtual memory is a multiple of, as an H200's. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
 
-/* Bytes of each device: an H200's, or what a size of 32 bits can count. */
+/* Bytes of each device: an H200's, or fewer than a process of 32 bits may ask for at once. */
 #define FAKE_CUDA_MEMORY_SIZE                                                                      \
-  (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (3221225472))
+  (sizeof (size_t) > 4 ? G_GUINT64_CONSTANT (150109880320) : G_GUINT64_CONSTANT (1879048192))
 
 enum
 {
