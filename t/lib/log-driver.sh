@@ -4,10 +4,12 @@
 #
 # Runs a test program by automake's driver for TAP, which prints a line for each result, and prints one
 # line for all of them, and the names of those that failed.  The log goes into test-suite.log only if
-# something failed.
+# something failed.  A program that hangs is ended, with what it has started.
 #   log-driver.sh TAP-DRIVER OPTION... -- PROGRAM...
+# TARN_TEST_SECONDS: how long a program may take (default: 1200)
 driver=$1
 shift
+seconds=${TARN_TEST_SECONDS:-1200}
 previous=
 for word; do
   case $previous in
@@ -15,8 +17,13 @@ for word; do
     --log-file) log=$word ;;
     --trs-file) trs=$word ;;
   esac
-  [ "$word" != -- ] || break
-  previous=$word
+  shift
+  set -- "$@" "$word"
+  if [ "$word" = -- ] && [ "$previous" != -- ]; then
+    # shellcheck disable=SC2086  # a number
+    set -- "$@" timeout --kill-after=10 $seconds
+  fi
+  [ "$previous" = -- ] || previous=$word
 done
 sh "$driver" --color-tests no "$@" >/dev/null || exit
 
@@ -37,6 +44,7 @@ if [ "$failed" -eq 0 ]; then
     && mv "$trs.new" "$trs"
 else
   line="$line
-$(sed -n -E 's/^(FAIL|XPASS|ERROR): [^ ]* /    /p' "$log")"
+$(sed -n -E -e "/ exited with status 124/s/- .*/- ended after $seconds s/" \
+    -e 's/^(FAIL|XPASS|ERROR): [^ ]* /    /p' "$log")"
 fi
 printf '%s\n' "$line"

@@ -165,6 +165,15 @@ drive
 check "one in which none fails: a line" says "PASS: t/pool/some.t (2 passed, 1 skipped)"
 check "... its log is not copied" copies no
 
+cat >"$scratch/some.t" <<'TEST'
+echo "ok 1 - fine"
+sleep 300 & # it holds the driver's pipe
+wait
+TEST
+TARN_TEST_SECONDS=1 drive
+check "one that hangs is ended, with what it has started" \
+  says "ERROR: t/pool/some.t (1 passed, 2 failed)" "    - missing test plan" "    - ended after 1 s"
+
 cp "$scratch/driven" "$scratch/made"
 fake "$bin/make" <<'PROGRAM'
 case "$*" in *' print'*) echo 1; exit; esac
