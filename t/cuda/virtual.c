@@ -319,6 +319,7 @@ test_out_of_memory (const TarnCudaTest *test, gconstpointer unused)
 {
   const gsize size = CUDA_TOO_MANY_BYTES;
   TarnMemory none = { .address = 0 }, reserved[3] = { { .address = 0 } };
+  gsize most = sizeof (gsize) > 4 ? 0 : 2; /* that a process has addresses for */
   GError *error = NULL;
   gsize n = 0;
   Memory memory;
@@ -329,9 +330,9 @@ test_out_of_memory (const TarnCudaTest *test, gconstpointer unused)
   g_assert_false (memory.ops->backing_new (memory.data, size, &none, &error));
   assert_out_of_memory (&error, "cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY", size);
   g_assert_cmpuint (none.address, ==, 0);
-  /* A process of 32 bits has addresses for the first two. */
-  while (memory.ops->addresses_reserve (memory.data, size, &reserved[n], &error))
-    g_assert_cmpuint (++n, <, sizeof (gsize) > 4 ? 1 : G_N_ELEMENTS (reserved));
+  while (n <= most && memory.ops->addresses_reserve (memory.data, size, &reserved[n], &error))
+    n++;
+  g_assert_cmpuint (n, <=, most);
   assert_out_of_memory (&error, "cuMemAddressReserve: CUDA_ERROR_OUT_OF_MEMORY", size);
   g_assert_cmpuint (reserved[n].address, ==, 0);
   while (n > 0)
