@@ -3,7 +3,7 @@
 
 #include "read.h"
 
-/* Names the line that is too much. */
+/* Sets the error for a text that is too long: it names the line where the limit was reached. */
 static void
 refuse_length (const GByteArray *text, GError **error)
 {

@@ -8,8 +8,8 @@
 
 #include <gio/gio.h>
 
-/* The most bytes of a text that the programs read: more would not fit into memory as what is made
- * of it.  A compressed file may have a thousand times its size. */
+/* The most bytes of a text that the programs read.  What they make of a longer one would not fit
+ * into memory.  A compressed file may hold a thousand times its own size. */
 #define READ_MAX_TEXT ((gsize) 256 << 20)
 
 /* Reads all of a file, or of a stream, with a zero byte behind it: NULL with an error, which does

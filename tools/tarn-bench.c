@@ -150,9 +150,9 @@ wait_for_signal (gpointer data)
   return NULL;
 }
 
-/* FALSE: there can be no thread for them.  Before there is a driver: blocked in all of its threads,
- * signals get to none of its handlers (LLVM has some).  Whoever starts us with one ignored, as
- * nohup (1) does, means it to stay so. */
+/* Starts the thread that waits for signals.  FALSE: it cannot be made.  This comes before any
+ * driver, so that signals are blocked in all of its threads, and reach none of its handlers (LLVM
+ * has some).  A signal that was ignored from the start, as nohup (1) does, stays so. */
 static gboolean
 watch_signals (GError **error)
 {

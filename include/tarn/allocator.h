@@ -45,15 +45,17 @@ typedef union
 /**
  * The functions that a backend is made of. tarn_allocator_new() makes an allocator from them. They
  * may be called from any thread, several at a time, and never with a lock of Tarn held. They may
- * call Tarn back, for the very pool or heap that called them. A call from inside waits for no call
- * that may be waiting for it: a request fails that would have to, such as one that exceeds a limit
- * until another thread is done, and tarn_pool_forget_queue() may be TARN_ERROR_RECURSION.
+ * call Tarn back, even for the pool or heap that called them. Such a call never waits for another
+ * call that may be waiting for it. Instead a request fails, for example if it would exceed a limit
+ * until another thread has freed memory; and tarn_pool_forget_queue() may fail with
+ * TARN_ERROR_RECURSION.
  *
- * From queue_ref() to event_release() is how to order the use of memory on several queues (a
- * cl_command_queue, a CUstream): all of these or none. An event stands for everything put on a
- * queue so far. They are called only once memory was allocated or recorded with a queue, and
- * but for queue_ref() and queue_unref() only where that is more than one in-order queue, or where a
- * heap has memory that could go to another one. What follows them is nullable, and goes with them.
+ * The functions from queue_ref() to event_release() order the use of memory on several queues (a
+ * cl_command_queue, a CUstream). A backend has all of these or none. An event stands for everything
+ * put on a queue so far. Tarn calls them only once memory was allocated or recorded with a queue.
+ * As long as that is a single in-order queue, it calls queue_ref() and queue_unref() alone, unless
+ * a heap has memory that could go to another queue. The functions after these are nullable, and
+ * need them.
  *
  * @since 0.1
  */

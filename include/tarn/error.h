@@ -31,8 +31,9 @@ typedef enum
   TARN_ERROR_OUT_OF_MEMORY, /**< the driver has no memory left, and nothing could be given back */
   TARN_ERROR_INVALID_SIZE,  /**< a size that is too large to be counted in bytes */
   /**
-   * An argument or option outside its range. Also a context, queue, pool, allocator, block or the
-   * like that is NULL, in functions with a GError: a call that was to give it may have failed.
+   * An argument or option outside its range. In functions with a GError also a context, queue,
+   * pool, allocator, block or the like that is NULL, perhaps because the call that returned it
+   * failed.
    */
   TARN_ERROR_INVALID_ARGUMENT,
   TARN_ERROR_INVALID_SELECTION, /**< a choice of devices that cannot be read or matches none */

@@ -90,19 +90,26 @@ typedef struct
   /**
    * The most bytes that the pool holds, whoever holds them: threads may keep half of the bytes
    * for themselves, in equal parts. When there is more, the pool frees the blocks that were held
-   * for longest. It does not wait for queues: memory that a queue still uses goes once the queue is
-   * done with it. The pool asks the driver about that in requests that take its lock, and when it
-   * forgets a queue, but not when a block is freed. Over a heap only memory that several queues
-   * used has to wait for that. Memory that was freed while its queue was being captured goes after
-   * the next call that names the queue and takes the lock.
+   * for longest. It does not wait for queues: it frees memory that a queue still uses once the
+   * queue is done with it. To learn that, the pool asks the driver in requests that take its lock,
+   * and when it forgets a queue, but not when a block is freed. Over a heap it need not ask, except
+   * about memory that several queues used. If a block is freed while its queue is being captured,
+   * the pool frees its memory only after the next call that names the queue and takes the lock.
    *
-   * 0, the default: over a heap, 0.5 % of what the pool manages, or 8 MiB where that is more, and
-   * all of it goes back before the heap takes more memory from its own upstream allocator, as far
-   * as it can help; threads keep 1 MiB each beside that, and up to 4 MiB more where temporaries of
-   * theirs had as much and memory is an address, but no more than thread_cache_bytes; what was held
-   * for ten seconds goes back when a block is freed; where the heap makes parts, no block of more
-   * than 64 KiB is held, but for threads with temporaries of one size. What is held cannot be
-   * joined. Over any other allocator there is no bound, nor is there with G_MAXSIZE.
+   * 0, the default: there is no bound, except over a heap. There the pool frees early, because
+   * blocks that it holds cannot be joined:
+   *
+   * - It holds at most 0.5 % of what it manages, or 8 MiB if that is more.
+   * - Each thread keeps up to 1 MiB beside that. It keeps up to 4 MiB more if it has temporaries as
+   *   large as that and memory is an address. Neither is more than thread_cache_bytes.
+   * - The pool frees what it can of all this before the heap takes more memory from its own
+   *   upstream allocator.
+   * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is
+   *   freed.
+   * - Where the heap makes parts, it holds no block of more than 64 KiB, except for temporaries
+   * that threads keep.
+   *
+   * G_MAXSIZE: there is no bound, even over a heap.
    */
   gsize hold_bytes;
 

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arguments that a program got from a call which it did not check: a context, a queue, a pool.  In
- * a function that has a GError they are an error like that of the call.  All of the libraries
- * include this. */
+ * Checks for arguments that are NULL: a context, a queue, a pool.  The program got them from a call
+ * that failed, and did not check it.  A function that has a GError reports them there, as that call
+ * reported its failure.  All of the libraries include this. */
 
 #ifndef TARN_ARGUMENT_PRIVATE_H
 #define TARN_ARGUMENT_PRIVATE_H

@@ -108,8 +108,8 @@ typedef struct
 /* clang-format on */
 
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 1
-/* How many mutexes the calling thread holds.  Each library counts its own: a definition in each of
- * its files, of which one is used. */
+/* The number of mutexes that the calling thread holds.  Each library counts its own.  Every file
+ * defines the counter, and the linker keeps one of these definitions. */
 extern _Thread_local guint _tarn_n_locks;
 _Thread_local guint _tarn_n_locks __attribute__ ((weak, visibility ("hidden")));
 
@@ -126,7 +126,7 @@ _tarn_count_lock (guintptr owner)
   (__atomic_load_n (&(mutex)->owner, __ATOMIC_RELAXED) == (guintptr) pthread_self ())
 #define _tarn_assert_locked(mutex) g_assert (_tarn_mutex_is_mine (mutex))
 #define _tarn_assert_not_locked(mutex) g_assert (!_tarn_mutex_is_mine (mutex))
-/* Before what may wait, or call back. */
+/* Checks that the thread holds no lock, before it waits or calls back. */
 #define _tarn_assert_no_locks() g_assert (_tarn_n_locks == 0)
 #else
 #define _tarn_assert_no_locks() ((void) 0)

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What memory contains, for TARN_DEBUG.  Device memory is read and filled on the default stream,
- * behind what the program has put on streams that wait for that one.  While such a stream is being
- * captured that would end the capture: then nothing is read or filled. */
+ * Reads and fills memory, for TARN_DEBUG.  It uses the default stream for device memory, and so
+ * comes after the commands that the program has put on blocking streams.  While a blocking stream
+ * is being captured, this would end the capture, so these functions fail instead. */
 
 #include "memory-private.h"
 

@@ -91,7 +91,8 @@ _tarn_cuda_context_leave (const TarnCudaContext *context, const TarnCudaScope *s
     _tarn_cuda_pop_context (context->driver);
 }
 
-/* Tells of memory that was not freed, unless it went with its context or with the driver. */
+/* Logs a message if memory was not freed.  It is no loss if the context, or the driver, is gone
+ * with all its memory. */
 static gboolean
 check_freed (const TarnCudaContext *context, const gchar *function, unsigned int status,
              GError **error)
@@ -106,9 +107,10 @@ check_freed (const TarnCudaContext *context, const gchar *function, unsigned int
   return FALSE;
 }
 
-/* The driver waits for every stream of the context before it frees memory, also memory that no
- * stream uses.  An event of the whole context, and cuCtxSynchronize (), would end all captures in
- * the context, in whatever mode, and the driver cannot be asked whether there are any. */
+/* Has the driver free memory, because it waits for all streams of the context before it does so,
+ * even if no stream uses the memory.  An event of the whole context, or cuCtxSynchronize (), would
+ * end all captures in the context, in any mode, and the driver cannot tell whether there are any.
+ */
 gboolean
 _tarn_cuda_context_await (const TarnCudaContext *context, GError **error)
 {

@@ -56,8 +56,8 @@ read_file (int fd, const gchar *source, GError **error)
   return NULL;
 }
 
-/* Reads a file of the home folder; leaves the choice as it is if there is no such file.  Messages
- * do not have HOME in them, which may be of any length. */
+/* Reads a file of the home folder.  If there is no such file, the choice stays as it is.  Messages
+ * say ~ instead of HOME, which may be of any length. */
 static gboolean
 read_home (const gchar *name, Choice *choice, GError **error)
 {
@@ -80,9 +80,10 @@ read_home (const gchar *name, Choice *choice, GError **error)
   return choice->text != NULL;
 }
 
-/* PyCUDA's documentation says .cuda-device, and its code reads .cuda_device.  One that is there and
- * cannot be read is an error.  The environment chooses nothing in a set-user-ID program: there,
- * HOME would name a file that only the program may read. */
+/* Finds the device that the user chose.  PyCUDA's documentation says .cuda-device, and its code
+ * reads .cuda_device, so both are looked for.  A file that exists but cannot be read is an error.
+ * A set-user-ID program reads neither the environment nor these files: HOME could name a file that
+ * only the program may read. */
 static gboolean
 find_choice (Choice *choice, GError **error)
 {

@@ -54,12 +54,13 @@ gboolean _tarn_cuda_virtual_init (TarnCudaVirtual *self, const TarnCudaContext *
                                   const TarnCudaDeviceOptions *options, GError **error);
 void _tarn_cuda_virtual_clear (TarnCudaVirtual *self);
 
-/* Uses a little virtual memory, and gives it back.  FALSE: the driver refuses some step of it; TRUE
- * also where there is none to try. */
+/* Makes and maps a little virtual memory, and releases it.  FALSE: the driver refuses one of these
+ * steps.  TRUE also if the device has no virtual memory. */
 gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **error);
 
-/* pool.c: makes an allocator as tarn_cuda_device_allocator_new_with_options () does, but of plain
- * memory where the environment asks for it, or where that works and virtual memory does not. */
+/* pool.c: makes an allocator as tarn_cuda_device_allocator_new_with_options () does.  It is one of
+ * plain memory if the environment asks for that, or if plain memory works and virtual memory does
+ * not. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
 

@@ -3,13 +3,13 @@
  *
  * How streams wait for each other: an event is recorded on one, and another waits for it.
  *
- * Nothing keeps a stream alive, and to ask a destroyed one anything is a crash, so only streams
- * that a call has just named are asked.  For what other streams were given, the host waits for all
- * streams of the context.
+ * Nothing keeps a stream alive, and the driver crashes if it is called with a destroyed stream.  So
+ * an event is recorded only on a stream that a call has just named.  To wait for commands on other
+ * streams, the host waits for all streams of the context.
  *
- * No call may end the capture of a graph.  A stream that a call names is asked first whether it is
- * being captured.  Every other stream may be: _tarn_cuda_context_enter () and
- * _tarn_cuda_context_await () leave its capture alone.
+ * No call may end the capture of a graph.  Before the driver is called with a stream, it is asked
+ * whether the stream is being captured.  Other streams may be captured, too:
+ * _tarn_cuda_context_enter () and _tarn_cuda_context_await () do not end their captures.
  */
 
 #include "common/argument-private.h"
@@ -254,7 +254,8 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
   return NULL;
 }
 
-/* The host waits here, so that what was given to all streams is done. */
+/* Waits on the host until everything that all streams were given is done, and returns an event that
+ * is done. */
 static gpointer
 event_record_all (gpointer user_data, GError **error)
 {
@@ -287,8 +288,8 @@ event_record (gpointer user_data, gpointer handle, GError **error)
   return event;
 }
 
-/* Says yes also if the context is gone, where nothing runs any more.  Any other answer is no yes.
- */
+/* Returns TRUE also if the context is gone, because nothing runs there any more.  An error of the
+ * driver counts as not done. */
 static gboolean
 event_is_done (gpointer user_data, gpointer event)
 {
@@ -347,21 +348,22 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  * Allocates a block from a pool, for use on a stream. It is tarn_pool_allocate_ordered() for a CUDA
  * stream.
  *
- * Nothing keeps a stream alive. One that is not idle is given to tarn_cuda_pool_forget_stream()
- * before it is destroyed: the next stream may have its handle, and cannot be told from it.
+ * Nothing keeps a stream alive. Call tarn_cuda_pool_forget_stream() before you destroy a stream
+ * that is not idle: the next stream may get the same handle, and the pool cannot tell them apart.
  *
- * While the stream captures a graph, memory that it used last, or that is idle, is handed out, and
- * freed, without a call of the driver; whatever would need one is TARN_ERROR_NOT_SUPPORTED. So
- * allocate before the capture, and free after the last launch of the graph. Calls for other streams
- * work as usual, in the same thread and in others, and leave the capture as it is.
+ * While the stream is being captured, the pool serves requests from memory that the stream used
+ * last, or that is idle, without a call of the driver. A request that needs the driver fails with
+ * TARN_ERROR_NOT_SUPPORTED. So allocate before the capture, and free after the last launch of the
+ * graph. Calls for other streams work as usual, in the same thread and in others, and do not end
+ * the capture.
  *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
  * @param stream  of the allocator's context; NULL and CU_STREAM_LEGACY are the default stream that
  *                all threads share, CU_STREAM_PER_THREAD is the calling thread's
  * @param error   return location, or NULL: as tarn_pool_allocate(), TARN_ERROR_INVALID_ARGUMENT for
- * a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or TARN_CUDA_ERROR with the
- * driver's status
+ *                a stream of another context, TARN_ERROR_NOT_SUPPORTED in a capture, or
+ *                TARN_CUDA_ERROR with the driver's status
  * @return (transfer full): the block, for tarn_block_free() while the stream lives, or NULL with
  *         @p error set
  * @since 0.1
@@ -461,7 +463,7 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
  * @param error   return location, or NULL: TARN_ERROR_NOT_SUPPORTED in a capture,
  *                TARN_ERROR_CONTEXT_LOST, or TARN_CUDA_ERROR with the driver's status
  * @return TRUE, also for a stream that the pool has never met, or FALSE with @p error set and
- * nothing changed
+ *         nothing changed
  * @since 0.1
  */
 gboolean

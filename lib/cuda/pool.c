@@ -34,7 +34,7 @@ plain_allocator_new (CUcontext context, GError **error)
   return tarn_cuda_device_allocator_new_with_options (context, &options, error);
 }
 
-/* Tells whether cuMemAlloc gives as much as virtual memory was tried with. */
+/* Tells whether cuMemAlloc allocates as many bytes as the test of virtual memory asked for. */
 static gboolean
 plain_works (TarnAllocator *allocator, gsize size)
 {
@@ -74,9 +74,9 @@ virtual_works (TarnCudaMemoryAllocator *self, GError **error)
   return TRUE;
 }
 
-/* A driver may have virtual memory and refuse to make or map it: in a container, or on some boards.
- * Its attributes do not say so, so that it has to be tried.  Where plain memory is refused as well
- * there is just too little memory at the moment. */
+/* Some drivers have virtual memory and refuse to make or map it: in a container, or on some boards.
+ * Their attributes do not say so, so the pool tries it.  If plain memory is refused as well, there
+ * is just too little memory at the moment. */
 TarnAllocator *
 _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *options,
                                GError **error)
@@ -103,12 +103,12 @@ _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *o
 }
 
 /**
- * Makes a pool of device memory as most programs want it. It is over a heap, which is over
- * tarn_cuda_device_allocator_new(), and has little more than what is in use, whatever sizes the
- * program asks for, and seldom calls the driver. Where the device has virtual memory that works,
- * blocks are of that, unless TARN_CUDA_PLAIN is 1 in the environment. The first pool
- * of a device makes and maps a little of it, to see whether it works. For cuIpcGetMemHandle(),
- * which takes the beginning of what cuMemAlloc gave, make a pool straight over that allocator.
+ * Makes a pool of device memory as most programs want it. The pool is over a heap, and the heap
+ * over tarn_cuda_device_allocator_new(). It takes little more memory than the program uses, for any
+ * sizes of requests, and seldom calls the driver. Blocks are of virtual memory, unless the device
+ * has none that works, or TARN_CUDA_PLAIN is 1 in the environment. To see whether it works, the
+ * first pool of a device makes and maps a little of it. cuIpcGetMemHandle() needs an address that
+ * cuMemAlloc returned: make a pool straight over the allocator for that.
  *
  * @param context  where memory belongs; NULL: the current one
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the

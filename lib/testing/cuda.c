@@ -13,7 +13,7 @@
  * finds.
  *
  * @return (transfer none) (nullable) what it does for a test, for as long as the process runs;
- * NULL: the driver is a real one, or there is none; any thread may call it
+ *         NULL: the driver is a real one, or there is none; any thread may call it
  * @since 0.1
  */
 const TarnTestingCuda *

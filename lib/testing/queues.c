@@ -56,7 +56,7 @@ _tarn_testing_queues_fault (TarnTestingQueues *queues, const gchar *format, ...)
  *
  * @param queues  the queues; any thread may call it
  * @return (transfer full) (nullable) which queue did what to which memory, for g_free (); NULL:
- * nothing
+ *         nothing
  * @since 0.1
  */
 gchar *
@@ -135,7 +135,7 @@ queue_free (gpointer data)
  * @param queues    the queues that it is one of; any thread may call it
  * @param in_order  whether its commands run one after the other
  * @return (transfer none) the queue, for tarn_testing_queue_destroy(), or else until
- * tarn_testing_queues_free()
+ *         tarn_testing_queues_free()
  * @since 0.1
  */
 gpointer

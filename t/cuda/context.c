@@ -178,8 +178,8 @@ test_odd_variable (void)
   set_up ();
 }
 
-/* A program that has rights which its user lacks takes nothing from the user's environment.  It is
- * one for the kernel where its effective group is another one. */
+/* A set-user-ID program takes nothing from its user's environment.  Changing the effective group
+ * makes the test one for the kernel. */
 static void
 test_secure (void)
 {

@@ -48,7 +48,7 @@ add (const gchar *path, gconstpointer data)
 static guint n_waiting; /* atomic: threads that wait for the device in a call of the driver */
 static _Thread_local gboolean is_waiting;
 
-/* Commands stay on a stream until somebody waits for them, as a thread that frees memory does. */
+/* Runs the commands on streams only when a thread waits for them, as one does that frees memory. */
 static void
 finish_if_awaited (const gchar *function, gpointer unused)
 {

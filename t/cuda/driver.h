@@ -11,7 +11,8 @@
 #include "cuda/driver-private.h"
 #include "testing/cuda/fake-cuda.h"
 
-/* More than any device has that such a process can use, and a multiple of every granularity. */
+/* More bytes than any device has that a process of this pointer size can use, and a multiple of
+ * every granularity. */
 #define CUDA_TOO_MANY_BYTES (sizeof (gsize) > 4 ? G_MAXSIZE / 4 + 1 : (G_MAXSIZE / 32 + 1) * 15)
 
 /* NULL: it is a real one.  Each of driver-*.c has it; the rest is in driver.c. */
@@ -26,8 +27,8 @@ CUcontext cuda_context_new (CUdevice device);
 /* One of the three kinds of memory; it may fail. */
 TarnAllocator *cuda_allocator_new (TarnTestingCudaKind kind, CUcontext context, GError **error);
 
-/* For a hook, which is to ask for each call: tells whether the host waits in this one, for an event
- * or, where memory is freed right after it was allocated, for all streams. */
+/* For a hook, which must call it for each call of the driver.  Tells whether the host waits in this
+ * call: for an event, or for all streams, as when memory is freed right after it was allocated. */
 gboolean cuda_is_wait (const gchar *function);
 
 /* The error is of the call that was made to fail with this status; it names that one unless others

@@ -184,7 +184,7 @@ get_available (void)
   return available;
 }
 
-/* Allocates until the pool refuses; the device never has more than the limit. */
+/* Allocates until the pool refuses.  Never is more than the limit allocated from the device. */
 static void
 fill (TarnPool *pool, gsize size, gsize available, GPtrArray *blocks)
 {
@@ -231,8 +231,8 @@ check_limit (const TarnCudaTest *test, TarnTestingCudaKind kind, const gchar *wo
   g_assert_cmpuint (available - get_available (), <=, LIMIT);
 }
 
-/* A limit is one of the device's memory, whatever is looked for: with guards, and what is in
- * quarantine. */
+/* A limit bounds the device's memory, whatever TARN_DEBUG looks for: guards and quarantine count.
+ */
 static void
 test_limit (const TarnCudaTest *test, gconstpointer unused)
 {

@@ -85,7 +85,7 @@ test_one_stream (const TarnCudaTest *test, gconstpointer unused)
     }
 }
 
-/* The calls that a wait for everything takes. */
+/* Counts waits for all streams: each takes one call of cuMemFree. */
 static guint
 count_waits_for_all (void)
 {

@@ -236,7 +236,8 @@ test_left_over (const TarnCudaTest *test, gconstpointer is_forgotten)
   fixture_clear (&fixture);
 }
 
-/* What is done is asked while another stream captures, whose capture goes on. */
+/* A pool hands memory over from stream a to stream b while stream c is being captured.  It asks the
+ * driver about events meanwhile, and the capture survives. */
 static void
 test_another_captures (const TarnCudaTest *test, gconstpointer unused)
 {
@@ -266,7 +267,8 @@ test_another_captures (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
-/* What a program may do on another stream, or with a pool, while a stream captures. */
+/* Calls for another stream, or for a pool, that a program may make while a stream is being
+ * captured. */
 
 typedef struct
 {
@@ -329,7 +331,7 @@ wait_for_block (Busy *busy)
   tarn_block_free (block);
 }
 
-/* The wait would be part of the graph. */
+/* Refused, because the wait would become part of the graph. */
 static void
 move_into_capture (Busy *busy)
 {
@@ -350,7 +352,7 @@ end_pool (Busy *busy)
   tarn_pool_unref (own);
 }
 
-/* All that is held has to go, and then it may be too little. */
+/* Asks for so much that the pool has to free all that it holds, and may fail even then. */
 static void
 reach_limit (Busy *busy)
 {
@@ -415,7 +417,7 @@ limited_pool_new (const TarnCudaTest *test, gboolean is_over_heap)
   return tarn_pool_new (allocator, &options, NULL);
 }
 
-/* Memory that both streams have used is held, and some is in use. */
+/* Makes the pools.  They hold memory that both streams have used, and one block is in use. */
 static TarnBlock *
 busy_init (Busy *busy, const TarnCudaTest *test, guint variant, CUstream captured)
 {
@@ -442,7 +444,8 @@ busy_clear (Busy *busy, TarnBlock *block)
   order_stream_free (busy->stream);
 }
 
-/* The variants: with a heap, with a pool of its own, in another thread. */
+/* A call leaves a capture alone.  Bits of the variant: over a heap; for a pool that the captured
+ * stream does not use; in another thread. */
 static void
 test_survives (const TarnCudaTest *test, gconstpointer way)
 {
@@ -467,7 +470,8 @@ test_survives (const TarnCudaTest *test, gconstpointer way)
   fixture_clear (&fixture);
 }
 
-/* A blocking stream: the legacy one would wait for it, and is refused. */
+/* While a blocking stream is being captured, calls for the legacy stream fail, because it would
+ * wait for that one. */
 static void
 test_blocking (const TarnCudaTest *test, gconstpointer unused)
 {

@@ -297,7 +297,8 @@ typedef struct
   guint n;
 } Messages;
 
-/* Counts the blocks that a message says are stuck: it names them together. */
+/* Counts the blocks that could not be freed according to a message; one message may name several.
+ */
 static guint
 count_stuck (const gchar *message)
 {

@@ -181,8 +181,8 @@ test_failures (const TarnCudaTest *test, gconstpointer unused)
   fake->reset ();
 }
 
-/* Virtual memory that is there by its attribute, but of which one call always fails: the pool has
- * plain memory, and that is said once, with what the driver said. */
+/* The device has virtual memory by its attribute, but one call always fails: then the pool uses
+ * plain memory.  A message says so once, with the error of the driver. */
 static void
 check_fallback (CUcontext context, const gchar *call, guint status, const gchar *message)
 {
@@ -206,7 +206,8 @@ check_fallback (CUcontext context, const gchar *call, guint status, const gchar 
   assert_nothing_is_alive ();
 }
 
-/* Runs the test again by itself, where nothing is known of the device.  TRUE: that was it. */
+/* Runs the test again in a process of its own, which knows nothing of the device yet.  TRUE: it
+ * did; FALSE: this is that process. */
 static gboolean
 runs_alone (void)
 {

@@ -6,8 +6,8 @@
  *     stress.t [--seed=N] [--seconds=N] [--threads=N] [--verbose-messages]
  *
  * The run is divided into epochs.  Each has a context, pools and threads of its own, and leaves
- * nothing behind.  It is divided into rounds.  Between two rounds no call is in flight.  The test
- * checks these things:
+ * nothing behind.  An epoch is divided into rounds.  Between two rounds no call is in flight.  The
+ * test checks these things:
  *
  *     - each command finds what was written to its block before, and no two blocks in use overlap
  *     - a pool manages no more than its limit, and without a shared heap the driver has given it no
@@ -19,7 +19,8 @@
  *     - a child of fork () makes no pool and no heap, and frees nothing
  *     - no call hangs, and nothing is g_critical ()
  *
- * Threads run as the machine has them run, so a seed does not bring back a run, but its epochs. */
+ * A seed repeats the epochs of a run, but not the run: threads run as the machine schedules them.
+ */
 
 #include <errno.h>
 #ifdef __GLIBC__
@@ -77,7 +78,7 @@ typedef struct
   guint value; /* that all of it was written with; 0: nobody knows */
 } Item;
 
-/* What a command is to read. */
+/* A word that a command reads, and the value expected there. */
 typedef struct
 {
   guint expected, found;
@@ -105,7 +106,7 @@ typedef enum
   FAILS_HARD    /* any call fails */
 } Failing;
 
-/* What an epoch is like. */
+/* The settings of an epoch, and what it has. */
 typedef struct
 {
   gint64 number;
@@ -350,7 +351,7 @@ free_one (Worker *worker)
     free_item (worker->epoch, item);
 }
 
-/* Has a block of some other thread, and gives it one. */
+/* Exchanges a block for one that another thread has put into the epoch's list, or for none. */
 static void
 exchange_item (Worker *worker)
 {
@@ -363,7 +364,7 @@ exchange_item (Worker *worker)
   _tarn_mutex_unlock (&worker->epoch->lock);
 }
 
-/* Has a stream of the worker's alone go on with a block, whoever has written it. */
+/* Moves a block, whoever has written it, to a stream of the worker's own. */
 static gboolean
 move_item (Worker *worker, Item *item, CUstream stream)
 {
@@ -388,7 +389,7 @@ use_item (Worker *worker)
     write_item (worker, item, *stream);
 }
 
-/* Has another stream read a block, too, after what is on the first one. */
+/* Lets a second stream read a block, after the commands on the first one. */
 static void
 share_item (Worker *worker)
 {
@@ -444,7 +445,7 @@ destroy_stream (CUstream *stream)
   *stream = NULL;
 }
 
-/* A stream that has work is destroyed, and blocks of it live on. */
+/* Forgets and destroys a stream that may have work; its blocks live on. */
 static void
 end_stream (Worker *worker)
 {
@@ -494,7 +495,7 @@ set_limit (Worker *worker)
   tarn_pool_set_limit_bytes (epoch->pools[i], (gsize) limit * MIB);
 }
 
-/* Asks for about as much as there may be. */
+/* Asks for about as much memory as the limit allows. */
 static void
 reach_limit (Worker *worker)
 {
@@ -545,7 +546,7 @@ jump (Worker *worker)
   g_atomic_int_add (&clock_ahead, below (worker, 30));
 }
 
-/* What is seen of it all.  Another thread may have begun, or ended, a recording. */
+/* Begins or ends a recording; another thread may have done so before. */
 static void
 record (Worker *worker)
 {
@@ -599,7 +600,7 @@ may_make_errors (void)
          || (slice != NULL && strstr (slice, "always-malloc") != NULL);
 }
 
-/* Exits unless a call has made nothing, and said why, if it was asked. */
+/* Exits with @status unless a call has failed, with an error if it was asked for one. */
 static void
 exit_unless_refused (gconstpointer made, GError **error, gint status)
 {
@@ -621,7 +622,7 @@ make_in_child (const Epoch *epoch, gboolean has_errors)
   exit_unless_refused (tarn_cuda_pool_allocate (epoch->pools[0], 1000, NULL, to), to, 5);
 }
 
-/* Frees what may be freed, which does nothing. */
+/* Calls functions that free, which do nothing in a child. */
 static void
 free_in_child (Worker *worker)
 {
@@ -666,7 +667,7 @@ run_child (Worker *worker, gboolean has_errors)
     g_error ("a child of fork () ended with status 0x%x", (guint) status);
 }
 
-/* Other threads may be in any call, also in one that makes an error. */
+/* Forks while other threads may be in any call, even in one that makes an error. */
 static void
 fork_child (Worker *worker)
 {
@@ -735,8 +736,9 @@ record_in_capture (Worker *worker, CUstream stream)
     note_error (worker, error);
 }
 
-/* The driver would have to be asked, or the wait would become part of the graph; unless the pool
- * has never met the stream, or the block is the stream's. */
+/* Makes calls that fail during a capture, because they need the driver, or because their wait would
+ * become part of the graph.  They succeed if the pool has never met the stream, or if the block is
+ * the stream's. */
 static void
 be_refused_in_capture (Worker *worker, CUstream stream)
 {
@@ -750,7 +752,8 @@ be_refused_in_capture (Worker *worker, CUstream stream)
 
 static void do_one (Worker *worker);
 
-/* Captures a stream of the worker's, which puts nothing there, but does anything else. */
+/* Captures a stream of the worker's.  No command is put on it meanwhile, but the worker does
+ * anything else. */
 static void
 capture (Worker *worker)
 {
@@ -802,7 +805,7 @@ static const struct
   { "capture", capture, 4 },
 };
 
-/* Says what a worker is in the midst of; NULL: nothing. */
+/* Notes the operation that a worker is doing; NULL: none. */
 static void
 note_what (Worker *worker, const gchar *what)
 {
@@ -1068,8 +1071,8 @@ get_hold_bound (const Epoch *epoch, guint pool)
   return MAX (HOLD_BYTES, managed / HOLD_SHARE) + ((gsize) n_threads + 1) * THREAD_BYTES;
 }
 
-/* Names all streams, for each of which a pool could not record what was freed while it was being
- * captured. */
+/* Makes a request for each stream.  Only then a pool can record an event for memory that was freed
+ * while the stream was being captured. */
 static void
 name_streams (TarnPool *pool)
 {
@@ -1079,7 +1082,8 @@ name_streams (TarnPool *pool)
         tarn_block_free (tarn_cuda_pool_allocate (pool, 5 * MIB, workers[i].streams[k], NULL));
 }
 
-/* The pool meets a stream, and forgets it, which both ask the driver what is done. */
+/* Checks that a pool holds no more than it may.  First it makes the pool ask the driver what is
+ * done: by a request for a new stream, and by forgetting that. */
 static void
 assert_holds_little (const Epoch *epoch, guint i)
 {
@@ -1098,7 +1102,7 @@ assert_holds_little (const Epoch *epoch, guint i)
              (gsize) stats.held_bytes, get_hold_bound (epoch, i));
 }
 
-/* Tells whether a request at a limit was answered as it may be. */
+/* Ends the test if a request at a limit got a wrong answer. */
 static void
 check_answer (const Epoch *epoch, TarnBlock *block, GError *error, gboolean may_be_limited)
 {
@@ -1111,7 +1115,8 @@ check_answer (const Epoch *epoch, TarnBlock *block, GError *error, gboolean may_
   tarn_block_free (block);
 }
 
-/* A pool has no more than it had where that is the limit, and more when the limit is raised. */
+/* Checks that a pool keeps to a limit of what it has now, and serves a request once the limit is
+ * raised. */
 static void
 check_limit (Epoch *epoch, gint i)
 {
@@ -1171,7 +1176,7 @@ run_workers (Epoch *epoch)
     g_thread_join (workers[i].thread);
 }
 
-/* Has nothing be in use, or on a stream. */
+/* Frees all blocks, and ends all commands on streams. */
 static void
 quiesce (Epoch *epoch)
 {
@@ -1217,8 +1222,8 @@ end_epoch (Epoch *epoch)
   _tarn_mutex_clear (&epoch->lock);
 }
 
-/* The context goes last: what was lost to calls that failed goes with it, but for virtual memory.
- */
+/* Checks that nothing is left after an epoch.  Memory that was lost to failed calls goes with the
+ * context, except virtual memory. */
 static void
 assert_nothing_is_left (const Epoch *epoch)
 {

@@ -377,7 +377,7 @@ test_addresses_end (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 4 * GIB), 4 * GIB);
 }
 
-/* An error says what is free, and did not serve. */
+/* The error of a request that fails says what is free in the heap. */
 static void
 test_limit_message (HeapFixture *fixture, gconstpointer unused)
 {
@@ -403,8 +403,8 @@ test_limit_message (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, memory[1], 20 * MIB);
 }
 
-/* An allocator that refuses more than its own bytes, as clCreateBuffer does: not for want of them.
- */
+/* An allocator that refuses requests above a size of its own, as clCreateBuffer does, although
+ * there is memory. */
 #define MAX_BUFFER (5 * MIB + 512)
 
 static gboolean
@@ -439,7 +439,8 @@ picky_part_new (gpointer unused, TarnMemory memory, gsize offset, gsize size, Ta
   return TRUE;
 }
 
-/* What a driver grants is not refused because a heap would rather have more. */
+/* A request succeeds that the driver can serve, even if the heap would rather have a larger piece.
+ */
 static void
 test_largest_buffer (HeapFixture *fixture, gconstpointer unused)
 {

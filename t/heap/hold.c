@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What pools hold, over a heap and without one: never more than the bound, whoever holds it, and
- * the block that was held for longest is freed first.  The fake sees whether memory is used too
+ * Pools hold no more than their bound, over a heap and without one, including what threads hold.
+ * They free the block first that was held for longest.  The fake sees whether memory is used too
  * early.
  * --seed=SEED, as it is printed, repeats a random run. */
 
@@ -18,8 +18,8 @@
 #define N_OPERATIONS 300
 #define MAX_BYTES (MIB + MIB / 2)
 
-/* As it is documented: what each thread may keep beside the bound where a pool over a heap has the
- * usual one. */
+/* As documented: a pool over a heap with the default bound lets each thread keep so much beside it.
+ */
 #define THREAD_BYTES (5 * MIB)
 
 typedef struct
@@ -201,8 +201,8 @@ test_tasks (gconstpointer way)
   check_tasks (way, MIB);
 }
 
-/* Blocks that several queues used, which are done: the driver is asked about those behind others
- * that are not. */
+/* Several queues used some blocks, and are done with most of them.  The pool frees those, although
+ * it holds older ones whose queue is still busy. */
 static void
 test_behind_long_work (gconstpointer way)
 {
@@ -321,7 +321,8 @@ test_threads (gconstpointer way)
     }
 }
 
-/* A thread has the most part of what is held for itself, if it is alone: hits go on. */
+/* A single thread may keep enough of the bound for its working set: after some rounds it has no
+ * misses. */
 static void
 test_hits (gconstpointer way)
 {
@@ -345,8 +346,8 @@ test_hits (gconstpointer way)
 
 /* The order in which blocks go */
 
-/* Blocks of one size that were held for longest go until none is left, although some of them have
- * gone before. */
+/* A pool frees the oldest blocks one by one, all of one size, although some of that size went
+ * earlier. */
 static void
 test_oldest_first (gconstpointer way)
 {
@@ -375,7 +376,8 @@ test_oldest_first (gconstpointer way)
   end (&fixture);
 }
 
-/* A block below others of its size is no younger because these are used. */
+/* Blocks of one size are used again and again, and one below them is not.  It stays as old as it
+ * was. */
 static void
 test_oldest_of_a_size (gconstpointer way)
 {
@@ -407,7 +409,7 @@ get_test_time (void)
   return test_time;
 }
 
-/* A block goes after ten seconds, although others of its size are used all the time. */
+/* A pool frees a block after ten seconds, even if others of its size are used all the time. */
 static void
 test_cold (gconstpointer data)
 {
@@ -563,7 +565,8 @@ have_turn (Trace *trace)
   _tarn_mutex_unlock (&trace->lock);
 }
 
-/* Nothing is in flight, and a request that takes the lock has had occasion to ask the driver. */
+/* Checks the bound while no call is in flight.  Before that, a request that takes the lock lets the
+ * pool ask the driver. */
 static void
 check_held (Trace *trace, guint operation)
 {

@@ -253,8 +253,8 @@ replace (TarnPool *pool, TarnBlock **block, gsize size, gsize there)
   return FALSE;
 }
 
-/* Makes 2,000 requests, for so many blocks at a time, of sizes that are large in comparison with
- * what there is.  Gets how many were refused although they fit. */
+/* Makes 2,000 requests, with @n_blocks blocks in use at a time, of sizes that are large compared
+ * with @there.  Gets how many requests failed although they fit. */
 static guint
 replace_many (TarnPool *pool, HeapFixture *fixture, guint n_blocks, gsize there)
 {
@@ -294,8 +294,8 @@ test_limit_fits (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
-/* Virtual memory can move, but for the pieces that something is in use of: they are a small share
- * of the limit, so that little is refused. */
+/* Pieces of virtual memory can move, except those with something in use.  They are a small share of
+ * the limit, so few requests fail that fit. */
 static void
 test_limit_of_virtual (HeapFixture *fixture, gconstpointer unused)
 {
@@ -581,8 +581,8 @@ use_and_count (HeapFixture *fixture, TarnPool *pool, guint64 *n_without, guint64
     tarn_block_free (blocks[i]);
 }
 
-/* What a pool says of the driver is what the driver says: a request that the heap serves is none of
- * its calls, and another pool's are not this one's. */
+/* A pool counts its driver calls right: requests that the heap serves and requests of another pool
+ * do not count. */
 static void
 test_driver_calls (HeapFixture *fixture, gconstpointer unused)
 {

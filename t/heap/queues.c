@@ -376,7 +376,8 @@ test_ready (Fixture *fixture, gconstpointer data)
   tarn_testing_queues_set_fresh (fixture->queues, NULL);
 }
 
-/* Asks for memory that no wait can make ready.  Gets how many calls of the driver gave some. */
+/* Makes requests that fail, because nobody can wait until their memory is ready.  Gets how many
+ * times the driver allocated memory for them. */
 static guint
 fail_to_be_ready (Fixture *fixture, TarnTestingCall call, guint n_requests)
 {
@@ -396,7 +397,8 @@ fail_to_be_ready (Fixture *fixture, TarnTestingCall call, guint n_requests)
   return (guint) ((tarn_testing_pages_get_used_bytes (fixture->pages) - before) / (2 * MIB));
 }
 
-/* Virtual memory needs no command to be ready, and what is freed in order may go at once. */
+/* Tells whether memory can always be freed at once: virtual memory is ready without a command, and
+ * some backends free in order. */
 static gboolean
 is_always_ready (const Way *way)
 {
@@ -405,8 +407,9 @@ is_always_ready (const Way *way)
   return way->is_virtual || is_freed_in_order (way);
 }
 
-/* Memory that a queue may be yet to make ready does not go back, however often a request fails
- * because nobody can wait for it; others have it when it is ready. */
+/* A heap keeps memory that a queue may not have made ready yet, and asks for no more, however often
+ * a request fails because nobody can wait for the queue.  Others get the memory once it is ready.
+ */
 static void
 test_unready (Fixture *fixture, gconstpointer data)
 {
@@ -433,8 +436,8 @@ test_unready (Fixture *fixture, gconstpointer data)
   tarn_testing_queues_set_fresh (fixture->queues, NULL);
 }
 
-/* Nor is a block of the backend's own memory freed while it is made ready, because the request's
- * queue could not be referenced. */
+/* A request of the backend itself fails, because its queue cannot be referenced.  No block may be
+ * freed then while the queue makes it ready. */
 static void
 test_unready_block (Fixture *fixture, gconstpointer data)
 {
@@ -687,8 +690,8 @@ test_failures (Fixture *fixture, gconstpointer unused)
   end (fixture, use (fixture, 40 * MIB, fixture->second));
 }
 
-/* Memory of which nobody can tell when it is done is lost, with a message, and is no mistake of the
- * program's, though it is the last that is in use. */
+/* Nobody can tell when commands are done with some memory.  It is lost, with a message.  That is no
+ * mistake of the program's, even if nothing else is in use when the heap ends. */
 
 static guint n_lost_messages;
 
@@ -703,7 +706,7 @@ count_lost_messages (const gchar *domain, GLogLevelFlags level, const gchar *mes
   n_lost_messages++;
 }
 
-/* What is lost stays the driver's: another device is for what comes after. */
+/* Leaves the device with the lost memory behind, and makes a new one for the next test. */
 static void
 leave_order (Fixture *fixture, gconstpointer data)
 {
@@ -747,7 +750,7 @@ test_lost (Fixture *fixture, gconstpointer data)
   leave_order (fixture, data);
 }
 
-/* Of a block without a pool. */
+/* The lost memory is a block's that has no pool. */
 static void
 test_lost_block (Fixture *fixture, gconstpointer data)
 {
@@ -761,7 +764,8 @@ test_lost_block (Fixture *fixture, gconstpointer data)
   leave_order (fixture, data);
 }
 
-/* Of a piece that a queue that the backend does not know may be yet to make ready. */
+/* The lost memory is a piece's that a queue may not have made ready, because the backend does not
+ * know the queue. */
 static void
 test_lost_unready (Fixture *fixture, gconstpointer data)
 {
@@ -780,7 +784,7 @@ test_lost_unready (Fixture *fixture, gconstpointer data)
   leave_order (fixture, data);
 }
 
-/* Nor does what looks for leaks take it for one. */
+/* The search for leaks does not report lost memory. */
 static void
 test_lost_debugged (Fixture *fixture, gconstpointer data)
 {
@@ -893,8 +897,8 @@ add (const gchar *name, void (*test) (Fixture *, gconstpointer))
     }
 }
 
-/* While a heap asks about events, the lock is given up: another thread takes what was free at the
- * end of the addresses that are reserved.  What is missing then is reckoned anew. */
+/* A heap gives up its lock while it asks about events.  Another thread takes what was free at the
+ * end of the reserved addresses.  The heap then has to reckon anew how much is missing. */
 
 typedef struct
 {

@@ -177,7 +177,8 @@ test_allocator (const Backend *backend, gpointer state)
       }
 }
 
-/* A negative number, and what is as large, is no size to anybody, before anything is done. */
+/* Every allocator refuses a size above G_MAXSSIZE, which may be a negative number, before it does
+ * anything. */
 static void
 test_invalid_sizes (const Backend *backend, gpointer state)
 {

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <tarn/error.h>
 
-/* The call, which names error as its GError, fails with an error that names the argument, and logs
- * nothing. */
+/* Checks a call with a NULL argument.  It names error as its GError, fails with an error that names
+ * the argument, and logs nothing. */
 #define REFUSES_NULL(call, argument)                                                               \
   G_STMT_START                                                                                     \
   {                                                                                                \

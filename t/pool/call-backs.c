@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * A backend's functions, and what else a pool calls, that call Tarn back: each of them calls each
- * public function, on the very pool and heap that are being used.  Some are refused; nothing hangs,
- * and nothing is lost. */
+ * Functions of the program that Tarn calls, such as a backend's, and that call Tarn back.  Each of
+ * them calls each public function, for the pool and the heap that have just called it.  Some of
+ * these calls fail; none hangs, and nothing is lost. */
 
 #include <signal.h>
 #include <string.h>
@@ -13,7 +13,8 @@
 
 #include "lib/conformance.h"
 
-/* Seconds for one script, which takes some milliseconds, on a machine that does much else. */
+/* Seconds after which one script counts as hanging.  It takes milliseconds, but the machine may be
+ * busy. */
 #define N_PATIENT 60
 
 /* How often a function calls back in one script, so that it ends soon. */
@@ -51,8 +52,8 @@ typedef enum
   BY_FIND_OTHER,
   BY_RECLAIM_FUNC,
   BY_DESTROY,
-  BY_MESSAGE, /* who handles messages: events fail, so that there are some; but none inside, which
-                 GLib does not let live */
+  BY_MESSAGE, /* a log handler: events fail, so that there are messages; but none inside of
+                 another, because GLib ends the process then */
   N_CALLERS
 } Caller;
 
@@ -86,7 +87,7 @@ static const gchar *const caller_names[N_CALLERS] = {
   [BY_MESSAGE] = "message",
 };
 
-/* What a pool stands on. */
+/* A pool, and the allocators below it. */
 typedef struct
 {
   const gchar *name;
@@ -544,7 +545,8 @@ free_left (gpointer world)
   return NULL;
 }
 
-/* A free waits for nobody: the backend may wait for what its thread does next. */
+/* Frees blocks in another thread, and waits for it.  A free must wait for nobody, because a
+ * backend's function may wait for it. */
 static void
 act_free_elsewhere (World *world)
 {
@@ -611,7 +613,8 @@ act_get_stats (World *world)
   tarn_heap_get_stats (tarn_pool_get_upstream (world->pool), &heap_stats);
 }
 
-/* What is set to the limit meanwhile lets the thread wait for what it asks for itself. */
+/* Lowers the limit, and asks for more than it leaves, in a thread that may itself have reserved
+ * some of it.  Such a request must not wait for its own thread. */
 static void
 act_limit (World *world)
 {
@@ -921,7 +924,7 @@ test_beside_another (gconstpointer kind)
   run_all (kind, TRUE);
 }
 
-/* Each function is come by somewhere. */
+/* Each function is called by at least one kind of pool. */
 static void
 test_callers (void)
 {
@@ -936,7 +939,8 @@ test_callers (void)
     }
 }
 
-/* Messages of what is read once, by a handler that is the first to need it. */
+/* A log handler gets a message about a variable that is read once, and is the first to need its
+ * value. */
 
 typedef struct
 {

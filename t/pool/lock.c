@@ -49,7 +49,7 @@ unlock_what_is_anothers (gconstpointer unused)
   g_thread_join (g_thread_new ("other", unlock, NULL));
 }
 
-/* Nothing is called back with a lock held. */
+/* With --enable-debug, calling the backend while the thread holds a lock is a failed assertion. */
 static gboolean
 allocate_nothing (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {

@@ -256,7 +256,7 @@ test_one_wait_fails (Order *order, gconstpointer unused)
   assert_live (order, 0);
 }
 
-/* There is no room for so many bytes. */
+/* Checks that a request for so many bytes fails because of the limit. */
 static void
 assert_refused_at_limit (Order *order, gsize size)
 {
@@ -284,8 +284,8 @@ test_stuck_within_a_limit (Order *order, gconstpointer unused)
   assert_live (order, 1);
 }
 
-/* Memory that cannot go stays above a lower limit, and says so once, whatever is asked for
- * meanwhile; and once more when that happens another time. */
+/* Memory that cannot be freed stays above a lower limit.  A message says so once, whatever is
+ * requested meanwhile, and once more when it happens again. */
 static void
 test_stuck_above_a_limit (Order *order, gconstpointer unused)
 {
@@ -329,7 +329,7 @@ claim_returning (gpointer data)
   return NULL;
 }
 
-/* The wait that is to fail: not before the other thread counts on it. */
+/* Lets the wait fail only after the other thread has reserved the bytes. */
 static void
 let_claim (gpointer data)
 {
@@ -348,8 +348,8 @@ let_claim (gpointer data)
   while (reserved_bytes == 0);
 }
 
-/* A request that waits for what another thread gives back does not get above the limit if that
- * comes back. */
+/* A request waits for memory that another thread gives back.  If that cannot go, the pool still has
+ * no more than its limit. */
 static void
 test_awaited_comes_back (Order *order, gconstpointer unused)
 {

@@ -779,7 +779,8 @@ test_debug (void)
     }
 }
 
-/* Of a pool that looks for mistakes, too: what finds them is no driver. */
+/* Also for a pool that looks for mistakes: the allocator that does so does not count as a driver.
+ */
 static void
 test_driver_calls (Fixture *fixture, gconstpointer unused)
 {

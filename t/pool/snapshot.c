@@ -254,7 +254,8 @@ test_heap (void)
   check_heap (TARN_TESTING_PAGES_ADDRESSES);
 }
 
-/* A pool whose memory is looked at is over what it was given, and nothing else is told of. */
+/* A pool with TARN_DEBUG is shown over the allocator that the program gave it; the one between does
+ * not appear. */
 static void
 check_debugged (void)
 {
@@ -285,7 +286,7 @@ check_debugged (void)
   tarn_testing_pages_free (pages);
 }
 
-/* In a process of its own, as blocks are followed once they are looked at. */
+/* Runs in a process of its own, because from the first debugged pool on blocks are followed. */
 static void
 test_debugged (void)
 {

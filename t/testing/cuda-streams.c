@@ -253,8 +253,8 @@ fail_to_be_called (gpointer unused)
   g_error ("a function of the host was called");
 }
 
-/* Where there can be no thread for a function of the host, the call fails, and the stream goes on;
- * one that a stream never comes to is not called. */
+/* If no thread can be made for a function of the host, the call fails, and the stream goes on.  A
+ * function that its stream never comes to is not called. */
 static void
 test_no_host_function (void)
 {
@@ -412,8 +412,8 @@ test_captures (void)
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 
-/* What the legacy stream is given while a blocking stream is captured, in the mode that forbids
- * least. */
+/* Calls that put something on the legacy stream, while a blocking stream is being captured in
+ * relaxed mode. */
 static guint
 call_on_legacy (guint which, const Capture *capture)
 {

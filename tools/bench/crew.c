@@ -168,7 +168,7 @@ sum_up (Worker *workers, const Job *job, gdouble *ns, GError **error)
   return TRUE;
 }
 
-/* FALSE: there cannot be so many threads; those that there are end. */
+/* Starts the threads.  FALSE: so many cannot be made, and those that were made end. */
 static gboolean
 start_workers (Crew *crew, Worker *workers, Ring *rings, GError **error)
 {

@@ -95,8 +95,8 @@ stage_clear (Stage *stage)
   pthread_mutex_destroy (&stage->lock);
 }
 
-/* Starts the threads, which know each other before they go on with the lock.  If there cannot be so
- * many, the play is over before its first step. */
+/* Starts the threads with the lock held, so that each knows all the others before it goes on.  If
+ * so many cannot be made, the play is over before its first step. */
 static void
 start_threads (Stage *stage, GThreadFunc func, GError **error)
 {

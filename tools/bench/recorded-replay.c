@@ -359,7 +359,7 @@ begin (RecordedReplay *self, Rebuilt *rebuilt)
   self->blocks = g_new0 (gpointer, MAX (rebuilt->recorded->n_blocks, 1));
 }
 
-/* Of a step; if there were no threads for it, the error is there already. */
+/* Passes on the error of a step.  If the threads could not be made, @error is set already. */
 static gboolean
 hand_over_error (RecordedReplay *self, GError **error)
 {

@@ -130,7 +130,7 @@ get_play (Performance *performance)
   return (Play){ trace->n_threads, trace->events->len, get_thread, make, performance, FALSE };
 }
 
-/* Of a step; if there were no threads for it, the error is there already. */
+/* Passes on the error of a step.  If the threads could not be made, @error is set already. */
 static gboolean
 hand_over_error (Replay *replay, GError **error)
 {

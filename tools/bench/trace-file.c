@@ -149,7 +149,7 @@ is_compressed (const gchar *bytes, gsize length)
   return length >= 2 && (guchar) bytes[0] == 0x1f && (guchar) bytes[1] == 0x8b;
 }
 
-/* Puts what was compressed in the place of the text. */
+/* Replaces a compressed text by what it contains. */
 static gboolean
 decompress (gchar **text, gsize *length, GError **error)
 {

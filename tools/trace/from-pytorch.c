@@ -303,8 +303,8 @@ pass_string (const gchar *c, const gchar *end, guint *line)
   return MIN (c + 1, end);
 }
 
-/* Checks how deep lists are in one another.  What json-glib takes although JSON does not, such as
- * comments, is refused: so what looks like a string here is one there. */
+/* Checks how deeply lists are nested.  It refuses what json-glib reads although JSON does not have
+ * it, such as comments, because the check would take a quotation mark there for a string's. */
 static gboolean
 check_depth (const Reader *reader, const gchar *text, gsize length, GError **error)
 {

@@ -37,8 +37,8 @@ typedef struct
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
-  /* Notes that memory is not going to be freed, because nobody can tell when commands are done with
-   * it.  Nullable. */
+  /* Notes that memory is lost: it is never freed, because nobody can tell when commands are done
+   * with it.  Nullable. */
   void (*lose_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);
   void (*dispose) (TarnAllocator *allocator);  /* the last reference is gone */
   void (*finalize) (TarnAllocator *allocator); /* and the last block, and the last call */
@@ -63,8 +63,8 @@ typedef struct
   gboolean (*is_done) (const TarnBlock *block);
   /* Has events recorded for a list of retired blocks, before each is given back. */
   void (*record_returning) (TarnAllocator *allocator, TarnBlock *blocks, gboolean is_wanted);
-  /* Gives the memory of a retired block back that commands may still use.  FALSE, with an error:
-   * nothing was done, because nobody can tell when they are done. */
+  /* Returns the memory of a retired block although commands may still use it.  FALSE, with an
+   * error: it did nothing, because nobody can tell when they are done. */
   gboolean (*give_back_used) (TarnBlock *block, gboolean is_wanted, GError **error);
 
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
@@ -124,8 +124,8 @@ struct _TarnAllocator
   gint ref_count; /* atomic; blocks of direct allocators hold one each, blocks of pools none */
 };
 
-/* Calls a function of an allocator's.  No lock is held then, and the thread is behind no door: see
- * TarnAllocatorOps. */
+/* Calls a function of an allocator's backend.  The thread holds no lock then, and is in no read
+ * section of a pool: see TarnAllocatorOps. */
 #define _tarn_call(allocator, function, ...)                                                       \
   (_tarn_assert_may_call (), (allocator)->ops.function ((allocator)->user_data, __VA_ARGS__))
 #define _tarn_call_plain(allocator, function)                                                      \
@@ -209,7 +209,7 @@ _tarn_allocator_is_debugged (const TarnAllocator *allocator)
   return allocator->direct->given != NULL;
 }
 
-/* Gets what a pool was given to stand on, which the program knows. */
+/* Gets the allocator that the program gave a pool, behind one that debugs its blocks. */
 static inline TarnAllocator *
 _tarn_allocator_get_given (TarnAllocator *upstream)
 {
@@ -230,8 +230,8 @@ _tarn_allocator_trim (TarnAllocator *allocator)
   return allocator->klass->trim != NULL ? allocator->klass->trim (allocator) : 0;
 }
 
-/* Has an allocator know that memory, of which nobody can tell when commands are done with it, is
- * not going to be freed. */
+/* Tells an allocator that memory is lost: it is never freed, because nobody can tell when commands
+ * are done with it. */
 static inline void
 _tarn_allocator_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
@@ -251,8 +251,8 @@ _tarn_is_power_of_two (gsize number)
   return number != 0 && (number & (number - 1)) == 0;
 }
 
-/* Tells whether a request's size is one that memory can have, before anything is done for it.  A
- * negative number is none, nor is what becomes one by rounding. */
+/* Tells whether any memory can have so many bytes; checked before anything is done for a request.
+ * Negative numbers are too large.  A heap checks sizes once more after rounding. */
 static inline gboolean
 _tarn_size_is_valid (gsize size)
 {

@@ -85,8 +85,8 @@ _tarn_allocator_refuse_size (const TarnAllocator *allocator, gsize size, GError 
                size);
 }
 
-/* Tells whether a request may go on: not in a child of fork (), and not of a size that no memory
- * can have. */
+/* Checks a request: a child of fork () cannot allocate, and no memory has more than G_MAXSSIZE
+ * bytes. */
 static gboolean
 check_request (const TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -163,8 +163,8 @@ _tarn_direct_get_calls (void)
   return n_calls;
 }
 
-/* Counts a call of a direct allocator's backend for memory.  What stands between a debugged pool
- * and its driver is no driver. */
+/* Counts a call of a direct allocator's backend for memory.  The allocator that debugs a pool's
+ * blocks is between the pool and the driver, and does not count. */
 void
 _tarn_direct_count_call (const TarnAllocator *allocator)
 {
@@ -172,8 +172,8 @@ _tarn_direct_count_call (const TarnAllocator *allocator)
     n_calls++;
 }
 
-/* Calls a function of a direct allocator's backend for memory, and counts that once, whatever the
- * backend allocates meanwhile. */
+/* Calls a function of a direct allocator's backend for memory.  It counts as one call, even if the
+ * backend allocates from Tarn meanwhile. */
 static gboolean
 call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size, TarnMemory *memory,
                 GError **error)
@@ -186,7 +186,8 @@ call_and_count (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
   return has_memory;
 }
 
-/* Does so unless the request is to fail. */
+/* Calls a function of a direct allocator's backend for memory, unless TARN_FAULTS makes the request
+ * fail. */
 gboolean
 _tarn_direct_call (const TarnAllocator *allocator, TarnDirectFunc func, gsize size,
                    TarnMemory *memory, GError **error)
@@ -317,15 +318,16 @@ record_block (const TarnAllocator *allocator, gsize size, const TarnBlock *block
                           (const guint64[]){ size, _tarn_record_get_code (error) });
 }
 
-/* Tells whether a queue that no request names may be yet to make memory ready. */
+/* Tells whether the backend makes fresh memory ready on a queue, which may not have done so yet. */
 static gboolean
 is_made_ready (TarnAllocator *allocator)
 {
   return allocator->ops.fresh_queue != NULL && _tarn_call_plain (allocator, fresh_queue) != NULL;
 }
 
-/* The queue that makes memory ready is looked up before there is any: memory must not be freed as
- * idle because that failed. */
+/* Allocates a block.  It references the queue that makes the memory ready before it asks for
+ * memory: if that failed afterwards, the memory would have to be freed while the queue may still
+ * use it. */
 static TarnBlock *
 allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -506,9 +508,10 @@ read_ops (const TarnAllocatorOps *ops, TarnAllocatorOps *known)
  * needs.
  *
  * @param ops        the functions; start from TARN_ALLOCATOR_OPS_INIT. Copied. It is a programming
- *                   error to leave out allocate or free, or some only of the ordering functions, or
- * of those of virtual memory or of contents, to have an alignment or granularity that is no power
- * of two, or to set what this version of the library does not know.
+ *                   error to leave out allocate or free, or some only of the ordering functions,
+ *                   or of those of virtual memory or of contents, to have an alignment or
+ *                   granularity that is no power of two, or to set what this version of the
+ *                   library does not know.
  * @param user_data  for the functions
  * @param destroy    nullable; called with @p user_data when the last reference and the last block
  *                   are gone, by the thread that dropped it
@@ -536,8 +539,8 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   return allocator;
 }
 
-/* Makes a direct allocator that stands between a pool and what the pool was given.  Recordings and
- * snapshots are not told of it. */
+/* Makes a direct allocator between a pool and the allocator that the program gave the pool.
+ * Recordings and snapshots do not show it. */
 TarnAllocator *
 _tarn_allocator_new_between (const TarnAllocatorOps *ops, gpointer user_data,
                              GDestroyNotify destroy, TarnAllocator *given)

@@ -48,7 +48,7 @@ _tarn_direct_queue_new (const TarnAllocator *direct, gpointer handle, GError **e
   return queue;
 }
 
-/* Undoes that. */
+/* Frees a queue for blocks without a pool, and releases the backend's reference. */
 void
 _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
 {

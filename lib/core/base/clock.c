@@ -31,14 +31,14 @@ _tarn_clock_set_recorder (TarnClockFunc func)
 }
 
 /**
- * Has the library go by another clock than the system's. By that it tells what nobody has used for
- * long: what a heap gives back after TarnHeapOptions.idle_seconds, and what pools over a heap and
- * idle threads keep. A test need not wait for seconds, then, and one that replays what happened
- * gets what had happened. Recordings, snapshots and durations go by the system's clock all the
- * same. In a child of fork () this does nothing.
+ * Sets the clock by which the library finds memory that nobody has used for long: pieces that a
+ * heap returns after TarnHeapOptions.idle_seconds, and blocks that pools over a heap and idle
+ * threads keep. So a test need not wait for seconds, and a program that replays a recording frees
+ * the same memory at the same steps. Recordings, snapshots and durations always use the system's
+ * clock. In a child of fork () this does nothing.
  *
- * @param func  what gets the time; NULL, as it is at first: the system's clock. Any thread may call
- *              this; others may still call the one before until they return to the program.
+ * @param func  returns the time; NULL, the default: the system's clock. Any thread may call this;
+ *              others may still call the previous function until they return to the program.
  * @since 0.1
  */
 void

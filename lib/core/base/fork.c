@@ -48,8 +48,8 @@ _tarn_watch_fork (void)
  * concerned.
  *
  * @param error  return location, or NULL: TARN_ERROR_FORKED. GLib before 2.76 may hang when it
- * makes an error in a child of a process whose other threads make errors, too: take NULL there, for
- * this function and all others.
+ *               makes an error in a child of a process whose other threads make errors, too: pass
+ *               NULL there, to this function and all others.
  * @return FALSE with @p error set in a child of a process that was told TRUE, or had an allocator;
  *         any thread may call it
  * @since 0.1

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Messages of what is done once, or under a lock.  A program's log handler may call Tarn: it would
- * wait for itself if it was called before that is over.  So a message waits until its thread holds
- * none back any more. */
+ * Messages from code that runs once, or under a lock.  A program's log handler may call Tarn.  If
+ * it did so before that code has ended, it would wait for itself.  So such code holds messages
+ * back, and they are logged after it. */
 
 #ifndef TARN_MESSAGE_PRIVATE_H
 #define TARN_MESSAGE_PRIVATE_H
@@ -12,12 +12,11 @@
 
 #include "common/lock-private.h"
 
-/* Logs a message, as g_message () does, once the calling thread holds none back. */
+/* Logs a message, as g_message () does; or later, if the calling thread holds messages back. */
 void _tarn_message (const gchar *format, ...) G_GNUC_PRINTF (1, 2);
 
-/* From here on the calling thread holds its messages back.  _tarn_messages_release () must follow,
- * which logs them, while the thread has no lock of Tarn's.  Pairs may nest: the outermost counts.
- */
+/* Holds back the messages of the calling thread.  _tarn_messages_release () must follow and logs
+ * them; the thread has no lock of Tarn's then.  Pairs may nest: the outermost counts. */
 void _tarn_messages_hold (void);
 void _tarn_messages_release (void);
 

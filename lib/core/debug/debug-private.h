@@ -67,8 +67,9 @@ typedef struct
  * address that its user has, and those in quarantine are in the queue, too, the oldest first.  A
  * block that was freed while somebody looked at it is still in the table.
  *
- * Nobody waits for a call that looks at a block: the backend may have to wait, to read memory, for
- * what the thread does next that frees the block. */
+ * Nobody waits for a call that looks at a block.  To read its memory, the backend may wait for
+ * commands, and these for the thread that frees the block: if that thread waited, too, neither
+ * would go on. */
 typedef struct
 {
   TarnAllocator *self;   /* that it is the user_data of */
@@ -97,15 +98,14 @@ typedef struct
  * itself where nothing is debugged. */
 TarnAllocator *_tarn_debug_stand_on (TarnAllocator *upstream, const gchar *pool_name,
                                      const TarnDebugSettings *settings);
-/* Has all that a pool's blocks take, with their guards and in quarantine, be no more than its
- * limit; 0: as much as there is.  Tells whether they, or a heap that follows the limit, have more
- * now. */
+/* Limits the bytes of a pool's blocks, with their guards and in quarantine; 0: no limit.  Tells
+ * whether they, or a heap that follows the limit, have more now. */
 gboolean _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes);
 /* Looks at what is in quarantine, and says what is in use, as the pool ends. */
 void _tarn_debug_end_pool (TarnAllocator *upstream);
-/* Has findings say of a block in use that the calling thread freed it, here. */
+/* Notes that the calling thread freed a block in use, here, for findings to say so. */
 void _tarn_debug_note_free (TarnAllocator *upstream, TarnMemory memory);
-/* Has a block that was freed, but cannot go back yet, be nobody's leak. */
+/* Notes that a block was freed, but cannot go back yet, so that it counts as no leak. */
 void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
 /* Says that a block was freed that was freed before; FALSE: nothing is known of it any more. */
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);

@@ -169,9 +169,8 @@ check_poison (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings
                         change.first - block->margin, change.byte, change.last - block->margin);
 }
 
-/* Leaves a block whose end has come to those who look at it.  FALSE: nobody does.  The lock is
- * held.
- */
+/* Leaves a block that is to be freed to the threads that look at it.  FALSE: none does.  The lock
+ * is held. */
 static gboolean
 leave_to_look (TarnDebugBlock *block)
 {
@@ -179,8 +178,8 @@ leave_to_look (TarnDebugBlock *block)
   return block->is_left;
 }
 
-/* Takes the oldest block out of the quarantine; *popped is NULL if it is left to somebody else.
- * FALSE: there are no more bytes than may be. */
+/* Takes the oldest block out of the quarantine if that has more than @max_bytes.  FALSE: it has
+ * not. *popped is NULL if the block is left to a thread that looks at it. */
 static gboolean
 pop_excess (TarnGuarded *self, gsize max_bytes, TarnDebugBlock **popped)
 {
@@ -220,9 +219,9 @@ count_quarantine (TarnGuarded *self)
   return n;
 }
 
-/* Gives blocks back until so many bytes are in quarantine at most.  A free may put others there
- * meanwhile, so as many blocks go as there were, and no more: else this might never end.  Gets
- * their bytes; 0: there were none. */
+/* Frees blocks of the quarantine, the oldest first, until it has @max_bytes at most.  Other threads
+ * may put blocks there meanwhile; it frees no more blocks than there were at first, so that it
+ * ends.  Gets their bytes; 0: there were none. */
 static gsize
 shorten_quarantine (TarnGuarded *self, gsize max_bytes)
 {
@@ -295,7 +294,7 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
   return is_taken;
 }
 
-/* Tells whether what is in quarantine may be what there is too little of. */
+/* Tells whether a request failed for lack of memory, which the quarantine may have. */
 static gboolean
 is_short (const GError *error)
 {
@@ -414,7 +413,8 @@ check_guards (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings
     g_message ("%s: the guards of a block cannot be looked at: %s", self->label, error->message);
 }
 
-/* Describes that a block is freed which was freed before; FALSE: it was not.  The lock is held. */
+/* Adds a finding if a block is freed that was freed before; FALSE: it was not.  The lock is held.
+ */
 static gboolean
 add_double_free (TarnGuarded *self, TarnMemory memory, TarnFindings *findings)
 {
@@ -434,8 +434,9 @@ note_free (TarnDebugBlock *block)
   block->freed_thread = _tarn_record_get_thread ();
 }
 
-/* Takes a block that is being freed out of the table; NULL: it is left to somebody who looks at it;
- * or there is none, as is described, unless it is of memory without names. */
+/* Takes a block that is being freed out of the table.  NULL with *is_left: it is left to a thread
+ * that looks at it.  NULL otherwise: the table has no such block, and a finding says so, unless
+ * blocks may be missing there (is_nameless). */
 static TarnDebugBlock *
 take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
             TarnFindings *findings)
@@ -801,7 +802,8 @@ _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory)
 
 /* Looking at blocks while they are in use, or in quarantine */
 
-/* Begins to look at the block at an address; NULL: there is nothing to be seen. */
+/* Begins to look at the block at an address.  NULL: there is no block with guards or in quarantine,
+ * or another thread has just freed it. */
 static TarnDebugBlock *
 begin_look (TarnGuarded *self, guint64 address)
 {
@@ -817,7 +819,8 @@ begin_look (TarnGuarded *self, guint64 address)
   return block;
 }
 
-/* Ends that.  TRUE: the block was freed meanwhile, and is left to the caller. */
+/* Ends a look at a block.  TRUE: the block was freed meanwhile, and the caller is to free its
+ * memory. */
 static gboolean
 end_look (TarnGuarded *self, TarnDebugBlock *block)
 {

@@ -112,7 +112,8 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
   g_message ("%s", text->str);
 }
 
-/* Lists references on the allocators of all, but for those that are ending. */
+/* Lists the allocators of all debugged pools, with a reference on each.  An allocator whose last
+ * reference is gone is left out. */
 static GPtrArray *
 list_all (void)
 {
@@ -188,15 +189,15 @@ _tarn_leaks_forget (TarnGuarded *self)
 }
 
 /**
- * Looks at all memory that is debugged. These are the guards of each block in use, and what freed
- * blocks contain that are in quarantine. Something that is wrong is a g_critical (), as it is when
- * it is found by itself. Without TARN_DEBUG in the environment nothing is looked at.
+ * Checks all memory that is debugged, by TARN_DEBUG in the environment or TarnPoolOptions.debug:
+ * the guards of each block in use, and the contents of freed blocks in quarantine. It logs a
+ * g_critical () for each mistake, as the library does when it finds one by itself.
  *
- * Memory is read by the backend, behind what was put on its queue, and nobody waits for that but
- * the caller: commands that write to blocks in use do not disturb it.  A block that is freed
- * meanwhile goes back once it has been looked at.
+ * The backend reads memory after the commands that were put on its queue, and only the caller waits
+ * for that. Commands that write to blocks in use do not disturb it. If another thread frees a block
+ * meanwhile, its memory goes back after the check.
  *
- * @return how much was found since the program began, now or before; any thread may call it
+ * @return how many mistakes were found since the program began; any thread may call it
  * @since 0.1
  */
 gsize

@@ -230,8 +230,9 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   heap->stats.free_bytes += extent->size;
 }
 
-/* Takes so many bytes out of a range for use, rounded up to the alignment where the extent has
- * more; NULL: no free extent has as many, or the one that has them does not suit. */
+/* Takes @size bytes out of a range for use, rounded up to the alignment if the extent has as many.
+ * NULL: no free extent is large enough; or, unless @takes_any, the smallest one that is does not
+ * suit. */
 TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -327,7 +328,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   add_free (range, extent);
 }
 
-/* Adds a piece, which is all free, but which commands of the range's queue may use. */
+/* Adds a piece that is all free, although commands of the range's queue may still use it. */
 void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {

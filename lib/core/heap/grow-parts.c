@@ -1,16 +1,16 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Pieces as the upstream allocator gives them, of which blocks are parts.  They cannot move, so
- * that a heap keeps fewer of them: where a new one would be too much, those go back first that have
- * been idle for longest.  What a huge request had is no piece for others, because some small extent
- * would be left in it when the next huge request comes; it has a piece of just its size, in a range
- * of such pieces.
+ * Pieces of the upstream allocator's own memory; blocks are parts of them.  They cannot move, so a
+ * heap keeps few of them: if a new one would be too much, the heap first frees those that have been
+ * idle for longest.  A huge request gets a piece of just its size, in a range of such pieces. Other
+ * requests do not share that piece: one of them might still use a little of it when the next huge
+ * request comes.
  *
- * Near a limit a heap keeps what it may strand small: spare.c.
+ * Near a limit a heap strands little memory: spare.c.
  *
- * The bounds below are those that did best on traces of programs: memory of what was in use at
- * most, and few calls of the driver. */
+ * The bounds below did best on traces of programs: little more memory than the most that was in
+ * use, and few calls of the driver. */
 
 #include "heap/heap-private.h"
 
@@ -25,12 +25,12 @@
 #define MIN_HUGE_BYTES (64 * MIB)
 #define HUGE_SHARE 8
 
-/* A huge request takes no other queue's piece that is larger by more than one byte in so many; nor,
- * in a heap with a limit, its own queue's. */
+/* A huge request takes another queue's piece only if that is larger by at most one byte in so many.
+ * In a heap with a limit this holds for pieces of its own queue, too. */
 #define HUGE_SLACK 8
 
-/* In a heap with a limit: what a piece has at most that its request does not need, and the largest
- * small request, are shares of it.  Below MIN_UNIT_LIMIT pieces are not rounded up to UNIT. */
+/* In a heap with a limit, these shares of it are the largest piece that is larger than its request,
+ * and the largest small request.  Below MIN_UNIT_LIMIT pieces are not rounded up to UNIT. */
 #define LIMIT_PIECE_SHARE 256
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
@@ -63,7 +63,7 @@ get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Gets how many bytes more than a request needs an idle piece may have that serves it. */
+/* Gets how many bytes an idle piece may have more than the request that it serves. */
 static gsize
 get_spare (const TarnHeap *heap, gsize size)
 {
@@ -72,8 +72,8 @@ get_spare (const TarnHeap *heap, gsize size)
   return _tarn_heap_is_much (heap, size) ? MIN (spare, size / HUGE_SLACK) : spare;
 }
 
-/* Gets what a piece for a request needs to have: a multiple of UNIT, unless that might strand more
- * than there is to spare. */
+/* Gets the least bytes of a piece for a request: a multiple of UNIT, unless rounding might strand
+ * more than there is to spare. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -84,8 +84,8 @@ get_needed (const TarnHeap *heap, gsize size)
   return size;
 }
 
-/* Tells whether a request may have a free extent, of which the rest may be stranded.  With nothing
- * to spare a huge request has a piece of its own, so that the other pieces become idle. */
+/* Tells whether a request may be served from a free extent, whose rest may then be stranded.  With
+ * nothing to spare a huge request gets a piece of its own, so that the other pieces become idle. */
 static gboolean
 parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
@@ -95,7 +95,8 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
          || (extent->piece->n_used > 0 && _tarn_heap_get_spare (heap, size) > 0);
 }
 
-/* Gets the most bytes of a piece for a request that strand no more than there is to spare. */
+/* Gets the size of the largest piece that a request may be served from without stranding more than
+ * there is to spare. */
 static gsize
 get_most_suiting (const TarnHeap *heap, gsize size)
 {
@@ -127,16 +128,16 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
   return MAX (needed, MIN (usual, MAX (get_most_suiting (heap, size), least)));
 }
 
-/* Tells whether memory may go back upstream before it is ready.  A pool there knows what uses its
- * memory, and a heap's is ready. */
+/* Tells whether memory may be returned upstream before it is ready.  A pool there knows which queue
+ * uses its memory, and memory from a heap is ready. */
 static gboolean
 may_go_unready (const TarnHeap *heap)
 {
   return heap->frees_in_order || heap->upstream != heap->base.direct;
 }
 
-/* Has the host wait for all that a queue was given until now.  FALSE: it could not; *is_done tells
- * whether the queue is known to be done all the same, as after a command that failed. */
+/* Waits on the host for all that a queue was given until now.  FALSE: it could not.  *is_done then
+ * tells whether the queue is known to be done all the same, as after a command that failed. */
 static gboolean
 await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **error)
 {
@@ -153,9 +154,9 @@ await_queue (TarnAllocator *direct, gpointer queue, gboolean *is_done, GError **
   return has_waited;
 }
 
-/* Has the host wait until fresh memory is ready, where a queue makes it so; also memory that a pool
- * below has, for nobody may have waited for it there.  FALSE: it could not; *busy is the queue if
- * the memory must not go back because the queue may still use it, or else NULL. */
+/* Waits on the host until fresh memory is ready, if a queue makes it so.  This includes memory of a
+ * pool below, because nobody may have waited for it there.  FALSE: it could not.  Then *busy is the
+ * queue that may still use the memory, which must not go back; or NULL if it may go back. */
 static gboolean
 await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
 {
@@ -171,9 +172,9 @@ await_ready (const TarnHeap *heap, gpointer *busy, GError **error)
   return FALSE;
 }
 
-/* Asks upstream for memory that is ready.  FALSE with *busy set: there is memory, but that queue
- * may be yet to make it ready.  After that no more is asked for until the host can wait for the
- * queue.  The lock is not held. */
+/* Asks upstream for memory, and waits until it is ready.  FALSE with *busy set: there is memory,
+ * but that queue may not have made it ready yet.  After that the heap asks for no more until the
+ * host can wait for the queue.  The lock is not held. */
 static gboolean
 allocate (const TarnHeap *heap, gsize size, TarnMemory *memory, gpointer *busy, GError **error)
 {
@@ -201,9 +202,9 @@ piece_new (TarnHeap *heap, TarnMemory memory, gsize size)
   return piece;
 }
 
-/* Keeps memory that a queue may be yet to make ready, as an idle piece of that queue: others have
- * it, or it goes back, once the queue's commands are done.  FALSE, with a message: it is lost, as
- * the backend does not know the queue. */
+/* Keeps memory that a queue may not have made ready yet, as an idle piece of that queue.  Once the
+ * queue's commands are done, others can have it, or it goes back.  FALSE, with a message: the
+ * memory is lost, because the backend does not know the queue. */
 static gboolean
 keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory memory, gsize size)
 {
@@ -260,7 +261,7 @@ find_oldest (const TarnHeap *heap)
   return NULL;
 }
 
-/* Tells whether a new piece is more than the heap should have. */
+/* Tells whether the heap would have more than it should with a new piece of that size. */
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
@@ -269,8 +270,8 @@ is_too_much (const TarnHeap *heap, gsize needed)
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
 
-/* Gives idle pieces back until a new one is no more than the heap should have.  The lock is given
- * up for each, so what there is is looked at again. */
+/* Frees idle pieces, until a new one is not too much.  The lock is given up for each, so the loop
+ * looks at the heap anew each time. */
 static void
 make_room (TarnHeapRange *range, gsize needed)
 {
@@ -281,8 +282,8 @@ make_room (TarnHeapRange *range, gsize needed)
     _tarn_heap_release_idle (heap, piece);
 }
 
-/* Gets the smallest quiet piece of another queue that has so many bytes, but not too many for what
- * has a piece of its own, or near a limit; NULL: there is none. */
+/* Gets the smallest quiet piece of another queue that has @needed bytes, but not many more: for a
+ * huge request, and near a limit.  NULL: there is none. */
 static TarnPiece *
 find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 {
@@ -317,7 +318,8 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
   return TRUE;
 }
 
-/* Gives all idle pieces back, where memory has run out for a request.  FALSE: there are none. */
+/* Frees all idle pieces if a request failed because memory has run out.  FALSE: there are none, or
+ * it failed for another reason. */
 static gboolean
 release_for (TarnHeap *heap, gsize size, const GError *error)
 {
@@ -330,8 +332,9 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
   return FALSE;
 }
 
-/* A piece of the usual size, or of what is needed, or of the very bytes, since a driver may refuse
- * more for another reason than that there is none; then once what is idle has gone. */
+/* Adds a piece.  It tries the usual size, then what is needed, then the very bytes of the request,
+ * because a driver may refuse a size for another reason than lack of memory.  If memory has run
+ * out, it frees the idle pieces and tries once more. */
 static gboolean
 parts_grow (TarnHeapRange *range, gsize size, GError **error)
 {

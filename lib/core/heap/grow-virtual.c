@@ -28,8 +28,8 @@
 #define MIN_ROOM (32 * MIB)
 #define ROOM_SHARE 33
 
-/* In a heap with a limit: the share of it that a piece has at most.  Whatever is in use in a piece
- * keeps it from moving; where pieces are many, that is little. */
+/* The largest piece in a heap with a limit, as a share of that.  A piece cannot move while anything
+ * in it is in use; if pieces are small, that holds little memory back. */
 #define LIMIT_PIECE_SHARE 256
 
 /* How many addresses a range reserves at first: more than a device has memory, and few enough for
@@ -270,8 +270,8 @@ get_room (const TarnHeap *heap)
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
 
-/* Gets the most bytes of a piece, where a program does not say: no more than so many, and a share
- * of the limit. */
+/* Gets the size of the largest piece, unless the program sets it: at most @bytes, and a share of
+ * the limit. */
 static gsize
 get_most_of_piece (const TarnHeap *heap, gsize bytes)
 {
@@ -406,7 +406,7 @@ virtual_grow (TarnHeapRange *range, gsize size, GError **error)
     _tarn_heap_ask_marks (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
-  /* Not before: the lock was given up, and somebody may have taken what was free at the end. */
+  /* Only now, because the lock was given up: somebody may have taken what was free at the end. */
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);

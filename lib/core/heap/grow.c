@@ -7,8 +7,8 @@
 #include "base/duty-private.h"
 #include "heap/heap-private.h"
 
-/* Tells whether this thread may wait for others.  A backend's functions may come back, for memory
- * or to give some back; whoever waited then might wait for itself. */
+/* Tells whether this thread may wait for others.  A backend's function may call Tarn to allocate or
+ * free memory.  In such a call the thread must not wait: it could wait for itself. */
 static gboolean
 may_wait (const TarnHeap *heap)
 {
@@ -27,7 +27,7 @@ await_change (TarnHeap *heap)
   return !heap->is_changing;
 }
 
-/* Is the one who changes what pieces there are; nobody else does. */
+/* Begins a call that changes what pieces there are; there is one at a time. */
 static void
 begin_change (TarnHeap *heap)
 {

@@ -169,8 +169,8 @@ typedef struct
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
    * The lock is given up meanwhile. */
   gboolean (*grow) (TarnHeapRange *range, gsize size, GError **error);
-  /* Tells whether a request that does not have to be served from it may have a free extent.  NULL:
-   * it may have any. */
+  /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
+   * is good. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
   /* Gives a piece back that was cut out.  The lock is not held. */
   void (*release) (TarnHeap *heap, TarnPiece *piece);
@@ -194,7 +194,7 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     those of extents, pieces, regions
  *
  * The lock guards all that is not constant.  It is not held during calls of upstream.  is_changing
- * says that some thread is in one: no other adds or takes away pieces meanwhile. */
+ * says that some thread is in one.  No other thread adds or takes away pieces meanwhile. */
 struct _TarnHeap
 {
   TarnAllocator base;      /* first */
@@ -219,12 +219,13 @@ struct _TarnHeap
   GQueue forgotten_queues;     /* forgotten for longest first */
   guint64 last_number;         /* of a queue */
   GHashTable *table;           /* of TarnExtent in use, by memory */
-  gsize n_unnamed;   /* extents in use that are not there: they are on their way there or back */
-  gsize lost_bytes;  /* of extents in use that are not going to be freed */
-  gsize pool_limit;  /* bytes; 0: none */
-  GQueue idle;       /* of TarnPiece, by idle_link: idle for longest first */
-  gsize idle_bytes;  /* of these */
-  gsize full_bytes;  /* with which upstream ran out; G_MAXSIZE: it has not, or has more by now */
+  gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
+  gsize lost_bytes; /* of extents in use that are not going to be freed */
+  gsize pool_limit; /* bytes; 0: none */
+  GQueue idle;      /* of TarnPiece, by idle_link: idle for longest first */
+  gsize idle_bytes; /* of these */
+  gsize
+      full_bytes; /* upstream had less than that; G_MAXSIZE: it never ran out, or has more by now */
   gsize peak_lately; /* the most bytes in use since peak_at */
   gsize peak_before; /* the same of the period before that */
   gint64 peak_at;

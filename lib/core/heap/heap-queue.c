@@ -219,9 +219,10 @@ drop (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_heap_free_queue (heap, queue);
 }
 
-/* Frees the queues that have nothing.  For who changes what pieces there are: no other takes any
- * out of the list meanwhile.  Some may be added, at its end, and stay for the next time: this would
- * not end if the backend named a queue again whenever it is told that one goes. */
+/* Frees the queues that have no pieces and no calls.  The caller changes what pieces there are, so
+ * no other thread takes a queue out of the list meanwhile.  Others may add queues at its end; these
+ * stay for the next time.  Otherwise this would not end if the backend named a queue again each
+ * time a queue is released. */
 void
 _tarn_heap_drop_queues (TarnHeap *heap)
 {

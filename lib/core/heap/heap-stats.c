@@ -29,8 +29,7 @@ get_largest_of_all (const TarnHeap *heap)
   return largest;
 }
 
-/* Adds to the error of a request that was refused what is free in the heap, and yet did not serve
- * it. */
+/* Adds to a request's error what is free in the heap, although it did not serve the request. */
 void
 _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
 {

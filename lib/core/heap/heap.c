@@ -43,8 +43,8 @@ put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of a range, which is yet to be remembered; NULL: there is none, or, unless it
- * takes any, none that suits. */
+/* Takes an extent of a range; the caller has to remember it.  NULL: there is none, or, unless
+ * @takes_any, none that suits. */
 static TarnExtent *
 take_from (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
@@ -106,7 +106,7 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   g_autoptr (GError) local = NULL;
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
-  guint n_grown = 0; /* twice: other threads change meanwhile what suits, and that may go on */
+  guint n_grown = 0; /* after two tries any extent will do: others may always make it unsuitable */
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = take_from (range, size, n_grown > 1)) == NULL)
@@ -192,8 +192,8 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   return name_part (heap, extent, memory, error);
 }
 
-/* Gets the bytes that a request needs; 0: they are more than any memory has.  A piece that is just
- * for the request need not be a multiple of the alignment. */
+/* Gets the bytes that a request needs; 0: no memory has as many.  A piece for one request alone
+ * need not be a multiple of the alignment. */
 static gsize
 get_needed (const TarnHeap *heap, gsize size)
 {
@@ -484,7 +484,7 @@ lose_idle (TarnHeap *heap)
                heap->base.label, bytes);
 }
 
-/* Has the pieces be idle in which there is nothing but what is lost: all that is still in use. */
+/* Frees the extents that were lost, so that their pieces become idle.  Nothing else is in use. */
 static void
 put_lost (TarnHeap *heap)
 {

@@ -24,7 +24,7 @@ _tarn_heap_get_most (const TarnHeap *heap)
   return MIN (limit != 0 ? limit : G_MAXSIZE, heap->full_bytes);
 }
 
-/* Gets one byte in so many of what the heap can have; G_MAXSIZE / 2: it does not know that. */
+/* Gets one byte in @share of what the heap can have; G_MAXSIZE / 2: it does not know that. */
 gsize
 _tarn_heap_get_share (const TarnHeap *heap, gsize share)
 {
@@ -66,7 +66,7 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Begins a new period for the peaks, if the last one has ended: what was used long ago is
+/* Begins a new period for the peaks if the last one has ended.  Peaks before that one are
  * forgotten. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
@@ -84,7 +84,7 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_lately = heap->stats.used_bytes;
 }
 
-/* Notes that upstream did not have so many bytes besides those of the heap, without its idle
+/* Notes that upstream had less than @size bytes left, besides those of the heap, which has no idle
  * pieces. */
 void
 _tarn_heap_note_full (TarnHeap *heap, gsize size)

@@ -202,7 +202,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
  *               active and held; TARN_ERROR_LIMIT, saying so too, if the pool's limit would be
  *               exceeded; TARN_ERROR_INVALID_SIZE for more than G_MAXSSIZE bytes, or if the pool's
  *               bytes could not be counted any more; TARN_ERROR_FORKED in a child of fork (); or
- * what the backend says, where TARN_ERROR_CONTEXT_LOST makes the pool stop holding
+ *               an error of the backend, of which TARN_ERROR_CONTEXT_LOST makes the pool stop
+ *               holding
  * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
  * @since 0.1
  */

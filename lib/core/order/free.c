@@ -22,8 +22,9 @@ _tarn_pool_ignores_free (TarnPool *pool)
   return TRUE;
 }
 
-/* Tells whether a block of a queue's is more than the pool may hold, but cannot go back before the
- * queue is done with it, which an event tells.  The lock is held. */
+/* Tells whether the pool would hold too much with a block of a queue's that cannot go back yet.
+ * The free has to record an event then, which tells when the queue is done with it.  The lock is
+ * held. */
 static gboolean
 is_excess (const TarnPool *pool, const TarnBlock *block)
 {

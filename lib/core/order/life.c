@@ -49,9 +49,9 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
     _tarn_pool_free_bare (pool, memory, size);
 }
 
-/* Ends a pool whose last reference is gone, so that nobody can allocate; blocks may still be in
- * use. What reclaim functions own may be among them, so they go first. Calls of other pools of
- * the group have no reference: what they took must have gone back, too, when this returns. A
+/* Ends a pool whose last reference is gone: nobody can allocate, but blocks may still be in use.
+ * It frees reclaim functions first, because they may own blocks.  Then it waits for calls of other
+ * pools of the group, which have no reference: what they took has gone back when this returns.  A
  * thread that is giving back itself does not wait (base/duty-private.h). */
 static void
 pool_dispose (TarnAllocator *allocator)
@@ -72,8 +72,8 @@ pool_dispose (TarnAllocator *allocator)
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Gives up what is stuck, as nobody comes any more who would try again: memory that may still be
- * used is lost, as the message said.  Then nothing uses a queue. */
+/* Loses the memory that is stuck, as the message said, because nobody tries again to give it back.
+ * After that nothing uses a queue. */
 static void
 lose_stuck_and_queues (TarnPool *pool)
 {
@@ -141,8 +141,8 @@ static const TarnAllocatorClass pool_class = {
   .tell_counters = _tarn_pool_tell_counters,
 };
 
-/* Makes the bins of a new pool, with lists of their blocks by age if it holds so many bytes at
- * most. */
+/* Makes the bins of a new pool.  If there is a bound on what it holds, lists order their blocks by
+ * age. */
 static void
 make_bins (TarnPool *pool)
 {

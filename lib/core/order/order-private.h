@@ -16,17 +16,19 @@
  *
  * Memory changes queues in two ways.
  *
- *     timely events  Where several queues use a block, where it was moved to its queue, on an
- *                    out-of-order queue, and where blocks of its size are handed on from queue to
- *                    queue all the time, the free records an event on every queue that uses it,
- *                    there and then; and so it does where the memory goes straight back.  A later
- * request of another queue makes that queue wait for these events, and for nothing that was put on
- * the first one after the free. late events    A request that finds what it needs in the shares of
- * other queues only takes fresh memory, and asks for an event on theirs.  One event for all that is
- *                    wanted of a share is recorded by the next request or free for the queue that
- *                    takes the lock, because the queue lives then; where the backend keeps queues
- *                    alive, by the request that asks.  It may stand for more than was on the queue
- *                    when the memory was freed.
+ *     timely events  The free records an event on every queue that uses the block, at once.  It
+ *                    does so if several queues use the block, if the block was moved to its queue,
+ *                    if the queue is out of order, if blocks of that size are handed over from
+ *                    queue to queue all the time, or if the memory goes straight back.  A later
+ *                    request of another queue makes that queue wait for these events, and for
+ *                    nothing that was put on the first queue after the free.
+ *
+ *     late events    A request may find what it needs only in the shares of other queues.  Then it
+ *                    takes fresh memory, and asks for an event on those queues.  The next request
+ *                    or free for such a queue that takes the lock records one event for all that is
+ *                    wanted of its share, because the queue lives then.  If the backend keeps
+ *                    queues alive, the request that asks records it.  The event may stand for more
+ *                    than was on the queue when the memory was freed.
  *
  * A request does not make its queue wait for a late event: commands that came after the free may
  * wait for the host, and the host for this queue, and then none of them would ever go on.  The

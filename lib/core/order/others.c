@@ -12,8 +12,8 @@
 
 /* The lock is held. */
 
-/* Tells whether a call that names a queue has to record an event because the pool holds too much,
- * and could not record one when memory of the queue was freed. */
+/* Tells whether a call that names a queue has to record an event because the pool holds too much:
+ * so it is if none could be recorded when memory of the queue was freed. */
 static gboolean
 has_unrecorded_excess (const TarnPool *pool, const TarnQueue *queue)
 {
@@ -191,8 +191,9 @@ _tarn_pool_end_wants (TarnPool *pool, TarnRequest *request)
   request->n_others = 0;
 }
 
-/* Has held blocks for which no event could be recorded on a queue share one.  The door is closed:
- * else threads change the states of blocks that they keep, and no lock is held for that. */
+/* Gives an event to all held blocks for which none could be recorded on a queue.  The door is
+ * closed meanwhile: otherwise threads would change the states of blocks that they keep, without the
+ * lock. */
 static void
 give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 {

@@ -302,8 +302,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Gives a heap back what is held as a queue's own, as long as the heap knows the queue: it has that
- * for another queue once this one is done. */
+/* Returns what is held for a queue to the heap, while the heap still knows the queue.  The heap
+ * gives it to another queue once this one is done. */
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
@@ -338,9 +338,9 @@ can_await_recording (TarnPool *pool, const TarnQueue *queue, GError **error)
   return FALSE;
 }
 
-/* Makes a pool forget a queue that a call names, given an event for all that was put on it, and
- * waits until nobody records on the queue any more.  FALSE, with nothing changed: this thread must
- * not wait for that. */
+/* Makes a pool forget a queue that a call names, with an event for everything that was put on it.
+ * It waits until no other thread records on the queue.  FALSE: this thread must not wait for that,
+ * and nothing was changed. */
 static gboolean
 forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **error)
 {
@@ -358,8 +358,8 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
   return can_forget;
 }
 
-/* Makes a pool forget a queue, which is alive until nobody records on it any more.  A heap below is
- * to do so afterwards: what the pool gives it as the queue's own must be from before that. */
+/* Makes a pool forget a queue, which must live until nobody records on it any more.  A heap below
+ * forgets it only afterwards, because the pool returns the queue's own memory there first. */
 static gboolean
 forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 {
@@ -381,7 +381,8 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
   return handle != NULL && forget_and_wait (pool, queue, _tarn_event_new (handle, TRUE), error);
 }
 
-/* Does so with a queue that the pool may know, and then gives back what that has made too much. */
+/* Makes a pool forget a queue, if it knows it, and then frees what the pool holds beyond its bound.
+ */
 static gboolean
 forget_handle (TarnPool *pool, gpointer handle, GError **error)
 {
@@ -402,12 +403,12 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
 
 /**
  * Tells a pool that a queue will be destroyed before its commands are done. They may still use
- * memory of the pool, held or not, and a later queue may have the same handle. The call is needed
- * only where a backend cannot keep queues alive: OpenCL retains them. Where the commands are done
- * it may be left out, but then other queues have what was freed on this one only when memory runs
- * out, or a limit is reached. Over a heap the pool holds none of the queue's memory afterwards,
- * unless other queues used it, too. Calls of other threads that free the queue's blocks meanwhile
- * may need the queue: they are waited for.
+ * memory of the pool, held or not, and a later queue may get the same handle. The call is needed
+ * only if a backend cannot keep queues alive, as on CUDA; OpenCL retains them. If the commands are
+ * done, you may leave it out. But then other queues get memory that was freed on this one only when
+ * memory runs out, or a limit is reached. Over a heap the pool holds none of the queue's memory
+ * afterwards, except memory that other queues used, too. The call waits for other threads that are
+ * freeing blocks of the queue, because they may need the queue.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
  * @param queue  the queue, alive, which is given no more commands that use the pool's memory

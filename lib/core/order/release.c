@@ -225,7 +225,7 @@ _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error)
   return TRUE;
 }
 
-/* Gets an event between the host and a block; NULL: there is none. */
+/* Gets an event of a block that is not known to be done; NULL: there is none. */
 static TarnEvent *
 get_undone (const TarnBlock *block)
 {
@@ -235,8 +235,8 @@ get_undone (const TarnBlock *block)
   return NULL;
 }
 
-/* Finds an event between the host and recorded blocks from one on, and takes a reference; NULL:
- * there is none.  The next look begins at the block that it was found for. */
+/* Finds the first event that is not known to be done, of recorded blocks from @block on, and takes
+ * a reference; NULL: there is none.  The next search begins at the block of that event. */
 static TarnEvent *
 find_undone (TarnPool *pool, TarnBlock *block)
 {
@@ -250,9 +250,9 @@ find_undone (TarnPool *pool, TarnBlock *block)
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
-/* Finds the event that the driver is to be asked about next, and takes a reference; NULL: there is
- * none.  The oldest blocks' come first, and those of others in turn, so that a few that stand for
- * long work do not hide all that came after them. */
+/* Finds the event to ask the driver about next, and takes a reference; NULL: there is none.  It
+ * begins with the oldest blocks and goes on from block to block, so that a few blocks of long work
+ * do not hide the later ones. */
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
@@ -261,7 +261,7 @@ find_unasked (TarnPool *pool)
   return event != NULL ? event : find_undone (pool, pool->recorded.oldest);
 }
 
-/* Goes on to the block behind the one whose event was found last, which is not done. */
+/* Moves on to the next newer block, because the event that was found last is not done. */
 static void
 skip_asked (TarnPool *pool)
 {
@@ -272,8 +272,8 @@ skip_asked (TarnPool *pool)
     pool->recorded.asked_next = _tarn_block_get_age (block)->newer;
 }
 
-/* Asks the driver about events of recorded blocks, until one is not done, or there were many. TRUE:
- * all of them are done, and there may be more. */
+/* Asks the driver about events of recorded blocks, until one is not done, or TARN_MAX_ASKED were.
+ * TRUE: all of these were done, and there may be more. */
 gboolean
 _tarn_pool_ask_recorded (TarnPool *pool)
 {
@@ -301,8 +301,8 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Retires what can go back to the heap, for the caller to give back: what a queue (NULL: nobody)
- * has, which is all that can help it where the heap grows; else all. */
+/* Retires blocks for the caller to return to the heap.  If the heap may grow, these are the blocks
+ * of a queue (NULL: of none), because no others can help it; if not, all that can go back. */
 static gboolean
 begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGiveBack *give_back)
 {
@@ -326,9 +326,8 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGi
   return blocks != NULL;
 }
 
-/* Gives a heap back what is held and can go, before it serves a request of a queue (NULL: of
- * nobody) with what the queue has not got there.  A free must not do so: it asks the driver
- * nothing. */
+/* Returns held blocks to the heap before it serves a request of a queue (NULL: of none) that the
+ * queue's own memory cannot serve.  A free must not call this, because it asks the driver. */
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
@@ -345,8 +344,8 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
-/* Frees what is held beyond the bound and needs no wait.  TRUE: there is more beyond it, and the
- * driver may say of some that it is done. */
+/* Frees what the pool holds beyond its bound, as far as that needs neither a wait nor the driver.
+ * TRUE: there is more, and the driver may say that some of it is done. */
 static gboolean
 give_back_ready_excess (TarnPool *pool)
 {
@@ -367,8 +366,8 @@ give_back_ready_excess (TarnPool *pool)
   return needs_recorded;
 }
 
-/* Frees what is held beyond the bound, as far as the host need not wait for that.  It asks the
- * driver about recorded blocks, which a free must not do. */
+/* Frees what the pool holds beyond its bound, as far as the host need not wait for that.  It asks
+ * the driver about recorded blocks; a free must not do so. */
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {

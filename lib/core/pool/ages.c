@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Lists of the blocks in a pool's bins, by the time at which they came there.  A pool that may hold
- * so many bytes at most frees the oldest first.  The lock is held in all of this. */
+ * Lists of the blocks in a pool's bins, by the time at which they came there.  A pool with a bound
+ * on the bytes that it holds frees the oldest blocks first.  The lock is held in all of this. */
 
 #include "pool/pool-private.h"
 
@@ -34,7 +34,7 @@ add_before (TarnAges *ages, TarnBlock *block, TarnBlock *newer)
   ages->bytes += block->alloc_size;
 }
 
-/* Adds a chain of blocks that come to a bin now, of which the first is the newest. */
+/* Adds a chain of blocks that come to a bin now; its first block is the newest. */
 void
 _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
 {
@@ -49,7 +49,7 @@ _tarn_ages_add (TarnAges *ages, TarnBlock *first, const TarnBlock *last)
     }
 }
 
-/* Adds a block that has been in a bin since some time before. */
+/* Adds a block that has been in the bins before, at its place by age. */
 void
 _tarn_ages_add_back (TarnAges *ages, TarnBlock *block)
 {

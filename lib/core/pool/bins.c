@@ -24,8 +24,8 @@ bin_free (gpointer data)
   g_free (bin);
 }
 
-/* Makes the bins of a queue's share; NULL: they are no queue's.  @ages: the pool's list of their
- * blocks; NULL: none. */
+/* Makes the bins of a queue's share (@queue NULL: of no queue).  @ages is the pool's list of their
+ * blocks by age; NULL: they are in none. */
 TarnBins *
 _tarn_bins_new (TarnQueue *queue, TarnAges *ages)
 {
@@ -267,7 +267,8 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
 
-/* Notes above which blocks of a bin the blocks of a chain lie that was put on top of it. */
+/* Links a chain of blocks that was put on top of a bin: each notes the block above it in the bin.
+ */
 static void
 link_above (const TarnBin *bin, const TarnBlock *last)
 {
@@ -347,7 +348,7 @@ _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
   push (pool, get_bin_for (pool, block), block, block, 1);
 }
 
-/* Does so with one that was in another bin until now, and is as old as it was there. */
+/* Puts a single block on top of its bin, from another bin.  It stays as old as it was there. */
 static void
 put_moved (TarnPool *pool, TarnBlock *block)
 {

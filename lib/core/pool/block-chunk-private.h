@@ -13,7 +13,7 @@
 /* With the chunk's own line, a page. */
 #define TARN_CHUNK_BLOCKS 63
 
-/* What a pool that holds so many bytes at most knows of a block in its bins: ages.c. */
+/* The age of a block in the bins of a pool that has a bound on the bytes that it holds: ages.c. */
 typedef struct
 {
   TarnBlock *older, *newer; /* in the list; NULL: there is none */

@@ -160,7 +160,7 @@ _tarn_block_chunks_clear (GQueue *chunks)
     }
 }
 
-/* Gets what is known of the age of a block, which is meaningful while the block is in a list. */
+/* Gets the age of a block, which is valid only while the block is in a list by age. */
 TarnAge *
 _tarn_block_get_age (const TarnBlock *block)
 {

@@ -104,15 +104,15 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
     _tarn_pool_open_door (pool);
 }
 
-/* Tells whether what threads may keep counts in what the pool may hold. */
+/* Tells whether the bound on held bytes includes what threads may keep. */
 static gboolean
 counts_room (const TarnPool *pool)
 {
   return pool->hold_bytes != 0 && pool->hold_bytes != G_MAXSIZE;
 }
 
-/* Takes all blocks and room from all caches, which have to share what the pool may hold with
- * another one from now on.  The lock is held. */
+/* Takes all blocks and room from all caches, because one cache more will share the bound from now
+ * on.  The lock is held. */
 static void
 share_anew (TarnPool *pool)
 {
@@ -394,8 +394,8 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
   return bin;
 }
 
-/* Reckons how many bytes a cache may have room for: where the program has set what the pool may
- * hold, half of that is for threads, in equal parts. */
+/* Reckons how many bytes a cache may have room for.  If the program set the bound of the pool,
+ * threads may keep half of it, in equal parts. */
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
@@ -426,11 +426,11 @@ give_up_unused_room (TarnCache *cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
 }
 
-/* Makes room for a block in a bin that is full: doubles its capacity, so that this seldom happens.
- * Where there are not the bytes for that, bins lose the capacity that they do not use.  Where there
- * are not the bytes for one block more even then, the whole cache is emptied, this bin included.
- * Where the bin has as many blocks as there may be, its oldest half goes to the pool's bin.  FALSE:
- * there is no room in what the pool may hold. */
+/* Makes room for a block in a bin of a cache that is full.  It doubles the bin's capacity, so that
+ * this seldom happens.  If there are too few bytes for that, it takes the capacity that other bins
+ * do not use.  If not even one block more fits then, it empties the whole cache, this bin included.
+ * If the bin already has as many blocks as it may, its oldest half goes to the pool's bin.  FALSE:
+ * the bound leaves no room for the block. */
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
@@ -456,8 +456,9 @@ make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
   return TRUE;
 }
 
-/* Keeps a block that is being freed in this thread's cache.  FALSE, and the block is where it was:
- * it is too large, or blocks of its size are handed on between queues.  The lock is held. */
+/* Keeps a block that is being freed in this thread's cache.  FALSE: it did not, because the block
+ * is too large, there is no room, or blocks of its size are handed over between queues.  The lock
+ * is held. */
 gboolean
 _tarn_cache_keep (TarnCache *cache, TarnBlock *block)
 {

@@ -89,7 +89,7 @@ struct _TarnBin
 typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: there are none */
-  TarnBlock *asked_next;      /* with which asking the driver goes on; NULL: with the oldest */
+  TarnBlock *asked_next;      /* the block to ask the driver about next; NULL: the oldest */
   gsize bytes;                /* of them all */
 } TarnAges;
 
@@ -189,7 +189,7 @@ struct _TarnPool
   TarnBins *idle_bins;
   TarnBins *recorded_bins;
 
-  /* In a pool that holds so many bytes at most, all blocks in bins. */
+  /* If there is a bound on what the pool holds: all blocks in bins. */
   TarnAges ready;    /* those that can go back at any time: nobody's; queues' as well, over a heap,
                         which orders what it is given, or where upstream does; then also recorded
                         ones */

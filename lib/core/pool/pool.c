@@ -18,8 +18,8 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
              && _tarn_cache_keep (cache, block));
 }
 
-/* Tells whether a block whose use has ended had better go back at once, because it can, and is more
- * than the pool holds; everything else would have to make way for it, to no end. */
+/* Tells whether a block that is being freed should go back at once: it can, and is larger than what
+ * the pool may hold.  If the pool kept it, all other held blocks would have to go for it. */
 static gboolean
 is_too_large (const TarnPool *pool, const TarnBlock *block)
 {

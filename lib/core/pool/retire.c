@@ -68,8 +68,8 @@ get_oldest (TarnBlock *ready, TarnBlock *done)
 typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint64 since,
                              gsize keep_bytes);
 
-/* Retires blocks that can go back without a wait, those that were held for longest first, as long
- * as they shall. */
+/* Retires blocks that can go back without a wait, the oldest first, as long as @shall_go says so.
+ */
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
@@ -107,8 +107,8 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
   return _tarn_block_get_age (block)->since <= since;
 }
 
-/* Retires blocks that can go back without a wait, those that were held for longest first, until so
- * many bytes are held at most, or none of these are.  Gets them as a list. */
+/* Retires blocks that can go back without a wait, the oldest first, until the pool holds
+ * @keep_bytes at most, or none of them is left.  Gets them as a list. */
 TarnBlock *
 _tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
 {
@@ -151,7 +151,8 @@ _tarn_pool_take_share (TarnPool *pool, const TarnBins *share)
   return blocks;
 }
 
-/* Does so, and retires recorded blocks that nobody uses any more. */
+/* Retires all blocks of a share (NULL: there is none), and recorded blocks that nobody uses any
+ * more. Gets them as a list. */
 TarnBlock *
 _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 {
@@ -183,8 +184,8 @@ subtract (gsize bytes, gsize other)
   return bytes - MIN (bytes, other);
 }
 
-/* Reckons how many bytes the pool's bins may hold, beside all that threads may keep and hand over
- * without the lock: what they may keep counts where the program has set the bound. */
+/* Reckons how many bytes the pool's bins may hold.  Room for batches that threads hand over counts
+ * against the bound.  What threads may keep counts, too, if the program set the bound. */
 gsize
 _tarn_pool_get_room (const TarnPool *pool)
 {
@@ -196,15 +197,15 @@ _tarn_pool_get_room (const TarnPool *pool)
   return pool->hold_bytes != 0 ? subtract (bound, pool->room_bytes) : bound;
 }
 
-/* Reckons how many more bytes threads may keep, beside what they may already, and what cannot make
- * way for that. */
+/* Reckons how many more bytes threads may keep.  Held blocks that cannot be freed at any time make
+ * no way for them. */
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
   return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->ready.bytes);
 }
 
-/* Tells whether more is held than may be. */
+/* Tells whether the pool holds more than it may. */
 gboolean
 _tarn_pool_has_excess (const TarnPool *pool)
 {
@@ -218,7 +219,7 @@ is_to_expire (const TarnPool *pool)
   return pool->is_over_heap && pool->hold_bytes == 0;
 }
 
-/* Tells whether a block was held for long. */
+/* Tells whether a block was held for TARN_USUAL_IDLE_TIME. */
 static gboolean
 is_expired (const TarnBlock *block, gint64 now)
 {
@@ -237,9 +238,9 @@ _tarn_pool_needs_recorded (const TarnPool *pool)
              || (is_to_expire (pool) && is_expired (oldest, _tarn_clock_now ())));
 }
 
-/* Retires blocks that were held for long, which keep a heap's pieces from being idle, and has those
- * that threads keep be in the bins when it looks again.  Nothing is done where nobody has to look
- * as yet. */
+/* Retires blocks that were held for long, because they keep pieces of a heap from being idle.  It
+ * also moves the blocks that threads keep to the bins, for the next time.  It does nothing until
+ * some time has passed since the last one. */
 static void
 take_expired (TarnPool *pool, TarnBlock ***end)
 {
@@ -270,7 +271,8 @@ _tarn_pool_take_excess (TarnPool *pool)
   return blocks;
 }
 
-/* Does so after some were retired for another reason, and adds those to the list. */
+/* Retires what the pool holds beyond its bound, and adds a list of blocks that were already
+ * retired. */
 TarnBlock *
 _tarn_pool_take_excess_after (TarnPool *pool, TarnBlock *blocks)
 {

@@ -19,13 +19,13 @@
  * they are counted off. */
 #define MAX_BATCH 256
 
-/* How many bytes of what a pool may hold can be on their way from thread to thread: one in so many,
- * or these, where the bound changes. */
+/* The most bytes on their way from thread to thread: one in so many of the bound; or these, where
+ * the bound varies with the pool. */
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
-/* Sets how many blocks of a pool are handed over together: as many as a thread's bin has room for
- * when it takes some from the pool; 0: none are.  And how many bytes are at a time. */
+/* Sets how many blocks threads hand over in one batch: as many as a thread's bin gets from the pool
+ * at once; 0: they hand over none.  Sets also how many bytes are on their way at a time. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
@@ -52,7 +52,7 @@ begin_transfer (TarnPool *pool, gsize bytes)
   return FALSE;
 }
 
-/* Counts that bytes are not being handed over any more. */
+/* Subtracts bytes that are no longer on their way. */
 static void
 end_transfer (TarnPool *pool, gsize bytes)
 {

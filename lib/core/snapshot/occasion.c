@@ -198,7 +198,7 @@ init_semaphore (void)
  *
  * @param number  a signal that has no handler, such as SIGUSR2
  * @param path    the file: %p is the number of the process, %n that of the snapshot, from 1 on;
- * NULL: the signal is given back, and does what it does by default
+ *                NULL: the signal is given back, and does what it does by default
  * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT if there is no such signal,
  *                it cannot be handled, or has a handler already; G_THREAD_ERROR;
  *                TARN_ERROR_FORKED in a child of fork ()

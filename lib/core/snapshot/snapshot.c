@@ -480,8 +480,8 @@ _tarn_snapshot_write (const gchar *path, const gchar *reason, const gchar *messa
  * leaves one when a pool fails a request with TARN_ERROR_OUT_OF_MEMORY or TARN_ERROR_LIMIT: the
  * latest, but none within a second of another. It is not read in a set-user-ID program.
  *
- * @param path   the file, which is replaced once all is written, and then only its owner may read;
- * a device or a pipe is written to instead, and a symbolic link is refused
+ * @param path   the file. It is replaced once all is written, and only its owner may read it then.
+ *               A device or a pipe is written to instead; a symbolic link is an error.
  * @param error  return location, or NULL: G_FILE_ERROR for the file; TARN_ERROR_FORKED in a child
  *               of fork ()
  * @return whether the file is written; any thread may call it, also in a reclaim function

@@ -41,8 +41,9 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
 
-/* Notes that memory came back which was to go: requests may have reserved its bytes meanwhile, and
- * look again; until they do, there is more than the limit. The lock is held. */
+/* Notes that memory that was to be freed is held again.  Requests may have reserved its bytes
+ * meanwhile, so they look again.  Until they do, the pool may have more than its limit.  The lock
+ * is held. */
 static void
 note_stuck (TarnPool *pool)
 {
@@ -106,8 +107,8 @@ add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
   give_back->untold_bytes += block->alloc_size;
 }
 
-/* Gives the memory of a list of retired blocks back, and takes those out of it that are stuck. Gets
- * their bytes; *error: why the first of them is. */
+/* Frees the memory of a list of retired blocks, and takes those out of it that are stuck.  Gets the
+ * bytes of the stuck ones; *error: why the first of them is stuck. */
 static gsize
 give_back_blocks (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wanted, GError **error)
 {

@@ -58,7 +58,7 @@ bytes_above (const TarnPool *pool, gsize size)
   return size <= G_MAXSIZE - (total - limit) ? size + (total - limit) : G_MAXSIZE;
 }
 
-/* Has the ceiling be the limit, or what there is where that is more. The lock is held. */
+/* Sets the ceiling to the limit, or to what the pool has if that is more.  The lock is held. */
 void
 _tarn_pool_fit_ceiling (TarnPool *pool)
 {
@@ -314,7 +314,7 @@ take_above_limit (TarnPool *pool)
                                     : NULL;
 }
 
-/* Tells what a pool stands on of its limit, if that keeps to it, too.  Tells whether it has more.
+/* Passes the limit of a pool on to the heap or the guards below it.  Tells whether they have more.
  */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)

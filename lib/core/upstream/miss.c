@@ -123,7 +123,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   return block;
 }
 
-/* Asks upstream for the reserved bytes, and notes how many calls of the driver that took. */
+/* Asks upstream for the reserved bytes, and counts the calls of the driver that this takes. */
 static gboolean
 try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *owner, GError **error)
 {

@@ -11,7 +11,7 @@
  * tarn_cuda_get_shared_pool().
  *
  * @param param   the address of a TarnCudaStreamFunc that tells CuPy's current stream, or NULL:
- * what is allocated is for the default stream
+ *                what is allocated is for the default stream
  * @param size    bytes; 0 gives NULL
  * @param device  as cuDeviceGet() gives it
  * @return the address, for tarn_cuda_cupy_free(), or NULL with a g_message() that says why. Any

@@ -1,18 +1,18 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory of what PyTorch captures (torch.cuda.graph).  A graph has its tensors' addresses for good:
- * each launch writes there, whether the tensors still live or not.  So what is allocated in a
- * capture comes from a store of its own, which PyTorch names by two numbers, and nobody else has
- * any of it until the last graph of that store is gone.
+ * Memory for graphs that PyTorch captures (torch.cuda.graph).  A graph keeps the addresses of its
+ * tensors: each launch writes there, even after the tensors were freed.  So a request in a capture
+ * is served from a store of its own, which PyTorch names by two numbers.  No other request gets
+ * memory of that store until its last graph is gone.
  *
- * Within a store, what is freed is allocated again, as the graph's commands run in the order of the
- * capture; but only for the same stream, as branches of a graph run side by side.  Each stream has
- * a pool there, over a heap, over pieces of the pool that the process shares.  Pieces are never
- * given back, nor moved, while the store lives.
+ * Within a store, freed memory is allocated again, because the graph's commands run in the order of
+ * the capture; but only for the same stream, because branches of a graph run side by side.  Each
+ * stream has a pool there, over a heap, over pieces of the pool that the process shares.  The store
+ * keeps its pieces, at their addresses, as long as it lives.
  *
- * While PyTorch captures, nobody waits for the device: what goes back waits until no capture is
- * under way. */
+ * While PyTorch captures, the host must not wait for the device.  So memory is returned only once
+ * no capture is under way. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"

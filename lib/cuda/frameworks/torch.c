@@ -95,7 +95,7 @@ throw_error (gsize size, CUdevice device, GError *error)
  * @param size    bytes; 0 or less gives NULL
  * @param device  as cuDeviceGet() gives it
  * @param stream  of the device's primary context, on which the memory is used and freed; NULL is
- * the default stream. It must not be capturing.
+ *                the default stream. It must not be capturing.
  * @return the address, for tarn_cuda_torch_free(), or NULL. Any thread may call it.
  * @since 0.1
  */
@@ -165,9 +165,9 @@ free_held (TarnCudaShared *shared)
 }
 
 /**
- * Gives back to the driver what is not in use. It is for CUDAPluggableAllocator's set_reset_fn(),
- * and what torch.cuda.empty_cache() calls. While a graph is captured it does nothing, because the
- * host would wait for the device. Any thread may call it.
+ * Returns memory that is not in use to the driver. Give it to CUDAPluggableAllocator's
+ * set_reset_fn(): then torch.cuda.empty_cache() calls it. While PyTorch captures a graph it does
+ * nothing, because the host would have to wait for the device. Any thread may call it.
  *
  * @since 0.1
  */
@@ -220,7 +220,7 @@ tarn_cuda_torch_set_memory_fraction (double fraction, int device)
  * @param id      PyTorch's name of the pool: the same for graphs that share memory
  * @param filter  not looked at: which streams are meant, as a std::function, of which the address
  *                is passed. It is those that capture; of several captures at once on a device,
- * those that the calling thread began
+ *                those that the calling thread began
  * @since 0.1
  */
 void

@@ -203,7 +203,7 @@ finish (gpointer data)
   return NULL;
 }
 
-/* Has a thread wait for all commands; FALSE: there is none. */
+/* Starts a thread that waits for all commands; FALSE: none can be made. */
 static gboolean
 start_finishing (LayerQueue *self)
 {
@@ -224,10 +224,10 @@ start_finishing (LayerQueue *self)
   return FALSE;
 }
 
-/* Waits for all commands without holding the caller up.  A marker fails with any command before it,
- * while others go on, and those that come after it may not wait for them: clFinish () does.  Where
- * there is no thread for it, markers count again, and whoever looks at one that failed tries once
- * more. */
+/* Waits for all commands in a thread of its own, with clFinish ().  A marker does not do: it fails
+ * as soon as a command before it fails, while others go on, and later markers may not wait for
+ * these.  If no thread can be made, markers count again, and the next look at one that failed tries
+ * once more. */
 static void
 finish_aside (LayerQueue *self)
 {

@@ -127,15 +127,15 @@ end_all (guint64 context_id, gboolean are_blocking, Status refusal)
   return status;
 }
 
-/* A call that is for all streams of a context. */
+/* Ends captures as a call does that waits for all streams of a context. */
 Status
 fake_end_captures_of (guint64 context_id)
 {
   return end_all (context_id, FALSE, FAKE_CUDA_STREAM_CAPTURE_UNSUPPORTED);
 }
 
-/* A call that puts something on the legacy stream of a context, which would wait for the blocking
- * streams. */
+/* Ends captures as a call does that puts something on the legacy stream of a context, which would
+ * wait for the blocking streams. */
 Status
 fake_end_blocking_captures_of (guint64 context_id)
 {

@@ -123,8 +123,8 @@ run_host_call (gpointer data)
   return NULL;
 }
 
-/* Called locked.  The thread is there before the stream comes to the call: else nobody could be
- * told that there is none. */
+/* Puts a function of the host on a stream.  Called locked.  It starts the thread at once: later,
+ * nobody could be told that none can be made. */
 static Status
 put_host_call (Stream *stream, HostCall call)
 {

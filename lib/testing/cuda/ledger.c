@@ -319,7 +319,7 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
-/* The same on the legacy stream of the context that is current, and for no bytes at all. */
+/* Reaches memory on the legacy stream of the current context, also for no bytes at all. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
 {

@@ -258,7 +258,7 @@ destroy_stream (Stream *stream)
   remove_done_orphans ();
 }
 
-/* Whoever waits for its mark goes on. */
+/* Drops a command.  A stream that waits for its mark goes on. */
 static void
 drop_command (Command *command)
 {

@@ -304,8 +304,8 @@ close_queue (Program *program, cl_int *status)
   return gate;
 }
 
-/* A queue that takes no marker, while no thread can wait for it in its place, goes on with the next
- * marker that it takes: nothing is lost. */
+/* A queue takes no marker, and no thread can be made to wait for it instead.  It goes on with the
+ * next marker that it takes, and no buffer is lost. */
 static void
 no_thread (const TarnOpenclDevice *device, OpenclState *state)
 {
