@@ -87,6 +87,12 @@ typedef struct
   /** Nullable. Gives memory back when it has run out; TRUE if it did. Asked once for a request. */
   gboolean (*reclaim) (gpointer user_data);
 
+  /**
+   * Nullable. In an adaptor: the allocator or pool that its functions take memory from, so that
+   * they may wait there for other threads. tarn_allocator_new() reads it, and takes no reference.
+   */
+  TarnAllocator *below;
+
   /* Order: all of these or none. */
 
   /** Keeps @p queue alive, if it can be, and says whether its commands run one after the other. */
@@ -232,6 +238,7 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* allocate */                                                      \
         NULL,                  /* free */                                                          \
         NULL,                  /* reclaim */                                                       \
+        NULL,                  /* below */                                                         \
         NULL,                  /* queue_ref */                                                     \
         NULL,                  /* queue_unref */                                                   \
         NULL,                  /* event_record */                                                  \

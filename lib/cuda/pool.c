@@ -86,6 +86,8 @@ _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *o
   g_autoptr (GError) reason = NULL;
   TarnCudaMemoryAllocator *self;
 
+  if (!tarn_check_fork (error))
+    return NULL;
   _tarn_once (&once, read_wants_plain);
   if (wants_plain)
     return plain_allocator_new (context, error);

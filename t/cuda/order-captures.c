@@ -495,6 +495,80 @@ test_blocking (const TarnCudaTest *test, gconstpointer unused)
   fixture_clear (&fixture);
 }
 
+/* A pool that holds as much as it may gets more from a captured stream.  No event can be recorded
+ * there, which it tries once, and not for each call. */
+static void
+test_many_in_capture (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnAllocator *allocator = tarn_cuda_device_allocator_new (test->context, NULL);
+  TarnBlock *blocks[50];
+  Fixture fixture;
+  TarnPool *pool;
+  guint n_records = 0;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  options.hold_bytes = 4 * SIZE;
+  pool = tarn_pool_new (allocator, &options, NULL);
+  tarn_allocator_unref (allocator);
+  tarn_block_free (tarn_cuda_pool_allocate (pool, SIZE, fixture.b, NULL));
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = tarn_cuda_pool_allocate (pool, SIZE, fixture.a, NULL);
+  begin_capture (fixture.a);
+  if (fake != NULL)
+    n_records = fake->get_calls ("cuEventRecord");
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  if (fake != NULL)
+    g_assert_cmpuint (fake->get_calls ("cuEventRecord"), <=, n_records + 2);
+  end_capture (fixture.a);
+  tarn_block_free (tarn_cuda_pool_allocate (pool, 2 * SIZE, fixture.a, NULL));
+  SUCCEED (cuda.cuStreamSynchronize (fixture.a));
+  tarn_block_free (tarn_cuda_pool_allocate (pool, 2 * SIZE, fixture.b, NULL));
+  g_assert_cmpuint (tarn_pool_get_held_blocks (pool), <=, 4);
+  assert_valid (pool);
+  tarn_pool_unref (pool);
+  fixture_clear (&fixture);
+}
+
+/* A pool whose blocks have guards serves other streams while a blocking stream is being captured,
+ * and says once that those blocks have none. */
+static void
+test_guards (const TarnCudaTest *test, gconstpointer unused)
+{
+  guint n_messages = 0;
+  guint handler = g_log_set_handler ("Tarn", G_LOG_LEVEL_MESSAGE, count_message, &n_messages);
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  CUstream captured;
+  Fixture fixture;
+  TarnPool *pool;
+
+  (void) unused;
+  fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  SUCCEED (cuda.cuStreamCreate (&captured, 0));
+  options.debug = "guards,poison,quarantine=1M";
+  pool = tarn_cuda_pool_new (test->context, &options, &error);
+  g_assert_no_error (error);
+  begin_capture (captured);
+  for (guint i = 0; i < 5; i++)
+    {
+      TarnBlock *block = tarn_cuda_pool_allocate (pool, SIZE, fixture.b, &error);
+
+      g_assert_no_error (error);
+      tarn_block_free (block);
+    }
+  end_capture (captured);
+  g_assert_cmpuint (n_messages, ==, 1);
+  tarn_block_free (tarn_cuda_pool_allocate (pool, SIZE, fixture.b, &error));
+  g_assert_no_error (error);
+  tarn_pool_unref (pool);
+  SUCCEED (cuda.cuStreamDestroy (captured));
+  fixture_clear (&fixture);
+  g_log_remove_handler ("Tarn", handler);
+}
+
 static void
 add_ways (void)
 {
@@ -511,6 +585,8 @@ order_add_captures (void)
 {
   add_ways ();
   tarn_cuda_test_add ("order/captures/blocking", test_blocking, NULL);
+  tarn_cuda_test_add ("order/captures/many", test_many_in_capture, NULL);
+  tarn_cuda_test_add ("order/captures/guards", test_guards, NULL);
   tarn_cuda_test_add ("order/captures/alone", test_alone, NULL);
   tarn_cuda_test_add ("order/captures/first", test_first, NULL);
   tarn_cuda_test_add ("order/captures/second", test_second, NULL);

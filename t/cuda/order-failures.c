@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/step.h"
 #include "order-fixture.h"
 
 /* What a pool does from its beginning to its end. */
@@ -382,16 +383,6 @@ fail_nth (Fixture *fixture, guint nth, const Failing *failing)
   g_assert_cmpuint (count_lost (after, read_books ()), ==, 0);
   g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
   return failed != NULL;
-}
-
-/* How far it is from one call that fails to the next one tried: TARN_FAILURES_STEP, for builds and
- * programs in which each takes long; 1 unless that says otherwise. */
-static guint
-get_step (void)
-{
-  const gchar *step = g_getenv ("TARN_FAILURES_STEP");
-
-  return step != NULL ? (guint) MAX (atoi (step), 1) : 1;
 }
 
 /* What is lost goes with the context. */

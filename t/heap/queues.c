@@ -590,6 +590,31 @@ test_two_pools (Fixture *fixture, gconstpointer unused)
     end (fixture, use (fixture, 20 * MIB, i == 2 ? fixture->first : fixture->second));
 }
 
+/* Two pools have memory of a queue that is busy, and are told to forget it.  None waits for it. */
+static void
+test_forgotten_by_both (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *other = tarn_pool_new (fixture->heap, NULL, NULL);
+  TarnBlock *block = use (fixture, MIB, fixture->first), *others;
+  guint n_waits;
+
+  (void) unused;
+  others = tarn_pool_allocate_ordered (other, MIB, fixture->first, NULL);
+  tarn_testing_order_own (fixture->order, tarn_block_get_memory (others), MIB);
+  tarn_testing_order_put (fixture->order, fixture->first, tarn_block_get_memory (others), MIB,
+                          TARN_TESTING_COMMAND_WRITE, 1);
+  end (fixture, block);
+  tarn_block_free (others);
+  n_waits = tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_WAIT);
+  g_assert_true (tarn_pool_forget_queue (fixture->pool, fixture->first, NULL));
+  g_assert_true (tarn_pool_forget_queue (other, fixture->first, NULL));
+  g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_WAIT),
+                    ==, n_waits);
+  assert_valid (other);
+  end (fixture, use (fixture, MIB, fixture->second));
+  tarn_pool_unref (other);
+}
+
 typedef struct
 {
   Fixture *fixture;
@@ -989,6 +1014,7 @@ main (int argc, char **argv)
   add ("never-forgotten", test_never_forgotten);
   add ("same-handle", test_same_handle);
   add ("two-pools", test_two_pools);
+  add ("forgotten-by-both", test_forgotten_by_both);
   add ("forgotten-twice", test_forgotten_twice);
   add ("shared", test_shared);
   add ("shared-expires", test_shared_expires);

@@ -190,6 +190,148 @@ test_on_queue (Fixture *fixture, gconstpointer has_limit)
   tarn_allocator_unref (lazy.allocator);
 }
 
+/* An adaptor over a pool with a limit, whose memory another thread is just giving back */
+
+typedef struct
+{
+  TarnAllocator *allocator;
+  TarnMutex lock;
+  TarnCond changed;
+  gboolean is_freeing, may_free;
+  TarnPool *pool;  /* over this */
+  TarnPool *outer; /* over an adaptor over that */
+  TarnBlock *block;
+} Slow;
+
+static gboolean
+slow_allocate (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  return tarn_allocator_allocate_memory (((Slow *) data)->allocator, size, memory, error);
+}
+
+static void
+slow_free (gpointer data, TarnMemory memory, gsize size)
+{
+  Slow *slow = data;
+
+  _tarn_mutex_lock (&slow->lock);
+  slow->is_freeing = TRUE;
+  _tarn_cond_broadcast (&slow->changed);
+  while (!slow->may_free)
+    _tarn_cond_wait (&slow->changed, &slow->lock);
+  _tarn_mutex_unlock (&slow->lock);
+  tarn_allocator_free_memory (slow->allocator, memory, size);
+}
+
+static TarnAllocator *
+slow_allocator_new (Slow *slow)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.allocate = slow_allocate;
+  ops.free = slow_free;
+  return tarn_allocator_new (&ops, slow, NULL);
+}
+
+static gboolean
+adaptor_allocate (gpointer data, gsize size, TarnMemory *memory, GError **error)
+{
+  return tarn_allocator_allocate_memory (data, size, memory, error);
+}
+
+static void
+adaptor_free (gpointer data, TarnMemory memory, gsize size)
+{
+  tarn_allocator_free_memory (data, memory, size);
+}
+
+static TarnAllocator *
+adaptor_new (TarnAllocator *below)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  ops.allocate = adaptor_allocate;
+  ops.free = adaptor_free;
+  ops.below = below;
+  return tarn_allocator_new (&ops, below, NULL);
+}
+
+static gpointer
+free_held_slowly (gpointer data)
+{
+  tarn_pool_free_held (((Slow *) data)->pool);
+  return NULL;
+}
+
+static gpointer
+ask_through_adaptor (gpointer data)
+{
+  Slow *slow = data;
+
+  g_atomic_pointer_set (&slow->block, tarn_pool_allocate (slow->outer, 3071, NULL));
+  return NULL;
+}
+
+/* Has another thread free what the pool holds, and come as far as the backend. */
+static GThread *
+begin_to_free (Slow *slow)
+{
+  GThread *thread = g_thread_new ("free", free_held_slowly, slow);
+
+  _tarn_mutex_lock (&slow->lock);
+  while (!slow->is_freeing)
+    _tarn_cond_wait (&slow->changed, &slow->lock);
+  _tarn_mutex_unlock (&slow->lock);
+  return thread;
+}
+
+static gboolean
+is_awaited (TarnPool *pool)
+{
+  gboolean is_awaited;
+
+  _tarn_mutex_lock (&pool->lock);
+  is_awaited = pool->give_backs.n_waiting > 0;
+  _tarn_mutex_unlock (&pool->lock);
+  return is_awaited;
+}
+
+/* A request waits for that memory, although it comes from inside a function of a backend. */
+static void
+test_below (Fixture *fixture, gconstpointer unused)
+{
+  Slow slow = { .allocator = tarn_testing_device_allocator_new (fixture->device) };
+  g_autoptr (TarnAllocator) allocator = slow_allocator_new (&slow);
+  g_autoptr (TarnAllocator) adaptor = NULL;
+  GThread *threads[2];
+
+  (void) unused;
+  _tarn_mutex_init (&slow.lock);
+  _tarn_cond_init (&slow.changed);
+  slow.pool = pool_new_limited (allocator, LIMIT);
+  adaptor = adaptor_new (TARN_ALLOCATOR (slow.pool));
+  slow.outer = tarn_pool_new (adaptor, NULL, NULL);
+  tarn_block_free (allocate (slow.pool, 2047));
+  threads[0] = begin_to_free (&slow);
+  threads[1] = g_thread_new ("ask", ask_through_adaptor, &slow);
+  while (get_stats (slow.outer).failures == 0 && !is_awaited (slow.pool))
+    g_thread_yield ();
+  _tarn_mutex_lock (&slow.lock);
+  slow.may_free = TRUE;
+  _tarn_cond_broadcast (&slow.changed);
+  _tarn_mutex_unlock (&slow.lock);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+  g_assert_nonnull (slow.block);
+  tarn_block_free (slow.block);
+  tarn_pool_unref (slow.outer);
+  g_clear_pointer (&adaptor, tarn_allocator_unref);
+  tarn_pool_unref (slow.pool);
+  tarn_allocator_unref (slow.allocator);
+  _tarn_cond_clear (&slow.changed);
+  _tarn_mutex_clear (&slow.lock);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -198,6 +340,7 @@ main (int argc, char **argv)
               pool_fixture_tear_down_limited)
   g_test_init (&argc, &argv, NULL);
   ADD ("held", test_held, NULL);
+  ADD ("below", test_below, NULL);
   ADD ("two-limits", test_two_limits, NULL);
   ADD ("on-queue/limit", test_on_queue, "");
   ADD ("on-queue/no-limit", test_on_queue, NULL);

@@ -821,12 +821,28 @@ test_device (void)
   close (file);
 }
 
+/* Nobody reads: a snapshot of memory that ran out must not hang the program. */
+static void
+test_device_without_reader (void)
+{
+  g_auto (Place) place = { NULL, NULL };
+  g_autoptr (GError) error = NULL;
+
+  place_init (&place, "fifo");
+  g_assert_cmpint (mkfifo (place.path, 0600), ==, 0);
+  alarm (60);
+  g_assert_false (tarn_snapshot_write (place.path, &error));
+  alarm (0);
+  g_assert_error (error, G_FILE_ERROR, G_FILE_ERROR_NXIO);
+}
+
 int
 main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/core/snapshot/blocks", test_blocks);
   g_test_add_func ("/core/snapshot/device", test_device);
+  g_test_add_func ("/core/snapshot/device/without-reader", test_device_without_reader);
   g_test_add_func ("/core/snapshot/names", test_names);
   g_test_add_func ("/core/snapshot/heap", test_heap);
   g_test_add_func ("/core/snapshot/debugged", test_debugged);

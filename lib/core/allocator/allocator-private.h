@@ -84,6 +84,8 @@ typedef struct
   /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another
    * one, or was forgotten. */
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
+  /* Tells whether free_for () takes memory of an owner. */
+  gboolean (*knows_owner) (TarnAllocator *allocator, gpointer queue, guint64 owner);
   /* Tells whether a request that allocate_own () does not serve is served with more from upstream,
    * rather than with what other queues have and do not use. */
   gboolean (*may_grow) (TarnAllocator *allocator, gsize size);
@@ -115,7 +117,7 @@ struct _TarnAllocator
   gpointer user_data;     /* for ops */
   GDestroyNotify destroy; /* of user_data; nullable */
   TarnAllocator *direct;  /* where memory comes from in the end: itself, or upstream's */
-  guint level;            /* one more than upstream's; 0: it has none (base/duty-private.h) */
+  guint level;            /* one more than that below; 0: nothing is (base/duty-private.h) */
   guint64 id;             /* no other allocator ever has it; 0: it is not published */
   GList registry_link;    /* behind the registry's lock */
   TarnAllocator *given;   /* what a pool was to stand on that stands on this, so that it can be

@@ -535,6 +535,9 @@ tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data, GDestroyNot
   _tarn_faults_from_environment ();
   allocator = g_new0 (TarnAllocator, 1);
   _tarn_allocator_init (allocator, &direct_class, &known, user_data, destroy, allocator);
+  if (known.below != NULL)
+    allocator->level = known.below->level + 1;
+  allocator->ops.below = NULL;
   _tarn_allocator_publish (allocator);
   return allocator;
 }

@@ -11,7 +11,8 @@
  * no chain is a circle.  A thread that must not wait fails, or does without.
  *
  * The rank of a duty is given by the level of its allocator first: a direct allocator is at level
- * 0, any other one is above its upstream allocator.  Then by what is done there. */
+ * 0, unless it says what is below it (TarnAllocatorOps.below); any other one is above its upstream
+ * allocator.  Then by what is done there. */
 
 #ifndef TARN_DUTY_PRIVATE_H
 #define TARN_DUTY_PRIVATE_H

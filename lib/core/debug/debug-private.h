@@ -50,6 +50,7 @@ typedef struct
   TarnMemory memory, whole; /* its user's, and all of it, from upstream */
   gsize size, whole_size;   /* bytes */
   gsize margin;             /* before its user's; 0: it has no guards */
+  gboolean is_unguarded;    /* they could not be written, because a stream was being captured */
   gboolean has_gap;         /* gaps.c; then: */
   TarnMemory backing;
   guint32 tag, stack, thread;
@@ -89,6 +90,7 @@ typedef struct
   gsize taken_bytes;    /* of all blocks, and of those that are being asked for */
   gsize limit_bytes;    /* of these; 0: none */
   gboolean has_ended;   /* the pool has */
+  gint is_captured_said; /* atomic: a message said that a capture is in the way */
   gboolean is_nameless; /* blocks were at the same address at once: not all are in the table */
 } TarnGuarded;
 

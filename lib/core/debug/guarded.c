@@ -147,10 +147,22 @@ give_back (TarnGuarded *self, TarnDebugBlock *block)
   g_free (block);
 }
 
+/* Logs why memory cannot be reached, but for a lost context.  That a stream is being captured goes
+ * for every block meanwhile: it is said once. */
+static void
+say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
+{
+  if (is_lost (error)
+      || (g_error_matches (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED)
+          && !g_atomic_int_compare_and_exchange (&self->is_captured_said, FALSE, TRUE)))
+    return;
+  g_message ("%s: %s: %s", self->label, what, error->message);
+}
+
 /* Quarantine */
 
 static void
-check_poison (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
+check_poison (TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
 {
   g_autoptr (GError) error = NULL;
   TarnContentsChange change;
@@ -158,10 +170,7 @@ check_poison (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings
 
   if (!_tarn_contents_compare (self, block->whole, block->margin, block->size,
                                TARN_DEBUG_POISON_BYTE, &is_changed, &change, &error))
-    {
-      if (!is_lost (error))
-        g_message ("%s: a freed block cannot be looked at: %s", self->label, error->message);
-    }
+    say_unreachable (self, "a freed block cannot be looked at", error);
   else if (is_changed)
     _tarn_findings_add (findings, self, block,
                         "written after it was freed, at offset %" G_GSIZE_FORMAT
@@ -342,6 +351,25 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
+/* Fills a fresh block and its guards.  While a stream is being captured that cannot be done: the
+ * block has no guards then. */
+static gboolean
+prepare_fresh (TarnGuarded *self, TarnDebugBlock *block, GError **error)
+{
+  g_autoptr (GError) local = NULL;
+
+  if (fill_fresh (self, block, &local))
+    return TRUE;
+  if (!g_error_matches (local, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  block->is_unguarded = TRUE;
+  say_unreachable (self, "a block has no guards", local);
+  return TRUE;
+}
+
 static gboolean
 guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
@@ -364,7 +392,7 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
       g_free (block);
       return FALSE;
     }
-  if (!fill_fresh (self, block, error))
+  if (!prepare_fresh (self, block, error))
     {
       give_back (self, block);
       return FALSE;
@@ -400,17 +428,17 @@ check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_
 }
 
 static void
-check_guards (const TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
+check_guards (TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
 {
   g_autoptr (GError) error = NULL;
 
-  if (block->margin == 0)
+  if (block->margin == 0 || block->is_unguarded)
     return;
   check_margin (self, block, FALSE, findings, &error);
   if (error == NULL)
     check_margin (self, block, TRUE, findings, &error);
-  if (error != NULL && !is_lost (error))
-    g_message ("%s: the guards of a block cannot be looked at: %s", self->label, error->message);
+  if (error != NULL)
+    say_unreachable (self, "the guards of a block cannot be looked at", error);
 }
 
 /* Adds a finding if a block is freed that was freed before; FALSE: it was not.  The lock is held.
@@ -463,15 +491,14 @@ take_block (TarnGuarded *self, TarnMemory memory, gsize size, gboolean *is_left,
 
 /* FALSE: the memory cannot be reached. */
 static gboolean
-poison_freed (const TarnGuarded *self, const TarnDebugBlock *block)
+poison_freed (TarnGuarded *self, const TarnDebugBlock *block)
 {
   g_autoptr (GError) error = NULL;
 
   if (_tarn_contents_fill (self, block->whole, block->margin, block->size, TARN_DEBUG_POISON_BYTE,
                            &error))
     return TRUE;
-  if (!is_lost (error))
-    g_message ("%s: a freed block cannot be filled: %s", self->label, error->message);
+  say_unreachable (self, "a freed block cannot be filled", error);
   return FALSE;
 }
 

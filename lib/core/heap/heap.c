@@ -8,6 +8,7 @@
 
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
+#include "base/message-private.h"
 #include "common/struct-private.h"
 #include "record/record-private.h"
 
@@ -303,6 +304,22 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
   return is_owner;
 }
 
+static gboolean
+heap_knows_owner (TarnAllocator *allocator, gpointer handle, guint64 owner)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  const TarnHeapQueue *queue;
+  gboolean knows;
+
+  if (owner == 0)
+    return FALSE;
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  queue = _tarn_heap_find_queue (heap, handle);
+  knows = queue != NULL && queue->number == owner;
+  _tarn_mutex_unlock (&heap->lock);
+  return knows;
+}
+
 static void
 heap_free (gpointer user_data, TarnMemory memory, gsize size)
 {
@@ -480,8 +497,8 @@ lose_idle (TarnHeap *heap)
       g_free (piece);
     }
   if (bytes > 0)
-    g_message ("%s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
-               heap->base.label, bytes);
+    _tarn_message ("%s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
+                   heap->base.label, bytes);
 }
 
 /* Frees the extents that were lost, so that their pieces become idle.  Nothing else is in use. */
@@ -509,12 +526,14 @@ free_queues (TarnHeap *heap)
 
   if (heap->stats.used_bytes > heap->lost_bytes)
     return;
+  _tarn_messages_hold ();
   _tarn_mutex_lock (&heap->lock);
   put_lost (heap);
   lose_idle (heap);
   while ((queue = g_queue_peek_tail (&heap->all_queues)) != NULL)
     _tarn_heap_free_queue (heap, queue);
   _tarn_mutex_unlock (&heap->lock);
+  _tarn_messages_release ();
   g_hash_table_unref (heap->queues);
 }
 
@@ -556,6 +575,7 @@ static const TarnAllocatorClass heap_class = {
   .allocate_own = heap_allocate_own,
   .allocate_for = heap_allocate_for,
   .free_for = heap_free_for,
+  .knows_owner = heap_knows_owner,
   .may_grow = heap_may_grow,
   .get_split_unit = heap_get_split_unit,
   .get_max_small = heap_get_max_small,

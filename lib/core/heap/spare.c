@@ -66,8 +66,8 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Begins a new period for the peaks if the last one has ended.  Peaks before that one are
- * forgotten. */
+/* Begins a new period if the last one has ended.  Peaks before that one are forgotten, and so is
+ * that upstream ran out. */
 void
 _tarn_heap_age_peaks (TarnHeap *heap)
 {
@@ -82,6 +82,7 @@ _tarn_heap_age_peaks (TarnHeap *heap)
   heap->peak_at = now;
   heap->peak_before = heap->peak_lately;
   heap->peak_lately = heap->stats.used_bytes;
+  heap->full_bytes = G_MAXSIZE; /* upstream says so again if it still has no more */
 }
 
 /* Notes that upstream had less than @size bytes left, besides those of the heap, which has no idle

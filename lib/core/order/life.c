@@ -62,7 +62,11 @@ pool_dispose (TarnAllocator *allocator)
   g_ptr_array_unref (pool->reclaim_funcs);
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->is_debugged)
-    _tarn_debug_end_pool (pool->upstream);
+    {
+      _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* which others know of by now */
+      _tarn_debug_end_pool (pool->upstream);
+      _tarn_duty_end (pool->base.level, TARN_DUTY_GIVE_BACK);
+    }
 
   _tarn_mutex_lock (&pool->lock);
   while (pool->n_foreign > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))

@@ -154,6 +154,7 @@ gboolean _tarn_block_await (TarnPool *pool, TarnBlock *block, const TarnQueue *q
 
 /* release.c.  The lock is held in this one, */
 gboolean _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block);
+gboolean _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue); /* and this one, */
 /* not in these. */
 void _tarn_pool_record_returning (TarnAllocator *pool, TarnBlock *blocks, gboolean is_wanted);
 gboolean _tarn_pool_give_back_used (TarnBlock *block, gboolean is_wanted, GError **error);

@@ -254,17 +254,34 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
 /* The lock is not held. */
 
+/* Tells whether events could not be recorded on a queue, which the caller names, and still cannot:
+ * it is being captured.  To try again would move all that is held for it there and back. */
+static gboolean
+is_captured_still (TarnPool *pool, const TarnQueue *queue)
+{
+  gboolean has_unrecorded;
+
+  _tarn_mutex_lock (&pool->lock);
+  has_unrecorded = queue->has_unrecorded;
+  _tarn_mutex_unlock (&pool->lock);
+  return has_unrecorded
+         && !_tarn_allocator_check_queue (pool->upstream->direct, queue->handle, NULL);
+}
+
 /* Records an event for all that others want of a queue's share, and for a block of it (NULL: none)
  * that the caller is freeing.  The caller has a reference on the queue; @is_named: and vouches that
  * it lives. */
 void
 _tarn_pool_record_share (TarnPool *pool, TarnQueue *queue, TarnBlock *freed, gboolean is_named)
 {
-  TarnEvent *event = _tarn_event_new (NULL, TRUE);
   g_autoptr (GError) error = NULL;
   gpointer handle = NULL;
+  TarnEvent *event;
 
   _tarn_assert_not_locked (&pool->lock);
+  if (is_named && is_captured_still (pool, queue))
+    return;
+  event = _tarn_event_new (NULL, TRUE);
   _tarn_mutex_lock (&pool->lock);
   g_assert (queue->n_refs > 0);
   give_event (pool, queue, event);

@@ -302,18 +302,19 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Returns what is held for a queue to the heap, while the heap still knows the queue.  The heap
- * gives it to another queue once this one is done. */
+/* Returns what is held for a queue to the heap, if the heap still knows the queue.  The heap gives
+ * it to another queue once this one is done. */
 static void
 give_back_share (TarnPool *pool, TarnQueue *queue)
 {
   TarnGiveBack give_back;
-  TarnBlock *blocks;
+  TarnBlock *blocks = NULL;
 
   _tarn_assert_not_locked (&pool->lock);
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
-  blocks = _tarn_pool_take_share (pool, queue->bins);
+  if (_tarn_pool_heap_knows (pool, queue))
+    blocks = _tarn_pool_take_share (pool, queue->bins);
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
@@ -407,7 +408,8 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
  * only if a backend cannot keep queues alive, as on CUDA; OpenCL retains them. If the commands are
  * done, you may leave it out. But then other queues get memory that was freed on this one only when
  * memory runs out, or a limit is reached. Over a heap the pool holds none of the queue's memory
- * afterwards, except memory that other queues used, too. The call waits for other threads that are
+ * afterwards, except memory that other queues used, too, and memory of a heap that has already
+ * forgotten the queue for another pool. The call waits for other threads that are
  * freeing blocks of the queue, because they may need the queue.
  *
  * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.

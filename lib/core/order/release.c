@@ -8,6 +8,9 @@
 #include "pool/cache-private.h"
 #include "upstream/upstream-private.h"
 
+/* How often a call frees what the pool holds beyond its bound, while other threads free more. */
+#define MAX_ROUNDS 100
+
 /* Tells whether memory must not go back to upstream while commands use it. */
 gboolean
 _tarn_pool_waits_before_free (const TarnPool *pool)
@@ -24,6 +27,16 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 
   return pool->is_over_heap && block->n_uses == 1 && !block->is_away && !block->is_handed_on
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
+}
+
+/* Tells whether the heap below knows a queue as the pool does: it has forgotten the queue if
+ * another pool over it told it to. */
+gboolean
+_tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
+{
+  TarnAllocator *heap = pool->upstream;
+
+  return queue->owner != 0 && heap->klass->knows_owner (heap, queue->handle, queue->owner);
 }
 
 /* Tells whether nobody uses a held block any more, as far as is known. */
@@ -73,7 +86,12 @@ ensure_event (TarnPool *pool, GHashTable *events, TarnQueue *queue)
 static guint64
 find_owner (const TarnPool *pool, const TarnBlock *block)
 {
-  return _tarn_pool_can_go_at_once (pool, block) ? block->uses->queue->owner : 0;
+  const TarnQueue *queue;
+
+  if (!_tarn_pool_can_go_at_once (pool, block))
+    return 0;
+  queue = block->uses->queue;
+  return _tarn_pool_heap_knows (pool, queue) ? queue->owner : 0;
 }
 
 /* Does so without the lock. */
@@ -371,7 +389,7 @@ give_back_ready_excess (TarnPool *pool)
 void
 _tarn_pool_give_back_excess (TarnPool *pool)
 {
-  while (give_back_ready_excess (pool))
+  for (guint n = 0; n < MAX_ROUNDS && give_back_ready_excess (pool); n++)
     if (!_tarn_pool_ask_recorded (pool))
       {
         give_back_ready_excess (pool);

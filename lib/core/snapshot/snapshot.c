@@ -380,18 +380,19 @@ make_text (const GPtrArray *all, guint64 time, const gchar *reason, const gchar 
   return json->text;
 }
 
-/* Writes to what is there and is no regular file: a device, or a pipe.  Replacing it would take,
- * say, /dev/null away from everybody. */
+/* Writes to what is there and is no regular file: a device, or a pipe that somebody reads.
+ * Replacing it would take, say, /dev/null away from everybody. */
 static gboolean
 write_in_place (const gchar *path, const GString *text)
 {
-  gint file = open (path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW);
+  gint file = open (path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NOFOLLOW | O_NONBLOCK);
   gsize done = 0;
   gssize n = 0;
   gint code;
 
   if (file < 0)
     return FALSE;
+  fcntl (file, F_SETFL, fcntl (file, F_GETFL) & ~O_NONBLOCK); /* a reader is there, but may be slow */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);

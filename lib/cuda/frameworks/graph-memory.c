@@ -267,6 +267,7 @@ pieces_new (TarnPool *shared)
   ops.free = pieces_free;
   ops.part_alignment = 512;
   ops.part_new = pieces_part_new;
+  ops.below = TARN_ALLOCATOR (shared);
   return tarn_allocator_new (&ops, self, pieces_end);
 }
 
