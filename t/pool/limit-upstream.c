@@ -303,14 +303,19 @@ test_below (Fixture *fixture, gconstpointer unused)
   Slow slow = { .allocator = tarn_testing_device_allocator_new (fixture->device) };
   g_autoptr (TarnAllocator) allocator = slow_allocator_new (&slow);
   g_autoptr (TarnAllocator) adaptor = NULL;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnPool *lowest;
   GThread *threads[2];
 
   (void) unused;
   _tarn_mutex_init (&slow.lock);
   _tarn_cond_init (&slow.changed);
-  slow.pool = pool_new_limited (allocator, LIMIT);
+  options.hold_bytes = 1;
+  lowest = tarn_pool_new (allocator, &options, NULL); /* it holds nothing */
+  slow.pool = pool_new_limited (TARN_ALLOCATOR (lowest), LIMIT);
+  tarn_pool_unref (lowest);
   adaptor = adaptor_new (TARN_ALLOCATOR (slow.pool));
-  slow.outer = tarn_pool_new (adaptor, NULL, NULL);
+  slow.outer = pool_new_limited (adaptor, 2 * LIMIT);
   tarn_block_free (allocate (slow.pool, 2047));
   threads[0] = begin_to_free (&slow);
   threads[1] = g_thread_new ("ask", ask_through_adaptor, &slow);
