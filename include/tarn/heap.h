@@ -40,7 +40,8 @@ typedef struct
   /**
    * The least bytes of a piece, whatever the request; 0, the default: as many as the heap has
    * already, within bounds, so that a program which needs little has little, and one that needs
-   * much calls the driver seldom.
+   * much calls the driver seldom. Where pieces cannot move, a heap near its limit takes smaller
+   * ones.
    */
   gsize growth_bytes;
 

@@ -139,9 +139,10 @@ _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream strea
   status = driver->cuStreamIsCapturing (stream, &capturing);
   if (capturing == 0 && status != TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
     return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
-  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-                       "the CUDA stream, or one that the default stream waits for, captures a graph: "
-                       "allocate before that, and free after the last launch");
+  g_set_error_literal (
+      error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+      "the CUDA stream, or one that the default stream waits for, captures a graph: "
+      "allocate before that, and free after the last launch");
   return FALSE;
 }
 

@@ -31,9 +31,9 @@ _tarn_clock_set_recorder (TarnClockFunc func)
 }
 
 /**
- * Sets the clock by which the library finds memory that nobody has used for long: pieces that a
- * heap returns after TarnHeapOptions.idle_seconds, and blocks that pools over a heap and idle
- * threads keep. So a test need not wait for seconds, and a program that replays a recording frees
+ * Sets the clock by which the library finds memory that nobody has used for long. A heap returns
+ * such pieces after TarnHeapOptions.idle_seconds; pools over a heap and idle threads return such
+ * blocks. So a test need not wait for seconds, and a program that replays a recording frees
  * the same memory at the same steps. Recordings, snapshots and durations always use the system's
  * clock. In a child of fork () this does nothing.
  *

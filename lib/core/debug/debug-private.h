@@ -87,11 +87,11 @@ typedef struct
   GHashTable *blocks; /* of TarnDebugBlock */
   GQueue quarantine;  /* of TarnDebugBlock */
   gsize quarantined_bytes;
-  gsize taken_bytes;    /* of all blocks, and of those that are being asked for */
-  gsize limit_bytes;    /* of these; 0: none */
-  gboolean has_ended;   /* the pool has */
+  gsize taken_bytes;     /* of all blocks, and of those that are being asked for */
+  gsize limit_bytes;     /* of these; 0: none */
+  gboolean has_ended;    /* the pool has */
   gint is_captured_said; /* atomic: a message said that a capture is in the way */
-  gboolean is_nameless; /* blocks were at the same address at once: not all are in the table */
+  gboolean is_nameless;  /* blocks were at the same address at once: not all are in the table */
 } TarnGuarded;
 
 /* guarded.c */

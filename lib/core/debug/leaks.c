@@ -189,8 +189,8 @@ _tarn_leaks_forget (TarnGuarded *self)
 }
 
 /**
- * Checks all memory that is debugged, by TARN_DEBUG in the environment or TarnPoolOptions.debug:
- * the guards of each block in use, and the contents of freed blocks in quarantine. It logs a
+ * Checks all memory that is debugged, by TARN_DEBUG or TarnPoolOptions.debug. It looks at the
+ * guards of each block in use, and at the contents of freed blocks in quarantine. It logs a
  * g_critical () for each mistake, as the library does when it finds one by itself.
  *
  * The backend reads memory after the commands that were put on its queue, and only the caller waits

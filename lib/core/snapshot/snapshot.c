@@ -392,7 +392,8 @@ write_in_place (const gchar *path, const GString *text)
 
   if (file < 0)
     return FALSE;
-  fcntl (file, F_SETFL, fcntl (file, F_GETFL) & ~O_NONBLOCK); /* a reader is there, but may be slow */
+  fcntl (file, F_SETFL,
+         fcntl (file, F_GETFL) & ~O_NONBLOCK); /* a reader is there, but may be slow */
   while (done < text->len)
     {
       n = write (file, text->str + done, text->len - done);
