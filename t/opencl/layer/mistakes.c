@@ -210,15 +210,24 @@ gated (void)
   OK (clReleaseEvent (gate));
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static int is_released; /* behind the lock */
+
 static void CL_CALLBACK
 release_late (cl_event event, cl_int status, void *buffer)
 {
   (void) event;
   (void) status;
   clReleaseMemObject (buffer);
+  pthread_mutex_lock (&lock);
+  is_released = 1;
+  pthread_cond_signal (&changed);
+  pthread_mutex_unlock (&lock);
 }
 
-/* The last reference goes in a callback of the driver's, where nobody may wait. */
+/* The last reference goes in a callback of the driver's, where nobody may wait.  clFinish () need
+ * not wait for the callback. */
 static void
 called_back (void)
 {
@@ -229,6 +238,10 @@ called_back (void)
   OK (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event));
   OK (clSetEventCallback (event, CL_COMPLETE, release_late, buffer));
   OK (clFinish (queue));
+  pthread_mutex_lock (&lock);
+  while (!is_released)
+    pthread_cond_wait (&changed, &lock);
+  pthread_mutex_unlock (&lock);
   OK (clReleaseEvent (event));
 }
 
