@@ -8,6 +8,7 @@
 
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
+#include "lib/step.h"
 #include "pool/pool-private.h"
 
 typedef struct
@@ -686,13 +687,13 @@ test_shared (Fixture *fixture, gconstpointer unused)
 static void
 test_failures (Fixture *fixture, gconstpointer unused)
 {
-  guint n_failed = 0;
+  guint n_failed = 0, round = 0;
 
   (void) unused;
   tarn_testing_pages_set_budget (fixture->pages, 48 * MIB);
-  for (guint nth = 1; nth < 60; nth++)
+  for (guint nth = 1; nth < 60; nth += get_step ())
     {
-      tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, nth, nth % 3 == 0);
+      tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, nth, ++round % 3 == 0);
       for (guint i = 0; i < 12; i++)
         {
           gpointer queue = i % 2 == 0 ? fixture->first : fixture->second;
@@ -714,7 +715,7 @@ test_failures (Fixture *fixture, gconstpointer unused)
       n_failed += tarn_testing_queues_get_failed (fixture->queues);
       tarn_testing_queues_fail (fixture->queues, TARN_TESTING_CALL_ANY, 0, FALSE);
       g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
-      if (nth % 4 == 0)
+      if (round % 4 == 0)
         tarn_pool_free_held (fixture->pool);
     }
   g_assert_cmpuint (n_failed, >, 0);
