@@ -357,6 +357,10 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  * graph. Calls for other streams work as usual, in the same thread and in others, and do not end
  * the capture.
  *
+ * If another thread frees or moves a block of CU_STREAM_PER_THREAD, the pool may record an event on
+ * the legacy stream. Then all blocking streams wait for each other, as they do for any command
+ * there.
+ *
  * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it
  * @param size    bytes; 0 is allowed
  * @param stream  of the allocator's context; NULL and CU_STREAM_LEGACY are the default stream that
