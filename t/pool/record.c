@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -1067,6 +1068,22 @@ test_tags (void)
   g_test_assert_expected_messages ();
 }
 
+/* A device is no process's own: another one may have locked it. */
+static void
+test_device (void)
+{
+  gint file = open ("/dev/null", O_WRONLY | O_CLOEXEC);
+  g_autoptr (GError) error = NULL;
+
+  g_assert_cmpint (file, >=, 0);
+  flock (file, LOCK_EX | LOCK_NB); /* else another process has */
+  tarn_trace_start ("/dev/null", NULL, &error);
+  g_assert_no_error (error);
+  tarn_trace_stop (&error);
+  g_assert_no_error (error);
+  close (file);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -1076,6 +1093,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_assert_cmpint (pthread_atfork (NULL, NULL, hold_child), ==, 0);
   g_test_add_func ("/core/record/requests", test_requests);
+  g_test_add_func ("/core/record/device", test_device);
   g_test_add_func ("/core/record/counters", test_counters);
   g_test_add_func ("/core/record/heap", test_heap);
   g_test_add_func ("/core/record/direct", test_direct);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <tarn/error.h>
 #include <unistd.h>
@@ -288,6 +289,17 @@ set_file_error (GError **error, const gchar *path)
   return FALSE;
 }
 
+/* Tells whether the file is another process's, which locked it.  What is no regular file, such as
+ * /dev/null, is everybody's. */
+static gboolean
+is_locked (gint file)
+{
+  struct stat info;
+
+  return fstat (file, &info) == 0 && S_ISREG (info.st_mode) && flock (file, LOCK_EX | LOCK_NB) != 0
+         && errno == EWOULDBLOCK;
+}
+
 /* Opens the file, which no other process may be writing to, and makes it empty.  A new one is the
  * user's alone: it says what the program does.  A symbolic link is not followed: in a folder that
  * others can write to, it may be theirs, and name a file of the user's. */
@@ -299,7 +311,7 @@ open_file (const gchar *path, GError **error)
   recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (recorder.file < 0)
     return set_file_error (error, path);
-  if (flock (recorder.file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+  if (is_locked (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
   else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* which a pipe says */
