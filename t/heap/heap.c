@@ -817,6 +817,33 @@ come_back (gpointer data)
   visitor->is_inside = FALSE;
 }
 
+/* Upstream runs out once, as where another process has the device for a while.  Later the heap does
+ * not go on to make a segment of just its size for each request. */
+static void
+test_out_of_memory_once (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnMemory memory[200];
+  guint64 calls;
+
+  (void) unused;
+  clock_time = G_TIME_SPAN_DAY;
+  tarn_clock_set (get_clock_time);
+  heap_renew (fixture, NULL);
+  tarn_testing_pages_set_budget (fixture->pages, 100 * MIB);
+  heap_put (fixture, heap_take (fixture, 90 * MIB), 90 * MIB);
+  heap_assert_fails (fixture, 110 * MIB, TARN_ERROR_OUT_OF_MEMORY);
+  tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
+  clock_time += G_TIME_SPAN_HOUR;
+  heap_put (fixture, heap_take (fixture, MIB), MIB);
+  calls = heap_get_stats (fixture).driver_calls;
+  for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
+    memory[i] = heap_take (fixture, 300 * KIB + i * KIB);
+  g_assert_cmpuint (heap_get_stats (fixture).driver_calls, <=, calls + 40);
+  for (guint i = 0; i < G_N_ELEMENTS (memory); i++)
+    heap_put (fixture, memory[i], 300 * KIB + i * KIB);
+  tarn_clock_set (NULL);
+}
+
 /* A backend that comes back for memory while the heap asks it for some, or has the pool over the
  * heap give back, waits for nobody: it would be for itself. */
 static void
@@ -847,6 +874,7 @@ main (int argc, char **argv)
   heap_add ("best-fit", test_best_fit);
   heap_add ("small", test_small);
   heap_add ("growth", test_growth);
+  heap_add ("out-of-memory-once", test_out_of_memory_once);
   heap_add ("larger-than-pieces", test_larger_than_pieces);
   heap_add ("growth-bytes", test_growth_bytes);
   heap_add ("sizes-change", test_sizes_change);

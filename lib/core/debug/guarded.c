@@ -147,8 +147,8 @@ give_back (TarnGuarded *self, TarnDebugBlock *block)
   g_free (block);
 }
 
-/* Logs why memory cannot be reached, but for a lost context.  That a stream is being captured goes
- * for every block meanwhile: it is said once. */
+/* Logs why memory cannot be reached.  It logs nothing if the context is lost.  A capture of a
+ * stream concerns all blocks at that time, so it is logged once. */
 static void
 say_unreachable (TarnGuarded *self, const gchar *what, const GError *error)
 {

@@ -289,15 +289,16 @@ set_file_error (GError **error, const gchar *path)
   return FALSE;
 }
 
-/* Tells whether the file is another process's, which locked it.  What is no regular file, such as
- * /dev/null, is everybody's. */
+/* Locks a regular file for this process.  It locks nothing else: programs share devices such as
+ * /dev/null.  FALSE: another process has locked the file. */
 static gboolean
-is_locked (gint file)
+lock_file (gint file)
 {
   struct stat info;
 
-  return fstat (file, &info) == 0 && S_ISREG (info.st_mode) && flock (file, LOCK_EX | LOCK_NB) != 0
-         && errno == EWOULDBLOCK;
+  if (fstat (file, &info) != 0 || !S_ISREG (info.st_mode))
+    return TRUE;
+  return flock (file, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
 /* Opens the file, which no other process may be writing to, and makes it empty.  A new one is the
@@ -311,7 +312,7 @@ open_file (const gchar *path, GError **error)
   recorder.file = open (path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (recorder.file < 0)
     return set_file_error (error, path);
-  if (is_locked (recorder.file))
+  if (!lock_file (recorder.file))
     g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                  "%s: another process records to this file", quoted);
   else if (ftruncate (recorder.file, 0) != 0 && errno != EINVAL) /* which a pipe says */
