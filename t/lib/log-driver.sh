@@ -10,6 +10,12 @@
 driver=$1
 shift
 seconds=${TARN_TEST_SECONDS:-1200}
+case $seconds in
+  *[!0-9]*)
+    echo "log-driver.sh: TARN_TEST_SECONDS is '$seconds', which is no number" >&2
+    exit 2
+    ;;
+esac
 previous=
 for word; do
   case $previous in
@@ -20,8 +26,7 @@ for word; do
   shift
   set -- "$@" "$word"
   if [ "$word" = -- ] && [ "$previous" != -- ]; then
-    # shellcheck disable=SC2086  # a number
-    set -- "$@" timeout --kill-after=10 $seconds
+    set -- "$@" timeout --kill-after=10 "$seconds"
   fi
   [ "$previous" = -- ] || previous=$word
 done

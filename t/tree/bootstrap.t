@@ -170,6 +170,9 @@ echo "ok 1 - fine"
 sleep 300 & # it holds the driver's pipe
 wait
 TEST
+TARN_TEST_SECONDS=soon drive
+check "a time that is no number" \
+  says "log-driver.sh: TARN_TEST_SECONDS is 'soon', which is no number"
 TARN_TEST_SECONDS=1 drive
 check "one that hangs is ended, with what it has started" \
   says "ERROR: t/pool/some.t (1 passed, 2 failed)" "    - missing test plan" "    - ended after 1 s"
