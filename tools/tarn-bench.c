@@ -88,7 +88,7 @@ measure_targets (Bench *bench, const Options *options, const GArray *targets)
       const Target *target = &g_array_index (targets, Target, i);
       GError *error = NULL;
       g_autoptr (Source) source
-          = source_open (target->kind, target->device, bench->has_queues, &error);
+          = source_open (target->kind, target->device, bench->has_queues, bench->lag, &error);
       g_autofree gchar *prefix
           = g_strdup_printf ("[%u/%u] %s%s%s", i + 1, targets->len,
                              target->device != NULL ? target->device->place : "",
@@ -202,6 +202,8 @@ measure_devices (const Options *options, const GPtrArray *devices)
                   .has_all_alternatives
                   = options->what_if_list != NULL && !g_str_equal (options->what_if_list, "all"),
                   .has_queues = options->queues,
+                  .has_one_queue = options->one_queue,
+                  .lag = (guint64) options->late,
                   .results = results,
                   .report = &report };
   gboolean is_missing = devices->len == 0 && options->selection != NULL;
@@ -251,7 +253,7 @@ ignore_deferred (const gchar *domain, GLogLevelFlags level, const gchar *message
 gint
 main (gint argc, gchar **argv)
 {
-  Options options = { .seconds = 0.02, .repetitions = 5 };
+  Options options = { .seconds = 0.02, .repetitions = 5, .late = SIMULATED_LAG };
   g_autoptr (GError) error = NULL;
   gint status = EXIT_USAGE;
 

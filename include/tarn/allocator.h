@@ -193,6 +193,14 @@ typedef struct
   gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
                            GError **error);
 
+  /**
+   * Whether backing_map() can map a backing that is mapped elsewhere already, so that the same
+   * bytes have two addresses. A heap then moves freed memory within a queue although commands on
+   * that queue still use the old address. Commands that are put on the queue later use the new
+   * address, and see what the earlier ones wrote. FALSE: the heap takes more memory instead.
+   */
+  gboolean backing_aliases;
+
   /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
@@ -259,6 +267,7 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* backing_new */                                                   \
         NULL,                  /* backing_release */                                               \
         NULL,                  /* backing_map */                                                   \
+        FALSE,                 /* backing_aliases */                                               \
         NULL,                  /* backing_unmap */                                                 \
         NULL,                  /* read */                                                          \
         NULL,                  /* fill */                                                          \

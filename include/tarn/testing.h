@@ -236,6 +236,8 @@ void tarn_testing_pages_set_hook (TarnTestingPages *pages, TarnTestingHook func,
 void tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever);
 gboolean tarn_testing_pages_has_failed (TarnTestingPages *pages);
 
+void tarn_testing_pages_refuse_aliases (TarnTestingPages *pages);
+
 gboolean tarn_testing_pages_is_usable (TarnTestingPages *pages, TarnMemory memory, gsize size);
 guint64 tarn_testing_pages_locate (TarnTestingPages *pages, TarnMemory memory, gsize offset);
 guint64 tarn_testing_pages_locate_in_piece (TarnTestingPages *pages, TarnMemory piece,

@@ -425,5 +425,6 @@ _tarn_cuda_virtual_set_ops (const TarnCudaVirtual *self, TarnAllocatorOps *ops)
   ops->backing_new = backing_new;
   ops->backing_release = backing_release;
   ops->backing_map = backing_map;
+  ops->backing_aliases = TRUE;
   ops->backing_unmap = backing_unmap;
 }

@@ -82,14 +82,39 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* The memory that a granule is for the queues. */
+/* What the queues have for memory: a granule of the device's bytes, wherever these are mapped, or a
+ * granule of addresses, whatever is mapped there. */
+
+static TarnMemory
+get_granule_of_bytes (guint64 place)
+{
+  return (TarnMemory){ .address = place / TARN_TESTING_ORDER_GRANULE * 2 };
+}
+
 static TarnMemory
 get_granule (TarnTestingOrder *order, TarnMemory memory, gsize offset)
 {
-  TarnMemory granule = { .address = tarn_testing_pages_locate (order->pages, memory, offset)
-                                    / TARN_TESTING_ORDER_GRANULE };
+  return get_granule_of_bytes (tarn_testing_pages_locate (order->pages, memory, offset));
+}
 
-  return granule;
+static TarnMemory
+get_granule_of_addresses (TarnMemory memory, gsize offset)
+{
+  return (TarnMemory){ .address = (memory.address + offset) / TARN_TESTING_ORDER_GRANULE * 2 + 1 };
+}
+
+/* Notes that the latest command on a queue uses a granule of addresses. */
+static void
+note_use_of_addresses (TarnTestingQueues *queues, gpointer handle, TarnMemory granule)
+{
+  TarnTestingQueue *queue;
+
+  _tarn_mutex_lock (&queues->lock);
+  queue = _tarn_testing_queues_look_up (queues, handle, "command");
+  if (queue != NULL)
+    _tarn_testing_clock_raise (_tarn_testing_queues_get_memory (queues, granule)->uses,
+                               queue->number, queue->items->len);
+  _tarn_mutex_unlock (&queues->lock);
 }
 
 /**
@@ -123,7 +148,12 @@ tarn_testing_order_put (TarnTestingOrder *order, gpointer queue, TarnMemory memo
                         TarnTestingCommand command, guint value)
 {
   for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
-    tarn_testing_queue_put (order->queues, queue, get_granule (order, memory, at), command, value);
+    {
+      tarn_testing_queue_put (order->queues, queue, get_granule (order, memory, at), command,
+                              value);
+      if (order->on_pages.virtual_granularity > 0)
+        note_use_of_addresses (order->queues, queue, get_granule_of_addresses (memory, at));
+    }
 }
 
 /**
@@ -180,8 +210,6 @@ PASS_ON (pages_of, void, addresses_release, (gpointer user_data, TarnMemory addr
          addresses, size)
 PASS_ON (pages_of, gboolean, backing_new,
          (gpointer user_data, gsize size, TarnMemory *memory, GError **error), size, memory, error)
-PASS_ON (pages_of, void, backing_release, (gpointer user_data, TarnMemory memory, gsize size),
-         memory, size)
 PASS_ON (pages_of, gboolean, backing_map,
          (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GError **error),
          memory, size, address, error)
@@ -203,9 +231,20 @@ PASS_ON (queues_of, gboolean, check_queue, (gpointer user_data, gpointer queue, 
 static TarnMemory
 get_granule_of_piece (TarnTestingOrder *order, TarnMemory piece, gsize offset)
 {
-  guint64 place = tarn_testing_pages_locate_in_piece (order->pages, piece, offset);
+  return get_granule_of_bytes (tarn_testing_pages_locate_in_piece (order->pages, piece, offset));
+}
 
-  return (TarnMemory){ .address = place / TARN_TESTING_ORDER_GRANULE };
+/* Checks that nobody uses a piece any more, or a backing. */
+static void
+end_piece (TarnTestingOrder *order, TarnMemory piece, gsize size)
+{
+  for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
+    {
+      TarnMemory granule = get_granule_of_piece (order, piece, at);
+
+      tarn_testing_queues_own (order->queues, granule);
+      tarn_testing_queues_touch (order->queues, granule);
+    }
 }
 
 static gpointer
@@ -230,30 +269,38 @@ allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
   return TRUE;
 }
 
-/* Nobody may use it any more. */
+/* Nobody may use these addresses any more; the bytes may be mapped elsewhere, too. */
 static void
 backing_unmap (gpointer user_data, TarnMemory address, gsize size)
 {
   TarnTestingOrder *order = user_data;
 
-  tarn_testing_order_own (order, address, size);
-  tarn_testing_order_touch (order, address, size);
+  for (gsize at = 0; at < size; at += TARN_TESTING_ORDER_GRANULE)
+    {
+      TarnMemory granule = get_granule_of_addresses (address, at);
+
+      tarn_testing_queues_own (order->queues, granule);
+      tarn_testing_queues_touch (order->queues, granule);
+    }
   order->on_pages.backing_unmap (order->pages, address, size);
+}
+
+static void
+backing_release (gpointer user_data, TarnMemory backing, gsize size)
+{
+  TarnTestingOrder *order = user_data;
+
+  end_piece (order, backing, size);
+  order->on_pages.backing_release (order->pages, backing, size);
 }
 
 static void
 free_memory (gpointer user_data, TarnMemory memory, gsize size)
 {
   TarnTestingOrder *order = user_data;
-  gboolean may_be_used = order->on_queues.frees_in_order;
 
-  for (gsize at = 0; at < size && !may_be_used; at += TARN_TESTING_ORDER_GRANULE)
-    {
-      TarnMemory granule = get_granule_of_piece (order, memory, at);
-
-      tarn_testing_queues_own (order->queues, granule);
-      tarn_testing_queues_touch (order->queues, granule);
-    }
+  if (!order->on_queues.frees_in_order)
+    end_piece (order, memory, size);
   order->on_pages.free (order->pages, memory, size);
 }
 
@@ -285,6 +332,7 @@ tarn_testing_order_allocator_new (TarnTestingOrder *order)
       ops.backing_new = backing_new;
       ops.backing_release = backing_release;
       ops.backing_map = backing_map;
+      ops.backing_aliases = pages->backing_aliases;
       ops.backing_unmap = backing_unmap;
     }
   ops.queue_ref = queue_ref;

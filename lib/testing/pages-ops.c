@@ -180,20 +180,25 @@ static gboolean
 map (gpointer user_data, TarnMemory memory, gsize size, TarnMemory address, GError **error)
 {
   TarnTestingPages *pages = user_data;
-  TarnTestingStretch mapping = { .start = address.address, .size = size };
+  TarnTestingStretch mapping
+      = { .start = address.address, .size = size, .backing = memory.address };
   TarnTestingStretch *backing;
 
   if (!begin_call (pages, error))
     return FALSE;
   backing = _tarn_testing_find_stretch (pages->backings, memory.address);
   g_assert_cmpuint (backing->size, ==, size);
-  g_assert_cmpuint (backing->n_uses, ==, 0);
   g_assert_cmpuint (address.address % TARN_TESTING_PAGES_GRANULARITY, ==, 0);
   g_assert_true (is_reserved (pages, address.address, size));
   g_assert_null (_tarn_testing_find_overlap (pages->mappings, address.address, size, 0));
+  if (backing->n_uses > 0 && pages->refuses_aliases)
+    {
+      _tarn_mutex_unlock (&pages->lock);
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "fake: it is mapped already");
+      return FALSE;
+    }
   backing->n_uses++;
   add (pages->mappings, address.address, mapping);
-  backing->start = address.address;
   return end_call (pages);
 }
 
@@ -282,6 +287,7 @@ _tarn_testing_pages_ops_init (TarnTestingPages *pages, TarnAllocatorOps *ops)
       ops->backing_new = memory_new;
       ops->backing_release = memory_release;
       ops->backing_map = map;
+      ops->backing_aliases = TRUE;
       ops->backing_unmap = unmap;
     }
   else

@@ -15,9 +15,10 @@
 typedef struct
 {
   guint64 start, size;
-  guint64 of;     /* of a part its piece */
-  guint64 number; /* of a backing or a piece */
-  guint n_uses;   /* of a backing or a piece: mappings, of which it has one, or parts */
+  guint64 of;      /* of a part its piece */
+  guint64 backing; /* of a mapping */
+  guint64 number;  /* of a backing or a piece */
+  guint n_uses;    /* of a backing or a piece: mappings, or parts */
 } TarnTestingStretch;
 
 struct _TarnTestingPages
@@ -25,6 +26,7 @@ struct _TarnTestingPages
   TarnMutex lock; /* guards all below */
   guint64 bytes, used_bytes;
   gsize max_addresses;
+  gboolean refuses_aliases;
   TarnTestingPagesKind kind;
   guint64 last_number;
   /* Of TarnTestingStretch, by their starts, or numbers; a piece is a backing that is not mapped. */

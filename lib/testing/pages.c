@@ -41,15 +41,11 @@ _tarn_testing_find_overlap (GHashTable *table, guint64 start, guint64 size, guin
 TarnTestingStretch *
 _tarn_testing_pages_find_mapped (TarnTestingPages *pages, guint64 address)
 {
-  GHashTableIter iter;
-  gpointer value;
+  const TarnTestingStretch *mapping = g_hash_table_lookup (pages->mappings, &address);
 
-  g_hash_table_iter_init (&iter, pages->backings);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    if (((TarnTestingStretch *) value)->n_uses > 0
-        && ((TarnTestingStretch *) value)->start == address)
-      return value;
-  g_error ("0x%" G_GINT64_MODIFIER "x is not mapped", address);
+  if (mapping == NULL)
+    g_error ("0x%" G_GINT64_MODIFIER "x is not mapped", address);
+  return _tarn_testing_find_stretch (pages->backings, mapping->backing);
 }
 
 /**
@@ -197,6 +193,21 @@ tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever)
   pages->fail_at = nth == 0 ? 0 : pages->calls + nth;
   pages->fail_for_ever = for_ever;
   pages->has_failed = FALSE;
+  _tarn_mutex_unlock (&pages->lock);
+}
+
+/**
+ * Has the device refuse to map a backing at a second address from now on, with
+ * #TARN_ERROR_NOT_SUPPORTED. Its allocators say that it can (TarnAllocatorOps.backing_aliases).
+ *
+ * @param pages  the device; any thread may call it
+ * @since 0.1
+ */
+void
+tarn_testing_pages_refuse_aliases (TarnTestingPages *pages)
+{
+  _tarn_mutex_lock (&pages->lock);
+  pages->refuses_aliases = TRUE;
   _tarn_mutex_unlock (&pages->lock);
 }
 

@@ -168,6 +168,79 @@ test_moves (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <, 500 * MIB);
 }
 
+/* Memory that a queue has freed serves its next request at once, wherever that is: commands that
+ * use it are still to run.  It stays where they use it until they have.  Returns the old address.
+ */
+static TarnMemory
+move_early (Fixture *fixture, TarnBlock **moved)
+{
+  TarnBlock *block = use (fixture, 100 * MIB, fixture->first);
+  TarnMemory memory = tarn_block_get_memory (block);
+  TarnBlock *between = use (fixture, MIB, fixture->first);
+
+  end (fixture, block);
+  *moved = use (fixture, 150 * MIB, fixture->first);
+  end (fixture, between);
+  return memory;
+}
+
+static void
+test_moves_early (Fixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  TarnMemory memory;
+  TarnBlock *block;
+  TarnHeapStats stats;
+
+  if (!((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  memory = move_early (fixture, &block);
+  stats = get_heap_stats (fixture);
+  g_assert_cmpuint (stats.moves, >=, 3); /* pieces of 32 MiB */
+  g_assert_cmpuint (stats.upstream_bytes, <=, 165 * MIB);
+  g_assert_cmpuint (tarn_testing_queues_get_calls (fixture->queues, TARN_TESTING_CALL_EVENT_WAIT),
+                    ==, 0);
+  g_assert_true (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
+  end (fixture, block);
+
+  /* Others wait for both. */
+  end (fixture, use (fixture, 100 * MIB, fixture->second));
+  g_assert_cmpuint (get_heap_stats (fixture).moves, ==, stats.moves);
+  tarn_testing_queues_run_all (fixture->queues);
+  end (fixture, use (fixture, MIB, fixture->first)); /* names the queue, for the driver */
+  tarn_testing_queues_run_all (fixture->queues);
+  end (fixture, use (fixture, 300 * MIB, fixture->second));
+  g_assert_cmpuint (get_heap_stats (fixture).moves, >, stats.moves);
+  g_assert_false (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
+}
+
+/* A driver that cannot have memory at two addresses is asked for that once. */
+static void
+test_moves_refused (Fixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  TarnBlock *block;
+  guint calls;
+
+  if (!((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  tarn_testing_pages_refuse_aliases (pages);
+  move_early (fixture, &block);
+  g_assert_cmpuint (get_heap_stats (fixture).moves, ==, 0);
+  end (fixture, block);
+  calls = tarn_testing_pages_get_calls (pages);
+  block = use (fixture, 200 * MIB, fixture->first);
+  g_assert_cmpuint (tarn_testing_pages_get_calls (pages) - calls, <=, 2 * (200 / 32 + 1));
+  end (fixture, block);
+  assert_all_valid (fixture);
+}
+
 /* A request that names a queue is the occasion to record an event for what it has freed, and a free
  * calls the driver for nothing, as its queue may be capturing. */
 static void
@@ -1009,6 +1082,8 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   add ("any-size", test_any_size);
   add ("moves", test_moves);
+  add ("moves-early", test_moves_early);
+  add ("moves-refused", test_moves_refused);
   add ("marked", test_marked);
   add ("out-of-memory", test_out_of_memory);
   add ("trim-waits-alone", test_trim_waits_alone);

@@ -124,6 +124,7 @@ set_virtual_ops (TarnAllocatorOps *ops, gsize granularity)
   ops->backing_new = counter_allocate;
   ops->backing_release = counter_free;
   ops->backing_map = counter_map;
+  ops->backing_aliases = TRUE;
   ops->backing_unmap = counter_release;
 }
 

@@ -30,6 +30,7 @@ typedef struct
   Sizes sizes;
   guint n_threads;
   gdouble seconds;
+  gboolean has_one_queue; /* for all threads */
 } Job;
 
 /* In the thread that opened the source.  Every thread runs its loop once, to fill pools and caches;

@@ -54,7 +54,8 @@ source_make_allocator (const Source *source, GError **error)
 }
 
 Source *
-source_open (const Kind *kind, const Device *device, gboolean has_queues, GError **error)
+source_open (const Kind *kind, const Device *device, gboolean has_queues, guint64 lag,
+             GError **error)
 {
   g_autoptr (Source) source = g_new0 (Source, 1);
 
@@ -64,7 +65,7 @@ source_open (const Kind *kind, const Device *device, gboolean has_queues, GError
   if (kind->backend != NULL && !kind->backend->open (device, &source->handle, error))
     return NULL;
   if (kind->backend == NULL && has_queues)
-    source->simulated = simulated_queues_new ();
+    source->simulated = simulated_queues_new (lag);
   source->driver
       = kind->make (kind->backend != NULL ? source->handle : (gpointer) source->simulated, error);
   if (source->driver == NULL)

@@ -49,8 +49,9 @@ extern const Kind kinds[];
 extern const gsize n_kinds;
 
 /* NULL with an error: TARN_ERROR_NOT_SUPPORTED where the device or the driver has no such memory.
- * Memory that needs no device has simulated queues if @has_queues. */
-Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, GError **error);
+ * Memory that needs no device has simulated queues if @has_queues, which are @lag steps late. */
+Source *source_open (const Kind *kind, const Device *device, gboolean has_queues, guint64 lag,
+                     GError **error);
 void source_close (Source *source);
 const gchar *source_get_place (const Source *source);
 

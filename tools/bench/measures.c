@@ -86,7 +86,7 @@ add_cost (GArray *costs, const Bench *bench, const Source *source, const Measure
 {
   Cost cost = { .first = TARN_POOL_STATS_INIT,
                 .job = { source, NULL, measure->subject, measure->pattern, measure->sizes,
-                         n_threads, bench->seconds } };
+                         n_threads, bench->seconds, bench->has_one_queue } };
   gboolean is_pool = measure->subject == SUBJECT_POOL;
   GError *error = NULL;
 

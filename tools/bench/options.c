@@ -253,6 +253,8 @@ weave_if_asked (Options *options, GError **error)
 static gboolean
 check_numbers (const Options *options, GError **error)
 {
+  if (options->late < 0)
+    return refuse (error, "--late %" G_GINT64_FORMAT ": must not be negative", options->late);
   /* It must not be "no number", either. */
   if (!(options->seconds > 0 && options->seconds <= MAX_SECONDS))
     return refuse (error, "--seconds %g: must be more than 0, and at most %d", options->seconds,
@@ -286,6 +288,7 @@ choose_measures (Options *options, GError **error)
 static gboolean
 check_options (Options *options, GError **error)
 {
+  options->queues |= options->one_queue;
   if (options->surplus != NULL)
     return refuse (error, "'%s' is no option; devices are chosen with --select",
                    options->surplus[0]);
@@ -339,6 +342,10 @@ options_parse (Options *options, gint *argc, gchar ***argv, GError **error)
       "Weave all of these into one, by their times", NULL },
     { "queues", 0, 0, G_OPTION_ARG_NONE, &options->queues,
       "A queue for each thread; traces with theirs", NULL },
+    { "one-queue", 0, 0, G_OPTION_ARG_NONE, &options->one_queue, "One queue for all threads",
+      NULL },
+    { "late", 0, 0, G_OPTION_ARG_INT64, &options->late,
+      "Steps that a queue without a device is late [1000]", "N" },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "csv", 'c', 0, G_OPTION_ARG_NONE, &options->csv, "Print CSV", NULL },
     { "plot", 'p', 0, G_OPTION_ARG_FILENAME, &options->plot, "Draw it as SVG, too", "FILE" },

@@ -17,7 +17,8 @@ typedef struct
   gdouble seconds;
   gint repetitions;
   gchar **trace_paths;
-  gboolean queues, weave;
+  gboolean queues, one_queue, weave;
+  gint64 late;
   gboolean what_if;
   gchar *what_if_list; /* NULL: none was given */
   gchar *plot;         /* a file; nullable */

@@ -215,7 +215,7 @@ make_queues (Rebuilt *self, GError **error)
   self->queues = g_new0 (gpointer, n + 1);
   if (self->meter != NULL)
     {
-      self->simulated = simulated_queues_new ();
+      self->simulated = simulated_queues_new (SIMULATED_LAG);
       simulated_queues_begin (self->simulated, MAX (self->recorded->n_threads, 1));
     }
   for (guint i = 1; i <= n; i++)

@@ -17,6 +17,7 @@ struct _SimulatedQueues
   GPtrArray *queues; /* of Queue */
   Steps *steps;      /* of each thread */
   guint n_threads;
+  guint64 lag; /* steps */
 };
 
 typedef struct
@@ -34,10 +35,11 @@ typedef struct
 } Event;
 
 SimulatedQueues *
-simulated_queues_new (void)
+simulated_queues_new (guint64 lag)
 {
   SimulatedQueues *queues = g_new0 (SimulatedQueues, 1);
 
+  queues->lag = lag;
   queues->queues = g_ptr_array_new_with_free_func (g_free);
   return queues;
 }
@@ -162,7 +164,7 @@ event_is_done (gpointer unused, gpointer data)
   const Event *event = data;
 
   (void) unused;
-  if (count_steps (event->of) >= event->step + SIMULATED_LAG)
+  if (count_steps (event->of) - event->step >= event->of->lag)
     return TRUE;
   return event->queue != NULL ? has_reached (event->queue, event->step)
                               : have_all_reached (event->of, event->step);

@@ -282,35 +282,36 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   add_free (range, extent);
 }
 
-/* Adds a piece, which is all free, and which no command uses; one with a region at the region's
- * end. */
+/* Adds a piece, which is all free, and which no command uses.  One that does not begin at the end
+ * of its region has no neighbours. */
 void
 _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
   TarnHeapRegion *region = piece->region;
   TarnExtent *extent = extent_new (heap);
+  gboolean is_at_end = region != NULL && piece->start == region->end;
 
   _tarn_assert_locked (&heap->lock);
   extent->start = piece->start;
   extent->size = piece->size;
   extent->piece = piece;
   extent->is_free = TRUE;
-  set_neighbours (extent, region != NULL ? region->last_extent : NULL, NULL);
+  set_neighbours (extent, is_at_end ? region->last_extent : NULL, NULL);
   piece->range = range;
   piece->extent = extent;
   piece->n_used = 0;
   piece->idle_since = 0;
   piece->idle_at = _tarn_clock_now ();
-  piece->before = region != NULL ? region->last_piece : NULL;
+  piece->before = is_at_end ? region->last_piece : NULL;
   piece->after = NULL;
   if (piece->before != NULL)
     piece->before->after = piece;
   if (region != NULL)
+    region->n_pieces++;
+  if (is_at_end)
     {
-      g_assert (piece->start == region->end);
       region->end += piece->size;
-      region->n_pieces++;
       region->last_piece = piece;
       region->last_extent = extent;
     }
@@ -367,19 +368,20 @@ cut_extent (TarnHeap *heap, TarnPiece *piece)
   return before;
 }
 
-/* Has a region's end be where the next piece goes, now that its last one has gone. */
+/* Has a region's end be where the next piece goes, now that its last one has gone: in the place of
+ * that one, unless it is still mapped there. */
 static void
-shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent)
+shrink_region (TarnHeapRegion *region, const TarnPiece *piece, TarnExtent *last_extent,
+               gboolean is_mapped)
 {
-  region->end = piece->start;
-  region->last_piece = piece->before;
-  region->last_extent = last_extent;
+  if (!is_mapped)
+    region->end = piece->start;
+  region->last_piece = is_mapped ? NULL : piece->before;
+  region->last_extent = is_mapped ? NULL : last_extent;
 }
 
-/* Takes an idle piece out of its range.  Its addresses are not used again, unless it was the last
- * in its region. */
-void
-_tarn_range_cut_piece (TarnPiece *piece)
+static void
+cut_piece (TarnPiece *piece, gboolean stays_mapped)
 {
   TarnHeapRange *range = piece->range;
   TarnHeap *heap = range->heap;
@@ -397,7 +399,7 @@ _tarn_range_cut_piece (TarnPiece *piece)
     {
       piece->region->n_pieces--;
       if (piece->region->last_piece == piece)
-        shrink_region (piece->region, piece, before);
+        shrink_region (piece->region, piece, before, stays_mapped);
     }
   g_queue_unlink (&range->pieces, &piece->link);
   g_queue_unlink (&heap->idle, &piece->idle_link);
@@ -410,4 +412,19 @@ _tarn_range_cut_piece (TarnPiece *piece)
   TARN_PROBE (piece_gone, heap->base.id, piece->start, piece->size);
   if (_tarn_records ())
     record (TARN_TRACE_PIECE_GONE, heap, piece->start, piece->size);
+}
+
+/* Takes an idle piece out of its range.  Its addresses are not used again, unless it was the last
+ * in its region. */
+void
+_tarn_range_cut_piece (TarnPiece *piece)
+{
+  cut_piece (piece, FALSE);
+}
+
+/* Takes an idle piece out of its range, which stays mapped where it is. */
+void
+_tarn_range_cut_mapped_piece (TarnPiece *piece)
+{
+  cut_piece (piece, TRUE);
 }

@@ -52,14 +52,15 @@
 static gsize
 get_target (const TarnHeap *heap)
 {
-  return MIN (_tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
+  return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
 static gsize
-get_room (const TarnHeap *heap)
+get_room (const TarnHeap *heap, gsize size)
 {
   gsize target = get_target (heap), all = heap->stats.upstream_bytes;
 
+  (void) size;
   return target > all ? target - all : 0;
 }
 
@@ -109,7 +110,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
   const TarnHeap *heap = range->heap;
   gsize has = range->queue->bytes, all = heap->stats.upstream_bytes;
-  gsize most = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
+  gsize most = _tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
   gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);
   gsize least = 0;
@@ -336,12 +337,13 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
  * because a driver may refuse a size for another reason than lack of memory.  If memory has run
  * out, it frees the idle pieces and tries once more. */
 static gboolean
-parts_grow (TarnHeapRange *range, gsize size, GError **error)
+parts_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
 {
   TarnHeap *heap = range->heap;
   g_autoptr (GError) local = NULL;
   gsize needed, bytes;
 
+  (void) moves;
   _tarn_heap_ask_marks (heap);
   _tarn_heap_age_peaks (heap);
   needed = get_needed (heap, size);

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Pieces of virtual memory: a backing each, mapped at the end of the range that needs it.  As long
- * as the heap has little more than was ever in use, it takes fresh memory; then idle pieces move.
+ * as the heap has little more than was ever in use, it takes fresh memory; then idle pieces move,
+ * those of the same queue before it is done with them.
  *
  * Addresses are never used again once a piece has moved away from them, but for the last ones.
  * There are far more of them than memory; a region in which they have come to an end is followed by
@@ -16,17 +17,13 @@
 /* The largest request for the range of small ones. */
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
-/* What a piece has, where the request needs no more: large enough for few calls of the driver, and
- * small enough to be idle often. */
-#define MAX_PIECE_BYTES (64 * MIB)
-
-/* The most that a piece has which a request needs all of: it leaves nothing over, and what it was
- * made for comes again. */
-#define MAX_NEEDED_BYTES (128 * MIB)
+/* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
+ * often. */
+#define MAX_PIECE_BYTES (32 * MIB)
 
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
-#define MIN_ROOM (32 * MIB)
-#define ROOM_SHARE 33
+#define MIN_ROOM (8 * MIB)
+#define ROOM_SHARE 64
 
 /* The largest piece in a heap with a limit, as a share of that.  A piece cannot move while anything
  * in it is in use; if pieces are small, that holds little memory back. */
@@ -216,29 +213,76 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return FALSE;
 }
 
-/* Moves an idle piece to the end of a range. */
-static gboolean
-move (TarnHeapRange *range, TarnPiece *piece, GError **error)
+/* Notes that a piece, which is in no range, moves to the end of one. */
+static void
+note_move (const TarnHeapRange *range, const TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
 
-  _tarn_range_cut_piece (piece);
   heap->stats.moves++;
-  _tarn_mutex_unlock (&heap->lock);
-  _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
-  _tarn_mutex_lock (&heap->lock);
-  virtual_tidy (range);
   TARN_PROBE (piece_moved, heap->base.id, piece->start, piece->size, range->region->end,
               range->queue->handle);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
                           range->region->end, GPOINTER_TO_SIZE (range->queue->handle));
+}
+
+/* Moves a quiet piece to the end of a range. */
+static gboolean
+move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
+{
+  TarnHeap *heap = range->heap;
+
+  _tarn_range_cut_piece (piece);
+  _tarn_mutex_unlock (&heap->lock);
+  _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
+  _tarn_mutex_lock (&heap->lock);
+  virtual_tidy (range);
+  note_move (range, piece);
   return map_at_end (range, piece, error);
 }
 
-/* Chooses the quiet piece that is to move to a range's end: the smallest that is large enough, or
- * else the largest.  Those there already are no help, nor those for which there are no addresses.
- */
+/* Moves an idle piece to the end of a range of its queue, which may still use it at its old
+ * address. Where upstream does not map it twice it stays where it was, and no other is tried. */
+static void
+move_unquiet (TarnHeapRange *range, TarnPiece *piece)
+{
+  TarnHeap *heap = range->heap;
+  TarnHeapRange *old_range = piece->range;
+  TarnHeapRegion *old_region = piece->region;
+  guint64 old_start = piece->start;
+  gboolean is_mapped;
+
+  _tarn_range_cut_mapped_piece (piece);
+  _tarn_mutex_unlock (&heap->lock);
+  is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
+                          memory_at (range->region->end), NULL);
+  _tarn_mutex_lock (&heap->lock);
+  if (!is_mapped)
+    {
+      heap->refuses_aliases = TRUE;
+      _tarn_range_add_busy_piece (old_range, piece);
+      return;
+    }
+  note_move (range, piece);
+  _tarn_piece_add_alias (piece, range->queue, old_region, old_start);
+  piece->region = range->region;
+  piece->start = range->region->end;
+  _tarn_range_add_busy_piece (range, piece);
+}
+
+/* Moves an idle piece to the end of a range.  TRUE: to look again may help. */
+static gboolean
+move (TarnHeapRange *range, TarnPiece *piece, GError **error)
+{
+  if (_tarn_piece_is_quiet (piece))
+    return move_quiet (range, piece, error);
+  move_unquiet (range, piece);
+  return TRUE;
+}
+
+/* Chooses the piece that is to move to a range's end: the smallest that is large enough, or else
+ * the largest.  Those there already are no help, nor those for which there are no addresses. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -250,7 +294,7 @@ choose_idle (const TarnHeapRange *range, gsize missing)
       TarnPiece *piece = link->data;
       gboolean is_enough = piece->size >= missing;
 
-      if ((last != NULL && piece->extent == last) || !_tarn_piece_is_quiet (piece)
+      if ((last != NULL && piece->extent == last) || !_tarn_piece_can_move_to (piece, range)
           || piece->size > get_free_addresses (range->region))
         continue;
       if (best == NULL
@@ -261,11 +305,19 @@ choose_idle (const TarnHeapRange *range, gsize missing)
   return best;
 }
 
-/* Reckons how much fresh memory there may be, at which a piece is moved instead. */
+/* Reckons how many bytes the heap should have at most with a request of so many bytes. */
 static gsize
-get_room (const TarnHeap *heap)
+get_target (const TarnHeap *heap, gsize size)
 {
-  gsize wanted = _tarn_heap_get_target (heap, ROOM_SHARE, MIN_ROOM);
+  return _tarn_heap_get_target (heap, size, ROOM_SHARE, MIN_ROOM);
+}
+
+/* Reckons how much fresh memory there may be for a request; if it needs more, a piece is moved
+ * instead. */
+static gsize
+get_room (const TarnHeap *heap, gsize size)
+{
+  gsize wanted = get_target (heap, size);
 
   return wanted > heap->stats.upstream_bytes ? wanted - heap->stats.upstream_bytes : 0;
 }
@@ -281,24 +333,26 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
   return MAX (MIN (bytes, share & ~(granularity - 1)), granularity);
 }
 
-/* Chooses how large a fresh piece is to be: as large as all that the queue has, up to a bound, so
- * that who needs little has little. */
+/* Chooses how large a fresh piece is to be.  Where a program does not say, it is as large as all
+ * that the queue has, so that who needs little has little; but no larger than there is room for,
+ * unless the request needs more. */
 static gsize
-choose_size (const TarnHeapRange *range, gsize missing)
+choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
   const TarnHeap *heap = range->heap;
   gsize granularity = ops_of (heap)->virtual_granularity;
-  gsize usual = heap->growth_bytes;
+  gsize most = get_most_of_piece (heap, MAX_PIECE_BYTES);
+  gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
 
-  if (usual == 0 && range->kind == TARN_RANGE_SMALL)
+  if (heap->growth_bytes != 0)
+    most = G_MAXSIZE;
+  else if (range->kind == TARN_RANGE_SMALL)
     usual = granularity;
-  else if (usual == 0)
-    usual = CLAMP (MAX (range->queue->bytes, missing), granularity,
-                   get_most_of_piece (heap, MAX_PIECE_BYTES));
-  usual = MIN (_tarn_round_up (usual, granularity), get_free_addresses (range->region));
-  if (heap->growth_bytes == 0)
-    missing = MIN (missing, MAX (usual, get_most_of_piece (heap, MAX_NEEDED_BYTES)));
-  return MAX (missing, usual);
+  else
+    usual = MIN (_tarn_round_up (range->queue->bytes, granularity),
+                 get_room (heap, size) / granularity * granularity);
+  usual = CLAMP (usual, MIN (missing, most), most);
+  return MIN (usual, get_free_addresses (range->region));
 }
 
 /* Takes fresh memory of a size, and maps it at the end of a range. */
@@ -335,7 +389,7 @@ count_movable (const TarnHeapRange *range)
     {
       const TarnPiece *piece = link->data;
 
-      if ((last == NULL || piece->extent != last) && _tarn_piece_is_quiet (piece))
+      if ((last == NULL || piece->extent != last) && _tarn_piece_can_move_to (piece, range))
         bytes += piece->size;
     }
   return bytes;
@@ -361,13 +415,32 @@ probe (TarnHeap *heap, gsize size, GError **error)
   return is_there;
 }
 
-/* Takes fresh memory: of the usual size, or what is missing at least; or moves what is idle; or
- * takes as much as there is, down to the granularity. */
+/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
+ * small ones would be in use for as long as the smallest block in it. */
 static gboolean
-add_or_move (TarnHeapRange *range, gsize missing, GError **error)
+moves_in (const TarnHeapRange *range)
+{
+  return range->kind != TARN_RANGE_SMALL;
+}
+
+/* Has an idle piece serve a range where upstream has no more: it moves there, or goes back for what
+ * upstream can give instead.  TRUE: to look again may help. */
+static gboolean
+use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
+{
+  if (moves_in (range))
+    return move (range, idle, error);
+  _tarn_heap_release_idle (range->heap, idle);
+  return TRUE;
+}
+
+/* Takes fresh memory for a request of so many bytes: of the usual size, or what is missing; or uses
+ * what is idle; or takes as much as there is, down to the granularity. */
+static gboolean
+add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
 {
   gsize granularity = ops_of (range->heap)->virtual_granularity;
-  gsize size = choose_size (range, missing);
+  gsize size = choose_size (range, wanted, missing);
   g_autoptr (GError) local = NULL;
   TarnPiece *idle;
 
@@ -380,7 +453,7 @@ add_or_move (TarnHeapRange *range, gsize missing, GError **error)
           return FALSE;
         }
       if (size <= missing && (idle = choose_idle (range, missing)) != NULL)
-        return move (range, idle, error);
+        return use_idle (range, idle, error);
       range->heap->is_short = TRUE;
       size = size > missing ? missing : MAX (_tarn_round_up (size / 2, granularity), granularity);
       g_clear_error (&local);
@@ -388,21 +461,29 @@ add_or_move (TarnHeapRange *range, gsize missing, GError **error)
   return TRUE;
 }
 
-/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
- * small ones would be in use for as long as the smallest block in it. */
-static gboolean
-moves_in (const TarnHeapRange *range)
+/* Chooses the piece that is to move for a request, rather than fresh memory; NULL: none is. */
+static TarnPiece *
+choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *moves)
 {
-  return range->kind != TARN_RANGE_SMALL;
+  TarnHeap *heap = range->heap;
+  TarnPiece *idle;
+
+  if (!moves_in (range) || missing <= get_room (heap, size))
+    return NULL;
+  idle = choose_idle (range, missing);
+  if (idle != NULL && *moves == TARN_MOVES_UNDECIDED)
+    *moves = _tarn_heap_pay_for_moves (heap, missing, get_target (heap, size)) ? TARN_MOVES_PIECES
+                                                                               : TARN_MOVES_NONE;
+  return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
 static gboolean
-virtual_grow (TarnHeapRange *range, gsize size, GError **error)
+virtual_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
 {
   gsize missing, movable;
   TarnPiece *idle;
 
-  if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap))
+  if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_ask_marks (range->heap);
   if (get_free_at_end (range) >= size)
     return TRUE; /* somebody has freed that meanwhile */
@@ -410,14 +491,14 @@ virtual_grow (TarnHeapRange *range, gsize size, GError **error)
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);
-  idle = moves_in (range) && missing > get_room (range->heap) ? choose_idle (range, missing) : NULL;
+  idle = choose_moving (range, size, missing, moves);
   if (idle != NULL)
     return move (range, idle, error);
   movable = range->heap->is_short ? count_movable (range) : G_MAXSIZE;
-  if (movable < missing && missing - movable > choose_size (range, missing)
+  if (movable < missing && missing - movable > choose_size (range, size, missing)
       && !probe (range->heap, missing - movable, error))
     return FALSE;
-  return add_or_move (range, missing, error);
+  return add_or_move (range, size, missing, error);
 }
 
 static TarnRangeKind

@@ -107,7 +107,7 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
 /* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
  * TRUE: to look again may help. */
 gboolean
-_tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
+_tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
 {
   TarnHeap *heap = range->heap;
   gboolean has_grown;
@@ -123,7 +123,8 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error)
     }
   begin_change (heap);
   n_before = _tarn_direct_get_calls ();
-  has_grown = heap->growth->grow (range, size, error);
+  _tarn_heap_end_aliases (heap);
+  has_grown = heap->growth->grow (range, size, moves, error);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   end_change (heap);
   return has_grown;
@@ -281,6 +282,7 @@ _tarn_heap_trim (TarnHeap *heap)
   if (!await_change (heap))
     return 0;
   begin_change (heap);
+  _tarn_heap_end_aliases (heap);
   bytes = _tarn_heap_release_idle (heap, NULL);
   for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
     for (guint i = 0; i < TARN_N_RANGES; i++)

@@ -10,6 +10,7 @@ typedef struct
 {
   TarnHeap *heap;
   gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
+  gsize aliases;    /* of the pieces */
   gchar *violation; /* the first one; NULL: none */
 } Walk;
 
@@ -96,6 +97,7 @@ check_piece (Walk *walk, const TarnPiece *piece)
     demand (walk, piece->start + piece->size <= piece->region->end,
             "a piece beyond the end of its region");
   walk->pieces++;
+  walk->aliases += piece->n_aliases;
   walk->idle += piece->n_used == 0;
   walk->idle_bytes += piece->n_used == 0 ? piece->size : 0;
 }
@@ -176,6 +178,7 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   gsize used_before = walk->used_extents, pieces_before = walk->pieces;
 
   gsize bytes_before = walk->used_bytes + walk->free_bytes, idle_before = walk->idle;
+  gsize aliases_before = walk->aliases;
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &queue->ranges[i]);
@@ -191,6 +194,9 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   demand (walk, walk->pieces - pieces_before == queue->n_pieces,
           "%" G_GSIZE_FORMAT " pieces of a queue that counts %" G_GSIZE_FORMAT,
           walk->pieces - pieces_before, queue->n_pieces);
+  demand (walk, walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
+          "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,
+          queue->aliases.length);
   demand (walk, queue->handle == NULL || queue->n_done <= queue->n_begun,
           "marks are done that nobody has begun");
   demand (walk,

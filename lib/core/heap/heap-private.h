@@ -11,6 +11,8 @@
  *     mark.c          when nothing uses an idle piece any more
  *     grow.c          where the next piece comes from
  *     grow-virtual.c  ... pieces of virtual memory, which can move to other addresses
+ *     churn.c         ... unless others moved too often
+ *     alias.c         ... and stay mapped at the old ones while commands use those
  *     grow-parts.c    ... pieces as the upstream allocator gives them
  *     spare.c         ... how much of them may be stranded near a limit
  *     heap-stats.c    what it says of itself
@@ -25,6 +27,9 @@
  * next.  A piece without an extent in use is idle: it can move to the end of the range that needs
  * memory, or of another one, and leaves a gap behind.  That is why a heap hardly ever has more than
  * was in use at most: what is free in pieces that are in use is all that it can lose.
+ *
+ * A piece moves within its queue before the queue is done with it: it stays mapped at its old
+ * address, which commands may still use, until an event says that they do not: alias.c.
  *
  * Each in-order queue that requests name has ranges of its own.  What is free there commands on
  * that queue may still use, and others do not: so the queue has it again at once, and whoever frees
@@ -79,11 +84,22 @@ struct _TarnPiece
   TarnPiece *before, *after; /* neighbours without a gap; NULL: none */
   TarnExtent *extent;        /* that has its first byte */
   guint n_used;
+  guint n_aliases;    /* addresses that it has moved away from, and is still mapped at */
   guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then, */
   gint64 idle_at;     /* and the time */
   GList link;         /* in its range's pieces */
   GList idle_link;    /* in the heap's */
 };
+
+/* A mapping of a piece at an address that it has moved away from.  Commands of its queue may use
+ * that address until a mark is done which was begun after it moved. */
+typedef struct
+{
+  TarnPiece *piece;
+  TarnHeapRegion *region; /* that has the address */
+  guint64 start;
+  guint64 moved_at; /* TarnHeapQueue.n_begun then */
+} TarnAlias;
 
 /* Addresses that were reserved.  Those from end on were never used, or the piece there has gone.
  *
@@ -93,7 +109,7 @@ struct _TarnHeapRegion
   TarnMemory addresses;
   gsize size;
   guint64 end;
-  guint n_pieces;
+  guint n_pieces;    /* and aliases */
   gboolean has_lost; /* a piece is there that could not be given back: the addresses stay, too */
   TarnPiece *last_piece;   /* NULL: there is none that ends at end */
   TarnExtent *last_extent; /* as well */
@@ -152,10 +168,30 @@ struct _TarnHeapQueue
   gboolean has_unmarked; /* a piece became idle since the last one was begun */
   guint n_passed;        /* calls that named it since, and recorded none */
   GQueue marks;          /* of TarnMark: that are not known to be done */
+  GQueue aliases;        /* of TarnAlias, owned: of its pieces, by moved_at */
 
   GList link;           /* in the heap's all_queues */
   GList forgotten_link; /* in its forgotten_queues */
 };
+
+/* Whether a request moves pieces, which is decided once: churn.c. */
+typedef enum
+{
+  TARN_MOVES_UNDECIDED,
+  TARN_MOVES_PIECES,
+  TARN_MOVES_NONE
+} TarnHeapMoves;
+
+/* How many more requests may move pieces, and what the heap may have instead.
+ *
+ * Invariant: n_left is for time up to @at, and for a peak up to @peak. */
+typedef struct
+{
+  guint n_left;
+  gint64 at;
+  guint64 peak;
+  guint64 extra; /* bytes that the room is larger by */
+} TarnHeapChurn;
 
 /* How a heap grows. */
 typedef struct
@@ -164,11 +200,12 @@ typedef struct
   gsize max_held;  /* what get_max_held () of heaps says */
   /* Chooses the range for a request. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
-  /* Reckons how many bytes more the heap may have before it takes what queues do not use. */
-  gsize (*get_room) (const TarnHeap *heap);
+  /* Reckons how many bytes more the heap may have for a request before it takes what queues do not
+   * use. */
+  gsize (*get_room) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
    * The lock is given up meanwhile. */
-  gboolean (*grow) (TarnHeapRange *range, gsize size, GError **error);
+  gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error);
   /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
    * is good. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
@@ -229,7 +266,9 @@ struct _TarnHeap
   gsize peak_lately; /* the most bytes in use since peak_at */
   gsize peak_before; /* the same of the period before that */
   gint64 peak_at;
-  gboolean is_short;   /* upstream ran out, and has not given much at once since */
+  TarnHeapChurn churn;
+  gboolean refuses_aliases; /* upstream did not map a piece at a second address */
+  gboolean is_short;        /* upstream ran out, and has not given much at once since */
   gboolean is_unready; /* upstream gave memory that nobody could wait for: for who is_changing */
   gint64 look_at;      /* the time at which to see whether some were idle for too long */
   TarnExtent *spare;   /* structs */
@@ -242,16 +281,16 @@ struct _TarnHeap
  * in use: else queues that need little take it from each other in turn. */
 #define TARN_QUEUE_ROOM ((gsize) 8 << 20)
 
-/* Reckons what a heap may have: what was in use at most, one byte in a share of that, and some
- * room.
- */
+/* Reckons what a heap may have: what was in use at most, also with a request of so many bytes, one
+ * byte in a share of that, and some room. */
 static inline gsize
-_tarn_heap_get_target (const TarnHeap *heap, gsize share, gsize room)
+_tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room)
 {
-  guint64 peak = heap->stats.peak_used_bytes;
+  guint64 used = heap->stats.used_bytes;
+  guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
   guint64 n = heap->all_queues.length; /* with nobody */
   guint64 of_queues = n > 2 ? MIN ((n - 2) * TARN_QUEUE_ROOM, peak) : 0;
-  guint64 more = peak / share + room + of_queues;
+  guint64 more = peak / share + room + of_queues + heap->churn.extra;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
@@ -294,6 +333,17 @@ gboolean _tarn_queue_await (TarnHeapQueue *queue);
 void _tarn_heap_ask_marks (TarnHeap *heap);
 gboolean _tarn_heap_await_idle (TarnHeap *heap);
 
+/* churn.c; the lock is held */
+void _tarn_heap_init_churn (TarnHeap *heap);
+gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
+
+/* alias.c; the lock is held, and given up meanwhile by the last */
+gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range);
+void _tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
+                            guint64 start);
+void _tarn_queue_lose_aliases (TarnHeapQueue *queue);
+void _tarn_heap_end_aliases (TarnHeap *heap);
+
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
@@ -301,10 +351,11 @@ TarnExtent *_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
+void _tarn_range_cut_mapped_piece (TarnPiece *piece);
 void _tarn_heap_free_spare (TarnHeap *heap);
 
 /* grow.c; the lock is held, and given up meanwhile */
-gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, GError **error);
+gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 void _tarn_heap_expire (TarnHeap *heap);

@@ -194,7 +194,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   gpointer handle = queue->handle != NULL ? queue->handle : queue->left;
 
   _tarn_assert_locked (&heap->lock);
-  g_assert (queue->n_pieces == 0 && queue->n_calls == 0);
+  g_assert (queue->n_pieces == 0 && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
   _tarn_queue_drop_marks (queue);
   _tarn_mutex_unlock (&heap->lock);

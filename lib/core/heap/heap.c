@@ -105,13 +105,14 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   TarnHeap *heap = queue->heap;
   TarnHeapRange *range = &queue->ranges[heap->growth->choose (heap, size)];
   g_autoptr (GError) local = NULL;
+  TarnHeapMoves moves = TARN_MOVES_UNDECIDED;
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
   guint n_grown = 0; /* after two tries any extent will do: others may always make it unsuitable */
 
   _tarn_assert_locked (&heap->lock);
   while ((extent = take_from (range, size, n_grown > 1)) == NULL)
-    if (_tarn_heap_grow (range, size, &local))
+    if (_tarn_heap_grow (range, size, &moves, &local))
       n_grown++;
     else
       {
@@ -384,7 +385,7 @@ heap_may_grow (TarnAllocator *allocator, gsize size)
   gboolean may_grow;
 
   _tarn_mutex_lock_adaptively (&heap->lock);
-  may_grow = !heap->is_short && heap->growth->get_room (heap) >= size;
+  may_grow = !heap->is_short && heap->growth->get_room (heap, size) >= size;
   _tarn_mutex_unlock (&heap->lock);
   return may_grow;
 }
@@ -531,7 +532,10 @@ free_queues (TarnHeap *heap)
   put_lost (heap);
   lose_idle (heap);
   while ((queue = g_queue_peek_tail (&heap->all_queues)) != NULL)
-    _tarn_heap_free_queue (heap, queue);
+    {
+      _tarn_queue_lose_aliases (queue);
+      _tarn_heap_free_queue (heap, queue);
+    }
   _tarn_mutex_unlock (&heap->lock);
   _tarn_messages_release ();
   g_hash_table_unref (heap->queues);
@@ -670,6 +674,7 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   heap->chance = 1;
   heap->full_bytes = G_MAXSIZE;
   heap->peak_at = _tarn_clock_now ();
+  _tarn_heap_init_churn (heap);
   heap->stats = (TarnHeapStats) TARN_HEAP_STATS_INIT;
   return heap;
 }

@@ -19,12 +19,12 @@
 /* Of so many calls that name a queue one asks about its mark on behalf of the next one. */
 #define PASSES 16
 
-/* Tells whether no command uses an idle piece. */
+/* Tells whether no command uses an idle piece, at any of its addresses. */
 gboolean
 _tarn_piece_is_quiet (const TarnPiece *piece)
 {
   g_assert (piece->n_used == 0);
-  return piece->idle_since < piece->range->queue->n_done;
+  return piece->idle_since < piece->range->queue->n_done && piece->n_aliases == 0;
 }
 
 static TarnMark *
@@ -162,14 +162,14 @@ uses_marks (const TarnHeap *heap)
   return !heap->frees_in_order || g_hash_table_size (heap->queues) > 1;
 }
 
-/* Records a mark if pieces of a queue, which the caller names, became idle since the last one was
- * begun.  Not while another is on its way, which is asked about now and then: a queue that is far
- * behind needs no more of them. */
+/* Records a mark if pieces of a queue, which the caller names, became idle or moved since the last
+ * one was begun.  Not while another is on its way, which is asked about now and then: a queue that
+ * is far behind needs no more of them. */
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
-  if (!queue->has_unmarked || queue->n_idle == 0 || queue->handle == NULL
-      || !uses_marks (queue->heap) || queue->n_passed++ % PASSES != 0)
+  if (!queue->has_unmarked || (queue->n_idle == 0 && queue->aliases.length == 0)
+      || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % PASSES != 0)
     return;
   _tarn_queue_ask (queue);
   if (queue->marks.length == 0 && queue->handle != NULL)
@@ -239,8 +239,8 @@ enter_unquiet (const TarnHeap *heap)
 }
 
 /* Asks about the marks of all queues, and has one recorded where there is none for idle pieces and
- * a reference keeps queues alive.  Else the next call that names the queue does so.  For who
- * changes what pieces there are. */
+ * a reference keeps queues alive.  Else the next call that names the queue does so.  Ends the
+ * aliases that marks allow to end.  For who changes what pieces there are. */
 void
 _tarn_heap_ask_marks (TarnHeap *heap)
 {
@@ -257,6 +257,7 @@ _tarn_heap_ask_marks (TarnHeap *heap)
           _tarn_queue_ask (queue); /* it may have nothing to do */
         }
     }
+  _tarn_heap_end_aliases (heap);
 }
 
 /* Has the host wait until all pieces that are idle now are quiet, of which that can be told.  Other

@@ -1,0 +1,86 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pieces at two addresses.  An idle piece can move within its queue although commands of the queue
+ * may still use it: it is mapped at the new address as well, and what uses that comes later on the
+ * same queue.  The old mapping, an alias, ends when a mark says that those commands are done. Until
+ * then the piece can neither go back nor move to another queue.
+ *
+ * The lock is held in all of this. */
+
+#include "heap/heap-private.h"
+
+/* Tells whether an idle piece can serve a range now: where it is quiet, or can move within its
+ * queue before it is. */
+gboolean
+_tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
+{
+  const TarnHeap *heap = range->heap;
+
+  if (_tarn_piece_is_quiet (piece))
+    return TRUE;
+  return piece->range->queue == range->queue && range->kind != TARN_RANGE_SMALL
+         && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
+}
+
+/* Notes that a piece which has moved within a queue is still mapped at its old address. */
+void
+_tarn_piece_add_alias (TarnPiece *piece, TarnHeapQueue *queue, TarnHeapRegion *region,
+                       guint64 start)
+{
+  TarnAlias *alias = g_new (TarnAlias, 1);
+
+  _tarn_assert_locked (&queue->heap->lock);
+  *alias
+      = (TarnAlias){ .piece = piece, .region = region, .start = start, .moved_at = queue->n_begun };
+  g_queue_push_tail (&queue->aliases, alias);
+  queue->has_unmarked = TRUE;
+  piece->n_aliases++;
+  region->n_pieces++;
+}
+
+/* Ends the oldest alias of a queue, which no command uses. */
+static void
+end_alias (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+  g_autofree TarnAlias *alias = g_queue_pop_head (&queue->aliases);
+  TarnMemory address = { .address = alias->start };
+
+  _tarn_mutex_unlock (&heap->lock);
+  _tarn_call (heap->upstream, backing_unmap, address, alias->piece->size);
+  _tarn_mutex_lock (&heap->lock);
+  alias->piece->n_aliases--;
+  alias->region->n_pieces--;
+}
+
+/* Ends the aliases that no command uses any more, as far as marks are known to be done.  For who
+ * changes what pieces there are. */
+void
+_tarn_heap_end_aliases (TarnHeap *heap)
+{
+  g_assert (heap->is_changing);
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    {
+      TarnHeapQueue *queue = link->data;
+      const TarnAlias *oldest;
+
+      while ((oldest = g_queue_peek_head (&queue->aliases)) != NULL
+             && oldest->moved_at < queue->n_done)
+        end_alias (queue);
+    }
+}
+
+/* Drops the aliases of a queue whose pieces are lost: the addresses stay mapped. */
+void
+_tarn_queue_lose_aliases (TarnHeapQueue *queue)
+{
+  TarnAlias *alias;
+
+  while ((alias = g_queue_pop_head (&queue->aliases)) != NULL)
+    {
+      alias->region->n_pieces--;
+      alias->region->has_lost = TRUE;
+      g_free (alias);
+    }
+}
