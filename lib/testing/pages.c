@@ -197,8 +197,9 @@ tarn_testing_pages_fail (TarnTestingPages *pages, guint nth, gboolean for_ever)
 }
 
 /**
- * Has the device refuse to map a backing at a second address from now on, with
- * #TARN_ERROR_NOT_SUPPORTED. Its allocators say that it can (TarnAllocatorOps.backing_aliases).
+ * Has a device refuse to map a backing at a second address. From now on such calls fail with
+ * #TARN_ERROR_NOT_SUPPORTED, although its allocators say that they can do so
+ * (TarnAllocatorOps.backing_aliases).
  *
  * @param pages  the device; any thread may call it
  * @since 0.1

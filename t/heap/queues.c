@@ -210,7 +210,8 @@ test_moves_early (Fixture *fixture, gconstpointer data)
   end (fixture, use (fixture, 100 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, ==, stats.moves);
   tarn_testing_queues_run_all (fixture->queues);
-  end (fixture, use (fixture, MIB, fixture->first)); /* names the queue, for the driver */
+  for (guint i = 0; i < 16; i++) /* one of so many that name the queue calls the driver */
+    end (fixture, use (fixture, MIB + i * TARN_TESTING_ORDER_GRANULE, fixture->first));
   tarn_testing_queues_run_all (fixture->queues);
   end (fixture, use (fixture, 300 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, >, stats.moves);

@@ -613,7 +613,8 @@ test_freed_elsewhere (Fixture *fixture, gconstpointer unused)
   guint64 start;
 
   (void) unused;
-  end (fixture, use_on (fixture, 5000, NULL)); /* or the heap would grow */
+  end (fixture, use_on (fixture, 600 * MIB, NULL)); /* for room, or the other thread's request */
+  end (fixture, use_on (fixture, 5000, NULL));      /* would take the scratch back */
   start = make_scratch (fixture, SCRATCH);
   for (guint i = 0; i < 4; i++)
     {
@@ -1044,10 +1045,12 @@ test_heap_grows (Fixture *fixture, gconstpointer unused)
 static void
 test_others_grow (Fixture *fixture, gconstpointer unused)
 {
+  gboolean is_virtual = fixture->way->kind == TARN_TESTING_PAGES_VIRTUAL;
   TarnBlock *block, *other;
   guint64 n;
 
   (void) unused;
+  end (fixture, use_on (fixture, 100 * MIB, fixture->first));
   make_scratch (fixture, SCRATCH);
   lend (fixture, 100 * KIB, &block, 1);
   n = get_heap_stats (fixture).driver_calls;
@@ -1056,7 +1059,8 @@ test_others_grow (Fixture *fixture, gconstpointer unused)
   g_assert_nonnull (get_scratch (fixture)->rest);
   g_assert_true (is_lent (block));
   end (fixture, other);
-  other = use_on (fixture, 200 * MIB, fixture->second); /* more than there is room for */
+  /* More than there is room for. */
+  other = use_on (fixture, is_virtual ? 60 * MIB : 200 * MIB, fixture->second);
   g_assert_null (get_scratch (fixture)->rest);
   g_assert_false (is_lent (block));
   end (fixture, other);
@@ -1177,8 +1181,9 @@ test_other_queue (Fixture *fixture, gconstpointer unused)
   guint64 start;
 
   (void) unused;
+  end (fixture, use_on (fixture, 600 * MIB, NULL)); /* for room, or the others' requests */
   for (guint i = 0; i < 2; i++)
-    end (fixture, use_on (fixture, MIB, others[i])); /* or the heap would grow */
+    end (fixture, use_on (fixture, MIB, others[i])); /* would take the scratch back */
   start = make_scratch (fixture, SCRATCH);
   for (guint i = 0; i < 8; i++)
     {

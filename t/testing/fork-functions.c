@@ -83,6 +83,7 @@ static const ForkHooks hooks = { .enter = make, .may_lock = TRUE };
   X (tarn_testing_pages_new, QUIET, (100, TARN_TESTING_PAGES_PARTS))                               \
   X (tarn_testing_pages_set_budget, QUIET, (w->pages, 100))                                        \
   X (tarn_testing_pages_set_hook, QUIET, (w->pages, NULL, NULL))                                   \
+  X (tarn_testing_pages_refuse_aliases, QUIET, (w->pages))                                         \
   X (tarn_testing_pages_set_max_addresses, QUIET, (w->pages, 100))                                 \
   X (tarn_testing_queue_destroy, QUIET, (w->queues, w->queue))                                     \
   X (tarn_testing_queue_follow, QUIET, (w->queues, w->queue, w->other))                            \

@@ -277,6 +277,8 @@ if command -v jq >/dev/null; then
   check "another queue's memory, 996 events later: it is in use" managed_is 3172 --queues
   trace $(ask_again_after 502)
   check "... 1,004 events later: it is not" managed_is 2149 --queues
+  check "... where queues are 1,010 events late: it is" managed_is 3172 --queues --late 1010
+  check "... 1,000 events late" managed_is 2149 --queues --late 1000
   trace 0,1,allocate,1,1000, 10,1,free,1,, 20,2,allocate,2,1000, 30,2,free,2,,
   check "two threads: without --queues they are one" managed_is 1023
   check "... each keeps some for itself" managed_is 2046 --queues
@@ -297,6 +299,17 @@ trace_of_many () { # THREADS QUEUES
 }
 
 trace_of_many 256 256 >"$scratch/many.csv"
+# How many queues two threads name.
+count_queues () { # NUMBER OPTION
+  TARN_TRACE=$scratch/recording quick_null --measure hits --threads 2 "$2" >/dev/null \
+    && n=$("$top_builddir/tools/tarn-trace" --print --kind=hit,miss "$scratch/recording" \
+      | sed -n 's/.* queue=\([^ ]*\).*/\1/p' | sort -u | wc -l) \
+    && [ "$n" -eq "$1" ]
+}
+
+check "--queues: one for each thread" count_queues 2 --queues
+check "--one-queue: one for both" count_queues 1 --one-queue
+check "--late: less than no event" fails 2 "--late -1: must not be negative" --late -1
 check "256 threads, 256 queues" status_is 0 quick_null --measure overhead,replay --queues \
   --trace "$scratch/many.csv"
 check "... each one a thread" grep -qE '^replay +256 many.csv' "$scratch/out"

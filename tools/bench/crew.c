@@ -132,7 +132,8 @@ worker_init (Worker *worker, Crew *crew, guint index, Ring *rings)
   worker->lane.pool = job->pool;
   worker->lane.driver = job->source->allocator;
   if (job->subject == SUBJECT_ORDERED)
-    worker->lane.queue = source_get_queue (job->source, job->has_one_queue ? 0 : index, &worker->lane.error);
+    worker->lane.queue
+        = source_get_queue (job->source, job->has_one_queue ? 0 : index, &worker->lane.error);
   worker->lane.sizes = worker->sizes;
   worker->lane.chunk = choose_chunk (job);
   worker->lane.ring = is_pair ? &rings[index / 2] : NULL;

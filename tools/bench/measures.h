@@ -27,12 +27,12 @@ typedef struct
   const GPtrArray *recordings;   /* of Recorded: for every kind */
   const GPtrArray *alternatives; /* of Alternative: for these; nullable */
   gboolean has_all_alternatives; /* also those that change nothing */
-  gboolean has_queues; /* threads have one each; traces are replayed with theirs, and threads */
+  gboolean has_queues;    /* threads have one each; traces are replayed with theirs, and threads */
   gboolean has_one_queue; /* ... which is the same for all threads */
   guint64 lag;            /* steps that simulated ones are late */
-  Results *results;    /* of what is being measured */
-  Report *report;      /* ... and where they go then */
-  const gchar *step;   /* for the line of progress */
+  Results *results;       /* of what is being measured */
+  Report *report;         /* ... and where they go then */
+  const gchar *step;      /* for the line of progress */
 } Bench;
 
 typedef struct _Measure Measure;

@@ -3,8 +3,8 @@
  *
  * Queues of memory that needs no device.
  *
- * The device is always so many steps behind the host, on every queue, where a step is one allocation
- * or free of a trace, whichever thread makes it.  So what was put on a queue is done
+ * The device is always so many steps behind the host, on every queue, where a step is one
+ * allocation or free of a trace, whichever thread makes it.  So what was put on a queue is done
  * once so many steps have begun after it, or once the host has waited for it, or for what was put
  * on the same queue later.  A queue that waits for another one loses nothing by it: what comes
  * before in the trace is done before.  It is the same in every replay that makes the same steps in
@@ -15,7 +15,8 @@
 
 #include <tarn/tarn.h>
 
-#define SIMULATED_LAG 1000 /* steps, where nobody says how many: of the order of what a driver lets a program be ahead */
+/* Steps, where nobody says how many: of the order of what a driver lets a program be ahead. */
+#define SIMULATED_LAG 1000
 
 typedef struct _SimulatedQueues SimulatedQueues;
 
