@@ -105,7 +105,8 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
     after->before = extent;
 }
 
-/* Splits the first bytes off a free extent, which is in no tree, and gets them as another one. */
+/* Splits the first bytes off a free extent, which is not in the index, and gets them as another
+ * one. */
 static TarnExtent *
 split (TarnHeap *heap, TarnExtent *extent, gsize size)
 {
@@ -156,7 +157,7 @@ _tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size)
   return rest;
 }
 
-/* Joins two free neighbours, which are in no tree. */
+/* Joins two free neighbours, which are not in the index. */
 static TarnExtent *
 join (TarnHeap *heap, TarnExtent *left, TarnExtent *right)
 {
@@ -237,24 +238,24 @@ TarnExtent *
 _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 {
   TarnHeap *heap = range->heap;
-  TarnExtent *extent = _tarn_tree_find (range->root, size), *rest = extent;
+  TarnExtent *extent = _tarn_free_index_find (&range->free, size), *rest = extent;
   gsize rounded = _tarn_round_up (size, heap->alignment);
 
   _tarn_assert_locked (&heap->lock);
   if (extent == NULL
       || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
     return NULL;
-  _tarn_tree_remove (&range->root, extent);
+  _tarn_free_index_remove (&range->free, extent);
   if (extent->size > rounded)
     {
       extent = split (heap, rest, rounded);
-      _tarn_tree_insert (&range->root, rest);
+      _tarn_free_index_add (&range->free, rest);
     }
   begin_use (heap, extent);
   return extent;
 }
 
-/* Joins a free extent, which is in no tree, with its free neighbours, and puts it there. */
+/* Joins a free extent, which is not in the index, with its free neighbours, and puts it there. */
 static void
 add_free (TarnHeapRange *range, TarnExtent *extent)
 {
@@ -262,15 +263,15 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
 
   if (after != NULL && after->is_free)
     {
-      _tarn_tree_remove (&range->root, after);
+      _tarn_free_index_remove (&range->free, after);
       extent = join (range->heap, extent, after);
     }
   if (before != NULL && before->is_free)
     {
-      _tarn_tree_remove (&range->root, before);
+      _tarn_free_index_remove (&range->free, before);
       extent = join (range->heap, before, extent);
     }
-  _tarn_tree_insert (&range->root, extent);
+  _tarn_free_index_add (&range->free, extent);
 }
 
 /* Puts an extent back that is not used any more. */
@@ -362,9 +363,9 @@ cut_extent (TarnHeap *heap, TarnPiece *piece)
     after->before = NULL;
   extent_free (heap, extent);
   if (before != NULL && before->is_free)
-    _tarn_tree_insert (&piece->range->root, before);
+    _tarn_free_index_add (&piece->range->free, before);
   if (after != NULL && after->is_free)
-    _tarn_tree_insert (&piece->range->root, after);
+    _tarn_free_index_add (&piece->range->free, after);
   return before;
 }
 
@@ -389,7 +390,7 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
 
   _tarn_assert_locked (&heap->lock);
   g_assert (piece->n_used == 0);
-  _tarn_tree_remove (&range->root, piece->extent);
+  _tarn_free_index_remove (&range->free, piece->extent);
   before = cut_extent (heap, piece);
   if (piece->before != NULL)
     piece->before->after = NULL;

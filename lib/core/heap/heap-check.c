@@ -119,9 +119,9 @@ check_region (Walk *walk, const TarnHeapRegion *region)
           "a last extent that is not");
 }
 
-/* Checks a tree of free extents; gets how many there are. */
+/* Checks a treap of the free extents of a class; gets how many there are. */
 static gsize
-check_tree (Walk *walk, const TarnExtent *extent)
+check_treap (Walk *walk, const TarnExtent *extent, guint class)
 {
   const TarnExtent *children[2];
   gsize n = 1;
@@ -130,7 +130,8 @@ check_tree (Walk *walk, const TarnExtent *extent)
     return 0;
   children[0] = extent->less;
   children[1] = extent->greater;
-  demand (walk, extent->is_free, "an extent in use is in the tree");
+  demand (walk, extent->is_free, "an extent in use is in the index");
+  demand (walk, _tarn_free_index_get_class (extent->size) == class, "an extent in another's class");
   for (guint i = 0; i < 2 && walk->violation == NULL; i++)
     {
       const TarnExtent *child = children[i];
@@ -143,7 +144,29 @@ check_tree (Walk *walk, const TarnExtent *extent)
       demand (walk, comes_before == (i == 0), "an extent on the wrong side of another");
       demand (walk, child->priority <= extent->priority,
               "an extent above one that it gives way to");
-      n += check_tree (walk, child);
+      n += check_treap (walk, child, class);
+    }
+  return n;
+}
+
+/* Checks the index of free extents; gets how many there are.  One in a class that does not say that
+ * it has any is missing then. */
+static gsize
+check_free_index (Walk *walk, const TarnFreeIndex *index)
+{
+  gsize n = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (index->bits); i++)
+    {
+      demand (walk, (index->bits[i] != 0) == (index->words >> i & 1),
+              "a word of classes that does not say whether one has extents");
+      for (guint64 bits = index->bits[i]; bits != 0; bits &= bits - 1)
+        {
+          guint class = i * 64 + (guint) __builtin_ctzll (bits);
+
+          demand (walk, index->roots[class] != NULL, "a class that has no extent says it has");
+          n += check_treap (walk, index->roots[class], class);
+        }
     }
   return n;
 }
@@ -162,9 +185,9 @@ check_range (Walk *walk, const TarnHeapRange *range)
               "a piece that is idle since a mark to come");
       check_piece (walk, piece);
     }
-  n = check_tree (walk, range->root);
+  n = check_free_index (walk, &range->free);
   demand (walk, n == walk->free_extents - free_before,
-          "%" G_GSIZE_FORMAT " extents in the tree, but %" G_GSIZE_FORMAT " are free", n,
+          "%" G_GSIZE_FORMAT " extents in the index, but %" G_GSIZE_FORMAT " are free", n,
           walk->free_extents - free_before);
   if (range->region != NULL)
     check_region (walk, range->region);

@@ -6,7 +6,7 @@
  *
  *     heap.c          the allocator that it is: requests and frees
  *     extent.c        splitting and joining; which piece is idle
- *     tree.c          free extents by their sizes
+ *     free-index.c    free extents by their sizes
  *     heap-queue.c    the queues that it has ranges for
  *     mark.c          when nothing uses an idle piece any more
  *     grow.c          where the next piece comes from
@@ -66,8 +66,8 @@ struct _TarnExtent
   TarnExtent *before,
       *after; /* neighbours without a gap; NULL: none.  after also links spare ones */
   gboolean is_free;
-  guint32 priority;           /* in the tree; constant, by chance */
-  TarnExtent *less, *greater; /* in the tree of its range, if it is free */
+  guint32 priority;           /* in a treap; constant, by chance */
+  TarnExtent *less, *greater; /* in a treap of its range's, if it is free */
 };
 
 /* What came from upstream in one call.
@@ -123,13 +123,27 @@ typedef enum
   TARN_N_RANGES
 } TarnRangeKind;
 
+/* More than there are sizes' classes, of 64 bits. */
+#define TARN_FREE_CLASSES 896
+
+/* The free extents of a range by their sizes: free-index.c.
+ *
+ * Invariants: a class has its bit in @bits if and only if its root is not NULL; and a word of these
+ * its bit in @words if and only if it is not 0. */
+typedef struct
+{
+  guint64 words;
+  guint64 bits[TARN_FREE_CLASSES / 64];
+  TarnExtent *roots[TARN_FREE_CLASSES]; /* of treaps */
+} TarnFreeIndex;
+
 /* Pieces that serve requests of the same kind. */
 struct _TarnHeapRange
 {
   TarnHeap *heap;
   TarnHeapQueue *queue;
   TarnRangeKind kind;
-  TarnExtent *root;       /* of the tree of free extents: by size, then by start */
+  TarnFreeIndex free;     /* all extents that are free */
   GQueue pieces;          /* of TarnPiece, by link */
   TarnHeapRegion *region; /* that it grows in; NULL: none as yet */
   GList *old_regions;     /* that still have pieces */
@@ -310,10 +324,12 @@ void _tarn_heap_age_peaks (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);
 
-/* tree.c */
-void _tarn_tree_insert (TarnExtent **root, TarnExtent *extent);
-void _tarn_tree_remove (TarnExtent **root, TarnExtent *extent);
-TarnExtent *_tarn_tree_find (TarnExtent *root, gsize size);
+/* free-index.c */
+guint _tarn_free_index_get_class (gsize size);
+void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
+void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
+TarnExtent *_tarn_free_index_find (const TarnFreeIndex *index, gsize size);
+const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
 /* heap-queue.c; the lock is held, and given up meanwhile by those that have an error */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);

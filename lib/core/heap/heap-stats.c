@@ -10,10 +10,8 @@
 static gsize
 get_largest (const TarnHeapRange *range)
 {
-  const TarnExtent *extent = range->root;
+  const TarnExtent *extent = _tarn_free_index_get_largest (&range->free);
 
-  while (extent != NULL && extent->greater != NULL)
-    extent = extent->greater;
   return extent != NULL ? extent->size : 0;
 }
 

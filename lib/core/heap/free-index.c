@@ -1,0 +1,200 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The free extents of a range, by their sizes: the smallest one that is large enough for a request
+ * is found in a few steps, however many there are.
+ *
+ * Sizes are divided into classes, 16 between one power of two and the next.  A bit for each class
+ * says whether it has an extent, and a bit for each word of these bits whether any is set there. So
+ * the class that serves a request is known at once, unless it is the request's own, of which not
+ * every extent is large enough.  In a class a treap has the extents by size, and by address where
+ * sizes are the same.  An extent stands below none of lower priority, and priorities are drawn by
+ * lot, so that it is as deep as a tree that was built in any order. */
+
+#include "heap/heap-private.h"
+
+/* Sizes below UNIT << SUB_BITS have a class for each number of units; the next ones 1 << SUB_BITS
+ * for each power of two. */
+#define UNIT_SHIFT 9
+#define SUB_BITS 4
+
+/* Gets the class of a size: of all sizes in a class, no other class has any that lies between. */
+guint
+_tarn_free_index_get_class (gsize size)
+{
+  guint64 units = size >> UNIT_SHIFT;
+  guint exponent = 63 - (guint) __builtin_clzll (units | 1 << SUB_BITS);
+
+  return ((exponent - SUB_BITS) << SUB_BITS) + (guint) (units >> (exponent - SUB_BITS));
+}
+
+static inline gboolean
+comes_before (const TarnExtent *a, const TarnExtent *b)
+{
+  return a->size < b->size || (a->size == b->size && a->start < b->start);
+}
+
+/* Classes that have extents */
+
+static void
+set_bit (TarnFreeIndex *self, guint class)
+{
+  self->bits[class / 64] |= (guint64) 1 << class % 64;
+  self->words |= (guint64) 1 << class / 64;
+}
+
+static void
+clear_bit (TarnFreeIndex *self, guint class)
+{
+  self->bits[class / 64] &= ~((guint64) 1 << class % 64);
+  if (self->bits[class / 64] == 0)
+    self->words &= ~((guint64) 1 << class / 64);
+}
+
+/* Finds the first class from one on that has an extent; TARN_FREE_CLASSES: there is none. */
+static guint
+find_class (const TarnFreeIndex *self, guint class)
+{
+  guint word = class / 64;
+  guint64 bits, words;
+
+  if (class >= TARN_FREE_CLASSES)
+    return TARN_FREE_CLASSES;
+  bits = self->bits[word] & G_MAXUINT64 << class % 64;
+  if (bits == 0)
+    {
+      words = self->words & G_MAXUINT64 << word << 1;
+      if (words == 0)
+        return TARN_FREE_CLASSES;
+      word = (guint) __builtin_ctzll (words);
+      bits = self->bits[word];
+    }
+  return word * 64 + (guint) __builtin_ctzll (bits);
+}
+
+/* Treaps */
+
+/* What is below the extent's place is divided into what comes before it and what comes after it. */
+static void
+treap_insert (TarnExtent **root, TarnExtent *extent)
+{
+  TarnExtent **link = root, **less = &extent->less, **greater = &extent->greater;
+  TarnExtent *rest;
+
+  while (*link != NULL && (*link)->priority >= extent->priority)
+    link = comes_before (extent, *link) ? &(*link)->less : &(*link)->greater;
+  rest = *link;
+  *link = extent;
+  while (rest != NULL)
+    if (comes_before (rest, extent))
+      {
+        *less = rest;
+        less = &rest->greater;
+        rest = *less;
+      }
+    else
+      {
+        *greater = rest;
+        greater = &rest->less;
+        rest = *greater;
+      }
+  *less = *greater = NULL;
+}
+
+/* What was below the extent is put together again. */
+static void
+treap_remove (TarnExtent **root, TarnExtent *extent)
+{
+  TarnExtent **link = root, *less = extent->less, *greater = extent->greater;
+
+  while (*link != extent)
+    {
+      g_assert (*link != NULL);
+      link = comes_before (extent, *link) ? &(*link)->less : &(*link)->greater;
+    }
+  while (less != NULL && greater != NULL)
+    if (less->priority >= greater->priority)
+      {
+        *link = less;
+        link = &less->greater;
+        less = *link;
+      }
+    else
+      {
+        *link = greater;
+        link = &greater->less;
+        greater = *link;
+      }
+  *link = less != NULL ? less : greater;
+}
+
+/* Finds the first extent of a treap that has so many bytes; NULL: none has as many. */
+static TarnExtent *
+treap_find (TarnExtent *root, gsize size)
+{
+  TarnExtent *found = NULL;
+
+  while (root != NULL)
+    if (root->size >= size)
+      {
+        found = root;
+        root = root->less;
+      }
+    else
+      root = root->greater;
+  return found;
+}
+
+/* The index */
+
+/* Adds a free extent, which is not there. */
+void
+_tarn_free_index_add (TarnFreeIndex *self, TarnExtent *extent)
+{
+  guint class = _tarn_free_index_get_class (extent->size);
+
+  treap_insert (&self->roots[class], extent);
+  set_bit (self, class);
+}
+
+/* Removes an extent, which is there. */
+void
+_tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
+{
+  guint class = _tarn_free_index_get_class (extent->size);
+
+  treap_remove (&self->roots[class], extent);
+  if (self->roots[class] == NULL)
+    clear_bit (self, class);
+}
+
+/* Finds the smallest extent of at least so many bytes, at the lowest address where several have the
+ * same size; NULL: none has as many. */
+TarnExtent *
+_tarn_free_index_find (const TarnFreeIndex *self, gsize size)
+{
+  guint class = _tarn_free_index_get_class (size);
+  TarnExtent *extent = treap_find (self->roots[class], size);
+
+  if (extent != NULL)
+    return extent;
+  class = find_class (self, class + 1);
+  return class < TARN_FREE_CLASSES ? treap_find (self->roots[class], size) : NULL;
+}
+
+/* Gets the largest extent; NULL: there is none. */
+const TarnExtent *
+_tarn_free_index_get_largest (const TarnFreeIndex *self)
+{
+  const TarnExtent *extent;
+  guint word, bit;
+
+  if (self->words == 0)
+    return NULL;
+  word = 63 - (guint) __builtin_clzll (self->words);
+  bit = 63 - (guint) __builtin_clzll (self->bits[word]);
+  extent = self->roots[word * 64 + bit];
+  while (extent->greater != NULL)
+    extent = extent->greater;
+  return extent;
+}
