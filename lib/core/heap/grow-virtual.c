@@ -281,8 +281,17 @@ move (TarnHeapRange *range, TarnPiece *piece, GError **error)
   return TRUE;
 }
 
-/* Chooses the piece that is to move to a range's end: the smallest that is large enough, or else
- * the largest.  Those there already are no help, nor those for which there are no addresses. */
+/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
+ * small ones would be in use for as long as the smallest block in it. */
+static gboolean
+moves_in (const TarnHeapRange *range)
+{
+  return range->kind != TARN_RANGE_SMALL;
+}
+
+/* Chooses the piece that is to serve a range: the smallest that is large enough, or else the
+ * largest.  Those at its end already are no help, nor those that would have to move there and for
+ * which there are no addresses. */
 static TarnPiece *
 choose_idle (const TarnHeapRange *range, gsize missing)
 {
@@ -295,7 +304,7 @@ choose_idle (const TarnHeapRange *range, gsize missing)
       gboolean is_enough = piece->size >= missing;
 
       if ((last != NULL && piece->extent == last) || !_tarn_piece_can_move_to (piece, range)
-          || piece->size > get_free_addresses (range->region))
+          || (moves_in (range) && piece->size > get_free_addresses (range->region)))
         continue;
       if (best == NULL
           || (is_enough ? piece->size < best->size || best->size < missing
@@ -413,14 +422,6 @@ probe (TarnHeap *heap, gsize size, GError **error)
   _tarn_mutex_lock (&heap->lock);
   heap->is_short = !is_there;
   return is_there;
-}
-
-/* Tells whether pieces are to move into a range rather than fresh memory.  A large piece among
- * small ones would be in use for as long as the smallest block in it. */
-static gboolean
-moves_in (const TarnHeapRange *range)
-{
-  return range->kind != TARN_RANGE_SMALL;
 }
 
 /* Has an idle piece serve a range where upstream has no more: it moves there, or goes back for what
