@@ -523,6 +523,8 @@ test_threads (void)
 
 /* Blocks that one thread asks for and another frees, and threads that come and go */
 
+static gint is_over; /* atomic */
+
 static gpointer
 free_all (gpointer data)
 {
@@ -569,6 +571,46 @@ test_other_threads (void)
         n++;
       }
   g_assert_cmpint (n, ==, 50 * N_LIVE);
+}
+
+/* Frees memory that it allocates, without a pool, which is all that it calls Tarn for. */
+static gpointer
+use_allocator (gpointer allocator)
+{
+  while (!g_atomic_int_get (&is_over))
+    tarn_block_free (tarn_allocator_allocate (allocator, 64, NULL));
+  return NULL;
+}
+
+/* One recording after another, while threads go on that have never called what gives them streams
+ * of their own. */
+static void
+test_again (void)
+{
+  g_autoptr (TarnTestingDevice) device = tarn_testing_device_new (G_MAXUINT64);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_device_allocator_new (device);
+  GThread *threads[2];
+
+  g_atomic_int_set (&is_over, FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    threads[i] = g_thread_new ("user", use_allocator, allocator);
+  for (guint i = 0; i < 50; i++)
+    {
+      g_autoptr (Recording) recording = NULL;
+      g_auto (Place) place = { NULL, NULL };
+      RecordedEvent event;
+
+      place_init (&place, "trace");
+      start (&place, NULL);
+      g_usleep (2000);
+      stop ();
+      recording = open_recording (&place);
+      while (next (recording, &event))
+        continue;
+    }
+  g_atomic_int_set (&is_over, TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
 }
 
 /* Too little room: a pipe that nobody reads from */
@@ -1099,6 +1141,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/record/direct", test_direct);
   g_test_add_func ("/core/record/threads", test_threads);
   g_test_add_func ("/core/record/other-threads", test_other_threads);
+  g_test_add_func ("/core/record/again", test_again);
   g_test_add_func ("/core/record/lost", test_lost);
   g_test_add_func ("/core/record/errors", test_errors);
   g_test_add_func ("/core/record/private", test_private);

@@ -189,6 +189,15 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
+/* Tells whether a door is open, for those who have a lock in place of a visit, which whoever closes
+ * the door waits for, and whoever opens it need not have.  They see what was written before it was
+ * opened. */
+static inline gboolean
+_tarn_door_is_open_to_others (const TarnDoor *door)
+{
+  return __atomic_load_n (door, __ATOMIC_ACQUIRE) != TARN_DOOR_CLOSED;
+}
+
 static inline gboolean
 _tarn_door_is_closed (const TarnDoor *door)
 {

@@ -245,7 +245,7 @@ static gboolean
 enter_others (Writer *self)
 {
   _tarn_mutex_lock (&others_lock);
-  if (_tarn_door_is_closed (&_tarn_record_door))
+  if (!_tarn_door_is_open_to_others (&_tarn_record_door))
     {
       _tarn_mutex_unlock (&others_lock);
       return FALSE;
