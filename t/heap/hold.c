@@ -303,7 +303,11 @@ check_threads (const Way *way, gsize hold_bytes, gboolean has_queues)
     }
   for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
     g_thread_join (threads[i]);
-  tarn_block_free (take (&fixture, 12345, NULL));
+  /* Queues wait for each other's memory where threads really run at a time; and one request frees
+   * so many of the blocks that are held until then. */
+  tarn_testing_queues_run_all (fixture.queues);
+  for (guint i = 0; i < 10; i++)
+    tarn_block_free (take (&fixture, 12345, NULL));
   g_assert_cmpuint (get_stats (fixture.pool).held_bytes, <=, get_bound (&fixture, 7));
   assert_valid (fixture.pool);
   end (&fixture);
