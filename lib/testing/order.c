@@ -82,8 +82,8 @@ tarn_testing_order_get_queues (TarnTestingOrder *order)
   return order->queues;
 }
 
-/* What the queues have for memory: a granule of the device's bytes, wherever these are mapped, or a
- * granule of addresses, whatever is mapped there. */
+/* The queues track two kinds of memory.  One is a granule of the device's bytes, wherever they are
+ * mapped.  The other is a granule of addresses, whatever is mapped there. */
 
 static TarnMemory
 get_granule_of_bytes (guint64 place)

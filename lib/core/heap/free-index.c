@@ -18,7 +18,7 @@
 #define UNIT_SHIFT 9
 #define SUB_BITS 4
 
-/* Gets the class of a size: of all sizes in a class, no other class has any that lies between. */
+/* Gets the class of a size.  A larger size never has a lower class. */
 guint
 _tarn_free_index_get_class (gsize size)
 {
@@ -74,7 +74,8 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Treaps */
 
-/* What is below the extent's place is divided into what comes before it and what comes after it. */
+/* Puts an extent where its priority belongs.  The subtree that was there is split in two: the
+ * extents that come before the new one, and those that come after it. */
 static void
 treap_insert (TarnExtent **root, TarnExtent *extent)
 {
@@ -101,7 +102,7 @@ treap_insert (TarnExtent **root, TarnExtent *extent)
   *less = *greater = NULL;
 }
 
-/* What was below the extent is put together again. */
+/* Takes an extent out, and joins its two subtrees in its place. */
 static void
 treap_remove (TarnExtent **root, TarnExtent *extent)
 {

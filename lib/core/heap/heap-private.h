@@ -188,7 +188,7 @@ struct _TarnHeapQueue
   GList forgotten_link; /* in its forgotten_queues */
 };
 
-/* Whether a request moves pieces, which is decided once: churn.c. */
+/* Whether a request moves pieces.  churn.c decides that once for each request. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
