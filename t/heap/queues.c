@@ -218,6 +218,36 @@ test_moves_early (Fixture *fixture, gconstpointer data)
   g_assert_false (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
 }
 
+/* Addresses that memory has moved away from go back, however often it moves. */
+static void
+test_moves_on (Fixture *fixture, gconstpointer data)
+{
+  TarnTestingPages *pages = tarn_testing_order_get_pages (fixture->order);
+  guint64 moves = 0;
+
+  if (!((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  tarn_testing_pages_set_max_addresses (pages, 400 * MIB);
+  for (guint i = 0; i < 40; i++)
+    {
+      TarnBlock *block = use (fixture, 100 * MIB, fixture->first), *between, *moved;
+
+      between = use (fixture, (12 + i) * MIB, fixture->first); /* a size that no gap has */
+      end (fixture, block);
+      moved = use (fixture, (150 + i) * MIB, fixture->first);
+      end (fixture, between);
+      end (fixture, moved);
+      tarn_testing_queues_run_all (fixture->queues);
+    }
+  moves = get_heap_stats (fixture).moves;
+  g_assert_cmpuint (moves, >=, 60);
+  g_test_message ("%u reservations", tarn_testing_pages_get_reserved (pages));
+  g_assert_cmpuint (tarn_testing_pages_get_reserved (pages), <=, 8);
+}
+
 /* A driver that cannot have memory at two addresses is asked for that once. */
 static void
 test_moves_refused (Fixture *fixture, gconstpointer data)
@@ -1084,6 +1114,7 @@ main (int argc, char **argv)
   add ("any-size", test_any_size);
   add ("moves", test_moves);
   add ("moves-early", test_moves_early);
+  add ("moves-on", test_moves_on);
   add ("moves-refused", test_moves_refused);
   add ("marked", test_marked);
   add ("out-of-memory", test_out_of_memory);

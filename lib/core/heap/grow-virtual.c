@@ -237,7 +237,6 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   _tarn_mutex_unlock (&heap->lock);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
   _tarn_mutex_lock (&heap->lock);
-  virtual_tidy (range);
   note_move (range, piece);
   return map_at_end (range, piece, error);
 }
@@ -484,6 +483,7 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **e
   gsize missing, movable;
   TarnPiece *idle;
 
+  virtual_tidy (range); /* also where all that moves stays mapped for a while */
   if (get_free_at_end (range) < size && get_missing (range, size) > get_room (range->heap, size))
     _tarn_heap_ask_marks (range->heap);
   if (get_free_at_end (range) >= size)
