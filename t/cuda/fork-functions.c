@@ -221,7 +221,7 @@ test_functions (void)
   guint n_wrong;
 
   world_init (&w);
-  busy = g_thread_new ("busy", be_busy, &w);
+  busy = fork_functions_start_busy (be_busy, &w);
   n_wrong = fork_functions_try (functions, G_N_ELEMENTS (functions), &w, &hooks);
   g_atomic_int_set (&is_ending, TRUE);
   g_thread_join (busy);

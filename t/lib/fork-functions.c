@@ -61,6 +61,36 @@ fork_functions_init (int *argc, char ***argv)
   silence ();
 }
 
+/* A thread that is busy while children are forked. */
+typedef struct
+{
+  GThreadFunc func;
+  gpointer data;
+  gboolean is_running; /* atomic */
+} Busy;
+
+static gpointer
+run_busy (gpointer data)
+{
+  Busy *self = data;
+  GThreadFunc func = self->func;
+  gpointer func_data = self->data;
+
+  g_atomic_int_set (&self->is_running, TRUE); /* after that self is gone */
+  return func (func_data);
+}
+
+GThread *
+fork_functions_start_busy (GThreadFunc func, gpointer data)
+{
+  Busy self = { func, data, FALSE };
+  GThread *thread = g_thread_new ("busy", run_busy, &self);
+
+  while (!g_atomic_int_get (&self.is_running))
+    g_thread_yield ();
+  return thread;
+}
+
 void
 fork_functions_use_glib (void)
 {

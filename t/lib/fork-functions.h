@@ -41,6 +41,10 @@ typedef struct
  * parent allocates. */
 void fork_functions_init (int *argc, char ***argv);
 
+/* Starts a thread, and waits until it runs: one that begins has locks of a sanitizer's, which
+ * nobody gives up in a child. */
+GThread *fork_functions_start_busy (GThreadFunc func, gpointer data);
+
 /* Takes the locks of GLib that the libraries must not need in a child; for a busy thread. */
 void fork_functions_use_glib (void);
 

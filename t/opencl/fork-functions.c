@@ -276,7 +276,7 @@ test_functions (const TarnOpenclDevice *device, OpenclState *state)
 
   world_init (&w, device, state);
   is_ending = FALSE;
-  busy = g_thread_new ("busy", be_busy, &w);
+  busy = fork_functions_start_busy (be_busy, &w);
   n_wrong = fork_functions_try (list, list_functions (&w, list), &w, &hooks);
   g_atomic_int_set (&is_ending, TRUE);
   g_thread_join (busy);

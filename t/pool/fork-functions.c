@@ -427,7 +427,7 @@ check (gboolean has_locks)
     holder = g_thread_new ("locks", hold_locks, &w);
   while (has_locks && !g_atomic_int_get (&is_locked))
     g_usleep (100);
-  busy = g_thread_new ("busy", has_locks ? wait_for_lock : be_busy, &w);
+  busy = fork_functions_start_busy (has_locks ? wait_for_lock : be_busy, &w);
   if (has_locks)
     _tarn_follow (TARN_FOLLOW_FOR_RECORDING, TRUE); /* as in the middle of tarn_trace_stop () */
   n_wrong = fork_functions_try (functions, G_N_ELEMENTS (functions), &w, &hooks);

@@ -153,7 +153,7 @@ static void
 test_functions (void)
 {
   World w = { .queues = NULL };
-  GThread *busy = g_thread_new ("busy", be_busy, NULL);
+  GThread *busy = fork_functions_start_busy (be_busy, NULL);
   guint n_wrong = fork_functions_try (functions, G_N_ELEMENTS (functions), &w, &hooks);
 
   g_atomic_int_set (&is_ending, TRUE);

@@ -32,6 +32,9 @@ fi
 # Programs are built with this tree, as t/tree/pkg-config.t is; those for CUDA run on the fake driver.
 PKG_CONFIG_PATH=$top_builddir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
+# Nobody else builds kernels into it meanwhile.
+POCL_CACHE_DIR=$scratch/kernels
+export POCL_CACHE_DIR
 bin=$scratch/bin
 # By names that a user writes, whatever they are here.
 mkdir "$bin" "$scratch/include"
