@@ -47,7 +47,7 @@ run (TarnPool *frames, TarnPool *thumbnails, GError **error)
       if (decoded == NULL)
         break;
       g_clear_pointer (thumbnail, tarn_block_free);
-      *thumbnail = allocate (thumbnails, 128 * 1024, "thumbnail", error);
+      *thumbnail = allocate (thumbnails, 132 * 1024, "thumbnail", error);
       if (*thumbnail == NULL)
         break;
       g_clear_pointer (&before, tarn_block_free); /* which this one was decoded from */

@@ -162,7 +162,7 @@ typedef struct
 
   /**
    * Undoes part_new(). Nullable: there is nothing to undo, and the address of a part is that of the
-   * memory and @p offset bytes more.
+   * memory and @p offset bytes more, so that part_new() need not be called for each.
    */
   void (*part_release) (gpointer user_data, TarnMemory part, gsize size);
 

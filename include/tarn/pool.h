@@ -49,8 +49,11 @@ typedef struct
    * How finely sizes are told apart, 0 to 26 bits; 4 by default. A request is rounded up, by less
    * than 1 / 2^leading_bits_in_bin_id of its size, to the largest size of its bin: the sizes whose
    * first 1 bit is followed by the same bits, as many as this says. More bits waste less memory,
-   * and find a held block that fits less often. A pool over a heap tells all sizes apart, whatever
-   * this says: a heap has memory of any size.
+   * and find a held block that fits less often. Over a heap, which has memory of any size, this
+   * does not matter: requests of more than 128 KiB are not rounded, and smaller ones are rounded up
+   * to a multiple of 512 bytes, or by less than 1/32 of their size where that is more. With a
+   * limit, and once memory has run out, no request is rounded there. Where parts of memory have to
+   * be made one by one (TarnAllocatorOps.part_release), none is.
    */
   guint leading_bits_in_bin_id;
 
@@ -100,8 +103,9 @@ typedef struct
    * blocks that it holds cannot be joined:
    *
    * - It holds at most 0.5 % of what it manages, or 8 MiB if that is more.
-   * - Each thread keeps up to 1 MiB beside that. It keeps up to 4 MiB more if it has temporaries as
-   *   large as that and memory is an address. Neither is more than thread_cache_bytes.
+   * - Each thread keeps up to 1 MiB beside that, and of each queue one block of up to 4 MiB if its
+   *   large blocks are temporaries and memory is an address. Neither is more than
+   *   thread_cache_bytes.
    * - The pool frees what it can of all this before the heap takes more memory from its own
    *   upstream allocator.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is

@@ -27,7 +27,7 @@ heap_new_or_fail (TarnAllocator *upstream, const TarnHeapOptions *options, GErro
 
 typedef struct
 {
-  guint allocators, blocks, allocations, parts;
+  guint allocators, blocks, allocations, parts, released;
 } Ledger;
 
 static gboolean
@@ -63,6 +63,14 @@ ledger_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
 }
 
 static void
+ledger_part_release (gpointer user_data, TarnMemory part, gsize size)
+{
+  (void) part;
+  (void) size;
+  ((Ledger *) user_data)->released++;
+}
+
+static void
 ledger_end (gpointer user_data)
 {
   ((Ledger *) user_data)->allocators--;
@@ -80,6 +88,7 @@ upstream_new (Ledger *ledger, gboolean has_parts)
     {
       ops.part_alignment = 128;
       ops.part_new = ledger_part_new;
+      ops.part_release = ledger_part_release;
     }
   ledger->allocators++;
   return tarn_allocator_new (&ops, ledger, ledger_end);
@@ -89,7 +98,7 @@ upstream_new (Ledger *ledger, gboolean has_parts)
 static void
 test_steps (gconstpointer has_parts)
 {
-  Ledger ledger = { 0, 0, 0, 0 };
+  Ledger ledger = { 0, 0, 0, 0, 0 };
   g_autoptr (GError) error = NULL;
   TarnPool *pool
       = _tarn_pool_new_over_heap (upstream_new (&ledger, has_parts != NULL), NULL, &error);
@@ -106,6 +115,7 @@ test_steps (gconstpointer has_parts)
   tarn_pool_unref (pool);
   g_assert_cmpuint (ledger.blocks, ==, 0);
   g_assert_cmpuint (ledger.allocators, ==, 0);
+  g_assert_cmpuint (ledger.released, ==, ledger.parts);
 }
 
 /* What the driver says of its allocator stays what is said. */
@@ -123,7 +133,7 @@ test_no_allocator (void)
 static void
 test_no_heap (void)
 {
-  Ledger ledger = { 0, 0, 0, 0 };
+  Ledger ledger = { 0, 0, 0, 0, 0 };
   g_autoptr (GError) error = NULL;
 
   heap_error = g_error_new_literal (TARN_ERROR, TARN_ERROR_FORKED, "a child");
@@ -138,7 +148,7 @@ test_no_heap (void)
 static void
 test_no_pool (gconstpointer has_parts)
 {
-  Ledger ledger = { 0, 0, 0, 0 };
+  Ledger ledger = { 0, 0, 0, 0, 0 };
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (GError) error = NULL;
 

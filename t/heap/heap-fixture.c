@@ -37,9 +37,9 @@ heap_assert_valid (HeapFixture *fixture)
 {
   TarnHeap *heap = _tarn_heap_of (fixture->heap);
 
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   _tarn_heap_assert_valid (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
 }
 
 TarnHeapStats

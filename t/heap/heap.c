@@ -715,9 +715,9 @@ test_fork (HeapFixture *fixture, gconstpointer unused)
   TarnHeap *heap = _tarn_heap_of (fixture->heap);
 
   (void) unused;
-  _tarn_mutex_lock (&heap->lock); /* as another thread might at that moment */
+  _tarn_heap_lock (heap); /* as another thread might at that moment */
   in_child (use_in_child, fixture);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   heap_put (fixture, memory, SIZE);
 }
 

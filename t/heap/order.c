@@ -247,9 +247,9 @@ assert_heap_valid (Trace *trace)
 {
   TarnHeap *heap = _tarn_heap_of (trace->heap);
 
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   _tarn_heap_assert_valid (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
 }
 
 static void

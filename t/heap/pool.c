@@ -125,7 +125,7 @@ test_hold_bytes (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (endless).held_blocks, ==, 100);
 }
 
-/* Sizes are not rounded, so that a block is as large as it was asked for. */
+/* Sizes of blocks that threads keep are rounded a little, and no others. */
 static void
 test_exact (HeapFixture *fixture, gconstpointer unused)
 {
@@ -136,7 +136,11 @@ test_exact (HeapFixture *fixture, gconstpointer unused)
     {
       TarnBlock *block = allocate (pool, size);
 
-      g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, size);
+      g_assert_cmpuint (tarn_block_get_alloc_size (block), >=, size);
+      if (size > 128 * KIB || !pool->has_arenas)
+        g_assert_cmpuint (tarn_block_get_alloc_size (block), ==, size);
+      else
+        g_assert_cmpuint (tarn_block_get_alloc_size (block), <=, size + MAX (size / 8, 512));
       tarn_block_free (block);
     }
 }
@@ -379,8 +383,8 @@ pass_seconds (guint seconds)
   test_time += seconds * G_TIME_SPAN_SECOND;
 }
 
-/* What nobody has used for seconds goes back at the next call, all the way, and what threads keep
- * as well. */
+/* What nobody has used for seconds goes back as others go on, all the way, and what threads keep as
+ * well. */
 static void
 test_expire (HeapFixture *fixture, gconstpointer unused)
 {
@@ -397,7 +401,8 @@ test_expire (HeapFixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 4; i++)
     {
       pass_seconds (11);
-      tarn_block_free (allocate (pool, 5 * MIB));
+      for (guint j = 0; j < 300; j++) /* one of so many requests looks after the pool */
+        tarn_block_free (allocate (pool, 5 * MIB));
       assert_valid (pool);
     }
   g_assert_cmpuint (get_stats (pool).held_blocks, <=, 1);
@@ -424,7 +429,8 @@ check_sizes (HeapFixture *fixture, guint thread_cache_blocks)
   for (guint i = 0; i < 50; i++, sizes.least += sizes.n * sizes.step)
     hold (pool, &sizes);
   n = g_hash_table_size (pool->idle_bins->table);
-  g_assert_cmpuint (n, >=, sizes.n);
+  if (!pool->has_arenas) /* else it has no bins for them */
+    g_assert_cmpuint (n, >=, sizes.n);
   g_assert_cmpuint (n, <=, count_filled (pool->idle_bins) + 256);
 }
 
@@ -453,7 +459,9 @@ test_large (HeapFixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (pool).held_blocks, ==, fixture->is_virtual ? 2 : 1);
   for (guint i = 0; i < 10; i++)
     tarn_block_free (allocate (keeping, HALF));
-  g_assert_cmpuint (get_stats (keeping).hits, ==, fixture->is_virtual ? 9 : 8);
+  g_assert_cmpuint (get_stats (keeping).served_without_driver, >=, fixture->is_virtual ? 9 : 8);
+  if (!keeping->has_arenas) /* else the heap serves them as quickly */
+    g_assert_cmpuint (get_stats (keeping).hits, ==, fixture->is_virtual ? 9 : 8);
   tarn_block_free (allocate (holding, MIB + 1));
   g_assert_cmpuint (get_stats (holding).held_blocks, ==, 1);
 }
@@ -477,7 +485,7 @@ test_joined_first (HeapFixture *fixture, gconstpointer unused)
     blocks[i] = allocate (pool, is_virtual ? HALF : 32 * KIB);
   for (guint i = 0; i < n; i++)
     tarn_block_free (blocks[i]);
-  g_assert_cmpuint (get_stats (pool).held_blocks, ==, n);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, pool->has_arenas && is_virtual ? 0 : n);
   n_allocations = heap_get_stats (fixture).driver_calls;
   whole = allocate (pool, is_virtual ? 9 * MIB : 64 * KIB);
   g_assert_cmpuint (heap_get_stats (fixture).driver_calls, ==, n_allocations);
@@ -599,8 +607,7 @@ test_driver_calls (HeapFixture *fixture, gconstpointer unused)
   stats = get_stats (pool);
   g_assert_cmpuint (stats.driver_calls, ==, n_calls);
   g_assert_cmpuint (stats.served_without_driver, ==, n_without);
-  g_assert_cmpuint (stats.served_without_driver, >, stats.hits);
-  g_assert_cmpuint (stats.misses, >, stats.driver_calls);
+  g_assert_cmpuint (stats.served_without_driver, >=, stats.hits);
   g_assert_cmpuint (get_stats (above).driver_calls, ==, n_of_other);
   g_assert_cmpuint (get_stats (above).served_without_driver, ==, n_without_other);
   g_assert_cmpuint (get_stats (other).driver_calls, ==, n_of_other);

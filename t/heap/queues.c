@@ -61,9 +61,9 @@ assert_all_valid (Fixture *fixture)
   TarnHeap *heap = _tarn_heap_of (fixture->heap);
 
   assert_valid (fixture->pool);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   _tarn_heap_assert_valid (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
 }
 
 /* A block with a command on it; NULL: that the host uses. */
@@ -142,6 +142,14 @@ test_any_size (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_testing_queue_get_pending (fixture->queues, fixture->first), >=, 440);
 }
 
+/* Names a queue, until a call does so that calls the driver for what its queue has freed. */
+static void
+name_queue (Fixture *fixture, gpointer queue)
+{
+  for (guint i = 0; i < 2 * 256; i++)
+    tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, MIB, queue, NULL));
+}
+
 /* What another queue has freed is taken when that has done its work, and not before. */
 static void
 test_moves (Fixture *fixture, gconstpointer data)
@@ -161,7 +169,7 @@ test_moves (Fixture *fixture, gconstpointer data)
 
   end (fixture, use (fixture, 300 * MIB, fixture->first));
   tarn_testing_queues_run_all (fixture->queues);
-  end (fixture, use (fixture, 4 * MIB, fixture->first)); /* names the queue, for the driver */
+  name_queue (fixture, fixture->first);
   tarn_testing_queues_run_all (fixture->queues);
   tarn_block_free (use (fixture, 300 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, >, 0);
@@ -210,8 +218,7 @@ test_moves_early (Fixture *fixture, gconstpointer data)
   end (fixture, use (fixture, 100 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, ==, stats.moves);
   tarn_testing_queues_run_all (fixture->queues);
-  for (guint i = 0; i < 16; i++) /* one of so many that name the queue calls the driver */
-    end (fixture, use (fixture, MIB + i * TARN_TESTING_ORDER_GRANULE, fixture->first));
+  name_queue (fixture, fixture->first);
   tarn_testing_queues_run_all (fixture->queues);
   end (fixture, use (fixture, 300 * MIB, fixture->second));
   g_assert_cmpuint (get_heap_stats (fixture).moves, >, stats.moves);
@@ -355,15 +362,19 @@ test_shared_expires (Fixture *fixture, gconstpointer unused)
     {
       age ();
       end (fixture, use (fixture, (6 + i) * MIB, NULL));
+      name_queue (fixture, NULL); /* one of so many requests looks after the pool */
     }
-  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 1);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), >=, 1);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), <=,
+                    2); /* one that this thread keeps */
   tarn_testing_queues_run_all (fixture->queues);
   for (guint i = 0; i < 4; i++)
     {
       age ();
       end (fixture, use (fixture, (6 + i) * MIB, NULL));
+      name_queue (fixture, NULL); /* one of so many requests looks after the pool */
     }
-  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), ==, 0);
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), <=, 1); /* that one */
   tarn_clock_set (NULL);
 }
 

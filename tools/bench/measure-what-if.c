@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+#include <tarn/snapshot.h>
+
 #include "measures.h"
 #include "recorded-replay.h"
 #include "what-if.h"
@@ -99,6 +101,18 @@ is_as_recorded (const Trial *trial, const Alternative *alternative)
          && !(alternative->has_heaps && alternative_applies (alternative, trial->recorded));
 }
 
+/* Replays what was recorded with blocks followed, as they were then: counters are exact. */
+static gboolean
+replay_followed (RecordedReplay *replay, Rebuilt *rebuilt, GError **error)
+{
+  gboolean is_replayed;
+
+  tarn_snapshot_set_follow (TRUE);
+  is_replayed = recorded_replay_in_order (replay, rebuilt, error);
+  tarn_snapshot_set_follow (FALSE);
+  return is_replayed;
+}
+
 static gboolean
 try_alternative (const Trial *trial, const Alternative *alternative, WhatIfRow *row, GError **error)
 {
@@ -108,7 +122,7 @@ try_alternative (const Trial *trial, const Alternative *alternative, WhatIfRow *
 
   if (!rebuilt_init (&rebuilt, trial->recorded, trial->source, alternative,
                      is_first ? NULL : trial->peaks, error)
-      || !recorded_replay_in_order (&replay, &rebuilt, error))
+      || !replay_followed (&replay, &rebuilt, error))
     return FALSE;
   set_row (row, &replay);
   if (is_first)

@@ -37,7 +37,7 @@ typedef struct
   guint64 thread, queue, tag, stack; /* the request's */
   guint64 life;                      /* of all requests: which one; from 1 */
   gboolean is_active;
-  gboolean is_lent;   /* by a thread's scratch: it is gone when it is freed */
+  gboolean is_lent;   /* it is gone when it is freed: older recordings have such */
   gboolean is_marked; /* the caller's, since the request */
 } Block;
 

@@ -89,13 +89,8 @@ typedef struct
   /* Tells whether a request that allocate_own () does not serve is served with more from upstream,
    * rather than with what other queues have and do not use. */
   gboolean (*may_grow) (TarnAllocator *allocator, gsize size);
-  /* Gets what the sizes of parts have to be multiples of where memory can be split; 0: it cannot.
-   */
-  gsize (*get_split_unit) (TarnAllocator *allocator);
-  /* Gets the most bytes of a block that is kept apart from larger ones. */
-  gsize (*get_max_small) (TarnAllocator *allocator);
-  /* Makes two of memory in use: the first so many bytes, and the rest. */
-  void (*split) (TarnAllocator *allocator, TarnMemory memory, gsize size);
+  /* Tells whether threads may have memory without its lock (heap/arena-private.h). */
+  gboolean (*serves_visits) (TarnAllocator *allocator);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
   /* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that.  TRUE: it

@@ -87,10 +87,15 @@ struct _TarnBlock
   guint8 is_told : 1;       /* a message has named it, which could not be given back */
   guint8 is_away : 1; /* of a heap's: another queue's than the one whose it is there, or nobody's,
                          so that it can go back only when nobody uses it */
+  guint8 is_own;      /* atomic: an arena's: pool/arenas.c */
   guint16 number;     /* in its chunk, constant */
   gpointer share; /* the queue whose share has it once it is freed, by its handle; NULL: nobody's;
                      TARN_NO_SHARE */
-  TarnUse *uses;  /* room for one is kept */
+  union
+  {
+    TarnUse *uses;              /* room for one is kept */
+    struct _TarnExtent *extent; /* of one that is an arena's own */
+  };
 } __attribute__ ((aligned (TARN_CACHE_LINE)));
 
 /* Whether a block of a pool may go from one state to another. */
@@ -131,6 +136,8 @@ _tarn_block_get_share (const TarnBlock *block)
 {
   const TarnUse *use = block->uses;
 
+  if (block->is_own)
+    return block->share;
   if (block->exact || block->is_handed_on || block->n_uses > 1)
     return TARN_NO_SHARE;
   if (block->n_uses == 0)

@@ -47,9 +47,9 @@ end_alias (TarnHeapQueue *queue)
   g_autofree TarnAlias *alias = g_queue_pop_head (&queue->aliases);
   TarnMemory address = { .address = alias->start };
 
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, address, alias->piece->size);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   alias->piece->n_aliases--;
   alias->region->n_pieces--;
 }

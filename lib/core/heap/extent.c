@@ -28,41 +28,46 @@ end_of_piece (const TarnPiece *piece)
   return piece->start + piece->size;
 }
 
-/* Gets a struct, with a priority. */
+/* Gets a struct, with a priority: that of its address, which no program can foresee. */
 static TarnExtent *
-extent_new (TarnHeap *heap)
+extent_new (TarnHeapQueue *queue)
 {
-  TarnExtent *extent = heap->spare;
+  TarnExtent *extent = queue->spare;
 
   if (extent != NULL)
     {
-      heap->spare = extent->after;
+      queue->spare = extent->after;
       return extent;
     }
   extent = g_new0 (TarnExtent, 1);
-  heap->chance = heap->chance * 1664525 + 1013904223; /* a full period; what matters is on top */
-  extent->priority = heap->chance >> 8;
+  extent->priority = (guint32) (GPOINTER_TO_SIZE (extent) >> 4) * 2654435761U;
   return extent;
 }
 
 static void
-extent_free (TarnHeap *heap, TarnExtent *extent)
+extent_free (TarnHeapQueue *queue, TarnExtent *extent)
 {
-  extent->after = heap->spare;
-  heap->spare = extent;
+  extent->after = queue->spare;
+  queue->spare = extent;
 }
 
-/* Frees the structs that are kept for extents to come. */
+/* Frees the structs that a queue keeps for extents to come. */
 void
-_tarn_heap_free_spare (TarnHeap *heap)
+_tarn_queue_free_spare (TarnHeapQueue *queue)
 {
   TarnExtent *extent;
 
-  while ((extent = heap->spare) != NULL)
+  while ((extent = queue->spare) != NULL)
     {
-      heap->spare = extent->after;
+      queue->spare = extent->after;
       g_free (extent);
     }
+}
+
+static TarnHeapQueue *
+queue_of (const TarnExtent *extent)
+{
+  return extent->piece->range->queue;
 }
 
 /* Gets the first piece that begins inside an extent; NULL: none does. */
@@ -108,9 +113,9 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
 /* Splits the first bytes off a free extent, which is not in the index, and gets them as another
  * one. */
 static TarnExtent *
-split (TarnHeap *heap, TarnExtent *extent, gsize size)
+split (TarnExtent *extent, gsize size)
 {
-  TarnExtent *first = extent_new (heap);
+  TarnExtent *first = extent_new (queue_of (extent));
 
   g_assert (0 < size && size < extent->size);
   first->start = extent->start;
@@ -125,41 +130,9 @@ split (TarnHeap *heap, TarnExtent *extent, gsize size)
   return first;
 }
 
-/* Makes two of an extent in use: the first so many bytes, and the rest, which it gets. */
-TarnExtent *
-_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size)
-{
-  TarnExtent *rest = extent_new (heap);
-  TarnHeapRegion *region = extent->piece->region;
-
-  _tarn_assert_locked (&heap->lock);
-  g_assert (!extent->is_free && 0 < size && size < extent->size);
-  rest->start = extent->start + size;
-  rest->size = extent->size - size;
-  rest->piece = find_piece (extent->piece, rest->start);
-  rest->is_free = FALSE;
-  extent->size = size;
-  set_neighbours (rest, extent, extent->after);
-  tell_pieces (rest, rest);
-  if (region != NULL && region->last_extent == extent)
-    region->last_extent = rest;
-  rest->piece->range->queue->n_used++;
-  rest->piece->n_used += rest->piece->start < rest->start; /* which both are in now */
-  TARN_PROBE (extent_free, heap->base.id, extent->start, extent->size + rest->size);
-  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
-  TARN_PROBE (extent, heap->base.id, rest->start, rest->size);
-  if (_tarn_records ())
-    {
-      record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size + rest->size);
-      record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
-      record (TARN_TRACE_EXTENT, heap, rest->start, rest->size);
-    }
-  return rest;
-}
-
 /* Joins two free neighbours, which are not in the index. */
 static TarnExtent *
-join (TarnHeap *heap, TarnExtent *left, TarnExtent *right)
+join (TarnExtent *left, TarnExtent *right)
 {
   TarnExtent *stays = left->size >= right->size ? left : right;
   TarnExtent *goes = stays == left ? right : left;
@@ -173,85 +146,85 @@ join (TarnHeap *heap, TarnExtent *left, TarnExtent *right)
   stays->start = left->start;
   stays->piece = left->piece;
   set_neighbours (stays, left->before, right->after);
-  extent_free (heap, goes);
+  extent_free (queue_of (stays), goes);
   return stays;
+}
+
+/* Takes a piece out of the idle ones of its queue. */
+static void
+end_idle (TarnPiece *piece)
+{
+  TarnHeapQueue *queue = piece->range->queue;
+
+  g_queue_unlink (&queue->idle, &piece->idle_link);
+  queue->idle_bytes -= piece->size;
+}
+
+/* Adds a piece to the idle ones of its queue, since now: whoever has the heap's lock next says when
+ * that was. */
+static void
+begin_idle (TarnPiece *piece)
+{
+  TarnHeapQueue *queue = piece->range->queue;
+
+  piece->idle_at = 0;
+  g_queue_push_tail_link (&queue->idle, &piece->idle_link);
+  queue->idle_bytes += piece->size;
+}
+
+/* Adds to the bytes that a queue has in use, since they were counted in the heap. */
+static void
+add_used (TarnHeapQueue *queue, gsize bytes)
+{
+  __atomic_store_n (&queue->uncounted_bytes, queue->uncounted_bytes + bytes, __ATOMIC_RELAXED);
 }
 
 /* Counts an extent among those that are in use, in each of its pieces. */
 static void
-begin_use (TarnHeap *heap, TarnExtent *extent)
+begin_use (TarnHeapQueue *queue, TarnExtent *extent)
 {
   extent->is_free = FALSE;
-  extent->piece->range->queue->n_used++;
+  extent->has_memory = FALSE;
+  queue->n_used++;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (piece->n_used++ == 0)
-      {
-        g_queue_unlink (&heap->idle, &piece->idle_link);
-        heap->idle_bytes -= piece->size;
-        piece->range->queue->n_idle--;
-      }
-  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
-  if (_tarn_records ())
-    record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
-  heap->stats.used_bytes += extent->size;
-  heap->stats.free_bytes -= extent->size;
-  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
-  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
+      end_idle (piece);
+  add_used (queue, extent->size);
 }
 
-/* Counts a piece among the idle ones.  Commands of its queue may still use it. */
+/* Ends that.  Commands of the queue may still use pieces that are idle now. */
 static void
-begin_idle (TarnHeap *heap, TarnPiece *piece)
-{
-  TarnHeapQueue *queue = piece->range->queue;
-
-  piece->idle_since = queue->n_begun;
-  piece->idle_at = _tarn_clock_now ();
-  queue->has_unmarked = TRUE;
-  queue->n_idle++;
-  heap->idle_bytes += piece->size;
-  g_queue_push_tail_link (&heap->idle, &piece->idle_link);
-}
-
-static void
-end_use (TarnHeap *heap, TarnExtent *extent)
+end_use (TarnHeapQueue *queue, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
-  TARN_PROBE (extent_free, heap->base.id, extent->start, extent->size);
-  if (_tarn_records ())
-    record (TARN_TRACE_EXTENT_FREE, heap, extent->start, extent->size);
   extent->is_free = TRUE;
-  extent->piece->range->queue->n_used--;
+  queue->n_used--;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (--piece->n_used == 0)
-      begin_idle (heap, piece);
-  heap->stats.used_bytes -= extent->size;
-  heap->stats.free_bytes += extent->size;
+      {
+        piece->idle_since = queue->n_begun;
+        queue->has_unmarked = TRUE;
+        queue->unmarked_bytes += piece->size;
+        begin_idle (piece);
+      }
+  add_used (queue, -extent->size);
 }
 
-/* Takes @size bytes out of a range for use, rounded up to the alignment if the extent has as many.
- * NULL: no free extent is large enough; or, unless @takes_any, the smallest one that is does not
- * suit. */
-TarnExtent *
-_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
+/* Takes bytes out of a free extent of a range for use. */
+static TarnExtent *
+take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 {
-  TarnHeap *heap = range->heap;
-  TarnExtent *extent = _tarn_free_index_find (&range->free, size), *rest = extent;
-  gsize rounded = _tarn_round_up (size, heap->alignment);
+  TarnExtent *rest = extent;
 
-  _tarn_assert_locked (&heap->lock);
-  if (extent == NULL
-      || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
-    return NULL;
   _tarn_free_index_remove (&range->free, extent);
   if (extent->size > rounded)
     {
-      extent = split (heap, rest, rounded);
+      extent = split (rest, rounded);
       _tarn_free_index_add (&range->free, rest);
     }
-  begin_use (heap, extent);
+  begin_use (range->queue, extent);
   return extent;
 }
 
@@ -264,14 +237,62 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
   if (after != NULL && after->is_free)
     {
       _tarn_free_index_remove (&range->free, after);
-      extent = join (range->heap, extent, after);
+      extent = join (extent, after);
     }
   if (before != NULL && before->is_free)
     {
       _tarn_free_index_remove (&range->free, before);
-      extent = join (range->heap, before, extent);
+      extent = join (before, extent);
     }
   _tarn_free_index_add (&range->free, extent);
+}
+
+/* In an arena: the caller has its lock, or the heap's. */
+
+/* Takes so many bytes, a multiple of the alignment, out of a range for use; NULL: no free extent is
+ * large enough. */
+TarnExtent *
+_tarn_range_take_quickly (TarnHeapRange *range, gsize size)
+{
+  TarnExtent *extent = _tarn_free_index_find (&range->free, size);
+
+  if (extent == NULL)
+    return NULL;
+  extent = take (range, extent, size);
+  TARN_PROBE (extent, range->heap->base.id, extent->start, extent->size);
+  return extent;
+}
+
+/* Puts an extent back that is not used any more. */
+void
+_tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
+{
+  TARN_PROBE (extent_free, range->heap->base.id, extent->start, extent->size);
+  end_use (range->queue, extent);
+  add_free (range, extent);
+}
+
+/* With the heap's lock. */
+
+/* Takes @size bytes out of a range for use, rounded up to the alignment if the extent has as many.
+ * NULL: no free extent is large enough; or, unless @takes_any, the smallest one that is does not
+ * suit. */
+TarnExtent *
+_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
+{
+  TarnHeap *heap = range->heap;
+  TarnExtent *extent = _tarn_free_index_find (&range->free, size);
+
+  _tarn_assert_locked (&heap->lock);
+  if (extent == NULL
+      || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
+    return NULL;
+  extent = take (range, extent, _tarn_round_up (size, heap->alignment));
+  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
+  if (_tarn_records ())
+    record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
+  _tarn_queue_count (range->queue);
+  return extent;
 }
 
 /* Puts an extent back that is not used any more. */
@@ -279,8 +300,10 @@ void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 {
   _tarn_assert_locked (&range->heap->lock);
-  end_use (range->heap, extent);
-  add_free (range, extent);
+  if (_tarn_records ())
+    record (TARN_TRACE_EXTENT_FREE, range->heap, extent->start, extent->size);
+  _tarn_range_put_quickly (range, extent);
+  _tarn_queue_count (range->queue);
 }
 
 /* Adds a piece, which is all free, and which no command uses.  One that does not begin at the end
@@ -290,7 +313,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
   TarnHeapRegion *region = piece->region;
-  TarnExtent *extent = extent_new (heap);
+  TarnExtent *extent = extent_new (range->queue);
   gboolean is_at_end = region != NULL && piece->start == region->end;
 
   _tarn_assert_locked (&heap->lock);
@@ -303,7 +326,6 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   piece->extent = extent;
   piece->n_used = 0;
   piece->idle_since = 0;
-  piece->idle_at = _tarn_clock_now ();
   piece->before = is_at_end ? region->last_piece : NULL;
   piece->after = NULL;
   if (piece->before != NULL)
@@ -317,10 +339,9 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
       region->last_extent = extent;
     }
   g_queue_push_tail_link (&range->pieces, &piece->link);
-  g_queue_push_tail_link (&heap->idle, &piece->idle_link);
-  heap->idle_bytes += piece->size;
+  begin_idle (piece);
+  piece->idle_at = _tarn_clock_now ();
   range->queue->n_pieces++;
-  range->queue->n_idle++;
   range->queue->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
@@ -343,17 +364,17 @@ _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 
 /* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
 static TarnExtent *
-cut_extent (TarnHeap *heap, TarnPiece *piece)
+cut_extent (TarnPiece *piece)
 {
   TarnExtent *extent = piece->extent, *before = extent->before, *after;
 
   g_assert (extent->is_free);
   if (extent->start < piece->start)
-    before = split (heap, extent, piece->start - extent->start);
+    before = split (extent, piece->start - extent->start);
   after = extent->after;
   if (extent->size > piece->size)
     {
-      split (heap, extent, piece->size);
+      split (extent, piece->size);
       after = extent;
       extent = piece->extent;
     }
@@ -361,7 +382,7 @@ cut_extent (TarnHeap *heap, TarnPiece *piece)
     before->after = NULL;
   if (after != NULL)
     after->before = NULL;
-  extent_free (heap, extent);
+  extent_free (piece->range->queue, extent);
   if (before != NULL && before->is_free)
     _tarn_free_index_add (&piece->range->free, before);
   if (after != NULL && after->is_free)
@@ -391,7 +412,7 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   _tarn_assert_locked (&heap->lock);
   g_assert (piece->n_used == 0);
   _tarn_free_index_remove (&range->free, piece->extent);
-  before = cut_extent (heap, piece);
+  before = cut_extent (piece);
   if (piece->before != NULL)
     piece->before->after = NULL;
   if (piece->after != NULL)
@@ -403,10 +424,8 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
         shrink_region (piece->region, piece, before, stays_mapped);
     }
   g_queue_unlink (&range->pieces, &piece->link);
-  g_queue_unlink (&heap->idle, &piece->idle_link);
-  heap->idle_bytes -= piece->size;
+  end_idle (piece);
   range->queue->n_pieces--;
-  range->queue->n_idle--;
   range->queue->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
@@ -428,4 +447,39 @@ void
 _tarn_range_cut_mapped_piece (TarnPiece *piece)
 {
   cut_piece (piece, TRUE);
+}
+
+/* Gets the idle piece after another one (NULL: the first), of one queue after the other; NULL:
+ * there is none. */
+TarnPiece *
+_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
+{
+  const GList *link = piece != NULL ? piece->idle_link.next : NULL;
+  const GList *queues = piece != NULL ? piece->range->queue->link.next : heap->all_queues.head;
+
+  _tarn_assert_locked (&heap->lock);
+  for (; link == NULL && queues != NULL; queues = queues->next)
+    link = ((const TarnHeapQueue *) queues->data)->idle.head;
+  return link != NULL ? link->data : NULL;
+}
+
+/* Adds up the idle pieces' bytes. */
+gsize
+_tarn_heap_get_idle_bytes (const TarnHeap *heap)
+{
+  gsize bytes = 0;
+
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    bytes += ((const TarnHeapQueue *) link->data)->idle_bytes;
+  return bytes;
+}
+
+guint
+_tarn_heap_count_idle (const TarnHeap *heap)
+{
+  guint n = 0;
+
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    n += ((const TarnHeapQueue *) link->data)->idle.length;
+  return n;
 }

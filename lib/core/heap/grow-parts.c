@@ -219,10 +219,10 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
       queue->n_calls--;
       return TRUE;
     }
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   g_message ("%s: %s: %" G_GSIZE_FORMAT " bytes that may still be used are not given back",
              heap->base.label, error->message, size);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   return FALSE;
 }
 
@@ -238,9 +238,9 @@ add (TarnHeapRange *range, gsize size, GError **error)
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
   heap->stats.upstream_bytes += size;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   is_ready = allocate (heap, size, &memory, &busy, error);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   heap->is_unready = !is_ready && (busy != NULL || heap->is_unready);
   is_kept = is_ready || (busy != NULL && keep_unready (heap, busy, range->kind, memory, size));
   if (is_ready)
@@ -256,10 +256,12 @@ add (TarnHeapRange *range, gsize size, GError **error)
 static TarnPiece *
 find_oldest (const TarnHeap *heap)
 {
-  for (GList *link = heap->idle.head; link != NULL; link = link->next)
-    if (_tarn_piece_can_go (link->data))
-      return link->data;
-  return NULL;
+  TarnPiece *oldest = NULL;
+
+  TARN_FOR_EACH_IDLE (piece, next, heap)
+    if (_tarn_piece_can_go (piece) && (oldest == NULL || piece->idle_at < oldest->idle_at))
+      oldest = piece;
+  return oldest;
 }
 
 /* Tells whether the heap would have more than it should with a new piece of that size. */
@@ -293,10 +295,8 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
 
   if (range->kind == TARN_RANGE_HUGE)
     most = MIN (most, needed + needed / HUGE_SLACK);
-  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
-      TarnPiece *piece = link->data;
-
       if (piece->range != range && piece->range->kind == range->kind && piece->size >= needed
           && piece->size <= most && _tarn_piece_is_quiet (piece)
           && (best == NULL || piece->size < best->size))

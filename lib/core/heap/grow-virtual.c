@@ -122,9 +122,9 @@ ensure_addresses (TarnHeapRange *range, gsize size, GError **error)
 
   if (range->region != NULL && get_missing (range, size) <= get_free_addresses (range->region))
     return TRUE;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   region = reserve (range, _tarn_round_up (size, ops_of (heap)->virtual_granularity), error);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   if (region == NULL)
     return FALSE;
   if (range->region != NULL)
@@ -149,9 +149,9 @@ virtual_tidy (TarnHeapRange *range)
       if (region->n_pieces > 0)
         continue;
       range->old_regions = g_list_delete_link (range->old_regions, link);
-      _tarn_mutex_unlock (&heap->lock);
+      _tarn_heap_unlock (heap);
       release_region (heap, region);
-      _tarn_mutex_lock (&heap->lock);
+      _tarn_heap_lock (heap);
     }
 }
 
@@ -196,10 +196,10 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
   _tarn_assert_locked (&heap->lock);
   piece->region = range->region;
   piece->start = range->region->end;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
                           memory_at (piece->start), error);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   if (is_mapped)
     {
       _tarn_range_add_piece (range, piece);
@@ -207,9 +207,9 @@ map_at_end (TarnHeapRange *range, TarnPiece *piece, GError **error)
     }
   heap->stats.upstream_bytes -= piece->size;
   heap->stats.upstream_frees++;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   discard (heap, piece);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   return FALSE;
 }
 
@@ -234,9 +234,9 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   TarnHeap *heap = range->heap;
 
   _tarn_range_cut_piece (piece);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   note_move (range, piece);
   return map_at_end (range, piece, error);
 }
@@ -253,10 +253,10 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
   gboolean is_mapped;
 
   _tarn_range_cut_mapped_piece (piece);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   is_mapped = _tarn_call (heap->upstream, backing_map, piece->memory, piece->size,
                           memory_at (range->region->end), NULL);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   if (!is_mapped)
     {
       heap->refuses_aliases = TRUE;
@@ -297,9 +297,8 @@ choose_idle (const TarnHeapRange *range, gsize missing)
   const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
   TarnPiece *best = NULL;
 
-  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
-      TarnPiece *piece = link->data;
       gboolean is_enough = piece->size >= missing;
 
       if ((last != NULL && piece->extent == last) || !_tarn_piece_can_move_to (piece, range)
@@ -374,9 +373,9 @@ add (TarnHeapRange *range, gsize size, GError **error)
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
   heap->stats.upstream_bytes += size;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   has_memory = _tarn_direct_take_backing (heap->upstream, size, &backing, error);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   if (!has_memory)
     {
       heap->stats.upstream_bytes -= size;
@@ -393,10 +392,8 @@ count_movable (const TarnHeapRange *range)
   const TarnExtent *last = get_free_at_end (range) > 0 ? range->region->last_extent : NULL;
   gsize bytes = 0;
 
-  for (GList *link = range->heap->idle.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_IDLE (piece, next, range->heap)
     {
-      const TarnPiece *piece = link->data;
-
       if ((last == NULL || piece->extent != last) && _tarn_piece_can_move_to (piece, range))
         bytes += piece->size;
     }
@@ -413,12 +410,12 @@ probe (TarnHeap *heap, gsize size, GError **error)
 
   if (!_tarn_heap_has_room (heap, size, error))
     return FALSE;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_direct_count_call (heap->upstream);
   is_there = _tarn_call (heap->upstream, backing_new, size, &backing, error);
   if (is_there)
     _tarn_call (heap->upstream, backing_release, backing, size);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   heap->is_short = !is_there;
   return is_there;
 }

@@ -22,7 +22,7 @@ await_change (TarnHeap *heap)
   _tarn_assert_locked (&heap->lock);
   heap->n_waiting++;
   while (heap->is_changing && may_wait (heap))
-    _tarn_cond_wait (&heap->changed, &heap->lock);
+    _tarn_heap_wait (heap);
   heap->n_waiting--;
   return !heap->is_changing;
 }
@@ -122,6 +122,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError 
       return has_grown;
     }
   begin_change (heap);
+  heap->n_growths++;
   n_before = _tarn_direct_get_calls ();
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, moves, error);
@@ -180,14 +181,9 @@ cut (TarnPiece *piece, GQueue *pieces)
 static void
 cut_idle (TarnHeap *heap, GQueue *pieces)
 {
-  GList *next;
-
-  for (GList *link = heap->idle.head; link != NULL; link = next)
-    {
-      next = link->next;
-      if (_tarn_piece_can_go (link->data))
-        cut (link->data, pieces);
-    }
+  TARN_FOR_EACH_IDLE (piece, next, heap)
+    if (_tarn_piece_can_go (piece))
+      cut (piece, pieces);
 }
 
 static gsize
@@ -211,9 +207,9 @@ release (TarnHeap *heap, GQueue *pieces)
   heap->stats.upstream_frees += pieces->length;
   if (bytes == 0)
     return 0;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   release_all (heap, pieces);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   heap->stats.upstream_bytes -= bytes;
   return bytes;
 }
@@ -237,16 +233,10 @@ static void
 release_expired (TarnHeap *heap, gint64 now)
 {
   GQueue pieces = G_QUEUE_INIT;
-  GList *next;
 
-  for (GList *link = heap->idle.head; link != NULL; link = next)
-    {
-      TarnPiece *piece = link->data;
-
-      next = link->next;
-      if (now - piece->idle_at >= heap->idle_time && _tarn_piece_can_go (piece))
-        cut (piece, &pieces);
-    }
+  TARN_FOR_EACH_IDLE (piece, next, heap)
+    if (now - piece->idle_at >= heap->idle_time && _tarn_piece_can_go (piece))
+      cut (piece, &pieces);
   release (heap, &pieces);
 }
 
@@ -258,7 +248,8 @@ _tarn_heap_expire (TarnHeap *heap)
   gint64 now;
 
   _tarn_assert_locked (&heap->lock);
-  if (heap->idle.head == NULL || heap->idle_time == G_MAXINT64 || heap->is_changing)
+  if (_tarn_heap_next_idle (heap, NULL) == NULL || heap->idle_time == G_MAXINT64
+      || heap->is_changing)
     return;
   now = _tarn_clock_now ();
   if (now < heap->look_at)

@@ -201,7 +201,7 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   gsize used_before = walk->used_extents, pieces_before = walk->pieces;
 
   gsize bytes_before = walk->used_bytes + walk->free_bytes, idle_before = walk->idle;
-  gsize aliases_before = walk->aliases;
+  gsize aliases_before = walk->aliases, idle_bytes_before = walk->idle_bytes;
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &queue->ranges[i]);
@@ -211,9 +211,12 @@ check_queue (Walk *walk, const TarnHeapQueue *queue)
   demand (walk, walk->used_extents - used_before == queue->n_used,
           "%" G_GSIZE_FORMAT " extents in use of a queue that counts %" G_GSIZE_FORMAT,
           walk->used_extents - used_before, queue->n_used);
-  demand (walk, walk->idle - idle_before == queue->n_idle,
+  demand (walk, walk->idle_bytes - idle_bytes_before == queue->idle_bytes,
+          "%" G_GSIZE_FORMAT " bytes in idle pieces of a queue that counts %" G_GSIZE_FORMAT,
+          walk->idle_bytes - idle_bytes_before, queue->idle_bytes);
+  demand (walk, walk->idle - idle_before == queue->idle.length,
           "%" G_GSIZE_FORMAT " idle pieces of a queue that counts %u", walk->idle - idle_before,
-          queue->n_idle);
+          queue->idle.length);
   demand (walk, walk->pieces - pieces_before == queue->n_pieces,
           "%" G_GSIZE_FORMAT " pieces of a queue that counts %" G_GSIZE_FORMAT,
           walk->pieces - pieces_before, queue->n_pieces);
@@ -241,11 +244,6 @@ check_totals (Walk *walk)
           stats->free_bytes);
   demand (walk, walk->pieces == stats->pieces, "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT,
           walk->pieces, stats->pieces);
-  demand (walk, walk->idle == heap->idle.length, "%" G_GSIZE_FORMAT " idle pieces, not %u",
-          walk->idle, heap->idle.length);
-  demand (walk, walk->idle_bytes == heap->idle_bytes,
-          "%" G_GSIZE_FORMAT " bytes in idle pieces, not %" G_GSIZE_FORMAT, walk->idle_bytes,
-          heap->idle_bytes);
   demand (walk,
           heap->is_changing ? stats->upstream_bytes >= stats->used_bytes + stats->free_bytes
                             : stats->upstream_bytes == stats->used_bytes + stats->free_bytes,

@@ -54,31 +54,34 @@ tell_pieces (const TarnHeapQueue *queue, TarnListener *listener)
       }
 }
 
+/* Tells of the extents in use that begin in a piece. */
 static void
-tell_extents (const TarnHeap *heap, TarnListener *listener)
+tell_extents (const TarnHeap *heap, const TarnPiece *piece, TarnListener *listener)
 {
-  GHashTableIter iter;
-  gpointer value;
-
-  g_hash_table_iter_init (&iter, heap->table);
-  while (g_hash_table_iter_next (&iter, &value, NULL))
-    {
-      const TarnExtent *extent = value;
-
+  for (const TarnExtent *extent = piece->extent;
+       extent != NULL && extent->start < piece->start + piece->size; extent = extent->after)
+    if (extent->start >= piece->start && !extent->is_free && extent->has_memory)
       listener->extent (listener, &heap->base, extent->start, extent->size, extent->memory.address);
-    }
+}
+
+static void
+tell_extents_of_queue (const TarnHeapQueue *queue, TarnListener *listener)
+{
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    for (const GList *link = queue->ranges[i].pieces.head; link != NULL; link = link->next)
+      tell_extents (queue->heap, link->data, listener);
 }
 
 void
 _tarn_heap_freeze (TarnAllocator *allocator)
 {
-  _tarn_mutex_lock (&_tarn_heap_of (allocator)->lock);
+  _tarn_heap_lock (_tarn_heap_of (allocator));
 }
 
 void
 _tarn_heap_thaw (TarnAllocator *allocator)
 {
-  _tarn_mutex_unlock (&_tarn_heap_of (allocator)->lock);
+  _tarn_heap_unlock (_tarn_heap_of (allocator));
 }
 
 void
@@ -90,7 +93,8 @@ _tarn_heap_tell (TarnAllocator *allocator, TarnListener *listener)
   tell_options (heap, listener);
   for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
     tell_pieces (link->data, listener);
-  tell_extents (heap, listener);
+  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    tell_extents_of_queue (link->data, listener);
 }
 
 void

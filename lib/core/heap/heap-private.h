@@ -5,6 +5,7 @@
  * that are in use, or free.
  *
  *     heap.c          the allocator that it is: requests and frees
+ *     arena.c         ... which threads make without the lock, where they can
  *     extent.c        splitting and joining; which piece is idle
  *     free-index.c    free extents by their sizes
  *     heap-queue.c    the queues that it has ranges for
@@ -44,6 +45,7 @@
 
 #include "allocator/allocator-private.h"
 #include "base/clock-private.h"
+#include "base/thread-private.h"
 #include "common/lock-private.h"
 
 typedef struct _TarnHeap TarnHeap;
@@ -65,7 +67,8 @@ struct _TarnExtent
   TarnPiece *piece; /* that has its first byte */
   TarnExtent *before,
       *after; /* neighbours without a gap; NULL: none.  after also links spare ones */
-  gboolean is_free;
+  guint8 is_free;
+  guint8 has_memory;          /* in use: memory is what its user has */
   guint32 priority;           /* in a treap; constant, by chance */
   TarnExtent *less, *greater; /* in a treap of its range's, if it is free */
 };
@@ -86,9 +89,9 @@ struct _TarnPiece
   guint n_used;
   guint n_aliases;    /* addresses that it has moved away from, and is still mapped at */
   guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then, */
-  gint64 idle_at;     /* and the time */
+  gint64 idle_at;     /* and the time; 0: nobody has said so yet */
   GList link;         /* in its range's pieces */
-  GList idle_link;    /* in the heap's */
+  GList idle_link;    /* in its queue's idle ones */
 };
 
 /* A mapping of a piece at an address that it has moved away from.  Commands of its queue may use
@@ -166,10 +169,25 @@ typedef struct
  * as long as it is not forgotten.  n_used is the number of extents in use in its pieces. */
 struct _TarnHeapQueue
 {
+  guint64
+      number; /* atomic, and first: no other queue ever has it; 0: as long as there is no handle */
   TarnHeap *heap;
+
+  /* Of the arena: arena-private.h */
+  gboolean is_taken;        /* atomic: its lock */
+  gsize uncounted_bytes;    /* atomic: in use, and not counted in the heap, modulo 2^64 */
+  gssize noted_bytes;       /* uncounted_bytes at which to look for a new peak */
+  gsize n_unnamed;          /* as the heap's, not counted there; modulo 2^64 */
+  TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.less */
+  TarnExtent *spare;        /* structs */
+  GQueue idle;              /* of TarnPiece, by idle_link: idle for longest first */
+  gsize idle_bytes;         /* of these */
+  gsize unmarked_bytes;     /* of those that became idle since somebody looked after them, */
+  guint n_taken;            /* and extents that were taken since */
+  guint seen_growths;       /* TarnHeap.n_growths as it was then */
+
   gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
   gpointer left;   /* of a forgotten one, until nobody uses it: the same */
-  guint64 number;  /* no other queue ever has it; 0: as long as there is no handle */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
@@ -178,7 +196,6 @@ struct _TarnHeapQueue
 
   guint64 n_begun;       /* marks that somebody began to record */
   guint64 n_done;        /* the number of the last one that is done, and one more */
-  guint n_idle;          /* of its pieces */
   gboolean has_unmarked; /* a piece became idle since the last one was begun */
   guint n_passed;        /* calls that named it since, and recorded none */
   GQueue marks;          /* of TarnMark: that are not known to be done */
@@ -240,7 +257,7 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     upstream_bytes == sum of size over pieces, and what is on its way to or from upstream
  *     used_bytes     == sum of size over extents in use
  *     free_bytes     == sum of size over free extents
- *     pieces         == number of pieces; idle.length of them are idle, with idle_bytes
+ *     pieces         == number of pieces
  *     every extent in use is in the table by its memory, but for n_unnamed; nothing else is
  *     those of extents, pieces, regions
  *
@@ -258,7 +275,16 @@ struct _TarnHeap
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
 
-  TarnMutex lock;
+  /* Arenas */
+  TarnDoor door;
+  GSList *dead_queues;    /* structs of queues, which somebody may still have a reference to */
+  gboolean has_visitors;  /* there may be some: while nobody has the lock, the door is open */
+  gsize mark_bytes;       /* of a queue have to become idle before it is looked after */
+  guint n_growths;        /* requests that took more than there was in their queue's ranges */
+  gboolean suits_all;     /* any free extent does for any request */
+  guint64 peak_in_visits; /* atomic: the most bytes in use that visits have seen; 0: none looked */
+
+  TarnMutex lock;   /* with which the door is closed: _tarn_heap_lock () */
   TarnCond changed; /* is_changing is FALSE again */
   gboolean is_changing;
   guint n_waiting;       /* threads, for changed; to wake none takes a call of the system, too */
@@ -273,8 +299,6 @@ struct _TarnHeap
   gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
   gsize lost_bytes; /* of extents in use that are not going to be freed */
   gsize pool_limit; /* bytes; 0: none */
-  GQueue idle;      /* of TarnPiece, by idle_link: idle for longest first */
-  gsize idle_bytes; /* of these */
   gsize
       full_bytes; /* upstream had less than that; G_MAXSIZE: it never ran out, or has more by now */
   gsize peak_lately; /* the most bytes in use since peak_at */
@@ -285,9 +309,7 @@ struct _TarnHeap
   gboolean is_short;        /* upstream ran out, and has not given much at once since */
   gboolean is_unready; /* upstream gave memory that nobody could wait for: for who is_changing */
   gint64 look_at;      /* the time at which to see whether some were idle for too long */
-  TarnExtent *spare;   /* structs */
-  guint32 chance;
-  guint64 next_start; /* of parts: for the next piece */
+  guint64 next_start;  /* of parts: for the next piece */
   TarnHeapStats stats;
 };
 
@@ -312,8 +334,21 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 /* More than one byte in so many of the limit is much for one request. */
 #define TARN_MUCH_SHARE 512
 
-/* heap.c */
+/* heap.c; the lock is held in the second */
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
+void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
+
+/* arena.c; the lock is not held in the first two, */
+void _tarn_heap_lock (TarnHeap *heap);
+gboolean _tarn_heap_trylock (TarnHeap *heap);
+/* and is in these. */
+void _tarn_heap_unlock (TarnHeap *heap);
+void _tarn_heap_wait (TarnHeap *heap);
+void _tarn_queue_count (TarnHeapQueue *queue);
+
+/* extent.c; with the lock, or the arena's in a visit */
+TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
+void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
 
 /* spare.c; the lock is held */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
@@ -363,12 +398,14 @@ void _tarn_heap_end_aliases (TarnHeap *heap);
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
-TarnExtent *_tarn_extent_split (TarnHeap *heap, TarnExtent *extent, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
 void _tarn_range_cut_mapped_piece (TarnPiece *piece);
-void _tarn_heap_free_spare (TarnHeap *heap);
+void _tarn_queue_free_spare (TarnHeapQueue *queue);
+TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
+gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
+guint _tarn_heap_count_idle (const TarnHeap *heap);
 
 /* grow.c; the lock is held, and given up meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error);
@@ -410,5 +447,13 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
   (void) heap;
 #endif
 }
+
+/* Each idle piece, of one queue after the other, idle for longest first.  The piece may be cut out
+ * meanwhile, because @next is the one after it. */
+#define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \
+  for (TarnPiece *piece = _tarn_heap_next_idle (heap, NULL),                                       \
+                 *next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL;                \
+       piece != NULL;                                                                              \
+       piece = next, next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL)
 
 #endif

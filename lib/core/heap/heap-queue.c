@@ -10,18 +10,34 @@
 
 #include "heap/heap-private.h"
 
+#include <string.h>
+
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
+
+/* Gets a struct, all zero.  Whoever had met the queue that it was may look at its number. */
+static TarnHeapQueue *
+take_dead (TarnHeap *heap)
+{
+  TarnHeapQueue *queue;
+
+  if (heap->dead_queues == NULL)
+    return g_new0 (TarnHeapQueue, 1);
+  queue = heap->dead_queues->data;
+  heap->dead_queues = g_slist_delete_link (heap->dead_queues, heap->dead_queues);
+  memset (&queue->heap, 0, sizeof *queue - G_STRUCT_OFFSET (TarnHeapQueue, heap));
+  return queue;
+}
 
 /* Makes a queue, with the backend's reference; NULL: nobody. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
-  TarnHeapQueue *queue = g_new0 (TarnHeapQueue, 1);
+  TarnHeapQueue *queue = take_dead (heap);
 
   queue->heap = heap;
   queue->handle = handle;
-  queue->number = handle != NULL ? ++heap->last_number : 0;
+  __atomic_store_n (&queue->number, handle != NULL ? ++heap->last_number : 0, __ATOMIC_RELAXED);
   queue->n_begun = 1; /* fresh pieces are idle since 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   for (guint i = 0; i < TARN_N_RANGES; i++)
@@ -55,9 +71,9 @@ static void
 unref_handle (TarnHeap *heap, gpointer handle)
 {
   _tarn_assert_locked (&heap->lock);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_allocator_unref_queue (heap->base.direct, handle);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
 }
 
 /* Takes a forgotten queue whose last mark is done from among the others, with a call that uses it;
@@ -95,7 +111,7 @@ take_over (TarnHeapQueue *queue, gpointer handle)
 {
   g_assert (queue->handle == NULL && queue->n_done == G_MAXUINT64);
   queue->handle = handle;
-  queue->number = ++queue->heap->last_number;
+  __atomic_store_n (&queue->number, ++queue->heap->last_number, __ATOMIC_RELAXED);
   queue->n_calls--;
   queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
 }
@@ -110,7 +126,7 @@ make_forgotten (TarnHeapQueue *queue)
   if (heap->latest_queue == queue)
     heap->latest_queue = NULL;
   queue->has_unmarked = FALSE;
-  queue->number = 0;
+  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
   g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
   queue->left = g_steal_pointer (&queue->handle);
 }
@@ -153,9 +169,9 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
   _tarn_assert_locked (&heap->lock);
   if (queue == NULL)
     {
-      _tarn_mutex_unlock (&heap->lock);
+      _tarn_heap_unlock (heap);
       is_met = _tarn_allocator_ref_queue (heap->base.direct, handle, &in_order, error);
-      _tarn_mutex_lock (&heap->lock);
+      _tarn_heap_lock (heap);
       if (!is_met)
         return NULL;
       queue = meet (heap, handle);
@@ -177,17 +193,18 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
     return TRUE;
   queue->n_calls++;
   number = queue->number;
-  queue->number = 0; /* the mark does not stand for what is freed for it from now on */
+  /* The mark does not stand for what is freed for it from now on. */
+  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
   is_marked = _tarn_queue_mark_last (queue, error);
   if (is_marked && queue->handle == handle)
     make_forgotten (queue);
   else if (!is_marked && queue->handle == handle)
-    queue->number = number;
+    __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
   queue->n_calls--;
   return is_marked;
 }
 
-/* Frees a queue that has no piece, and is in no list but that of all. */
+/* Ends a queue that has no piece, and is in no list but that of all. */
 void
 _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
 {
@@ -196,14 +213,17 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_assert_locked (&heap->lock);
   g_assert (queue->n_pieces == 0 && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
+  /* Which whoever has met it looks at. */
+  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
   _tarn_queue_drop_marks (queue);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   for (guint i = 0; i < TARN_N_RANGES; i++)
     heap->growth->clear (&queue->ranges[i]);
   if (handle != NULL)
     _tarn_allocator_unref_queue (heap->base.direct, handle);
-  _tarn_mutex_lock (&heap->lock);
-  g_free (queue);
+  _tarn_heap_lock (heap);
+  _tarn_queue_free_spare (queue);
+  heap->dead_queues = g_slist_prepend (heap->dead_queues, queue);
 }
 
 /* Drops a queue that has nothing, and that nobody uses. */

@@ -67,15 +67,15 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
   if (_tarn_forked ())
     {
       now = known->stats; /* what somebody has the lock for may be half changed */
-      now.idle_pieces = known->idle.length;
+      now.idle_pieces = _tarn_heap_count_idle (known);
     }
   else
     {
-      _tarn_mutex_lock (&known->lock);
+      _tarn_heap_lock (known);
       now = known->stats;
-      now.idle_pieces = known->idle.length;
+      now.idle_pieces = _tarn_heap_count_idle (known);
       now.largest_free_bytes = get_largest_of_all (known);
-      _tarn_mutex_unlock (&known->lock);
+      _tarn_heap_unlock (known);
     }
   _tarn_struct_write (stats, &now, sizeof now);
   return TRUE;

@@ -22,11 +22,14 @@ makes_parts (const TarnHeap *heap)
 }
 
 /* Remembers an extent by the memory that its user has.  The lock is held. */
-static void
-remember (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
+void
+_tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 {
+  TarnHeap *heap = extent->piece->range->heap;
+
   _tarn_assert_locked (&heap->lock);
   extent->memory = memory;
+  extent->has_memory = TRUE;
   g_hash_table_add (heap->table, extent);
   if (_tarn_records ())
     _tarn_heap_record_part (extent);
@@ -158,12 +161,12 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
 {
   gboolean is_made = make_part (heap, extent, memory, error);
 
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   if (is_made)
-    remember (heap, extent, *memory);
+    _tarn_heap_remember (extent, *memory);
   else
     put (heap, extent);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return is_made;
 }
 
@@ -183,12 +186,12 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
   if (extent != NULL && !makes_parts (heap))
     {
       memory->address = extent->start;
-      remember (heap, extent, *memory);
+      _tarn_heap_remember (extent, *memory);
     }
   _tarn_queue_mark_if_idle (queue);
   queue->n_calls--;
   _tarn_heap_expire (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   if (extent == NULL || !makes_parts (heap))
     return extent != NULL;
   return name_part (heap, extent, memory, error);
@@ -219,11 +222,11 @@ allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint
       _tarn_allocator_refuse_size (&heap->base, size, error);
       return FALSE;
     }
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   queue = _tarn_heap_enter_queue (heap, handle, error);
   if (queue != NULL)
     return hand_out (queue, take (queue, bytes, error), memory, owner, error);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return FALSE;
 }
 
@@ -246,13 +249,13 @@ heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMe
 
   if (bytes == 0)
     return FALSE;
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
     extent = take_from (&queue->ranges[heap->growth->choose (heap, bytes)], bytes, FALSE);
   if (extent == NULL)
     {
-      _tarn_mutex_unlock (&heap->lock);
+      _tarn_heap_unlock (heap);
       return FALSE;
     }
   queue->n_calls++;
@@ -278,9 +281,9 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   heap->n_unnamed++;
   if (makes_parts (heap) && direct->ops.part_release != NULL)
     {
-      _tarn_mutex_unlock (&heap->lock);
+      _tarn_heap_unlock (heap);
       _tarn_call (direct, part_release, memory, extent->size);
-      _tarn_mutex_lock (&heap->lock);
+      _tarn_heap_lock (heap);
     }
   put (heap, extent);
 }
@@ -293,7 +296,7 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
   gboolean is_owner;
 
   (void) size;
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   is_owner = extent != NULL && owner != 0 && extent->piece->range->queue->number == owner;
   if (is_owner)
@@ -301,7 +304,7 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
       g_hash_table_remove (heap->table, extent);
       end_use (heap, extent);
     }
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return is_owner;
 }
 
@@ -314,10 +317,10 @@ heap_knows_owner (TarnAllocator *allocator, gpointer handle, guint64 owner)
 
   if (owner == 0)
     return FALSE;
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   queue = _tarn_heap_find_queue (heap, handle);
   knows = queue != NULL && queue->number == owner;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return knows;
 }
 
@@ -328,11 +331,11 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
   gpointer extent;
   gboolean is_used;
 
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   is_used = g_hash_table_steal_extended (heap->table, &memory, &extent, NULL);
   if (is_used)
     end_use (heap, extent);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   if (!is_used)
     g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT " bytes is not in use",
                 heap->base.label, memory.address, size);
@@ -345,11 +348,11 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
   const TarnExtent *extent;
 
   (void) size;
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   if (extent != NULL)
     heap->lost_bytes += extent->size;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
 }
 
 static gsize heap_trim (TarnAllocator *allocator);
@@ -371,10 +374,10 @@ heap_trim (TarnAllocator *allocator)
   TarnHeap *heap = _tarn_heap_of (allocator);
   gsize bytes;
 
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   bytes = _tarn_heap_trim (heap);
   _tarn_heap_check_if_full_debug (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return bytes;
 }
 
@@ -384,45 +387,21 @@ heap_may_grow (TarnAllocator *allocator, gsize size)
   TarnHeap *heap = _tarn_heap_of (allocator);
   gboolean may_grow;
 
-  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_lock (heap);
   may_grow = !heap->is_short && heap->growth->get_room (heap, size) >= size;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return may_grow;
 }
 
 /* Where users' memory is an address: that of the extent, or of a part that is nothing more; as
  * TarnMemory.address has it. */
-static gsize
-heap_get_split_unit (TarnAllocator *allocator)
+static gboolean
+heap_serves_visits (TarnAllocator *allocator)
 {
   const TarnHeap *heap = _tarn_heap_of (allocator);
-  gboolean are_addresses
-      = !makes_parts (heap)
-        || (heap->base.direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
 
-  return are_addresses ? heap->alignment : 0;
-}
-
-static gsize
-heap_get_max_small (TarnAllocator *allocator)
-{
-  return _tarn_heap_of (allocator)->growth->max_small;
-}
-
-static void
-heap_split (TarnAllocator *allocator, TarnMemory memory, gsize size)
-{
-  TarnHeap *heap = _tarn_heap_of (allocator);
-  TarnExtent *extent, *rest;
-
-  _tarn_mutex_lock_adaptively (&heap->lock);
-  extent = g_hash_table_lookup (heap->table, &memory);
-  g_assert (extent != NULL && heap_get_split_unit (allocator) > 0);
-  rest = _tarn_extent_split (heap, extent, size);
-  heap->n_unnamed++;
-  memory.address += size;
-  remember (heap, rest, memory);
-  _tarn_mutex_unlock (&heap->lock);
+  return !makes_parts (heap)
+         || (heap->base.direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
 }
 
 static void
@@ -431,17 +410,19 @@ heap_look_after (TarnAllocator *allocator, gpointer handle)
   TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
 
-  if (!_tarn_mutex_trylock (&heap->lock))
+  if (!_tarn_heap_trylock (heap))
     return;
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
     {
       queue->n_calls++;
+      queue->n_passed = 0; /* many requests have passed */
+      __atomic_store_n (&queue->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
       _tarn_queue_mark_if_idle (queue);
       queue->n_calls--;
     }
   _tarn_heap_expire (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
 }
 
 /* A limit is a multiple of what virtual memory is given in: with less nothing could be had. */
@@ -455,11 +436,11 @@ heap_set_pool_limit (TarnAllocator *allocator, gsize limit_bytes)
 
   if (!heap->follows_pool)
     return FALSE;
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   heap->pool_limit = _tarn_round_up (MIN (limit_bytes, G_MAXSIZE - unit), unit);
   limit = _tarn_heap_get_limit (heap);
   has_more = limit != 0 && heap->stats.upstream_bytes > limit;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return has_more;
 }
 
@@ -475,10 +456,10 @@ heap_forget_queue (TarnAllocator *allocator, gpointer handle, GError **error)
   TarnHeap *heap = _tarn_heap_of (allocator);
   gboolean is_forgotten;
 
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   is_forgotten = _tarn_heap_forget_queue (heap, handle, error);
   _tarn_heap_check_if_full_debug (heap);
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   return is_forgotten;
 }
 
@@ -489,7 +470,7 @@ lose_idle (TarnHeap *heap)
   TarnPiece *piece;
   gsize bytes = 0;
 
-  while ((piece = g_queue_peek_head (&heap->idle)) != NULL)
+  while ((piece = _tarn_heap_next_idle (heap, NULL)) != NULL)
     {
       bytes += piece->size;
       _tarn_range_cut_piece (piece);
@@ -528,7 +509,7 @@ free_queues (TarnHeap *heap)
   if (heap->stats.used_bytes > heap->lost_bytes)
     return;
   _tarn_messages_hold ();
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   put_lost (heap);
   lose_idle (heap);
   while ((queue = g_queue_peek_tail (&heap->all_queues)) != NULL)
@@ -536,7 +517,7 @@ free_queues (TarnHeap *heap)
       _tarn_queue_lose_aliases (queue);
       _tarn_heap_free_queue (heap, queue);
     }
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_messages_release ();
   g_hash_table_unref (heap->queues);
 }
@@ -553,7 +534,7 @@ heap_finalize (TarnAllocator *allocator)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
                 heap->stats.used_bytes - heap->lost_bytes);
   free_queues (heap);
-  _tarn_heap_free_spare (heap);
+  g_slist_free_full (heap->dead_queues, g_free);
   g_hash_table_unref (heap->table);
   _tarn_cond_clear (&heap->changed);
   _tarn_mutex_clear (&heap->lock);
@@ -581,9 +562,7 @@ static const TarnAllocatorClass heap_class = {
   .free_for = heap_free_for,
   .knows_owner = heap_knows_owner,
   .may_grow = heap_may_grow,
-  .get_split_unit = heap_get_split_unit,
-  .get_max_small = heap_get_max_small,
-  .split = heap_split,
+  .serves_visits = heap_serves_visits,
   .get_max_held = heap_get_max_held,
   .set_pool_limit = heap_set_pool_limit,
   .look_after = heap_look_after,
@@ -665,13 +644,13 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   heap->upstream = tarn_allocator_ref (upstream);
   heap->base.level = upstream->level + 1;
   heap->growth = growth;
+  heap->door = TARN_DOOR_CLOSED;
   _tarn_mutex_init (&heap->lock);
   _tarn_cond_init (&heap->changed);
   heap->queues = g_hash_table_new (NULL, NULL);
   heap->nobody = _tarn_heap_queue_new (heap, NULL);
   heap->frees_in_order = growth == &_tarn_heap_parts_growth && upstream->ops.frees_in_order;
   heap->table = g_hash_table_new (g_int64_hash, g_int64_equal);
-  heap->chance = 1;
   heap->full_bytes = G_MAXSIZE;
   heap->peak_at = _tarn_clock_now ();
   _tarn_heap_init_churn (heap);

@@ -42,10 +42,10 @@ mark_unref (TarnHeap *heap, TarnMark *mark)
   _tarn_assert_locked (&heap->lock);
   if (--mark->n_refs > 0)
     return;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   _tarn_call (direct, event_release, mark->handle);
   g_free (mark);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
 }
 
 /* Notes that a mark of a number is done. */
@@ -80,9 +80,9 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
   _tarn_assert_locked (&heap->lock);
   g_assert (handle != NULL);
   queue->n_calls++;
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   event = _tarn_allocator_record_event (heap->base.direct, handle, is_named, &local);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   queue->n_calls--;
   if (event != NULL)
     {
@@ -143,9 +143,9 @@ _tarn_queue_ask (TarnHeapQueue *queue)
     {
       TarnMark *mark = mark_ref (queue->marks.head->data);
 
-      _tarn_mutex_unlock (&heap->lock);
+      _tarn_heap_unlock (heap);
       is_done = _tarn_call (direct, event_is_done, mark->handle);
-      _tarn_mutex_lock (&heap->lock);
+      _tarn_heap_lock (heap);
       if (is_done)
         settle (queue, mark);
       else
@@ -168,7 +168,7 @@ uses_marks (const TarnHeap *heap)
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
-  if (!queue->has_unmarked || (queue->n_idle == 0 && queue->aliases.length == 0)
+  if (!queue->has_unmarked || (queue->idle.length == 0 && queue->aliases.length == 0)
       || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % PASSES != 0)
     return;
   _tarn_queue_ask (queue);
@@ -185,11 +185,11 @@ await (TarnHeap *heap, TarnMark *mark)
   g_autoptr (GError) error = NULL;
   gboolean is_done;
 
-  _tarn_mutex_unlock (&heap->lock);
+  _tarn_heap_unlock (heap);
   is_done = _tarn_allocator_wait (direct, mark->handle, NULL, &error)
             || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
             || _tarn_call (direct, event_is_done, mark->handle);
-  _tarn_mutex_lock (&heap->lock);
+  _tarn_heap_lock (heap);
   return is_done;
 }
 
@@ -225,9 +225,8 @@ enter_unquiet (const TarnHeap *heap)
 {
   GPtrArray *queues = g_ptr_array_new ();
 
-  for (const GList *link = heap->idle.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_IDLE (piece, next, heap)
     {
-      const TarnPiece *piece = link->data;
       TarnHeapQueue *queue = piece->range->queue;
 
       if (_tarn_piece_is_quiet (piece) || g_ptr_array_find (queues, queue, NULL))

@@ -46,7 +46,7 @@ _tarn_heap_is_much (const TarnHeap *heap, gsize size)
 static gsize
 get_stranded (const TarnHeap *heap)
 {
-  return heap->stats.free_bytes - heap->idle_bytes;
+  return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
 /* Gets how many bytes a request may strand. */
@@ -56,9 +56,9 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   gsize most = _tarn_heap_get_most (heap), used = heap->stats.used_bytes;
   gsize peak = MAX (heap->peak_lately, heap->peak_before), left;
 
-  _tarn_assert_locked (&heap->lock);
   if (most == G_MAXSIZE)
     return G_MAXSIZE;
+  _tarn_assert_locked (&heap->lock);
   peak = MAX (peak, used + MIN (size, G_MAXSIZE - used));
   left = most - MIN (most, peak);
   if (_tarn_heap_is_much (heap, size))

@@ -10,8 +10,7 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* Notes what became of a request.  What memory is behind a block is told of what is fresh, and of
- * what a scratch has lent. */
+/* Notes what became of a request.  What memory is behind a block is told of what is fresh. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)
@@ -23,7 +22,7 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
 
   if (block != NULL)
     {
-      kind = block->bin == TARN_LENT ? TARN_TRACE_LENT : is_hit ? TARN_TRACE_HIT : TARN_TRACE_MISS;
+      kind = is_hit ? TARN_TRACE_HIT : TARN_TRACE_MISS;
       numbers[0] = GPOINTER_TO_SIZE (block);
       numbers[1] = size;
       numbers[2] = block->alloc_size;
@@ -43,9 +42,6 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
 {
   if (block == NULL)
     TARN_PROBE (fail, pool->base.id, size, _tarn_record_get_code (error), handle);
-  else if (block->bin == TARN_LENT)
-    TARN_PROBE_HIT (lent, pool->base.id, block, size, block->alloc_size, block->memory.address,
-                    handle);
   else if (is_hit)
     TARN_PROBE_HIT (hit, pool->base.id, block, size, handle);
   else
@@ -55,7 +51,7 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
 /* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
  * the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
-take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
   TarnBlock *block = NULL;
 
@@ -64,8 +60,6 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
   if (!_tarn_door_is_followed (&pool->door))
     return NULL;
   block = _tarn_pool_take (pool, size, handle, _tarn_thread_begin_followed_visit);
-  if (block == NULL)
-    block = _tarn_pool_take_lent_followed (pool, size, handle, is_due);
   if (block == NULL)
     block = _tarn_pool_take_received_followed (pool, size, handle);
   if (block != NULL && _tarn_follows ())
@@ -76,16 +70,28 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 /* Serves a request from what the thread's cache had no block for as it is.  NULL: the lock has to
  * be taken. */
 static inline TarnBlock *
-take_without_lock (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 {
   TarnBlock *block = NULL;
 
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)))
-    block = take_unusually (pool, size, handle, is_due);
-  if (block == NULL)
-    block = _tarn_pool_take_lent (pool, size, handle, is_due);
+    block = take_unusually (pool, size, handle);
   if (block == NULL)
     block = _tarn_pool_take_received (pool, size, handle);
+  return block;
+}
+
+/* Serves a request from the arena of its queue.  NULL: the lock has to be taken. */
+static inline TarnBlock *
+take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  TarnBlock *block;
+
+  if (!_tarn_follows ())
+    return _tarn_pool_take_from_arena (pool, size, handle, is_due);
+  block = _tarn_pool_take_from_arena_followed (pool, size, handle, is_due);
+  if (block != NULL)
+    note_request (pool, size, handle, block, block->is_hit, NULL);
   return block;
 }
 
@@ -98,7 +104,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   gboolean has_excess;
   TarnCache *cache;
 
-  request.number = _tarn_bin_number (size, pool->leading_bits);
+  request.number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
   cache = _tarn_pool_lock (pool);
   if (handle != NULL)
     request.queue = _tarn_pool_find_queue (pool, handle);
@@ -155,7 +161,7 @@ check_now_and_then (TarnPool *pool)
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
-  gboolean is_due = FALSE;
+  gboolean is_due = FALSE, is_hit;
   GError *local = NULL;
   TarnBlock *block;
 
@@ -163,10 +169,16 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     return NULL;
   if (TARN_UNLIKELY (pool->check_interval != 0))
     check_now_and_then (pool);
-  block = take_without_lock (pool, size, handle, &is_due);
+  block = take_without_lock (pool, size, handle);
+  is_hit = block != NULL;
+  if (block == NULL && pool->is_over_heap)
+    {
+      block = take_from_arena (pool, size, handle, &is_due);
+      is_hit = block != NULL && block->is_hit;
+    }
   if (block != NULL)
     {
-      probe_request (pool, size, handle, block, TRUE, NULL);
+      probe_request (pool, size, handle, block, is_hit, NULL);
       if (is_due)
         _tarn_pool_look_after (pool, handle);
       _tarn_pool_check_fast_if_full_debug (pool);
@@ -177,6 +189,8 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   probe_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (_tarn_follows ())
     note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
+  if (block != NULL && pool->is_over_heap)
+    _tarn_pool_meet_arena (pool, handle, block);
   if (local != NULL)
     g_propagate_error (error, local);
   return block;

@@ -72,9 +72,12 @@ void
 _tarn_pool_unlock_and_sweep (TarnPool *pool)
 {
   TarnAllocator *direct = pool->upstream->direct;
-  TarnEvent *events = g_steal_pointer (&pool->gone_events);
-  TarnQueue *queues = g_steal_pointer (&pool->gone_queues);
+  TarnEvent *events;
+  TarnQueue *queues;
 
+  _tarn_pool_drop_released_queues (pool);
+  events = g_steal_pointer (&pool->gone_events);
+  queues = g_steal_pointer (&pool->gone_queues);
   _tarn_mutex_unlock (&pool->lock);
   release_events (direct, events);
   release_queues (direct, queues);

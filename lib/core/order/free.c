@@ -108,8 +108,30 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
   if (*is_noted)
     note_free (pool, block);
   return _tarn_pool_put (pool, block, _tarn_thread_begin_followed_visit)
-         || _tarn_pool_put_lent_followed (pool, block)
          || _tarn_pool_put_handing_over_followed (pool, block);
+}
+
+/* Of so many frees of small blocks one looks again whether the thread's cache has room. */
+#define LOOKS_FOR_ROOM 64
+
+/* Keeps an arena's own block in the thread's cache, for requests to come. */
+static gboolean
+keep_own (TarnPool *pool, TarnBlock *block)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  gboolean is_kept;
+
+  if (cache == NULL || block->alloc_size > TARN_HEAP_MAX_ROUNDED)
+    return FALSE;
+  if (cache->n_crowded > 0 && cache->n_crowded++ % LOOKS_FOR_ROOM != 0)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
+            && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
+  cache->n_crowded = is_kept ? 0 : MAX (cache->n_crowded, 1);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return is_kept;
 }
 
 /* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
@@ -129,7 +151,12 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     return;
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)) && put_unusually (pool, block, &is_noted))
     return;
-  if (_tarn_pool_put_lent (pool, block) || _tarn_pool_put_handing_over (pool, block))
+  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) && is_noted == _tarn_follows ()
+      && (keep_own (pool, block)
+          || (is_noted ? _tarn_pool_put_to_arena_followed (pool, block)
+                       : _tarn_pool_put_to_arena (pool, block))))
+    return;
+  if (_tarn_pool_put_handing_over (pool, block))
     return;
   cache = _tarn_pool_lock (pool);
   if (!is_noted && _tarn_follows ())
@@ -142,7 +169,6 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
         _tarn_block_report_double_free (block, state);
       return;
     }
-  _tarn_pool_release_lent (pool, block);
   records_free = needs_events (pool, block);
   wanted = get_wanted_queue (pool, block);
   if (records_free || wanted != NULL)
@@ -157,6 +183,8 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   retired = _tarn_pool_end_use (pool, wanted == NULL ? cache : NULL, block);
   if (retired != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, retired);
+  if (pool->has_arenas && _tarn_pool_needs_recorded (pool))
+    __atomic_store_n (&pool->has_late, TRUE, __ATOMIC_RELAXED);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (retired != NULL)

@@ -22,12 +22,6 @@
  * of more than half as much, but for a temporary, would take the place of many others. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 
-/* What a thread's scratch for large blocks may have besides, and how many temporaries, which a few
- * sizes may serve as well and quicker, it takes to get one.  More bytes are worth a lock: what is
- * done with them takes far longer. */
-#define SCRATCH_BYTES ((gsize) 4 << 20)
-#define SCRATCH_TEMPORARIES 16
-
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -106,12 +100,13 @@ pool_finalize (TarnAllocator *allocator)
 
   lose_stuck_and_queues (pool);
   _tarn_allocator_withdraw (allocator);
-  g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0);
+  g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
       &pool->chunks); /* which threads that were ending looked at in checked builds */
   g_assert (g_hash_table_size (pool->queues) == 0);
   g_hash_table_unref (pool->queues);
+  g_ptr_array_unref (pool->released_queues);
   _tarn_bins_free (pool->recorded_bins);
   _tarn_bins_free (pool->idle_bins);
   g_hash_table_unref (pool->bare);
@@ -158,6 +153,14 @@ make_bins (TarnPool *pool)
     pool->share_ages = pool->is_over_heap || frees_in_order ? &pool->ready : &pool->shares;
   pool->idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->ready : NULL);
   pool->recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
+}
+
+static guint
+choose_leading_bits (const TarnPool *pool, const TarnPoolOptions *options)
+{
+  if (pool->has_arenas)
+    return options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
+  return pool->is_over_heap ? TARN_MAX_LEADING_BITS : options->leading_bits_in_bin_id;
 }
 
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
@@ -227,7 +230,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
-  pool->leading_bits = is_over_heap ? TARN_MAX_LEADING_BITS : known.leading_bits_in_bin_id;
+  pool->has_arenas = is_over_heap && known.hold_bytes == 0 && known.thread_cache_blocks > 0
+                     && known.thread_cache_bytes > 0 && upstream->klass->serves_visits (upstream);
+  pool->leading_bits = choose_leading_bits (pool, &known);
   pool->asked_cache_bytes = known.thread_cache_bytes;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
   pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
@@ -235,10 +240,6 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->max_kept = pool->max_held;
   if (is_over_heap && known.hold_bytes == 0)
     {
-      pool->scratch_unit = upstream->klass->get_split_unit (upstream);
-      pool->scratch_max_small = upstream->klass->get_max_small (upstream);
-      pool->scratch_max_bytes = MIN (known.thread_cache_bytes, SCRATCH_BYTES);
-      pool->scratch_min_temporaries = SCRATCH_TEMPORARIES;
       known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
       pool->max_kept = MIN (pool->max_kept, known.thread_cache_bytes / 2);
     }
@@ -252,6 +253,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_cond_init (&pool->reservation_ended);
   _tarn_cond_init (&pool->recording_ended);
   pool->queues = g_hash_table_new (NULL, NULL);
+  pool->released_queues = g_ptr_array_new ();
   pool->bare = _tarn_bare_table_new ();
   pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
   _tarn_pool_tell_limit (pool);

@@ -52,6 +52,7 @@
  *     allocate.c  requests: the public ones, and what serves nearly all of them
  *     order.c     requests about which the driver has to be asked
  *     others.c    memory from the shares of other queues
+ *     arena.c     ... from what a thread takes without a lock
  *     use.c       what the caller says of blocks in use
  *     free.c      the end of a block in use
  *     release.c   giving back memory that is still used
@@ -172,11 +173,15 @@ void _tarn_queue_unref (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrecorded);
 void _tarn_queue_begin_recording (TarnPool *pool, TarnQueue *queue);
 void _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue);
+void _tarn_pool_drop_released_queues (TarnPool *pool);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
 /* not in these. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
+
+/* arena.c; the lock is not held */
+void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 
 /* free.c */
 gboolean _tarn_pool_ignores_free (TarnPool *pool);

@@ -136,6 +136,14 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
   leave_to_sweep (pool, queue);
 }
 
+/* Drops the references that were left to whoever can do so. */
+void
+_tarn_pool_drop_released_queues (TarnPool *pool)
+{
+  while (pool->released_queues->len > 0)
+    _tarn_queue_unref (pool, g_ptr_array_steal_index_fast (pool->released_queues, 0));
+}
+
 /* Takes queues that nothing remembers out of the pool's table. */
 void
 _tarn_pool_drop_unused_queues (TarnPool *pool)
@@ -144,6 +152,7 @@ _tarn_pool_drop_unused_queues (TarnPool *pool)
   gpointer item;
 
   _tarn_assert_locked (&pool->lock);
+  _tarn_pool_drop_released_queues (pool);
   pool->latest_queue = NULL;
   g_hash_table_iter_init (&iter, pool->queues);
   while (pool->n_unused_queues > 0 && g_hash_table_iter_next (&iter, NULL, &item))
@@ -289,6 +298,7 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->n_refs > 0);
   was_open = _tarn_pool_close (pool); /* whoever frees reads what share a block has */
+  _tarn_pool_drop_arena (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
   for (TarnBlock *block = _tarn_block_chunks_next (&pool->chunks, NULL);
@@ -369,8 +379,14 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
 
   _tarn_assert_not_locked (&pool->lock);
   if (pool->is_over_heap)
-    give_back_share (pool, queue);
+    {
+      _tarn_mutex_lock (&pool->lock);
+      _tarn_pool_drop_arena (pool, queue->handle);
+      _tarn_pool_unlock_and_sweep (pool);
+      give_back_share (pool, queue);
+    }
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_drop_arena (pool, queue->handle); /* which other threads may have met meanwhile */
   is_used = queue->n_refs > 1;
   if (!is_used)
     make_unknown (pool, queue);

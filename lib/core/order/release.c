@@ -356,7 +356,8 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
   _tarn_assert_not_locked (&pool->lock);
   if (pool->hold_bytes != 0)
     return;
-  may_grow = heap->klass->may_grow (heap, _tarn_bin_alloc_size (number, pool->leading_bits));
+  may_grow = heap->klass->may_grow (
+      heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)));
   _tarn_pool_ask_recorded (pool);
   if (begin_sparing (pool, queue, may_grow, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
@@ -410,6 +411,8 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   TarnBlock *blocks;
 
   _tarn_assert_not_locked (&pool->lock);
+  if (__atomic_exchange_n (&pool->has_late, FALSE, __ATOMIC_RELAXED))
+    _tarn_pool_give_back_excess (pool);
   if (!_tarn_mutex_trylock (&pool->lock))
     return;
   blocks = _tarn_pool_take_excess (pool);

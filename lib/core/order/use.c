@@ -26,9 +26,9 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   if (queue == NULL)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_settle (pool, block);
   if (!is_used_by (block, queue))
     {
-      _tarn_pool_release_lent (pool, block);
       block->is_away |= pool->is_over_heap && block->n_uses == 0;
       _tarn_block_add_use (block, queue);
     }
@@ -63,13 +63,10 @@ _tarn_pool_move_to_queue (TarnBlock *block, gpointer handle, GError **error)
 
   if (handle != NULL && queue == NULL)
     return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_settle (pool, block);
+  _tarn_mutex_unlock (&pool->lock);
   is_other = block->n_uses > 1 || (block->n_uses == 1 && block->uses->queue != queue);
-  if (is_other || (block->n_uses == 0 && queue != NULL))
-    {
-      _tarn_mutex_lock (&pool->lock);
-      _tarn_pool_release_lent (pool, block);
-      _tarn_mutex_unlock (&pool->lock);
-    }
   is_moved = _tarn_block_move (pool, block, queue, TRUE, error);
   if (!is_moved)
     drop_events (pool, block);

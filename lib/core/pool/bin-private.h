@@ -13,10 +13,36 @@
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
+/* What stands for the bins of a pool over a heap, in place of a number of leading bits: bin.c.
+ * Where memory is short each size has its own, and what is in bins of the other kind stays. */
+#define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
+#define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)
+
+/* The largest size there that shares a bin with others. */
+#define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
+
+/* The bin of a size in a pool over a heap: up to TARN_HEAP_MAX_ROUNDED there is one for each
+ * multiple of 512 bytes, or 32 between one power of two and the next where these are more. */
+static inline guint32
+_tarn_heap_bin_number (gsize size)
+{
+  gsize units = ((size + 511) >> 9) - (size != 0);
+  guint exponent = (guint) (TARN_SIZE_BITS - 1) - (guint) __builtin_clzl (units | 32);
+
+  return ((exponent - 5) << 5) + (guint32) (units >> (exponent - 5));
+}
+
 /* The bin of a size, size 0 included, which shares bin 0 with size 1. */
 static inline guint32
 _tarn_bin_number (gsize size, guint leading_bits)
 {
+  if (leading_bits > TARN_MAX_LEADING_BITS)
+    {
+      if (size <= (leading_bits == TARN_HEAP_BINS ? TARN_HEAP_MAX_ROUNDED : 1))
+        return _tarn_heap_bin_number (size);
+      leading_bits = TARN_MAX_LEADING_BITS;
+    }
+
   gsize counted = size + (size == 0);
   guint shift = (guint) __builtin_clzl (counted);
   gsize head

@@ -6,19 +6,41 @@
  *
  *     size 1000 = 1 1111 01000 in binary, leading_bits 4:  position 9, bits 1111: bin 9 * 16 + 15
  *
- * and its allocation size is the largest size in it, 1 1111 11111 = 1023. */
+ * and its allocation size is the largest size in it, 1 1111 11111 = 1023.
+ *
+ * A pool over a heap has bins for small sizes that are multiples of what a heap gives, so that
+ * blocks of some sizes serve all of them; and one for each larger size (TARN_HEAP_BINS). */
 
 #include "pool/bin-private.h"
+
+#define N_HEAP_BINS 128
+
+/* Gets the largest size in a bin of small sizes, of a pool over a heap. */
+static gsize
+get_heap_alloc_size (guint32 bin)
+{
+  guint shift = bin < 64 ? 0 : (bin >> 5) - 1;
+  gsize head = bin < 64 ? bin : (bin & 31) + 32;
+
+  return ((head + 1) << shift) << 9;
+}
 
 /* Gets the largest size in a bin; 0 for a number that no size has: below 2^leading_bits a size
  * has fewer bits after its leading one than the number has room for. */
 gsize
 _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
 {
-  guint exponent = (guint) ((guint64) bin >> leading_bits);
-  gsize head = (gsize) 1 << leading_bits | (bin & (((gsize) 1 << leading_bits) - 1));
+  guint exponent;
+  gsize head;
 
-  g_assert (leading_bits <= TARN_MAX_LEADING_BITS);
+  if (leading_bits > TARN_MAX_LEADING_BITS)
+    {
+      if (bin < N_HEAP_BINS)
+        return get_heap_alloc_size (bin);
+      leading_bits = TARN_MAX_LEADING_BITS;
+    }
+  exponent = (guint) ((guint64) bin >> leading_bits);
+  head = (gsize) 1 << leading_bits | (bin & (((gsize) 1 << leading_bits) - 1));
   if (exponent >= TARN_SIZE_BITS)
     return 0;
   if (exponent >= leading_bits)

@@ -263,6 +263,9 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   bin->length += (gsize) n;
   if (was_empty != (bin->length == 0))
     note_change (pool, bin);
+  if (bin->bins == pool->recorded_bins)
+    __atomic_add_fetch (&pool->n_recorded[bin->number % TARN_RECORDED_COUNTS], (guint) n,
+                        __ATOMIC_RELAXED);
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
 }
@@ -345,6 +348,7 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
 void
 _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)
 {
+  g_assert (!block->is_own);
   push (pool, get_bin_for (pool, block), block, block, 1);
 }
 
@@ -363,9 +367,13 @@ put_moved (TarnPool *pool, TarnBlock *block)
 void
 _tarn_pool_put_batch (TarnPool *pool, TarnBlock *first, TarnBlock *last, gsize n)
 {
-  TarnBin *bin = ensure_bin (ensure_bins_of (pool, first), first->bin);
+  TarnBin *bin;
 
   g_assert (n > 0 && first->bin == last->bin && first->share == last->share);
+  for (TarnBlock *block = first; block != last; block = block->below)
+    _tarn_pool_settle (pool, block);
+  _tarn_pool_settle (pool, last);
+  bin = ensure_bin (ensure_bins_of (pool, first), first->bin);
   add_batch (bin, last, n);
   push (pool, bin, first, last, n);
 }
@@ -525,7 +533,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
-  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
+  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
   activate (pool, block, block->size);
   stats->misses++;
 }
@@ -535,7 +543,7 @@ void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
-  g_assert (pool->n_blocks > 0 && pool->stats.managed_bytes >= block->alloc_size);
+  g_assert (!block->is_own);
   TARN_PROBE (gone, pool->base.id, block, block->alloc_size);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_GONE, pool->base.id, GPOINTER_TO_SIZE (block));
@@ -558,7 +566,7 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
     _tarn_block_record (block, FALSE);
   pool->n_blocks++;
   stats->managed_bytes += block->alloc_size;
-  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
+  stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
   stats->upstream_frees--;
   if (!block->exact && !pool->stop_holding)
     {

@@ -28,7 +28,8 @@
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
  *
- * Over a heap a cache also has a stretch of memory for blocks of any size: scratch.c.
+ * Over a heap a cache also knows the arenas of queues, from which it has what it does not keep:
+ * arenas.c.
  *
  * What does not fit is handed over to threads whose bin for the size and the queue is empty
  * (transfer.c), or goes to the pool's bin.
@@ -42,6 +43,7 @@
 
 #include "base/thread-private.h"
 #include "common/whole-private.h"
+#include "heap/arena-private.h"
 #include "pool/bin-private.h"
 #include "pool/pool-private.h"
 
@@ -79,34 +81,20 @@ typedef struct
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
-/* How many blocks of a scratch are lent at a time, at most. */
-#define TARN_MAX_LENT 8
-
-/* Of small blocks, and of large ones. */
-#define TARN_N_SCRATCHES 2
-
 /* So many blocks in turn that a thread frees with the lock are the ones that it allocated last,
  * before it is taken to have temporaries. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* The bin of a lent block: no size's of which a heap gives any, so that no cache takes it. */
-#define TARN_LENT G_MAXUINT32
-
-/* What a thread has temporaries from: scratch.c.  Those who may use the cache may use it, but for
- * the state of blocks, by which other threads say that they have freed one.
- *
- * Invariants, if rest is not NULL: the lent blocks and the rest lie side by side, in this order,
- * and make up bytes; lent ones are active, or held once they are freed; the others are retired, and
- * what uses them is what uses the rest: the queue of the handle alone. */
+/* The arena of a queue, as a thread has met it. */
 typedef struct
 {
-  TarnBlock *rest;  /* held; retired while it has no bytes; NULL: there is no scratch */
-  gpointer handle;  /* of the queue that alone has used it; NULL: nobody has */
-  gsize bytes;      /* of the whole */
-  guint n_lent;     /* of the blocks */
-  gboolean is_used; /* since another block could have taken its place */
-  TarnBlock *blocks[TARN_MAX_LENT];
-} TarnScratch;
+  gpointer handle;  /* of the queue; NULL: nobody's */
+  TarnQueue *queue; /* a reference; NULL: nobody's */
+  TarnArenaRef ref; /* without an arena: there is none */
+  TarnBlock *kept;  /* held, for temporaries of any size up to its own; NULL: none */
+} TarnCacheArena;
+
+#define TARN_CACHE_ARENAS 16
 
 /* What one thread keeps of one pool.
  *
@@ -128,6 +116,7 @@ struct _TarnCache
 
   guint64 hits
       TARN_WHOLE; /* atomic: served from here, ever; the pool's own counter leaves them out */
+  guint64 misses TARN_WHOLE; /* atomic: ... and from arenas */
 
   /* Behind the lock */
   guint64 seen_hits; /* hits and bytes as another thread saw them when it looked for blocks here, */
@@ -145,11 +134,24 @@ struct _TarnCache
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
   guint32 spread;        /* the pool's */
 
+  /* Of arenas: arenas.c */
+  gsize managed_bytes; /* atomic: as active_bytes, but of all blocks */
+  gssize managed_peak;
+  gssize granted_bytes; /* what managed_bytes may become, in a pool with a limit */
+  gsize n_blocks;       /* the same of their number; modulo 2^64 */
+  TarnBlock *spare;     /* structs; through TarnBlock.below */
+  guint n_spare;
+  guint n_crowded;             /* frees since an own block found no room; 0: none did */
+  guint n_taken_in_turn;       /* since the thread looked after the pool */
+  guint n_taken_kept;          /* requests that TarnCacheArena.kept served */
+  const TarnBlock *latest_own; /* that was taken from an arena last; it may be gone */
+  guint n_own_temporaries;     /* of these, freed before another was taken, in turn */
+  guint latest_arena;          /* its index */
+  TarnCacheArena arenas[TARN_CACHE_ARENAS];
+
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
 
-  TarnScratch scratches[TARN_N_SCRATCHES];
-  guint n_lent_in_turn;    /* of them, since the thread looked after the pool */
   const TarnBlock *latest; /* behind the lock: that the thread allocated last, with the lock, to
                               tell others from it; it may be gone */
   guint n_temporaries;     /* behind the lock: of latest, freed before another took its place, in
@@ -170,6 +172,8 @@ void _tarn_pool_flush (TarnPool *pool);
 void _tarn_pool_flush_closed (TarnPool *pool);
 void _tarn_pool_flush_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
+gsize _tarn_pool_get_managed (const TarnPool *pool);
+gsize _tarn_pool_get_committed (const TarnPool *pool);
 void _tarn_pool_count_own (TarnPool *pool);
 void _tarn_cache_count_active (TarnCache *cache);
 void _tarn_pool_count_closed (TarnPool *pool);
@@ -180,27 +184,34 @@ void _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin);
 void _tarn_cache_empty_bins_of_size (TarnCache *cache, guint32 number);
 gboolean _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *share);
 gboolean _tarn_cache_keep (TarnCache *cache, TarnBlock *block);
+gboolean _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block);
+void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
+gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
 gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
 
-/* scratch.c.  The lock is not held in these, */
-TarnBlock *_tarn_pool_take_lent (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due);
-TarnBlock *_tarn_pool_take_lent_followed (TarnPool *pool, gsize size, gpointer handle,
-                                          gboolean *is_due);
-gboolean _tarn_pool_put_lent (TarnPool *pool, TarnBlock *block);
-gboolean _tarn_pool_put_lent_followed (TarnPool *pool, TarnBlock *block);
+/* arenas.c.  The lock is not held in these, */
+TarnBlock *_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle,
+                                       gboolean *is_due);
+TarnBlock *_tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle,
+                                                gboolean *is_due);
+gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
-void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
-gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
-gboolean _tarn_cache_keep_as_scratch (TarnCache *cache, TarnBlock *block);
-gboolean _tarn_cache_has_scratch (const TarnCache *cache);
-gboolean _tarn_cache_has_lent (TarnCache *cache);
-gboolean _tarn_cache_has_scratch_of (const TarnCache *cache, gconstpointer handle);
-void _tarn_cache_end_scratches (TarnCache *cache);
-void _tarn_cache_end_scratches_of (TarnCache *cache, gconstpointer handle);
-void _tarn_pool_end_scratches (TarnPool *pool);
-void _tarn_pool_release_lent (TarnPool *pool, const TarnBlock *block);
-void _tarn_cache_add_scratches (const TarnCache *cache, TarnPoolStats *stats, gsize *n_blocks);
+void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_drop_arena (TarnPool *pool, gpointer handle);
+void _tarn_cache_drop_arena (TarnCache *cache, TarnCacheArena *arena);
+void _tarn_pool_end_arenas (TarnPool *pool);
+TarnCacheArena *_tarn_cache_find_arena (TarnCache *cache, gpointer handle);
+gboolean _tarn_cache_has_arena (const TarnCache *cache, gconstpointer handle);
+void _tarn_cache_refill_spare (TarnCache *cache);
+void _tarn_cache_grant (TarnCache *cache);
+void _tarn_pool_end_grants (TarnPool *pool);
+void _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact);
+void _tarn_cache_drop_arenas (TarnCache *cache);
+void _tarn_cache_return_kept (TarnCache *cache, TarnCacheArena *arena);
+TarnBlock *_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks);
+void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);
@@ -242,7 +253,7 @@ _tarn_cache_bin_is_for (const TarnCacheBin *bin, guint32 number, gpointer handle
 static inline gsize
 _tarn_cache_get_alloc_size (const TarnCache *cache, guint32 number)
 {
-  return _tarn_bin_alloc_size (number, cache->pool->leading_bits);
+  return _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (cache->pool));
 }
 
 /* Finds the first bin from @i on whose capacity is not 0; TARN_CACHE_BINS: there is none. */
@@ -292,7 +303,7 @@ _tarn_cache_of (const TarnThread *thread, const TarnPool *pool)
   return TARN_LIKELY (pool->slot < thread->n_items) ? thread->items[pool->slot] : NULL;
 }
 
-/* Makes a block active, and counts the hit.  The thread is inside, or has the lock. */
+/* Makes a block active.  The thread is inside, or has the lock. */
 static inline __attribute__ ((always_inline)) void
 _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
 {
@@ -304,11 +315,10 @@ _tarn_cache_activate (TarnCache *cache, TarnBlock *block, gsize size)
   __atomic_store_n (&cache->active_bytes, active, __ATOMIC_RELAXED);
   if ((gssize) active > cache->peak)
     cache->peak = (gssize) active;
-  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
 }
 
-/* Takes the block of a bin that was freed last, and makes it active.  The bin has one; the thread
- * is inside, or has the lock. */
+/* Takes the block of a bin that was freed last, makes it active, and counts the hit.  The bin has
+ * one; the thread is inside, or has the lock. */
 static inline __attribute__ ((always_inline)) TarnBlock *
 _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 {
@@ -316,6 +326,7 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 
   _tarn_cache_bin_set (bin, block->below, bin->length - 1U);
   _tarn_cache_activate (cache, block, size);
+  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
   return block;
 }
 
@@ -329,7 +340,7 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer handle, TarnBeginVisit beg
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
-  guint32 number = _tarn_bin_number (size, pool->leading_bits);
+  guint32 number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
   guint visit;

@@ -33,27 +33,19 @@ cache_free (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned && !_tarn_cache_has_scratch (cache));
+  _tarn_cache_give_spare (cache, 0);
+  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
   empty (cache);
   _tarn_cache_count_active (cache);
   give_up_unused_room (cache);
   pool->n_caches--;
   pool->stats.hits += cache->hits;
+  pool->stats.misses += cache->misses;
   _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
   *cache->link = cache->next;
   if (cache->next != NULL)
     cache->next->link = cache->link;
   free (cache);
-}
-
-/* Ends the scratches of a thread that ends.  The lock is held. */
-static void
-end_scratches_of_ended (TarnCache *cache)
-{
-  gboolean was_open = _tarn_pool_close (cache->pool);
-
-  _tarn_cache_end_scratches (cache);
-  _tarn_pool_open (cache->pool, was_open);
 }
 
 /* Leaves a cache, whose thread has ended, to whoever has the lock, unless there are enough of them.
@@ -65,8 +57,7 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  if (_tarn_cache_has_scratch (cache))
-    end_scratches_of_ended (cache);
+  _tarn_cache_drop_arenas (cache);
   if (pool->n_abandoned < TARN_MAX_ABANDONED)
     {
       cache->is_abandoned = TRUE;
@@ -198,6 +189,7 @@ _tarn_pool_free_caches (TarnPool *pool)
   while ((cache = pool->caches) != NULL)
     {
       pool->caches = cache->next;
+      _tarn_cache_give_spare (cache, 0);
       free (cache);
     }
 }
@@ -228,24 +220,29 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
  * is this thread's, or abandoned. */
 
-/* Moves the blocks of a bin but for the first so many, which may be 0, to the pool's, as a batch.
- */
+/* Moves the blocks of a bin but for the first so many, which may be 0, to their arena, or to the
+ * pool's, as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
   TarnBlock *top = bin->top, *first, *last;
   TarnBlock **link = &top;
+  guint n = 1;
 
   _tarn_assert_locked (&cache->pool->lock);
   g_assert (n_kept < bin->length);
   for (guint i = 0; i < n_kept; i++)
     link = &(*link)->below;
-  first = last = *link;
+  first = *link;
   *link = NULL;
-  while (last->below != NULL)
-    last = last->below;
-  _tarn_pool_put_batch (cache->pool, first, last, bin->length - n_kept);
   _tarn_cache_bin_set (bin, top, n_kept);
+  if (cache->pool->has_arenas)
+    first = _tarn_cache_return_own (cache, first);
+  if (first == NULL)
+    return;
+  for (last = first; last->below != NULL; last = last->below)
+    n++;
+  _tarn_pool_put_batch (cache->pool, first, last, n);
 }
 
 /* Moves all blocks of a bin to the pool's, after those that were handed over of its size and queue,
@@ -272,6 +269,8 @@ empty (TarnCache *cache)
 {
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   _tarn_cache_empty_bin (cache, &cache->bins[i]);
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+    _tarn_cache_return_kept (cache, &cache->arenas[i]);
 }
 
 /* Moves the blocks of all caches, and what they hand over, to the pool's bins.  The lock is held,
@@ -285,7 +284,7 @@ _tarn_pool_flush_closed (TarnPool *pool)
   _tarn_pool_empty_transfers (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     empty (cache);
-  _tarn_pool_end_scratches (pool);
+  _tarn_pool_end_grants (pool);
 }
 
 /* Moves the blocks of all caches to the pool's bins, and makes the pool's counters exact.  If the
@@ -305,7 +304,7 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  if (_tarn_cache_has_scratch_of (cache, handle))
+  if (_tarn_cache_has_arena (cache, handle))
     return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   if (cache->bins[i].handle == handle)
@@ -331,12 +330,13 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
     {
       if (!has_any_of (cache, handle))
         continue;
-      if (cache != own || _tarn_cache_has_lent (cache))
+      if (cache != own)
         was_open = _tarn_pool_close (pool) || was_open;
       TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
       if (cache->bins[i].handle == handle)
         _tarn_cache_empty_bin (cache, &cache->bins[i]);
-      _tarn_cache_end_scratches_of (cache, handle);
+      if (_tarn_cache_has_arena (cache, handle))
+        _tarn_cache_return_kept (cache, _tarn_cache_find_arena (cache, handle));
     }
   _tarn_pool_open (pool, was_open);
 }
@@ -523,12 +523,7 @@ is_of_queue (const TarnCacheBin *bin, gconstpointer handle)
 void
 _tarn_pool_empty_bins_of_queue (TarnPool *pool, gpointer handle)
 {
-  gboolean was_open = _tarn_pool_close (pool);
-
   clear_bins_of_all (pool, is_of_queue, handle);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    _tarn_cache_end_scratches_of (cache, handle);
-  _tarn_pool_open (pool, was_open);
 }
 
 static gboolean
@@ -651,4 +646,45 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
     }
   _tarn_pool_open (pool, was_open);
   return is_any;
+}
+
+/* Keeps an arena's own block that is being freed in this thread's cache, if there is room for it
+ * beside what is there.  The lock is held. */
+gboolean
+_tarn_cache_keep_own (TarnCache *cache, TarnBlock *block)
+{
+  const TarnPool *pool = cache->pool;
+  TarnCacheBin *bin;
+  guint wanted;
+
+  _tarn_assert_locked (&pool->lock);
+  if (block->alloc_size > get_most_bytes (pool) || _tarn_pool_records_frees (pool, block->bin))
+    return FALSE;
+  bin = assign_place (cache, block->bin, block->share);
+  if (bin->length == bin->capacity)
+    {
+      wanted = MIN (MAX (1, 2U * bin->capacity), get_max_capacity (cache, bin));
+      if (wanted <= bin->length)
+        return FALSE;
+      set_capacity (cache, bin, wanted);
+    }
+  _tarn_cache_put (cache, bin, block);
+  return TRUE;
+}
+
+/* Notes that a thread (NULL: it has no cache) allocated a block with the lock. */
+void
+_tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block)
+{
+  if (cache != NULL)
+    cache->latest = block;
+}
+
+/* Notes that a thread frees a block with the lock.  TRUE: it seems to have temporaries, of which
+ * this is one. */
+gboolean
+_tarn_cache_note_free (TarnCache *cache, const TarnBlock *block)
+{
+  cache->n_temporaries = block == cache->latest ? cache->n_temporaries + 1 : 0;
+  return cache->n_temporaries >= TARN_FEW_TEMPORARIES;
 }

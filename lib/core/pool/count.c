@@ -10,9 +10,36 @@
  * and the allocations of these blocks are not yet: then, as a gsize, it is more than the pool
  * manages. Its sign says less, because a pool may have more than half of what a gsize can count. */
 static gsize
-max_active (const TarnPoolStats *stats, gsize peak, gsize active)
+max_active (gsize managed, gsize peak, gsize active)
 {
-  return active > peak && active <= stats->managed_bytes ? active : peak;
+  return active > peak && active <= managed ? active : peak;
+}
+
+/* Adds up what is managed, as sum_active () does. */
+gsize
+_tarn_pool_get_managed (const TarnPool *pool)
+{
+  gsize managed = pool->stats.managed_bytes;
+
+  _tarn_assert_locked (&pool->lock);
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    managed += __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED);
+  return managed;
+}
+
+/* Adds up what is managed, and what threads may take beside that. */
+gsize
+_tarn_pool_get_committed (const TarnPool *pool)
+{
+  gsize committed = pool->stats.managed_bytes;
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->limit_bytes == 0)
+    return _tarn_pool_get_managed (pool);
+  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    committed += (gsize) MAX (cache->granted_bytes,
+                              (gssize) __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED));
+  return committed;
 }
 
 /* Adds up what is active.  Blocks that go from one thread to another meanwhile may count twice, or
@@ -41,11 +68,12 @@ _tarn_pool_note_peak (TarnPool *pool)
   gboolean was_open = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (max_active (stats, peak, active) != peak && pool->caches != NULL && pool->caches->next != NULL
-      && (was_open = _tarn_pool_close (pool)))
+  if (max_active (_tarn_pool_get_managed (pool), peak, active) != peak && pool->caches != NULL
+      && pool->caches->next != NULL && (was_open = _tarn_pool_close (pool)))
     active = sum_active (pool);
-  stats->peak_active_bytes = max_active (stats, peak, active);
-  pool->noted_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
+  stats->peak_active_bytes = max_active (_tarn_pool_get_managed (pool), peak, active);
+  pool->noted_bytes
+      = max_active (_tarn_pool_get_managed (pool), stats->peak_active_bytes, stats->active_bytes);
   _tarn_pool_open (pool, was_open);
 }
 
@@ -58,6 +86,10 @@ add_active (const TarnCache *cache, TarnPoolStats *stats)
     stats->peak_active_bytes
         = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
   stats->active_bytes += cache->active_bytes;
+  if (cache->pool->caches == cache && cache->next == NULL && cache->managed_peak > 0)
+    stats->peak_managed_bytes
+        = MAX (stats->peak_managed_bytes, stats->managed_bytes + (gsize) cache->managed_peak);
+  stats->managed_bytes += cache->managed_bytes;
 }
 
 /* Adds the blocks that a cache holds to counters. */
@@ -73,6 +105,18 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
   }
 }
 
+/* Adds what a cache keeps for temporaries. */
+static void
+add_kept (const TarnCache *cache, TarnPoolStats *stats)
+{
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+    if (cache->arenas[i].kept != NULL)
+      {
+        stats->held_blocks++;
+        stats->held_bytes += cache->arenas[i].kept->alloc_size;
+      }
+}
+
 /* Adds up the counters of the pool and all caches.  The door is closed; or this is a child of fork
  * (), where no lock is to be had. */
 void
@@ -85,13 +129,18 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
     {
       add_active (cache, stats);
       add_held (cache, stats);
-      _tarn_cache_add_scratches (cache, stats, &n_blocks);
+      add_kept (cache, stats);
       stats->hits += cache->hits;
+      stats->misses += cache->misses;
+      n_blocks += cache->n_blocks;
     }
   stats->served_without_driver = stats->hits + stats->misses - pool->n_after_driver_calls;
   _tarn_pool_add_transfers (pool, stats);
   stats->active_blocks = n_blocks - stats->held_blocks;
-  stats->peak_active_bytes = max_active (stats, stats->peak_active_bytes, stats->active_bytes);
+  stats->peak_active_bytes
+      = max_active (stats->managed_bytes, stats->peak_active_bytes, stats->active_bytes);
+  if (stats->managed_bytes != pool->stats.managed_bytes)
+    stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, stats->managed_bytes);
 }
 
 /* Tells the pool's counters what a cache has not told them.  The door is closed, or the cache is
@@ -99,11 +148,22 @@ _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 void
 _tarn_cache_count_active (TarnCache *cache)
 {
+  TarnPoolStats *stats = &cache->pool->stats;
+  gboolean has_managed = cache->managed_bytes != 0;
+
   _tarn_assert_locked (&cache->pool->lock);
-  add_active (cache, &cache->pool->stats);
+  add_active (cache, stats);
   cache->counted_bytes += cache->active_bytes;
   __atomic_store_n (&cache->active_bytes, 0, __ATOMIC_RELAXED);
   cache->peak = 0;
+  cache->granted_bytes -= (gssize) cache->managed_bytes;
+  __atomic_store_n (&cache->managed_bytes, 0, __ATOMIC_RELAXED);
+  cache->managed_peak = 0;
+  cache->pool->n_blocks += cache->n_blocks;
+  cache->n_blocks = 0;
+  if (has_managed)
+    stats->peak_managed_bytes
+        = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (cache->pool));
 }
 
 /* Tells the pool's counters what this thread's cache has not, and notes a peak.  It comes before
@@ -121,7 +181,8 @@ _tarn_pool_count_own (TarnPool *pool)
     _tarn_cache_count_active (cache);
   else if (!_tarn_door_is_closed (&pool->door))
     _tarn_pool_count (pool, &stats);
-  if (max_active (&pool->stats, pool->noted_bytes, pool->stats.active_bytes) != pool->noted_bytes)
+  if (max_active (_tarn_pool_get_managed (pool), pool->noted_bytes, pool->stats.active_bytes)
+      != pool->noted_bytes)
     _tarn_pool_note_peak (pool);
 }
 

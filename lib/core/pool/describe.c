@@ -34,7 +34,7 @@ tell_options (const TarnPool *pool, TarnListener *listener)
                        : pool->is_over_heap          ? G_MAXUINT64
                                                      : 0;
   const guint64 properties[] = {
-    TARN_TRACE_LEADING_BITS,        pool->leading_bits,
+    TARN_TRACE_LEADING_BITS,        MIN (pool->leading_bits, TARN_MAX_LEADING_BITS),
     TARN_TRACE_LIMIT_BYTES,         pool->limit_bytes,
     TARN_TRACE_THREAD_CACHE_BLOCKS, pool->thread_cache_blocks,
     TARN_TRACE_THREAD_CACHE_BYTES,  pool->asked_cache_bytes,

@@ -90,6 +90,14 @@ check_batches (const TarnBin *bin, gchar **violation)
   return TRUE;
 }
 
+static gboolean
+has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
+{
+  if (pool->is_over_heap)
+    return _tarn_bin_alloc_size (number, pool->leading_bits) == block->alloc_size;
+  return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
+}
+
 /* Checks the blocks of a bin, which are all of one share. */
 static gboolean
 check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, gchar **violation)
@@ -98,8 +106,7 @@ check_bin (TarnPool *pool, guint32 number, const TarnBin *bin, gpointer share, g
 
   for (TarnBlock *block = bin->top; block != NULL; block = block->below, length++)
     if (block->state != TARN_BLOCK_HELD || block->bin != number || block->exact
-        || _tarn_bin_number (block->alloc_size, pool->leading_bits) != number
-        || _tarn_block_get_share (block) != share)
+        || !has_size_of (pool, block, number) || _tarn_block_get_share (block) != share)
       {
         *violation = g_strdup_printf ("block %p of %" FORMAT " bytes is not one of bin %u",
                                       (void *) block, block->alloc_size, number);
@@ -348,29 +355,25 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
 }
 
-/* Checks a thread's scratch, and adds up what it holds.  The door is closed. */
+/* Checks what a thread keeps for temporaries.  The door is closed. */
 static gboolean
-check_scratch (const TarnScratch *scratch, Sums *sums, gchar **violation)
+check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
-  const TarnBlock *rest = scratch->rest;
-  gsize bytes = rest->alloc_size;
-  guint64 end = rest->memory.address;
-
-  sums->binned_blocks += rest->alloc_size > 0;
-  for (guint i = TARN_MAX_LENT; *violation == NULL && i-- > 0;)
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
     {
-      const TarnBlock *block = scratch->blocks[i];
-      gboolean is_lent = i < scratch->n_lent, is_held = block->state == TARN_BLOCK_HELD;
+      const TarnCacheArena *arena = &cache->arenas[i];
 
-      if (_tarn_block_get_share (block) != scratch->handle
-          || is_lent == (block->state == TARN_BLOCK_RETIRED)
-          || (is_lent && (end -= block->alloc_size) != block->memory.address))
-        *violation
-            = g_strdup_printf ("block %p is not what its scratch says", (const void *) block);
-      sums->binned_blocks += is_lent && is_held;
-      bytes += is_lent ? block->alloc_size : 0;
+      if (arena->kept == NULL)
+        continue;
+      sums->binned_blocks++;
+      if (arena->ref.arena == NULL || arena->kept->state != TARN_BLOCK_HELD || !arena->kept->is_own
+          || arena->kept->share != arena->handle)
+        {
+          *violation = g_strdup_printf ("block %p is kept wrongly", (void *) arena->kept);
+          return FALSE;
+        }
     }
-  return *violation == NULL && !differs ("a scratch", bytes, scratch->bytes, violation);
+  return TRUE;
 }
 
 /* Checks all threads' caches. */
@@ -385,14 +388,8 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
       || differs ("n_caches", n_caches, pool->n_caches, violation))
     return FALSE;
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    {
-      if (!check_cache (pool, cache, sums, violation))
-        return FALSE;
-      for (guint i = 0; i < TARN_N_SCRATCHES; i++)
-        if (cache->scratches[i].rest != NULL
-            && !check_scratch (&cache->scratches[i], sums, violation))
-          return FALSE;
-    }
+    if (!check_cache (pool, cache, sums, violation) || !check_kept (cache, sums, violation))
+      return FALSE;
   return TRUE;
 }
 

@@ -10,7 +10,7 @@
  *     bin.c         which sizes belong together
  *     cache.c       what a thread keeps for itself
  *     count.c       ... what it counts for itself
- *     scratch.c     ... and has temporaries of any size from
+ *     arenas.c      ... and has from a heap without a lock
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
@@ -140,14 +140,15 @@ typedef struct
   gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
 
+#define TARN_RECORDED_COUNTS 64
+
 /* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
  * _tarn_pool_check () executes them:
  *
  *     managed_bytes == sum of alloc_size over held and active blocks
  *     active_bytes  == sum of size over active blocks
- *     n_blocks      == number of held and active blocks, but for those that scratches have lent
- *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, of what is
- *                      held of scratches, and n_stuck
+ *     n_blocks      == number of held and active blocks
+ *     held_blocks   == sum of the lengths of bins, of threads' and transfer ones, too, and n_stuck
  *     held_bytes    == sum of alloc_size over the blocks there
  *     every block in bin b satisfies bin_number (alloc_size) == b, and is used as its bins say
  *     an exact-size block is in no bin, and none is once stop_holding is set
@@ -173,15 +174,10 @@ struct _TarnPool
   gpointer default_queue; /* of requests that name none; NULL: none */
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
-  guint leading_bits;
-  guint transfer_blocks;   /* of a batch that threads hand over; 0: they do not */
-  guint slot;              /* of threads' caches: cache-private.h */
-  guint32 spread;          /* what bins' numbers are multiplied by for their homes there */
-  gsize scratch_unit;      /* bytes that a heap makes blocks a multiple of; 0: it splits none, and
-                              threads have no scratch */
-  gsize scratch_max_small; /* of a block that the heap has among the small ones */
-  gsize scratch_max_bytes; /* of a scratch */
-  guint scratch_min_temporaries; /* that a thread has before it gets one */
+  guint leading_bits;    /* atomic */
+  guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
+  guint slot;            /* of threads' caches: cache-private.h */
+  guint32 spread;        /* what bins' numbers are multiplied by for their homes there */
   /* and this is while the door is open. */
   TarnDoor door;
 
@@ -196,11 +192,17 @@ struct _TarnPool
   TarnAges shares;   /* other queues' blocks, which go back when the host has waited for them */
   TarnAges recorded; /* other recorded blocks, which can go back once their events are done */
   TarnAges *share_ages; /* constant: where queues' blocks are, of the first two; NULL: in none */
-  gboolean has_done;    /* the events of some of the recorded may be done */
-  gint64 look_at;       /* the time at which to see whether some were not used for too long */
+  /* Of blocks in recorded bins, by their numbers modulo this: atomic, for requests that take no
+   * lock, which leave those to others that such a block could serve. */
+  guint n_recorded[TARN_RECORDED_COUNTS];
+  gboolean has_late; /* atomic: more is held than may be, and the driver may say that it is done:
+                        for requests that take no lock */
+  gboolean has_done; /* the events of some of the recorded may be done */
+  gint64 look_at;    /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
   gboolean is_over_heap; /* constant */
+  gboolean has_arenas;   /* threads take memory from the heap's: arenas.c; once FALSE, for good */
   gboolean is_debugged;  /* constant: blocks are what was asked for, and never held */
   guint check_interval;  /* constant: requests from one check to the next; 0: there are none */
   guint n_unchecked;     /* atomic: requests since the last one */
@@ -232,11 +234,12 @@ struct _TarnPool
   guint last_reclaim_id;
 
   /* order/ */
-  GHashTable *queues;       /* handle -> TarnQueue */
-  TarnQueue *latest_queue;  /* of them, the one named last; NULL: none */
-  guint n_unused_queues;    /* of them: that nothing has a reference on */
-  GQueue unrecorded_queues; /* of them: that have TarnQueue.has_unrecorded, by unrecorded_link */
-  TarnQueue *gone_queues;   /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
+  GHashTable *queues;         /* handle -> TarnQueue */
+  TarnQueue *latest_queue;    /* of them, the one named last; NULL: none */
+  guint n_unused_queues;      /* of them: that nothing has a reference on */
+  GQueue unrecorded_queues;   /* of them: that have TarnQueue.has_unrecorded, by unrecorded_link */
+  GPtrArray *released_queues; /* of TarnQueue: references to drop for that */
+  TarnQueue *gone_queues;     /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
   TarnCond recording_ended; /* TarnQueue.n_recording of one that was forgotten is 0 */
 
@@ -271,6 +274,12 @@ _tarn_pool_of (TarnAllocator *base)
   gpointer pool = base; /* which is aligned as a pool is */
 
   return pool;
+}
+
+static inline guint
+_tarn_pool_get_leading_bits (const TarnPool *pool)
+{
+  return __atomic_load_n (&pool->leading_bits, __ATOMIC_RELAXED);
 }
 
 /* pool.c; the lock is held */

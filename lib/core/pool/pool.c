@@ -13,9 +13,7 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 
   if (block->share == TARN_NO_SHARE)
     return FALSE;
-  return (is_temporary && _tarn_cache_keep_as_scratch (cache, block))
-         || ((is_temporary || block->alloc_size <= pool->max_kept)
-             && _tarn_cache_keep (cache, block));
+  return (is_temporary || block->alloc_size <= pool->max_kept) && _tarn_cache_keep (cache, block);
 }
 
 /* Tells whether a block that is being freed should go back at once: it can, and is larger than what
@@ -40,6 +38,7 @@ hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     return FALSE;
   if (cache != NULL && keep (pool, cache, block))
     return TRUE;
+  _tarn_pool_settle (pool, block);
   if (is_too_large (pool, block))
     return FALSE;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
@@ -102,6 +101,7 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   _tarn_block_update_share (block);
   if (hold (pool, cache, block))
     return _tarn_pool_take_excess (pool);
+  _tarn_pool_settle (pool, block);
   _tarn_pool_retire (pool, block);
   block->below = pool->stop_holding || block->exact ? _tarn_pool_take_stuck (pool)
                                                     : _tarn_pool_take_excess (pool);

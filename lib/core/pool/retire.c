@@ -175,7 +175,7 @@ static gsize
 get_bound (const TarnPool *pool)
 {
   return pool->hold_bytes != 0 ? pool->hold_bytes
-                               : MAX (MIN_HOLD_BYTES, pool->stats.managed_bytes / HOLD_SHARE);
+                               : MAX (MIN_HOLD_BYTES, _tarn_pool_get_managed (pool) / HOLD_SHARE);
 }
 
 static gsize

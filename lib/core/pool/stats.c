@@ -218,7 +218,7 @@ guint32
 tarn_pool_bin_number (TarnPool *pool, gsize size)
 {
   g_return_val_if_fail (pool != NULL, 0);
-  return _tarn_bin_number (size, pool->leading_bits);
+  return _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
 }
 
 /**
@@ -233,5 +233,5 @@ gsize
 tarn_pool_alloc_size (TarnPool *pool, guint32 bin)
 {
   g_return_val_if_fail (pool != NULL, 0);
-  return _tarn_bin_alloc_size (bin, pool->leading_bits);
+  return _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
 }

@@ -201,7 +201,7 @@ take_received (TarnPool *pool, gsize size, gpointer handle, TarnEnter enter)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
-  guint32 number = _tarn_bin_number (size, pool->leading_bits);
+  guint32 number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
 
@@ -356,6 +356,7 @@ _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
       gsize n = (gsize) bin->n_batches * pool->transfer_blocks;
 
       stats->held_blocks += n;
-      stats->held_bytes += n * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
+      stats->held_bytes
+          += n * _tarn_bin_alloc_size (bin->number, _tarn_pool_get_leading_bits (pool));
     }
 }

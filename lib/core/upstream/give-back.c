@@ -210,6 +210,8 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
   _tarn_mutex_lock (&pool->lock);
+  if (stop_holding)
+    _tarn_pool_end_arenas (pool);
   pool->stop_holding |= stop_holding;
   _tarn_pool_flush (pool);
   if (pool->stats.held_bytes > keep_bytes)

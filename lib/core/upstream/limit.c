@@ -50,7 +50,7 @@ static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
   gsize limit = get_limit (pool);
-  gsize total = pool->stats.managed_bytes + pool->reserved_bytes + pool->returning_bytes;
+  gsize total = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
 
   _tarn_assert_locked (&pool->lock);
   if (total <= limit)
@@ -103,19 +103,32 @@ take_from_held (TarnPool *pool, gsize bytes, Taken *taken)
   take_from (pool, &taken->give_back, bytes);
 }
 
+/* Counts bytes of those that are wanted which calls that are giving back have, and which a request
+ * may wait for. */
+static gsize
+get_returning (const TarnPool *pool, gsize wanted)
+{
+  gboolean may_wait = wanted > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK);
+
+  return may_wait ? MIN (wanted, pool->returning_bytes) : 0;
+}
+
 /* Reserves bytes for a request, and returns 0; or else returns how many more there would have to
  * be, and nothing has changed. The lock is held. */
 static gsize
 try_reserve (TarnPool *pool, gsize size, Taken *taken)
 {
   gsize wanted = bytes_above (pool, size);
-  gboolean may_wait = wanted > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK);
-  gsize returning = may_wait ? MIN (wanted, pool->returning_bytes) : 0;
-  gsize held = wanted - returning;
+  gsize returning, held;
 
   _tarn_assert_locked (&pool->lock);
-  if (held > 0)
-    _tarn_pool_flush (pool);
+  if (wanted > get_returning (pool, wanted))
+    {
+      _tarn_pool_flush (pool);
+      wanted = bytes_above (pool, size);
+    }
+  returning = get_returning (pool, wanted);
+  held = wanted - returning;
   if (held > pool->stats.held_bytes)
     return held - pool->stats.held_bytes;
   take_returning (pool, returning, taken);
@@ -169,7 +182,7 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
                "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                " managed (%" G_GSIZE_FORMAT " active, %" G_GSIZE_FORMAT
                " held): more than the limit of %" G_GSIZE_FORMAT " bytes allows",
-               pool->base.label, size, pool->stats.managed_bytes, pool->stats.active_bytes,
+               pool->base.label, size, _tarn_pool_get_managed (pool), pool->stats.active_bytes,
                pool->stats.held_bytes, pool->limit_bytes);
 }
 
@@ -181,7 +194,7 @@ set_size_error (const TarnPool *pool, gsize size, GError **error)
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
                "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
                " that the pool manages are more than a size can count",
-               size, pool->stats.managed_bytes);
+               size, _tarn_pool_get_managed (pool));
 }
 
 /* Has the calls look again that wait for a reservation to end. The lock is held. */
@@ -310,8 +323,10 @@ take_above_limit (TarnPool *pool)
   if (above <= pool->returning_bytes)
     return NULL;
   _tarn_pool_flush (pool);
-  return pool->stats.held_bytes > 0 ? _tarn_pool_take_largest (pool, above - pool->returning_bytes)
-                                    : NULL;
+  above = bytes_above (pool, 0);
+  return above > pool->returning_bytes && pool->stats.held_bytes > 0
+             ? _tarn_pool_take_largest (pool, above - pool->returning_bytes)
+             : NULL;
 }
 
 /* Passes the limit of a pool on to the heap or the guards below it.  Tells whether they have more.
@@ -341,7 +356,7 @@ _tarn_pool_tell_limit (TarnPool *pool)
 void
 tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 {
-  gboolean has_more;
+  gboolean has_more, was_open;
   TarnGiveBack give_back;
 
   g_return_if_fail (pool != NULL);
@@ -352,7 +367,11 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
+  was_open = _tarn_pool_close (pool);
   pool->limit_bytes = limit_bytes;
+  _tarn_pool_set_exact (pool, limit_bytes != 0);
+  _tarn_pool_end_grants (pool);
+  _tarn_pool_open (pool, was_open);
   has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
   tell_awaiting (pool);

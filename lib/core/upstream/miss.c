@@ -64,7 +64,7 @@ get_managed_bytes (TarnPool *pool)
   if (group != NULL)
     return _tarn_group_get_managed_bytes (group);
   _tarn_mutex_lock (&pool->lock);
-  bytes = pool->stats.managed_bytes;
+  bytes = _tarn_pool_get_managed (pool);
   _tarn_mutex_unlock (&pool->lock);
   return bytes;
 }
@@ -254,7 +254,9 @@ recover (TarnPool *pool, Request *request, gsize alloc_size, GError **error)
 {
   TarnBlock *block = NULL;
 
-  _tarn_assert_not_locked (&pool->lock);
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_set_exact (pool, TRUE);
+  _tarn_mutex_unlock (&pool->lock);
   if (_tarn_pool_reclaim (pool, alloc_size, TRUE))
     block = ask_upstream_again (pool, request, alloc_size, error);
   if (block == NULL)
@@ -335,7 +337,7 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
 TarnBlock *
 _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue)
 {
-  gsize alloc_size = _tarn_bin_alloc_size (bin, pool->leading_bits);
+  gsize alloc_size = _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
   TarnAllocator *heap = pool->upstream;
   TarnMemory memory = { .address = 0 };
@@ -361,8 +363,9 @@ TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
                           gboolean *was_short, GError **error)
 {
-  gsize alloc_size
-      = pool->is_debugged ? MAX (size, 1) : _tarn_bin_alloc_size (bin, pool->leading_bits);
+  gsize alloc_size = pool->is_debugged
+                         ? MAX (size, 1)
+                         : _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
   GError *local = NULL;
   TarnBlock *block;

@@ -187,6 +187,7 @@ _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
   if (group != NULL)
     _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_arenas (pool);
   pool->stop_holding = TRUE;
   _tarn_pool_flush (pool);
   _tarn_pool_begin_give_back (pool, give_back, _tarn_pool_take_largest (pool, G_MAXSIZE));
@@ -294,7 +295,7 @@ _tarn_group_get_managed_bytes (TarnReclaimGroup *group)
   _tarn_assert_not_locked (&group->lock);
   lock_members (group);
   for (guint i = 0; i < group->members->len; i++)
-    bytes += MIN (get_member (group, i)->stats.managed_bytes, G_MAXSIZE - bytes);
+    bytes += MIN (_tarn_pool_get_managed (get_member (group, i)), G_MAXSIZE - bytes);
   unlock_members (group);
   return bytes;
 }

@@ -1,0 +1,455 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Arenas (arena-private.h), and the heap's lock and door, which stand before them. */
+
+#include "heap/arena-private.h"
+
+#include "heap/heap-private.h"
+#include "record/record-private.h"
+
+/* How often a thread that waits for an arena's lock yields before it sleeps, and for how many
+ * microseconds. */
+#define N_YIELDS 10
+#define SLEEP 20
+
+/* How often a thread looks whether the door is open before it waits for the heap's lock. */
+#define N_LOOKS 64
+
+/* How far the bytes in use may pass their peak before it is counted: so much, or one byte in
+ * PEAK_SHARE of it. */
+#define PEAK_STEP ((gsize) 256 << 10)
+#define PEAK_SHARE 1024
+
+/* How many bytes of a queue have to become idle before the driver is called for a mark: so much, or
+ * one byte in MARK_SHARE of what was in use at most. */
+#define MARK_STEP ((gsize) 8 << 20)
+#define MARK_SHARE 64
+
+/* ... and how many extents have to be taken meanwhile. */
+#define TAKEN_A_MARK 512
+
+/* The heap's lock */
+
+/* Says since when pieces are idle that have become so lately. */
+static void
+date_idle (TarnHeapQueue *queue)
+{
+  gint64 now = 0;
+
+  for (GList *link = queue->idle.tail; link != NULL; link = link->prev)
+    {
+      TarnPiece *piece = link->data;
+
+      if (piece->idle_at != 0)
+        return;
+      if (now == 0)
+        now = _tarn_clock_now ();
+      piece->idle_at = now;
+    }
+}
+
+/* Counts in the heap what a queue has in use. */
+void
+_tarn_queue_count (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+  gsize bytes = queue->uncounted_bytes;
+
+  _tarn_assert_locked (&heap->lock);
+  heap->stats.used_bytes += bytes;
+  heap->stats.free_bytes -= bytes;
+  __atomic_store_n (&queue->uncounted_bytes, 0, __ATOMIC_RELAXED);
+  queue->noted_bytes = 0;
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
+  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
+  date_idle (queue);
+}
+
+/* Puts back what threads have left that did not wait for an arena's lock. */
+static void
+drain (TarnHeapQueue *queue)
+{
+  TarnExtent *extent = __atomic_exchange_n (&queue->left_extents, NULL, __ATOMIC_ACQUIRE);
+
+  while (extent != NULL)
+    {
+      TarnExtent *next = extent->less;
+
+      queue->n_unnamed--;
+      _tarn_range_put_quickly (extent->piece->range, extent);
+      extent = next;
+    }
+}
+
+/* Counts extents in use that the heap does not know by their memory. */
+static void
+count_unnamed (TarnHeapQueue *queue)
+{
+  queue->heap->n_unnamed += queue->n_unnamed;
+  queue->n_unnamed = 0;
+}
+
+/* Counts what visits have changed.  The lock is held, and the door is closed. */
+static void
+collect (TarnHeap *heap)
+{
+  guint64 peak;
+
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    {
+      TarnHeapQueue *queue = link->data;
+
+      drain (queue);
+      _tarn_queue_count (queue);
+      count_unnamed (queue);
+    }
+  peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, (gsize) peak);
+  heap->peak_lately = MAX (heap->peak_lately, (gsize) peak);
+  __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
+}
+
+static void
+close_door (TarnHeap *heap)
+{
+  if (_tarn_door_is_closed (&heap->door))
+    return;
+  _tarn_door_close (&heap->door);
+  collect (heap);
+}
+
+/* Opens the door to visits, if there may be any: where what is allocated is recorded, all of it is
+ * with the lock. */
+static void
+open_door (TarnHeap *heap)
+{
+  heap->suits_all = heap->growth->suits == NULL || _tarn_heap_get_most (heap) == G_MAXSIZE;
+  heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
+  if (heap->has_visitors && !_tarn_follows ())
+    _tarn_door_open (&heap->door);
+}
+
+/* Takes the lock of a heap, and has nobody visit it. */
+void
+_tarn_heap_lock (TarnHeap *heap)
+{
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  close_door (heap);
+}
+
+gboolean
+_tarn_heap_trylock (TarnHeap *heap)
+{
+  if (!_tarn_mutex_trylock (&heap->lock))
+    return FALSE;
+  close_door (heap);
+  return TRUE;
+}
+
+void
+_tarn_heap_unlock (TarnHeap *heap)
+{
+  open_door (heap);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+/* Gives the lock up until another thread says that something has changed. */
+void
+_tarn_heap_wait (TarnHeap *heap)
+{
+  open_door (heap);
+  _tarn_cond_wait (&heap->changed, &heap->lock);
+  close_door (heap);
+}
+
+/* Meeting arenas */
+
+/* Gets the arena of a queue (@handle NULL: of nobody), which the heap meets. */
+gboolean
+_tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnHeapQueue *queue;
+
+  _tarn_heap_lock (heap);
+  heap->has_visitors = TRUE;
+  queue = _tarn_heap_enter_queue (heap, handle, error);
+  if (queue != NULL)
+    {
+      *ref = (TarnArenaRef){ heap, queue, queue->number };
+      queue->n_calls--;
+    }
+  _tarn_heap_unlock (heap);
+  return queue != NULL;
+}
+
+/* Tells whether an arena is still the one that was met. */
+gboolean
+_tarn_arena_is_met (const TarnArenaRef *ref)
+{
+  return __atomic_load_n (&ref->arena->number, __ATOMIC_RELAXED) == ref->number;
+}
+
+/* Makes an extent that was taken in a visit one that the heap knows by its memory. */
+void
+_tarn_arena_name (TarnExtent *extent, TarnMemory memory)
+{
+  TarnHeap *heap = extent->piece->range->heap;
+
+  _tarn_heap_lock (heap);
+  _tarn_heap_remember (extent, memory);
+  _tarn_heap_unlock (heap);
+}
+
+/* In a visit */
+
+static gboolean
+try_lock (TarnHeapQueue *queue)
+{
+  return !__atomic_load_n (&queue->is_taken, __ATOMIC_RELAXED)
+         && !__atomic_exchange_n (&queue->is_taken, TRUE, __ATOMIC_ACQUIRE);
+}
+
+static void
+unlock (TarnHeapQueue *queue)
+{
+  __atomic_store_n (&queue->is_taken, FALSE, __ATOMIC_RELEASE);
+}
+
+/* Takes an arena's lock.  Whoever has it is in a visit, too, and waits for nobody: after some dozen
+ * instructions it is free, unless the system has taken the processor away. */
+static void
+lock (TarnHeapQueue *queue)
+{
+  for (guint pause = 1; pause <= TARN_MAX_PAUSE; pause *= 2)
+    {
+      if (TARN_LIKELY (try_lock (queue)))
+        return;
+      _tarn_pause (pause);
+    }
+  for (guint n = 0; !try_lock (queue); n++)
+    if (n < N_YIELDS)
+      g_thread_yield ();
+    else
+      g_usleep (SLEEP);
+}
+
+/* Raises the peak that visits have seen, of all queues together. */
+static __attribute__ ((noinline)) void
+note_peak (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+  guint64 used = heap->stats.used_bytes, peak;
+
+  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+    used += __atomic_load_n (&((TarnHeapQueue *) link->data)->uncounted_bytes, __ATOMIC_RELAXED);
+  peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
+  while ((gint64) used > (gint64) peak
+         && !__atomic_compare_exchange_n (&heap->peak_in_visits, &peak, used, FALSE,
+                                          __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    ;
+  queue->noted_bytes = (gssize) queue->uncounted_bytes
+                       + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
+}
+
+/* Tells whether a thread that is in a visit may use a heap's arenas.  Where the kernel executes no
+ * fences for readers nobody may: the visit may be one without a fence of its own. */
+static gboolean
+is_open (const TarnHeap *heap)
+{
+#ifdef TARN_THREAD_SANITIZER
+  return __atomic_load_n (&heap->door, __ATOMIC_SEQ_CST) != TARN_DOOR_CLOSED;
+#else
+  return __atomic_load_n (&heap->door, __ATOMIC_ACQUIRE) == TARN_DOOR_OPEN;
+#endif
+}
+
+/* Waits until a heap's door is open again, if somebody has closed it for what is done with the
+ * lock. FALSE: it stays closed.  The thread is in no visit. */
+gboolean
+_tarn_heap_await_door (TarnAllocator *allocator)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+
+  for (guint i = 0; i < N_LOOKS; i++)
+    {
+      if (is_open (heap))
+        return TRUE;
+      _tarn_pause (TARN_MAX_PAUSE);
+    }
+  _tarn_mutex_lock (&heap->lock);
+  _tarn_mutex_unlock (&heap->lock);
+  return is_open (heap);
+}
+
+/* Tells whether a heap's door is closed, for a thread in a visit that got nothing of an arena. */
+gboolean
+_tarn_heap_is_closed (TarnAllocator *allocator)
+{
+  return !is_open (_tarn_heap_of (allocator));
+}
+
+static guint64
+get_address (const TarnExtent *extent)
+{
+  const TarnPiece *piece = extent->piece;
+
+  return piece->region != NULL ? extent->start
+                               : piece->memory.address + (extent->start - piece->start);
+}
+
+/* Tells whether somebody has grown the heap since marks were recorded of an arena's queue: others
+ * may want what it does not use.  In a visit. */
+gboolean
+_tarn_arena_is_due (const TarnArenaRef *ref)
+{
+  return is_open (ref->heap)
+         && __atomic_load_n (&ref->arena->seen_growths, __ATOMIC_RELAXED) != ref->heap->n_growths;
+}
+
+/* Has an extent that was just taken be in use without being known by its memory. */
+static void
+note_taken (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
+{
+  queue->n_unnamed++;
+  extent->memory.address = get_address (extent);
+  extent->has_memory = TRUE;
+  *memory = extent->memory;
+  if (TARN_UNLIKELY (++queue->n_taken >= TAKEN_A_MARK
+                     && queue->unmarked_bytes >= queue->heap->mark_bytes
+                     && queue->seen_growths != queue->heap->n_growths))
+    {
+      queue->unmarked_bytes = 0;
+      queue->n_taken = 0;
+      __atomic_store_n (&queue->seen_growths, queue->heap->n_growths, __ATOMIC_RELAXED);
+      *is_due = TRUE;
+    }
+}
+
+/* Gets the range that a request is served from. */
+static inline TarnHeapRange *
+get_range (TarnHeapQueue *queue, gsize size)
+{
+  return &queue->ranges[queue->heap->growth->choose (queue->heap, size)];
+}
+
+/* Takes an extent of at least so many bytes from an arena; *memory becomes what its user has, and
+ * *is_due TRUE if the caller is to look after the heap.  NULL: the arena is another one by now, has
+ * none, or is in use by others. */
+TarnExtent *
+_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
+{
+  TarnHeapQueue *queue = ref->arena;
+  TarnHeap *heap = ref->heap;
+  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  TarnExtent *extent = NULL;
+
+  if (!is_open (heap) || queue->number != ref->number || !heap->suits_all)
+    return NULL;
+  lock (queue);
+  if (TARN_UNLIKELY (__atomic_load_n (&queue->left_extents, __ATOMIC_RELAXED) != NULL))
+    drain (queue);
+  extent = _tarn_range_take_quickly (get_range (queue, rounded), rounded);
+  if (extent != NULL)
+    note_taken (queue, extent, memory, is_due);
+  if (TARN_UNLIKELY ((gssize) queue->uncounted_bytes > queue->noted_bytes))
+    note_peak (queue);
+  unlock (queue);
+  return extent;
+}
+
+/* Does as _tarn_arena_take () does, where what is done is followed. */
+TarnExtent *
+_tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
+                           gboolean *is_due)
+{
+  TarnHeapQueue *queue = ref->arena;
+  TarnHeap *heap = ref->heap;
+  gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
+  TarnExtent *extent = NULL;
+
+  _tarn_heap_lock (heap);
+  if (_tarn_arena_is_met (ref) && heap->suits_all)
+    extent = _tarn_range_take (get_range (queue, rounded), rounded, TRUE);
+  if (extent != NULL)
+    note_taken (queue, extent, memory, is_due);
+  count_unnamed (queue);
+  _tarn_heap_unlock (heap);
+  return extent;
+}
+
+/* Makes memory that its arena's queue alone uses an extent which the heap does not know by it any
+ * more.  NULL: it is another arena's. */
+TarnExtent *
+_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
+{
+  TarnHeap *heap = ref->heap;
+  TarnExtent *extent;
+
+  _tarn_heap_lock (heap);
+  extent = g_hash_table_lookup (heap->table, &memory);
+  g_assert (extent != NULL);
+  if (_tarn_arena_is_met (ref) && extent->piece->range->queue == ref->arena)
+    {
+      g_hash_table_remove (heap->table, extent);
+      heap->n_unnamed++;
+    }
+  else
+    extent = NULL;
+  _tarn_heap_check_if_full_debug (heap);
+  _tarn_heap_unlock (heap);
+  return extent;
+}
+
+/* Begins to put extents back to their arena with the heap's lock.  TRUE: it is held until
+ * _tarn_arena_end_put ().  FALSE: the arena is another one by now. */
+gboolean
+_tarn_arena_begin_put (const TarnArenaRef *ref)
+{
+  _tarn_heap_lock (ref->heap);
+  if (_tarn_arena_is_met (ref))
+    return TRUE;
+  _tarn_heap_unlock (ref->heap);
+  return FALSE;
+}
+
+/* Puts an extent back.  The heap's lock is held. */
+void
+_tarn_arena_put_with_lock (TarnExtent *extent)
+{
+  TarnHeap *heap = extent->piece->range->heap;
+
+  _tarn_assert_locked (&heap->lock);
+  heap->n_unnamed--;
+  _tarn_range_put (extent->piece->range, extent);
+  _tarn_heap_check_if_full_debug (heap);
+}
+
+void
+_tarn_arena_end_put (const TarnArenaRef *ref)
+{
+  _tarn_heap_unlock (ref->heap);
+}
+
+/* Puts an extent back to its arena.  FALSE: that is another one by now, and nothing was done. */
+gboolean
+_tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
+{
+  TarnHeapQueue *queue = ref->arena;
+
+  if (!is_open (ref->heap) || queue->number != ref->number || extent->piece->range->queue != queue)
+    return FALSE;
+  if (TARN_LIKELY (try_lock (queue)))
+    {
+      queue->n_unnamed--;
+      _tarn_range_put_quickly (extent->piece->range, extent);
+      unlock (queue);
+      return TRUE;
+    }
+  extent->less = __atomic_load_n (&queue->left_extents, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n (&queue->left_extents, &extent->less, extent, TRUE,
+                                       __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+    ;
+  return TRUE;
+}

@@ -1,0 +1,601 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks straight from a heap's arenas, and back.  A thread that has no block of the right size in
+ * its cache takes memory from the arena of its queue, without the pool's lock or the heap's
+ * (heap/arena-private.h); and what its cache has no room for goes back there.
+ *
+ * Such a block is an arena's own (TarnBlock.is_own).  It says which queue alone has used it by
+ * TarnBlock.share, and has no uses; and the heap does not know it by its memory, as the block has
+ * the extent.  When anything else is to become of it, it is settled: its use is noted, and the heap
+ * remembers its memory.  From then on it is a block like any other of a pool over a heap.
+ *
+ * Invariants, whenever the lock is held and the door is closed:
+ *
+ *     an own block is in use, or in a thread's cache or on its way between two; never in a bin
+ *     the queue of an own block is known, and some cache has its arena
+ *     what a cache has in TarnCache.spare is vacant, or retired, and in no list but that
+ *
+ * The structs that threads need for this stand in the pool's chunks, like all others; each thread
+ * has some to spare. */
+
+#include "pool/cache-private.h"
+
+#include "record/record-private.h"
+
+/* After so many blocks from arenas a thread looks after the pool and the heap, as those do who take
+ * their locks. */
+#define TAKEN_IN_TURN 65536
+
+/* After so many temporaries it looks whether others want memory of the queue. */
+#define KEPT_IN_TURN 256
+
+/* How often a thread that finds a door closed waits for it to open before it takes the locks. */
+#define MAX_TRIES 16
+
+/* How many large blocks a thread frees, each before it takes the next, before it keeps one, and the
+ * most bytes of that. */
+#define FEW_TEMPORARIES 16
+#define MAX_KEPT ((gsize) 4 << 20)
+
+/* Of a limit, what one thread is granted at a time: one byte in so many, and no more than that. */
+#define GRANT_SHARE 64
+#define MAX_GRANT ((gsize) 64 << 20)
+
+/* How many structs a thread gets at a time, and the most that it keeps. */
+#define N_SPARE 32
+#define MAX_SPARE 128
+
+/* Finds the arena that a cache has of a queue (NULL: of nobody); NULL: it has none.  The lock is
+ * held, or the thread whose cache it is is in a visit. */
+TarnCacheArena *
+_tarn_cache_find_arena (TarnCache *cache, gpointer handle)
+{
+  TarnCacheArena *arena = &cache->arenas[cache->latest_arena];
+
+  if (TARN_LIKELY (arena->handle == handle && arena->ref.arena != NULL))
+    return arena;
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+    if (cache->arenas[i].handle == handle && cache->arenas[i].ref.arena != NULL)
+      {
+        cache->latest_arena = i;
+        return &cache->arenas[i];
+      }
+  return NULL;
+}
+
+/* Tells whether a cache has the arena of a queue.  The lock is held. */
+gboolean
+_tarn_cache_has_arena (const TarnCache *cache, gconstpointer handle)
+{
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+    if (cache->arenas[i].handle == handle && cache->arenas[i].ref.arena != NULL)
+      return TRUE;
+  return FALSE;
+}
+
+/* Settling.  The lock is held. */
+
+/* Makes an arena's own block one like any other.  No other thread works on it, or the door is
+ * closed. */
+void
+_tarn_pool_settle (TarnPool *pool, TarnBlock *block)
+{
+  TarnExtent *extent = block->extent;
+  TarnQueue *queue;
+
+  _tarn_assert_locked (&pool->lock);
+  if (!block->is_own)
+    return;
+  __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
+  block->uses = NULL;
+  _tarn_arena_name (extent, block->memory);
+  queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
+  g_assert (block->share == NULL || queue != NULL);
+  if (queue != NULL)
+    _tarn_block_add_use (block, queue);
+  _tarn_block_update_share (block);
+}
+
+/* Settles all own blocks of a queue.  The door is closed. */
+static void
+settle_all_of (TarnPool *pool, gpointer handle)
+{
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+    if (block->is_own && block->share == handle)
+      _tarn_pool_settle (pool, block);
+}
+
+static gboolean
+has_arena_of (TarnPool *pool, gpointer handle)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    if (_tarn_cache_has_arena (cache, handle))
+      return TRUE;
+  return FALSE;
+}
+
+/* Drops an arena from a cache.  The door is closed.  The reference on the queue goes when the pool
+ * is swept. */
+void
+_tarn_cache_drop_arena (TarnCache *cache, TarnCacheArena *arena)
+{
+  TarnPool *pool = cache->pool;
+  gpointer handle = arena->handle;
+  TarnQueue *queue = arena->queue;
+
+  if (arena->ref.arena == NULL)
+    return;
+  _tarn_cache_return_kept (cache, arena);
+  arena->ref.arena = NULL;
+  arena->queue = NULL;
+  if (!has_arena_of (pool, handle))
+    settle_all_of (pool, handle);
+  if (queue != NULL)
+    g_ptr_array_add (pool->released_queues, queue);
+}
+
+/* Drops all arenas of a cache. */
+void
+_tarn_cache_drop_arenas (TarnCache *cache)
+{
+  gboolean was_open = _tarn_pool_close (cache->pool);
+
+  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+    _tarn_cache_drop_arena (cache, &cache->arenas[i]);
+  _tarn_pool_open (cache->pool, was_open);
+}
+
+/* Drops the arena of a queue from all caches, and settles what is the arena's own. */
+void
+_tarn_pool_drop_arena (TarnPool *pool, gpointer handle)
+{
+  gboolean was_open;
+
+  _tarn_assert_locked (&pool->lock);
+  if (!has_arena_of (pool, handle))
+    return;
+  was_open = _tarn_pool_close (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    {
+      TarnCacheArena *arena = _tarn_cache_find_arena (cache, handle);
+
+      if (arena != NULL)
+        _tarn_cache_drop_arena (cache, arena);
+    }
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Has threads take nothing from arenas any more. */
+void
+_tarn_pool_end_arenas (TarnPool *pool)
+{
+  gboolean was_open;
+
+  _tarn_assert_locked (&pool->lock);
+  if (!pool->has_arenas)
+    return;
+  __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
+  was_open = _tarn_pool_close (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    _tarn_cache_drop_arenas (cache);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Structs.  The lock is held, and the cache is this thread's, or the door is closed. */
+
+/* Gives structs back until a cache has so many. */
+void
+_tarn_cache_give_spare (TarnCache *cache, guint n_kept)
+{
+  while (cache->n_spare > n_kept)
+    {
+      TarnBlock *block = cache->spare;
+
+      cache->spare = block->below;
+      cache->n_spare--;
+      block->uses = NULL;
+      block->state = TARN_BLOCK_RETIRED;
+      _tarn_block_chunks_put (&cache->pool->chunks, block);
+    }
+}
+
+/* Sees to it that a thread has structs to spare, and not too many. */
+void
+_tarn_cache_refill_spare (TarnCache *cache)
+{
+  _tarn_cache_give_spare (cache, MAX_SPARE / 2);
+  while (cache->n_spare < N_SPARE)
+    {
+      TarnBlock *block = _tarn_block_chunks_take (&cache->pool->chunks, &cache->chunk);
+
+      block->below = cache->spare;
+      cache->spare = block;
+      cache->n_spare++;
+    }
+}
+
+/* Sizes.  The lock is held. */
+
+/* Has each size have blocks of its own from now on, because memory is short; or small ones share
+ * some. */
+void
+_tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
+{
+  guint bits = is_exact ? TARN_HEAP_EXACT_BINS : TARN_HEAP_BINS;
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->has_arenas)
+    __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
+}
+
+/* Bytes of a pool with a limit, of which a thread may take some before it takes the lock again. The
+ * lock is held. */
+
+/* Ends all grants, so that threads come for others. */
+void
+_tarn_pool_end_grants (TarnPool *pool)
+{
+  gboolean was_open;
+
+  if (!pool->has_arenas)
+    return;
+  was_open = _tarn_pool_close (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    cache->granted_bytes = (gssize) cache->managed_bytes;
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Grants this thread some of what is left below the limit. */
+void
+_tarn_cache_grant (TarnCache *cache)
+{
+  const TarnPool *pool = cache->pool;
+  gssize managed = (gssize) cache->managed_bytes;
+  gsize most = MIN (pool->limit_bytes / GRANT_SHARE, MAX_GRANT), committed, left;
+
+  if (pool->limit_bytes == 0 || cache->granted_bytes - managed >= (gssize) most)
+    return;
+  cache->granted_bytes = managed;
+  committed = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
+  left = pool->limit_bytes - MIN (committed, pool->limit_bytes);
+  cache->granted_bytes += (gssize) MIN (most, left / 2);
+}
+
+/* Tells whether a thread may take so many bytes without the lock. */
+static inline gboolean
+is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
+{
+  return TARN_LIKELY (pool->limit_bytes == 0)
+         || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
+}
+
+/* Threads, inside a visit */
+
+/* Counts bytes that come to the pool or, modulo 2^64, leave it. */
+static inline void
+count (TarnCache *cache, gsize bytes, gsize n_blocks)
+{
+  gsize managed = cache->managed_bytes + bytes;
+
+  __atomic_store_n (&cache->managed_bytes, managed, __ATOMIC_RELAXED);
+  if ((gssize) managed > cache->managed_peak)
+    cache->managed_peak = (gssize) managed;
+  cache->n_blocks += n_blocks;
+}
+
+/* Makes a block of an extent. */
+static TarnBlock *
+make_block (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TarnExtent *extent,
+            gsize alloc_size, TarnMemory memory)
+{
+  TarnBlock *block = cache->spare;
+  guint16 number = block->number;
+
+  cache->spare = block->below;
+  cache->n_spare--;
+  *block = (TarnBlock){ .memory = memory,
+                        .alloc_size = alloc_size,
+                        .source = &pool->base,
+                        .bin = _tarn_bin_number (alloc_size, _tarn_pool_get_leading_bits (pool)),
+                        .number = number,
+                        .share = handle,
+                        .is_own = TRUE };
+  block->extent = extent;
+  _tarn_cache_activate (cache, block, size);
+  __atomic_store_n (&cache->misses, cache->misses + 1, __ATOMIC_RELAXED);
+  count (cache, alloc_size, 1);
+  return block;
+}
+
+/* Tells whether a request may be served from an arena, as far as can be seen from outside of a
+ * visit: not if a block that was handed on could serve it as well. */
+static gboolean
+may_take (const TarnPool *pool, const TarnCache *cache, gsize size)
+{
+  guint32 number;
+
+  if (cache == NULL || size > G_MAXSSIZE / 2)
+    return FALSE;
+  number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool)) % TARN_RECORDED_COUNTS;
+  return __atomic_load_n (&pool->n_recorded[number], __ATOMIC_RELAXED) == 0;
+}
+
+typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
+                                   gboolean *is_due);
+
+/* Takes what a thread keeps for its temporaries. */
+static inline TarnBlock *
+take_kept (TarnCache *cache, TarnCacheArena *arena, gsize size)
+{
+  TarnBlock *block = arena->kept;
+
+  arena->kept = NULL;
+  block->is_hit = TRUE;
+  _tarn_cache_activate (cache, block, size);
+  __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
+  return block;
+}
+
+/* Takes a block from the arena that a cache has of a queue, or what the thread keeps of it.  NULL:
+ * there is none. */
+static inline TarnBlock *
+take (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TakeExtent take_extent,
+      gboolean *is_due)
+{
+  TarnCacheArena *arena = _tarn_cache_find_arena (cache, handle);
+  gsize alloc_size
+      = _tarn_bin_alloc_size (_tarn_bin_number (size, _tarn_pool_get_leading_bits (pool)),
+                              _tarn_pool_get_leading_bits (pool));
+  TarnBlock *block = NULL;
+  TarnExtent *extent;
+  TarnMemory memory;
+
+  if (arena == NULL || cache->spare == NULL)
+    return NULL;
+  if (arena->kept != NULL && size > TARN_HEAP_MAX_ROUNDED && size <= arena->kept->alloc_size)
+    {
+      block = take_kept (cache, arena, size);
+      *is_due |= ++cache->n_taken_kept % KEPT_IN_TURN == 0 && _tarn_arena_is_due (&arena->ref);
+    }
+  else if (is_granted (pool, cache, alloc_size)
+           && (extent = take_extent (&arena->ref, alloc_size, &memory, is_due)) != NULL)
+    block = make_block (pool, cache, size, handle, extent, alloc_size, memory);
+  cache->latest_own = block;
+  return block;
+}
+
+/* Tells whether the thread is to look after the pool, since it has taken a block. */
+static gboolean
+is_its_turn (TarnPool *pool, TarnCache *cache)
+{
+  if (++cache->n_taken_in_turn < TAKEN_IN_TURN
+      && !__atomic_load_n (&pool->has_late, __ATOMIC_RELAXED))
+    return FALSE;
+  cache->n_taken_in_turn = 0;
+  return TRUE;
+}
+
+/* Waits until the pool's door and the heap's are open, which others may have closed for a moment.
+ * FALSE: one stays closed. */
+static gboolean
+await_doors (TarnPool *pool)
+{
+  if (_tarn_door_is_unusual (&pool->door))
+    {
+      _tarn_mutex_lock_adaptively (&pool->lock);
+      _tarn_mutex_unlock (&pool->lock);
+      if (_tarn_door_is_unusual (&pool->door))
+        return FALSE;
+    }
+  return _tarn_heap_await_door (pool->upstream);
+}
+
+/* Serves a request from the arena of its queue.  NULL: the lock has to be taken.  *is_due: the
+ * caller is to look after the pool. */
+TarnBlock *
+_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  TarnBlock *block = NULL;
+  gboolean is_shut = TRUE; /* as far as is known: other threads may have closed a door */
+  guint visit;
+
+  if (!may_take (pool, cache, size))
+    return NULL;
+  for (guint n = 0; block == NULL && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool));
+       n++)
+    {
+      visit = thread->visits + 1;
+      if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+        continue;
+      block = take (pool, cache, size, handle, _tarn_arena_take, is_due);
+      is_shut = block == NULL && _tarn_heap_is_closed (pool->upstream);
+      _tarn_thread_end_visit (thread, visit);
+    }
+  if (block != NULL)
+    *is_due |= is_its_turn (pool, cache);
+  return block;
+}
+
+/* Does so where what is done is followed: with the locks. */
+TarnBlock *
+_tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnBlock *block = NULL;
+
+  if (!may_take (pool, cache, size))
+    return NULL;
+  _tarn_mutex_lock (&pool->lock);
+  if (!_tarn_door_is_closed (&pool->door))
+    block = take (pool, cache, size, handle, _tarn_arena_take_followed, is_due);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (block != NULL)
+    *is_due |= is_its_turn (pool, cache);
+  return block;
+}
+
+/* Finds the arena that a block which is being freed can go back to; NULL: none. */
+static inline TarnCacheArena *
+find_arena_for (TarnCache *cache, const TarnBlock *block)
+{
+  return block->is_own && block->state == TARN_BLOCK_ACTIVE && cache->n_spare < MAX_SPARE
+             ? _tarn_cache_find_arena (cache, block->share)
+             : NULL;
+}
+
+/* Has a block be none any more, whose memory has gone back. */
+static inline void
+end_block (TarnCache *cache, TarnBlock *block)
+{
+  TARN_PROBE (gone, cache->pool->base.id, block, block->alloc_size);
+  count (cache, -block->alloc_size, (gsize) -1);
+  _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
+  block->below = cache->spare;
+  cache->spare = block;
+  cache->n_spare++;
+}
+
+/* Chooses what goes back to the arena when a block is freed: that, or what the thread keeps in its
+ * place; NULL: nothing.  A thread whose large blocks are temporaries, each freed before it takes
+ * the next, keeps the largest of them, so that it takes no lock for any. */
+static inline TarnBlock *
+choose_to_go (const TarnCache *cache, const TarnCacheArena *arena, TarnBlock *block)
+{
+  if (block != cache->latest_own || cache->n_own_temporaries < FEW_TEMPORARIES
+      || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
+      || block->alloc_size > MIN (MAX_KEPT, cache->pool->asked_cache_bytes)
+      || (arena->kept != NULL && arena->kept->alloc_size >= block->alloc_size))
+    return block;
+  return arena->kept;
+}
+
+/* Notes that a block is freed, for which another one, itself or none goes back. */
+static inline void
+note_freed (TarnCache *cache, TarnCacheArena *arena, TarnBlock *block, const TarnBlock *goes)
+{
+  _tarn_cache_count_free (cache, block);
+  cache->n_own_temporaries = block == cache->latest_own ? cache->n_own_temporaries + 1 : 0;
+  if (goes == block)
+    return;
+  _tarn_block_set_state (block, TARN_BLOCK_HELD);
+  arena->kept = block;
+}
+
+/* Gives a block back to its arena, with the pool's lock and the heap's. */
+static void
+end_with_lock (TarnCache *cache, TarnBlock *block)
+{
+  TarnExtent *extent = block->extent;
+
+  if (_tarn_records ())
+    _tarn_record_numbers (TARN_TRACE_GONE, cache->pool->base.id, GPOINTER_TO_SIZE (block));
+  end_block (cache, block);
+  _tarn_arena_put_with_lock (extent);
+}
+
+/* Gives those of a chain of held blocks of one queue that are its arena's own back to it.  Gets the
+ * others.  The lock is held, and the cache is this thread's, or the door is closed. */
+TarnBlock *
+_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
+{
+  TarnCacheArena *arena = _tarn_cache_find_arena (cache, blocks->share);
+  TarnBlock *others = NULL, *block;
+  TarnBlock **end = &others;
+
+  _tarn_assert_locked (&cache->pool->lock);
+  if (arena == NULL || !_tarn_arena_begin_put (&arena->ref))
+    return blocks;
+  while ((block = blocks) != NULL)
+    {
+      blocks = block->below;
+      if (block->is_own)
+        end_with_lock (cache, block);
+      else
+        {
+          *end = block;
+          end = &block->below;
+        }
+    }
+  *end = NULL;
+  _tarn_arena_end_put (&arena->ref);
+  _tarn_cache_give_spare (cache, MAX_SPARE);
+  return others;
+}
+
+/* Gives back what a thread keeps of an arena.  The lock is held, and the cache is this thread's, or
+ * the door is closed. */
+void
+_tarn_cache_return_kept (TarnCache *cache, TarnCacheArena *arena)
+{
+  TarnBlock *block = arena->kept;
+
+  _tarn_assert_locked (&cache->pool->lock);
+  if (block == NULL)
+    return;
+  arena->kept = NULL;
+  block->below = NULL;
+  if (_tarn_cache_return_own (cache, block) != NULL)
+    _tarn_pool_put_batch (cache->pool, block, block, 1);
+}
+
+/* Gives a block that is being freed back to its arena.  FALSE: the lock has to be taken. */
+gboolean
+_tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  gboolean is_back = FALSE, is_shut = TRUE;
+  TarnCacheArena *arena;
+  TarnBlock *goes;
+  guint visit;
+
+  if (cache == NULL)
+    return FALSE;
+  for (guint n = 0; !is_back && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
+    {
+      visit = thread->visits + 1;
+      if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+        continue;
+      arena = find_arena_for (cache, block);
+      goes = arena != NULL ? choose_to_go (cache, arena, block) : NULL;
+      is_back = arena != NULL && (goes == NULL || _tarn_arena_put (&arena->ref, goes->extent));
+      is_shut = !is_back && _tarn_heap_is_closed (pool->upstream);
+      if (is_back)
+        note_freed (cache, arena, block, goes);
+      if (is_back && goes != NULL)
+        end_block (cache, goes);
+      _tarn_thread_end_visit (thread, visit);
+    }
+  return is_back;
+}
+
+/* Does so where what is done is followed: with the locks. */
+gboolean
+_tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnCacheArena *arena;
+  gboolean is_back;
+  TarnBlock *goes;
+
+  if (cache == NULL)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  arena = _tarn_door_is_closed (&pool->door) ? NULL : find_arena_for (cache, block);
+  is_back = arena != NULL && _tarn_arena_begin_put (&arena->ref);
+  if (is_back)
+    {
+      goes = choose_to_go (cache, arena, block);
+      note_freed (cache, arena, block, goes);
+      if (goes != NULL)
+        end_with_lock (cache, goes);
+      _tarn_arena_end_put (&arena->ref);
+    }
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return is_back;
+}
