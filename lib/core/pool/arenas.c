@@ -153,7 +153,7 @@ _tarn_pool_drop_arena (TarnPool *pool, gpointer handle)
   gboolean was_open;
 
   _tarn_assert_locked (&pool->lock);
-  if (!has_arena_of (pool, handle))
+  if (!pool->has_arenas || !has_arena_of (pool, handle))
     return;
   was_open = _tarn_pool_close (pool);
   for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)

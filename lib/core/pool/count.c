@@ -22,6 +22,8 @@ _tarn_pool_get_managed (const TarnPool *pool)
   gsize managed = pool->stats.managed_bytes;
 
   _tarn_assert_locked (&pool->lock);
+  if (!pool->is_over_heap)
+    return managed;
   for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     managed += __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED);
   return managed;
@@ -82,11 +84,13 @@ _tarn_pool_note_peak (TarnPool *pool)
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
-  if (cache->pool->caches == cache && cache->next == NULL)
+  gboolean is_sole = cache->pool->caches == cache && cache->next == NULL;
+
+  if (is_sole)
     stats->peak_active_bytes
         = MAX (stats->peak_active_bytes, stats->active_bytes + (gsize) cache->peak);
   stats->active_bytes += cache->active_bytes;
-  if (cache->pool->caches == cache && cache->next == NULL && cache->managed_peak > 0)
+  if (is_sole && cache->managed_peak > 0)
     stats->peak_managed_bytes
         = MAX (stats->peak_managed_bytes, stats->managed_bytes + (gsize) cache->managed_peak);
   stats->managed_bytes += cache->managed_bytes;
