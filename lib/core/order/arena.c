@@ -39,7 +39,7 @@ add_arena (TarnPool *pool, TarnCache *cache, gpointer handle, const TarnArenaRef
 /* Makes a block that its queue alone has used (@handle NULL: nobody) its arena's own, so that it
  * goes back there, and need not be held.  It is in use by this thread.  The lock is held. */
 static void
-adopt (TarnPool *pool, const TarnCacheArena *arena, TarnBlock *block)
+adopt (TarnPool *pool, TarnCache *cache, const TarnCacheArena *arena, TarnBlock *block)
 {
   TarnExtent *extent;
 
@@ -54,6 +54,7 @@ adopt (TarnPool *pool, const TarnCacheArena *arena, TarnBlock *block)
   block->is_own = TRUE;
   block->extent = extent;
   block->share = arena->handle;
+  cache->latest_own = block;
 }
 
 /* Tells whether a thread can go on with what it has met.  The lock is held. */
@@ -81,7 +82,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   is_known = has_met (cache, handle);
   if (is_known)
     {
-      adopt (pool, _tarn_cache_find_arena (cache, handle), block);
+      adopt (pool, cache, _tarn_cache_find_arena (cache, handle), block);
       _tarn_cache_grant (cache);
     }
   _tarn_mutex_unlock (&pool->lock);
@@ -95,7 +96,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     add_arena (pool, cache, handle, &ref);
   known = _tarn_cache_find_arena (cache, handle);
   if (known != NULL)
-    adopt (pool, known, block);
+    adopt (pool, cache, known, block);
   _tarn_cache_refill_spare (cache);
   _tarn_cache_grant (cache);
   _tarn_pool_check_if_full_debug (pool);

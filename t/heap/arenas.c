@@ -1,0 +1,244 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What threads take from a heap's arenas without a lock, and give back: what they keep for
+ * temporaries, what a limit grants them, which sizes are rounded, blocks that another thread frees.
+ */
+
+#include "heap-fixture.h"
+#include "lib/pool-fixture.h"
+#include "pool/pool-private.h"
+
+#define N_THREADS 4
+#define N_ROUNDS 3000
+#define N_LIVE 8
+#define LARGEST (512 * KIB)
+
+static TarnPool *
+pool_new (HeapFixture *fixture, gsize limit_bytes)
+{
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+
+  options.limit_bytes = limit_bytes;
+  return tarn_pool_new (fixture->heap, &options, NULL);
+}
+
+/* Takes and frees one block after the other, larger by @step each. */
+static void
+have_temporaries (TarnPool *pool, gsize size, gsize step, guint n)
+{
+  for (guint i = 0; i < n; i++)
+    tarn_block_free (allocate (pool, size + i * step));
+}
+
+/* A thread whose large blocks are temporaries has one for all of their sizes, and no longer than
+ * anything else is held. */
+static void
+test_temporaries (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+  TarnPoolStats stats;
+  TarnBlock *first, *second;
+
+  (void) unused;
+  if (!pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      return;
+    }
+  have_temporaries (pool, MIB, 4 * KIB, 40);
+  stats = get_stats (pool);
+  g_assert_cmpuint (stats.held_blocks, ==, 1);
+  have_temporaries (pool, 200 * KIB, 8 * KIB, 100);
+  g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + 100);
+  g_assert_cmpuint (get_stats (pool).held_bytes, ==, stats.held_bytes);
+
+  first = allocate (pool, MIB);
+  second = allocate (pool, MIB);
+  g_assert_cmpuint (get_stats (pool).hits, ==, stats.hits + 101);
+  g_assert_cmpuint (tarn_block_get_alloc_size (first), ==, stats.held_bytes);
+  g_assert_cmpuint (tarn_block_get_alloc_size (second), ==, MIB);
+  tarn_block_free (first); /* which is not the latest: no temporary */
+  tarn_block_free (second);
+  assert_valid (pool);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
+
+  have_temporaries (pool, MIB, 0, 40);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 1);
+  tarn_pool_free_held (pool);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
+  g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
+  assert_valid (pool);
+}
+
+/* More than 4 MiB is kept for nobody, and neither is what is small. */
+static void
+test_not_kept (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+
+  (void) unused;
+  if (!pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      return;
+    }
+  have_temporaries (pool, 4 * MIB + 1, 0, 40);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 0);
+  have_temporaries (pool, 4 * MIB, 0, 40);
+  g_assert_cmpuint (get_stats (pool).held_blocks, ==, 1);
+}
+
+/* Small sizes are rounded, by less than 1/32; not below a limit, whenever that is set. */
+static void
+test_sizes (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+  g_autoptr (TarnPool) limited = pool_new (fixture, 64 * MIB);
+
+  (void) unused;
+  for (gsize size = 1; pool->has_arenas && size <= 200 * KIB; size += 1 + size / 7)
+    {
+      TarnBlock *rounded = allocate (pool, size), *exact = allocate (limited, size), *later;
+      gsize bytes = tarn_block_get_alloc_size (rounded);
+
+      g_assert_cmpuint (bytes, >=, size);
+      g_assert_cmpuint (bytes, <=, size <= 128 * KIB ? MAX (size + 511, size + size / 32) : size);
+      g_assert_cmpuint (tarn_block_get_alloc_size (exact), ==, size == 1 ? 512 : size);
+      tarn_pool_set_limit_bytes (pool, GIB);
+      later = allocate (pool, size);
+      g_assert_cmpuint (tarn_block_get_alloc_size (later), ==, size == 1 ? 512 : size);
+      tarn_block_free (later);
+      tarn_pool_set_limit_bytes (pool, 0);
+      tarn_block_free (rounded);
+      tarn_block_free (exact);
+      assert_valid (pool);
+    }
+}
+
+/* Threads */
+
+typedef struct
+{
+  TarnPool *pool;
+  guint32 seed;
+  gsize limit_bytes;
+  gint n_served;       /* atomic */
+  GAsyncQueue *others; /* blocks for any thread to free; NULL: each frees its own */
+} World;
+
+static void
+free_some (World *world, TarnBlock **block)
+{
+  TarnBlock *other = NULL;
+
+  if (*block == NULL)
+    return;
+  if (world->others != NULL)
+    {
+      g_async_queue_push (world->others, *block);
+      other = g_async_queue_try_pop (world->others);
+    }
+  tarn_block_free (world->others != NULL ? other : *block);
+  *block = NULL;
+}
+
+static gpointer
+work (gpointer data)
+{
+  World *world = data;
+  g_autoptr (GRand) rand = g_rand_new_with_seed ((guint32) g_atomic_int_add (&world->seed, 1));
+  TarnBlock *live[N_LIVE] = { NULL };
+
+  for (guint i = 0; i < N_ROUNDS; i++)
+    {
+      TarnBlock **block = &live[g_rand_int_range (rand, 0, N_LIVE)];
+      g_autoptr (GError) error = NULL;
+
+      free_some (world, block);
+      *block
+          = tarn_pool_allocate (world->pool, (gsize) g_rand_int_range (rand, 1, LARGEST), &error);
+      if (*block == NULL)
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+      else
+        g_atomic_int_inc (&world->n_served);
+      if (world->limit_bytes != 0 && i % 16 == 0)
+        g_assert_cmpuint (tarn_pool_get_managed_bytes (world->pool), <=, world->limit_bytes);
+    }
+  for (guint i = 0; i < N_LIVE; i++)
+    free_some (world, &live[i]);
+  return NULL;
+}
+
+static void
+run (World *world)
+{
+  GThread *threads[N_THREADS];
+
+  for (guint i = 0; i < N_THREADS; i++)
+    threads[i] = g_thread_new ("worker", work, world);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+}
+
+/* Threads that are granted bytes of a limit never have more together, and nothing of it is lost. */
+static void
+test_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  World world = { .limit_bytes = 4 * MIB };
+  TarnBlock *all;
+
+  (void) unused;
+  world.pool = pool_new (fixture, world.limit_bytes);
+  for (guint round = 0; round < 3; round++)
+    {
+      run (&world);
+      g_assert_cmpint (world.n_served, >, N_ROUNDS);
+      assert_valid (world.pool);
+      g_assert_cmpuint (get_stats (world.pool).active_blocks, ==, 0);
+      all = allocate (world.pool, world.limit_bytes);
+      tarn_block_free (all);
+      world.limit_bytes += MIB;
+      tarn_pool_set_limit_bytes (world.pool, world.limit_bytes);
+      world.n_served = 0;
+    }
+  tarn_pool_unref (world.pool);
+}
+
+/* A block that another thread frees goes back to the arena that it is of. */
+static void
+test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
+{
+  World world = { .others = g_async_queue_new () };
+  TarnPoolStats stats;
+  TarnBlock *block;
+
+  (void) unused;
+  world.pool = pool_new (fixture, 0);
+  run (&world);
+  while ((block = g_async_queue_try_pop (world.others)) != NULL)
+    tarn_block_free (block);
+  g_async_queue_unref (world.others);
+  assert_valid (world.pool);
+  heap_assert_valid (fixture);
+  stats = get_stats (world.pool);
+  g_assert_cmpuint (stats.active_blocks, ==, 0);
+  g_assert_cmpuint (stats.active_bytes, ==, 0);
+  g_assert_cmpuint (stats.managed_bytes, ==, stats.held_bytes);
+  g_assert_cmpuint (stats.hits + stats.misses, ==, N_THREADS * N_ROUNDS);
+  tarn_pool_free_held (world.pool);
+  g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
+  tarn_pool_unref (world.pool);
+}
+
+int
+main (int argc, char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  heap_add ("arenas/temporaries", test_temporaries);
+  heap_add ("arenas/not-kept", test_not_kept);
+  heap_add ("arenas/sizes", test_sizes);
+  heap_add ("arenas/limit", test_limit);
+  heap_add ("arenas/freed-by-others", test_freed_by_others);
+  return g_test_run ();
+}
