@@ -238,7 +238,8 @@ check_queue (gpointer user_data, gpointer handle, GError **error)
   return is_fine;
 }
 
-/* Records on a stream of the context, which is current. */
+/* Records on a stream of the context, which is current.  If another thread has begun to capture the
+ * stream meanwhile, the event is part of the graph: whoever waits for it would be, too. */
 static gpointer
 record (TarnCudaHome *home, gpointer handle, GError **error)
 {
@@ -248,7 +249,8 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
   if (event == NULL)
     return NULL;
   if (_tarn_cuda_check (driver, "cuEventRecord", driver->cuEventRecord (event, get_stream (handle)),
-                        error))
+                        error)
+      && check_capture (home, handle, error))
     return event;
   event_release (home, event);
   return NULL;

@@ -565,6 +565,67 @@ test_guards (const TarnCudaTest *test, gconstpointer unused)
   g_log_remove_handler ("Tarn", handler);
 }
 
+/* Captures a stream when the nth event is about to be recorded, as another thread may. */
+typedef struct
+{
+  CUstream stream;
+  guint n;
+} JustThen;
+
+static void
+capture_just_then (const gchar *function, gpointer data)
+{
+  JustThen *self = data;
+
+  if (strcmp (function, "cuEventRecord") == 0 && self->n > 0 && --self->n == 0)
+    begin_capture (self->stream);
+}
+
+/* An event that was recorded after a stream began to be captured is nothing to wait for: who does
+ * is captured, too, and what it is given is not executed. */
+static void
+capture_at_record (Fixture *fixture, guint n)
+{
+  JustThen just_then = { fixture->b, n };
+  TarnBlock *block = take (fixture, SIZE, fixture->a);
+  unsigned int is_capturing = 1;
+
+  g_assert_true (tarn_cuda_block_record_use (block, fixture->b, NULL));
+  fake->set_hook (capture_just_then, &just_then);
+  tarn_block_free (block);
+  fake->set_hook (NULL, NULL);
+  if (just_then.n > 0)
+    begin_capture (fixture->b);
+  block = tarn_cuda_pool_allocate (fixture->pool, SIZE, fixture->a, NULL);
+  if (block != NULL)
+    put_write (block, 5, fixture->a);
+  SUCCEED (cuda.cuStreamIsCapturing (fixture->a, &is_capturing));
+  g_assert_cmpuint (is_capturing, ==, 0);
+  end_capture (fixture->b);
+  if (block != NULL)
+    g_assert_cmphex (read_word (fixture, block), ==, 5);
+  tarn_block_free (block);
+}
+
+static void
+test_just_then (const TarnCudaTest *test, gconstpointer unused)
+{
+  Fixture fixture;
+
+  (void) unused;
+  if (fake == NULL)
+    {
+      g_test_skip ("a driver tells nobody what it is about to do");
+      return;
+    }
+  for (guint n = 1; n <= 3; n++)
+    {
+      fixture_init (&fixture, test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+      capture_at_record (&fixture, n);
+      fixture_clear (&fixture);
+    }
+}
+
 static void
 add_ways (void)
 {
@@ -588,6 +649,7 @@ order_add_captures (void)
   tarn_cuda_test_add ("order/captures/second", test_second, NULL);
   tarn_cuda_test_add ("order/captures/meanwhile", test_meanwhile, NULL);
   tarn_cuda_test_add ("order/captures/several", test_several, NULL);
+  tarn_cuda_test_add ("order/captures/just-then", test_just_then, NULL);
   tarn_cuda_test_add ("order/captures/left-over", test_left_over, GINT_TO_POINTER (FALSE));
   tarn_cuda_test_add ("order/captures/left-over-forgotten", test_left_over, GINT_TO_POINTER (TRUE));
   tarn_cuda_test_add ("order/captures/another", test_another_captures, NULL);

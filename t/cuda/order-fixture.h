@@ -18,6 +18,7 @@
   X (cuStreamSynchronize, "cuStreamSynchronize", (CUstream stream))                                \
   X (cuCtxSynchronize, "cuCtxSynchronize", (void) )                                                \
   X (cuStreamBeginCapture, "cuStreamBeginCapture_v2", (CUstream stream, unsigned int mode))        \
+  X (cuStreamIsCapturing, "cuStreamIsCapturing", (CUstream stream, unsigned int *capturing))       \
   X (cuStreamEndCapture, "cuStreamEndCapture", (CUstream stream, CUgraph * graph))                 \
   X (cuGraphDestroy, "cuGraphDestroy", (CUgraph graph))                                            \
   X (cuLaunchHostFunc, "cuLaunchHostFunc",                                                         \
