@@ -12,6 +12,7 @@
 #define N_THREADS 4
 #define N_ROUNDS 3000
 #define N_LIVE 8
+#define N_SLOTS 16
 #define LARGEST (512 * KIB)
 
 static TarnPool *
@@ -123,24 +124,20 @@ typedef struct
   TarnPool *pool;
   guint32 seed;
   gsize limit_bytes;
-  gint n_served;       /* atomic */
-  GAsyncQueue *others; /* blocks for any thread to free; NULL: each frees its own */
+  gint n_served;             /* atomic */
+  gboolean exchanges;        /* threads free each other's blocks */
+  TarnBlock *slots[N_SLOTS]; /* atomic: what is to be freed */
 } World;
 
 static void
-free_some (World *world, TarnBlock **block)
+free_some (World *world, GRand *rand, TarnBlock **block)
 {
-  TarnBlock *other = NULL;
+  TarnBlock *other = g_steal_pointer (block);
 
-  if (*block == NULL)
-    return;
-  if (world->others != NULL)
-    {
-      g_async_queue_push (world->others, *block);
-      other = g_async_queue_try_pop (world->others);
-    }
-  tarn_block_free (world->others != NULL ? other : *block);
-  *block = NULL;
+  if (world->exchanges && other != NULL)
+    other = __atomic_exchange_n (&world->slots[g_rand_int_range (rand, 0, N_SLOTS)], other,
+                                 __ATOMIC_ACQ_REL);
+  tarn_block_free (other);
 }
 
 static gpointer
@@ -155,7 +152,7 @@ work (gpointer data)
       TarnBlock **block = &live[g_rand_int_range (rand, 0, N_LIVE)];
       g_autoptr (GError) error = NULL;
 
-      free_some (world, block);
+      free_some (world, rand, block);
       *block
           = tarn_pool_allocate (world->pool, (gsize) g_rand_int_range (rand, 1, LARGEST), &error);
       if (*block == NULL)
@@ -166,7 +163,7 @@ work (gpointer data)
         g_assert_cmpuint (tarn_pool_get_managed_bytes (world->pool), <=, world->limit_bytes);
     }
   for (guint i = 0; i < N_LIVE; i++)
-    free_some (world, &live[i]);
+    free_some (world, rand, &live[i]);
   return NULL;
 }
 
@@ -209,16 +206,14 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
 static void
 test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
 {
-  World world = { .others = g_async_queue_new () };
+  World world = { .exchanges = TRUE };
   TarnPoolStats stats;
-  TarnBlock *block;
 
   (void) unused;
   world.pool = pool_new (fixture, 0);
   run (&world);
-  while ((block = g_async_queue_try_pop (world.others)) != NULL)
-    tarn_block_free (block);
-  g_async_queue_unref (world.others);
+  for (guint i = 0; i < N_SLOTS; i++)
+    tarn_block_free (world.slots[i]);
   assert_valid (world.pool);
   heap_assert_valid (fixture);
   stats = get_stats (world.pool);
