@@ -16,8 +16,10 @@
 /* The number of a mark that stands for all that a queue was ever given. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* Of so many calls that name a queue one asks about its mark on behalf of the next one. */
+/* Of so many calls that name a queue one asks about its mark on behalf of the next one; more often
+ * while memory has old addresses, which nobody else can have. */
 #define PASSES 16
+#define PASSES_OF_ALIASES 4
 
 /* Tells whether no command uses an idle piece, at any of its addresses. */
 gboolean
@@ -168,8 +170,10 @@ uses_marks (const TarnHeap *heap)
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
+  guint passes = queue->aliases.length > 0 ? PASSES_OF_ALIASES : PASSES;
+
   if (!queue->has_unmarked || (queue->idle.length == 0 && queue->aliases.length == 0)
-      || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % PASSES != 0)
+      || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % passes != 0)
     return;
   _tarn_queue_ask (queue);
   if (queue->marks.length == 0 && queue->handle != NULL)
