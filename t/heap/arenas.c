@@ -117,6 +117,43 @@ test_sizes (HeapFixture *fixture, gconstpointer unused)
     }
 }
 
+static gint64 test_time;
+
+static gint64
+get_test_time (void)
+{
+  return test_time;
+}
+
+/* A program that takes no lock gives back as well what nobody has used for ten seconds. */
+static void
+test_expire (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = pool_new (fixture, 0);
+  gsize upstream_bytes;
+
+  (void) unused;
+  if (!pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      return;
+    }
+  test_time = G_TIME_SPAN_SECOND;
+  tarn_clock_set (get_test_time);
+  have_temporaries (pool, 200 * KIB, 0, 40);
+  tarn_block_free (allocate (pool, 200 * MIB));
+  have_temporaries (pool, 200 * KIB, 0, 600); /* one looks after the heap because that has grown */
+  upstream_bytes = heap_get_stats (fixture).upstream_bytes;
+  g_assert_cmpuint (upstream_bytes, >=, 200 * MIB);
+  for (guint i = 0; i < 4; i++)
+    {
+      test_time += 11 * G_TIME_SPAN_SECOND;
+      have_temporaries (pool, 200 * KIB, 0, 300);
+    }
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 64 * MIB);
+  tarn_clock_set (NULL);
+}
+
 /* Threads */
 
 typedef struct
@@ -202,7 +239,7 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
-/* A block that another thread frees goes back to the arena that it is of. */
+/* Memory goes back to the arena that it came from, whichever thread frees the block. */
 static void
 test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
 {
@@ -233,6 +270,7 @@ main (int argc, char **argv)
   heap_add ("arenas/temporaries", test_temporaries);
   heap_add ("arenas/not-kept", test_not_kept);
   heap_add ("arenas/sizes", test_sizes);
+  heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/freed-by-others", test_freed_by_others);
   return g_test_run ();

@@ -26,12 +26,12 @@
 #define MARK_STEP ((gsize) 8 << 20)
 #define MARK_SHARE 64
 
-/* ... and how many extents have to be taken meanwhile. */
+/* How many extents have to be taken from one mark to the next. */
 #define TAKEN_A_MARK 512
 
 /* The heap's lock */
 
-/* Says since when pieces are idle that have become so lately. */
+/* Dates the pieces that have become idle since the last call. */
 static void
 date_idle (TarnHeapQueue *queue)
 {
@@ -265,8 +265,8 @@ is_open (const TarnHeap *heap)
 #endif
 }
 
-/* Waits until a heap's door is open again, if somebody has closed it for what is done with the
- * lock. FALSE: it stays closed.  The thread is in no visit. */
+/* Waits until a heap's door is open: another thread that has the lock may have closed it.  FALSE:
+ * it stays closed.  The thread is in no visit. */
 gboolean
 _tarn_heap_await_door (TarnAllocator *allocator)
 {

@@ -47,6 +47,7 @@
 #include "base/clock-private.h"
 #include "base/thread-private.h"
 #include "common/lock-private.h"
+#include "common/whole-private.h"
 
 typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
@@ -173,7 +174,7 @@ struct _TarnHeapQueue
       number; /* atomic, and first: no other queue ever has it; 0: as long as there is no handle */
   TarnHeap *heap;
 
-  /* Of the arena: arena-private.h */
+  /* For threads that visit: arena-private.h */
   gboolean is_taken;        /* atomic: its lock */
   gsize uncounted_bytes;    /* atomic: in use, and not counted in the heap, modulo 2^64 */
   gssize noted_bytes;       /* uncounted_bytes at which to look for a new peak */
@@ -277,12 +278,13 @@ struct _TarnHeap
 
   /* Arenas */
   TarnDoor door;
-  GSList *dead_queues;    /* structs of queues, which somebody may still have a reference to */
-  gboolean has_visitors;  /* there may be some: while nobody has the lock, the door is open */
-  gsize mark_bytes;       /* of a queue have to become idle before it is looked after */
-  guint n_growths;        /* requests that took more than there was in their queue's ranges */
-  gboolean suits_all;     /* any free extent does for any request */
-  guint64 peak_in_visits; /* atomic: the most bytes in use that visits have seen; 0: none looked */
+  GSList *dead_queues;   /* structs of queues, which somebody may still have a reference to */
+  gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
+  gsize mark_bytes;      /* of a queue have to become idle before it is looked after */
+  guint n_growths;       /* requests that took more than there was in their queue's ranges */
+  gboolean suits_all;    /* any free extent does for any request */
+  guint64 peak_in_visits
+      TARN_WHOLE; /* atomic: the most bytes in use that visits have seen; 0: none looked */
 
   TarnMutex lock;   /* with which the door is closed: _tarn_heap_lock () */
   TarnCond changed; /* is_changing is FALSE again */

@@ -213,7 +213,7 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_assert_locked (&heap->lock);
   g_assert (queue->n_pieces == 0 && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
-  /* Which whoever has met it looks at. */
+  /* A pool that has met the queue looks at its number. */
   __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
   _tarn_queue_drop_marks (queue);
   _tarn_heap_unlock (heap);

@@ -16,8 +16,8 @@
 /* The number of a mark that stands for all that a queue was ever given. */
 #define LAST (G_MAXUINT64 - 1)
 
-/* Of so many calls that name a queue one asks about its mark on behalf of the next one; more often
- * while memory has old addresses, which nobody else can have. */
+/* Every so many calls that name a queue, one asks the driver about its mark; more often while
+ * memory has old addresses, because nobody else can use these. */
 #define PASSES 16
 #define PASSES_OF_ALIASES 4
 

@@ -10,7 +10,8 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* Notes what became of a request.  What memory is behind a block is told of what is fresh. */
+/* Records what became of a request.  A reader of the recording learns a block's memory from the
+ * first request that it serves. */
 static void
 note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *block, gboolean is_hit,
               const GError *error)

@@ -111,7 +111,8 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
          || _tarn_pool_put_handing_over_followed (pool, block);
 }
 
-/* Of so many frees of small blocks one looks again whether the thread's cache has room. */
+/* While the thread's cache is full, one in so many frees of small blocks looks whether it has room
+ * again. */
 #define LOOKS_FOR_ROOM 64
 
 /* Keeps an arena's own block in the thread's cache, for requests to come. */

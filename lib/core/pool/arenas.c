@@ -21,11 +21,14 @@
 
 #include "pool/cache-private.h"
 
+#include "base/clock-private.h"
 #include "record/record-private.h"
 
-/* After so many blocks from arenas a thread looks after the pool and the heap, as those do who take
- * their locks. */
-#define TAKEN_IN_TURN 65536
+/* After so many blocks from arenas a thread looks at the clock.  If it did not look after the pool
+ * and the heap for so many microseconds, it does, as those do who take their locks: what nobody has
+ * used for long goes back. */
+#define TAKEN_IN_TURN 256
+#define LOOK_TIME G_TIME_SPAN_SECOND
 
 /* After so many temporaries it looks whether others want memory of the queue. */
 #define KEPT_IN_TURN 256
@@ -38,7 +41,8 @@
 #define FEW_TEMPORARIES 16
 #define MAX_KEPT ((gsize) 4 << 20)
 
-/* Of a limit, what one thread is granted at a time: one byte in so many, and no more than that. */
+/* What one thread may take below a limit before it asks again: this share of the limit, and at most
+ * so many bytes. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
@@ -369,10 +373,17 @@ take (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TakeExtent 
 static gboolean
 is_its_turn (TarnPool *pool, TarnCache *cache)
 {
-  if (++cache->n_taken_in_turn < TAKEN_IN_TURN
-      && !__atomic_load_n (&pool->has_late, __ATOMIC_RELAXED))
+  gint64 now;
+
+  if (TARN_UNLIKELY (__atomic_load_n (&pool->has_late, __ATOMIC_RELAXED)))
+    return TRUE;
+  if (++cache->n_taken_in_turn < TAKEN_IN_TURN)
     return FALSE;
   cache->n_taken_in_turn = 0;
+  now = _tarn_clock_now ();
+  if (now - cache->looked_at < LOOK_TIME)
+    return FALSE;
+  cache->looked_at = now;
   return TRUE;
 }
 
@@ -459,9 +470,9 @@ end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses what goes back to the arena when a block is freed: that, or what the thread keeps in its
- * place; NULL: nothing.  A thread whose large blocks are temporaries, each freed before it takes
- * the next, keeps the largest of them, so that it takes no lock for any. */
+/* Chooses which block goes back to the arena when @block is freed.  It is @block, unless the thread
+ * is to keep that: then it is the block that the thread kept before, or NULL.  A thread keeps the
+ * largest of its temporaries, which are large blocks that it frees before it takes the next one. */
 static inline TarnBlock *
 choose_to_go (const TarnCache *cache, const TarnCacheArena *arena, TarnBlock *block)
 {
@@ -473,7 +484,7 @@ choose_to_go (const TarnCache *cache, const TarnCacheArena *arena, TarnBlock *bl
   return arena->kept;
 }
 
-/* Notes that a block is freed, for which another one, itself or none goes back. */
+/* Counts a block that is freed, and keeps it unless it goes back itself (@goes). */
 static inline void
 note_freed (TarnCache *cache, TarnCacheArena *arena, TarnBlock *block, const TarnBlock *goes)
 {

@@ -13,7 +13,7 @@
 
 G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
-/* What stands for the bins of a pool over a heap, in place of a number of leading bits: bin.c.
+/* In place of a number of leading bits: a pool over a heap has bins of its own (bin.c).
  * Where memory is short each size has its own, and what is in bins of the other kind stays. */
 #define TARN_HEAP_EXACT_BINS (TARN_MAX_LEADING_BITS + 1)
 #define TARN_HEAP_BINS (TARN_MAX_LEADING_BITS + 2)

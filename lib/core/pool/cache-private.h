@@ -134,7 +134,7 @@ struct _TarnCache
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
   guint32 spread;        /* the pool's */
 
-  /* Of arenas: arenas.c */
+  /* For blocks from arenas: arenas.c */
   gsize managed_bytes; /* atomic: as active_bytes, but of all blocks */
   gssize managed_peak;
   gssize granted_bytes; /* what managed_bytes may become, in a pool with a limit */
@@ -142,7 +142,8 @@ struct _TarnCache
   TarnBlock *spare;     /* structs; through TarnBlock.below */
   guint n_spare;
   guint n_crowded;             /* frees since an own block found no room; 0: none did */
-  guint n_taken_in_turn;       /* since the thread looked after the pool */
+  guint n_taken_in_turn;       /* since the thread looked at the clock, */
+  gint64 looked_at;            /* and when it looked after the pool: as _tarn_clock_now () */
   guint n_taken_kept;          /* requests that TarnCacheArena.kept served */
   const TarnBlock *latest_own; /* that was taken from an arena last; it may be gone */
   guint n_own_temporaries;     /* of these, freed before another was taken, in turn */

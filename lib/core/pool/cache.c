@@ -220,8 +220,8 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
  * is this thread's, or abandoned. */
 
-/* Moves the blocks of a bin but for the first so many, which may be 0, to their arena, or to the
- * pool's, as a batch. */
+/* Keeps the first so many blocks of a bin, which may be none.  The others go back to their arena,
+ * or else to the pool's bin as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 {
