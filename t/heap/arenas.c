@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * What threads take from a heap's arenas without a lock, and give back: what they keep for
- * temporaries, what a limit grants them, which sizes are rounded, blocks that another thread frees.
- */
+ * temporaries, what a limit grants them, which sizes are rounded, blocks that another thread frees,
+ * several arenas of one queue. */
 
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
@@ -263,6 +263,68 @@ test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
+/* Has a queue have as many arenas as there can be, as if each of many threads had met another one.
+ */
+static void
+add_arenas (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+
+  _tarn_heap_lock (heap);
+  queue->threads = queue->has_shared_arena = G_MAXUINT16;
+  while (queue->n_arenas < TARN_QUEUE_ARENAS)
+    _tarn_queue_add_arenas (queue);
+  g_assert_false (queue->has_shared_arena);
+  _tarn_heap_unlock (heap);
+}
+
+/* The same where each thread has its own arena; none of the memory is the arena's alone. */
+static void
+test_several (HeapFixture *fixture, gconstpointer unused)
+{
+  World world = { .exchanges = TRUE };
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+  gsize upstream_bytes, n_used = 0;
+  guint n_with_pieces = 0;
+  TarnBlock *all;
+
+  (void) unused;
+  world.pool = pool_new (fixture, 0);
+  if (!world.pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      tarn_pool_unref (world.pool);
+      return;
+    }
+  add_arenas (heap->nobody);
+  run (&world);
+  assert_valid (world.pool);
+  heap_assert_valid (fixture);
+  for (guint i = 0; i < TARN_QUEUE_ARENAS; i++)
+    {
+      n_with_pieces += heap->nobody->arenas[i]->n_pieces > 0;
+      n_used += heap->nobody->arenas[i]->n_used;
+    }
+  g_assert_cmpuint (n_with_pieces, >=, 2); /* threads may run one after the other */
+  g_assert_cmpuint (n_used, >=, N_SLOTS);
+  for (guint i = 0; i < N_SLOTS; i++)
+    tarn_block_free (world.slots[i]);
+  tarn_pool_free_held (world.pool);
+  g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
+
+  /* What another arena has is not taken as long as the heap may grow, and then before it does. */
+  upstream_bytes = heap_get_stats (fixture).upstream_bytes;
+  all = allocate (world.pool, 512 * MIB);
+  tarn_block_free (all);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >=, 512 * MIB);
+  upstream_bytes = heap_get_stats (fixture).upstream_bytes;
+  world.exchanges = FALSE;
+  run (&world);
+  heap_assert_valid (fixture);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, upstream_bytes + 256 * MIB);
+  tarn_pool_unref (world.pool);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -273,5 +335,6 @@ main (int argc, char **argv)
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/freed-by-others", test_freed_by_others);
+  heap_add ("arenas/several", test_several);
   return g_test_run ();
 }

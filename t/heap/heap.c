@@ -377,6 +377,24 @@ test_addresses_end (HeapFixture *fixture, gconstpointer unused)
   heap_put (fixture, heap_take (fixture, 4 * GIB), 4 * GIB);
 }
 
+/* A request for more than there is does not first take all that there is. */
+static void
+test_much_too_large (HeapFixture *fixture, gconstpointer unused)
+{
+  (void) unused;
+  if (sizeof (gsize) < sizeof (guint64))
+    {
+      g_test_skip ("there are 4 GiB of addresses");
+      return;
+    }
+  tarn_testing_pages_set_budget (fixture->pages, 64 * GIB);
+  heap_put (fixture, heap_take (fixture, 20 * MIB), 20 * MIB);
+  for (guint i = 0; i < 3; i++)
+    heap_assert_fails (fixture, 65 * GIB, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpuint (heap_get_stats (fixture).peak_upstream_bytes, <=, 256 * MIB);
+  heap_put (fixture, heap_take (fixture, 60 * GIB), 60 * GIB);
+}
+
 /* The error of a request that fails says what is free in the heap. */
 static void
 test_limit_message (HeapFixture *fixture, gconstpointer unused)
@@ -886,6 +904,7 @@ main (int argc, char **argv)
   heap_add ("short", test_short);
   heap_add ("limit", test_limit);
   heap_add ("addresses-end", test_addresses_end);
+  heap_add ("much-too-large", test_much_too_large);
   heap_add ("limit-message", test_limit_message);
   heap_add ("largest-buffer", test_largest_buffer);
   heap_add ("too-large", test_too_large);

@@ -569,7 +569,7 @@ test_unready_block (Fixture *fixture, gconstpointer data)
   g_assert_null (tarn_testing_queues_steal_fault (fixture->queues));
   g_assert_cmpuint (tarn_testing_pages_get_used_bytes (fixture->pages), ==, 0);
 
-  tarn_testing_pages_set_budget (fixture->pages, 0);
+  tarn_testing_pages_set_budget (fixture->pages, get_heap_stats (fixture).upstream_bytes);
   g_assert_null (tarn_allocator_allocate (upstream, MIB, NULL));
   g_assert_cmpuint (tarn_testing_queues_get_refs (fixture->queues), ==, 0);
   tarn_testing_queues_set_fresh (fixture->queues, NULL);
@@ -589,7 +589,8 @@ test_between (Fixture *fixture, gconstpointer unused)
   for (guint i = 0; i < 8; i += 2)
     end (fixture, g_steal_pointer (&blocks[i]));
   other = use (fixture, MIB, fixture->second);
-  g_assert_cmpuint (get_queue (fixture, fixture->first)->n_used, >=, 5); /* what is held as well */
+  g_assert_cmpuint (get_queue (fixture, fixture->first)->arenas[0]->n_used, >=,
+                    5); /* what is held as well */
   end (fixture, other);
   for (guint i = 1; i < 8; i += 2)
     end (fixture, blocks[i]);
@@ -670,6 +671,70 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 400 * MIB);
   g_assert_cmpuint (tarn_testing_queues_get_refs (fixture->queues), <=, 80);
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
+}
+
+typedef struct
+{
+  Fixture *fixture;
+  gsize size;
+  gpointer queue;
+} Use;
+
+static gpointer
+use_in_thread (gpointer data)
+{
+  const Use *what = data;
+
+  return use (what->fixture, what->size, what->queue);
+}
+
+static guint
+count_arenas_with_pieces (const TarnHeapQueue *queue)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < queue->n_arenas; i++)
+    n += queue->arenas[i]->n_pieces > 0;
+  return n;
+}
+
+/* Threads that use one queue have memory of it apart, which is in order as all that the queue has:
+ * each may have what the other has freed, other queues have it when it is done, and with the queue
+ * all of it is forgotten. */
+static void
+test_several_arenas (Fixture *fixture, gconstpointer unused)
+{
+  Use what = { fixture, 20 * MIB, fixture->first };
+  TarnBlock *own = use (fixture, 8 * MIB, fixture->first), *other;
+  TarnHeapQueue *queue = get_queue (fixture, fixture->first);
+  gsize upstream_bytes;
+  gpointer next;
+
+  (void) unused;
+  _tarn_heap_lock (queue->heap);
+  queue->threads = G_MAXUINT16;
+  queue->has_shared_arena = TRUE;
+  while (queue->n_arenas < TARN_QUEUE_ARENAS)
+    _tarn_queue_add_arenas (queue);
+  g_assert_false (queue->has_shared_arena);
+  _tarn_heap_unlock (queue->heap);
+  other = g_thread_join (g_thread_new ("other", use_in_thread, &what));
+  g_assert_cmpuint (count_arenas_with_pieces (queue), ==, 2);
+  end (fixture, own);
+  end (fixture, other);
+
+  tarn_testing_pages_set_budget (fixture->pages, get_heap_stats (fixture).upstream_bytes);
+  end (fixture, use (fixture, 19 * MIB, fixture->first)); /* that is the other thread's */
+  end (fixture, use (fixture, 19 * MIB, fixture->second));
+  tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
+  end (fixture, use (fixture, 19 * MIB, fixture->first));
+
+  tarn_testing_queues_run_all (fixture->queues);
+  g_assert_true (tarn_pool_forget_queue (fixture->pool, fixture->first, NULL));
+  next = tarn_testing_queue_new (fixture->queues, TRUE);
+  upstream_bytes = get_heap_stats (fixture).upstream_bytes;
+  end (fixture, use (fixture, 7 * MIB, next));
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, upstream_bytes);
 }
 
 /* A queue with the handle of one that was forgotten has none of its memory before that is done. */
@@ -1138,6 +1203,7 @@ main (int argc, char **argv)
   add ("capture", test_capture);
   add ("task-after-task", test_task_after_task);
   add ("never-forgotten", test_never_forgotten);
+  add ("several-arenas", test_several_arenas);
   add ("same-handle", test_same_handle);
   add ("two-pools", test_two_pools);
   add ("forgotten-by-both", test_forgotten_by_both);

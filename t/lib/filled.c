@@ -68,7 +68,7 @@ add_pieces (GHashTable *used, TarnHeap *heap, const TarnBlock *block)
       return;
     }
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    add_by_address (used, &heap->nobody->ranges[i], block);
+    add_by_address (used, &heap->nobody->arenas[0]->ranges[i], block);
 }
 
 /* Counts the granules of pieces that blocks in use lie in. */

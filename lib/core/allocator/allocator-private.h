@@ -9,6 +9,14 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
+/* What a pool gives back to a heap before a request. */
+typedef enum
+{
+  TARN_SPARING_NOTHING,
+  TARN_SPARING_QUEUE, /* what it holds of the request's queue, as nothing else is of use */
+  TARN_SPARING_ALL
+} TarnSparing;
+
 /* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
  * TarnTraceProperty and a number.  The allocator's lock is held. */
 typedef struct _TarnListener TarnListener;
@@ -86,9 +94,9 @@ typedef struct
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
   /* Tells whether free_for () takes memory of an owner. */
   gboolean (*knows_owner) (TarnAllocator *allocator, gpointer queue, guint64 owner);
-  /* Tells whether a request that allocate_own () does not serve is served with more from upstream,
-   * rather than with what other queues have and do not use. */
-  gboolean (*may_grow) (TarnAllocator *allocator, gsize size);
+  /* Decides what a pool gives back of what it holds before a request that allocate_own () does not
+   * serve. */
+  TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size);
   /* Tells whether threads may have memory without its lock (heap/arena-private.h). */
   gboolean (*serves_visits) (TarnAllocator *allocator);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
@@ -96,9 +104,6 @@ typedef struct
   /* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that.  TRUE: it
    * has more than that. */
   gboolean (*set_pool_limit) (TarnAllocator *allocator, gsize limit_bytes);
-  /* Does what each request does besides: sees whether memory can go back, and, on behalf of a queue
-   * that is alive (NULL: none), to others. */
-  void (*look_after) (TarnAllocator *allocator, gpointer queue);
   /* Says that a queue, which is alive, is given no more commands. */
   gboolean (*forget_queue) (TarnAllocator *allocator, gpointer queue, GError **error);
 } TarnAllocatorClass;

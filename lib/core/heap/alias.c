@@ -19,7 +19,7 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 
   if (_tarn_piece_is_quiet (piece))
     return TRUE;
-  return piece->range->queue == range->queue && range->kind != TARN_RANGE_SMALL
+  return piece->range->arena->queue == range->arena->queue && range->kind != TARN_RANGE_SMALL
          && heap->upstream->ops.backing_aliases && !heap->refuses_aliases;
 }
 

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas: what threads do with a heap's memory without its lock.  Each queue of a heap is one.
+ * Arenas: what threads do with a heap's memory without its lock.  Each queue of a heap has one, and
+ * several where threads wait for each other.
  *
  * Who may use the ranges of an arena:
  *
@@ -18,7 +19,7 @@
 #include "base/thread-private.h"
 
 typedef struct _TarnHeap TarnHeap;
-typedef struct _TarnHeapQueue TarnArena;
+typedef struct _TarnArena TarnArena;
 typedef struct _TarnExtent TarnExtent;
 
 /* An arena as somebody met it.  It is another one if its number has changed; its struct lives as
@@ -34,6 +35,7 @@ typedef struct
 gboolean _tarn_heap_await_door (TarnAllocator *heap);
 gboolean _tarn_heap_meet_arena (TarnAllocator *heap, gpointer handle, TarnArenaRef *ref,
                                 GError **error);
+gboolean _tarn_heap_look_after (TarnAllocator *heap, gpointer handle, TarnArenaRef *ref);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnExtent *extent, TarnMemory memory);
 

@@ -10,7 +10,7 @@
 
 /* How often a thread that waits for an arena's lock yields before it sleeps, and for how many
  * microseconds. */
-#define N_YIELDS 10
+#define N_YIELDS 100
 #define SLEEP 20
 
 /* How often a thread looks whether the door is open before it waits for the heap's lock. */
@@ -29,15 +29,20 @@
 /* How many extents have to be taken from one mark to the next. */
 #define TAKEN_A_MARK 512
 
+/* A queue has more arenas once threads had to wait for the lock of one so often, in so many
+ * requests. */
+#define MANY_WAITS 8
+#define TAKES_OF_WAITS 65536
+
 /* The heap's lock */
 
 /* Dates the pieces that have become idle since the last call. */
 static void
-date_idle (TarnHeapQueue *queue)
+date_idle (TarnArena *arena)
 {
   gint64 now = 0;
 
-  for (GList *link = queue->idle.tail; link != NULL; link = link->prev)
+  for (GList *link = arena->idle.tail; link != NULL; link = link->prev)
     {
       TarnPiece *piece = link->data;
 
@@ -49,34 +54,34 @@ date_idle (TarnHeapQueue *queue)
     }
 }
 
-/* Counts in the heap what a queue has in use. */
+/* Counts in the heap what an arena has in use. */
 void
-_tarn_queue_count (TarnHeapQueue *queue)
+_tarn_arena_count (TarnArena *arena)
 {
-  TarnHeap *heap = queue->heap;
-  gsize bytes = queue->uncounted_bytes;
+  TarnHeap *heap = arena->heap;
+  gsize bytes = arena->uncounted_bytes;
 
   _tarn_assert_locked (&heap->lock);
   heap->stats.used_bytes += bytes;
   heap->stats.free_bytes -= bytes;
-  __atomic_store_n (&queue->uncounted_bytes, 0, __ATOMIC_RELAXED);
-  queue->noted_bytes = 0;
+  __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
+  arena->noted_bytes = 0;
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
   heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
-  date_idle (queue);
+  date_idle (arena);
 }
 
 /* Puts back what threads have left that did not wait for an arena's lock. */
 static void
-drain (TarnHeapQueue *queue)
+drain (TarnArena *arena)
 {
-  TarnExtent *extent = __atomic_exchange_n (&queue->left_extents, NULL, __ATOMIC_ACQUIRE);
+  TarnExtent *extent = __atomic_exchange_n (&arena->left_extents, NULL, __ATOMIC_ACQUIRE);
 
   while (extent != NULL)
     {
-      TarnExtent *next = extent->less;
+      TarnExtent *next = extent->next;
 
-      queue->n_unnamed--;
+      arena->n_unnamed--;
       _tarn_range_put_quickly (extent->piece->range, extent);
       extent = next;
     }
@@ -84,10 +89,10 @@ drain (TarnHeapQueue *queue)
 
 /* Counts extents in use that the heap does not know by their memory. */
 static void
-count_unnamed (TarnHeapQueue *queue)
+count_unnamed (TarnArena *arena)
 {
-  queue->heap->n_unnamed += queue->n_unnamed;
-  queue->n_unnamed = 0;
+  arena->heap->n_unnamed += arena->n_unnamed;
+  arena->n_unnamed = 0;
 }
 
 /* Counts what visits have changed.  The lock is held, and the door is closed. */
@@ -96,13 +101,11 @@ collect (TarnHeap *heap)
 {
   guint64 peak;
 
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_ARENA (arena, heap)
     {
-      TarnHeapQueue *queue = link->data;
-
-      drain (queue);
-      _tarn_queue_count (queue);
-      count_unnamed (queue);
+      drain (arena);
+      _tarn_arena_count (arena);
+      count_unnamed (arena);
     }
   peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
   heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, (gsize) peak);
@@ -126,6 +129,7 @@ open_door (TarnHeap *heap)
 {
   heap->suits_all = heap->growth->suits == NULL || _tarn_heap_get_most (heap) == G_MAXSIZE;
   heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
+  heap->room_bytes = _tarn_heap_get_room (heap);
   if (heap->has_visitors && !_tarn_follows ())
     _tarn_door_open (&heap->door);
 }
@@ -165,7 +169,54 @@ _tarn_heap_wait (TarnHeap *heap)
 
 /* Meeting arenas */
 
-/* Gets the arena of a queue (@handle NULL: of nobody), which the heap meets. */
+/* Gets the range that a request is served from. */
+static inline TarnHeapRange *
+get_range (TarnArena *arena, gsize size)
+{
+  return &arena->ranges[arena->heap->growth->choose (arena->heap, size)];
+}
+
+/* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
+ * queue is to have more of them. */
+gboolean
+_tarn_arena_note_wait (TarnArena *arena)
+{
+  if (++arena->n_waits < MANY_WAITS || !arena->queue->has_shared_arena
+      || arena->queue->n_arenas == TARN_QUEUE_ARENAS)
+    return FALSE;
+  arena->n_waits = 0;
+  arena->is_crowded = TRUE;
+  return TRUE;
+}
+
+/* Has the queue of an arena that is crowded have more of them. */
+void
+_tarn_arena_relieve (TarnArena *arena)
+{
+  _tarn_assert_locked (&arena->heap->lock);
+  if (!arena->is_crowded)
+    return;
+  arena->is_crowded = FALSE;
+  _tarn_queue_add_arenas (arena->queue);
+}
+
+/* Takes so many bytes from an arena, or else, if the heap has no room to grow in, from another one
+ * of its queue.  The lock is held. */
+TarnExtent *
+_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
+{
+  const TarnHeapQueue *queue = arena->queue;
+  TarnExtent *extent = _tarn_range_take (get_range (arena, size), size, takes_any);
+  gboolean takes_of_others = takes_any || size > _tarn_heap_get_room (arena->heap);
+
+  for (guint i = 0; takes_of_others && extent == NULL && i < queue->n_arenas; i++)
+    if (queue->arenas[i] != arena)
+      extent = _tarn_range_take (get_range (queue->arenas[i], size), size, takes_any);
+  return extent;
+}
+
+/* Gets the arena that this thread is to use of a queue (@handle NULL: of nobody), which the heap
+ * meets. */
 gboolean
 _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -177,11 +228,44 @@ _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *
   queue = _tarn_heap_enter_queue (heap, handle, error);
   if (queue != NULL)
     {
-      *ref = (TarnArenaRef){ heap, queue, queue->number };
+      *ref = (TarnArenaRef){ heap, _tarn_queue_get_arena (queue), queue->number };
       queue->n_calls--;
     }
   _tarn_heap_unlock (heap);
   return queue != NULL;
+}
+
+/* Looks after a heap on behalf of a thread that has used an arena of a queue: sees whether marks
+ * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
+ * for one.  Gets the arena that the thread is to use from now on.  FALSE: others have the lock, and
+ * do so, or the heap does not know the queue. */
+gboolean
+_tarn_heap_look_after (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+  TarnHeapQueue *queue;
+  TarnArena *arena;
+  gboolean knows;
+
+  if (!_tarn_heap_trylock (heap))
+    return FALSE;
+  queue = _tarn_heap_find_queue (heap, handle);
+  knows = queue != NULL;
+  if (knows)
+    {
+      queue->n_calls++;
+      queue->n_passed = 0; /* many requests have passed */
+      _tarn_queue_note_thread (queue);
+      arena = _tarn_queue_get_arena (queue);
+      __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
+      _tarn_arena_relieve (arena);
+      *ref = (TarnArenaRef){ heap, _tarn_queue_get_arena (queue), queue->number };
+      _tarn_queue_mark_if_idle (queue);
+      queue->n_calls--;
+    }
+  _tarn_heap_expire (heap);
+  _tarn_heap_unlock (heap);
+  return knows;
 }
 
 /* Tells whether an arena is still the one that was met. */
@@ -205,30 +289,30 @@ _tarn_arena_name (TarnExtent *extent, TarnMemory memory)
 /* In a visit */
 
 static gboolean
-try_lock (TarnHeapQueue *queue)
+try_lock (TarnArena *arena)
 {
-  return !__atomic_load_n (&queue->is_taken, __ATOMIC_RELAXED)
-         && !__atomic_exchange_n (&queue->is_taken, TRUE, __ATOMIC_ACQUIRE);
+  return !__atomic_load_n (&arena->is_taken, __ATOMIC_RELAXED)
+         && !__atomic_exchange_n (&arena->is_taken, TRUE, __ATOMIC_ACQUIRE);
 }
 
 static void
-unlock (TarnHeapQueue *queue)
+unlock (TarnArena *arena)
 {
-  __atomic_store_n (&queue->is_taken, FALSE, __ATOMIC_RELEASE);
+  __atomic_store_n (&arena->is_taken, FALSE, __ATOMIC_RELEASE);
 }
 
 /* Takes an arena's lock.  Whoever has it is in a visit, too, and waits for nobody: after some dozen
  * instructions it is free, unless the system has taken the processor away. */
 static void
-lock (TarnHeapQueue *queue)
+lock (TarnArena *arena)
 {
   for (guint pause = 1; pause <= TARN_MAX_PAUSE; pause *= 2)
     {
-      if (TARN_LIKELY (try_lock (queue)))
+      if (TARN_LIKELY (try_lock (arena)))
         return;
       _tarn_pause (pause);
     }
-  for (guint n = 0; !try_lock (queue); n++)
+  for (guint n = 0; !try_lock (arena); n++)
     if (n < N_YIELDS)
       g_thread_yield ();
     else
@@ -237,19 +321,19 @@ lock (TarnHeapQueue *queue)
 
 /* Raises the peak that visits have seen, of all queues together. */
 static __attribute__ ((noinline)) void
-note_peak (TarnHeapQueue *queue)
+note_peak (TarnArena *arena)
 {
-  TarnHeap *heap = queue->heap;
+  TarnHeap *heap = arena->heap;
   guint64 used = heap->stats.used_bytes, peak;
 
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    used += __atomic_load_n (&((TarnHeapQueue *) link->data)->uncounted_bytes, __ATOMIC_RELAXED);
+  TARN_FOR_EACH_ARENA (each, heap)
+    used += __atomic_load_n (&each->uncounted_bytes, __ATOMIC_RELAXED);
   peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
   while ((gint64) used > (gint64) peak
          && !__atomic_compare_exchange_n (&heap->peak_in_visits, &peak, used, FALSE,
                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
     ;
-  queue->noted_bytes = (gssize) queue->uncounted_bytes
+  arena->noted_bytes = (gssize) arena->uncounted_bytes
                        + (gssize) MAX (PEAK_STEP, heap->stats.peak_used_bytes / PEAK_SHARE);
 }
 
@@ -310,52 +394,107 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
 
 /* Has an extent that was just taken be in use without being known by its memory. */
 static void
-note_taken (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
+note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
-  queue->n_unnamed++;
+  arena->n_unnamed++;
   extent->memory.address = get_address (extent);
   extent->has_memory = TRUE;
   *memory = extent->memory;
-  if (TARN_UNLIKELY (++queue->n_taken >= TAKEN_A_MARK
-                     && queue->unmarked_bytes >= queue->heap->mark_bytes
-                     && queue->seen_growths != queue->heap->n_growths))
+  if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_A_MARK
+                     && arena->unmarked_bytes >= arena->heap->mark_bytes
+                     && arena->seen_growths != arena->heap->n_growths))
     {
-      queue->unmarked_bytes = 0;
-      queue->n_taken = 0;
-      __atomic_store_n (&queue->seen_growths, queue->heap->n_growths, __ATOMIC_RELAXED);
+      arena->unmarked_bytes = 0;
+      arena->n_taken = 0;
+      __atomic_store_n (&arena->seen_growths, arena->heap->n_growths, __ATOMIC_RELAXED);
       *is_due = TRUE;
     }
 }
 
-/* Gets the range that a request is served from. */
-static inline TarnHeapRange *
-get_range (TarnHeapQueue *queue, gsize size)
+/* Takes so many bytes from an arena whose lock the thread has; NULL: it has no extent for them. */
+static TarnExtent *
+take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
-  return &queue->ranges[queue->heap->growth->choose (queue->heap, size)];
+  TarnExtent *extent;
+
+  if (TARN_UNLIKELY (__atomic_load_n (&arena->left_extents, __ATOMIC_RELAXED) != NULL))
+    drain (arena);
+  extent = _tarn_range_take_quickly (get_range (arena, size), size);
+  if (extent == NULL)
+    return NULL;
+  note_taken (arena, extent, memory, is_due);
+  if (TARN_UNLIKELY ((gssize) arena->uncounted_bytes > arena->noted_bytes))
+    note_peak (arena);
+  return extent;
 }
 
-/* Takes an extent of at least so many bytes from an arena; *memory becomes what its user has, and
- * *is_due TRUE if the caller is to look after the heap.  NULL: the arena is another one by now, has
- * none, or is in use by others. */
+/* Asks another arena for so many bytes.  FALSE: its lock was taken, and nothing was done. */
+static gboolean
+ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
+           TarnExtent **extent)
+{
+  if (!_tarn_free_index_may_have (&get_range (other, size)->free, size))
+    return TRUE;
+  if (waits)
+    lock (other);
+  else if (!try_lock (other))
+    return FALSE;
+  *extent = take (other, size, memory, is_due);
+  unlock (other);
+  return TRUE;
+}
+
+/* Takes so many bytes from another arena of the queue: of one whose lock is free, or else of any.
+ */
+static __attribute__ ((noinline)) TarnExtent *
+take_of_others (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
+{
+  const TarnHeapQueue *queue = arena->queue;
+  gboolean was_asked[TARN_QUEUE_ARENAS] = { FALSE };
+  TarnExtent *extent = NULL;
+  guint n = queue->n_arenas;
+  guint first = __atomic_load_n (&arena->helper, __ATOMIC_RELAXED);
+
+  for (guint i = first; extent == NULL && i < first + 2 * n; i++)
+    if (queue->arenas[i % n] != arena && !was_asked[i % n])
+      {
+        was_asked[i % n]
+            = ask_other (queue->arenas[i % n], i >= first + n, size, memory, is_due, &extent);
+        if (extent != NULL)
+          __atomic_store_n (&arena->helper, i % n, __ATOMIC_RELAXED);
+      }
+  return extent;
+}
+
+/* Waits for an arena's lock, and counts that. */
+static __attribute__ ((noinline)) void
+wait_for_lock (TarnArena *arena, gboolean *is_due)
+{
+  lock (arena);
+  *is_due |= _tarn_arena_note_wait (arena);
+}
+
+/* Takes an extent of at least so many bytes from an arena, or else from another one of its queue;
+ * *memory becomes what its user has, and *is_due TRUE if the caller is to look after the heap.
+ * NULL: the arena is another one by now, or there is no such extent, or others use the heap. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
-  TarnHeapQueue *queue = ref->arena;
+  TarnArena *arena = ref->arena;
   TarnHeap *heap = ref->heap;
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
   TarnExtent *extent = NULL;
 
-  if (!is_open (heap) || queue->number != ref->number || !heap->suits_all)
+  if (!is_open (heap) || arena->number != ref->number || !heap->suits_all)
     return NULL;
-  lock (queue);
-  if (TARN_UNLIKELY (__atomic_load_n (&queue->left_extents, __ATOMIC_RELAXED) != NULL))
-    drain (queue);
-  extent = _tarn_range_take_quickly (get_range (queue, rounded), rounded);
-  if (extent != NULL)
-    note_taken (queue, extent, memory, is_due);
-  if (TARN_UNLIKELY ((gssize) queue->uncounted_bytes > queue->noted_bytes))
-    note_peak (queue);
-  unlock (queue);
+  if (TARN_UNLIKELY (!try_lock (arena)))
+    wait_for_lock (arena, is_due);
+  if (TARN_UNLIKELY (++arena->n_takes % TAKES_OF_WAITS == 0))
+    arena->n_waits = 0;
+  extent = take (arena, rounded, memory, is_due);
+  unlock (arena);
+  if (TARN_UNLIKELY (extent == NULL) && arena->queue->n_arenas > 1 && rounded > heap->room_bytes)
+    extent = take_of_others (arena, rounded, memory, is_due);
   return extent;
 }
 
@@ -364,23 +503,26 @@ TarnExtent *
 _tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                            gboolean *is_due)
 {
-  TarnHeapQueue *queue = ref->arena;
   TarnHeap *heap = ref->heap;
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
   TarnExtent *extent = NULL;
+  TarnArena *arena;
 
   _tarn_heap_lock (heap);
   if (_tarn_arena_is_met (ref) && heap->suits_all)
-    extent = _tarn_range_take (get_range (queue, rounded), rounded, TRUE);
+    extent = _tarn_queue_take (ref->arena, rounded, TRUE);
   if (extent != NULL)
-    note_taken (queue, extent, memory, is_due);
-  count_unnamed (queue);
+    {
+      arena = extent->piece->range->arena;
+      note_taken (arena, extent, memory, is_due);
+      count_unnamed (arena);
+    }
   _tarn_heap_unlock (heap);
   return extent;
 }
 
-/* Makes memory that its arena's queue alone uses an extent which the heap does not know by it any
- * more.  NULL: it is another arena's. */
+/* Makes memory that an arena's queue alone uses an extent which the heap does not know by it any
+ * more.  NULL: it is another queue's. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 {
@@ -390,7 +532,7 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   g_assert (extent != NULL);
-  if (_tarn_arena_is_met (ref) && extent->piece->range->queue == ref->arena)
+  if (_tarn_arena_is_met (ref) && extent->piece->range->arena->queue == ref->arena->queue)
     {
       g_hash_table_remove (heap->table, extent);
       heap->n_unnamed++;
@@ -432,23 +574,27 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
   _tarn_heap_unlock (ref->heap);
 }
 
-/* Puts an extent back to its arena.  FALSE: that is another one by now, and nothing was done. */
+/* Puts an extent back to its arena, of the queue of one that was met.  FALSE: it is another queue's
+ * by now, and nothing was done. */
 gboolean
 _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
 {
-  TarnHeapQueue *queue = ref->arena;
+  TarnArena *arena;
 
-  if (!is_open (ref->heap) || queue->number != ref->number || extent->piece->range->queue != queue)
+  if (!is_open (ref->heap))
     return FALSE;
-  if (TARN_LIKELY (try_lock (queue)))
+  arena = extent->piece->range->arena; /* the same as long as the extent is in use */
+  if (arena->number != ref->number)
+    return FALSE;
+  if (TARN_LIKELY (try_lock (arena)))
     {
-      queue->n_unnamed--;
+      arena->n_unnamed--;
       _tarn_range_put_quickly (extent->piece->range, extent);
-      unlock (queue);
+      unlock (arena);
       return TRUE;
     }
-  extent->less = __atomic_load_n (&queue->left_extents, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n (&queue->left_extents, &extent->less, extent, TRUE,
+  extent->next = __atomic_load_n (&arena->left_extents, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n (&arena->left_extents, &extent->next, extent, TRUE,
                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     ;
   return TRUE;

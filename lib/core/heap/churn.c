@@ -1,12 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * How often pieces may move.  A heap that has hardly more than what was in use at most moves pieces
- * again and again where several queues take memory in turn; each move costs calls of the driver.
- * So a heap has a number of moves, and more of them as its peak rises and as time goes by.  When
+ * How often pieces may move, and pools give back what threads keep.  A heap that has hardly more
+ * than what was in use at most does both again and again where several threads or queues take
+ * memory in turn.  Each move costs calls of the driver, and what threads gave back they have to
+ * take again.
+ *
+ * So a heap has a number of each, and more of them as its peak rises and as time goes by.  When
  * they are spent it had too little memory: the room that it may have besides its peak grows by what
- * the request needs, up to a bound.  At that bound memory is worth more than time, and pieces move
- * again.  What was added to the room goes while few pieces move.
+ * the request needs, up to a bound.  At that bound memory is worth more than time, and both go on.
+ * What was added to the room goes while there is little of either.
  *
  * The lock is held in all of this. */
 
@@ -14,7 +17,7 @@
 
 #define MIB ((gsize) 1 << 20)
 
-/* Requests that may move pieces: at first, which is also the most that time adds up to, */
+/* Requests that may do either: at first, which is also the most that time adds up to, */
 #define FIRST 64
 /* one more for so many bytes by which the peak has risen, and one for so much time. */
 #define PEAK_STEP (8 * MIB)
@@ -23,7 +26,7 @@
 /* The most that the room grows by: one byte in EXTRA_SHARE of the peak; with several queues so many
  * for each, but no more than one in EXTRA_SHARE_OF_QUEUES. */
 #define EXTRA_SHARE 32
-#define EXTRA_OF_QUEUE (48 * MIB)
+#define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 2
 
 /* After so much time half of what was added to the room is gone. */
@@ -32,10 +35,18 @@
 void
 _tarn_heap_init_churn (TarnHeap *heap)
 {
-  heap->churn = (TarnHeapChurn){ .n_left = FIRST, .at = _tarn_clock_now () };
+  heap->churn = (TarnHeapChurn){ .n_moves = FIRST, .n_flushes = FIRST, .at = _tarn_clock_now () };
 }
 
-/* Adds moves for the time that has passed, in which the room gets smaller, too. */
+/* Adds so many of each. */
+static void
+add (TarnHeapChurn *churn, guint64 n)
+{
+  churn->n_moves = (guint) MIN (churn->n_moves + n, FIRST);
+  churn->n_flushes = (guint) MIN (churn->n_flushes + n, FIRST);
+}
+
+/* Adds some for the time that has passed, in which the room gets smaller, too. */
 static void
 note_time (TarnHeapChurn *churn)
 {
@@ -44,12 +55,12 @@ note_time (TarnHeapChurn *churn)
 
   if (steps == 0)
     return;
-  churn->n_left = (guint) MIN (churn->n_left + steps, FIRST);
+  add (churn, (guint64) steps);
   churn->extra = halves < 64 ? churn->extra >> halves : 0;
   churn->at += steps * TIME_STEP;
 }
 
-/* Adds moves for a peak that has risen, which takes the place of what was added to the room. */
+/* Adds some for a peak that has risen, which takes the place of what was added to the room. */
 static void
 note_peak (TarnHeapChurn *churn, guint64 peak)
 {
@@ -58,7 +69,7 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   if (risen < PEAK_STEP)
     return;
   if (churn->extra == 0)
-    churn->n_left = (guint) MIN (churn->n_left + risen / PEAK_STEP, FIRST);
+    add (churn, risen / PEAK_STEP);
   churn->extra -= MIN (churn->extra, risen);
   churn->peak = peak;
 }
@@ -69,7 +80,7 @@ add_room (TarnHeap *heap, gsize missing, gsize target)
 {
   guint64 peak = heap->stats.peak_used_bytes;
   guint64 of_queues
-      = MIN (heap->all_queues.length * (guint64) EXTRA_OF_QUEUE, peak / EXTRA_SHARE_OF_QUEUES);
+      = MIN (heap->arenas.length * (guint64) EXTRA_OF_ARENA, peak / EXTRA_SHARE_OF_QUEUES);
   guint64 most = MAX (peak / EXTRA_SHARE, of_queues);
   gsize all = heap->stats.upstream_bytes;
   guint64 more = missing + (target < all ? all - target : 0);
@@ -80,17 +91,57 @@ add_room (TarnHeap *heap, gsize missing, gsize target)
   return TRUE;
 }
 
+static void
+add_some (TarnHeap *heap)
+{
+  note_time (&heap->churn);
+  note_peak (&heap->churn, heap->stats.peak_used_bytes);
+}
+
 /* Decides whether a request that is missing so many bytes moves pieces, or else has the room grow,
  * where the heap may have @target bytes by now. */
 gboolean
 _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target)
 {
-  TarnHeapChurn *churn = &heap->churn;
-
-  note_time (churn);
-  note_peak (churn, heap->stats.peak_used_bytes);
-  if (churn->n_left == 0)
+  add_some (heap);
+  if (heap->churn.n_moves == 0)
     return !add_room (heap, missing, target);
-  churn->n_left--;
+  heap->churn.n_moves--;
   return TRUE;
+}
+
+/* Gets how many bytes the heap can have at most, as far as is known. */
+static gsize
+get_most (const TarnHeap *heap)
+{
+  gsize limit = _tarn_heap_get_limit (heap);
+
+  return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
+}
+
+/* Reckons how many bytes the heap may take of upstream before it takes what is there in vain. */
+gsize
+_tarn_heap_get_room (const TarnHeap *heap)
+{
+  gsize target = MIN (heap->growth->get_target (heap, 0), get_most (heap));
+  gsize all = heap->stats.upstream_bytes;
+
+  return target > all ? target - all : 0;
+}
+
+/* Decides what a pool gives back before a request of so many bytes has the heap grow. */
+TarnSparing
+_tarn_heap_choose_sparing (TarnHeap *heap, gsize size)
+{
+  gsize target = heap->growth->get_target (heap, size), all = heap->stats.upstream_bytes;
+  gboolean has_room = target >= all && target - all >= size;
+  gsize most = get_most (heap);
+
+  if (all > most || size > most - all)
+    return TARN_SPARING_ALL;
+  add_some (heap);
+  if (heap->churn.n_flushes == 0)
+    return has_room || add_room (heap, size, target) ? TARN_SPARING_NOTHING : TARN_SPARING_ALL;
+  heap->churn.n_flushes--;
+  return has_room ? TARN_SPARING_QUEUE : TARN_SPARING_ALL;
 }

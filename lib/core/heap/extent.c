@@ -28,46 +28,60 @@ end_of_piece (const TarnPiece *piece)
   return piece->start + piece->size;
 }
 
-/* Gets a struct, with a priority: that of its address, which no program can foresee. */
-static TarnExtent *
-extent_new (TarnHeapQueue *queue)
+/* Allocates structs, each with a priority: that of its address, which no program can foresee. */
+static void
+add_slab (TarnArena *arena)
 {
-  TarnExtent *extent = queue->spare;
+  TarnExtentSlab *slab = _tarn_aligned_new0 (TarnExtentSlab);
 
-  if (extent != NULL)
+  slab->next = arena->slabs;
+  arena->slabs = slab;
+  for (guint i = 0; i < TARN_SLAB_EXTENTS; i++)
     {
-      queue->spare = extent->after;
-      return extent;
+      TarnExtent *extent = &slab->extents[i];
+
+      extent->priority = (guint32) (GPOINTER_TO_SIZE (extent) >> 6) * 2654435761U;
+      extent->next = arena->spare;
+      arena->spare = extent;
     }
-  extent = g_new0 (TarnExtent, 1);
-  extent->priority = (guint32) (GPOINTER_TO_SIZE (extent) >> 4) * 2654435761U;
+}
+
+/* Frees the structs that an arena has allocated, which no arena uses. */
+void
+_tarn_arena_free_slabs (TarnArena *arena)
+{
+  TarnExtentSlab *slab;
+
+  while ((slab = arena->slabs) != NULL)
+    {
+      arena->slabs = slab->next;
+      free (slab);
+    }
+}
+
+static TarnExtent *
+extent_new (TarnArena *arena)
+{
+  TarnExtent *extent;
+
+  if (TARN_UNLIKELY (arena->spare == NULL))
+    add_slab (arena);
+  extent = arena->spare;
+  arena->spare = extent->next;
   return extent;
 }
 
 static void
-extent_free (TarnHeapQueue *queue, TarnExtent *extent)
+extent_free (TarnArena *arena, TarnExtent *extent)
 {
-  extent->after = queue->spare;
-  queue->spare = extent;
+  extent->next = arena->spare;
+  arena->spare = extent;
 }
 
-/* Frees the structs that a queue keeps for extents to come. */
-void
-_tarn_queue_free_spare (TarnHeapQueue *queue)
+static TarnArena *
+arena_of (const TarnExtent *extent)
 {
-  TarnExtent *extent;
-
-  while ((extent = queue->spare) != NULL)
-    {
-      queue->spare = extent->after;
-      g_free (extent);
-    }
-}
-
-static TarnHeapQueue *
-queue_of (const TarnExtent *extent)
-{
-  return extent->piece->range->queue;
+  return extent->piece->range->arena;
 }
 
 /* Gets the first piece that begins inside an extent; NULL: none does. */
@@ -115,7 +129,7 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
 static TarnExtent *
 split (TarnExtent *extent, gsize size)
 {
-  TarnExtent *first = extent_new (queue_of (extent));
+  TarnExtent *first = extent_new (arena_of (extent));
 
   g_assert (0 < size && size < extent->size);
   first->start = extent->start;
@@ -146,70 +160,80 @@ join (TarnExtent *left, TarnExtent *right)
   stays->start = left->start;
   stays->piece = left->piece;
   set_neighbours (stays, left->before, right->after);
-  extent_free (queue_of (stays), goes);
+  extent_free (arena_of (stays), goes);
   return stays;
 }
 
-/* Takes a piece out of the idle ones of its queue. */
+/* Takes a piece out of the idle ones of its arena. */
 static void
 end_idle (TarnPiece *piece)
 {
-  TarnHeapQueue *queue = piece->range->queue;
+  TarnArena *arena = piece->range->arena;
 
-  g_queue_unlink (&queue->idle, &piece->idle_link);
-  queue->idle_bytes -= piece->size;
+  g_queue_unlink (&arena->idle, &piece->idle_link);
+  arena->idle_bytes -= piece->size;
 }
 
-/* Adds a piece to the idle ones of its queue, since now: whoever has the heap's lock next says when
+/* Adds a piece to the idle ones of its arena, since now: whoever has the heap's lock next says when
  * that was. */
 static void
 begin_idle (TarnPiece *piece)
 {
-  TarnHeapQueue *queue = piece->range->queue;
+  TarnArena *arena = piece->range->arena;
 
   piece->idle_at = 0;
-  g_queue_push_tail_link (&queue->idle, &piece->idle_link);
-  queue->idle_bytes += piece->size;
+  g_queue_push_tail_link (&arena->idle, &piece->idle_link);
+  arena->idle_bytes += piece->size;
 }
 
-/* Adds to the bytes that a queue has in use, since they were counted in the heap. */
+/* Adds to the bytes that an arena has in use, since they were counted in the heap. */
 static void
-add_used (TarnHeapQueue *queue, gsize bytes)
+add_used (TarnArena *arena, gsize bytes)
 {
-  __atomic_store_n (&queue->uncounted_bytes, queue->uncounted_bytes + bytes, __ATOMIC_RELAXED);
+  __atomic_store_n (&arena->uncounted_bytes, arena->uncounted_bytes + bytes, __ATOMIC_RELAXED);
 }
 
 /* Counts an extent among those that are in use, in each of its pieces. */
 static void
-begin_use (TarnHeapQueue *queue, TarnExtent *extent)
+begin_use (TarnArena *arena, TarnExtent *extent)
 {
   extent->is_free = FALSE;
   extent->has_memory = FALSE;
-  queue->n_used++;
+  arena->n_used++;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (piece->n_used++ == 0)
       end_idle (piece);
-  add_used (queue, extent->size);
+  add_used (arena, extent->size);
+}
+
+/* Notes that commands of the queue may use an idle piece until its next mark is done. */
+static void
+note_unmarked (TarnArena *arena, TarnPiece *piece)
+{
+  TarnHeapQueue *queue = arena->queue;
+
+  piece->idle_since = queue->n_begun;
+  if (!__atomic_load_n (&queue->has_unmarked, __ATOMIC_RELAXED)) /* others may read it */
+    __atomic_store_n (&queue->has_unmarked, TRUE, __ATOMIC_RELAXED);
 }
 
 /* Ends that.  Commands of the queue may still use pieces that are idle now. */
 static void
-end_use (TarnHeapQueue *queue, TarnExtent *extent)
+end_use (TarnArena *arena, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
   extent->is_free = TRUE;
-  queue->n_used--;
+  arena->n_used--;
   for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
        piece = piece->after)
     if (--piece->n_used == 0)
       {
-        piece->idle_since = queue->n_begun;
-        queue->has_unmarked = TRUE;
-        queue->unmarked_bytes += piece->size;
+        note_unmarked (arena, piece);
+        arena->unmarked_bytes += piece->size;
         begin_idle (piece);
       }
-  add_used (queue, -extent->size);
+  add_used (arena, -extent->size);
 }
 
 /* Takes bytes out of a free extent of a range for use. */
@@ -224,7 +248,7 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
       extent = split (rest, rounded);
       _tarn_free_index_add (&range->free, rest);
     }
-  begin_use (range->queue, extent);
+  begin_use (range->arena, extent);
   return extent;
 }
 
@@ -268,7 +292,7 @@ void
 _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 {
   TARN_PROBE (extent_free, range->heap->base.id, extent->start, extent->size);
-  end_use (range->queue, extent);
+  end_use (range->arena, extent);
   add_free (range, extent);
 }
 
@@ -291,7 +315,7 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
   if (_tarn_records ())
     record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
-  _tarn_queue_count (range->queue);
+  _tarn_arena_count (range->arena);
   return extent;
 }
 
@@ -303,7 +327,7 @@ _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
   if (_tarn_records ())
     record (TARN_TRACE_EXTENT_FREE, range->heap, extent->start, extent->size);
   _tarn_range_put_quickly (range, extent);
-  _tarn_queue_count (range->queue);
+  _tarn_arena_count (range->arena);
 }
 
 /* Adds a piece, which is all free, and which no command uses.  One that does not begin at the end
@@ -313,7 +337,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 {
   TarnHeap *heap = range->heap;
   TarnHeapRegion *region = piece->region;
-  TarnExtent *extent = extent_new (range->queue);
+  TarnExtent *extent = extent_new (range->arena);
   gboolean is_at_end = region != NULL && piece->start == region->end;
 
   _tarn_assert_locked (&heap->lock);
@@ -341,11 +365,11 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   g_queue_push_tail_link (&range->pieces, &piece->link);
   begin_idle (piece);
   piece->idle_at = _tarn_clock_now ();
-  range->queue->n_pieces++;
-  range->queue->bytes += piece->size;
+  range->arena->n_pieces++;
+  range->arena->bytes += piece->size;
   heap->stats.pieces++;
   heap->stats.free_bytes += piece->size;
-  TARN_PROBE (piece, range->heap->base.id, piece->start, piece->size, range->queue->handle);
+  TARN_PROBE (piece, range->heap->base.id, piece->start, piece->size, range->arena->queue->handle);
   if (_tarn_records ())
     _tarn_heap_record_piece (piece);
   add_free (range, extent);
@@ -355,11 +379,8 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
 void
 _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece)
 {
-  TarnHeapQueue *queue = range->queue;
-
   _tarn_range_add_piece (range, piece);
-  piece->idle_since = queue->n_begun;
-  queue->has_unmarked = TRUE;
+  note_unmarked (range->arena, piece);
 }
 
 /* Cuts a piece out of the free extent that goes over it, and gets what remains on its right. */
@@ -382,7 +403,7 @@ cut_extent (TarnPiece *piece)
     before->after = NULL;
   if (after != NULL)
     after->before = NULL;
-  extent_free (piece->range->queue, extent);
+  extent_free (piece->range->arena, extent);
   if (before != NULL && before->is_free)
     _tarn_free_index_add (&piece->range->free, before);
   if (after != NULL && after->is_free)
@@ -425,8 +446,8 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
     }
   g_queue_unlink (&range->pieces, &piece->link);
   end_idle (piece);
-  range->queue->n_pieces--;
-  range->queue->bytes -= piece->size;
+  range->arena->n_pieces--;
+  range->arena->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
   TARN_PROBE (piece_gone, heap->base.id, piece->start, piece->size);
@@ -449,17 +470,17 @@ _tarn_range_cut_mapped_piece (TarnPiece *piece)
   cut_piece (piece, TRUE);
 }
 
-/* Gets the idle piece after another one (NULL: the first), of one queue after the other; NULL:
+/* Gets the idle piece after another one (NULL: the first), of one arena after the other; NULL:
  * there is none. */
 TarnPiece *
 _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
 {
   const GList *link = piece != NULL ? piece->idle_link.next : NULL;
-  const GList *queues = piece != NULL ? piece->range->queue->link.next : heap->all_queues.head;
+  const GList *arenas = piece != NULL ? piece->range->arena->link.next : heap->arenas.head;
 
   _tarn_assert_locked (&heap->lock);
-  for (; link == NULL && queues != NULL; queues = queues->next)
-    link = ((const TarnHeapQueue *) queues->data)->idle.head;
+  for (; link == NULL && arenas != NULL; arenas = arenas->next)
+    link = ((const TarnArena *) arenas->data)->idle.head;
   return link != NULL ? link->data : NULL;
 }
 
@@ -469,8 +490,8 @@ _tarn_heap_get_idle_bytes (const TarnHeap *heap)
 {
   gsize bytes = 0;
 
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    bytes += ((const TarnHeapQueue *) link->data)->idle_bytes;
+  TARN_FOR_EACH_ARENA (arena, heap)
+    bytes += arena->idle_bytes;
   return bytes;
 }
 
@@ -479,7 +500,7 @@ _tarn_heap_count_idle (const TarnHeap *heap)
 {
   guint n = 0;
 
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    n += ((const TarnHeapQueue *) link->data)->idle.length;
+  TARN_FOR_EACH_ARENA (arena, heap)
+    n += arena->idle.length;
   return n;
 }

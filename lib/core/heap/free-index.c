@@ -39,16 +39,20 @@ comes_before (const TarnExtent *a, const TarnExtent *b)
 static void
 set_bit (TarnFreeIndex *self, guint class)
 {
-  self->bits[class / 64] |= (guint64) 1 << class % 64;
-  self->words |= (guint64) 1 << class / 64;
+  guint64 *bits = &self->bits[class / 64];
+
+  __atomic_store_n (bits, *bits | (guint64) 1 << class % 64, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->words, self->words | (guint64) 1 << class / 64, __ATOMIC_RELAXED);
 }
 
 static void
 clear_bit (TarnFreeIndex *self, guint class)
 {
-  self->bits[class / 64] &= ~((guint64) 1 << class % 64);
-  if (self->bits[class / 64] == 0)
-    self->words &= ~((guint64) 1 << class / 64);
+  guint64 *bits = &self->bits[class / 64];
+
+  __atomic_store_n (bits, *bits & ~((guint64) 1 << class % 64), __ATOMIC_RELAXED);
+  if (*bits == 0)
+    __atomic_store_n (&self->words, self->words & ~((guint64) 1 << class / 64), __ATOMIC_RELAXED);
 }
 
 /* Finds the first class from one on that has an extent; TARN_FREE_CLASSES: there is none. */
@@ -181,6 +185,18 @@ _tarn_free_index_find (const TarnFreeIndex *self, gsize size)
     return extent;
   class = find_class (self, class + 1);
   return class < TARN_FREE_CLASSES ? treap_find (self->roots[class], size) : NULL;
+}
+
+/* Tells whether there may be an extent of at least so many bytes, for those who have no lock:
+ * others may add or remove extents meanwhile. */
+gboolean
+_tarn_free_index_may_have (const TarnFreeIndex *self, gsize size)
+{
+  guint class = _tarn_free_index_get_class (size), word = class / 64;
+  guint64 bits = __atomic_load_n (&self->bits[word], __ATOMIC_RELAXED);
+  guint64 words = __atomic_load_n (&self->words, __ATOMIC_RELAXED);
+
+  return (bits & G_MAXUINT64 << class % 64) != 0 || (words & G_MAXUINT64 << word << 1) != 0;
 }
 
 /* Gets the largest extent; NULL: there is none. */

@@ -48,20 +48,12 @@
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)
 
-/* Reckons how many bytes the heap should have at most. */
+/* Reckons how many bytes the heap should have at most; the request is not among them. */
 static gsize
-get_target (const TarnHeap *heap)
+get_target (const TarnHeap *heap, gsize size)
 {
-  return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
-}
-
-static gsize
-get_room (const TarnHeap *heap, gsize size)
-{
-  gsize target = get_target (heap), all = heap->stats.upstream_bytes;
-
   (void) size;
-  return target > all ? target - all : 0;
+  return MIN (_tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM), _tarn_heap_get_most (heap));
 }
 
 /* Gets how many bytes an idle piece may have more than the request that it serves. */
@@ -109,7 +101,7 @@ static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
   const TarnHeap *heap = range->heap;
-  gsize has = range->queue->bytes, all = heap->stats.upstream_bytes;
+  gsize has = range->arena->bytes, all = heap->stats.upstream_bytes;
   gsize most = _tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
   gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);
@@ -215,7 +207,8 @@ keep_unready (TarnHeap *heap, gpointer handle, TarnRangeKind kind, TarnMemory me
   _tarn_assert_locked (&heap->lock);
   if (queue != NULL)
     {
-      _tarn_range_add_busy_piece (&queue->ranges[kind], piece_new (heap, memory, size));
+      _tarn_range_add_busy_piece (&_tarn_queue_get_arena (queue)->ranges[kind],
+                                  piece_new (heap, memory, size));
       queue->n_calls--;
       return TRUE;
     }
@@ -268,7 +261,7 @@ find_oldest (const TarnHeap *heap)
 static gboolean
 is_too_much (const TarnHeap *heap, gsize needed)
 {
-  gsize target = get_target (heap);
+  gsize target = get_target (heap, needed);
 
   return needed > target || heap->stats.upstream_bytes > target - needed;
 }
@@ -337,13 +330,13 @@ release_for (TarnHeap *heap, gsize size, const GError *error)
  * because a driver may refuse a size for another reason than lack of memory.  If memory has run
  * out, it frees the idle pieces and tries once more. */
 static gboolean
-parts_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
+parts_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
   TarnHeap *heap = range->heap;
   g_autoptr (GError) local = NULL;
   gsize needed, bytes;
 
-  (void) moves;
+  (void) attempt;
   _tarn_heap_ask_marks (heap);
   _tarn_heap_age_peaks (heap);
   needed = get_needed (heap, size);
@@ -400,7 +393,7 @@ const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,
   .choose = parts_choose,
-  .get_room = get_room,
+  .get_target = get_target,
   .grow = parts_grow,
   .suits = parts_suits,
   .release = parts_release,

@@ -21,6 +21,14 @@
  * often. */
 #define MAX_PIECE_BYTES (32 * MIB)
 
+/* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
+ * that, because what each does not use adds up. */
+#define FEW_ARENAS 4
+#define SHARE_OF_ARENA 4
+
+/* A request that is missing so many bytes takes many pieces. */
+#define PROBED_BYTES (64 * MAX_PIECE_BYTES)
+
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
@@ -221,10 +229,10 @@ note_move (const TarnHeapRange *range, const TarnPiece *piece)
 
   heap->stats.moves++;
   TARN_PROBE (piece_moved, heap->base.id, piece->start, piece->size, range->region->end,
-              range->queue->handle);
+              range->arena->queue->handle);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
-                          range->region->end, GPOINTER_TO_SIZE (range->queue->handle));
+                          range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
 /* Moves a quiet piece to the end of a range. */
@@ -264,7 +272,7 @@ move_unquiet (TarnHeapRange *range, TarnPiece *piece)
       return;
     }
   note_move (range, piece);
-  _tarn_piece_add_alias (piece, range->queue, old_region, old_start);
+  _tarn_piece_add_alias (piece, range->arena->queue, old_region, old_start);
   piece->region = range->region;
   piece->start = range->region->end;
   _tarn_range_add_busy_piece (range, piece);
@@ -341,7 +349,7 @@ get_most_of_piece (const TarnHeap *heap, gsize bytes)
 }
 
 /* Chooses how large a fresh piece is to be.  Where a program does not say, it is as large as all
- * that the queue has, so that who needs little has little; but no larger than there is room for,
+ * that the arena has, so that who needs little has little; but no larger than there is room for,
  * unless the request needs more. */
 static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize missing)
@@ -350,13 +358,14 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
   gsize granularity = ops_of (heap)->virtual_granularity;
   gsize most = get_most_of_piece (heap, MAX_PIECE_BYTES);
   gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
+  gsize share = heap->arenas.length > FEW_ARENAS ? SHARE_OF_ARENA : 1;
 
   if (heap->growth_bytes != 0)
     most = G_MAXSIZE;
   else if (range->kind == TARN_RANGE_SMALL)
     usual = granularity;
   else
-    usual = MIN (_tarn_round_up (range->queue->bytes, granularity),
+    usual = MIN (_tarn_round_up (range->arena->bytes / share, granularity),
                  get_room (heap, size) / granularity * granularity);
   usual = CLAMP (usual, MIN (missing, most), most);
   return MIN (usual, get_free_addresses (range->region));
@@ -400,8 +409,8 @@ count_movable (const TarnHeapRange *range)
   return bytes;
 }
 
-/* Sees whether upstream has so many bytes, where memory ran out before.  To map all that there is
- * piece by piece, only to learn that it is not enough, takes seconds. */
+/* Sees whether upstream has so many bytes.  To map all that there is piece by piece, only to learn
+ * that it is not enough, takes seconds, in which others have none. */
 static gboolean
 probe (TarnHeap *heap, gsize size, GError **error)
 {
@@ -474,10 +483,24 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
+/* Tells whether a request that is missing so many bytes takes many pieces, or may ask for more than
+ * there is, where memory ran out before.  *bytes: what idle pieces do not have of them. */
 static gboolean
-virtual_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
+needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
-  gsize missing, movable;
+  gsize movable;
+
+  if (!range->heap->is_short && missing < PROBED_BYTES)
+    return FALSE;
+  movable = count_movable (range);
+  *bytes = missing - MIN (missing, movable);
+  return *bytes > choose_size (range, size, missing);
+}
+
+static gboolean
+virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
+{
+  gsize missing, bytes;
   TarnPiece *idle;
 
   virtual_tidy (range); /* also where all that moves stays mapped for a while */
@@ -489,13 +512,15 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **e
   if (!ensure_addresses (range, size, error))
     return FALSE;
   missing = get_missing (range, size);
-  idle = choose_moving (range, size, missing, moves);
+  idle = choose_moving (range, size, missing, &attempt->moves);
   if (idle != NULL)
     return move (range, idle, error);
-  movable = range->heap->is_short ? count_movable (range) : G_MAXSIZE;
-  if (movable < missing && missing - movable > choose_size (range, size, missing)
-      && !probe (range->heap, missing - movable, error))
-    return FALSE;
+  if (!attempt->has_probed && needs_probe (range, size, missing, &bytes))
+    {
+      if (!probe (range->heap, bytes, error))
+        return FALSE;
+      attempt->has_probed = TRUE;
+    }
   return add_or_move (range, size, missing, error);
 }
 
@@ -510,7 +535,7 @@ const TarnHeapGrowth _tarn_heap_virtual_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = G_MAXSIZE,
   .choose = virtual_choose,
-  .get_room = get_room,
+  .get_target = get_target,
   .grow = virtual_grow,
   .release = virtual_release,
   .tidy = virtual_tidy,

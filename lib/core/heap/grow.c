@@ -107,7 +107,7 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
 /* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
  * TRUE: to look again may help. */
 gboolean
-_tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error)
+_tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error)
 {
   TarnHeap *heap = range->heap;
   gboolean has_grown;
@@ -125,7 +125,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError 
   heap->n_growths++;
   n_before = _tarn_direct_get_calls ();
   _tarn_heap_end_aliases (heap);
-  has_grown = heap->growth->grow (range, size, moves, error);
+  has_grown = heap->growth->grow (range, size, attempt, error);
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   end_change (heap);
   return has_grown;
@@ -275,9 +275,9 @@ _tarn_heap_trim (TarnHeap *heap)
   begin_change (heap);
   _tarn_heap_end_aliases (heap);
   bytes = _tarn_heap_release_idle (heap, NULL);
-  for (GList *link = heap->all_queues.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
-      heap->growth->tidy (&((TarnHeapQueue *) link->data)->ranges[i]);
+      heap->growth->tidy (&arena->ranges[i]);
   end_change (heap);
   return bytes;
 }

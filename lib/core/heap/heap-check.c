@@ -11,6 +11,7 @@ typedef struct
   TarnHeap *heap;
   gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
   gsize aliases;    /* of the pieces */
+  guint arenas;     /* of the queues */
   gchar *violation; /* the first one; NULL: none */
 } Walk;
 
@@ -181,7 +182,7 @@ check_range (Walk *walk, const TarnHeapRange *range)
       const TarnPiece *piece = link->data;
 
       demand (walk, piece->range == range, "a piece of another range");
-      demand (walk, piece->n_used > 0 || piece->idle_since <= range->queue->n_begun,
+      demand (walk, piece->n_used > 0 || piece->idle_since <= range->arena->queue->n_begun,
               "a piece that is idle since a mark to come");
       check_piece (walk, piece);
     }
@@ -196,30 +197,41 @@ check_range (Walk *walk, const TarnHeapRange *range)
 }
 
 static void
-check_queue (Walk *walk, const TarnHeapQueue *queue)
+check_arena (Walk *walk, const TarnArena *arena)
 {
   gsize used_before = walk->used_extents, pieces_before = walk->pieces;
-
   gsize bytes_before = walk->used_bytes + walk->free_bytes, idle_before = walk->idle;
-  gsize aliases_before = walk->aliases, idle_bytes_before = walk->idle_bytes;
+  gsize idle_bytes_before = walk->idle_bytes;
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    check_range (walk, &queue->ranges[i]);
-  demand (walk, walk->used_bytes + walk->free_bytes - bytes_before == queue->bytes,
-          "%" G_GSIZE_FORMAT " bytes of a queue that counts %" G_GSIZE_FORMAT,
-          walk->used_bytes + walk->free_bytes - bytes_before, queue->bytes);
-  demand (walk, walk->used_extents - used_before == queue->n_used,
-          "%" G_GSIZE_FORMAT " extents in use of a queue that counts %" G_GSIZE_FORMAT,
-          walk->used_extents - used_before, queue->n_used);
-  demand (walk, walk->idle_bytes - idle_bytes_before == queue->idle_bytes,
-          "%" G_GSIZE_FORMAT " bytes in idle pieces of a queue that counts %" G_GSIZE_FORMAT,
-          walk->idle_bytes - idle_bytes_before, queue->idle_bytes);
-  demand (walk, walk->idle - idle_before == queue->idle.length,
-          "%" G_GSIZE_FORMAT " idle pieces of a queue that counts %u", walk->idle - idle_before,
-          queue->idle.length);
-  demand (walk, walk->pieces - pieces_before == queue->n_pieces,
-          "%" G_GSIZE_FORMAT " pieces of a queue that counts %" G_GSIZE_FORMAT,
-          walk->pieces - pieces_before, queue->n_pieces);
+    check_range (walk, &arena->ranges[i]);
+  demand (walk, arena->number == arena->queue->number,
+          "an arena of a number that its queue has not");
+  demand (walk, walk->used_bytes + walk->free_bytes - bytes_before == arena->bytes,
+          "%" G_GSIZE_FORMAT " bytes of an arena that counts %" G_GSIZE_FORMAT,
+          walk->used_bytes + walk->free_bytes - bytes_before, arena->bytes);
+  demand (walk, walk->used_extents - used_before == arena->n_used,
+          "%" G_GSIZE_FORMAT " extents in use of an arena that counts %" G_GSIZE_FORMAT,
+          walk->used_extents - used_before, arena->n_used);
+  demand (walk, walk->idle_bytes - idle_bytes_before == arena->idle_bytes,
+          "%" G_GSIZE_FORMAT " bytes in idle pieces of an arena that counts %" G_GSIZE_FORMAT,
+          walk->idle_bytes - idle_bytes_before, arena->idle_bytes);
+  demand (walk, walk->idle - idle_before == arena->idle.length,
+          "%" G_GSIZE_FORMAT " idle pieces of an arena that counts %u", walk->idle - idle_before,
+          arena->idle.length);
+  demand (walk, walk->pieces - pieces_before == arena->n_pieces,
+          "%" G_GSIZE_FORMAT " pieces of an arena that counts %" G_GSIZE_FORMAT,
+          walk->pieces - pieces_before, arena->n_pieces);
+}
+
+static void
+check_queue (Walk *walk, const TarnHeapQueue *queue)
+{
+  gsize aliases_before = walk->aliases;
+
+  for (guint i = 0; i < queue->n_arenas; i++)
+    check_arena (walk, queue->arenas[i]);
+  walk->arenas += queue->n_arenas;
   demand (walk, walk->heap->is_changing || walk->aliases - aliases_before == queue->aliases.length,
           "%" G_GSIZE_FORMAT " aliases of a queue that has %u", walk->aliases - aliases_before,
           queue->aliases.length);
@@ -268,6 +280,8 @@ _tarn_heap_check (TarnHeap *heap, gchar **violation)
   _tarn_assert_locked (&heap->lock);
   for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
     check_queue (&walk, link->data);
+  demand (&walk, walk.arenas == heap->arenas.length, "%u arenas of queues that have %u",
+          heap->arenas.length, walk.arenas);
   check_totals (&walk);
   *violation = walk.violation;
   return walk.violation == NULL;

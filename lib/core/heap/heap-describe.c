@@ -27,7 +27,7 @@ tell_options (const TarnHeap *heap, TarnListener *listener)
 void
 _tarn_heap_record_piece (const TarnPiece *piece)
 {
-  const TarnHeapQueue *queue = piece->range->queue;
+  const TarnHeapQueue *queue = piece->range->arena->queue;
 
   _tarn_record_numbers (TARN_TRACE_PIECE, queue->heap->base.id, piece->start, piece->size,
                         GPOINTER_TO_SIZE (queue->handle));
@@ -43,14 +43,15 @@ _tarn_heap_record_part (const TarnExtent *extent)
 }
 
 static void
-tell_pieces (const TarnHeapQueue *queue, TarnListener *listener)
+tell_pieces (const TarnArena *arena, TarnListener *listener)
 {
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    for (const GList *link = queue->ranges[i].pieces.head; link != NULL; link = link->next)
+    for (const GList *link = arena->ranges[i].pieces.head; link != NULL; link = link->next)
       {
         const TarnPiece *piece = link->data;
 
-        listener->piece (listener, &queue->heap->base, piece->start, piece->size, queue->handle);
+        listener->piece (listener, &arena->heap->base, piece->start, piece->size,
+                         arena->queue->handle);
       }
 }
 
@@ -65,11 +66,11 @@ tell_extents (const TarnHeap *heap, const TarnPiece *piece, TarnListener *listen
 }
 
 static void
-tell_extents_of_queue (const TarnHeapQueue *queue, TarnListener *listener)
+tell_extents_of_arena (const TarnArena *arena, TarnListener *listener)
 {
   for (guint i = 0; i < TARN_N_RANGES; i++)
-    for (const GList *link = queue->ranges[i].pieces.head; link != NULL; link = link->next)
-      tell_extents (queue->heap, link->data, listener);
+    for (const GList *link = arena->ranges[i].pieces.head; link != NULL; link = link->next)
+      tell_extents (arena->heap, link->data, listener);
 }
 
 void
@@ -91,10 +92,10 @@ _tarn_heap_tell (TarnAllocator *allocator, TarnListener *listener)
 
   _tarn_assert_locked (&heap->lock);
   tell_options (heap, listener);
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    tell_pieces (link->data, listener);
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
-    tell_extents_of_queue (link->data, listener);
+  TARN_FOR_EACH_ARENA (arena, heap)
+    tell_pieces (arena, listener);
+  TARN_FOR_EACH_ARENA (arena, heap)
+    tell_extents_of_arena (arena, listener);
 }
 
 void

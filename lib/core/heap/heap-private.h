@@ -51,27 +51,42 @@
 
 typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
+typedef struct _TarnArena TarnArena;
 typedef struct _TarnHeapRange TarnHeapRange;
 typedef struct _TarnHeapRegion TarnHeapRegion;
 typedef struct _TarnPiece TarnPiece;
 typedef struct _TarnExtent TarnExtent;
 
-/* A stretch of memory.
+/* A stretch of memory, in a cache line of its own, as threads work on neighbours.
  *
  * Invariants: size > 0, and a multiple of the alignment unless it ends where its piece does; two
  * neighbours are not both free. */
 struct _TarnExtent
 {
-  TarnMemory memory; /* first: in use: what the user has */
-  guint64 start;     /* its address; of parts a number of the heap's own */
+  union /* first: the table finds an extent by its memory */
+  {
+    TarnMemory memory; /* in use: what the user has */
+    TarnExtent *less;  /* free: in a treap of its range's, with greater */
+    TarnExtent *next;  /* in use, and left for others to put back; or spare */
+  };
+  guint64 start; /* its address; of parts a number of the heap's own */
   gsize size;
-  TarnPiece *piece; /* that has its first byte */
-  TarnExtent *before,
-      *after; /* neighbours without a gap; NULL: none.  after also links spare ones */
+  TarnPiece *piece;           /* that has its first byte */
+  TarnExtent *before, *after; /* neighbours without a gap; NULL: none */
   guint8 is_free;
-  guint8 has_memory;          /* in use: memory is what its user has */
-  guint32 priority;           /* in a treap; constant, by chance */
-  TarnExtent *less, *greater; /* in a treap of its range's, if it is free */
+  guint8 has_memory; /* in use: memory is what its user has */
+  guint32 priority;  /* in a treap; constant, by chance */
+  TarnExtent *greater;
+} __attribute__ ((aligned (TARN_CACHE_LINE)));
+
+/* Where extents' structs are. */
+#define TARN_SLAB_EXTENTS 63
+
+typedef struct _TarnExtentSlab TarnExtentSlab;
+struct _TarnExtentSlab
+{
+  TarnExtentSlab *next;
+  TarnExtent extents[TARN_SLAB_EXTENTS];
 };
 
 /* What came from upstream in one call.
@@ -145,7 +160,7 @@ typedef struct
 struct _TarnHeapRange
 {
   TarnHeap *heap;
-  TarnHeapQueue *queue;
+  TarnArena *arena;
   TarnRangeKind kind;
   TarnFreeIndex free;     /* all extents that are free */
   GQueue pieces;          /* of TarnPiece, by link */
@@ -161,43 +176,71 @@ typedef struct
   guint n_refs;    /* its queue, until it is done, and calls that ask about it */
 } TarnMark;
 
-/* A queue that has ranges, or nobody, who has ranges of what no command uses.
+/* Ranges that threads take memory of without the heap's lock: arena-private.h.
  *
- * When a queue is forgotten its ranges stay, with a last mark, until another queue takes them over,
- * or they have no piece left.
+ * A queue has one arena.  Where threads that use the same queue wait for each other it gets
+ * several, and each thread has its own, until it finds nothing there.  What is free in one of them
+ * any request of the queue can have at once, as the queue's commands come one after the other.
  *
- * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done; n_done <= n_begun
- * as long as it is not forgotten.  n_used is the number of extents in use in its pieces. */
-struct _TarnHeapQueue
+ * Invariants: n_used is the number of extents in use in its pieces. */
+struct _TarnArena
 {
-  guint64
-      number; /* atomic, and first: no other queue ever has it; 0: as long as there is no handle */
-  TarnHeap *heap;
+  /* These stay when it becomes another queue's. */
+  guint64 number;        /* atomic: its queue's */
+  TarnExtentSlab *slabs; /* that it has allocated */
+  TarnExtent *spare;     /* structs that are not used; through TarnExtent.next */
 
-  /* For threads that visit: arena-private.h */
+  TarnHeapQueue *queue; /* constant */
+  TarnHeap *heap;       /* constant */
+
   gboolean is_taken;        /* atomic: its lock */
   gsize uncounted_bytes;    /* atomic: in use, and not counted in the heap, modulo 2^64 */
   gssize noted_bytes;       /* uncounted_bytes at which to look for a new peak */
   gsize n_unnamed;          /* as the heap's, not counted there; modulo 2^64 */
-  TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.less */
-  TarnExtent *spare;        /* structs */
+  TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.next */
   GQueue idle;              /* of TarnPiece, by idle_link: idle for longest first */
   gsize idle_bytes;         /* of these */
   gsize unmarked_bytes;     /* of those that became idle since somebody looked after them, */
   guint n_taken;            /* and extents that were taken since */
   guint seen_growths;       /* TarnHeap.n_growths as it was then */
-
-  gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
-  gpointer left;   /* of a forgotten one, until nobody uses it: the same */
+  guint n_takes;            /* requests, and those of them that had to wait for the lock lately */
+  guint n_waits;
+  gboolean is_crowded; /* too many had to */
+  guint helper;        /* atomic: which arena of the queue had memory when this one had none */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
-  gsize bytes;   /* of its pieces */
-  guint n_calls; /* that use it, and may give up the lock meanwhile */
+  gsize bytes; /* of its pieces */
+  GList link;  /* in the heap's arenas */
+} __attribute__ ((aligned (TARN_CACHE_LINES)));
 
-  guint64 n_begun;       /* marks that somebody began to record */
+/* The most arenas of a queue. */
+#define TARN_QUEUE_ARENAS 16
+
+/* A queue that has arenas, or nobody, who has arenas of what no command uses.
+ *
+ * When a queue is forgotten its arenas stay, with a last mark, until another queue takes them over,
+ * or they have no piece left.
+ *
+ * Invariants: a piece that became idle when n_begun was n is quiet if n < n_done; n_done <= n_begun
+ * as long as it is not forgotten. */
+struct _TarnHeapQueue
+{
+  guint64 number; /* no other queue ever has it; 0: as long as there is no handle */
+  TarnHeap *heap;
+  gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
+  gpointer left;   /* of a forgotten one, until nobody uses it: the same */
+  guint n_calls;   /* that use it, and may give up the lock meanwhile */
+
+  /* The door is closed while these change. */
+  TarnArena *arenas[TARN_QUEUE_ARENAS];
+  guint n_arenas;            /* at least 1 */
+  gboolean has_shared_arena; /* two of the threads use the same one */
+  guint64 threads;           /* that have used it: a bit for each of their numbers, modulo 64 */
+
+  guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
   guint64 n_done;        /* the number of the last one that is done, and one more */
-  gboolean has_unmarked; /* a piece became idle since the last one was begun */
+  gboolean has_unmarked; /* atomic: a piece became idle since the last one was begun */
   guint n_passed;        /* calls that named it since, and recorded none */
   GQueue marks;          /* of TarnMark: that are not known to be done */
   GQueue aliases;        /* of TarnAlias, owned: of its pieces, by moved_at */
@@ -214,12 +257,21 @@ typedef enum
   TARN_MOVES_NONE
 } TarnHeapMoves;
 
-/* How many more requests may move pieces, and what the heap may have instead.
- *
- * Invariant: n_left is for time up to @at, and for a peak up to @peak. */
+/* What a request that has a heap grow knows from one piece to the next. */
 typedef struct
 {
-  guint n_left;
+  TarnHeapMoves moves;
+  gboolean has_probed; /* upstream had as much as was missing, at once */
+} TarnHeapAttempt;
+
+/* How many more requests may move pieces, or have pools give back what threads keep, and what the
+ * heap may have instead.
+ *
+ * Invariant: both are for time up to @at, and for a peak up to @peak. */
+typedef struct
+{
+  guint n_moves;
+  guint n_flushes;
   gint64 at;
   guint64 peak;
   guint64 extra; /* bytes that the room is larger by */
@@ -232,12 +284,12 @@ typedef struct
   gsize max_held;  /* what get_max_held () of heaps says */
   /* Chooses the range for a request. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
-  /* Reckons how many bytes more the heap may have for a request before it takes what queues do not
-   * use. */
-  gsize (*get_room) (const TarnHeap *heap, gsize size);
+  /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
+   */
+  gsize (*get_target) (const TarnHeap *heap, gsize size);
   /* Adds a piece to a range that has no free extent for a request.  TRUE: to look again may help.
    * The lock is given up meanwhile. */
-  gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error);
+  gboolean (*grow) (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError **error);
   /* Tells whether a free extent is good for a request that could also get another one.  NULL: any
    * is good. */
   gboolean (*suits) (const TarnHeapRange *range, const TarnExtent *extent, gsize size);
@@ -276,18 +328,19 @@ struct _TarnHeap
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
 
-  /* Arenas */
-  TarnDoor door;
-  GSList *dead_queues;   /* structs of queues, which somebody may still have a reference to */
+  /* What visits read, apart from what is often written */
+  TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
   gsize mark_bytes;      /* of a queue have to become idle before it is looked after */
   guint n_growths;       /* requests that took more than there was in their queue's ranges */
   gboolean suits_all;    /* any free extent does for any request */
+  gsize room_bytes;      /* that it may take of upstream rather than of a thread's other arenas */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that visits have seen; 0: none looked */
 
-  TarnMutex lock;   /* with which the door is closed: _tarn_heap_lock () */
-  TarnCond changed; /* is_changing is FALSE again */
+  TarnMutex lock __attribute__ ((
+      aligned (TARN_CACHE_LINES))); /* with which the door is closed: _tarn_heap_lock () */
+  TarnCond changed;                 /* is_changing is FALSE again */
   gboolean is_changing;
   guint n_waiting;       /* threads, for changed; to wake none takes a call of the system, too */
   TarnHeapQueue *nobody; /* whose ranges are for requests that name no queue */
@@ -296,6 +349,8 @@ struct _TarnHeap
   GQueue all_queues;           /* these, nobody, and those that are forgotten; only who changes what
                                   pieces there are takes one out */
   GQueue forgotten_queues;     /* forgotten for longest first */
+  GQueue arenas;               /* of TarnArena: of all queues */
+  GSList *dead_arenas;         /* structs that threads may still have references to */
   guint64 last_number;         /* of a queue */
   GHashTable *table;           /* of TarnExtent in use, by memory */
   gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
@@ -315,9 +370,9 @@ struct _TarnHeap
   TarnHeapStats stats;
 };
 
-/* Some room for what each queue beyond the first has free, as long as that is no more than what was
- * in use: else queues that need little take it from each other in turn. */
-#define TARN_QUEUE_ROOM ((gsize) 8 << 20)
+/* Some room for what each arena beyond the first has free, as long as that is no more than what was
+ * in use: else arenas that need little take it from each other in turn. */
+#define TARN_ARENA_ROOM ((gsize) 12 << 20)
 
 /* Reckons what a heap may have: what was in use at most, also with a request of so many bytes, one
  * byte in a share of that, and some room. */
@@ -326,9 +381,9 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 {
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
-  guint64 n = heap->all_queues.length; /* with nobody */
-  guint64 of_queues = n > 2 ? MIN ((n - 2) * TARN_QUEUE_ROOM, peak) : 0;
-  guint64 more = peak / share + room + of_queues + heap->churn.extra;
+  guint64 n = heap->arenas.length; /* with nobody's */
+  guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak) : 0;
+  guint64 more = peak / share + room + of_arenas + heap->churn.extra;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
@@ -346,7 +401,10 @@ gboolean _tarn_heap_trylock (TarnHeap *heap);
 /* and is in these. */
 void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
-void _tarn_queue_count (TarnHeapQueue *queue);
+void _tarn_arena_count (TarnArena *arena);
+TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
+gboolean _tarn_arena_note_wait (TarnArena *arena); /* with the arena's lock, or the heap's */
+void _tarn_arena_relieve (TarnArena *arena);
 
 /* extent.c; with the lock, or the arena's in a visit */
 TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
@@ -366,10 +424,16 @@ guint _tarn_free_index_get_class (gsize size);
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_find (const TarnFreeIndex *index, gsize size);
+gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
+                                    gsize size); /* without a lock, too */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
 /* heap-queue.c; the lock is held, and given up meanwhile by those that have an error */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
+TarnArena *_tarn_queue_get_arena (const TarnHeapQueue *queue);
+void _tarn_queue_note_thread (TarnHeapQueue *queue);
+void _tarn_queue_add_arenas (TarnHeapQueue *queue);
+gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
 TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
 gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
@@ -389,6 +453,8 @@ gboolean _tarn_heap_await_idle (TarnHeap *heap);
 /* churn.c; the lock is held */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
+TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size);
+gsize _tarn_heap_get_room (const TarnHeap *heap);
 
 /* alias.c; the lock is held, and given up meanwhile by the last */
 gboolean _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range);
@@ -404,13 +470,14 @@ void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
 void _tarn_range_cut_mapped_piece (TarnPiece *piece);
-void _tarn_queue_free_spare (TarnHeapQueue *queue);
+void _tarn_arena_free_slabs (TarnArena *arena);
 TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
 
 /* grow.c; the lock is held, and given up meanwhile */
-gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapMoves *moves, GError **error);
+gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,
+                          GError **error);
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 void _tarn_heap_expire (TarnHeap *heap);
@@ -450,7 +517,18 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #endif
 }
 
-/* Each idle piece, of one queue after the other, idle for longest first.  The piece may be cut out
+static inline TarnArena *
+_tarn_arena_at (const GList *link)
+{
+  return link != NULL ? link->data : NULL;
+}
+
+/* Each arena of a heap. */
+#define TARN_FOR_EACH_ARENA(arena, heap)                                                           \
+  for (TarnArena *arena = _tarn_arena_at ((heap)->arenas.head); arena != NULL;                     \
+       arena = _tarn_arena_at (arena->link.next))
+
+/* Each idle piece, of one arena after the other, idle for longest first.  The piece may be cut out
  * meanwhile, because @next is the one after it. */
 #define TARN_FOR_EACH_IDLE(piece, next, heap)                                                      \
   for (TarnPiece *piece = _tarn_heap_next_idle (heap, NULL),                                       \

@@ -15,40 +15,124 @@
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
 
-/* Gets a struct, all zero.  Whoever had met the queue that it was may look at its number. */
-static TarnHeapQueue *
+/* Gets a struct, all zero.  Threads that have met the arena which it was look at its number. */
+static TarnArena *
 take_dead (TarnHeap *heap)
 {
-  TarnHeapQueue *queue;
+  TarnArena *arena;
 
-  if (heap->dead_queues == NULL)
-    return g_new0 (TarnHeapQueue, 1);
-  queue = heap->dead_queues->data;
-  heap->dead_queues = g_slist_delete_link (heap->dead_queues, heap->dead_queues);
-  memset (&queue->heap, 0, sizeof *queue - G_STRUCT_OFFSET (TarnHeapQueue, heap));
-  return queue;
+  if (heap->dead_arenas == NULL)
+    return _tarn_aligned_new0 (TarnArena);
+  arena = heap->dead_arenas->data;
+  heap->dead_arenas = g_slist_delete_link (heap->dead_arenas, heap->dead_arenas);
+  memset (&arena->queue, 0, sizeof *arena - G_STRUCT_OFFSET (TarnArena, queue));
+  return arena;
+}
+
+/* Adds an arena to a queue. */
+static void
+add_arena (TarnHeapQueue *queue)
+{
+  TarnHeap *heap = queue->heap;
+  TarnArena *arena = take_dead (heap);
+
+  arena->queue = queue;
+  arena->heap = heap;
+  __atomic_store_n (&arena->number, queue->number, __ATOMIC_RELAXED);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    {
+      arena->ranges[i].heap = heap;
+      arena->ranges[i].arena = arena;
+      arena->ranges[i].kind = (TarnRangeKind) i;
+    }
+  arena->link.data = arena;
+  arena->helper = queue->n_arenas + 1;
+  g_queue_push_tail_link (&heap->arenas, &arena->link);
+  queue->arenas[queue->n_arenas++] = arena;
+}
+
+/* Has a queue, and its arenas, be the one of a number. */
+static void
+set_number (TarnHeapQueue *queue, guint64 number)
+{
+  queue->number = number;
+  for (guint i = 0; i < queue->n_arenas; i++)
+    __atomic_store_n (&queue->arenas[i]->number, number, __ATOMIC_RELAXED);
 }
 
 /* Makes a queue, with the backend's reference; NULL: nobody. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
-  TarnHeapQueue *queue = take_dead (heap);
+  TarnHeapQueue *queue = g_new0 (TarnHeapQueue, 1);
 
   queue->heap = heap;
   queue->handle = handle;
-  __atomic_store_n (&queue->number, handle != NULL ? ++heap->last_number : 0, __ATOMIC_RELAXED);
+  queue->number = handle != NULL ? ++heap->last_number : 0;
   queue->n_begun = 1; /* fresh pieces are idle since 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    {
-      queue->ranges[i].heap = heap;
-      queue->ranges[i].queue = queue;
-      queue->ranges[i].kind = (TarnRangeKind) i;
-    }
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
+  add_arena (queue);
   return queue;
+}
+
+/* Gets the arena of a queue that the calling thread uses. */
+TarnArena *
+_tarn_queue_get_arena (const TarnHeapQueue *queue)
+{
+  return queue->arenas[_tarn_current_thread->number % queue->n_arenas];
+}
+
+/* Tells whether two of the threads that have used a queue use the same arena of it. */
+static gboolean
+has_shared_arena (const TarnHeapQueue *queue)
+{
+  guint64 seen = 0, threads = queue->threads;
+
+  for (; threads != 0; threads &= threads - 1)
+    {
+      guint64 arena = (guint64) 1 << (guint) __builtin_ctzll (threads) % queue->n_arenas;
+
+      if ((seen & arena) != 0)
+        return TRUE;
+      seen |= arena;
+    }
+  return FALSE;
+}
+
+/* Notes that the calling thread uses a queue. */
+void
+_tarn_queue_note_thread (TarnHeapQueue *queue)
+{
+  guint64 bit = (guint64) 1 << _tarn_current_thread->number % 64;
+
+  _tarn_assert_locked (&queue->heap->lock);
+  if ((queue->threads & bit) != 0)
+    return;
+  queue->threads |= bit;
+  queue->has_shared_arena = has_shared_arena (queue);
+}
+
+/* Has a queue have twice as many arenas, unless it has the most, or each thread has its own. */
+void
+_tarn_queue_add_arenas (TarnHeapQueue *queue)
+{
+  guint n = MIN (2 * queue->n_arenas, TARN_QUEUE_ARENAS);
+
+  _tarn_assert_locked (&queue->heap->lock);
+  while (queue->has_shared_arena && queue->n_arenas < n)
+    add_arena (queue);
+  queue->has_shared_arena = has_shared_arena (queue);
+}
+
+gboolean
+_tarn_queue_has_pieces (const TarnHeapQueue *queue)
+{
+  for (guint i = 0; i < queue->n_arenas; i++)
+    if (queue->arenas[i]->n_pieces > 0)
+      return TRUE;
+  return FALSE;
 }
 
 /* Finds the queue that has a handle (NULL: nobody); NULL: the heap does not know it. */
@@ -111,7 +195,7 @@ take_over (TarnHeapQueue *queue, gpointer handle)
 {
   g_assert (queue->handle == NULL && queue->n_done == G_MAXUINT64);
   queue->handle = handle;
-  __atomic_store_n (&queue->number, ++queue->heap->last_number, __ATOMIC_RELAXED);
+  set_number (queue, ++queue->heap->last_number);
   queue->n_calls--;
   queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
 }
@@ -126,7 +210,7 @@ make_forgotten (TarnHeapQueue *queue)
   if (heap->latest_queue == queue)
     heap->latest_queue = NULL;
   queue->has_unmarked = FALSE;
-  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
+  set_number (queue, 0);
   g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);
   queue->left = g_steal_pointer (&queue->handle);
 }
@@ -176,7 +260,9 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
         return NULL;
       queue = meet (heap, handle);
     }
-  queue->n_calls++;
+  _tarn_queue_note_thread (queue);
+  if (queue->n_calls++ > 0 && _tarn_arena_note_wait (_tarn_queue_get_arena (queue)))
+    _tarn_arena_relieve (_tarn_queue_get_arena (queue));
   return queue;
 }
 
@@ -194,14 +280,28 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   queue->n_calls++;
   number = queue->number;
   /* The mark does not stand for what is freed for it from now on. */
-  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
+  set_number (queue, 0);
   is_marked = _tarn_queue_mark_last (queue, error);
   if (is_marked && queue->handle == handle)
     make_forgotten (queue);
   else if (!is_marked && queue->handle == handle)
-    __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
+    set_number (queue, number);
   queue->n_calls--;
   return is_marked;
+}
+
+/* Ends an arena that has no piece.  The lock is given up meanwhile. */
+static void
+free_arena (TarnArena *arena)
+{
+  TarnHeap *heap = arena->heap;
+
+  g_queue_unlink (&heap->arenas, &arena->link);
+  _tarn_heap_unlock (heap);
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    heap->growth->clear (&arena->ranges[i]);
+  _tarn_heap_lock (heap);
+  heap->dead_arenas = g_slist_prepend (heap->dead_arenas, arena);
 }
 
 /* Ends a queue that has no piece, and is in no list but that of all. */
@@ -211,19 +311,16 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   gpointer handle = queue->handle != NULL ? queue->handle : queue->left;
 
   _tarn_assert_locked (&heap->lock);
-  g_assert (queue->n_pieces == 0 && queue->n_calls == 0 && queue->aliases.length == 0);
+  g_assert (!_tarn_queue_has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
-  /* A pool that has met the queue looks at its number. */
-  __atomic_store_n (&queue->number, 0, __ATOMIC_RELAXED);
+  /* A pool that has met the queue looks at the number of an arena. */
+  set_number (queue, 0);
   _tarn_queue_drop_marks (queue);
-  _tarn_heap_unlock (heap);
-  for (guint i = 0; i < TARN_N_RANGES; i++)
-    heap->growth->clear (&queue->ranges[i]);
+  for (guint i = 0; i < queue->n_arenas; i++)
+    free_arena (queue->arenas[i]);
   if (handle != NULL)
-    _tarn_allocator_unref_queue (heap->base.direct, handle);
-  _tarn_heap_lock (heap);
-  _tarn_queue_free_spare (queue);
-  heap->dead_queues = g_slist_prepend (heap->dead_queues, queue);
+    unref_handle (heap, handle);
+  g_free (queue);
 }
 
 /* Drops a queue that has nothing, and that nobody uses. */
@@ -255,7 +352,7 @@ _tarn_heap_drop_queues (TarnHeap *heap)
       TarnHeapQueue *queue = link->data;
 
       next = link != last ? link->next : NULL;
-      if (queue != heap->nobody && queue->n_pieces == 0 && queue->n_calls == 0)
+      if (queue != heap->nobody && !_tarn_queue_has_pieces (queue) && queue->n_calls == 0)
         drop (heap, queue);
     }
 }

@@ -21,9 +21,9 @@ get_largest_of_all (const TarnHeap *heap)
   gsize largest = 0;
 
   _tarn_assert_locked (&heap->lock);
-  for (const GList *link = heap->all_queues.head; link != NULL; link = link->next)
+  TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
-      largest = MAX (largest, get_largest (&((const TarnHeapQueue *) link->data)->ranges[i]));
+      largest = MAX (largest, get_largest (&arena->ranges[i]));
   return largest;
 }
 

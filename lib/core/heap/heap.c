@@ -47,14 +47,14 @@ put (TarnHeap *heap, TarnExtent *extent)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Takes an extent of a range; the caller has to remember it.  NULL: there is none, or, unless
- * @takes_any, none that suits. */
+/* Takes an extent of a queue, of this thread's arena if that has one; the caller has to remember
+ * it. NULL: there is none, or, unless @takes_any, none that suits. */
 static TarnExtent *
-take_from (TarnHeapRange *range, gsize size, gboolean takes_any)
+take_from (TarnHeapQueue *queue, gsize size, gboolean takes_any)
 {
-  TarnExtent *extent = _tarn_range_take (range, size, takes_any);
+  TarnExtent *extent = _tarn_queue_take (_tarn_queue_get_arena (queue), size, takes_any);
 
-  range->heap->n_unnamed += extent != NULL;
+  queue->heap->n_unnamed += extent != NULL;
   return extent;
 }
 
@@ -64,8 +64,10 @@ take_anywhere (TarnHeapQueue *queue, gsize size)
 {
   TarnExtent *extent = NULL;
 
-  for (guint i = 0; i < TARN_N_RANGES && extent == NULL; i++)
-    extent = take_from (&queue->ranges[i], size, TRUE);
+  for (guint i = 0; i < queue->n_arenas * TARN_N_RANGES && extent == NULL; i++)
+    extent = _tarn_range_take (&queue->arenas[i / TARN_N_RANGES]->ranges[i % TARN_N_RANGES], size,
+                               TRUE);
+  queue->heap->n_unnamed += extent != NULL;
   return extent;
 }
 
@@ -100,22 +102,28 @@ take_what_there_is (TarnHeapQueue *queue, gsize size)
   return extent;
 }
 
+/* Gets the range that grows for a request. */
+static TarnHeapRange *
+get_range (const TarnHeapQueue *queue, gsize size)
+{
+  return &_tarn_queue_get_arena (queue)->ranges[queue->heap->growth->choose (queue->heap, size)];
+}
+
 /* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
  * lock is held, and given up meanwhile. */
 static TarnExtent *
 take (TarnHeapQueue *queue, gsize size, GError **error)
 {
   TarnHeap *heap = queue->heap;
-  TarnHeapRange *range = &queue->ranges[heap->growth->choose (heap, size)];
   g_autoptr (GError) local = NULL;
-  TarnHeapMoves moves = TARN_MOVES_UNDECIDED;
+  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
   gboolean was_awaited = FALSE;
   TarnExtent *extent;
   guint n_grown = 0; /* after two tries any extent will do: others may always make it unsuitable */
 
   _tarn_assert_locked (&heap->lock);
-  while ((extent = take_from (range, size, n_grown > 1)) == NULL)
-    if (_tarn_heap_grow (range, size, &moves, &local))
+  while ((extent = take_from (queue, size, n_grown > 1)) == NULL)
+    if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else
       {
@@ -182,7 +190,7 @@ hand_out (TarnHeapQueue *queue, TarnExtent *extent, TarnMemory *memory, guint64 
 
   _tarn_assert_locked (&heap->lock);
   if (extent != NULL)
-    *owner = extent->piece->range->queue == queue ? queue->number : 0;
+    *owner = extent->piece->range->arena->queue == queue ? queue->number : 0;
   if (extent != NULL && !makes_parts (heap))
     {
       memory->address = extent->start;
@@ -252,7 +260,7 @@ heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMe
   _tarn_heap_lock (heap);
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
-    extent = take_from (&queue->ranges[heap->growth->choose (heap, bytes)], bytes, FALSE);
+    extent = take_from (queue, bytes, FALSE);
   if (extent == NULL)
     {
       _tarn_heap_unlock (heap);
@@ -298,7 +306,7 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
   (void) size;
   _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
-  is_owner = extent != NULL && owner != 0 && extent->piece->range->queue->number == owner;
+  is_owner = extent != NULL && owner != 0 && extent->piece->range->arena->number == owner;
   if (is_owner)
     {
       g_hash_table_remove (heap->table, extent);
@@ -381,16 +389,16 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-static gboolean
-heap_may_grow (TarnAllocator *allocator, gsize size)
+static TarnSparing
+heap_choose_sparing (TarnAllocator *allocator, gsize size)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
-  gboolean may_grow;
+  TarnSparing sparing;
 
   _tarn_heap_lock (heap);
-  may_grow = !heap->is_short && heap->growth->get_room (heap, size) >= size;
+  sparing = _tarn_heap_choose_sparing (heap, size);
   _tarn_heap_unlock (heap);
-  return may_grow;
+  return sparing;
 }
 
 /* Where users' memory is an address: that of the extent, or of a part that is nothing more; as
@@ -402,27 +410,6 @@ heap_serves_visits (TarnAllocator *allocator)
 
   return !makes_parts (heap)
          || (heap->base.direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
-}
-
-static void
-heap_look_after (TarnAllocator *allocator, gpointer handle)
-{
-  TarnHeap *heap = _tarn_heap_of (allocator);
-  TarnHeapQueue *queue;
-
-  if (!_tarn_heap_trylock (heap))
-    return;
-  queue = _tarn_heap_find_queue (heap, handle);
-  if (queue != NULL)
-    {
-      queue->n_calls++;
-      queue->n_passed = 0; /* many requests have passed */
-      __atomic_store_n (&queue->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
-      _tarn_queue_mark_if_idle (queue);
-      queue->n_calls--;
-    }
-  _tarn_heap_expire (heap);
-  _tarn_heap_unlock (heap);
 }
 
 /* A limit is a multiple of what virtual memory is given in: with less nothing could be had. */
@@ -534,13 +521,15 @@ heap_finalize (TarnAllocator *allocator)
     g_critical ("%s ends with %" G_GSIZE_FORMAT " bytes in use", heap->base.label,
                 heap->stats.used_bytes - heap->lost_bytes);
   free_queues (heap);
-  g_slist_free_full (heap->dead_queues, g_free);
+  for (GSList *link = heap->dead_arenas; link != NULL; link = link->next)
+    _tarn_arena_free_slabs (link->data);
+  g_slist_free_full (heap->dead_arenas, free);
   g_hash_table_unref (heap->table);
   _tarn_cond_clear (&heap->changed);
   _tarn_mutex_clear (&heap->lock);
   tarn_allocator_unref (heap->upstream);
   _tarn_allocator_clear (&heap->base);
-  g_free (heap);
+  free (heap);
 }
 
 /* A heap has blocks as a direct allocator has. */
@@ -561,11 +550,10 @@ static const TarnAllocatorClass heap_class = {
   .allocate_for = heap_allocate_for,
   .free_for = heap_free_for,
   .knows_owner = heap_knows_owner,
-  .may_grow = heap_may_grow,
+  .choose_sparing = heap_choose_sparing,
   .serves_visits = heap_serves_visits,
   .get_max_held = heap_get_max_held,
   .set_pool_limit = heap_set_pool_limit,
-  .look_after = heap_look_after,
   .forget_queue = heap_forget_queue,
   .freeze = _tarn_heap_freeze,
   .thaw = _tarn_heap_thaw,
@@ -633,7 +621,7 @@ static TarnHeap *
 heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *name)
 {
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  TarnHeap *heap = g_new0 (TarnHeap, 1);
+  TarnHeap *heap = _tarn_aligned_new0 (TarnHeap);
 
   ops.name = name;
   ops.deferred = upstream->ops.deferred;

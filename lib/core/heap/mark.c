@@ -26,7 +26,7 @@ gboolean
 _tarn_piece_is_quiet (const TarnPiece *piece)
 {
   g_assert (piece->n_used == 0);
-  return piece->idle_since < piece->range->queue->n_done && piece->n_aliases == 0;
+  return piece->idle_since < piece->range->arena->queue->n_done && piece->n_aliases == 0;
 }
 
 static TarnMark *
@@ -164,6 +164,15 @@ uses_marks (const TarnHeap *heap)
   return !heap->frees_in_order || g_hash_table_size (heap->queues) > 1;
 }
 
+static gboolean
+has_idle (const TarnHeapQueue *queue)
+{
+  for (guint i = 0; i < queue->n_arenas; i++)
+    if (queue->arenas[i]->idle.length > 0)
+      return TRUE;
+  return FALSE;
+}
+
 /* Records a mark if pieces of a queue, which the caller names, became idle or moved since the last
  * one was begun.  Not while another is on its way, which is asked about now and then: a queue that
  * is far behind needs no more of them. */
@@ -172,7 +181,7 @@ _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
   guint passes = queue->aliases.length > 0 ? PASSES_OF_ALIASES : PASSES;
 
-  if (!queue->has_unmarked || (queue->idle.length == 0 && queue->aliases.length == 0)
+  if (!queue->has_unmarked || (!has_idle (queue) && queue->aliases.length == 0)
       || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % passes != 0)
     return;
   _tarn_queue_ask (queue);
@@ -231,7 +240,7 @@ enter_unquiet (const TarnHeap *heap)
 
   TARN_FOR_EACH_IDLE (piece, next, heap)
     {
-      TarnHeapQueue *queue = piece->range->queue;
+      TarnHeapQueue *queue = piece->range->arena->queue;
 
       if (_tarn_piece_is_quiet (piece) || g_ptr_array_find (queues, queue, NULL))
         continue;

@@ -102,3 +102,19 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
 }
+
+/* Has this thread use another arena of a queue than the one that it has met. */
+void
+_tarn_pool_change_arena (TarnPool *pool, gpointer handle, const TarnArenaRef *ref)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  TarnCacheArena *known;
+
+  if (cache == NULL)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  known = _tarn_cache_find_arena (cache, handle);
+  if (known != NULL && known->ref.number == ref->number)
+    known->ref.arena = ref->arena;
+  _tarn_mutex_unlock (&pool->lock);
+}

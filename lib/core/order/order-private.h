@@ -64,6 +64,7 @@
 #ifndef TARN_ORDER_PRIVATE_H
 #define TARN_ORDER_PRIVATE_H
 
+#include "heap/arena-private.h"
 #include "pool/pool-private.h"
 
 /* A backend's event, with what is known of it.  Blocks may share one. */
@@ -182,6 +183,7 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
 /* arena.c; the lock is not held */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
+void _tarn_pool_change_arena (TarnPool *pool, gpointer handle, const TarnArenaRef *ref);
 
 /* free.c */
 gboolean _tarn_pool_ignores_free (TarnPool *pool);

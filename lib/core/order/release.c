@@ -319,15 +319,15 @@ _tarn_pool_ask_recorded (TarnPool *pool)
   return is_done;
 }
 
-/* Retires blocks for the caller to return to the heap.  If the heap may grow, these are the blocks
- * of a queue (NULL: of none), because no others can help it; if not, all that can go back. */
+/* Retires blocks for the caller to return to the heap: of a queue (NULL: of none), or all that can
+ * go back. */
 static gboolean
-begin_sparing (TarnPool *pool, const TarnQueue *queue, gboolean may_grow, TarnGiveBack *give_back)
+begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, TarnGiveBack *give_back)
 {
   TarnBlock *blocks;
 
   _tarn_mutex_lock (&pool->lock);
-  if (may_grow)
+  if (sparing == TARN_SPARING_QUEUE)
     {
       _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
       blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));
@@ -351,15 +351,15 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
   TarnAllocator *heap = pool->upstream;
   TarnGiveBack give_back;
-  gboolean may_grow;
+  TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
   if (pool->hold_bytes != 0)
     return;
-  may_grow = heap->klass->may_grow (
+  sparing = heap->klass->choose_sparing (
       heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)));
   _tarn_pool_ask_recorded (pool);
-  if (begin_sparing (pool, queue, may_grow, &give_back))
+  if (sparing != TARN_SPARING_NOTHING && begin_sparing (pool, queue, sparing, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
@@ -406,9 +406,9 @@ _tarn_pool_give_back_excess (TarnPool *pool)
 void
 _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {
-  TarnAllocator *heap = pool->upstream;
   TarnGiveBack give_back;
   TarnBlock *blocks;
+  TarnArenaRef ref;
 
   _tarn_assert_not_locked (&pool->lock);
   if (__atomic_exchange_n (&pool->has_late, FALSE, __ATOMIC_RELAXED))
@@ -422,5 +422,6 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
   if (blocks != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
-  heap->klass->look_after (heap, handle);
+  if (_tarn_heap_look_after (pool->upstream, handle, &ref))
+    _tarn_pool_change_arena (pool, handle, &ref);
 }

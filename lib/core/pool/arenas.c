@@ -46,7 +46,8 @@
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* How many structs a thread gets at a time, and the most that it keeps. */
+/* How many structs a thread gets at a time, and the most that it keeps.  It has no more than those
+ * whose blocks it frees; another thread may have taken them. */
 #define N_SPARE 32
 #define MAX_SPARE 128
 
@@ -208,6 +209,7 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
 void
 _tarn_cache_refill_spare (TarnCache *cache)
 {
+  _tarn_assert_locked (&cache->pool->lock);
   _tarn_cache_give_spare (cache, MAX_SPARE / 2);
   while (cache->n_spare < N_SPARE)
     {
@@ -387,6 +389,18 @@ is_its_turn (TarnPool *pool, TarnCache *cache)
   return TRUE;
 }
 
+/* Gets structs for a thread that has none left, or gives some back where it has too many.  Threads
+ * whose blocks others free need that again and again. */
+static inline void
+ensure_spare (TarnCache *cache, gboolean is_needed)
+{
+  if (TARN_LIKELY (!is_needed))
+    return;
+  _tarn_mutex_lock (&cache->pool->lock);
+  _tarn_cache_refill_spare (cache);
+  _tarn_mutex_unlock (&cache->pool->lock);
+}
+
 /* Waits until the pool's door and the heap's are open, which others may have closed for a moment.
  * FALSE: one stays closed. */
 static gboolean
@@ -415,6 +429,8 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
 
   if (!may_take (pool, cache, size))
     return NULL;
+  ensure_spare (cache,
+                cache->spare == NULL && cache->arenas[cache->latest_arena].ref.arena != NULL);
   for (guint n = 0; block == NULL && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool));
        n++)
     {
@@ -566,6 +582,7 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
 
   if (cache == NULL)
     return FALSE;
+  ensure_spare (cache, cache->n_spare >= MAX_SPARE);
   for (guint n = 0; !is_back && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
     {
       visit = thread->visits + 1;
