@@ -13,21 +13,6 @@
 
 #include "heap/heap-private.h"
 
-/* Sizes below UNIT << SUB_BITS have a class for each number of units; the next ones 1 << SUB_BITS
- * for each power of two. */
-#define UNIT_SHIFT 9
-#define SUB_BITS 4
-
-/* Gets the class of a size.  A larger size never has a lower class. */
-guint
-_tarn_free_index_get_class (gsize size)
-{
-  guint64 units = size >> UNIT_SHIFT;
-  guint exponent = 63 - (guint) __builtin_clzll (units | 1 << SUB_BITS);
-
-  return ((exponent - SUB_BITS) << SUB_BITS) + (guint) (units >> (exponent - SUB_BITS));
-}
-
 static inline gboolean
 comes_before (const TarnExtent *a, const TarnExtent *b)
 {

@@ -145,6 +145,21 @@ typedef enum
 /* More than there are sizes' classes, of 64 bits. */
 #define TARN_FREE_CLASSES 896
 
+/* Sizes below 512 << TARN_SUB_BITS have a class for each number of units of 512 bytes; the next
+ * ones 1 << TARN_SUB_BITS for each power of two. */
+#define TARN_SUB_BITS 4
+
+/* Gets the class of a size.  A larger size never has a lower class. */
+static inline guint
+_tarn_free_index_get_class (gsize size)
+{
+  guint64 units = size >> 9;
+  guint exponent = 63 - (guint) __builtin_clzll (units | 1 << TARN_SUB_BITS);
+
+  return ((exponent - TARN_SUB_BITS) << TARN_SUB_BITS)
+         + (guint) (units >> (exponent - TARN_SUB_BITS));
+}
+
 /* The free extents of a range by their sizes: free-index.c.
  *
  * Invariants: a class has its bit in @bits if and only if its root is not NULL; and a word of these
@@ -420,7 +435,6 @@ void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);
 
 /* free-index.c */
-guint _tarn_free_index_get_class (gsize size);
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
 TarnExtent *_tarn_free_index_find (const TarnFreeIndex *index, gsize size);

@@ -77,7 +77,7 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)))
     block = take_unusually (pool, size, handle);
-  if (block == NULL)
+  if (block == NULL && _tarn_pool_has_transfers (pool))
     block = _tarn_pool_take_received (pool, size, handle);
   return block;
 }

@@ -290,10 +290,19 @@ count (TarnCache *cache, gsize bytes, gsize n_blocks)
   cache->n_blocks += n_blocks;
 }
 
+/* A request. */
+typedef struct
+{
+  gsize size;
+  gsize alloc_size; /* of its bin */
+  guint32 bin;
+  gpointer handle; /* of the queue; NULL: nobody */
+} Wanted;
+
 /* Makes a block of an extent. */
 static TarnBlock *
-make_block (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TarnExtent *extent,
-            gsize alloc_size, TarnMemory memory)
+make_block (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TarnExtent *extent,
+            TarnMemory memory)
 {
   TarnBlock *block = cache->spare;
   guint16 number = block->number;
@@ -301,30 +310,35 @@ make_block (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TarnE
   cache->spare = block->below;
   cache->n_spare--;
   *block = (TarnBlock){ .memory = memory,
-                        .alloc_size = alloc_size,
+                        .alloc_size = wanted->alloc_size,
                         .source = &pool->base,
-                        .bin = _tarn_bin_number (alloc_size, _tarn_pool_get_leading_bits (pool)),
+                        .bin = wanted->bin,
                         .number = number,
-                        .share = handle,
+                        .share = wanted->handle,
                         .is_own = TRUE };
   block->extent = extent;
-  _tarn_cache_activate (cache, block, size);
+  _tarn_cache_activate (cache, block, wanted->size);
   __atomic_store_n (&cache->misses, cache->misses + 1, __ATOMIC_RELAXED);
-  count (cache, alloc_size, 1);
+  count (cache, wanted->alloc_size, 1);
   return block;
 }
 
-/* Tells whether a request may be served from an arena, as far as can be seen from outside of a
- * visit: not if a block that was handed on could serve it as well. */
-static gboolean
-may_take (const TarnPool *pool, const TarnCache *cache, gsize size)
+/* Reads a request.  FALSE: it must not be served from an arena, as far as can be seen from outside
+ * of a visit, because a block that was handed on could serve it as well. */
+static inline gboolean
+read_request (const TarnPool *pool, const TarnCache *cache, gsize size, gpointer handle,
+              Wanted *wanted)
 {
-  guint32 number;
+  guint bits = _tarn_pool_get_leading_bits (pool);
 
   if (cache == NULL || size > G_MAXSSIZE / 2)
     return FALSE;
-  number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool)) % TARN_RECORDED_COUNTS;
-  return __atomic_load_n (&pool->n_recorded[number], __ATOMIC_RELAXED) == 0;
+  wanted->size = size;
+  wanted->handle = handle;
+  wanted->bin = _tarn_bin_number (size, bits);
+  wanted->alloc_size = _tarn_bin_alloc_size (wanted->bin, bits);
+  return __atomic_load_n (&pool->n_recorded[wanted->bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED)
+         == 0;
 }
 
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
@@ -346,13 +360,11 @@ take_kept (TarnCache *cache, TarnCacheArena *arena, gsize size)
 /* Takes a block from the arena that a cache has of a queue, or what the thread keeps of it.  NULL:
  * there is none. */
 static inline TarnBlock *
-take (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TakeExtent take_extent,
+take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_extent,
       gboolean *is_due)
 {
-  TarnCacheArena *arena = _tarn_cache_find_arena (cache, handle);
-  gsize alloc_size
-      = _tarn_bin_alloc_size (_tarn_bin_number (size, _tarn_pool_get_leading_bits (pool)),
-                              _tarn_pool_get_leading_bits (pool));
+  TarnCacheArena *arena = _tarn_cache_find_arena (cache, wanted->handle);
+  gsize size = wanted->size;
   TarnBlock *block = NULL;
   TarnExtent *extent;
   TarnMemory memory;
@@ -364,9 +376,9 @@ take (TarnPool *pool, TarnCache *cache, gsize size, gpointer handle, TakeExtent 
       block = take_kept (cache, arena, size);
       *is_due |= ++cache->n_taken_kept % KEPT_IN_TURN == 0 && _tarn_arena_is_due (&arena->ref);
     }
-  else if (is_granted (pool, cache, alloc_size)
-           && (extent = take_extent (&arena->ref, alloc_size, &memory, is_due)) != NULL)
-    block = make_block (pool, cache, size, handle, extent, alloc_size, memory);
+  else if (is_granted (pool, cache, wanted->alloc_size)
+           && (extent = take_extent (&arena->ref, wanted->alloc_size, &memory, is_due)) != NULL)
+    block = make_block (pool, cache, wanted, extent, memory);
   cache->latest_own = block;
   return block;
 }
@@ -425,9 +437,10 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   TarnCache *cache = _tarn_cache_of (thread, pool);
   TarnBlock *block = NULL;
   gboolean is_shut = TRUE; /* as far as is known: other threads may have closed a door */
+  Wanted wanted;
   guint visit;
 
-  if (!may_take (pool, cache, size))
+  if (!read_request (pool, cache, size, handle, &wanted))
     return NULL;
   ensure_spare (cache,
                 cache->spare == NULL && cache->arenas[cache->latest_arena].ref.arena != NULL);
@@ -437,7 +450,7 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
       visit = thread->visits + 1;
       if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
         continue;
-      block = take (pool, cache, size, handle, _tarn_arena_take, is_due);
+      block = take (pool, cache, &wanted, _tarn_arena_take, is_due);
       is_shut = block == NULL && _tarn_heap_is_closed (pool->upstream);
       _tarn_thread_end_visit (thread, visit);
     }
@@ -452,12 +465,13 @@ _tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   TarnBlock *block = NULL;
+  Wanted wanted;
 
-  if (!may_take (pool, cache, size))
+  if (!read_request (pool, cache, size, handle, &wanted))
     return NULL;
   _tarn_mutex_lock (&pool->lock);
   if (!_tarn_door_is_closed (&pool->door))
-    block = take (pool, cache, size, handle, _tarn_arena_take_followed, is_due);
+    block = take (pool, cache, &wanted, _tarn_arena_take_followed, is_due);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (block != NULL)

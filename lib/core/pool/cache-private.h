@@ -223,9 +223,15 @@ gboolean _tarn_pool_put_handing_over_followed (TarnPool *pool, TarnBlock *block)
 /* and is in these. */
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
-gboolean _tarn_pool_has_transfers (const TarnPool *pool);
 void _tarn_pool_empty_transfers (TarnPool *pool);
 void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
+
+/* Tells whether anything is being handed over; with the lock or without. */
+static inline gboolean
+_tarn_pool_has_transfers (const TarnPool *pool)
+{
+  return __atomic_load_n (&pool->n_batches, __ATOMIC_RELAXED) > 0;
+}
 
 /* Gets a number for a size and a queue.  Handles are addresses, mostly, whose low bits are alike:
  * the factor, 2^64 divided by the golden ratio, spreads them. */

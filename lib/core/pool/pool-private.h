@@ -212,6 +212,7 @@ struct _TarnPool
   TarnTransferBin transfer_bins[TARN_TRANSFER_BINS];
   gsize max_transfer_bytes; /* constant: in all of them; G_MAXSIZE: there is no bound */
   gsize transfer_bytes;     /* atomic: in all of them, if there is a bound */
+  guint n_batches;          /* atomic: in all of them */
 
   /* Apart from what it guards, because threads that wait for it write to it. */
   TarnMutex lock __attribute__ ((aligned (TARN_CACHE_LINES)));

@@ -101,8 +101,9 @@ unlock (TarnTransferBin *bin)
 }
 
 static void
-set_n_batches (TarnTransferBin *bin, guint n)
+set_n_batches (TarnPool *pool, TarnTransferBin *bin, guint n)
 {
+  __atomic_add_fetch (&pool->n_batches, n - bin->n_batches, __ATOMIC_RELAXED);
   __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
 }
 
@@ -147,7 +148,7 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
       place->handle = bin->handle;
       place->batches[place->n_batches] = transfer;
       *oldest = NULL;
-      set_n_batches (place, place->n_batches + 1);
+      set_n_batches (pool, place, place->n_batches + 1);
     }
   unlock (place);
   if (has_room)
@@ -157,7 +158,7 @@ hand_over (TarnCache *cache, TarnCacheBin *bin)
 
 /* Takes the newest batch for a size and a queue out of a transfer bin.  NULL: there is none. */
 static TarnBlock *
-take_batch (TarnTransferBin *place, guint32 number, gpointer handle)
+take_batch (TarnPool *pool, TarnTransferBin *place, guint32 number, gpointer handle)
 {
   TarnBlock *first = NULL;
 
@@ -166,7 +167,7 @@ take_batch (TarnTransferBin *place, guint32 number, gpointer handle)
   if (place->n_batches > 0 && is_for (place, number, handle))
     {
       first = place->batches[place->n_batches - 1].first;
-      set_n_batches (place, place->n_batches - 1);
+      set_n_batches (pool, place, place->n_batches - 1);
     }
   unlock (place);
   return first;
@@ -185,7 +186,7 @@ receive (TarnCache *cache, TarnCacheBin *bin)
   if (bin->capacity < pool->transfer_blocks)
     return FALSE;
   for (guint i = 0; first == NULL && i < TARN_TRANSFER_SHARDS; i++)
-    first = take_batch (get_bin (pool, spread, own + i), bin->number, bin->handle);
+    first = take_batch (pool, get_bin (pool, spread, own + i), bin->number, bin->handle);
   if (first == NULL)
     return FALSE;
   end_transfer (pool, pool->transfer_blocks * first->alloc_size);
@@ -266,13 +267,15 @@ static void
 empty (TarnPool *pool, TarnTransferBin *bin)
 {
   g_assert (bin->n_batches <= TARN_TRANSFER_BATCHES);
+  if (bin->n_batches == 0)
+    return;
   for (guint i = 0; i < bin->n_batches; i++)
     {
       end_transfer (pool, pool->transfer_blocks * bin->batches[i].first->alloc_size);
       _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last,
                             pool->transfer_blocks);
     }
-  set_n_batches (bin, 0);
+  set_n_batches (pool, bin, 0);
 }
 
 /* Moves what one transfer bin has of a size and a queue to its share.  @handle points to the
@@ -323,16 +326,6 @@ _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
     take_from (pool, &pool->transfer_bins[i], number, NULL);
-}
-
-/* Tells whether anything is being handed over. */
-gboolean
-_tarn_pool_has_transfers (const TarnPool *pool)
-{
-  for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
-    if (has_any (&pool->transfer_bins[i]))
-      return TRUE;
-  return FALSE;
 }
 
 /* Moves all that was handed over to the pool's bins.  The door is closed. */
