@@ -331,7 +331,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, gpointer
 {
   guint bits = _tarn_pool_get_leading_bits (pool);
 
-  if (cache == NULL || size > G_MAXSSIZE / 2)
+  if (cache == NULL || size > G_MAXSSIZE / 2
+      || !__atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED))
     return FALSE;
   wanted->size = size;
   wanted->handle = handle;
@@ -402,12 +403,10 @@ is_its_turn (TarnPool *pool, TarnCache *cache)
 }
 
 /* Gets structs for a thread that has none left, or gives some back where it has too many.  Threads
- * whose blocks others free need that again and again. */
-static inline void
-ensure_spare (TarnCache *cache, gboolean is_needed)
+ * whose blocks others free need that again and again.  The thread is in no visit. */
+static void
+change_spare (TarnCache *cache)
 {
-  if (TARN_LIKELY (!is_needed))
-    return;
   _tarn_mutex_lock (&cache->pool->lock);
   _tarn_cache_refill_spare (cache);
   _tarn_mutex_unlock (&cache->pool->lock);
@@ -437,13 +436,12 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   TarnCache *cache = _tarn_cache_of (thread, pool);
   TarnBlock *block = NULL;
   gboolean is_shut = TRUE; /* as far as is known: other threads may have closed a door */
+  gboolean has_none;
   Wanted wanted;
   guint visit;
 
   if (!read_request (pool, cache, size, handle, &wanted))
     return NULL;
-  ensure_spare (cache,
-                cache->spare == NULL && cache->arenas[cache->latest_arena].ref.arena != NULL);
   for (guint n = 0; block == NULL && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool));
        n++)
     {
@@ -451,8 +449,11 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
       if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
         continue;
       block = take (pool, cache, &wanted, _tarn_arena_take, is_due);
-      is_shut = block == NULL && _tarn_heap_is_closed (pool->upstream);
+      has_none = block == NULL && cache->spare == NULL;
+      is_shut = block == NULL && (has_none || _tarn_heap_is_closed (pool->upstream));
       _tarn_thread_end_visit (thread, visit);
+      if (TARN_UNLIKELY (has_none))
+        change_spare (cache);
     }
   if (block != NULL)
     *is_due |= is_its_turn (pool, cache);
@@ -589,14 +590,13 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
-  gboolean is_back = FALSE, is_shut = TRUE;
+  gboolean is_back = FALSE, is_shut = TRUE, has_many;
   TarnCacheArena *arena;
   TarnBlock *goes;
   guint visit;
 
   if (cache == NULL)
     return FALSE;
-  ensure_spare (cache, cache->n_spare >= MAX_SPARE);
   for (guint n = 0; !is_back && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
     {
       visit = thread->visits + 1;
@@ -605,12 +605,15 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
       arena = find_arena_for (cache, block);
       goes = arena != NULL ? choose_to_go (cache, arena, block) : NULL;
       is_back = arena != NULL && (goes == NULL || _tarn_arena_put (&arena->ref, goes->extent));
-      is_shut = !is_back && _tarn_heap_is_closed (pool->upstream);
+      has_many = !is_back && cache->n_spare >= MAX_SPARE;
+      is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
       if (is_back)
         note_freed (cache, arena, block, goes);
       if (is_back && goes != NULL)
         end_block (cache, goes);
       _tarn_thread_end_visit (thread, visit);
+      if (TARN_UNLIKELY (has_many))
+        change_spare (cache);
     }
   return is_back;
 }
