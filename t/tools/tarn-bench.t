@@ -366,7 +366,7 @@ check "woven traces with too many threads" fails 2 \
 
 # ---- the same results in every form ----
 
-measures="driver hits mixed window exchange miss recovery overhead calls replay memory"
+measures="driver hits mixed window exchange miss recovery taken overhead calls replay memory"
 
 has_measures () {
   for measure in $measures; do
@@ -460,6 +460,16 @@ recovers_in_few_calls () {
     | length == 1 and all (.median > 120 and .median < 140)' "$scratch/json"
 }
 
+# One thread's window is all that is in use.
+takes_little () {
+  runs quick --kinds null+heap --measure taken --threads 1,2 --queues --json \
+    && jq -e '[.results[]] | map ("\(.threads) \(.parameter), \(.unit)")
+      == ["1 of in use, ratio", "1 of own peaks, ratio", "1 later, moves",
+          "2 of in use, ratio", "2 of own peaks, ratio", "2 later, moves"]
+      and .[0].median == .[1].median and .[0].median >= 1 and .[0].median < 2
+      and .[4].median >= 1 and .[4].median <= .[3].median and .[2].median >= 0' "$scratch/out"
+}
+
 check "without a device" runs quick_null --threads 1,2
 cp "$scratch/out" "$scratch/text"
 check "... a row for each measure" has_measures
@@ -484,6 +494,7 @@ if command -v jq >/dev/null; then
   check "... hits are hits" hits_are_hits
   check "... misses are misses" misses_are_misses
   check "... recovery calls the driver as often as it must" recovers_in_few_calls
+  check "what windows take from the driver" takes_little
 else
   skip "what is in JSON" "there is no jq"
 fi

@@ -63,6 +63,23 @@ fill_sizes (gsize *sizes, Sizes which, guint thread)
     }
 }
 
+guint64
+crew_get_window_peak (const Job *job, guint thread)
+{
+  gsize sizes[N_SIZES];
+  guint64 bytes = 0, peak = 0;
+
+  fill_sizes (sizes, job->sizes, thread);
+  for (guint i = 0; i < 2 * N_SIZES; i++) /* the sizes come again */
+    {
+      if (i >= WINDOW_BLOCKS)
+        bytes -= sizes[(i - WINDOW_BLOCKS) % N_SIZES];
+      bytes += sizes[i % N_SIZES];
+      peak = MAX (peak, bytes);
+    }
+  return peak;
+}
+
 /* Once through all sizes; one call of a driver is enough, and one round fills no pool. */
 static void
 warm_up (Worker *worker, Loop loop)

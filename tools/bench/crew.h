@@ -38,6 +38,9 @@ typedef struct
  * a thread sees it, or as a pair of threads does that hand blocks on. */
 gboolean crew_run (const Job *job, gdouble *ns, GError **error);
 
+/* Reckons the most bytes that a thread has in its window. */
+guint64 crew_get_window_peak (const Job *job, guint thread);
+
 gint64 clock_now (void); /* nanoseconds */
 
 #endif

@@ -20,6 +20,7 @@ const Measure measures[] = {
     THREADS_PAIRS },
   { "miss", measure_cost, TRUE, FALSE, PATTERN_ROUNDS, SUBJECT_POOL, SIZES_ONE, THREADS_ONE },
   { .name = "recovery", .run = measure_recovery, .needs_pool = TRUE },
+  { .name = "taken", .run = measure_taken, .needs_pool = TRUE },
   { .name = "overhead", .run = measure_overhead, .needs_pool = TRUE },
   { .name = "calls", .run = measure_calls, .needs_pool = TRUE },
   { .name = "replay", .run = measure_replay, .needs_pool = TRUE },

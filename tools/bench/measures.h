@@ -63,6 +63,7 @@ void bench_hand_over (const Bench *bench);
 /* In measure-*.c */
 void measure_recovery (const Bench *bench, const Source *source, const Measure *measure);
 void measure_memory (const Bench *bench, const Source *source, const Measure *measure);
+void measure_taken (const Bench *bench, const Source *source, const Measure *measure);
 void measure_overhead (const Bench *bench, const Source *source, const Measure *measure);
 void measure_calls (const Bench *bench, const Source *source, const Measure *measure);
 void measure_what_if (const Bench *bench, const Source *source, const Measure *measure);

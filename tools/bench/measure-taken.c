@@ -1,0 +1,126 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What threads that keep a window of live blocks each take from the driver, all together: beside
+ * what they have in use at most at one moment, and beside the sum of what each has at most; and how
+ * often the heap moves memory once it has what they need. */
+
+#include "measures.h"
+
+typedef struct
+{
+  Result *of_use, *of_peaks, *moves; /* moves NULL: there is no heap */
+} Rows;
+
+/* What there was at most, and moves up to now. */
+typedef struct
+{
+  gdouble taken, active; /* bytes */
+  guint64 moves;
+} Count;
+
+static Rows
+add_rows (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
+{
+  Results *results = bench->results;
+  const gchar *name = measure->name;
+  Rows rows = { NULL };
+
+  rows.of_use = results_add (results, source, name, n_threads, g_strdup ("of in use"), "ratio");
+  rows.of_peaks
+      = results_add (results, source, name, n_threads, g_strdup ("of own peaks"), "ratio");
+  if (source->kind->has_heap)
+    rows.moves = results_add (results, source, name, n_threads, g_strdup ("later"), "moves");
+  return rows;
+}
+
+static Count
+count (const Job *job, TarnAllocator *allocator)
+{
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  TarnPoolStats pool = TARN_POOL_STATS_INIT;
+  Count counted = { 0 };
+
+  tarn_pool_get_stats (job->pool, &pool);
+  counted.taken = (gdouble) pool.peak_managed_bytes;
+  counted.active = (gdouble) pool.peak_active_bytes;
+  if (tarn_heap_get_stats (allocator, &heap))
+    {
+      counted.taken = (gdouble) heap.peak_upstream_bytes;
+      counted.moves = heap.moves;
+    }
+  return counted;
+}
+
+/* Runs the threads once, and then as often as other measures are repeated. */
+static gboolean
+run (const Bench *bench, const Job *job, TarnAllocator *allocator, Count *first, Count *all,
+     GError **error)
+{
+  gdouble ns;
+
+  for (guint i = 0; i <= bench->n_repetitions; i++)
+    {
+      bench_show_progress (bench, MIN (i, bench->n_repetitions - 1));
+      if (!crew_run (job, &ns, error))
+        return FALSE;
+      if (i == 0)
+        *first = count (job, allocator);
+    }
+  *all = count (job, allocator);
+  return TRUE;
+}
+
+static void
+set_rows (const Rows *rows, const Job *job, const Count *first, const Count *all)
+{
+  gdouble peaks = 0;
+
+  for (guint i = 0; i < job->n_threads; i++)
+    peaks += (gdouble) crew_get_window_peak (job, i);
+  result_set (rows->of_use, spread_of_one (all->taken / all->active));
+  result_set (rows->of_peaks, spread_of_one (all->taken / peaks));
+  if (rows->moves != NULL)
+    result_set (rows->moves, spread_of_one ((gdouble) (all->moves - first->moves)));
+}
+
+static void
+fail_rows (const Rows *rows, GError *error)
+{
+  result_fail (rows->of_use, g_error_copy (error));
+  if (rows->moves != NULL)
+    result_fail (rows->moves, g_error_copy (error));
+  result_fail (rows->of_peaks, error);
+}
+
+/* Of an allocator of its own, which other measures have not filled. */
+static void
+measure_threads (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
+{
+  Rows rows = add_rows (bench, source, measure, n_threads);
+  Job job = { source,
+              NULL,
+              bench->has_queues ? SUBJECT_ORDERED : SUBJECT_POOL,
+              PATTERN_WINDOW,
+              SIZES_MIXED,
+              n_threads,
+              bench->seconds,
+              bench->has_one_queue };
+  GError *error = NULL;
+  g_autoptr (TarnAllocator) allocator = source_make_allocator (source, &error);
+  g_autoptr (TarnPool) pool = allocator != NULL ? tarn_pool_new (allocator, NULL, &error) : NULL;
+  Count first, all;
+
+  job.pool = pool;
+  if (pool != NULL && run (bench, &job, allocator, &first, &all, &error))
+    set_rows (&rows, &job, &first, &all);
+  else
+    fail_rows (&rows, error);
+}
+
+void
+measure_taken (const Bench *bench, const Source *source, const Measure *measure)
+{
+  for (guint i = 0; i < bench->threads->len; i++)
+    measure_threads (bench, source, measure, g_array_index (bench->threads, guint, i));
+}
