@@ -708,6 +708,7 @@ test_several_arenas (Fixture *fixture, gconstpointer unused)
   TarnBlock *own = use (fixture, 8 * MIB, fixture->first), *other;
   TarnHeapQueue *queue = get_queue (fixture, fixture->first);
   gsize upstream_bytes;
+  guint n_waits;
   gpointer next;
 
   (void) unused;
@@ -724,7 +725,9 @@ test_several_arenas (Fixture *fixture, gconstpointer unused)
   end (fixture, other);
 
   tarn_testing_pages_set_budget (fixture->pages, get_heap_stats (fixture).upstream_bytes);
+  n_waits = get_calls (fixture);
   end (fixture, use (fixture, 19 * MIB, fixture->first)); /* that is the other thread's */
+  g_assert_cmpuint (get_calls (fixture), ==, n_waits);
   end (fixture, use (fixture, 19 * MIB, fixture->second));
   tarn_testing_pages_set_budget (fixture->pages, G_MAXUINT64);
   end (fixture, use (fixture, 19 * MIB, fixture->first));

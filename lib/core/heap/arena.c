@@ -177,12 +177,16 @@ get_range (TarnArena *arena, gsize size)
 }
 
 /* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
- * queue is to have more of them. */
+ * queue is to have more of them.  Where threads have the heap's lock to take memory that is no
+ * help.
+ */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
-  if (++arena->n_waits < MANY_WAITS || !arena->queue->has_shared_arena
-      || arena->queue->n_arenas == TARN_QUEUE_ARENAS)
+  const TarnHeapQueue *queue = arena->queue;
+
+  if (!arena->heap->has_visitors || !queue->has_shared_arena || queue->n_arenas == TARN_QUEUE_ARENAS
+      || ++arena->n_waits < MANY_WAITS)
     return FALSE;
   arena->n_waits = 0;
   arena->is_crowded = TRUE;

@@ -196,6 +196,8 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   g_assert (queue->handle == NULL && queue->n_done == G_MAXUINT64);
   queue->handle = handle;
   set_number (queue, ++queue->heap->last_number);
+  queue->threads = 0;
+  queue->has_shared_arena = FALSE;
   queue->n_calls--;
   queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
 }
