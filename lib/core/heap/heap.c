@@ -125,7 +125,7 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   while ((extent = take_from (queue, size, n_grown > 1)) == NULL)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
-    else if (queue->n_arenas > 1 && (extent = take_from (queue, size, TRUE)) != NULL)
+    else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
       break; /* of another arena, as there is no room to grow after all */
     else
       {
