@@ -702,8 +702,9 @@ count_arenas_with_pieces (const TarnHeapQueue *queue)
  * each may have what the other has freed, other queues have it when it is done, and with the queue
  * all of it is forgotten. */
 static void
-test_several_arenas (Fixture *fixture, gconstpointer unused)
+test_several_arenas (Fixture *fixture, gconstpointer data)
 {
+  const Way *way = data;
   Use what = { fixture, 20 * MIB, fixture->first };
   TarnBlock *own = use (fixture, 8 * MIB, fixture->first), *other;
   TarnHeapQueue *queue = get_queue (fixture, fixture->first);
@@ -711,7 +712,6 @@ test_several_arenas (Fixture *fixture, gconstpointer unused)
   guint n_waits;
   gpointer next;
 
-  (void) unused;
   _tarn_heap_lock (queue->heap);
   queue->threads = G_MAXUINT16;
   queue->has_shared_arena = TRUE;
@@ -737,7 +737,8 @@ test_several_arenas (Fixture *fixture, gconstpointer unused)
   next = tarn_testing_queue_new (fixture->queues, TRUE);
   upstream_bytes = get_heap_stats (fixture).upstream_bytes;
   end (fixture, use (fixture, 7 * MIB, next));
-  g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, upstream_bytes);
+  if (way->is_virtual) /* else large requests have pieces of their own since memory ran out */
+    g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, ==, upstream_bytes);
 }
 
 /* A queue with the handle of one that was forgotten has none of its memory before that is done. */

@@ -204,14 +204,25 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
-/* Takes so many bytes from an arena, or else, if the heap has no room to grow in, from another one
- * of its queue.  The lock is held. */
+/* Tells whether an arena is to grow, rather than take what others of its queue have, where the heap
+ * has so much room.  What others have is for other threads, if there are any. */
+static inline gboolean
+grows_first (const TarnArena *arena, gsize size, gsize room_bytes)
+{
+  guint64 threads = arena->queue->threads;
+
+  return size <= room_bytes && (threads & (threads - 1)) != 0;
+}
+
+/* Takes so many bytes from an arena, or else, if that need not grow, from another one of its queue.
+ * The lock is held. */
 TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
   const TarnHeapQueue *queue = arena->queue;
   TarnExtent *extent = _tarn_range_take (get_range (arena, size), size, takes_any);
-  gboolean takes_of_others = takes_any || size > _tarn_heap_get_room (arena->heap);
+  gboolean takes_of_others
+      = takes_any || !grows_first (arena, size, _tarn_heap_get_room (arena->heap));
 
   for (guint i = 0; takes_of_others && extent == NULL && i < queue->n_arenas; i++)
     if (queue->arenas[i] != arena)
@@ -497,7 +508,8 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
     arena->n_waits = 0;
   extent = take (arena, rounded, memory, is_due);
   unlock (arena);
-  if (TARN_UNLIKELY (extent == NULL) && arena->queue->n_arenas > 1 && rounded > heap->room_bytes)
+  if (TARN_UNLIKELY (extent == NULL) && arena->queue->n_arenas > 1
+      && !grows_first (arena, rounded, heap->room_bytes))
     extent = take_of_others (arena, rounded, memory, is_due);
   return extent;
 }

@@ -251,7 +251,7 @@ struct _TarnHeapQueue
   TarnArena *arenas[TARN_QUEUE_ARENAS];
   guint n_arenas;            /* at least 1 */
   gboolean has_shared_arena; /* two of the threads use the same one */
-  guint64 threads;           /* that have used it: a bit for each of their numbers, modulo 64 */
+  guint64 threads;           /* that use it: a bit for each of their numbers, modulo 64 */
 
   guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
   guint64 n_done;        /* the number of the last one that is done, and one more */
