@@ -673,6 +673,25 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
 }
 
+/* Blocks of ever other sizes, one after the other, have the memory of one; also in a pool that
+ * takes the locks for each, as where parts are made one by one. */
+static void
+test_one_after_another (Fixture *fixture, gconstpointer unused)
+{
+  TarnPool *locking = tarn_pool_new (fixture->heap, NULL, NULL);
+
+  (void) unused;
+  locking->has_arenas = FALSE;
+  for (guint i = 0; i < 1000; i++)
+    tarn_block_free (tarn_pool_allocate_ordered (i < 500 ? fixture->pool : locking,
+                                                 MIB - i % 500 * TARN_TESTING_ORDER_GRANULE / 64,
+                                                 fixture->first, NULL));
+  assert_all_valid (fixture);
+  assert_valid (locking);
+  g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 16 * MIB);
+  tarn_pool_unref (locking);
+}
+
 typedef struct
 {
   Fixture *fixture;
@@ -1207,6 +1226,7 @@ main (int argc, char **argv)
   add ("capture", test_capture);
   add ("task-after-task", test_task_after_task);
   add ("never-forgotten", test_never_forgotten);
+  add ("one-after-another", test_one_after_another);
   add ("several-arenas", test_several_arenas);
   add ("same-handle", test_same_handle);
   add ("two-pools", test_two_pools);

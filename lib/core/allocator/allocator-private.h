@@ -12,8 +12,8 @@
 /* What a pool gives back to a heap before a request. */
 typedef enum
 {
-  TARN_SPARING_NOTHING,
-  TARN_SPARING_QUEUE, /* what it holds of the request's queue, as nothing else is of use */
+  TARN_SPARING_HELD,  /* what its bins hold of the request's queue */
+  TARN_SPARING_QUEUE, /* also what threads keep of that, as nothing else is of use */
   TARN_SPARING_ALL
 } TarnSparing;
 
@@ -94,9 +94,9 @@ typedef struct
   gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
   /* Tells whether free_for () takes memory of an owner. */
   gboolean (*knows_owner) (TarnAllocator *allocator, gpointer queue, guint64 owner);
-  /* Decides what a pool gives back of what it holds before a request that allocate_own () does not
-   * serve. */
-  TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size);
+  /* Decides what a pool, whose threads keep blocks of their own or do not, gives back of what it
+   * holds before a request that allocate_own () does not serve. */
+  TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size, gboolean keeps);
   /* Tells whether threads may have memory without its lock (heap/arena-private.h). */
   gboolean (*serves_visits) (TarnAllocator *allocator);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */

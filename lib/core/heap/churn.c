@@ -129,9 +129,10 @@ _tarn_heap_get_room (const TarnHeap *heap)
   return target > all ? target - all : 0;
 }
 
-/* Decides what a pool gives back before a request of so many bytes has the heap grow. */
+/* Decides what a pool gives back before a request of so many bytes has the heap grow.  @keeps: its
+ * threads keep blocks that only they use; else there is nothing to be saved. */
 TarnSparing
-_tarn_heap_choose_sparing (TarnHeap *heap, gsize size)
+_tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {
   gsize target = heap->growth->get_target (heap, size), all = heap->stats.upstream_bytes;
   gboolean has_room = target >= all && target - all >= size;
@@ -139,9 +140,12 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size)
 
   if (all > most || size > most - all)
     return TARN_SPARING_ALL;
-  add_some (heap);
-  if (heap->churn.n_flushes == 0)
-    return has_room || add_room (heap, size, target) ? TARN_SPARING_NOTHING : TARN_SPARING_ALL;
-  heap->churn.n_flushes--;
+  if (keeps)
+    {
+      add_some (heap);
+      if (heap->churn.n_flushes == 0 && (has_room || add_room (heap, size, target)))
+        return TARN_SPARING_HELD;
+      heap->churn.n_flushes -= heap->churn.n_flushes > 0;
+    }
   return has_room ? TARN_SPARING_QUEUE : TARN_SPARING_ALL;
 }

@@ -467,7 +467,7 @@ gboolean _tarn_heap_await_idle (TarnHeap *heap);
 /* churn.c; the lock is held */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
-TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size);
+TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
 
 /* alias.c; the lock is held, and given up meanwhile by the last */

@@ -392,13 +392,13 @@ heap_trim (TarnAllocator *allocator)
 }
 
 static TarnSparing
-heap_choose_sparing (TarnAllocator *allocator, gsize size)
+heap_choose_sparing (TarnAllocator *allocator, gsize size, gboolean keeps)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   TarnSparing sparing;
 
   _tarn_heap_lock (heap);
-  sparing = _tarn_heap_choose_sparing (heap, size);
+  sparing = _tarn_heap_choose_sparing (heap, size, keeps);
   _tarn_heap_unlock (heap);
   return sparing;
 }

@@ -328,15 +328,14 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
 
   _tarn_mutex_lock (&pool->lock);
   if (sparing == TARN_SPARING_QUEUE)
-    {
-      _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
-      blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));
-    }
-  else
+    _tarn_pool_flush_queue (pool, queue != NULL ? queue->handle : NULL);
+  if (sparing == TARN_SPARING_ALL)
     {
       _tarn_pool_flush (pool);
       blocks = _tarn_pool_take_idle (pool, 0);
     }
+  else
+    blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));
   if (blocks != NULL)
     _tarn_pool_begin_give_back (pool, give_back, blocks);
   _tarn_pool_check_if_full_debug (pool);
@@ -357,9 +356,10 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
   if (pool->hold_bytes != 0)
     return;
   sparing = heap->klass->choose_sparing (
-      heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)));
+      heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),
+      __atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED));
   _tarn_pool_ask_recorded (pool);
-  if (sparing != TARN_SPARING_NOTHING && begin_sparing (pool, queue, sparing, &give_back))
+  if (begin_sparing (pool, queue, sparing, &give_back))
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
