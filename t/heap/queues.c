@@ -673,8 +673,8 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
 }
 
-/* Blocks of ever other sizes, one after the other, have the memory of one; also in a pool that
- * takes the locks for each, as where parts are made one by one. */
+/* Blocks of ever other sizes, one after the other, have the memory of few, although two pools hold
+ * some in turn; one takes the locks for each, as where parts are made one by one. */
 static void
 test_one_after_another (Fixture *fixture, gconstpointer unused)
 {
@@ -683,12 +683,12 @@ test_one_after_another (Fixture *fixture, gconstpointer unused)
   (void) unused;
   locking->has_arenas = FALSE;
   for (guint i = 0; i < 1000; i++)
-    tarn_block_free (tarn_pool_allocate_ordered (i < 500 ? fixture->pool : locking,
-                                                 MIB - i % 500 * TARN_TESTING_ORDER_GRANULE / 64,
+    tarn_block_free (tarn_pool_allocate_ordered (i % 2 == 0 ? fixture->pool : locking,
+                                                 MIB - i * TARN_TESTING_ORDER_GRANULE / 64,
                                                  fixture->first, NULL));
   assert_all_valid (fixture);
   assert_valid (locking);
-  g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 16 * MIB);
+  g_assert_cmpuint (get_heap_stats (fixture).peak_upstream_bytes, <=, 32 * MIB);
   tarn_pool_unref (locking);
 }
 
