@@ -178,8 +178,7 @@ get_range (TarnArena *arena, gsize size)
 
 /* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
  * queue is to have more of them.  Where threads have the heap's lock to take memory that is no
- * help.
- */
+ * help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {

@@ -32,11 +32,12 @@
  * A piece moves within its queue before the queue is done with it: it stays mapped at its old
  * address, which commands may still use, until an event says that they do not: alias.c.
  *
- * Each in-order queue that requests name has ranges of its own.  What is free there commands on
- * that queue may still use, and others do not: so the queue has it again at once, and whoever frees
- * memory that only its own queue used waits for nothing.  Another queue, and upstream, get idle
- * pieces that are quiet: an event that was recorded after they became idle is done.  Where memory
- * has run out the host waits for that. */
+ * Each in-order queue that requests name has ranges of its own: an arena, and several of them where
+ * threads that use the queue wait for each other.  What is free there commands on that queue may
+ * still use, and others do not: so the queue has it again at once, and whoever frees memory that
+ * only its own queue used waits for nothing.  Another queue, and upstream, get idle pieces that are
+ * quiet: an event that was recorded after they became idle is done.  Where memory has run out the
+ * host waits for that. */
 
 #ifndef TARN_HEAP_PRIVATE_H
 #define TARN_HEAP_PRIVATE_H

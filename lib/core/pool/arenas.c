@@ -46,8 +46,7 @@
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
-/* How many structs a thread gets at a time, and the most that it keeps.  It has no more than those
- * whose blocks it frees; another thread may have taken them. */
+/* How many structs a thread gets at a time, and the most that it keeps. */
 #define N_SPARE 32
 #define MAX_SPARE 128
 
