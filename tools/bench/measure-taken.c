@@ -24,7 +24,7 @@ add_rows (const Bench *bench, const Source *source, const Measure *measure, guin
 {
   Results *results = bench->results;
   const gchar *name = measure->name;
-  Rows rows = { NULL };
+  Rows rows = { .moves = NULL };
 
   rows.of_use = results_add (results, source, name, n_threads, g_strdup ("of in use"), "ratio");
   rows.of_peaks
