@@ -245,7 +245,8 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
-/* Memory goes back to the arena that it came from, whichever thread frees the block. */
+/* The memory of a block goes back to the arena that it came from, also if another thread frees the
+ * block. */
 static void
 test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
 {
@@ -284,7 +285,7 @@ add_arenas (TarnHeapQueue *queue)
   _tarn_heap_unlock (heap);
 }
 
-/* The same where each thread has its own arena; none of the memory is the arena's alone. */
+/* The same if each thread has an arena. */
 static void
 test_several (HeapFixture *fixture, gconstpointer unused)
 {
@@ -318,7 +319,7 @@ test_several (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_free_held (world.pool);
   g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
 
-  /* What another arena has is not taken as long as the heap may grow, and then before it does. */
+  /* Arenas grow as long as the heap has room.  After that threads take memory of other arenas. */
   upstream_bytes = heap_get_stats (fixture).upstream_bytes;
   all = allocate (world.pool, 512 * MIB);
   tarn_block_free (all);

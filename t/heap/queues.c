@@ -717,9 +717,9 @@ count_arenas_with_pieces (const TarnHeapQueue *queue)
   return n;
 }
 
-/* Threads that use one queue have memory of it apart, which is in order as all that the queue has:
- * each may have what the other has freed, other queues have it when it is done, and with the queue
- * all of it is forgotten. */
+/* Two threads use one queue, and each has an arena.  Either thread may have what the other has
+ * freed, without a wait.  Another queue may have it once the commands are done.  Both arenas are
+ * forgotten with the queue. */
 static void
 test_several_arenas (Fixture *fixture, gconstpointer data)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What threads that keep a window of live blocks each take from the driver, all together: beside
- * what they have in use at most at one moment, and beside the sum of what each has at most; and how
- * often the heap moves memory once it has what they need. */
+ * How much memory threads take from the driver while each keeps a window of live blocks.  It is
+ * compared with the most that all of them have in use at one moment, and with the sum of the most
+ * that each has in use.  The heap's moves after the first repetition are counted as well. */
 
 #include "measures.h"
 
@@ -12,7 +12,7 @@ typedef struct
   Result *of_use, *of_peaks, *moves; /* moves NULL: there is no heap */
 } Rows;
 
-/* What there was at most, and moves up to now. */
+/* The most bytes up to now, and how often memory has moved. */
 typedef struct
 {
   gdouble taken, active; /* bytes */
@@ -93,7 +93,7 @@ fail_rows (const Rows *rows, GError *error)
   result_fail (rows->of_peaks, error);
 }
 
-/* Of an allocator of its own, which other measures have not filled. */
+/* Measures so many threads, on a new allocator: other measures leave memory in theirs. */
 static void
 measure_threads (const Bench *bench, const Source *source, const Measure *measure, guint n_threads)
 {

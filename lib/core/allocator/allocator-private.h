@@ -9,11 +9,11 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
-/* What a pool gives back to a heap before a request. */
+/* The blocks that a pool gives back to a heap before a request. */
 typedef enum
 {
-  TARN_SPARING_HELD,  /* what its bins hold of the request's queue */
-  TARN_SPARING_QUEUE, /* also what threads keep of that, as nothing else is of use */
+  TARN_SPARING_HELD,  /* those of the request's queue in its bins */
+  TARN_SPARING_QUEUE, /* also those of the queue that threads keep */
   TARN_SPARING_ALL
 } TarnSparing;
 

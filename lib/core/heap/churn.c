@@ -119,7 +119,8 @@ get_most (const TarnHeap *heap)
   return heap->is_short ? 0 : limit != 0 ? limit : G_MAXSIZE;
 }
 
-/* Reckons how many bytes the heap may take of upstream before it takes what is there in vain. */
+/* Reckons how many bytes more the heap may take from upstream.  Beyond that it uses memory that is
+ * free in its arenas. */
 gsize
 _tarn_heap_get_room (const TarnHeap *heap)
 {

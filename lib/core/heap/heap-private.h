@@ -273,7 +273,7 @@ typedef enum
   TARN_MOVES_NONE
 } TarnHeapMoves;
 
-/* What a request that has a heap grow knows from one piece to the next. */
+/* One request for which the heap grows, maybe by several pieces. */
 typedef struct
 {
   TarnHeapMoves moves;
@@ -344,7 +344,7 @@ struct _TarnHeap
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
 
-  /* What visits read, apart from what is often written */
+  /* Fields that visits read, on cache lines of their own: others are written often. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
   gsize mark_bytes;      /* of a queue have to become idle before it is looked after */

@@ -41,8 +41,8 @@
 #define FEW_TEMPORARIES 16
 #define MAX_KEPT ((gsize) 4 << 20)
 
-/* What one thread may take below a limit before it asks again: this share of the limit, and at most
- * so many bytes. */
+/* In a pool with a limit a thread may take this share of the limit, and at most so many bytes,
+ * before it asks again. */
 #define GRANT_SHARE 64
 #define MAX_GRANT ((gsize) 64 << 20)
 
@@ -500,9 +500,9 @@ end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses which block goes back to the arena when @block is freed.  It is @block, unless the thread
- * is to keep that: then it is the block that the thread kept before, or NULL.  A thread keeps the
- * largest of its temporaries, which are large blocks that it frees before it takes the next one. */
+/* Chooses the block that goes back to the arena when @block is freed.  Usually that is @block.  If
+ * the thread keeps @block, it is the block that the thread kept before, or NULL.  A thread keeps
+ * the largest of its temporaries: large blocks, each of which it frees before it takes the next. */
 static inline TarnBlock *
 choose_to_go (const TarnCache *cache, const TarnCacheArena *arena, TarnBlock *block)
 {
