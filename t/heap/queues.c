@@ -28,6 +28,14 @@ typedef struct
 } Way;
 
 static void
+assert_heap_valid (gpointer heap)
+{
+  _tarn_heap_lock (heap);
+  _tarn_heap_assert_valid (heap);
+  _tarn_heap_unlock (heap);
+}
+
+static void
 set_up (Fixture *fixture, gconstpointer data)
 {
   const Way *way = data;
@@ -40,6 +48,8 @@ set_up (Fixture *fixture, gconstpointer data)
   upstream = tarn_testing_order_allocator_new (fixture->order);
   options.alignment = TARN_TESTING_ORDER_GRANULE;
   fixture->heap = tarn_heap_allocator_new (upstream, &options, NULL);
+  /* Others have the lock while the heap calls upstream. */
+  tarn_testing_pages_set_hook (fixture->pages, assert_heap_valid, _tarn_heap_of (fixture->heap));
   fixture->pool = tarn_pool_new (fixture->heap, NULL, NULL);
   fixture->first = tarn_testing_queue_new (fixture->queues, TRUE);
   fixture->second = tarn_testing_queue_new (fixture->queues, TRUE);
@@ -58,12 +68,8 @@ tear_down (Fixture *fixture, gconstpointer unused)
 static void
 assert_all_valid (Fixture *fixture)
 {
-  TarnHeap *heap = _tarn_heap_of (fixture->heap);
-
   assert_valid (fixture->pool);
-  _tarn_heap_lock (heap);
-  _tarn_heap_assert_valid (heap);
-  _tarn_heap_unlock (heap);
+  assert_heap_valid (fixture->heap);
 }
 
 /* A block with a command on it; NULL: that the host uses. */

@@ -292,13 +292,12 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
   return is_marked;
 }
 
-/* Ends an arena that has no piece.  The lock is given up meanwhile. */
+/* Ends an arena that has no piece, and is in no list.  The lock is given up meanwhile. */
 static void
 free_arena (TarnArena *arena)
 {
   TarnHeap *heap = arena->heap;
 
-  g_queue_unlink (&heap->arenas, &arena->link);
   _tarn_heap_unlock (heap);
   for (guint i = 0; i < TARN_N_RANGES; i++)
     heap->growth->clear (&arena->ranges[i]);
@@ -315,6 +314,8 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   _tarn_assert_locked (&heap->lock);
   g_assert (!_tarn_queue_has_pieces (queue) && queue->n_calls == 0 && queue->aliases.length == 0);
   g_queue_unlink (&heap->all_queues, &queue->link);
+  for (guint i = 0; i < queue->n_arenas; i++)
+    g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
   /* A pool that has met the queue looks at the number of an arena. */
   set_number (queue, 0);
   _tarn_queue_drop_marks (queue);
