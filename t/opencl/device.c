@@ -61,11 +61,22 @@ opencl_open (gconstpointer data, gchar **reason)
 }
 
 void
+opencl_finish (cl_command_queue queue)
+{
+  cl_event event;
+
+  g_assert_cmpint (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event), ==, CL_SUCCESS);
+  g_assert_cmpint (clWaitForEvents (1, &event), ==, CL_SUCCESS);
+  g_assert_cmpint (clReleaseEvent (event), ==, CL_SUCCESS);
+  g_assert_cmpint (clFinish (queue), ==, CL_SUCCESS);
+}
+
+void
 opencl_close (gpointer data)
 {
   OpenclState *state = data;
 
-  g_assert_cmpint (clFinish (state->queue), ==, CL_SUCCESS);
+  opencl_finish (state->queue);
   g_assert_cmpint (clReleaseCommandQueue (state->queue), ==, CL_SUCCESS);
   opencl_context_release (state->context);
   g_free (state);
@@ -109,7 +120,7 @@ probe_thread (cl_device_id device)
                    ==, CL_SUCCESS);
   g_assert_cmpint (clFlush (queue), ==, CL_SUCCESS);
   is_caller = g_atomic_pointer_get (&runner) == g_thread_self ();
-  g_assert_cmpint (clFinish (queue), ==, CL_SUCCESS);
+  opencl_finish (queue);
   g_assert_cmpint (clReleaseCommandQueue (queue), ==, CL_SUCCESS);
   g_assert_cmpint (clReleaseContext (context), ==, CL_SUCCESS);
   return is_caller;

@@ -23,6 +23,10 @@ typedef struct
 void opencl_add_conformance (const gchar *path, gconstpointer test);
 gpointer opencl_open (gconstpointer device, gchar **reason);
 void opencl_close (gpointer state);
+
+/* Waits for a queue that is to be released next.  Where clFinish () has to wait for a command, a
+ * thread of PoCL 6.0 uses the queue once more when the call has returned. */
+void opencl_finish (cl_command_queue queue);
 const gchar *opencl_no_threads (gconstpointer device);
 const gchar *opencl_no_threads_on_queue (gconstpointer device);
 

@@ -214,7 +214,7 @@ opencl_queue_free (cl_command_queue queue)
   gint64 deadline = g_get_monotonic_time () + PATIENCE;
   cl_uint references = 0;
 
-  g_assert_cmpint (clFinish (queue), ==, CL_SUCCESS);
+  opencl_finish (queue);
   while (references != 1 && g_get_monotonic_time () < deadline)
     {
       g_assert_cmpint (clGetCommandQueueInfo (queue, CL_QUEUE_REFERENCE_COUNT, sizeof references,
