@@ -30,9 +30,9 @@
 #define TAKEN_A_MARK 512
 
 /* A queue has more arenas once threads had to wait for the lock of one so often, in so many
- * requests. */
-#define MANY_WAITS 8
-#define TAKES_OF_WAITS 65536
+ * requests.  To wait costs little, and what is free in an arena other queues cannot have. */
+#define MANY_WAITS 128
+#define TAKES_OF_WAITS 1024
 
 /* The heap's lock */
 

@@ -27,7 +27,7 @@
  * for each, but no more than one in EXTRA_SHARE_OF_QUEUES. */
 #define EXTRA_SHARE 32
 #define EXTRA_OF_ARENA (48 * MIB)
-#define EXTRA_SHARE_OF_QUEUES 2
+#define EXTRA_SHARE_OF_QUEUES 4
 
 /* After so much time half of what was added to the room is gone. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)

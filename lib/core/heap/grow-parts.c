@@ -38,15 +38,15 @@
 /* What a piece has at least, in a heap that has as much already, and the share of the heap that one
  * has where the heap is large. */
 #define SMALL_PIECE_BYTES (16 * MIB)
-#define LARGE_PIECE_BYTES (128 * MIB)
+#define LARGE_PIECE_BYTES (64 * MIB)
 #define PIECE_SHARE 8
 
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What
  * a new piece has more than its request needs may be GROWTH_ROOM beyond that, because a heap that
  * grows goes on to grow, mostly. */
-#define MIN_ROOM (112 * MIB)
+#define MIN_ROOM (32 * MIB)
 #define ROOM_SHARE 48
-#define GROWTH_ROOM (64 * MIB)
+#define GROWTH_ROOM (16 * MIB)
 
 /* Reckons how many bytes the heap should have at most; the request is not among them. */
 static gsize

@@ -19,7 +19,7 @@
 
 /* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
  * often. */
-#define MAX_PIECE_BYTES (32 * MIB)
+#define MAX_PIECE_BYTES (20 * MIB)
 
 /* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
  * that, because what each does not use adds up. */
@@ -27,7 +27,7 @@
 #define SHARE_OF_ARENA 4
 
 /* A request that is missing so many bytes takes many pieces. */
-#define PROBED_BYTES (64 * MAX_PIECE_BYTES)
+#define PROBED_BYTES (100 * MAX_PIECE_BYTES)
 
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)

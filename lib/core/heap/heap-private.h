@@ -386,9 +386,10 @@ struct _TarnHeap
   TarnHeapStats stats;
 };
 
-/* Some room for what each arena beyond the first has free, as long as that is no more than what was
- * in use: else arenas that need little take it from each other in turn. */
+/* Some room for what each arena beyond the first has free, as long as that is no more than one byte
+ * in so many of what was in use: else arenas that need little take it from each other in turn. */
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
+#define TARN_ARENA_ROOM_SHARE 2
 
 /* Reckons what a heap may have: what was in use at most, also with a request of so many bytes, one
  * byte in a share of that, and some room. */
@@ -398,7 +399,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
   guint64 n = heap->arenas.length; /* with nobody's */
-  guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak) : 0;
+  guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
   guint64 more = peak / share + room + of_arenas + heap->churn.extra;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
