@@ -44,9 +44,9 @@
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What
  * a new piece has more than its request needs may be GROWTH_ROOM beyond that, because a heap that
  * grows goes on to grow, mostly. */
-#define MIN_ROOM (32 * MIB)
+#define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
-#define GROWTH_ROOM (16 * MIB)
+#define GROWTH_ROOM (64 * MIB)
 
 /* Reckons how many bytes the heap should have at most; the request is not among them. */
 static gsize
