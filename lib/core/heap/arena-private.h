@@ -19,15 +19,15 @@
 #include "base/thread-private.h"
 
 typedef struct _TarnHeap TarnHeap;
-typedef struct _TarnArena TarnArena;
+typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
-/* An arena as somebody met it.  It is another one if its number has changed; its struct lives as
- * long as the heap. */
+/* The arenas of a queue as somebody met them.  They are another queue's if its number has changed;
+ * its struct lives as long as the heap. */
 typedef struct
 {
   TarnHeap *heap;
-  TarnArena *arena; /* NULL: there is none */
+  TarnHeapQueue *queue; /* NULL: there is none */
   guint64 number;
 } TarnArenaRef;
 
@@ -35,7 +35,7 @@ typedef struct
 gboolean _tarn_heap_await_door (TarnAllocator *heap);
 gboolean _tarn_heap_meet_arena (TarnAllocator *heap, gpointer handle, TarnArenaRef *ref,
                                 GError **error);
-gboolean _tarn_heap_look_after (TarnAllocator *heap, gpointer handle, TarnArenaRef *ref);
+void _tarn_heap_look_after (TarnAllocator *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnExtent *extent, TarnMemory memory);
 

@@ -177,14 +177,14 @@ get_range (TarnArena *arena, gsize size)
 }
 
 /* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
- * queue is to have more of them.  Where threads have the heap's lock to take memory that is no
- * help. */
+ * queue is to have more of them, if each thread does not have its own.  Where threads have the
+ * heap's lock to take memory that is no help. */
 gboolean
 _tarn_arena_note_wait (TarnArena *arena)
 {
   const TarnHeapQueue *queue = arena->queue;
 
-  if (!arena->heap->has_visitors || !queue->has_shared_arena || queue->n_arenas == TARN_QUEUE_ARENAS
+  if (!arena->heap->has_visitors || queue->n_arenas == TARN_QUEUE_ARENAS
       || ++arena->n_waits < MANY_WAITS)
     return FALSE;
   arena->n_waits = 0;
@@ -229,8 +229,7 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Gets the arena that this thread is to use of a queue (@handle NULL: of nobody), which the heap
- * meets. */
+/* Meets the arenas of a queue (@handle NULL: of nobody), which the heap meets, too. */
 gboolean
 _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -242,30 +241,27 @@ _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *
   queue = _tarn_heap_enter_queue (heap, handle, error);
   if (queue != NULL)
     {
-      *ref = (TarnArenaRef){ heap, _tarn_queue_get_arena (queue), queue->number };
+      *ref = (TarnArenaRef){ heap, queue, queue->number };
       queue->n_calls--;
     }
   _tarn_heap_unlock (heap);
   return queue != NULL;
 }
 
-/* Looks after a heap on behalf of a thread that has used an arena of a queue: sees whether marks
+/* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether marks
  * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
- * for one.  Gets the arena that the thread is to use from now on.  FALSE: others have the lock, and
- * do so, or the heap does not know the queue. */
-gboolean
-_tarn_heap_look_after (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref)
+ * for one.  Nothing is done while others have the lock, who do so. */
+void
+_tarn_heap_look_after (TarnAllocator *allocator, gpointer handle)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
   TarnArena *arena;
-  gboolean knows;
 
   if (!_tarn_heap_trylock (heap))
-    return FALSE;
+    return;
   queue = _tarn_heap_find_queue (heap, handle);
-  knows = queue != NULL;
-  if (knows)
+  if (queue != NULL)
     {
       queue->n_calls++;
       queue->n_passed = 0; /* many requests have passed */
@@ -273,20 +269,18 @@ _tarn_heap_look_after (TarnAllocator *allocator, gpointer handle, TarnArenaRef *
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
       _tarn_arena_relieve (arena);
-      *ref = (TarnArenaRef){ heap, _tarn_queue_get_arena (queue), queue->number };
       _tarn_queue_mark_if_idle (queue);
       queue->n_calls--;
     }
   _tarn_heap_expire (heap);
   _tarn_heap_unlock (heap);
-  return knows;
 }
 
-/* Tells whether an arena is still the one that was met. */
+/* Tells whether arenas are still the queue's that was met. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {
-  return __atomic_load_n (&ref->arena->number, __ATOMIC_RELAXED) == ref->number;
+  return __atomic_load_n (&ref->queue->number, __ATOMIC_RELAXED) == ref->number;
 }
 
 /* Makes an extent that was taken in a visit one that the heap knows by its memory. */
@@ -397,13 +391,14 @@ get_address (const TarnExtent *extent)
                                : piece->memory.address + (extent->start - piece->start);
 }
 
-/* Tells whether somebody has grown the heap since marks were recorded of an arena's queue: others
- * may want what it does not use.  In a visit. */
+/* Tells whether somebody has grown the heap since marks were recorded of a queue: others may want
+ * what it does not use.  In a visit. */
 gboolean
 _tarn_arena_is_due (const TarnArenaRef *ref)
 {
-  return is_open (ref->heap)
-         && __atomic_load_n (&ref->arena->seen_growths, __ATOMIC_RELAXED) != ref->heap->n_growths;
+  return is_open (ref->heap) && _tarn_arena_is_met (ref)
+         && __atomic_load_n (&_tarn_queue_get_arena (ref->queue)->seen_growths, __ATOMIC_RELAXED)
+                != ref->heap->n_growths;
 }
 
 /* Has an extent that was just taken be in use without being known by its memory. */
@@ -488,19 +483,21 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
   *is_due |= _tarn_arena_note_wait (arena);
 }
 
-/* Takes an extent of at least so many bytes from an arena, or else from another one of its queue;
- * *memory becomes what its user has, and *is_due TRUE if the caller is to look after the heap.
- * NULL: the arena is another one by now, or there is no such extent, or others use the heap. */
+/* Takes an extent of at least so many bytes from the thread's arena of a queue, or else from
+ * another one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after
+ * the heap. NULL: the arenas are another queue's by now, or there is no such extent, or others use
+ * the heap. */
 TarnExtent *
 _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gboolean *is_due)
 {
-  TarnArena *arena = ref->arena;
   TarnHeap *heap = ref->heap;
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);
   TarnExtent *extent = NULL;
+  TarnArena *arena;
 
-  if (!is_open (heap) || arena->number != ref->number || !heap->suits_all)
+  if (!is_open (heap) || !_tarn_arena_is_met (ref) || !heap->suits_all)
     return NULL;
+  arena = _tarn_queue_get_arena (ref->queue);
   if (TARN_UNLIKELY (!try_lock (arena)))
     wait_for_lock (arena, is_due);
   if (TARN_UNLIKELY (++arena->n_takes % TAKES_OF_WAITS == 0))
@@ -525,7 +522,7 @@ _tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memo
 
   _tarn_heap_lock (heap);
   if (_tarn_arena_is_met (ref) && heap->suits_all)
-    extent = _tarn_queue_take (ref->arena, rounded, TRUE);
+    extent = _tarn_queue_take (_tarn_queue_get_arena (ref->queue), rounded, TRUE);
   if (extent != NULL)
     {
       arena = extent->piece->range->arena;
@@ -536,7 +533,7 @@ _tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memo
   return extent;
 }
 
-/* Makes memory that an arena's queue alone uses an extent which the heap does not know by it any
+/* Makes memory that a queue alone uses an extent which the heap does not know by it any
  * more.  NULL: it is another queue's. */
 TarnExtent *
 _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
@@ -547,7 +544,7 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   g_assert (extent != NULL);
-  if (_tarn_arena_is_met (ref) && extent->piece->range->arena->queue == ref->arena->queue)
+  if (_tarn_arena_is_met (ref) && extent->piece->range->arena->queue == ref->queue)
     {
       g_hash_table_remove (heap->table, extent);
       heap->n_unnamed++;
@@ -560,7 +557,7 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
 }
 
 /* Begins to put extents back to their arena with the heap's lock.  TRUE: it is held until
- * _tarn_arena_end_put ().  FALSE: the arena is another one by now. */
+ * _tarn_arena_end_put ().  FALSE: the arenas are another queue's by now. */
 gboolean
 _tarn_arena_begin_put (const TarnArenaRef *ref)
 {
@@ -599,7 +596,7 @@ _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
   if (!is_open (ref->heap))
     return FALSE;
   arena = extent->piece->range->arena; /* the same as long as the extent is in use */
-  if (arena->number != ref->number)
+  if (__atomic_load_n (&arena->queue->number, __ATOMIC_RELAXED) != ref->number)
     return FALSE;
   if (TARN_LIKELY (try_lock (arena)))
     {

@@ -29,6 +29,11 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
+/* With several queues one in so many requests has the room grow beyond that, up to so many times
+ * the peak: by as much as queues that take turns have at most, each at its own time. */
+#define BEYOND 8
+#define EXTRA_PEAKS 2
+
 /* After so much time half of what was added to the room is gone. */
 #define HALF_LIFE (10 * G_TIME_SPAN_SECOND)
 
@@ -74,6 +79,14 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
+/* Tells whether the room may grow to @extra bytes beyond its bound. */
+static gboolean
+may_go_beyond (TarnHeap *heap, guint64 extra)
+{
+  return heap->arenas.length > 2 && ++heap->churn.n_beyond % BEYOND == 0
+         && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
+}
+
 /* Adds what a request is missing to the room.  FALSE: it has grown by as much as it may. */
 static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
@@ -85,7 +98,7 @@ add_room (TarnHeap *heap, gsize missing, gsize target)
   gsize all = heap->stats.upstream_bytes;
   guint64 more = missing + (target < all ? all - target : 0);
 
-  if (heap->churn.extra + more > most)
+  if (heap->churn.extra + more > most && !may_go_beyond (heap, heap->churn.extra + more))
     return FALSE;
   heap->churn.extra += more;
   return TRUE;

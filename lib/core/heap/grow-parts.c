@@ -38,7 +38,7 @@
 /* What a piece has at least, in a heap that has as much already, and the share of the heap that one
  * has where the heap is large. */
 #define SMALL_PIECE_BYTES (16 * MIB)
-#define LARGE_PIECE_BYTES (64 * MIB)
+#define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What

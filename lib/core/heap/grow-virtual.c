@@ -18,8 +18,10 @@
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
 /* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
- * often. */
-#define MAX_PIECE_BYTES (20 * MIB)
+ * often.  One byte in PIECE_SHARE of what its arena is to have, between these two. */
+#define SMALL_PIECE_BYTES (20 * MIB)
+#define MAX_PIECE_BYTES (32 * MIB)
+#define PIECE_SHARE 56
 
 /* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
  * that, because what each does not use adds up. */
@@ -27,7 +29,7 @@
 #define SHARE_OF_ARENA 4
 
 /* A request that is missing so many bytes takes many pieces. */
-#define PROBED_BYTES (100 * MAX_PIECE_BYTES)
+#define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
 /* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
 #define MIN_ROOM (8 * MIB)
@@ -356,7 +358,9 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
 {
   const TarnHeap *heap = range->heap;
   gsize granularity = ops_of (heap)->virtual_granularity;
-  gsize most = get_most_of_piece (heap, MAX_PIECE_BYTES);
+  gsize bytes
+      = CLAMP ((range->arena->bytes + missing) / PIECE_SHARE, SMALL_PIECE_BYTES, MAX_PIECE_BYTES);
+  gsize most = get_most_of_piece (heap, bytes & ~(granularity - 1));
   gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
   gsize share = heap->arenas.length > FEW_ARENAS ? SHARE_OF_ARENA : 1;
 

@@ -205,8 +205,6 @@ check_arena (Walk *walk, const TarnArena *arena)
 
   for (guint i = 0; i < TARN_N_RANGES; i++)
     check_range (walk, &arena->ranges[i]);
-  demand (walk, arena->number == arena->queue->number,
-          "an arena of a number that its queue has not");
   demand (walk, walk->used_bytes + walk->free_bytes - bytes_before == arena->bytes,
           "%" G_GSIZE_FORMAT " bytes of an arena that counts %" G_GSIZE_FORMAT,
           walk->used_bytes + walk->free_bytes - bytes_before, arena->bytes);

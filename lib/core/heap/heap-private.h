@@ -202,7 +202,6 @@ typedef struct
 struct _TarnArena
 {
   /* These stay when it becomes another queue's. */
-  guint64 number;        /* atomic: its queue's */
   TarnExtentSlab *slabs; /* that it has allocated */
   TarnExtent *spare;     /* structs that are not used; through TarnExtent.next */
 
@@ -242,11 +241,13 @@ struct _TarnArena
  * as long as it is not forgotten. */
 struct _TarnHeapQueue
 {
-  guint64 number; /* no other queue ever has it; 0: as long as there is no handle */
+  /* Atomic: no other queue ever has it; 0: as long as there is no handle.  It stays in a struct
+   * that is used again. */
+  guint64 number;
+
   TarnHeap *heap;
   gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
   gpointer left;   /* of a forgotten one, until nobody uses it: the same */
-  guint n_calls;   /* that use it, and may give up the lock meanwhile */
 
   /* The door is closed while these change. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
@@ -254,6 +255,8 @@ struct _TarnHeapQueue
   gboolean has_shared_arena; /* two of the threads use the same one */
   guint64 threads;           /* that use it: a bit for each of their numbers, modulo 64 */
 
+  /* That use it, and may give up the lock meanwhile; apart from what visits read. */
+  guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
   guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
   guint64 n_done;        /* the number of the last one that is done, and one more */
   gboolean has_unmarked; /* atomic: a piece became idle since the last one was begun */
@@ -290,7 +293,8 @@ typedef struct
   guint n_flushes;
   gint64 at;
   guint64 peak;
-  guint64 extra; /* bytes that the room is larger by */
+  guint64 extra;  /* bytes that the room is larger by */
+  guint n_beyond; /* requests for which it would have had to be larger than its bound */
 } TarnHeapChurn;
 
 /* How a heap grows. */
@@ -366,7 +370,8 @@ struct _TarnHeap
                                   pieces there are takes one out */
   GQueue forgotten_queues;     /* forgotten for longest first */
   GQueue arenas;               /* of TarnArena: of all queues */
-  GSList *dead_arenas;         /* structs that threads may still have references to */
+  GSList *dead_queues;         /* structs that pools may still have references to, */
+  GSList *dead_arenas;         /* and that extents may be in */
   guint64 last_number;         /* of a queue */
   GHashTable *table;           /* of TarnExtent in use, by memory */
   gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
@@ -446,7 +451,6 @@ const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
 
 /* heap-queue.c; the lock is held, and given up meanwhile by those that have an error */
 TarnHeapQueue *_tarn_heap_queue_new (TarnHeap *heap, gpointer handle);
-TarnArena *_tarn_queue_get_arena (const TarnHeapQueue *queue);
 void _tarn_queue_note_thread (TarnHeapQueue *queue);
 void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
@@ -531,6 +535,13 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #else
   (void) heap;
 #endif
+}
+
+/* Gets the arena of a queue that the calling thread uses. */
+static inline TarnArena *
+_tarn_queue_get_arena (const TarnHeapQueue *queue)
+{
+  return queue->arenas[_tarn_current_thread->number % queue->n_arenas];
 }
 
 static inline TarnArena *

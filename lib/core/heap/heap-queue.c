@@ -15,9 +15,9 @@
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
 
-/* Gets a struct, all zero.  Threads that have met the arena which it was look at its number. */
+/* Gets a struct, all zero but for what stays. */
 static TarnArena *
-take_dead (TarnHeap *heap)
+take_dead_arena (TarnHeap *heap)
 {
   TarnArena *arena;
 
@@ -34,11 +34,10 @@ static void
 add_arena (TarnHeapQueue *queue)
 {
   TarnHeap *heap = queue->heap;
-  TarnArena *arena = take_dead (heap);
+  TarnArena *arena = take_dead_arena (heap);
 
   arena->queue = queue;
   arena->heap = heap;
-  __atomic_store_n (&arena->number, queue->number, __ATOMIC_RELAXED);
   for (guint i = 0; i < TARN_N_RANGES; i++)
     {
       arena->ranges[i].heap = heap;
@@ -51,37 +50,42 @@ add_arena (TarnHeapQueue *queue)
   queue->arenas[queue->n_arenas++] = arena;
 }
 
-/* Has a queue, and its arenas, be the one of a number. */
+/* Has a queue be the one of a number.  Threads that have met it look at that. */
 static void
 set_number (TarnHeapQueue *queue, guint64 number)
 {
-  queue->number = number;
-  for (guint i = 0; i < queue->n_arenas; i++)
-    __atomic_store_n (&queue->arenas[i]->number, number, __ATOMIC_RELAXED);
+  __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
+}
+
+/* Gets a struct, all zero but for its number. */
+static TarnHeapQueue *
+take_dead_queue (TarnHeap *heap)
+{
+  TarnHeapQueue *queue;
+
+  if (heap->dead_queues == NULL)
+    return _tarn_aligned_new0 (TarnHeapQueue);
+  queue = heap->dead_queues->data;
+  heap->dead_queues = g_slist_delete_link (heap->dead_queues, heap->dead_queues);
+  memset (&queue->heap, 0, sizeof *queue - G_STRUCT_OFFSET (TarnHeapQueue, heap));
+  return queue;
 }
 
 /* Makes a queue, with the backend's reference; NULL: nobody. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
-  TarnHeapQueue *queue = g_new0 (TarnHeapQueue, 1);
+  TarnHeapQueue *queue = take_dead_queue (heap);
 
   queue->heap = heap;
   queue->handle = handle;
-  queue->number = handle != NULL ? ++heap->last_number : 0;
+  set_number (queue, handle != NULL ? ++heap->last_number : 0);
   queue->n_begun = 1; /* fresh pieces are idle since 0 */
   queue->n_done = handle == NULL ? G_MAXUINT64 : 1;
   queue->link.data = queue->forgotten_link.data = queue;
   g_queue_push_tail_link (&heap->all_queues, &queue->link);
   add_arena (queue);
   return queue;
-}
-
-/* Gets the arena of a queue that the calling thread uses. */
-TarnArena *
-_tarn_queue_get_arena (const TarnHeapQueue *queue)
-{
-  return queue->arenas[_tarn_current_thread->number % queue->n_arenas];
 }
 
 /* Tells whether two of the threads that have used a queue use the same arena of it. */
@@ -316,14 +320,13 @@ _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue)
   g_queue_unlink (&heap->all_queues, &queue->link);
   for (guint i = 0; i < queue->n_arenas; i++)
     g_queue_unlink (&heap->arenas, &queue->arenas[i]->link);
-  /* A pool that has met the queue looks at the number of an arena. */
   set_number (queue, 0);
   _tarn_queue_drop_marks (queue);
   for (guint i = 0; i < queue->n_arenas; i++)
     free_arena (queue->arenas[i]);
   if (handle != NULL)
     unref_handle (heap, handle);
-  g_free (queue);
+  heap->dead_queues = g_slist_prepend (heap->dead_queues, queue);
 }
 
 /* Drops a queue that has nothing, and that nobody uses. */

@@ -308,7 +308,7 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
   (void) size;
   _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
-  is_owner = extent != NULL && owner != 0 && extent->piece->range->arena->number == owner;
+  is_owner = extent != NULL && owner != 0 && extent->piece->range->arena->queue->number == owner;
   if (is_owner)
     {
       g_hash_table_remove (heap->table, extent);
@@ -526,6 +526,7 @@ heap_finalize (TarnAllocator *allocator)
   for (GSList *link = heap->dead_arenas; link != NULL; link = link->next)
     _tarn_arena_free_slabs (link->data);
   g_slist_free_full (heap->dead_arenas, free);
+  g_slist_free_full (heap->dead_queues, free);
   g_hash_table_unref (heap->table);
   _tarn_cond_clear (&heap->changed);
   _tarn_mutex_clear (&heap->lock);

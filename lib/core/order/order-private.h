@@ -183,7 +183,6 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
 /* arena.c; the lock is not held */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
-void _tarn_pool_change_arena (TarnPool *pool, gpointer handle, const TarnArenaRef *ref);
 
 /* free.c */
 gboolean _tarn_pool_ignores_free (TarnPool *pool);

@@ -408,7 +408,6 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
 {
   TarnGiveBack give_back;
   TarnBlock *blocks;
-  TarnArenaRef ref;
 
   _tarn_assert_not_locked (&pool->lock);
   if (__atomic_exchange_n (&pool->has_late, FALSE, __ATOMIC_RELAXED))
@@ -422,6 +421,5 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
   if (blocks != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
-  if (_tarn_heap_look_after (pool->upstream, handle, &ref))
-    _tarn_pool_change_arena (pool, handle, &ref);
+  _tarn_heap_look_after (pool->upstream, handle);
 }

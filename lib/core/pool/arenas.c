@@ -13,7 +13,7 @@
  * Invariants, whenever the lock is held and the door is closed:
  *
  *     an own block is in use, or in a thread's cache or on its way between two; never in a bin
- *     the queue of an own block is known, and some cache has its arena
+ *     the queue of an own block is known, and the pool has met its arenas: arena-table.c
  *     what a cache has in TarnCache.spare is vacant, or retired, and in no list but that
  *
  * The structs that threads need for this stand in the pool's chunks, like all others; each thread
@@ -49,142 +49,6 @@
 /* How many structs a thread gets at a time, and the most that it keeps. */
 #define N_SPARE 32
 #define MAX_SPARE 128
-
-/* Finds the arena that a cache has of a queue (NULL: of nobody); NULL: it has none.  The lock is
- * held, or the thread whose cache it is is in a visit. */
-TarnCacheArena *
-_tarn_cache_find_arena (TarnCache *cache, gpointer handle)
-{
-  TarnCacheArena *arena = &cache->arenas[cache->latest_arena];
-
-  if (TARN_LIKELY (arena->handle == handle && arena->ref.arena != NULL))
-    return arena;
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
-    if (cache->arenas[i].handle == handle && cache->arenas[i].ref.arena != NULL)
-      {
-        cache->latest_arena = i;
-        return &cache->arenas[i];
-      }
-  return NULL;
-}
-
-/* Tells whether a cache has the arena of a queue.  The lock is held. */
-gboolean
-_tarn_cache_has_arena (const TarnCache *cache, gconstpointer handle)
-{
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
-    if (cache->arenas[i].handle == handle && cache->arenas[i].ref.arena != NULL)
-      return TRUE;
-  return FALSE;
-}
-
-/* Settling.  The lock is held. */
-
-/* Makes an arena's own block one like any other.  No other thread works on it, or the door is
- * closed. */
-void
-_tarn_pool_settle (TarnPool *pool, TarnBlock *block)
-{
-  TarnExtent *extent = block->extent;
-  TarnQueue *queue;
-
-  _tarn_assert_locked (&pool->lock);
-  if (!block->is_own)
-    return;
-  __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
-  block->uses = NULL;
-  _tarn_arena_name (extent, block->memory);
-  queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
-  g_assert (block->share == NULL || queue != NULL);
-  if (queue != NULL)
-    _tarn_block_add_use (block, queue);
-  _tarn_block_update_share (block);
-}
-
-/* Settles all own blocks of a queue.  The door is closed. */
-static void
-settle_all_of (TarnPool *pool, gpointer handle)
-{
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-    if (block->is_own && block->share == handle)
-      _tarn_pool_settle (pool, block);
-}
-
-static gboolean
-has_arena_of (TarnPool *pool, gpointer handle)
-{
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    if (_tarn_cache_has_arena (cache, handle))
-      return TRUE;
-  return FALSE;
-}
-
-/* Drops an arena from a cache.  The door is closed.  The reference on the queue goes when the pool
- * is swept. */
-void
-_tarn_cache_drop_arena (TarnCache *cache, TarnCacheArena *arena)
-{
-  TarnPool *pool = cache->pool;
-  gpointer handle = arena->handle;
-  TarnQueue *queue = arena->queue;
-
-  if (arena->ref.arena == NULL)
-    return;
-  _tarn_cache_return_kept (cache, arena);
-  arena->ref.arena = NULL;
-  arena->queue = NULL;
-  if (!has_arena_of (pool, handle))
-    settle_all_of (pool, handle);
-  if (queue != NULL)
-    g_ptr_array_add (pool->released_queues, queue);
-}
-
-/* Drops all arenas of a cache. */
-void
-_tarn_cache_drop_arenas (TarnCache *cache)
-{
-  gboolean was_open = _tarn_pool_close (cache->pool);
-
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
-    _tarn_cache_drop_arena (cache, &cache->arenas[i]);
-  _tarn_pool_open (cache->pool, was_open);
-}
-
-/* Drops the arena of a queue from all caches, and settles what is the arena's own. */
-void
-_tarn_pool_drop_arena (TarnPool *pool, gpointer handle)
-{
-  gboolean was_open;
-
-  _tarn_assert_locked (&pool->lock);
-  if (!pool->has_arenas || !has_arena_of (pool, handle))
-    return;
-  was_open = _tarn_pool_close (pool);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    {
-      TarnCacheArena *arena = _tarn_cache_find_arena (cache, handle);
-
-      if (arena != NULL)
-        _tarn_cache_drop_arena (cache, arena);
-    }
-  _tarn_pool_open (pool, was_open);
-}
-
-/* Has threads take nothing from arenas any more. */
-void
-_tarn_pool_end_arenas (TarnPool *pool)
-{
-  gboolean was_open;
-
-  _tarn_assert_locked (&pool->lock);
-  if (!pool->has_arenas)
-    return;
-  __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
-  was_open = _tarn_pool_close (pool);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
-    _tarn_cache_drop_arenas (cache);
-  _tarn_pool_open (pool, was_open);
-}
 
 /* Structs.  The lock is held, and the cache is this thread's, or the door is closed. */
 
@@ -344,40 +208,51 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, gpointer
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
+/* Gets the place of a queue in TarnCache.kept. */
+static inline TarnBlock **
+get_kept_place (TarnCache *cache, gpointer handle)
+{
+  return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
+}
+
 /* Takes what a thread keeps for its temporaries. */
 static inline TarnBlock *
-take_kept (TarnCache *cache, TarnCacheArena *arena, gsize size)
+take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
-  TarnBlock *block = arena->kept;
+  TarnBlock *block = *place;
 
-  arena->kept = NULL;
+  *place = NULL;
   block->is_hit = TRUE;
   _tarn_cache_activate (cache, block, size);
   __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
   return block;
 }
 
-/* Takes a block from the arena that a cache has of a queue, or what the thread keeps of it.  NULL:
- * there is none. */
+/* Takes a block from the arenas of a queue, or what the thread keeps of it.  NULL: there is none.
+ */
 static inline TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_extent,
       gboolean *is_due)
 {
-  TarnCacheArena *arena = _tarn_cache_find_arena (cache, wanted->handle);
+  TarnMetQueue *met = _tarn_pool_find_met (pool, wanted->handle);
+  TarnBlock **kept = get_kept_place (cache, wanted->handle);
   gsize size = wanted->size;
   TarnBlock *block = NULL;
   TarnExtent *extent;
   TarnMemory memory;
 
-  if (arena == NULL || cache->spare == NULL)
+  if (met == NULL || cache->spare == NULL)
     return NULL;
-  if (arena->kept != NULL && size > TARN_HEAP_MAX_ROUNDED && size <= arena->kept->alloc_size)
+  if (TARN_UNLIKELY (!__atomic_load_n (&met->is_used, __ATOMIC_RELAXED)))
+    __atomic_store_n (&met->is_used, TRUE, __ATOMIC_RELAXED);
+  if (*kept != NULL && (*kept)->share == wanted->handle && size > TARN_HEAP_MAX_ROUNDED
+      && size <= (*kept)->alloc_size)
     {
-      block = take_kept (cache, arena, size);
-      *is_due |= ++cache->n_taken_kept % KEPT_IN_TURN == 0 && _tarn_arena_is_due (&arena->ref);
+      block = take_kept (cache, kept, size);
+      *is_due |= ++cache->n_taken_kept % KEPT_IN_TURN == 0 && _tarn_arena_is_due (&met->ref);
     }
   else if (is_granted (pool, cache, wanted->alloc_size)
-           && (extent = take_extent (&arena->ref, wanted->alloc_size, &memory, is_due)) != NULL)
+           && (extent = take_extent (&met->ref, wanted->alloc_size, &memory, is_due)) != NULL)
     block = make_block (pool, cache, wanted, extent, memory);
   cache->latest_own = block;
   return block;
@@ -479,12 +354,12 @@ _tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle
   return block;
 }
 
-/* Finds the arena that a block which is being freed can go back to; NULL: none. */
-static inline TarnCacheArena *
-find_arena_for (TarnCache *cache, const TarnBlock *block)
+/* Finds the queue to whose arenas a block that is being freed can go back; NULL: none. */
+static inline TarnMetQueue *
+find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
 {
   return block->is_own && block->state == TARN_BLOCK_ACTIVE && cache->n_spare < MAX_SPARE
-             ? _tarn_cache_find_arena (cache, block->share)
+             ? _tarn_pool_find_met (pool, block->share)
              : NULL;
 }
 
@@ -500,30 +375,33 @@ end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that goes back to the arena when @block is freed.  Usually that is @block.  If
- * the thread keeps @block, it is the block that the thread kept before, or NULL.  A thread keeps
- * the largest of its temporaries: large blocks, each of which it frees before it takes the next. */
+/* Chooses the block that goes back to its arena when @block is freed.  Usually that is @block.  If
+ * the thread keeps @block, it is the block that the thread kept in its place, or NULL.  A thread
+ * keeps the largest of a queue's temporaries: large blocks, each of which it frees before it takes
+ * the next. */
 static inline TarnBlock *
-choose_to_go (const TarnCache *cache, const TarnCacheArena *arena, TarnBlock *block)
+choose_to_go (TarnCache *cache, TarnBlock *block)
 {
+  TarnBlock *kept = *get_kept_place (cache, block->share);
+
   if (block != cache->latest_own || cache->n_own_temporaries < FEW_TEMPORARIES
       || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
       || block->alloc_size > MIN (MAX_KEPT, cache->pool->asked_cache_bytes)
-      || (arena->kept != NULL && arena->kept->alloc_size >= block->alloc_size))
+      || (kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size))
     return block;
-  return arena->kept;
+  return kept;
 }
 
 /* Counts a block that is freed, and keeps it unless it goes back itself (@goes). */
 static inline void
-note_freed (TarnCache *cache, TarnCacheArena *arena, TarnBlock *block, const TarnBlock *goes)
+note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
 {
   _tarn_cache_count_free (cache, block);
   cache->n_own_temporaries = block == cache->latest_own ? cache->n_own_temporaries + 1 : 0;
   if (goes == block)
     return;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
-  arena->kept = block;
+  *get_kept_place (cache, block->share) = block;
 }
 
 /* Gives a block back to its arena, with the pool's lock and the heap's. */
@@ -543,12 +421,12 @@ end_with_lock (TarnCache *cache, TarnBlock *block)
 TarnBlock *
 _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
 {
-  TarnCacheArena *arena = _tarn_cache_find_arena (cache, blocks->share);
+  const TarnMetQueue *met = _tarn_pool_find_met (cache->pool, blocks->share);
   TarnBlock *others = NULL, *block;
   TarnBlock **end = &others;
 
   _tarn_assert_locked (&cache->pool->lock);
-  if (arena == NULL || !_tarn_arena_begin_put (&arena->ref))
+  if (met == NULL || !_tarn_arena_begin_put (&met->ref))
     return blocks;
   while ((block = blocks) != NULL)
     {
@@ -562,25 +440,53 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
         }
     }
   *end = NULL;
-  _tarn_arena_end_put (&arena->ref);
+  _tarn_arena_end_put (&met->ref);
   _tarn_cache_give_spare (cache, MAX_SPARE);
   return others;
 }
 
-/* Gives back what a thread keeps of an arena.  The lock is held, and the cache is this thread's, or
- * the door is closed. */
-void
-_tarn_cache_return_kept (TarnCache *cache, TarnCacheArena *arena)
+/* Gets what a thread keeps for temporaries of a queue; NULL: nothing.  The lock is held, and the
+ * cache is this thread's, or the door is closed. */
+TarnBlock *
+_tarn_cache_get_kept (const TarnCache *cache, gpointer handle)
 {
-  TarnBlock *block = arena->kept;
+  TarnBlock *block = *get_kept_place ((TarnCache *) cache, handle);
+
+  return block != NULL && block->share == handle ? block : NULL;
+}
+
+/* Gives that back. */
+void
+_tarn_cache_return_kept (TarnCache *cache, gpointer handle)
+{
+  TarnBlock *block = _tarn_cache_get_kept (cache, handle);
 
   _tarn_assert_locked (&cache->pool->lock);
   if (block == NULL)
     return;
-  arena->kept = NULL;
+  *get_kept_place (cache, handle) = NULL;
   block->below = NULL;
   if (_tarn_cache_return_own (cache, block) != NULL)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
+}
+
+/* Gives back what a thread keeps for temporaries of all queues. */
+void
+_tarn_cache_return_all_kept (TarnCache *cache)
+{
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++)
+    if (cache->kept[i] != NULL)
+      _tarn_cache_return_kept (cache, cache->kept[i]->share);
+}
+
+/* Gives a block back to the arena that it is of, which the pool may have met.  FALSE: the lock has
+ * to be taken. */
+static inline gboolean
+put (const TarnPool *pool, const TarnBlock *block)
+{
+  const TarnMetQueue *met = _tarn_pool_find_met (pool, block->share);
+
+  return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
 /* Gives a block that is being freed back to its arena.  FALSE: the lock has to be taken. */
@@ -590,7 +496,7 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   gboolean is_back = FALSE, is_shut = TRUE, has_many;
-  TarnCacheArena *arena;
+  const TarnMetQueue *met;
   TarnBlock *goes;
   guint visit;
 
@@ -601,13 +507,13 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
       visit = thread->visits + 1;
       if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
         continue;
-      arena = find_arena_for (cache, block);
-      goes = arena != NULL ? choose_to_go (cache, arena, block) : NULL;
-      is_back = arena != NULL && (goes == NULL || _tarn_arena_put (&arena->ref, goes->extent));
+      met = find_met_for (pool, cache, block);
+      goes = met != NULL ? choose_to_go (cache, block) : NULL;
+      is_back = met != NULL && (goes == NULL || put (pool, goes));
       has_many = !is_back && cache->n_spare >= MAX_SPARE;
       is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
       if (is_back)
-        note_freed (cache, arena, block, goes);
+        note_freed (cache, block, goes);
       if (is_back && goes != NULL)
         end_block (cache, goes);
       _tarn_thread_end_visit (thread, visit);
@@ -622,22 +528,24 @@ gboolean
 _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnCacheArena *arena;
+  const TarnMetQueue *met;
   gboolean is_back;
   TarnBlock *goes;
 
   if (cache == NULL)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
-  arena = _tarn_door_is_closed (&pool->door) ? NULL : find_arena_for (cache, block);
-  is_back = arena != NULL && _tarn_arena_begin_put (&arena->ref);
+  met = _tarn_door_is_closed (&pool->door) ? NULL : find_met_for (pool, cache, block);
+  goes = met != NULL ? choose_to_go (cache, block) : NULL;
+  if (goes != NULL)
+    met = _tarn_pool_find_met (pool, goes->share);
+  is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
   if (is_back)
     {
-      goes = choose_to_go (cache, arena, block);
-      note_freed (cache, arena, block, goes);
+      note_freed (cache, block, goes);
       if (goes != NULL)
         end_with_lock (cache, goes);
-      _tarn_arena_end_put (&arena->ref);
+      _tarn_arena_end_put (&met->ref);
     }
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);

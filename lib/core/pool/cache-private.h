@@ -85,16 +85,18 @@ typedef struct
  * before it is taken to have temporaries. */
 #define TARN_FEW_TEMPORARIES 2
 
-/* The arena of a queue, as a thread has met it. */
-typedef struct
+/* A place for a queue whose arenas the pool has met. */
+struct _TarnMetQueue
 {
-  gpointer handle;  /* of the queue; NULL: nobody's */
-  TarnQueue *queue; /* a reference; NULL: nobody's */
-  TarnArenaRef ref; /* without an arena: there is none */
-  TarnBlock *kept;  /* held, for temporaries of any size up to its own; NULL: none */
-} TarnCacheArena;
+  gpointer handle;   /* of the queue; NULL: nobody's */
+  TarnQueue *queue;  /* a reference; NULL: nobody's */
+  TarnArenaRef ref;  /* without a queue: the place is free */
+  gboolean is_used;  /* atomic: since the table was full last */
+  gboolean is_going; /* behind the lock, with the door closed: it is to be taken out */
+};
 
-#define TARN_CACHE_ARENAS 16
+/* How many blocks a cache keeps for temporaries, each of a different queue. */
+#define TARN_CACHE_KEPT 8
 
 /* What one thread keeps of one pool.
  *
@@ -141,14 +143,14 @@ struct _TarnCache
   gsize n_blocks;       /* the same of their number; modulo 2^64 */
   TarnBlock *spare;     /* structs; through TarnBlock.below */
   guint n_spare;
-  guint n_crowded;             /* frees since an own block found no room; 0: none did */
-  guint n_taken_in_turn;       /* since the thread looked at the clock, */
-  gint64 looked_at;            /* and when it looked after the pool: as _tarn_clock_now () */
-  guint n_taken_kept;          /* requests that TarnCacheArena.kept served */
-  const TarnBlock *latest_own; /* that was taken from an arena last; it may be gone */
-  guint n_own_temporaries;     /* of these, freed before another was taken, in turn */
-  guint latest_arena;          /* its index */
-  TarnCacheArena arenas[TARN_CACHE_ARENAS];
+  guint n_crowded;                  /* frees since an own block found no room; 0: none did */
+  guint n_taken_in_turn;            /* since the thread looked at the clock, */
+  gint64 looked_at;                 /* and when it looked after the pool: as _tarn_clock_now () */
+  guint n_taken_kept;               /* requests that @kept served */
+  const TarnBlock *latest_own;      /* that was taken from an arena last; it may be gone */
+  guint n_own_temporaries;          /* of these, freed before another was taken, in turn */
+  TarnBlock *kept[TARN_CACHE_KEPT]; /* held, for temporaries of a queue, of any size up to its own,
+                                       each at the place of its queue; NULL: none */
 
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */
@@ -199,20 +201,22 @@ TarnBlock *_tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpoi
 gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block);
 gboolean _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
-void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
-void _tarn_pool_drop_arena (TarnPool *pool, gpointer handle);
-void _tarn_cache_drop_arena (TarnCache *cache, TarnCacheArena *arena);
-void _tarn_pool_end_arenas (TarnPool *pool);
-TarnCacheArena *_tarn_cache_find_arena (TarnCache *cache, gpointer handle);
-gboolean _tarn_cache_has_arena (const TarnCache *cache, gconstpointer handle);
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
 void _tarn_pool_set_exact (TarnPool *pool, gboolean is_exact);
-void _tarn_cache_drop_arenas (TarnCache *cache);
-void _tarn_cache_return_kept (TarnCache *cache, TarnCacheArena *arena);
+TarnBlock *_tarn_cache_get_kept (const TarnCache *cache, gpointer handle);
+void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
+void _tarn_cache_return_all_kept (TarnCache *cache);
 TarnBlock *_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks);
 void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
+
+/* arena-table.c.  The lock is held. */
+void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
+void _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue,
+                         const TarnArenaRef *ref);
+void _tarn_pool_drop_met (TarnPool *pool, gpointer handle);
+void _tarn_pool_end_arenas (TarnPool *pool);
 
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);
@@ -241,6 +245,24 @@ _tarn_spread (guint32 number, gpointer handle)
   guint64 spread = (guint64) GPOINTER_TO_SIZE (handle) * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
 
   return number + (guint32) (spread >> 40);
+}
+
+/* Finds a queue (NULL: nobody) whose arenas a pool has met; NULL: it has not.  The lock is held, or
+ * the thread is in a visit. */
+static inline TarnMetQueue *
+_tarn_pool_find_met (const TarnPool *pool, gpointer handle)
+{
+  if (pool->met == NULL)
+    return NULL;
+  for (guint i = _tarn_spread (0, handle);; i++)
+    {
+      TarnMetQueue *met = &pool->met[i & pool->met_mask];
+
+      if (met->ref.queue == NULL)
+        return NULL;
+      if (TARN_LIKELY (met->handle == handle))
+        return met;
+    }
 }
 
 /* Gets the first place for a bin. */

@@ -33,9 +33,9 @@ cache_free (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  _tarn_cache_give_spare (cache, 0);
   g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
   empty (cache);
+  _tarn_cache_give_spare (cache, 0);
   _tarn_cache_count_active (cache);
   give_up_unused_room (cache);
   pool->n_caches--;
@@ -57,7 +57,7 @@ abandon (gpointer item)
   TarnPool *pool = cache->pool;
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_cache_drop_arenas (cache);
+  _tarn_cache_return_all_kept (cache);
   if (pool->n_abandoned < TARN_MAX_ABANDONED)
     {
       cache->is_abandoned = TRUE;
@@ -269,8 +269,7 @@ empty (TarnCache *cache)
 {
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   _tarn_cache_empty_bin (cache, &cache->bins[i]);
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
-    _tarn_cache_return_kept (cache, &cache->arenas[i]);
+  _tarn_cache_return_all_kept (cache);
 }
 
 /* Moves the blocks of all caches, and what they hand over, to the pool's bins.  The lock is held,
@@ -304,7 +303,7 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  if (_tarn_cache_has_arena (cache, handle))
+  if (_tarn_cache_get_kept (cache, (gpointer) handle) != NULL)
     return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   if (cache->bins[i].handle == handle)
@@ -335,8 +334,7 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
       TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
       if (cache->bins[i].handle == handle)
         _tarn_cache_empty_bin (cache, &cache->bins[i]);
-      if (_tarn_cache_has_arena (cache, handle))
-        _tarn_cache_return_kept (cache, _tarn_cache_find_arena (cache, handle));
+      _tarn_cache_return_kept (cache, handle);
     }
   _tarn_pool_open (pool, was_open);
 }

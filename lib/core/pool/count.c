@@ -113,11 +113,11 @@ add_held (const TarnCache *cache, TarnPoolStats *stats)
 static void
 add_kept (const TarnCache *cache, TarnPoolStats *stats)
 {
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
-    if (cache->arenas[i].kept != NULL)
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++)
+    if (cache->kept[i] != NULL)
       {
         stats->held_blocks++;
-        stats->held_bytes += cache->arenas[i].kept->alloc_size;
+        stats->held_bytes += cache->kept[i]->alloc_size;
       }
 }
 

@@ -359,17 +359,18 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
 static gboolean
 check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
 {
-  for (guint i = 0; i < TARN_CACHE_ARENAS; i++)
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     {
-      const TarnCacheArena *arena = &cache->arenas[i];
+      const TarnBlock *kept = cache->kept[i];
 
-      if (arena->kept == NULL)
+      if (kept == NULL)
         continue;
       sums->binned_blocks++;
-      if (arena->ref.arena == NULL || arena->kept->state != TARN_BLOCK_HELD || !arena->kept->is_own
-          || arena->kept->share != arena->handle)
+      if (kept->state != TARN_BLOCK_HELD || !kept->is_own
+          || _tarn_cache_get_kept (cache, kept->share) != kept
+          || _tarn_pool_find_met (cache->pool, kept->share) == NULL)
         {
-          *violation = g_strdup_printf ("block %p is kept wrongly", (void *) arena->kept);
+          *violation = g_strdup_printf ("block %p is kept wrongly", (const void *) kept);
           return FALSE;
         }
     }

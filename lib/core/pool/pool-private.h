@@ -34,7 +34,8 @@
 #include "common/lock-private.h"
 #include "pool/block-chunk-private.h"
 
-typedef struct _TarnCache TarnCache; /* cache-private.h */
+typedef struct _TarnCache TarnCache;       /* cache-private.h */
+typedef struct _TarnMetQueue TarnMetQueue; /* there, too */
 
 /* So many blocks of a bin that came from a thread's cache together.  Another thread that may keep
  * as many takes them as they came, and looks at them, in the caches of another processor, when it
@@ -178,7 +179,9 @@ struct _TarnPool
   guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
   guint slot;            /* of threads' caches: cache-private.h */
   guint32 spread;        /* what bins' numbers are multiplied by for their homes there */
-  /* and this is while the door is open. */
+  /* and these are while the door is open. */
+  guint met_mask;    /* places in the table, less 1 */
+  TarnMetQueue *met; /* queues whose arenas it has met: arena-table.c; NULL: none ever */
   TarnDoor door;
 
   /* Behind the lock, and seldom written */
@@ -201,6 +204,7 @@ struct _TarnPool
   gint64 look_at;    /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
   guint n_abandoned;     /* of them: their threads have ended */
+  guint n_met;           /* queues whose arenas it has met */
   gboolean is_over_heap; /* constant */
   gboolean has_arenas;   /* threads take memory from the heap's: arenas.c; once FALSE, for good */
   gboolean is_debugged;  /* constant: blocks are what was asked for, and never held */

@@ -1,0 +1,161 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The queues whose arenas a pool has met, by their handles: a table that threads look into in their
+ * visits.  It changes with the lock held and the door closed.
+ *
+ * The pool has a reference on each of the queues.  When it lets one go, blocks that are its arenas'
+ * own are settled: their use is noted, and the heap remembers their memory.
+ *
+ * Invariants: the table has a free place; a queue stands at its home, or behind it where all places
+ * in between are taken. */
+
+#include "pool/cache-private.h"
+
+/* How many places the table has at first, and the most queues. */
+#define FIRST_PLACES 16
+#define MAX_MET 72
+
+/* Makes an arena's own block one like any other.  No other thread works on it, or the door is
+ * closed. */
+void
+_tarn_pool_settle (TarnPool *pool, TarnBlock *block)
+{
+  TarnExtent *extent = block->extent;
+  TarnQueue *queue;
+
+  _tarn_assert_locked (&pool->lock);
+  if (!block->is_own)
+    return;
+  __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
+  block->uses = NULL;
+  _tarn_arena_name (extent, block->memory);
+  queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
+  g_assert (block->share == NULL || queue != NULL);
+  if (queue != NULL)
+    _tarn_block_add_use (block, queue);
+  _tarn_block_update_share (block);
+}
+
+/* Puts a queue into a table that has a free place. */
+static void
+insert (TarnPool *pool, const TarnMetQueue *met)
+{
+  guint i = _tarn_spread (0, met->handle);
+
+  while (pool->met[i & pool->met_mask].ref.queue != NULL)
+    i++;
+  pool->met[i & pool->met_mask] = *met;
+  pool->n_met++;
+}
+
+/* Makes the table anew, with so many places, and without those that are going. */
+static void
+make_table (TarnPool *pool, guint n_places)
+{
+  g_autofree TarnMetQueue *old = pool->met;
+  guint n_old = old != NULL ? pool->met_mask + 1 : 0;
+
+  pool->met = g_new0 (TarnMetQueue, n_places);
+  pool->met_mask = n_places - 1;
+  pool->n_met = 0;
+  for (guint i = 0; i < n_old; i++)
+    if (old[i].ref.queue != NULL && !old[i].is_going)
+      insert (pool, &old[i]);
+    else if (old[i].queue != NULL)
+      g_ptr_array_add (pool->released_queues, old[i].queue);
+}
+
+static gboolean
+is_going (const TarnPool *pool, gpointer handle)
+{
+  const TarnMetQueue *met = _tarn_pool_find_met (pool, handle);
+
+  return met != NULL && met->is_going;
+}
+
+/* Takes out those that are going.  The door is closed.  The references on the queues are dropped
+ * when the pool is swept. */
+static void
+drop_going (TarnPool *pool)
+{
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    for (guint i = 0; i < TARN_CACHE_KEPT; i++)
+      if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
+        _tarn_cache_return_kept (cache, cache->kept[i]->share);
+  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+    if (block->is_own && is_going (pool, block->share))
+      _tarn_pool_settle (pool, block);
+  make_table (pool, pool->met_mask + 1);
+}
+
+/* Takes out those that no thread has used since the table was full last; if there are none, every
+ * other one.  The door is closed. */
+static void
+make_room (TarnPool *pool)
+{
+  gboolean has_unused = FALSE, is_odd = FALSE;
+
+  for (guint i = 0; i <= pool->met_mask; i++)
+    has_unused |= pool->met[i].ref.queue != NULL && !pool->met[i].is_used;
+  for (guint i = 0; i <= pool->met_mask; i++)
+    {
+      is_odd ^= pool->met[i].ref.queue != NULL;
+      pool->met[i].is_going = has_unused ? !pool->met[i].is_used : is_odd;
+      pool->met[i].is_used = FALSE;
+    }
+  drop_going (pool);
+}
+
+/* Adds a queue (@handle NULL: nobody), with a reference. */
+void
+_tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const TarnArenaRef *ref)
+{
+  const TarnMetQueue met = { .handle = handle, .queue = queue, .ref = *ref, .is_used = TRUE };
+  gboolean was_open = _tarn_pool_close (pool);
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->n_met == MAX_MET)
+    make_room (pool);
+  if (pool->met == NULL)
+    make_table (pool, FIRST_PLACES);
+  else if (pool->n_met > pool->met_mask / 2)
+    make_table (pool, 2 * (pool->met_mask + 1));
+  insert (pool, &met);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Drops a queue (NULL: nobody), if it is there. */
+void
+_tarn_pool_drop_met (TarnPool *pool, gpointer handle)
+{
+  TarnMetQueue *met = _tarn_pool_find_met (pool, handle);
+  gboolean was_open;
+
+  _tarn_assert_locked (&pool->lock);
+  if (met == NULL)
+    return;
+  was_open = _tarn_pool_close (pool);
+  met->is_going = TRUE;
+  drop_going (pool);
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Has threads take nothing from arenas any more. */
+void
+_tarn_pool_end_arenas (TarnPool *pool)
+{
+  gboolean was_open;
+
+  _tarn_assert_locked (&pool->lock);
+  if (!pool->has_arenas)
+    return;
+  __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
+  if (pool->met == NULL)
+    return;
+  was_open = _tarn_pool_close (pool);
+  for (guint i = 0; i <= pool->met_mask; i++)
+    pool->met[i].is_going = TRUE;
+  drop_going (pool);
+  _tarn_pool_open (pool, was_open);
+}
