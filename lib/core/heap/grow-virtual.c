@@ -21,7 +21,7 @@
  * often.  One byte in PIECE_SHARE of what its arena is to have, between these two. */
 #define SMALL_PIECE_BYTES (20 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
-#define PIECE_SHARE 56
+#define PIECE_SHARE 48
 
 /* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
  * that, because what each does not use adds up. */
