@@ -11,6 +11,10 @@
 #include "lib/step.h"
 #include "pool/pool-private.h"
 
+/* So many queues a pool remembers, and so many it does not. */
+#define N_REMEMBERED 64
+#define N_MANY 200
+
 typedef struct
 {
   TarnTestingOrder *order;
@@ -679,6 +683,88 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
   g_assert_cmpuint (_tarn_heap_of (fixture->heap)->all_queues.length, <=, 40);
 }
 
+/* A block of each of many queues, some of which stay in use meanwhile. */
+static void
+use_each (Fixture *fixture, gpointer *queues, guint n)
+{
+  TarnBlock *blocks[N_MANY];
+
+  for (guint i = 0; i < n; i++)
+    blocks[i] = use (fixture, 256 * KIB, queues[i]);
+  for (guint i = 0; i < n; i++)
+    end (fixture, blocks[i]);
+}
+
+/* With tens of queues a thread takes memory of each without a lock; with more than a pool
+ * remembers it still gets it. */
+static void
+test_many (Fixture *fixture, gconstpointer unused)
+{
+  gpointer queues[N_MANY];
+  guint64 n_with_lock;
+
+  (void) unused;
+  if (!fixture->pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      return;
+    }
+  for (guint i = 0; i < N_MANY; i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  use_each (fixture, queues, N_REMEMBERED);
+  n_with_lock = fixture->pool->stats.hits + fixture->pool->stats.misses;
+  g_assert_cmpuint (n_with_lock, >=, N_REMEMBERED);
+  for (guint round = 0; round < 3; round++)
+    use_each (fixture, queues, N_REMEMBERED);
+  g_assert_cmpuint (fixture->pool->stats.hits + fixture->pool->stats.misses, ==, n_with_lock);
+
+  for (guint round = 0; round < 3; round++)
+    use_each (fixture, queues, N_MANY);
+  g_assert_cmpuint (fixture->pool->n_met, <, N_MANY);
+  g_assert_cmpuint (fixture->pool->n_met, >=, N_REMEMBERED / 2);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_pool_free_held (fixture->pool);
+  g_assert_cmpuint (get_heap_stats (fixture).used_bytes, ==, 0);
+}
+
+/* Queues in turn, of which each has ever other blocks: memory moves between them at first, and not
+ * again and again. */
+static void
+test_turns (Fixture *fixture, gconstpointer data)
+{
+  g_autoptr (GRand) random = g_rand_new_with_seed (1);
+  TarnBlock *blocks[64] = { NULL };
+  gpointer queues[8];
+  guint64 moves = 0;
+
+  if (!((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (queues); i++)
+    queues[i] = tarn_testing_queue_new (fixture->queues, TRUE);
+  for (guint i = 0; i < 40000; i++)
+    {
+      TarnBlock **block = &blocks[i % G_N_ELEMENTS (blocks)];
+      gsize size = (gsize) 256 << g_rand_int_range (random, 0, 14);
+
+      tarn_block_free (*block);
+      size += (gsize) g_rand_int_range (random, 0, (gint32) size);
+      *block = tarn_pool_allocate_ordered (fixture->pool, size,
+                                           queues[g_rand_int_range (random, 0, 8)], NULL);
+      if (i % 64 == 0)
+        tarn_testing_queues_run_all (fixture->queues);
+      if (i == 20000)
+        moves = get_heap_stats (fixture).moves;
+    }
+  g_test_message ("%" G_GUINT64_FORMAT " moves, then %" G_GUINT64_FORMAT, moves,
+                  get_heap_stats (fixture).moves - moves);
+  g_assert_cmpuint (get_heap_stats (fixture).moves - moves, <=, 100);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+}
+
 /* Blocks of ever other sizes, one after the other, have the memory of few, although two pools hold
  * some in turn; one takes the locks for each, as where parts are made one by one. */
 static void
@@ -1234,6 +1320,8 @@ main (int argc, char **argv)
   add ("never-forgotten", test_never_forgotten);
   add ("one-after-another", test_one_after_another);
   add ("several-arenas", test_several_arenas);
+  add ("many", test_many);
+  add ("turns", test_turns);
   add ("same-handle", test_same_handle);
   add ("two-pools", test_two_pools);
   add ("forgotten-by-both", test_forgotten_by_both);
