@@ -78,7 +78,7 @@ assert_all_valid (Fixture *fixture)
 
 /* A block with a command on it; NULL: that the host uses. */
 static TarnBlock *
-use (Fixture *fixture, gsize size, gpointer queue)
+use_unchecked (Fixture *fixture, gsize size, gpointer queue)
 {
   g_autoptr (GError) error = NULL;
   TarnBlock *block = tarn_pool_allocate_ordered (fixture->pool, size, queue, &error);
@@ -90,6 +90,14 @@ use (Fixture *fixture, gsize size, gpointer queue)
                             TARN_TESTING_COMMAND_WRITE, 1);
   else
     tarn_testing_order_touch (fixture->order, tarn_block_get_memory (block), size);
+  return block;
+}
+
+static TarnBlock *
+use (Fixture *fixture, gsize size, gpointer queue)
+{
+  TarnBlock *block = use_unchecked (fixture, size, queue);
+
   assert_all_valid (fixture);
   return block;
 }
@@ -626,6 +634,22 @@ test_capture (Fixture *fixture, gconstpointer data)
   end (fixture, use (fixture, 60 * MIB, fixture->second));
 }
 
+/* Runs a task on a queue of its own, which stays. */
+static gpointer
+run_task (Fixture *fixture, guint i)
+{
+  gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
+  TarnBlock *blocks[4];
+
+  for (guint j = 0; j < G_N_ELEMENTS (blocks); j++)
+    blocks[j] = use_unchecked (fixture, (1 + j) * MIB + i * TARN_TESTING_ORDER_GRANULE / 16, queue);
+  for (guint j = 0; j < G_N_ELEMENTS (blocks); j++)
+    tarn_block_free (blocks[j]);
+  tarn_testing_queues_run_all (fixture->queues);
+  assert_all_valid (fixture);
+  return queue;
+}
+
 /* A program that makes a queue for each task, which it forgets, has one task's memory: the next
  * takes it over as it is. */
 static void
@@ -636,14 +660,8 @@ test_task_after_task (Fixture *fixture, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 300; i++)
     {
-      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
-      TarnBlock *blocks[4];
+      gpointer queue = run_task (fixture, i);
 
-      for (guint j = 0; j < 4; j++)
-        blocks[j] = use (fixture, (1 + j) * MIB + i * TARN_TESTING_ORDER_GRANULE / 16, queue);
-      for (guint j = 0; j < 4; j++)
-        end (fixture, blocks[j]);
-      tarn_testing_queues_run_all (fixture->queues);
       g_assert_true (tarn_pool_forget_queue (fixture->pool, queue, NULL));
       tarn_testing_queue_destroy (fixture->queues, queue);
       assert_all_valid (fixture);
@@ -668,14 +686,8 @@ test_never_forgotten (Fixture *fixture, gconstpointer data)
     }
   for (guint i = 0; i < 300; i++)
     {
-      gpointer queue = tarn_testing_queue_new (fixture->queues, TRUE);
-      TarnBlock *blocks[4];
+      gpointer queue = run_task (fixture, i);
 
-      for (guint j = 0; j < 4; j++)
-        blocks[j] = use (fixture, (1 + j) * MIB + i * TARN_TESTING_ORDER_GRANULE / 16, queue);
-      for (guint j = 0; j < 4; j++)
-        end (fixture, blocks[j]);
-      tarn_testing_queues_run_all (fixture->queues);
       tarn_testing_queue_destroy (fixture->queues, queue);
     }
   g_assert_cmpuint (get_heap_stats (fixture).upstream_bytes, <=, 400 * MIB);
@@ -690,9 +702,11 @@ use_each (Fixture *fixture, gpointer *queues, guint n)
   TarnBlock *blocks[N_MANY];
 
   for (guint i = 0; i < n; i++)
-    blocks[i] = use (fixture, 256 * KIB, queues[i]);
+    blocks[i] = tarn_pool_allocate_ordered (fixture->pool, 256 * KIB, queues[i], NULL);
+  assert_all_valid (fixture);
   for (guint i = 0; i < n; i++)
-    end (fixture, blocks[i]);
+    tarn_block_free (blocks[i]);
+  assert_all_valid (fixture);
 }
 
 /* With tens of queues a thread takes memory of each without a lock; with more than a pool
