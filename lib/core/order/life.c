@@ -106,6 +106,7 @@ pool_finalize (TarnAllocator *allocator)
       &pool->chunks); /* which threads that were ending looked at in checked builds */
   g_assert (g_hash_table_size (pool->queues) == 0);
   g_hash_table_unref (pool->queues);
+  g_free (pool->met);
   g_ptr_array_unref (pool->released_queues);
   _tarn_bins_free (pool->recorded_bins);
   _tarn_bins_free (pool->idle_bins);
