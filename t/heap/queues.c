@@ -971,6 +971,34 @@ test_forgotten_twice (Fixture *fixture, gconstpointer unused)
   tarn_pool_unref (meanwhile.other);
 }
 
+static void
+take_meanwhile (gpointer data)
+{
+  Meanwhile *meanwhile = data;
+
+  tarn_testing_queues_set_hook (meanwhile->fixture->queues, TARN_TESTING_CALL_EVENT_RECORD, NULL,
+                                NULL);
+  meanwhile->block = use (meanwhile->fixture, 20 * MIB, meanwhile->fixture->first);
+}
+
+/* A pool begins to use a queue while another pool has the heap forget it: it does not take for the
+ * queue's own what is left behind. */
+static void
+test_used_while_forgotten (Fixture *fixture, gconstpointer unused)
+{
+  Meanwhile meanwhile = { fixture, tarn_pool_new (fixture->heap, NULL, NULL), NULL };
+
+  (void) unused;
+  tarn_block_free (tarn_pool_allocate_ordered (meanwhile.other, MIB, fixture->first, NULL));
+  tarn_testing_queues_set_hook (fixture->queues, TARN_TESTING_CALL_EVENT_RECORD, take_meanwhile,
+                                &meanwhile);
+  g_assert_true (tarn_pool_forget_queue (meanwhile.other, fixture->first, NULL));
+  g_assert_nonnull (meanwhile.block);
+  end (fixture, meanwhile.block);
+  end (fixture, use (fixture, 10 * MIB, fixture->first));
+  tarn_pool_unref (meanwhile.other);
+}
+
 /* What several queues used goes back once all are done, and is no reason for more memory. */
 static void
 test_shared (Fixture *fixture, gconstpointer unused)
@@ -1340,6 +1368,7 @@ main (int argc, char **argv)
   add ("two-pools", test_two_pools);
   add ("forgotten-by-both", test_forgotten_by_both);
   add ("forgotten-twice", test_forgotten_twice);
+  add ("used-while-forgotten", test_used_while_forgotten);
   add ("shared", test_shared);
   add ("shared-expires", test_shared_expires);
   add ("failures", test_failures);

@@ -229,23 +229,25 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Meets the arenas of a queue (@handle NULL: of nobody), which the heap meets, too. */
+/* Meets the arenas of a queue (@handle NULL: of nobody), which the heap meets, too.  FALSE: it
+ * cannot, or another thread is having it forget the queue. */
 gboolean
 _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
+  gboolean is_met;
 
   _tarn_heap_lock (heap);
   heap->has_visitors = TRUE;
   queue = _tarn_heap_enter_queue (heap, handle, error);
+  is_met = queue != NULL && (handle == NULL || queue->number != 0);
+  if (is_met)
+    *ref = (TarnArenaRef){ heap, queue, queue->number };
   if (queue != NULL)
-    {
-      *ref = (TarnArenaRef){ heap, queue, queue->number };
-      queue->n_calls--;
-    }
+    queue->n_calls--;
   _tarn_heap_unlock (heap);
-  return queue != NULL;
+  return is_met;
 }
 
 /* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether marks

@@ -29,7 +29,7 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* With several queues one in so many requests has the room grow beyond that, up to so many times
+/* With several arenas one in so many requests has the room grow beyond that, up to so many times
  * the peak: by as much as queues that take turns have at most, each at its own time. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
@@ -96,7 +96,7 @@ add_room (TarnHeap *heap, gsize missing, gsize target)
       = MIN (heap->arenas.length * (guint64) EXTRA_OF_ARENA, peak / EXTRA_SHARE_OF_QUEUES);
   guint64 most = MAX (peak / EXTRA_SHARE, of_queues);
   gsize all = heap->stats.upstream_bytes;
-  guint64 more = missing + (target < all ? all - target : 0);
+  guint64 more = (guint64) missing + (target < all ? all - target : 0);
 
   if (heap->churn.extra + more > most && !may_go_beyond (heap, heap->churn.extra + more))
     return FALSE;

@@ -251,12 +251,14 @@ struct _TarnHeapQueue
 
   /* The door is closed while these change. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
-  guint n_arenas;            /* at least 1 */
+  guint n_arenas;            /* atomic: at least 1 */
   gboolean has_shared_arena; /* two of the threads use the same one */
   guint64 threads;           /* that use it: a bit for each of their numbers, modulo 64 */
 
   /* That use it, and may give up the lock meanwhile; apart from what visits read. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
+  guint n_forgetting;    /* of them: those that have it forgotten; its number is 0 meanwhile, */
+  guint64 former_number; /* and was this before */
   guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
   guint64 n_done;        /* the number of the last one that is done, and one more */
   gboolean has_unmarked; /* atomic: a piece became idle since the last one was begun */
@@ -541,7 +543,9 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 static inline TarnArena *
 _tarn_queue_get_arena (const TarnHeapQueue *queue)
 {
-  return queue->arenas[_tarn_current_thread->number % queue->n_arenas];
+  guint n = __atomic_load_n (&queue->n_arenas, __ATOMIC_ACQUIRE);
+
+  return queue->arenas[_tarn_current_thread->number % n];
 }
 
 static inline TarnArena *

@@ -47,7 +47,8 @@ add_arena (TarnHeapQueue *queue)
   arena->link.data = arena;
   arena->helper = queue->n_arenas + 1;
   g_queue_push_tail_link (&heap->arenas, &arena->link);
-  queue->arenas[queue->n_arenas++] = arena;
+  queue->arenas[queue->n_arenas] = arena;
+  __atomic_store_n (&queue->n_arenas, queue->n_arenas + 1, __ATOMIC_RELEASE);
 }
 
 /* Has a queue be the one of a number.  Threads that have met it look at that. */
@@ -278,20 +279,21 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 {
   TarnHeapQueue *queue = _tarn_heap_find_queue (heap, handle);
   gboolean is_marked;
-  guint64 number;
 
   _tarn_assert_locked (&heap->lock);
   if (queue == NULL)
     return TRUE;
   queue->n_calls++;
-  number = queue->number;
+  if (queue->n_forgetting++ == 0)
+    queue->former_number = queue->number;
   /* The mark does not stand for what is freed for it from now on. */
   set_number (queue, 0);
   is_marked = _tarn_queue_mark_last (queue, error);
+  queue->n_forgetting--;
   if (is_marked && queue->handle == handle)
     make_forgotten (queue);
-  else if (!is_marked && queue->handle == handle)
-    set_number (queue, number);
+  else if (!is_marked && queue->handle == handle && queue->n_forgetting == 0)
+    set_number (queue, queue->former_number);
   queue->n_calls--;
   return is_marked;
 }

@@ -70,7 +70,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
-  if (met != NULL && met->ref.number != ref.number)
+  if (met != NULL && met->ref.number < ref.number) /* else it is another thread's, and newer */
     _tarn_pool_drop_met (pool, handle);
   if (_tarn_pool_find_met (pool, handle) == NULL)
     add_met (pool, handle, &ref);

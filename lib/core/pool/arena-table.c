@@ -16,6 +16,9 @@
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
+/* Fewer that are unused than that do not make enough room. */
+#define FEW_UNUSED (MAX_MET / 4)
+
 /* Makes an arena's own block one like any other.  No other thread works on it, or the door is
  * closed. */
 void
@@ -89,19 +92,20 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met_mask + 1);
 }
 
-/* Takes out those that no thread has used since the table was full last; if there are none, every
- * other one.  The door is closed. */
+/* Takes out those that no thread has used since the table was full last; where these are few, every
+ * other one, too.  The door is closed. */
 static void
 make_room (TarnPool *pool)
 {
-  gboolean has_unused = FALSE, is_odd = FALSE;
+  guint n_unused = 0;
+  gboolean is_odd = FALSE;
 
   for (guint i = 0; i <= pool->met_mask; i++)
-    has_unused |= pool->met[i].ref.queue != NULL && !pool->met[i].is_used;
+    n_unused += pool->met[i].ref.queue != NULL && !pool->met[i].is_used;
   for (guint i = 0; i <= pool->met_mask; i++)
     {
       is_odd ^= pool->met[i].ref.queue != NULL;
-      pool->met[i].is_going = has_unused ? !pool->met[i].is_used : is_odd;
+      pool->met[i].is_going = !pool->met[i].is_used || (n_unused < FEW_UNUSED && is_odd);
       pool->met[i].is_used = FALSE;
     }
   drop_going (pool);

@@ -221,7 +221,7 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 {
   TarnBlock *block = *place;
 
-  *place = NULL;
+  __atomic_store_n (place, NULL, __ATOMIC_RELAXED);
   block->is_hit = TRUE;
   _tarn_cache_activate (cache, block, size);
   __atomic_store_n (&cache->hits, cache->hits + 1, __ATOMIC_RELAXED);
@@ -401,7 +401,7 @@ note_freed (TarnCache *cache, TarnBlock *block, const TarnBlock *goes)
   if (goes == block)
     return;
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
-  *get_kept_place (cache, block->share) = block;
+  __atomic_store_n (get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
 }
 
 /* Gives a block back to its arena, with the pool's lock and the heap's. */
@@ -464,7 +464,7 @@ _tarn_cache_return_kept (TarnCache *cache, gpointer handle)
   _tarn_assert_locked (&cache->pool->lock);
   if (block == NULL)
     return;
-  *get_kept_place (cache, handle) = NULL;
+  __atomic_store_n (get_kept_place (cache, handle), NULL, __ATOMIC_RELAXED);
   block->below = NULL;
   if (_tarn_cache_return_own (cache, block) != NULL)
     _tarn_pool_put_batch (cache->pool, block, block, 1);
@@ -510,6 +510,8 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
       met = find_met_for (pool, cache, block);
       goes = met != NULL ? choose_to_go (cache, block) : NULL;
       is_back = met != NULL && (goes == NULL || put (pool, goes));
+      if (TARN_UNLIKELY (!is_back && goes != NULL && goes != block))
+        is_back = put (pool, goes = block);
       has_many = !is_back && cache->n_spare >= MAX_SPARE;
       is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
       if (is_back)
@@ -537,8 +539,8 @@ _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : find_met_for (pool, cache, block);
   goes = met != NULL ? choose_to_go (cache, block) : NULL;
-  if (goes != NULL)
-    met = _tarn_pool_find_met (pool, goes->share);
+  if (goes != NULL && goes->share != block->share)
+    goes = block; /* rather than a block of another queue */
   is_back = met != NULL && _tarn_arena_begin_put (&met->ref);
   if (is_back)
     {

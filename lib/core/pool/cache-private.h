@@ -149,8 +149,8 @@ struct _TarnCache
   guint n_taken_kept;               /* requests that @kept served */
   const TarnBlock *latest_own;      /* that was taken from an arena last; it may be gone */
   guint n_own_temporaries;          /* of these, freed before another was taken, in turn */
-  TarnBlock *kept[TARN_CACHE_KEPT]; /* held, for temporaries of a queue, of any size up to its own,
-                                       each at the place of its queue; NULL: none */
+  TarnBlock *kept[TARN_CACHE_KEPT]; /* atomic: held, for temporaries of a queue, of any size up to
+                                       its own, each at the place of its queue; NULL: none */
 
   TarnCacheBin bins[TARN_CACHE_BINS]; /* near enough to the beginning for short instructions */
   guint64 has_room[TARN_CACHE_WORDS]; /* behind the lock: a bit for each of them */

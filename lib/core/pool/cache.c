@@ -303,8 +303,9 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  if (_tarn_cache_get_kept (cache, (gpointer) handle) != NULL)
-    return TRUE;
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* of whichever queue: its thread may be in a visit */
+    if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
+      return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   if (cache->bins[i].handle == handle)
     return TRUE;

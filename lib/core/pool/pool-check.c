@@ -377,6 +377,29 @@ check_kept (const TarnCache *cache, Sums *sums, gchar **violation)
   return TRUE;
 }
 
+/* Checks the table of queues. */
+static gboolean
+check_met (const TarnPool *pool, gchar **violation)
+{
+  guint n_met = 0;
+
+  for (guint i = 0; pool->met != NULL && i <= pool->met_mask; i++)
+    {
+      const TarnMetQueue *met = &pool->met[i];
+
+      if (met->ref.queue == NULL)
+        continue;
+      n_met++;
+      if (_tarn_pool_find_met (pool, met->handle) != met || met->is_going
+          || (met->handle == NULL) != (met->ref.number == 0)
+          || (met->handle == NULL) != (met->queue == NULL))
+        *violation = g_strdup_printf ("queue %p stands wrongly in the table", met->handle);
+      if (*violation != NULL)
+        return FALSE;
+    }
+  return !differs ("n_met", n_met, pool->n_met, violation);
+}
+
 /* Checks all threads' caches. */
 static gboolean
 check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
@@ -436,7 +459,8 @@ check_closed (TarnPool *pool, gchar **violation)
   g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_sum (pool, &now);
   if (!sum_blocks (pool, &sums, violation) || !check_bins (pool, &sums, violation)
-      || !check_caches (pool, &sums, violation) || !check_transfers (pool, &sums, violation)
+      || !check_met (pool, violation) || !check_caches (pool, &sums, violation)
+      || !check_transfers (pool, &sums, violation)
       || differs ("held_blocks", sums.held_blocks, stats->held_blocks, violation)
       || differs ("held_blocks", sums.binned_blocks, stats->held_blocks, violation)
       || differs ("active_blocks", sums.active_blocks, stats->active_blocks, violation)
