@@ -245,6 +245,21 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
+/* What threads may take below a limit without asking they have no more once the pool stops holding:
+ * all of the limit is there for whoever asks. */
+static void
+test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
+{
+  const gsize limit_bytes = 256 * MIB;
+  g_autoptr (TarnPool) pool = pool_new (fixture, limit_bytes);
+
+  (void) unused;
+  have_temporaries (pool, 200 * KIB, 0, 40);
+  tarn_pool_stop_holding (pool);
+  tarn_block_free (allocate (pool, limit_bytes));
+  assert_valid (pool);
+}
+
 /* The memory of a block goes back to the arena that it came from, also if another thread frees the
  * block. */
 static void
@@ -341,6 +356,7 @@ main (int argc, char **argv)
   heap_add ("arenas/sizes", test_sizes);
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
+  heap_add ("arenas/limit-at-end", test_limit_at_end);
   heap_add ("arenas/freed-by-others", test_freed_by_others);
   heap_add ("arenas/several", test_several);
   return g_test_run ();

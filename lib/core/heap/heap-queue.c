@@ -185,7 +185,8 @@ steal_quiet (TarnHeap *heap)
         {
           if (queue->left != NULL)
             unref_handle (heap, g_steal_pointer (&queue->left));
-          return queue;
+          if (queue->n_calls == 1) /* still: the lock was given up */
+            return queue;
         }
       queue->n_calls--;
       g_queue_push_tail_link (&heap->forgotten_queues, &queue->forgotten_link);

@@ -234,6 +234,21 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     }
 }
 
+static void
+take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
+{
+  gboolean had_it = FALSE;
+
+  for (guint i = 0; i < block->n_uses; i++)
+    if (block->uses[i].event == event)
+      {
+        _tarn_use_clear_event (pool, &block->uses[i]);
+        had_it = TRUE;
+      }
+  if (had_it)
+    _tarn_block_update_share (block); /* its queue may have it meanwhile */
+}
+
 /* Takes back an event that could not be recorded: what had it belongs to the queue's share again,
  * or stays a recorded block without an event. */
 static void
@@ -244,9 +259,7 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
   _tarn_assert_locked (&pool->lock);
   was_open = _tarn_pool_close (pool);
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-    for (guint i = 0; i < block->n_uses; i++)
-      if (block->uses[i].event == event)
-        _tarn_use_clear_event (pool, &block->uses[i]);
+    take_from_block (pool, block, event);
   _tarn_pool_open (pool, was_open);
   _tarn_queue_set_unrecorded (pool, queue, TRUE);
   _tarn_bins_move (pool, pool->recorded_bins);

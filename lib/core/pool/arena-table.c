@@ -154,12 +154,14 @@ _tarn_pool_end_arenas (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   if (!pool->has_arenas)
     return;
-  __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
-  if (pool->met == NULL)
-    return;
   was_open = _tarn_pool_close (pool);
-  for (guint i = 0; i <= pool->met_mask; i++)
-    pool->met[i].is_going = TRUE;
-  drop_going (pool);
+  if (pool->met != NULL)
+    {
+      for (guint i = 0; i <= pool->met_mask; i++)
+        pool->met[i].is_going = TRUE;
+      drop_going (pool);
+    }
+  _tarn_pool_end_grants (pool); /* also of what kept blocks had */
+  __atomic_store_n (&pool->has_arenas, FALSE, __ATOMIC_RELAXED);
   _tarn_pool_open (pool, was_open);
 }

@@ -123,7 +123,8 @@ _tarn_cache_grant (TarnCache *cache)
   gssize managed = (gssize) cache->managed_bytes;
   gsize most = MIN (pool->limit_bytes / GRANT_SHARE, MAX_GRANT), committed, left;
 
-  if (pool->limit_bytes == 0 || cache->granted_bytes - managed >= (gssize) most)
+  if (!pool->has_arenas || pool->limit_bytes == 0
+      || cache->granted_bytes - managed >= (gssize) most)
     return;
   cache->granted_bytes = managed;
   committed = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
