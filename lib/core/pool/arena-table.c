@@ -1,11 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * The queues whose arenas a pool has met, by their handles: a table that threads look into in their
- * visits.  It changes with the lock held and the door closed.
+ * The queues of which a pool knows the heap's arenas.  Threads look one up by its handle, in a
+ * visit; so the table changes only with the lock held and the door closed.
  *
- * The pool has a reference on each of the queues.  When it lets one go, blocks that are its arenas'
- * own are settled: their use is noted, and the heap remembers their memory.
+ * The pool has a reference on each of these queues.  When it drops a queue, it settles the blocks
+ * that are the arenas' own: it notes which queue uses them, and the heap remembers their memory.
  *
  * Invariants: the table has a free place; a queue stands at its home, or behind it where all places
  * in between are taken. */

@@ -28,8 +28,7 @@
  * The door is closed for good, and caches are empty, once the pool is told to stop holding, and
  * where TarnPoolOptions gives threads nothing.
  *
- * Over a heap a cache also knows the arenas of queues, from which it has what it does not keep:
- * arenas.c.
+ * Over a heap a thread takes what its cache does not have from the arenas of its queue: arenas.c.
  *
  * What does not fit is handed over to threads whose bin for the size and the queue is empty
  * (transfer.c), or goes to the pool's bin.

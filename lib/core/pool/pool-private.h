@@ -11,6 +11,7 @@
  *     cache.c       what a thread keeps for itself
  *     count.c       ... what it counts for itself
  *     arenas.c      ... and has from a heap without a lock
+ *     arena-table.c ... for which the pool knows queues
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     bare.c        memory without a block, for allocators built on a pool
