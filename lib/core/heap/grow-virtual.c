@@ -18,10 +18,11 @@
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
 /* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
- * often.  One byte in PIECE_SHARE of what its arena is to have, between these two. */
-#define SMALL_PIECE_BYTES (20 * MIB)
+ * often.  One byte in PIECE_SHARE of what its arena is to have, between these two, and a multiple
+ * of the first, so that blocks whose sizes are round leave nothing of a piece behind. */
+#define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
-#define PIECE_SHARE 48
+#define PIECE_SHARE 32
 
 /* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
  * that, because what each does not use adds up. */
@@ -360,7 +361,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
   gsize granularity = ops_of (heap)->virtual_granularity;
   gsize bytes
       = CLAMP ((range->arena->bytes + missing) / PIECE_SHARE, SMALL_PIECE_BYTES, MAX_PIECE_BYTES);
-  gsize most = get_most_of_piece (heap, bytes & ~(granularity - 1));
+  gsize most = get_most_of_piece (heap, bytes & ~(SMALL_PIECE_BYTES - 1));
   gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
   gsize share = heap->arenas.length > FEW_ARENAS ? SHARE_OF_ARENA : 1;
 
