@@ -245,8 +245,8 @@ test_limit (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
-/* What threads may take below a limit without asking they have no more once the pool stops holding:
- * all of the limit is there for whoever asks. */
+/* A thread may take some bytes below a limit without asking.  When the pool stops holding, it takes
+ * them back, and one request can have the whole limit. */
 static void
 test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
 {
@@ -260,8 +260,7 @@ test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
   assert_valid (pool);
 }
 
-/* The memory of a block goes back to the arena that it came from, also if another thread frees the
- * block. */
+/* Another thread frees a block: its memory goes back to the arena that it came from. */
 static void
 test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
 {

@@ -11,7 +11,7 @@
 #include "lib/step.h"
 #include "pool/pool-private.h"
 
-/* So many queues a pool remembers, and so many it does not. */
+/* A pool remembers the first number of queues, and forgets some of the second. */
 #define N_REMEMBERED 64
 #define N_MANY 200
 
@@ -709,8 +709,8 @@ use_each (Fixture *fixture, gpointer *queues, guint n)
   assert_all_valid (fixture);
 }
 
-/* With tens of queues a thread takes memory of each without a lock; with more than a pool
- * remembers it still gets it. */
+/* With tens of queues a thread takes no lock for memory of each.  With more queues than a pool
+ * remembers it takes the lock, and is served. */
 static void
 test_many (Fixture *fixture, gconstpointer unused)
 {
@@ -823,9 +823,9 @@ count_arenas_with_pieces (const TarnHeapQueue *queue)
   return n;
 }
 
-/* Two threads use one queue, and each has an arena.  Either thread may have what the other has
- * freed, without a wait.  Another queue may have it once the commands are done.  Both arenas are
- * forgotten with the queue. */
+/* Two threads use one queue, and each has an arena.  Each may have what the other has freed, and
+ * waits for nothing.  A second queue may have it when the commands of the first are done.  When the
+ * queue is forgotten, so are both arenas. */
 static void
 test_several_arenas (Fixture *fixture, gconstpointer data)
 {

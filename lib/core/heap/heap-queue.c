@@ -15,18 +15,19 @@
 /* How many forgotten queues are asked about for one that is met. */
 #define MAX_ASKED 4
 
-/* Gets a struct, all zero but for what stays. */
-static TarnArena *
-take_dead_arena (TarnHeap *heap)
+/* Takes a struct that is used again, of so many bytes, and zeroes it from an offset on.  NULL:
+ * there is none. */
+static gpointer
+take_dead (GSList **dead, gsize offset, gsize size)
 {
-  TarnArena *arena;
+  gchar *taken;
 
-  if (heap->dead_arenas == NULL)
-    return _tarn_aligned_new0 (TarnArena);
-  arena = heap->dead_arenas->data;
-  heap->dead_arenas = g_slist_delete_link (heap->dead_arenas, heap->dead_arenas);
-  memset (&arena->queue, 0, sizeof *arena - G_STRUCT_OFFSET (TarnArena, queue));
-  return arena;
+  if (*dead == NULL)
+    return NULL;
+  taken = (*dead)->data;
+  *dead = g_slist_delete_link (*dead, *dead);
+  memset (taken + offset, 0, size - offset);
+  return taken;
 }
 
 /* Adds an arena to a queue. */
@@ -34,8 +35,11 @@ static void
 add_arena (TarnHeapQueue *queue)
 {
   TarnHeap *heap = queue->heap;
-  TarnArena *arena = take_dead_arena (heap);
+  TarnArena *arena
+      = take_dead (&heap->dead_arenas, G_STRUCT_OFFSET (TarnArena, queue), sizeof *arena);
 
+  if (arena == NULL)
+    arena = _tarn_aligned_new0 (TarnArena);
   arena->queue = queue;
   arena->heap = heap;
   for (guint i = 0; i < TARN_N_RANGES; i++)
@@ -58,26 +62,15 @@ set_number (TarnHeapQueue *queue, guint64 number)
   __atomic_store_n (&queue->number, number, __ATOMIC_RELAXED);
 }
 
-/* Gets a struct, all zero but for its number. */
-static TarnHeapQueue *
-take_dead_queue (TarnHeap *heap)
-{
-  TarnHeapQueue *queue;
-
-  if (heap->dead_queues == NULL)
-    return _tarn_aligned_new0 (TarnHeapQueue);
-  queue = heap->dead_queues->data;
-  heap->dead_queues = g_slist_delete_link (heap->dead_queues, heap->dead_queues);
-  memset (&queue->heap, 0, sizeof *queue - G_STRUCT_OFFSET (TarnHeapQueue, heap));
-  return queue;
-}
-
 /* Makes a queue, with the backend's reference; NULL: nobody. */
 TarnHeapQueue *
 _tarn_heap_queue_new (TarnHeap *heap, gpointer handle)
 {
-  TarnHeapQueue *queue = take_dead_queue (heap);
+  TarnHeapQueue *queue
+      = take_dead (&heap->dead_queues, G_STRUCT_OFFSET (TarnHeapQueue, heap), sizeof *queue);
 
+  if (queue == NULL)
+    queue = _tarn_aligned_new0 (TarnHeapQueue);
   queue->heap = heap;
   queue->handle = handle;
   set_number (queue, handle != NULL ? ++heap->last_number : 0);

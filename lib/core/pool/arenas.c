@@ -376,9 +376,9 @@ end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that goes back to its arena when @block is freed.  Usually that is @block.  If
- * the thread keeps @block, it is the block that the thread kept in its place, or NULL.  A thread
- * keeps the largest of a queue's temporaries: large blocks, each of which it frees before it takes
+/* Chooses the block that goes back to its arena when @block is freed: @block itself, or the one
+ * that the thread kept until now (NULL: none) if it keeps @block instead.  A thread keeps the
+ * largest of a queue's temporaries.  These are large blocks, each of which it frees before it takes
  * the next. */
 static inline TarnBlock *
 choose_to_go (TarnCache *cache, TarnBlock *block)
@@ -480,13 +480,13 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Gives a block back to the arena that it is of, which the pool may have met.  FALSE: the lock has
- * to be taken. */
+/* Gives a block back to its arena; @met is the queue of the block that is being freed, mostly the
+ * same one.  FALSE: the lock has to be taken. */
 static inline gboolean
-put (const TarnPool *pool, const TarnBlock *block)
+put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 {
-  const TarnMetQueue *met = _tarn_pool_find_met (pool, block->share);
-
+  if (TARN_UNLIKELY (block->share != met->handle))
+    met = _tarn_pool_find_met (pool, block->share);
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
@@ -510,9 +510,9 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
         continue;
       met = find_met_for (pool, cache, block);
       goes = met != NULL ? choose_to_go (cache, block) : NULL;
-      is_back = met != NULL && (goes == NULL || put (pool, goes));
+      is_back = met != NULL && (goes == NULL || put (pool, met, goes));
       if (TARN_UNLIKELY (!is_back && goes != NULL && goes != block))
-        is_back = put (pool, goes = block);
+        is_back = put (pool, met, goes = block);
       has_many = !is_back && cache->n_spare >= MAX_SPARE;
       is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
       if (is_back)
