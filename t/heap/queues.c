@@ -256,7 +256,7 @@ test_moves_on (Fixture *fixture, gconstpointer data)
       return;
     }
   tarn_testing_pages_set_max_addresses (pages, 400 * MIB);
-  for (guint i = 0; i < 80; i++)
+  for (guint i = 0; i < 40; i++)
     {
       TarnBlock *block = use (fixture, 100 * MIB, fixture->first), *between, *moved;
 

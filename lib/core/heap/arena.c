@@ -30,7 +30,7 @@
 #define TAKEN_A_MARK 512
 
 /* A queue has more arenas once threads had to wait for the lock of one so often, in so many
- * requests.  To wait costs little, and what is free in an arena other queues cannot have. */
+ * requests.  A wait costs little.  Memory that is free in an arena is of no use to other queues. */
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
@@ -229,8 +229,8 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
   return extent;
 }
 
-/* Meets the arenas of a queue (@handle NULL: of nobody), which the heap meets, too.  FALSE: it
- * cannot, or another thread is having it forget the queue. */
+/* Gets the arenas of a queue (@handle NULL: of nobody).  FALSE: the heap cannot meet the queue, or
+ * another thread is in a call that makes the heap forget it. */
 gboolean
 _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
 {
@@ -252,7 +252,7 @@ _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *
 
 /* Looks after a heap on behalf of a thread that has used the arenas of a queue: sees whether marks
  * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
- * for one.  Nothing is done while others have the lock, who do so. */
+ * for one.  If another thread has the lock, it does all that, and nothing is done here. */
 void
 _tarn_heap_look_after (TarnAllocator *allocator, gpointer handle)
 {
@@ -278,7 +278,7 @@ _tarn_heap_look_after (TarnAllocator *allocator, gpointer handle)
   _tarn_heap_unlock (heap);
 }
 
-/* Tells whether arenas are still the queue's that was met. */
+/* Tells whether the arenas still belong to the queue that was met. */
 gboolean
 _tarn_arena_is_met (const TarnArenaRef *ref)
 {

@@ -18,8 +18,9 @@
 #define MAX_SMALL_BYTES ((gsize) 256 << 10)
 
 /* The most that a piece has: large enough for few calls of the driver, and small enough to be idle
- * often.  One byte in PIECE_SHARE of what its arena is to have, between these two, and a multiple
- * of the first, so that blocks whose sizes are round leave nothing of a piece behind. */
+ * often.  It is one byte in PIECE_SHARE of what the arena will have, but no less than the first and
+ * no more than the second of these.  As a multiple of the first it is filled by blocks of, say, 16
+ * or 128 MiB. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32

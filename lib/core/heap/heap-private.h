@@ -296,7 +296,7 @@ typedef struct
   gint64 at;
   guint64 peak;
   guint64 extra;  /* bytes that the room is larger by */
-  guint n_beyond; /* requests for which it would have had to be larger than its bound */
+  guint n_beyond; /* requests that needed a larger room than its bound */
 } TarnHeapChurn;
 
 /* How a heap grows. */

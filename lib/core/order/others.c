@@ -234,6 +234,7 @@ give_event (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
     }
 }
 
+/* Takes an event back from the uses of a block. */
 static void
 take_from_block (TarnPool *pool, TarnBlock *block, const TarnEvent *event)
 {

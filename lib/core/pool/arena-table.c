@@ -16,7 +16,7 @@
 #define FIRST_PLACES 16
 #define MAX_MET 72
 
-/* Fewer that are unused than that do not make enough room. */
+/* If fewer queues than this are unused, used ones go as well. */
 #define FEW_UNUSED (MAX_MET / 4)
 
 /* Makes an arena's own block one like any other.  No other thread works on it, or the door is
@@ -92,8 +92,8 @@ drop_going (TarnPool *pool)
   make_table (pool, pool->met_mask + 1);
 }
 
-/* Takes out those that no thread has used since the table was full last; where these are few, every
- * other one, too.  The door is closed. */
+/* Drops the queues that no thread has used since the table was full last.  If these are few, every
+ * other queue goes as well.  The door is closed. */
 static void
 make_room (TarnPool *pool)
 {
