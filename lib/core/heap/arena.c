@@ -72,7 +72,7 @@ _tarn_arena_count (TarnArena *arena)
 }
 
 /* Puts back what threads have left that did not wait for an arena's lock. */
-static void
+static __attribute__ ((noinline)) void
 drain (TarnArena *arena)
 {
   TarnExtent *extent = __atomic_exchange_n (&arena->left_extents, NULL, __ATOMIC_ACQUIRE);
@@ -169,13 +169,6 @@ _tarn_heap_wait (TarnHeap *heap)
 
 /* Meeting arenas */
 
-/* Gets the range that a request is served from. */
-static inline TarnHeapRange *
-get_range (TarnArena *arena, gsize size)
-{
-  return &arena->ranges[arena->heap->growth->choose (arena->heap, size)];
-}
-
 /* Counts that a thread has met another one in an arena.  TRUE: that has happened so often that the
  * queue is to have more of them, if each thread does not have its own.  Where threads have the
  * heap's lock to take memory that is no help. */
@@ -219,13 +212,13 @@ TarnExtent *
 _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 {
   const TarnHeapQueue *queue = arena->queue;
-  TarnExtent *extent = _tarn_range_take (get_range (arena, size), size, takes_any);
+  TarnExtent *extent = _tarn_range_take (_tarn_arena_get_range (arena, size), size, takes_any);
   gboolean takes_of_others
       = takes_any || !grows_first (arena, size, _tarn_heap_get_room (arena->heap));
 
   for (guint i = 0; takes_of_others && extent == NULL && i < queue->n_arenas; i++)
     if (queue->arenas[i] != arena)
-      extent = _tarn_range_take (get_range (queue->arenas[i], size), size, takes_any);
+      extent = _tarn_range_take (_tarn_arena_get_range (queue->arenas[i], size), size, takes_any);
   return extent;
 }
 
@@ -404,7 +397,7 @@ _tarn_arena_is_due (const TarnArenaRef *ref)
 }
 
 /* Has an extent that was just taken be in use without being known by its memory. */
-static void
+static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
   arena->n_unnamed++;
@@ -423,14 +416,14 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
 }
 
 /* Takes so many bytes from an arena whose lock the thread has; NULL: it has no extent for them. */
-static TarnExtent *
+static inline TarnExtent *
 take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
 {
   TarnExtent *extent;
 
   if (TARN_UNLIKELY (__atomic_load_n (&arena->left_extents, __ATOMIC_RELAXED) != NULL))
     drain (arena);
-  extent = _tarn_range_take_quickly (get_range (arena, size), size);
+  extent = _tarn_range_take_quickly (_tarn_arena_get_range (arena, size), size);
   if (extent == NULL)
     return NULL;
   note_taken (arena, extent, memory, is_due);
@@ -444,7 +437,7 @@ static gboolean
 ask_other (TarnArena *other, gboolean waits, gsize size, TarnMemory *memory, gboolean *is_due,
            TarnExtent **extent)
 {
-  if (!_tarn_free_index_may_have (&get_range (other, size)->free, size))
+  if (!_tarn_free_index_may_have (&_tarn_arena_get_range (other, size)->free, size))
     return TRUE;
   if (waits)
     lock (other);

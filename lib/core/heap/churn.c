@@ -29,9 +29,9 @@
 #define EXTRA_OF_ARENA (48 * MIB)
 #define EXTRA_SHARE_OF_QUEUES 4
 
-/* With several arenas one in BEYOND requests lets the room grow beyond that, up to EXTRA_PEAKS times
- * the peak.  Queues that take turns have their peaks at different times, and the sum of these may
- * be as much. */
+/* With several arenas one in BEYOND requests lets the room grow beyond that, up to EXTRA_PEAKS
+ * times the peak.  Queues that take turns have their peaks at different times, and the sum of these
+ * may be as much. */
 #define BEYOND 8
 #define EXTRA_PEAKS 2
 

@@ -29,7 +29,7 @@ end_of_piece (const TarnPiece *piece)
 }
 
 /* Allocates structs, each with a priority: that of its address, which no program can foresee. */
-static void
+static __attribute__ ((noinline)) void
 add_slab (TarnArena *arena)
 {
   TarnExtentSlab *slab = _tarn_aligned_new0 (TarnExtentSlab);
@@ -59,7 +59,7 @@ _tarn_arena_free_slabs (TarnArena *arena)
     }
 }
 
-static TarnExtent *
+static inline TarnExtent *
 extent_new (TarnArena *arena)
 {
   TarnExtent *extent;
@@ -78,34 +78,28 @@ extent_free (TarnArena *arena, TarnExtent *extent)
   arena->spare = extent;
 }
 
-static TarnArena *
-arena_of (const TarnExtent *extent)
+/* Gets the next piece that has bytes of an extent; NULL: there is none.  Most extents end in the
+ * piece where they begin, and the next one is not looked at. */
+static inline TarnPiece *
+next_piece (const TarnExtent *extent, const TarnPiece *piece)
 {
-  return extent->piece->range->arena;
-}
-
-/* Gets the first piece that begins inside an extent; NULL: none does. */
-static TarnPiece *
-first_piece_inside (const TarnExtent *extent)
-{
-  TarnPiece *piece = extent->piece;
-
-  if (piece->start < extent->start)
-    piece = piece->after;
-  return piece != NULL && piece->start < end_of (extent) ? piece : NULL;
+  return TARN_LIKELY (end_of (extent) <= end_of_piece (piece)) ? NULL : piece->after;
 }
 
 /* Has the pieces that begin inside an extent know it, or another one that takes its place. */
-static void
+static inline void
 tell_pieces (const TarnExtent *extent, TarnExtent *owner)
 {
-  for (TarnPiece *piece = first_piece_inside (extent);
-       piece != NULL && piece->start < end_of (extent); piece = piece->after)
+  TarnPiece *piece = extent->piece;
+
+  if (piece->start == extent->start)
+    piece->extent = owner;
+  while ((piece = next_piece (extent, piece)) != NULL)
     piece->extent = owner;
 }
 
 /* Gets the piece that has the byte at an address, from one on that lies before it. */
-static TarnPiece *
+static inline TarnPiece *
 find_piece (TarnPiece *piece, guint64 address)
 {
   while (end_of_piece (piece) <= address)
@@ -113,7 +107,7 @@ find_piece (TarnPiece *piece, guint64 address)
   return piece;
 }
 
-static void
+static inline void
 set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
 {
   extent->before = before;
@@ -124,12 +118,12 @@ set_neighbours (TarnExtent *extent, TarnExtent *before, TarnExtent *after)
     after->before = extent;
 }
 
-/* Splits the first bytes off a free extent, which is not in the index, and gets them as another
- * one. */
-static TarnExtent *
-split (TarnExtent *extent, gsize size)
+/* Splits the first bytes off a free extent of an arena, which is not in the index, and gets them as
+ * another one. */
+static inline TarnExtent *
+split (TarnArena *arena, TarnExtent *extent, gsize size)
 {
-  TarnExtent *first = extent_new (arena_of (extent));
+  TarnExtent *first = extent_new (arena);
 
   g_assert (0 < size && size < extent->size);
   first->start = extent->start;
@@ -144,12 +138,13 @@ split (TarnExtent *extent, gsize size)
   return first;
 }
 
-/* Joins two free neighbours, which are not in the index. */
-static TarnExtent *
-join (TarnExtent *left, TarnExtent *right)
+/* Joins two free neighbours of an arena, which are not in the index. */
+static inline TarnExtent *
+join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 {
-  TarnExtent *stays = left->size >= right->size ? left : right;
-  TarnExtent *goes = stays == left ? right : left;
+  gboolean right_stays = left->size < right->size; /* nobody can foresee it: no branch */
+  TarnExtent *both[] = { left, right };
+  TarnExtent *stays = both[right_stays], *goes = both[!right_stays];
   TarnHeapRegion *region = left->piece->region;
 
   g_assert (left->is_free && right->is_free && end_of (left) == right->start);
@@ -160,7 +155,7 @@ join (TarnExtent *left, TarnExtent *right)
   stays->start = left->start;
   stays->piece = left->piece;
   set_neighbours (stays, left->before, right->after);
-  extent_free (arena_of (stays), goes);
+  extent_free (arena, goes);
   return stays;
 }
 
@@ -194,14 +189,13 @@ add_used (TarnArena *arena, gsize bytes)
 }
 
 /* Counts an extent among those that are in use, in each of its pieces. */
-static void
+static inline void
 begin_use (TarnArena *arena, TarnExtent *extent)
 {
   extent->is_free = FALSE;
   extent->has_memory = FALSE;
   arena->n_used++;
-  for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
-       piece = piece->after)
+  for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (piece->n_used++ == 0)
       end_idle (piece);
   add_used (arena, extent->size);
@@ -219,14 +213,13 @@ note_unmarked (TarnArena *arena, TarnPiece *piece)
 }
 
 /* Ends that.  Commands of the queue may still use pieces that are idle now. */
-static void
+static inline void
 end_use (TarnArena *arena, TarnExtent *extent)
 {
   g_assert (!extent->is_free);
   extent->is_free = TRUE;
   arena->n_used--;
-  for (TarnPiece *piece = extent->piece; piece != NULL && piece->start < end_of (extent);
-       piece = piece->after)
+  for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (--piece->n_used == 0)
       {
         note_unmarked (arena, piece);
@@ -236,16 +229,15 @@ end_use (TarnArena *arena, TarnExtent *extent)
   add_used (arena, -extent->size);
 }
 
-/* Takes bytes out of a free extent of a range for use. */
-static TarnExtent *
+/* Takes bytes out of a free extent of a range, which is not in the index any more, for use. */
+static inline TarnExtent *
 take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 {
   TarnExtent *rest = extent;
 
-  _tarn_free_index_remove (&range->free, extent);
   if (extent->size > rounded)
     {
-      extent = split (rest, rounded);
+      extent = split (range->arena, rest, rounded);
       _tarn_free_index_add (&range->free, rest);
     }
   begin_use (range->arena, extent);
@@ -253,7 +245,7 @@ take (TarnHeapRange *range, TarnExtent *extent, gsize rounded)
 }
 
 /* Joins a free extent, which is not in the index, with its free neighbours, and puts it there. */
-static void
+static inline void
 add_free (TarnHeapRange *range, TarnExtent *extent)
 {
   TarnExtent *before = extent->before, *after = extent->after;
@@ -261,12 +253,12 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
   if (after != NULL && after->is_free)
     {
       _tarn_free_index_remove (&range->free, after);
-      extent = join (extent, after);
+      extent = join (range->arena, extent, after);
     }
   if (before != NULL && before->is_free)
     {
       _tarn_free_index_remove (&range->free, before);
-      extent = join (before, extent);
+      extent = join (range->arena, before, extent);
     }
   _tarn_free_index_add (&range->free, extent);
 }
@@ -278,7 +270,7 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
 TarnExtent *
 _tarn_range_take_quickly (TarnHeapRange *range, gsize size)
 {
-  TarnExtent *extent = _tarn_free_index_find (&range->free, size);
+  TarnExtent *extent = _tarn_free_index_take (&range->free, size);
 
   if (extent == NULL)
     return NULL;
@@ -311,6 +303,7 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   if (extent == NULL
       || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
     return NULL;
+  _tarn_free_index_remove (&range->free, extent);
   extent = take (range, extent, _tarn_round_up (size, heap->alignment));
   TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
   if (_tarn_records ())
@@ -388,14 +381,15 @@ static TarnExtent *
 cut_extent (TarnPiece *piece)
 {
   TarnExtent *extent = piece->extent, *before = extent->before, *after;
+  TarnArena *arena = piece->range->arena;
 
   g_assert (extent->is_free);
   if (extent->start < piece->start)
-    before = split (extent, piece->start - extent->start);
+    before = split (arena, extent, piece->start - extent->start);
   after = extent->after;
   if (extent->size > piece->size)
     {
-      split (extent, piece->size);
+      split (arena, extent, piece->size);
       after = extent;
       extent = piece->extent;
     }
@@ -403,7 +397,7 @@ cut_extent (TarnPiece *piece)
     before->after = NULL;
   if (after != NULL)
     after->before = NULL;
-  extent_free (piece->range->arena, extent);
+  extent_free (arena, extent);
   if (before != NULL && before->is_free)
     _tarn_free_index_add (&piece->range->free, before);
   if (after != NULL && after->is_free)

@@ -21,7 +21,7 @@ comes_before (const TarnExtent *a, const TarnExtent *b)
 
 /* Classes that have extents */
 
-static void
+static inline void
 set_bit (TarnFreeIndex *self, guint class)
 {
   guint64 *bits = &self->bits[class / 64];
@@ -30,7 +30,7 @@ set_bit (TarnFreeIndex *self, guint class)
   __atomic_store_n (&self->words, self->words | (guint64) 1 << class / 64, __ATOMIC_RELAXED);
 }
 
-static void
+static inline void
 clear_bit (TarnFreeIndex *self, guint class)
 {
   guint64 *bits = &self->bits[class / 64];
@@ -41,7 +41,7 @@ clear_bit (TarnFreeIndex *self, guint class)
 }
 
 /* Finds the first class from one on that has an extent; TARN_FREE_CLASSES: there is none. */
-static guint
+static inline guint
 find_class (const TarnFreeIndex *self, guint class)
 {
   guint word = class / 64;
@@ -65,7 +65,7 @@ find_class (const TarnFreeIndex *self, guint class)
 
 /* Puts an extent where its priority belongs.  The subtree that was there is split in two: the
  * extents that come before the new one, and those that come after it. */
-static void
+static inline void
 treap_insert (TarnExtent **root, TarnExtent *extent)
 {
   TarnExtent **link = root, **less = &extent->less, **greater = &extent->greater;
@@ -91,17 +91,12 @@ treap_insert (TarnExtent **root, TarnExtent *extent)
   *less = *greater = NULL;
 }
 
-/* Takes an extent out, and joins its two subtrees in its place. */
-static void
-treap_remove (TarnExtent **root, TarnExtent *extent)
+/* Takes out the extent at the end of a link, and joins its two subtrees in its place. */
+static inline void
+treap_unlink (TarnExtent **link)
 {
-  TarnExtent **link = root, *less = extent->less, *greater = extent->greater;
+  TarnExtent *less = (*link)->less, *greater = (*link)->greater;
 
-  while (*link != extent)
-    {
-      g_assert (*link != NULL);
-      link = comes_before (extent, *link) ? &(*link)->less : &(*link)->greater;
-    }
   while (less != NULL && greater != NULL)
     if (less->priority >= greater->priority)
       {
@@ -118,20 +113,34 @@ treap_remove (TarnExtent **root, TarnExtent *extent)
   *link = less != NULL ? less : greater;
 }
 
-/* Finds the first extent of a treap that has so many bytes; NULL: none has as many. */
-static TarnExtent *
-treap_find (TarnExtent *root, gsize size)
+/* Takes an extent out. */
+static inline void
+treap_remove (TarnExtent **root, TarnExtent *extent)
 {
-  TarnExtent *found = NULL;
+  TarnExtent **link = root;
 
-  while (root != NULL)
-    if (root->size >= size)
+  while (*link != extent)
+    {
+      g_assert (*link != NULL);
+      link = comes_before (extent, *link) ? &(*link)->less : &(*link)->greater;
+    }
+  treap_unlink (link);
+}
+
+/* Finds the link to the first extent of a treap that has so many bytes; NULL: none has as many. */
+static inline TarnExtent **
+treap_find (TarnExtent **link, gsize size)
+{
+  TarnExtent **found = NULL;
+
+  while (*link != NULL)
+    if ((*link)->size >= size)
       {
-        found = root;
-        root = root->less;
+        found = link;
+        link = &(*link)->less;
       }
     else
-      root = root->greater;
+      link = &(*link)->greater;
   return found;
 }
 
@@ -158,18 +167,47 @@ _tarn_free_index_remove (TarnFreeIndex *self, TarnExtent *extent)
     clear_bit (self, class);
 }
 
+/* Finds the class of the smallest extent of at least so many bytes, at the lowest address where
+ * several have the same size, and the link to it; NULL: none has as many. */
+static inline TarnExtent **
+find (TarnFreeIndex *self, gsize size, guint *class)
+{
+  TarnExtent **link;
+
+  *class = _tarn_free_index_get_class (size);
+  link = treap_find (&self->roots[*class], size);
+  if (link != NULL)
+    return link;
+  *class = find_class (self, *class + 1);
+  return *class < TARN_FREE_CLASSES ? treap_find (&self->roots[*class], size) : NULL;
+}
+
 /* Finds the smallest extent of at least so many bytes, at the lowest address where several have the
  * same size; NULL: none has as many. */
 TarnExtent *
-_tarn_free_index_find (const TarnFreeIndex *self, gsize size)
+_tarn_free_index_find (TarnFreeIndex *self, gsize size)
 {
-  guint class = _tarn_free_index_get_class (size);
-  TarnExtent *extent = treap_find (self->roots[class], size);
+  guint class;
+  TarnExtent **link = find (self, size, &class);
 
-  if (extent != NULL)
-    return extent;
-  class = find_class (self, class + 1);
-  return class < TARN_FREE_CLASSES ? treap_find (self->roots[class], size) : NULL;
+  return link != NULL ? *link : NULL;
+}
+
+/* Finds it, and removes it. */
+TarnExtent *
+_tarn_free_index_take (TarnFreeIndex *self, gsize size)
+{
+  guint class;
+  TarnExtent **link = find (self, size, &class);
+  TarnExtent *extent;
+
+  if (link == NULL)
+    return NULL;
+  extent = *link;
+  treap_unlink (link);
+  if (self->roots[class] == NULL)
+    clear_bit (self, class);
+  return extent;
 }
 
 /* Tells whether there may be an extent of at least so many bytes, for those who have no lock:

@@ -530,17 +530,9 @@ virtual_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GError
   return add_or_move (range, size, missing, error);
 }
 
-static TarnRangeKind
-virtual_choose (const TarnHeap *heap, gsize size)
-{
-  (void) heap;
-  return size <= MAX_SMALL_BYTES ? TARN_RANGE_SMALL : TARN_RANGE_LARGE;
-}
-
 const TarnHeapGrowth _tarn_heap_virtual_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = G_MAXSIZE,
-  .choose = virtual_choose,
   .get_target = get_target,
   .grow = virtual_grow,
   .release = virtual_release,

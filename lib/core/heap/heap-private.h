@@ -304,7 +304,7 @@ typedef struct
 {
   gsize max_small; /* of a request in the range of small ones */
   gsize max_held;  /* what get_max_held () of heaps says */
-  /* Chooses the range for a request. */
+  /* Chooses the range for a request.  NULL: its size alone does, by max_small. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
    */
@@ -446,7 +446,8 @@ void _tarn_heap_note_growth (TarnHeap *heap);
 /* free-index.c */
 void _tarn_free_index_add (TarnFreeIndex *index, TarnExtent *extent);
 void _tarn_free_index_remove (TarnFreeIndex *index, TarnExtent *extent);
-TarnExtent *_tarn_free_index_find (const TarnFreeIndex *index, gsize size);
+TarnExtent *_tarn_free_index_find (TarnFreeIndex *index, gsize size);
+TarnExtent *_tarn_free_index_take (TarnFreeIndex *index, gsize size);
 gboolean _tarn_free_index_may_have (const TarnFreeIndex *index,
                                     gsize size); /* without a lock, too */
 const TarnExtent *_tarn_free_index_get_largest (const TarnFreeIndex *index);
@@ -545,7 +546,19 @@ _tarn_queue_get_arena (const TarnHeapQueue *queue)
 {
   guint n = __atomic_load_n (&queue->n_arenas, __ATOMIC_ACQUIRE);
 
-  return queue->arenas[_tarn_current_thread->number % n];
+  return queue->arenas[TARN_LIKELY (n == 1) ? 0 : _tarn_current_thread->number % n];
+}
+
+/* Gets the range that a request is served from. */
+static inline TarnHeapRange *
+_tarn_arena_get_range (TarnArena *arena, gsize size)
+{
+  const TarnHeapGrowth *growth = arena->heap->growth;
+  TarnRangeKind kind = size <= growth->max_small ? TARN_RANGE_SMALL : TARN_RANGE_LARGE;
+
+  if (TARN_UNLIKELY (growth->choose != NULL))
+    kind = growth->choose (arena->heap, size);
+  return &arena->ranges[kind];
 }
 
 static inline TarnArena *

@@ -106,7 +106,7 @@ take_what_there_is (TarnHeapQueue *queue, gsize size)
 static TarnHeapRange *
 get_range (const TarnHeapQueue *queue, gsize size)
 {
-  return &_tarn_queue_get_arena (queue)->ranges[queue->heap->growth->choose (queue->heap, size)];
+  return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
 }
 
 /* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The

@@ -35,18 +35,27 @@ note_request (const TarnPool *pool, gsize size, gpointer handle, TarnBlock *bloc
     _tarn_block_set_origin (block, time != 0 ? time : _tarn_record_get_time (), stack);
 }
 
-/* Has probes see what became of a request that the thread's cache did not serve as it does
+/* Has probes see that a request was served that the thread's cache did not serve as it does
  * usually. */
-static inline void
-probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
-               gboolean is_hit, const GError *error)
+static inline __attribute__ ((always_inline)) void
+probe_served (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
+              gboolean is_hit)
 {
-  if (block == NULL)
-    TARN_PROBE (fail, pool->base.id, size, _tarn_record_get_code (error), handle);
-  else if (is_hit)
+  if (is_hit)
     TARN_PROBE_HIT (hit, pool->base.id, block, size, handle);
   else
     TARN_PROBE (miss, pool->base.id, block, size, block->alloc_size, block->memory.address, handle);
+}
+
+/* Has probes see what became of one that needed the lock. */
+static void
+probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBlock *block,
+               const GError *error)
+{
+  if (block == NULL)
+    TARN_PROBE (fail, pool->base.id, size, _tarn_record_get_code (error), handle);
+  else
+    probe_served (pool, size, handle, block, block->is_hit);
 }
 
 /* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
@@ -54,13 +63,14 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
 {
+  guint32 bin = _tarn_pool_get_bin (pool, size);
   TarnBlock *block = NULL;
 
   if (_tarn_door_needs_fence (&pool->door))
-    return _tarn_pool_take (pool, size, handle, _tarn_thread_begin_fenced_visit);
+    return _tarn_pool_take (pool, size, bin, handle, _tarn_thread_begin_fenced_visit);
   if (!_tarn_door_is_followed (&pool->door))
     return NULL;
-  block = _tarn_pool_take (pool, size, handle, _tarn_thread_begin_followed_visit);
+  block = _tarn_pool_take (pool, size, bin, handle, _tarn_thread_begin_followed_visit);
   if (block == NULL)
     block = _tarn_pool_take_received_followed (pool, size, handle);
   if (block != NULL && _tarn_follows ())
@@ -105,7 +115,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   gboolean has_excess;
   TarnCache *cache;
 
-  request.number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
+  request.number = _tarn_pool_get_bin (pool, size);
   cache = _tarn_pool_lock (pool);
   if (handle != NULL)
     request.queue = _tarn_pool_find_queue (pool, handle);
@@ -157,8 +167,7 @@ check_now_and_then (TarnPool *pool)
   g_critical ("%s: %s", pool->base.label, violation);
 }
 
-/* Allocates what the thread's cache does not have.  Not inlined, to keep it off the path of hits.
- */
+/* Allocates what the thread could not take at once. */
 static __attribute__ ((noinline)) TarnBlock *
 allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
@@ -179,7 +188,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     }
   if (block != NULL)
     {
-      probe_request (pool, size, handle, block, is_hit, NULL);
+      probe_served (pool, size, handle, block, is_hit);
       if (is_due)
         _tarn_pool_look_after (pool, handle);
       _tarn_pool_check_fast_if_full_debug (pool);
@@ -187,13 +196,40 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     }
   block = _tarn_size_is_valid (size) ? serve_with_lock (pool, size, handle, &local)
                                      : refuse_size (pool, size, &local);
-  probe_request (pool, size, handle, block, block != NULL && block->is_hit, local);
+  probe_request (pool, size, handle, block, local);
   if (_tarn_follows ())
     note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
   if (block != NULL && pool->is_over_heap)
     _tarn_pool_meet_arena (pool, handle, block);
   if (local != NULL)
     g_propagate_error (error, local);
+  return block;
+}
+
+/* Tells whether nothing is followed, handed over or checked, as is usual. */
+static inline gboolean
+is_usual (const TarnPool *pool)
+{
+  return !_tarn_door_is_unusual (&pool->door) && !_tarn_follows ()
+         && !_tarn_pool_has_transfers (pool) && pool->check_interval == 0;
+}
+
+/* Allocates what the thread's cache does not have, mostly from the arena of the queue.  Not
+ * inlined, to keep it off the path of hits. */
+static __attribute__ ((noinline)) TarnBlock *
+allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GError **error)
+{
+  gboolean is_due = FALSE;
+  TarnBlock *block = NULL;
+
+  if (is_usual (pool))
+    block = _tarn_pool_take_from_arena_at_once (pool, size, bin, handle, &is_due);
+  if (TARN_UNLIKELY (block == NULL))
+    return allocate_with_lock (pool, size, handle, error);
+  probe_served (pool, size, handle, block, block->is_hit);
+  if (TARN_UNLIKELY (is_due))
+    _tarn_pool_look_after (pool, handle);
+  _tarn_pool_check_fast_if_full_debug (pool);
   return block;
 }
 
@@ -226,13 +262,15 @@ TarnBlock *
 tarn_pool_allocate (TarnPool *pool, gsize size, GError **error)
 {
   TarnBlock *block;
+  guint32 bin;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (pool, NULL);
 
-  block = _tarn_pool_take_fast (pool, size, pool->default_queue);
+  bin = _tarn_pool_get_bin (pool, size);
+  block = _tarn_pool_take_fast (pool, size, bin, pool->default_queue);
   if (TARN_UNLIKELY (block == NULL))
-    return allocate_with_lock (pool, size, pool->default_queue, error);
+    return allocate_missing (pool, size, bin, pool->default_queue, error);
   TARN_PROBE_HIT (hit, pool->base.id, block, size, pool->default_queue);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;
@@ -267,15 +305,17 @@ TarnBlock *
 tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError **error)
 {
   TarnBlock *block;
+  guint32 bin;
 
   if (queue == NULL)
     return tarn_pool_allocate (pool, size, error);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (pool, NULL);
 
-  block = _tarn_pool_take_fast (pool, size, queue);
+  bin = _tarn_pool_get_bin (pool, size);
+  block = _tarn_pool_take_fast (pool, size, bin, queue);
   if (TARN_UNLIKELY (block == NULL))
-    return allocate_with_lock (pool, size, queue, error);
+    return allocate_missing (pool, size, bin, queue, error);
   TARN_PROBE_HIT (hit, pool->base.id, block, size, queue);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;

@@ -122,21 +122,18 @@ keep_own (TarnPool *pool, TarnBlock *block)
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean is_kept;
 
-  if (cache == NULL || block->alloc_size > TARN_HEAP_MAX_ROUNDED)
-    return FALSE;
-  if (cache->n_crowded > 0 && cache->n_crowded++ % LOOKS_FOR_ROOM != 0)
+  if (cache == NULL || block->alloc_size > TARN_HEAP_MAX_ROUNDED || cache->n_to_pass > 0)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   is_kept = block->is_own && block->state == TARN_BLOCK_ACTIVE
             && !_tarn_door_is_closed (&pool->door) && _tarn_cache_keep_own (cache, block);
-  cache->n_crowded = is_kept ? 0 : MAX (cache->n_crowded, 1);
+  cache->n_to_pass = is_kept ? 0 : LOOKS_FOR_ROOM;
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return is_kept;
 }
 
-/* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
- * those that it takes. */
+/* Frees a block that could not go anywhere at once. */
 static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
 {
@@ -192,6 +189,30 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
     _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
+/* Gives an arena's own block back to it at once, unless the thread's cache is to be asked first
+ * whether it has room, or anything is to be done otherwise than usually. */
+static inline gboolean
+free_at_once (TarnPool *pool, TarnBlock *block)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  gboolean is_small = block->alloc_size <= TARN_HEAP_MAX_ROUNDED;
+
+  if (cache == NULL || !__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) || _tarn_follows ()
+      || (is_small && cache->n_to_pass == 0))
+    return FALSE;
+  cache->n_to_pass -= (guint) is_small; /* not afterwards: the pool may be gone */
+  return _tarn_pool_put_to_arena_at_once (pool, cache, block);
+}
+
+/* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
+ * those that it takes. */
+static __attribute__ ((noinline)) void
+free_elsewhere (TarnPool *pool, TarnBlock *block)
+{
+  if (!free_at_once (pool, block))
+    free_with_lock (pool, block);
+}
+
 /* Frees a block of a pool. */
 void
 _tarn_pool_free_block (TarnBlock *block)
@@ -203,7 +224,7 @@ _tarn_pool_free_block (TarnBlock *block)
   if (!_tarn_forked ())
     _tarn_pool_check_fast_if_full_debug (pool);
   if (TARN_UNLIKELY (!_tarn_pool_put_fast (pool, block)))
-    free_with_lock (pool, block);
+    free_elsewhere (pool, block);
 }
 
 /* Holds a block again, as if it had not been taken, because its request came to nothing. The lock

@@ -189,21 +189,18 @@ make_block (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TarnExtent *
 
 /* Reads a request.  FALSE: it must not be served from an arena, as far as can be seen from outside
  * of a visit, because a block that was handed on could serve it as well. */
-static inline gboolean
-read_request (const TarnPool *pool, const TarnCache *cache, gsize size, gpointer handle,
-              Wanted *wanted)
+static inline __attribute__ ((always_inline)) gboolean
+read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
+              gpointer handle, Wanted *wanted)
 {
-  guint bits = _tarn_pool_get_leading_bits (pool);
-
   if (cache == NULL || size > G_MAXSSIZE / 2
       || !__atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED))
     return FALSE;
   wanted->size = size;
   wanted->handle = handle;
-  wanted->bin = _tarn_bin_number (size, bits);
-  wanted->alloc_size = _tarn_bin_alloc_size (wanted->bin, bits);
-  return __atomic_load_n (&pool->n_recorded[wanted->bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED)
-         == 0;
+  wanted->bin = bin;
+  wanted->alloc_size = _tarn_heap_alloc_size (size, bin);
+  return __atomic_load_n (&pool->n_recorded[bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED) == 0;
 }
 
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
@@ -231,7 +228,7 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
 
 /* Takes a block from the arenas of a queue, or what the thread keeps of it.  NULL: there is none.
  */
-static inline TarnBlock *
+static inline __attribute__ ((always_inline)) TarnBlock *
 take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_extent,
       gboolean *is_due)
 {
@@ -260,7 +257,7 @@ take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_ex
 }
 
 /* Tells whether the thread is to look after the pool, since it has taken a block. */
-static gboolean
+static inline gboolean
 is_its_turn (TarnPool *pool, TarnCache *cache)
 {
   gint64 now;
@@ -302,8 +299,30 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->upstream);
 }
 
-/* Serves a request from the arena of its queue.  NULL: the lock has to be taken.  *is_due: the
- * caller is to look after the pool. */
+/* Serves a request from the arena of its queue in one visit.  Nearly all are served so.  NULL: this
+ * one is not, and the caller is to ask why.  *is_due: the caller is to look after the pool. */
+TarnBlock *
+_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpointer handle,
+                                    gboolean *is_due)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnCache *cache = _tarn_cache_of (thread, pool);
+  guint visit = thread->visits + 1;
+  TarnBlock *block;
+  Wanted wanted;
+
+  if (!read_request (pool, cache, size, bin, handle, &wanted)
+      || !_tarn_thread_begin_visit (thread, visit, &pool->door))
+    return NULL;
+  block = take (pool, cache, &wanted, _tarn_arena_take, is_due);
+  _tarn_thread_end_visit (thread, visit);
+  if (block != NULL)
+    *is_due |= is_its_turn (pool, cache);
+  return block;
+}
+
+/* Serves a request from the arena of its queue, and waits for doors that others have closed for a
+ * moment.  NULL: the lock has to be taken.  *is_due: the caller is to look after the pool. */
 TarnBlock *
 _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
@@ -315,7 +334,7 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   Wanted wanted;
   guint visit;
 
-  if (!read_request (pool, cache, size, handle, &wanted))
+  if (!read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
     return NULL;
   for (guint n = 0; block == NULL && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool));
        n++)
@@ -343,7 +362,7 @@ _tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle
   TarnBlock *block = NULL;
   Wanted wanted;
 
-  if (!read_request (pool, cache, size, handle, &wanted))
+  if (!read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
     return NULL;
   _tarn_mutex_lock (&pool->lock);
   if (!_tarn_door_is_closed (&pool->door))
@@ -383,14 +402,16 @@ end_block (TarnCache *cache, TarnBlock *block)
 static inline TarnBlock *
 choose_to_go (TarnCache *cache, TarnBlock *block)
 {
-  TarnBlock *kept = *get_kept_place (cache, block->share);
+  TarnBlock *kept;
 
   if (block != cache->latest_own || cache->n_own_temporaries < FEW_TEMPORARIES
       || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
-      || block->alloc_size > MIN (MAX_KEPT, cache->pool->asked_cache_bytes)
-      || (kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size))
+      || block->alloc_size > MIN (MAX_KEPT, cache->pool->asked_cache_bytes))
     return block;
-  return kept;
+  kept = *get_kept_place (cache, block->share);
+  return kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size
+             ? block
+             : kept;
 }
 
 /* Counts a block that is freed, and keeps it unless it goes back itself (@goes). */
@@ -490,15 +511,49 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
   return met != NULL && _tarn_arena_put (&met->ref, block->extent);
 }
 
-/* Gives a block that is being freed back to its arena.  FALSE: the lock has to be taken. */
+/* Gives a block that is being freed back to its arena, or the one that the thread kept instead.
+ * FALSE: the lock has to be taken.  The thread is inside. */
+static inline __attribute__ ((always_inline)) gboolean
+free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  const TarnMetQueue *met = find_met_for (pool, cache, block);
+  TarnBlock *goes = met != NULL ? choose_to_go (cache, block) : NULL;
+  gboolean is_back = met != NULL && (goes == NULL || put (pool, met, goes));
+
+  if (TARN_UNLIKELY (!is_back && goes != NULL && goes != block))
+    is_back = put (pool, met, goes = block);
+  if (TARN_UNLIKELY (!is_back))
+    return FALSE;
+  note_freed (cache, block, goes);
+  if (goes != NULL)
+    end_block (cache, goes);
+  return TRUE;
+}
+
+/* Gives a block that is being freed back to its arena in one visit.  FALSE: it could not go, and
+ * the caller is to ask why. */
+gboolean
+_tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  guint visit = thread->visits + 1;
+  gboolean is_back;
+
+  if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+    return FALSE;
+  is_back = free_inside (pool, cache, block);
+  _tarn_thread_end_visit (thread, visit);
+  return is_back;
+}
+
+/* Gives it back, and waits for doors that others have closed for a moment.  FALSE: the lock has to
+ * be taken. */
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   gboolean is_back = FALSE, is_shut = TRUE, has_many;
-  const TarnMetQueue *met;
-  TarnBlock *goes;
   guint visit;
 
   if (cache == NULL)
@@ -508,17 +563,9 @@ _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block)
       visit = thread->visits + 1;
       if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
         continue;
-      met = find_met_for (pool, cache, block);
-      goes = met != NULL ? choose_to_go (cache, block) : NULL;
-      is_back = met != NULL && (goes == NULL || put (pool, met, goes));
-      if (TARN_UNLIKELY (!is_back && goes != NULL && goes != block))
-        is_back = put (pool, met, goes = block);
+      is_back = free_inside (pool, cache, block);
       has_many = !is_back && cache->n_spare >= MAX_SPARE;
       is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
-      if (is_back)
-        note_freed (cache, block, goes);
-      if (is_back && goes != NULL)
-        end_block (cache, goes);
       _tarn_thread_end_visit (thread, visit);
       if (TARN_UNLIKELY (has_many))
         change_spare (cache);

@@ -20,6 +20,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
 /* The largest size there that shares a bin with others. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
+#define TARN_N_HEAP_BINS 128 /* of those sizes */
 
 /* The bin of a size in a pool over a heap: up to TARN_HEAP_MAX_ROUNDED there is one for each
  * multiple of 512 bytes, or 32 between one power of two and the next where these are more. */
@@ -52,5 +53,27 @@ _tarn_bin_number (gsize size, guint leading_bits)
 }
 
 gsize _tarn_bin_alloc_size (guint32 bin, guint leading_bits);
+
+/* Gets the largest size in a bin of small sizes, of a pool over a heap. */
+static inline gsize
+_tarn_heap_bin_alloc_size (guint32 bin)
+{
+  guint shift = bin < 64 ? 0 : (bin >> 5) - 1;
+  gsize head = bin < 64 ? bin : (bin & 31) + 32;
+
+  return ((head + 1) << shift) << 9;
+}
+
+/* Sizes up to this one have a bin each where there are as many leading bits as there can be. */
+#define TARN_MAX_EXACT (((gsize) 2 << TARN_MAX_LEADING_BITS) - 1)
+
+/* Gets the bytes behind a block for a size, whose bin is known, in a pool over a heap. */
+static inline gsize
+_tarn_heap_alloc_size (gsize size, guint32 bin)
+{
+  if (bin < TARN_N_HEAP_BINS)
+    return _tarn_heap_bin_alloc_size (bin);
+  return size <= TARN_MAX_EXACT ? size : _tarn_bin_alloc_size (bin, TARN_HEAP_BINS);
+}
 
 #endif

@@ -13,18 +13,6 @@
 
 #include "pool/bin-private.h"
 
-#define N_HEAP_BINS 128
-
-/* Gets the largest size in a bin of small sizes, of a pool over a heap. */
-static gsize
-get_heap_alloc_size (guint32 bin)
-{
-  guint shift = bin < 64 ? 0 : (bin >> 5) - 1;
-  gsize head = bin < 64 ? bin : (bin & 31) + 32;
-
-  return ((head + 1) << shift) << 9;
-}
-
 /* Gets the largest size in a bin; 0 for a number that no size has: below 2^leading_bits a size
  * has fewer bits after its leading one than the number has room for. */
 gsize
@@ -35,8 +23,8 @@ _tarn_bin_alloc_size (guint32 bin, guint leading_bits)
 
   if (leading_bits > TARN_MAX_LEADING_BITS)
     {
-      if (bin < N_HEAP_BINS)
-        return get_heap_alloc_size (bin);
+      if (bin < TARN_N_HEAP_BINS)
+        return _tarn_heap_bin_alloc_size (bin);
       leading_bits = TARN_MAX_LEADING_BITS;
     }
   exponent = (guint) ((guint64) bin >> leading_bits);

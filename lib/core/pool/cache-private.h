@@ -142,7 +142,7 @@ struct _TarnCache
   gsize n_blocks;       /* the same of their number; modulo 2^64 */
   TarnBlock *spare;     /* structs; through TarnBlock.below */
   guint n_spare;
-  guint n_crowded;                  /* frees since an own block found no room; 0: none did */
+  guint n_to_pass;                  /* frees of small own blocks until it is asked for room */
   guint n_taken_in_turn;            /* since the thread looked at the clock, */
   gint64 looked_at;                 /* and when it looked after the pool: as _tarn_clock_now () */
   guint n_taken_kept;               /* requests that @kept served */
@@ -197,7 +197,10 @@ TarnBlock *_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer hand
                                        gboolean *is_due);
 TarnBlock *_tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle,
                                                 gboolean *is_due);
+TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin,
+                                               gpointer handle, gboolean *is_due);
 gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block);
 /* and is in these. */
 void _tarn_cache_refill_spare (TarnCache *cache);
@@ -275,6 +278,13 @@ static inline gboolean
 _tarn_cache_bin_is_for (const TarnCacheBin *bin, guint32 number, gpointer handle)
 {
   return bin->number == number && bin->handle == handle;
+}
+
+/* Gets the bin for a size. */
+static inline __attribute__ ((always_inline)) guint32
+_tarn_pool_get_bin (const TarnPool *pool, gsize size)
+{
+  return _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
 }
 
 /* Gets the bytes behind each block of a bin. */
@@ -361,14 +371,13 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
 typedef gboolean (*TarnEnter) (TarnThread *thread, const TarnDoor *door);
 
-/* Serves a request of a queue (NULL: of none) from the thread's cache.  NULL: the lock has to be
- * taken.  How a visit begins is known when this is compiled. */
+/* Serves a request of a queue (NULL: of none) from a bin of the thread's cache.  NULL: the lock has
+ * to be taken.  How a visit begins is known when this is compiled. */
 static inline __attribute__ ((always_inline)) TarnBlock *
-_tarn_pool_take (TarnPool *pool, gsize size, gpointer handle, TarnBeginVisit begin)
+_tarn_pool_take (TarnPool *pool, gsize size, guint32 number, gpointer handle, TarnBeginVisit begin)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
-  guint32 number = _tarn_bin_number (size, _tarn_pool_get_leading_bits (pool));
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
   guint visit;
@@ -386,9 +395,9 @@ _tarn_pool_take (TarnPool *pool, gsize size, gpointer handle, TarnBeginVisit beg
 }
 
 static inline __attribute__ ((always_inline)) TarnBlock *
-_tarn_pool_take_fast (TarnPool *pool, gsize size, gpointer handle)
+_tarn_pool_take_fast (TarnPool *pool, gsize size, guint32 number, gpointer handle)
 {
-  return _tarn_pool_take (pool, size, handle, _tarn_thread_begin_visit);
+  return _tarn_pool_take (pool, size, number, handle, _tarn_thread_begin_visit);
 }
 
 /* Holds a block in a bin whose length is below its capacity.  The thread is inside, or has the
