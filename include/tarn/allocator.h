@@ -204,6 +204,14 @@ typedef struct
   /** Undoes backing_map(). No command uses the addresses any more. It does not wait for others. */
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
+  /**
+   * Whether what is mapped has to stay where it is for now, although nothing there is in use, as
+   * commands may come again that use it: those of a captured graph. A heap moves nothing and gives
+   * nothing back as long as this says TRUE. It asks with its lock held, so the function calls
+   * nothing of this library. Nullable: FALSE.
+   */
+  gboolean (*backing_stays) (gpointer user_data);
+
   /* Contents, for what TARN_DEBUG finds: the first two of these or none. Memory is what allocate()
    * gave, or an address in it; no command that anybody was told of uses it. */
 
@@ -269,6 +277,7 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* backing_map */                                                   \
         FALSE,                 /* backing_aliases */                                               \
         NULL,                  /* backing_unmap */                                                 \
+        NULL,                  /* backing_stays */                                                 \
         NULL,                  /* read */                                                          \
         NULL,                  /* fill */                                                          \
         NULL                   /* find_other */                                                    \
@@ -283,6 +292,7 @@ gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func);
 const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
+void tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops);
 
 TarnBlock *tarn_allocator_allocate (TarnAllocator *allocator, gsize size,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;

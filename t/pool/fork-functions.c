@@ -217,6 +217,7 @@ world_init (World *w)
 static const TarnSelectionDevice device = { .name = "D", .vendor = "V" };
 static const TarnSelectionPlatform platform
     = { .name = "P", .vendor = "V", .devices = &device, .n_devices = 1 };
+static TarnAllocatorOps ops_of_allocator = TARN_ALLOCATOR_OPS_INIT;
 static TarnPoolStats pool_stats = TARN_POOL_STATS_INIT;
 static TarnHeapStats heap_stats = TARN_HEAP_STATS_INIT;
 static TarnMemoStats memo_stats = TARN_MEMO_STATS_INIT;
@@ -232,6 +233,7 @@ static gpointer value;
   X (tarn_allocator_allocate_memory, FORKED, (w->allocator, 100, &memory, error))                  \
   X (tarn_allocator_free_memory, QUIET, (w->allocator, w->bare, 100))                              \
   X (tarn_allocator_get_name, QUIET, (w->allocator))                                               \
+  X (tarn_allocator_get_ops, QUIET, (w->allocator, &ops_of_allocator))                             \
   X (tarn_allocator_get_user_data, QUIET, (w->allocator))                                          \
   X (tarn_allocator_is_deferred, QUIET, (w->allocator))                                            \
   X (tarn_allocator_is_of, QUIET, (w->allocator, release))                                         \

@@ -43,6 +43,7 @@ typedef struct
   gboolean (*backing_map) (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
                            GError **error);
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
+  gboolean (*backing_stays) (gpointer user_data);
   gboolean (*read) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
                     GError **error);
   gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,

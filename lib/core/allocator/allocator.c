@@ -668,6 +668,26 @@ tarn_allocator_get_user_data (TarnAllocator *allocator)
 }
 
 /**
+ * Gets the functions of an allocator, for an adaptor that passes some calls on to it. Those of a
+ * heap over virtual memory lend virtual memory of the heap's upstream allocator. What is lent
+ * counts as the heap's: its limit holds for both, and what is idle in the heap goes back when there
+ * is no more.
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it. It has to live
+ *                   until what the functions gave has gone back.
+ * @param ops        out: start from TARN_ALLOCATOR_OPS_INIT; what this version of the library does
+ *                   not know becomes 0
+ * @since 0.1
+ */
+void
+tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops)
+{
+  g_return_if_fail (allocator != NULL);
+  g_return_if_fail (_tarn_struct_has_size (ops));
+  _tarn_struct_write (ops, &allocator->ops, sizeof allocator->ops);
+}
+
+/**
  * Allocates a block, from a pool or without one. A direct allocator that is out of memory asks its
  * own reclaim function and tries once more; a pool does what tarn_pool_allocate() says.
  *

@@ -19,7 +19,8 @@ ops_of (const TarnGuarded *self)
 gboolean
 _tarn_gaps_are_there (const TarnGuarded *self)
 {
-  return self->margin > 0 && ops_of (self)->virtual_granularity >= self->margin;
+  return self->margin > 0 && ops_of (self)->virtual_granularity >= self->margin
+         && ops_of (self)->backing_stays == NULL;
 }
 
 static gsize

@@ -17,6 +17,8 @@ _tarn_piece_can_move_to (const TarnPiece *piece, const TarnHeapRange *range)
 {
   const TarnHeap *heap = range->heap;
 
+  if (_tarn_heap_stays (heap))
+    return FALSE;
   if (_tarn_piece_is_quiet (piece))
     return TRUE;
   return piece->range->arena->queue == range->arena->queue && range->kind != TARN_RANGE_SMALL

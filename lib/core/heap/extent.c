@@ -197,7 +197,10 @@ begin_use (TarnArena *arena, TarnExtent *extent)
   arena->n_used++;
   for (TarnPiece *piece = extent->piece; piece != NULL; piece = next_piece (extent, piece))
     if (piece->n_used++ == 0)
-      end_idle (piece);
+      {
+        end_idle (piece);
+        piece->was_used = TRUE;
+      }
   add_used (arena, extent->size);
 }
 

@@ -446,6 +446,14 @@ use_idle (TarnHeapRange *range, TarnPiece *idle, GError **error)
   return TRUE;
 }
 
+/* Tells whether it is no use to ask for a smaller piece: there is none as small, or, as pieces
+ * stay, what is not enough could not go back. */
+static gboolean
+is_least (const TarnHeap *heap, gsize size, gsize missing)
+{
+  return size == ops_of (heap)->virtual_granularity || (size <= missing && _tarn_heap_stays (heap));
+}
+
 /* Takes fresh memory for a request of so many bytes: of the usual size, or what is missing; or uses
  * what is idle; or takes as much as there is, down to the granularity. */
 static gboolean
@@ -459,7 +467,7 @@ add_or_move (TarnHeapRange *range, gsize wanted, gsize missing, GError **error)
   while (!add (range, size, &local))
     {
       if (!_tarn_heap_has_run_out (local)
-          || (size == granularity && choose_idle (range, missing) == NULL))
+          || (is_least (range->heap, size, missing) && choose_idle (range, missing) == NULL))
         {
           g_propagate_error (error, g_steal_pointer (&local));
           return FALSE;
@@ -490,13 +498,14 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
 }
 
 /* Tells whether a request that is missing so many bytes takes many pieces, or may ask for more than
- * there is, where memory ran out before.  *bytes: what idle pieces do not have of them. */
+ * there is, where memory ran out before, or what it takes in vain cannot go back.  *bytes: what
+ * idle pieces do not have of them. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {
   gsize movable;
 
-  if (!range->heap->is_short && missing < PROBED_BYTES)
+  if (!range->heap->is_short && missing < PROBED_BYTES && !_tarn_heap_stays (range->heap))
     return FALSE;
   movable = count_movable (range);
   *bytes = missing - MIN (missing, movable);

@@ -27,7 +27,8 @@ await_change (TarnHeap *heap)
   return !heap->is_changing;
 }
 
-/* Begins a call that changes what pieces there are; there is one at a time. */
+/* Begins a call that changes what pieces there are; there is one at a time, and this is not
+ * another. */
 static void
 begin_change (TarnHeap *heap)
 {
@@ -36,8 +37,8 @@ begin_change (TarnHeap *heap)
   _tarn_duty_begin (heap->base.level, TARN_DUTY_ASK);
 }
 
-static void
-end_change (TarnHeap *heap)
+void
+_tarn_heap_end_change (TarnHeap *heap)
 {
   g_assert (heap->is_changing);
   _tarn_heap_drop_queues (heap);
@@ -104,6 +105,20 @@ refuse_to_wait (const TarnHeap *heap, gsize size, GError **error)
                heap->base.label, size);
 }
 
+/* Begins a call that changes what pieces there are, for a request of so many bytes, once nobody
+ * else does.  FALSE: this thread must not wait for them. */
+gboolean
+_tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error)
+{
+  if (!await_change (heap))
+    {
+      refuse_to_wait (heap, size, error);
+      return FALSE;
+    }
+  begin_change (heap);
+  return TRUE;
+}
+
 /* Adds a piece to a range that has no free extent for a request, or waits for somebody who does so.
  * TRUE: to look again may help. */
 gboolean
@@ -126,8 +141,10 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   n_before = _tarn_direct_get_calls ();
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
+  if (!has_grown && _tarn_heap_stays (heap))
+    _tarn_heap_release_idle (heap, NULL); /* what there was, which was not enough: nobody used it */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
-  end_change (heap);
+  _tarn_heap_end_change (heap);
   return has_grown;
 }
 
@@ -156,7 +173,8 @@ _tarn_piece_new (TarnMemory memory, gsize size)
 gboolean
 _tarn_piece_can_go (const TarnPiece *piece)
 {
-  return piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece);
+  return (!piece->was_used || !_tarn_heap_stays (piece->range->heap))
+         && (piece->range->heap->frees_in_order || _tarn_piece_is_quiet (piece));
 }
 
 /* Gives a list of pieces back that were cut out. */
@@ -258,7 +276,7 @@ _tarn_heap_expire (TarnHeap *heap)
   begin_change (heap);
   _tarn_heap_ask_marks (heap);
   release_expired (heap, now);
-  end_change (heap);
+  _tarn_heap_end_change (heap);
 }
 
 /* Gives all idle pieces back, once the host has waited for what still uses them.  Gets their bytes;
@@ -278,6 +296,6 @@ _tarn_heap_trim (TarnHeap *heap)
   TARN_FOR_EACH_ARENA (arena, heap)
     for (guint i = 0; i < TARN_N_RANGES; i++)
       heap->growth->tidy (&arena->ranges[i]);
-  end_change (heap);
+  _tarn_heap_end_change (heap);
   return bytes;
 }

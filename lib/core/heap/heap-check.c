@@ -245,6 +245,7 @@ check_totals (Walk *walk)
 {
   const TarnHeap *heap = walk->heap;
   const TarnHeapStats *stats = &heap->stats;
+  gsize counted = stats->used_bytes + stats->free_bytes + heap->lent_bytes;
 
   demand (walk, walk->used_bytes == stats->used_bytes,
           "%" G_GSIZE_FORMAT " bytes in use, not %" G_GSIZE_FORMAT, walk->used_bytes,
@@ -255,9 +256,9 @@ check_totals (Walk *walk)
   demand (walk, walk->pieces == stats->pieces, "%" G_GSIZE_FORMAT " pieces, not %" G_GSIZE_FORMAT,
           walk->pieces, stats->pieces);
   demand (walk,
-          heap->is_changing ? stats->upstream_bytes >= stats->used_bytes + stats->free_bytes
-                            : stats->upstream_bytes == stats->used_bytes + stats->free_bytes,
-          "%" G_GSIZE_FORMAT " bytes from upstream", stats->upstream_bytes);
+          heap->is_changing ? stats->upstream_bytes >= counted : stats->upstream_bytes == counted,
+          "%" G_GSIZE_FORMAT " bytes from upstream, not %" G_GSIZE_FORMAT, counted,
+          stats->upstream_bytes);
   demand (walk, walk->used_extents == walk->remembered + heap->n_unnamed,
           "%" G_GSIZE_FORMAT " extents in use, of which %" G_GSIZE_FORMAT
           " are in the table and %" G_GSIZE_FORMAT " on their way",

@@ -104,6 +104,7 @@ struct _TarnPiece
   TarnPiece *before, *after; /* neighbours without a gap; NULL: none */
   TarnExtent *extent;        /* that has its first byte */
   guint n_used;
+  gboolean was_used;  /* somebody had bytes of it */
   guint n_aliases;    /* addresses that it has moved away from, and is still mapped at */
   guint64 idle_since; /* if it is idle: TarnHeapQueue.n_begun then, */
   gint64 idle_at;     /* and the time; 0: nobody has said so yet */
@@ -378,6 +379,7 @@ struct _TarnHeap
   GHashTable *table;           /* of TarnExtent in use, by memory */
   gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
   gsize lost_bytes; /* of extents in use that are not going to be freed */
+  gsize lent_bytes; /* that other heaps have: lend.c */
   gsize pool_limit; /* bytes; 0: none */
   gsize
       full_bytes; /* upstream had less than that; G_MAXSIZE: it never ran out, or has more by now */
@@ -407,7 +409,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
   guint64 n = heap->arenas.length; /* with nobody's */
   guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
-  guint64 more = peak / share + room + of_arenas + heap->churn.extra;
+  guint64 more = peak / share + room + of_arenas + heap->churn.extra + heap->lent_bytes;
 
   return (gsize) MIN (peak + MIN (more, G_MAXUINT64 - peak), G_MAXSIZE);
 }
@@ -433,6 +435,9 @@ void _tarn_arena_relieve (TarnArena *arena);
 /* extent.c; with the lock, or the arena's in a visit */
 TarnExtent *_tarn_range_take_quickly (TarnHeapRange *range, gsize size);
 void _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent);
+
+/* lend.c */
+void _tarn_heap_set_lending (const TarnAllocator *upstream, TarnAllocatorOps *ops);
 
 /* spare.c; the lock is held */
 gsize _tarn_heap_get_most (const TarnHeap *heap);
@@ -504,6 +509,8 @@ gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *att
 gboolean _tarn_heap_await_more (TarnHeap *heap, const GError *error);
 gsize _tarn_heap_trim (TarnHeap *heap);
 void _tarn_heap_expire (TarnHeap *heap);
+gboolean _tarn_heap_begin_change (TarnHeap *heap, gsize size, GError **error);
+void _tarn_heap_end_change (TarnHeap *heap);
 gsize _tarn_heap_get_limit (const TarnHeap *heap); /* but not in these two */
 /* and for the ways to grow */
 gboolean _tarn_heap_has_room (const TarnHeap *heap, gsize size, GError **error);
@@ -559,6 +566,14 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   if (TARN_UNLIKELY (growth->choose != NULL))
     kind = growth->choose (arena->heap, size);
   return &arena->ranges[kind];
+}
+
+/* Tells whether pieces have to stay where they are for now, also idle ones. */
+static inline gboolean
+_tarn_heap_stays (const TarnHeap *heap)
+{
+  return heap->upstream->ops.backing_stays != NULL
+         && heap->upstream->ops.backing_stays (heap->upstream->user_data);
 }
 
 static inline TarnArena *

@@ -57,6 +57,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
 {
   TarnHeap *known;
   TarnHeapStats now;
+  gsize lent_bytes;
 
   g_return_val_if_fail (heap != NULL, FALSE);
   g_return_val_if_fail (_tarn_struct_has_size (stats), FALSE);
@@ -67,16 +68,20 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
   if (_tarn_forked ())
     {
       now = known->stats; /* what somebody has the lock for may be half changed */
+      lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }
   else
     {
       _tarn_heap_lock (known);
       now = known->stats;
+      lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
       now.largest_free_bytes = get_largest_of_all (known);
       _tarn_heap_unlock (known);
     }
+  now.used_bytes += lent_bytes;
+  now.peak_used_bytes = MAX (now.peak_used_bytes, now.used_bytes);
   _tarn_struct_write (stats, &now, sizeof now);
   return TRUE;
 }

@@ -419,7 +419,7 @@ static gboolean
 heap_set_pool_limit (TarnAllocator *allocator, gsize limit_bytes)
 {
   TarnHeap *heap = _tarn_heap_of (allocator);
-  gsize unit = MAX (heap->upstream->ops.virtual_granularity, 1);
+  gsize unit = makes_parts (heap) ? 1 : heap->upstream->ops.virtual_granularity;
   gboolean has_more;
   gsize limit;
 
@@ -573,11 +573,12 @@ _tarn_heap_of (TarnAllocator *allocator)
   return allocator->klass == &heap_class ? heap : NULL;
 }
 
-/* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing. */
+/* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing.  What
+ * another heap lends is for adaptors. */
 static const TarnHeapGrowth *
 choose_growth (const TarnAllocator *upstream)
 {
-  if (upstream->ops.virtual_granularity > 0)
+  if (upstream->ops.virtual_granularity > 0 && upstream->klass != &heap_class)
     return &_tarn_heap_virtual_growth;
   return upstream->direct->ops.part_new != NULL ? &_tarn_heap_parts_growth : NULL;
 }
@@ -631,6 +632,7 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   ops.allocate = heap_allocate;
   ops.free = heap_free;
   ops.reclaim = heap_reclaim;
+  _tarn_heap_set_lending (upstream, &ops);
   _tarn_allocator_init (&heap->base, &heap_class, &ops, heap, NULL, upstream->direct);
   heap->upstream = tarn_allocator_ref (upstream);
   heap->base.level = upstream->level + 1;
