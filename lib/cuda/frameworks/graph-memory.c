@@ -8,25 +8,15 @@
  *
  * Within a store, freed memory is allocated again, because the graph's commands run in the order of
  * the capture; but only for the same stream, because branches of a graph run side by side.  Each
- * stream has a pool there, over a heap, over pieces of the pool that the process shares.  The store
- * keeps its pieces, at their addresses, as long as it lives.
+ * stream has a pool there, over a heap, over memory of the pool that the process shares
+ * (graph-pieces.c).  The store keeps it, at its addresses, as long as it lives.
  *
  * While PyTorch captures, the host must not wait for the device.  So memory is returned only once
  * no capture is under way. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
-
-/* Where a store's heaps have their memory from: an adaptor over the shared pool that gives nothing
- * back while the store lives. */
-typedef struct
-{
-  TarnPool *shared;     /* a reference */
-  gboolean is_released; /* the store is gone; behind the lists' lock */
-  TarnMutex lock;
-  GHashTable *used; /* address -> TarnBlock of the shared pool */
-  GPtrArray *spare; /* of TarnBlock: what the heaps have given back */
-} Pieces;
+#include "graph-pieces-private.h"
 
 /* The memory of one of PyTorch's pools.
  *
@@ -54,30 +44,21 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores;    /* of Store */
 static GArray *captures;     /* of Capture, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static GPtrArray *leaving;   /* of TarnBlock of shared pools, which go back when no capture is on */
-static guint n_captures, n_leaving; /* atomic: of these, to be asked without the lock */
-
-static GPtrArray *
-leaving_new (void)
-{
-  return g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
-}
+static guint n_captures;     /* atomic: of these, to be asked without the lock */
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
   stores = g_ptr_array_new ();
   captures = g_array_new (FALSE, FALSE, sizeof (Capture));
   recorded = g_hash_table_new (NULL, NULL);
-  leaving = leaving_new ();
 }
 
-/* Stores the lists' lengths.  The lock is held. */
+/* Stores how many captures are under way.  The lock is held. */
 static void
 count (void)
 {
   _tarn_assert_locked (&lock);
   __atomic_store_n (&n_captures, captures->len, __ATOMIC_RELEASE);
-  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
 }
 
 /* Captures and threads */
@@ -96,179 +77,6 @@ _tarn_cuda_is_capturing (CUstream stream)
 
   return driver != NULL && driver->cuStreamIsCapturing != NULL
          && driver->cuStreamIsCapturing (stream, &capturing) == TARN_CUDA_SUCCESS && capturing != 0;
-}
-
-/* What goes back */
-
-static void
-synchronize (TarnCudaShared *shared)
-{
-  TarnCudaScope scope;
-
-  if (!_tarn_cuda_context_enter (&shared->context, &scope, NULL))
-    return; /* it is gone, and what was in it */
-  _tarn_cuda_context_await (&shared->context, NULL);
-  _tarn_cuda_context_leave (&shared->context, &scope);
-}
-
-/* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */
-static GPtrArray *
-take_leaving (void)
-{
-  GPtrArray *taken = NULL;
-
-  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0)
-    return NULL;
-  _tarn_mutex_lock (&lock);
-  if (captures->len == 0 && leaving->len > 0)
-    {
-      taken = leaving;
-      leaving = leaving_new ();
-      count ();
-    }
-  _tarn_mutex_unlock (&lock);
-  return taken;
-}
-
-void
-_tarn_cuda_graph_memory_settle (void)
-{
-  GPtrArray *taken = take_leaving ();
-
-  if (taken == NULL)
-    return;
-  _tarn_cuda_shared_foreach (synchronize);
-  g_ptr_array_unref (taken); /* frees them */
-}
-
-/* Pieces */
-
-/* Takes the smallest spare piece that is large enough; NULL: there is none. */
-static TarnBlock *
-take_spare (Pieces *self, gsize size)
-{
-  TarnBlock *best = NULL;
-
-  _tarn_assert_locked (&self->lock);
-  for (guint i = 0; i < self->spare->len; i++)
-    {
-      TarnBlock *block = self->spare->pdata[i];
-
-      if (tarn_block_get_size (block) >= size
-          && (best == NULL || tarn_block_get_size (block) < tarn_block_get_size (best)))
-        best = block;
-    }
-  if (best != NULL)
-    g_ptr_array_remove_fast (self->spare, best);
-  return best;
-}
-
-static gboolean
-pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
-{
-  Pieces *self = user_data;
-  TarnBlock *block;
-
-  _tarn_mutex_lock (&self->lock);
-  block = take_spare (self, size);
-  _tarn_mutex_unlock (&self->lock);
-  if (block == NULL)
-    block = tarn_pool_allocate (self->shared, size, error);
-  if (block == NULL)
-    return FALSE;
-  *memory = tarn_block_get_memory (block);
-  _tarn_mutex_lock (&self->lock);
-  g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
-  _tarn_mutex_unlock (&self->lock);
-  return TRUE;
-}
-
-/* Has a piece that nothing is in use of go back, or wait for what else the graphs need. */
-static void
-spare (Pieces *self, TarnBlock *block)
-{
-  _tarn_mutex_lock (&lock);
-  if (self->is_released)
-    g_ptr_array_add (leaving, block);
-  else
-    {
-      _tarn_mutex_lock (&self->lock);
-      g_ptr_array_add (self->spare, block);
-      _tarn_mutex_unlock (&self->lock);
-    }
-  count ();
-  _tarn_mutex_unlock (&lock);
-}
-
-static void
-pieces_free (gpointer user_data, TarnMemory memory, gsize size)
-{
-  Pieces *self = user_data;
-  gpointer block = NULL;
-
-  (void) size;
-  _tarn_mutex_lock (&self->lock);
-  g_hash_table_steal_extended (self->used, GSIZE_TO_POINTER ((gsize) memory.address), NULL, &block);
-  _tarn_mutex_unlock (&self->lock);
-  if (block != NULL)
-    spare (self, block);
-}
-
-static gboolean
-pieces_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
-                 GError **error)
-{
-  (void) user_data;
-  (void) size;
-  (void) error;
-  part->address = memory.address + offset;
-  return TRUE;
-}
-
-/* Has all that is spare go back, now and from now on. */
-static void
-release (Pieces *self)
-{
-  _tarn_mutex_lock (&lock);
-  self->is_released = TRUE;
-  for (guint i = 0; i < self->spare->len; i++)
-    g_ptr_array_add (leaving, self->spare->pdata[i]);
-  g_ptr_array_set_size (self->spare, 0);
-  count ();
-  _tarn_mutex_unlock (&lock);
-}
-
-static void
-pieces_end (gpointer user_data)
-{
-  Pieces *self = user_data;
-
-  g_assert (g_hash_table_size (self->used) == 0);
-  release (self);
-  g_ptr_array_unref (self->spare);
-  g_hash_table_unref (self->used);
-  _tarn_mutex_clear (&self->lock);
-  tarn_pool_unref (self->shared);
-  g_free (self);
-}
-
-static TarnAllocator *
-pieces_new (TarnPool *shared)
-{
-  Pieces *self = g_new0 (Pieces, 1);
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-
-  self->shared = tarn_pool_ref (shared);
-  self->used = g_hash_table_new (NULL, NULL);
-  self->spare = g_ptr_array_new ();
-  _tarn_mutex_init (&self->lock);
-  ops.name = "cuda-graph";
-  ops.allocate = pieces_allocate;
-  ops.free = pieces_free;
-  ops.part_alignment = 512;
-  ops.part_new = pieces_part_new;
-  ops.below = TARN_ALLOCATOR (shared);
-  return tarn_allocator_new (&ops, self, pieces_end);
 }
 
 /* Stores */
@@ -310,7 +118,7 @@ store_free (Store *store)
   gpointer pool;
 
   g_ptr_array_unref (store->kept);
-  release (tarn_allocator_get_user_data (store->pieces));
+  _tarn_cuda_graph_pieces_release (store->pieces);
   g_hash_table_iter_init (&iter, store->pools);
   while (g_hash_table_iter_next (&iter, NULL, &pool))
     tarn_pool_stop_holding (pool);
@@ -350,7 +158,7 @@ _tarn_cuda_graph_memory_begin (CUdevice device, TarnCudaTorchPoolId id, GError *
                            "the CUDA driver is too old to allocate in a capture");
       return FALSE;
     }
-  pieces = pieces_new (shared->pool);
+  pieces = _tarn_cuda_graph_pieces_new (shared->pool);
   _tarn_mutex_lock (&lock);
   capture.store = find_store (device, id);
   if (capture.store == NULL)
@@ -516,7 +324,7 @@ _tarn_cuda_graph_memory_allocate (gsize size, CUdevice device, CUstream stream, 
 static gboolean
 is_of_graph (const TarnBlock *block)
 {
-  return tarn_allocator_is_of (tarn_block_get_allocator (block), pieces_free);
+  return _tarn_cuda_is_graph_pieces (tarn_block_get_allocator (block));
 }
 
 /* Finds the store that a block is of; NULL: it is gone.  The lock is held. */

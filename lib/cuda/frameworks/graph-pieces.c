@@ -1,0 +1,391 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory that heaps for graphs are made of: virtual memory that the shared pool's heap lends, or,
+ * where it has none, blocks of the shared pool.  A graph keeps addresses.  So a heap's memory stays
+ * where it is until the graphs are gone. */
+
+#include "graph-pieces-private.h"
+
+#include "common/lock-private.h"
+#include "frameworks-private.h"
+
+/* The heap of a shared pool, as far as it lends virtual memory. */
+typedef struct
+{
+  TarnPool *shared; /* a reference */
+  TarnAllocatorOps ops;
+  gpointer data; /* for ops */
+} Lender;
+
+/* What a heap has given back, and the driver not yet. */
+typedef struct
+{
+  void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
+  Lender *lender; /* a reference */
+  TarnMemory memory;
+  gsize size;
+} Leaving;
+
+typedef struct
+{
+  Lender *lender;    /* a reference */
+  gint is_released;  /* atomic: the graphs are gone */
+  TarnMutex lock;    /* for the next three */
+  GHashTable *used;  /* address -> TarnBlock of the shared pool */
+  GPtrArray *spare;  /* of TarnBlock: what heaps have given back */
+  GHashTable *known; /* backings that were mapped, by TarnMemory.address */
+} Pieces;
+
+static TarnMutex lock = TARN_MUTEX_INIT; /* for what is leaving; taken inside of no other */
+static GArray *leaving;                  /* of Leaving, in the order in which it was given back */
+static guint n_leaving;                  /* atomic: of these, to be asked without the lock */
+
+static GArray *
+leaving_new (void)
+{
+  return g_array_new (FALSE, FALSE, sizeof (Leaving));
+}
+
+static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_new (); }
+
+/* What goes back */
+
+static void
+clear_lender (gpointer data)
+{
+  Lender *lender = data;
+
+  tarn_pool_unref (lender->shared);
+}
+
+static void
+lender_unref (Lender *lender)
+{
+  g_atomic_rc_box_release_full (lender, clear_lender);
+}
+
+static void
+leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize size),
+       TarnMemory memory, gsize size)
+{
+  Leaving entry = { give_back, g_atomic_rc_box_acquire (self->lender), memory, size };
+
+  _tarn_mutex_lock (&lock);
+  g_array_append_val (leaving, entry);
+  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
+  _tarn_mutex_unlock (&lock);
+}
+
+static void
+synchronize (TarnCudaShared *shared)
+{
+  TarnCudaScope scope;
+
+  if (!_tarn_cuda_context_enter (&shared->context, &scope, NULL))
+    return; /* it is gone, and what was in it */
+  _tarn_cuda_context_await (&shared->context, NULL);
+  _tarn_cuda_context_leave (&shared->context, &scope);
+}
+
+/* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */
+static GArray *
+take_leaving (void)
+{
+  GArray *taken = NULL;
+
+  if (__atomic_load_n (&n_leaving, __ATOMIC_ACQUIRE) == 0 || _tarn_cuda_is_anything_captured ())
+    return NULL;
+  _tarn_mutex_lock (&lock);
+  if (leaving->len > 0)
+    {
+      taken = leaving;
+      leaving = leaving_new ();
+      __atomic_store_n (&n_leaving, 0, __ATOMIC_RELEASE);
+    }
+  _tarn_mutex_unlock (&lock);
+  return taken;
+}
+
+void
+_tarn_cuda_graph_memory_settle (void)
+{
+  GArray *taken = take_leaving ();
+
+  if (taken == NULL)
+    return;
+  _tarn_cuda_shared_foreach (synchronize);
+  for (guint i = 0; i < taken->len; i++)
+    {
+      const Leaving *entry = &g_array_index (taken, Leaving, i);
+
+      entry->give_back (entry->lender, entry->memory, entry->size);
+      lender_unref (entry->lender);
+    }
+  g_array_unref (taken);
+}
+
+/* Virtual memory */
+
+static gboolean
+pieces_addresses_reserve (gpointer user_data, gsize size, TarnMemory *addresses, GError **error)
+{
+  const Lender *lender = ((const Pieces *) user_data)->lender;
+
+  return lender->ops.addresses_reserve (lender->data, size, addresses, error);
+}
+
+static void
+give_addresses_back (Lender *lender, TarnMemory addresses, gsize size)
+{
+  lender->ops.addresses_release (lender->data, addresses, size);
+}
+
+static void
+pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
+{
+  leave (user_data, give_addresses_back, addresses, size);
+}
+
+static gboolean
+pieces_backing_new (gpointer user_data, gsize size, TarnMemory *backing, GError **error)
+{
+  const Lender *lender = ((const Pieces *) user_data)->lender;
+
+  return lender->ops.backing_new (lender->data, size, backing, error);
+}
+
+static void
+give_backing_back (Lender *lender, TarnMemory backing, gsize size)
+{
+  lender->ops.backing_release (lender->data, backing, size);
+}
+
+/* What was never mapped no graph uses. */
+static void
+pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
+{
+  Pieces *self = user_data;
+  gboolean was_mapped;
+
+  _tarn_mutex_lock (&self->lock);
+  was_mapped = g_hash_table_remove (self->known, GSIZE_TO_POINTER ((gsize) backing.address));
+  _tarn_mutex_unlock (&self->lock);
+  if (was_mapped)
+    leave (self, give_backing_back, backing, size);
+  else
+    give_backing_back (self->lender, backing, size);
+}
+
+static gboolean
+pieces_backing_map (gpointer user_data, TarnMemory backing, gsize size, TarnMemory address,
+                    GError **error)
+{
+  Pieces *self = user_data;
+  const Lender *lender = self->lender;
+
+  if (!lender->ops.backing_map (lender->data, backing, size, address, error))
+    return FALSE;
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_add (self->known, GSIZE_TO_POINTER ((gsize) backing.address));
+  _tarn_mutex_unlock (&self->lock);
+  return TRUE;
+}
+
+static void
+unmap (Lender *lender, TarnMemory address, gsize size)
+{
+  lender->ops.backing_unmap (lender->data, address, size);
+}
+
+static void
+pieces_backing_unmap (gpointer user_data, TarnMemory address, gsize size)
+{
+  leave (user_data, unmap, address, size);
+}
+
+static gboolean
+pieces_backing_stays (gpointer user_data)
+{
+  return !g_atomic_int_get (&((Pieces *) user_data)->is_released);
+}
+
+/* Blocks of the shared pool */
+
+/* Takes the smallest spare piece that is large enough; NULL: there is none. */
+static TarnBlock *
+take_spare (Pieces *self, gsize size)
+{
+  TarnBlock *best = NULL;
+
+  _tarn_assert_locked (&self->lock);
+  for (guint i = 0; i < self->spare->len; i++)
+    {
+      TarnBlock *block = self->spare->pdata[i];
+
+      if (tarn_block_get_size (block) >= size
+          && (best == NULL || tarn_block_get_size (block) < tarn_block_get_size (best)))
+        best = block;
+    }
+  if (best != NULL)
+    g_ptr_array_remove_fast (self->spare, best);
+  return best;
+}
+
+static gboolean
+pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
+{
+  Pieces *self = user_data;
+  TarnBlock *block;
+
+  _tarn_mutex_lock (&self->lock);
+  block = take_spare (self, size);
+  _tarn_mutex_unlock (&self->lock);
+  if (block == NULL)
+    block = tarn_pool_allocate (self->lender->shared, size, error);
+  if (block == NULL)
+    return FALSE;
+  *memory = tarn_block_get_memory (block);
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
+  _tarn_mutex_unlock (&self->lock);
+  return TRUE;
+}
+
+static void
+free_block (Lender *lender, TarnMemory block, gsize size)
+{
+  (void) lender;
+  (void) size;
+  tarn_block_free (block.pointer);
+}
+
+static void
+leave_block (Pieces *self, TarnBlock *block)
+{
+  TarnMemory memory = { .pointer = block };
+
+  leave (self, free_block, memory, tarn_block_get_size (block));
+}
+
+/* Has a piece that nothing is in use of go back, or wait for what else the graphs need. */
+static void
+pieces_free (gpointer user_data, TarnMemory memory, gsize size)
+{
+  Pieces *self = user_data;
+  gpointer block = NULL;
+  gboolean leaves;
+
+  (void) size;
+  _tarn_mutex_lock (&self->lock);
+  g_hash_table_steal_extended (self->used, GSIZE_TO_POINTER ((gsize) memory.address), NULL, &block);
+  leaves = block != NULL && g_atomic_int_get (&self->is_released);
+  if (block != NULL && !leaves)
+    g_ptr_array_add (self->spare, block);
+  _tarn_mutex_unlock (&self->lock);
+  if (leaves)
+    leave_block (self, block);
+}
+
+static gboolean
+pieces_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                 GError **error)
+{
+  (void) user_data;
+  (void) size;
+  (void) error;
+  part->address = memory.address + offset;
+  return TRUE;
+}
+
+/* Life */
+
+static void
+release (Pieces *self)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new ();
+
+  _tarn_mutex_lock (&self->lock);
+  g_atomic_int_set (&self->is_released, TRUE);
+  g_ptr_array_extend_and_steal (blocks, g_steal_pointer (&self->spare));
+  self->spare = g_ptr_array_new ();
+  _tarn_mutex_unlock (&self->lock);
+  for (guint i = 0; i < blocks->len; i++)
+    leave_block (self, blocks->pdata[i]);
+}
+
+static void
+pieces_end (gpointer user_data)
+{
+  Pieces *self = user_data;
+
+  g_assert (g_hash_table_size (self->used) == 0);
+  release (self);
+  g_ptr_array_unref (self->spare);
+  g_hash_table_unref (self->used);
+  g_hash_table_unref (self->known);
+  _tarn_mutex_clear (&self->lock);
+  lender_unref (self->lender);
+  g_free (self);
+}
+
+static Lender *
+lender_new (TarnPool *shared)
+{
+  Lender *lender = g_atomic_rc_box_new0 (Lender);
+  TarnAllocator *heap = tarn_pool_get_upstream (shared);
+
+  lender->shared = tarn_pool_ref (shared);
+  lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
+  tarn_allocator_get_ops (heap, &lender->ops);
+  lender->data = tarn_allocator_get_user_data (heap);
+  return lender;
+}
+
+static void
+set_virtual_memory (const Lender *lender, TarnAllocatorOps *ops)
+{
+  if (lender->ops.virtual_granularity == 0)
+    return;
+  ops->virtual_granularity = lender->ops.virtual_granularity;
+  ops->addresses_reserve = pieces_addresses_reserve;
+  ops->addresses_release = pieces_addresses_release;
+  ops->backing_new = pieces_backing_new;
+  ops->backing_release = pieces_backing_release;
+  ops->backing_map = pieces_backing_map;
+  ops->backing_unmap = pieces_backing_unmap;
+  ops->backing_stays = pieces_backing_stays;
+}
+
+TarnAllocator *
+_tarn_cuda_graph_pieces_new (TarnPool *shared)
+{
+  Pieces *self = g_new0 (Pieces, 1);
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+  self->lender = lender_new (shared);
+  self->used = g_hash_table_new (NULL, NULL);
+  self->spare = g_ptr_array_new ();
+  self->known = g_hash_table_new (NULL, NULL);
+  _tarn_mutex_init (&self->lock);
+  ops.name = "cuda-graph";
+  ops.allocate = pieces_allocate;
+  ops.free = pieces_free;
+  ops.part_alignment = 512;
+  ops.part_new = pieces_part_new;
+  ops.below = TARN_ALLOCATOR (shared);
+  set_virtual_memory (self->lender, &ops);
+  return tarn_allocator_new (&ops, self, pieces_end);
+}
+
+void
+_tarn_cuda_graph_pieces_release (TarnAllocator *pieces)
+{
+  release (tarn_allocator_get_user_data (pieces));
+}
+
+gboolean
+_tarn_cuda_is_graph_pieces (TarnAllocator *allocator)
+{
+  return tarn_allocator_is_of (allocator, pieces_free);
+}
