@@ -246,17 +246,27 @@ _tarn_testing_describe_memory (const TarnTestingMemory *memory)
   return g_string_free (text, FALSE);
 }
 
-/* A fault unless all of a clock, which is that of some commands on the memory, comes before. FALSE:
- * it was one. */
-static gboolean
-check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gchar *who,
-              const TarnTestingClock *clock, const gchar *what, const TarnTestingClock *before)
+/* Who did something, for messages; NULL: the host. */
+static gchar *
+describe_user (const TarnTestingQueue *queue, const gchar *verb)
 {
-  g_autofree gchar *text = NULL;
+  return queue != NULL ? g_strdup_printf ("queue %u %s", queue->number, verb)
+                       : g_strdup_printf ("the host %s", verb);
+}
+
+/* A fault unless all of a clock, which is that of some commands on the memory, comes before what a
+ * queue does now, or the host (NULL). FALSE: it was one. */
+static gboolean
+check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory,
+              const TarnTestingQueue *queue, const gchar *verb, const TarnTestingClock *clock,
+              const gchar *what)
+{
+  g_autofree gchar *who = NULL, *text = NULL;
   guint other;
 
-  if (!_tarn_testing_clock_find (clock, before, &other))
+  if (!_tarn_testing_clock_find (clock, queue != NULL ? queue->start : queues->host, &other))
     return TRUE;
+  who = describe_user (queue, verb);
   text = _tarn_testing_describe_memory (memory);
   _tarn_testing_queues_fault (queues, "%s %s, which queue %u may still %s: nothing waits for that",
                               who, text, other, what);
@@ -264,12 +274,14 @@ check_before (TarnTestingQueues *queues, const TarnTestingMemory *memory, const 
 }
 
 static void
-check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory, const gchar *who)
+check_live (TarnTestingQueues *queues, const TarnTestingMemory *memory,
+            const TarnTestingQueue *queue, const gchar *verb)
 {
-  g_autofree gchar *text = NULL;
+  g_autofree gchar *who = NULL, *text = NULL;
 
   if (memory->is_live)
     return;
+  who = describe_user (queue, verb);
   text = _tarn_testing_describe_memory (memory);
   _tarn_testing_queues_fault (queues, "%s %s, which was freed", who, text);
 }
@@ -312,48 +324,35 @@ tarn_testing_queues_touch (TarnTestingQueues *queues, TarnMemory memory)
 
   _tarn_mutex_lock (&queues->lock);
   known = _tarn_testing_queues_get_memory (queues, memory);
-  check_live (queues, known, "the host uses");
-  if (check_before (queues, known, "the host uses", known->past, "use", queues->host))
-    check_before (queues, known, "the host uses", known->uses, "use", queues->host);
+  check_live (queues, known, NULL, "uses");
+  if (check_before (queues, known, NULL, "uses", known->past, "use"))
+    check_before (queues, known, NULL, "uses", known->uses, "use");
   _tarn_mutex_unlock (&queues->lock);
 }
 
 void
 _tarn_testing_queues_check_free (TarnTestingQueues *queues, const TarnTestingMemory *memory)
 {
-  if (check_before (queues, memory, "the host frees", memory->past, "use", queues->host))
-    check_before (queues, memory, "the host frees", memory->uses, "use", queues->host);
+  if (check_before (queues, memory, NULL, "frees", memory->past, "use"))
+    check_before (queues, memory, NULL, "frees", memory->uses, "use");
 }
 
 /* Commands */
-
-/* What a command that is put on the queue now comes after. */
-static TarnTestingClock *
-get_before (const TarnTestingQueue *queue)
-{
-  TarnTestingClock *before = _tarn_testing_clock_new ();
-
-  _tarn_testing_clock_join (before, queue->start);
-  if (queue->in_order)
-    _tarn_testing_clock_raise (before, queue->number, queue->items->len);
-  return before;
-}
 
 static void
 check_order (TarnTestingQueues *queues, const TarnTestingQueue *queue,
              const TarnTestingMemory *memory, TarnTestingCommand command)
 {
   static const gchar *const verbs[] = { "uses", "writes", "reads", "reads" };
-  g_autofree gchar *who = g_strdup_printf ("queue %u %s", queue->number, verbs[command]);
-  g_autoptr (GArray) before = get_before (queue);
+  const gchar *verb = verbs[command];
 
-  check_live (queues, memory, who);
-  if (!check_before (queues, memory, who, memory->past, "use", before)
+  check_live (queues, memory, queue, verb);
+  if (!check_before (queues, memory, queue, verb, memory->past, "use")
       || command == TARN_TESTING_COMMAND_USE)
     return;
-  if (check_before (queues, memory, who, memory->writes, "write", before)
+  if (check_before (queues, memory, queue, verb, memory->writes, "write")
       && command == TARN_TESTING_COMMAND_WRITE)
-    check_before (queues, memory, who, memory->reads, "read", before);
+    check_before (queues, memory, queue, verb, memory->reads, "read");
 }
 
 void
@@ -363,6 +362,8 @@ _tarn_testing_queues_put (TarnTestingQueues *queues, TarnTestingQueue *queue,
   TarnTestingItem item = { .memory = memory, .command = command, .value = value };
 
   _tarn_testing_clock_join (queue->start, queues->host);
+  if (queue->in_order)
+    _tarn_testing_clock_raise (queue->start, queue->number, queue->items->len);
   check_order (queues, queue, memory, command);
   g_array_append_val (queue->items, item);
   _tarn_testing_clock_raise (memory->uses, queue->number, queue->items->len);
