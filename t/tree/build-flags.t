@@ -17,7 +17,7 @@ list_flags () {
       /^[A-Za-z0-9_%]*(CPPFLAGS|CFLAGS|LDFLAGS) *\+?=/ { inside = 1 }
       inside { print }
       !/\\$/ { inside = 0 }' {} + | grep -o '\$([A-Za-z_]*)' | tr -d '$()' | sort -u
-  echo CC CFLAGS CPPFLAGS LDFLAGS LIBS | tr ' ' '\n'
+  echo CC CFLAGS CPPFLAGS LDFLAGS LIBS TEST_CFLAGS | tr ' ' '\n'
 }
 
 has_all_flags () {
@@ -32,12 +32,17 @@ has_all_flags () {
   [ -z "$missing" ] || { echo "not in build-flags.in:$missing"; return 1; }
 }
 
-# What make would compile after a change of build-flags.
-list_compiled () {
-  $MAKE -n -f Makefile -f - -W build-flags -o config.h -o include/tarn/version.h tarn-all 2>/dev/null \
-    <<'RULE' | grep -o -E -e ' -c -o [^ ]*\.l?o( |$)' | sed 's/.* -c -o //; s/ $//' | sort -u
+# How make would compile after a change of build-flags.
+show_commands () { # VARIABLE=VALUE...
+  $MAKE -n -f Makefile -f - -W build-flags -o config.h -o include/tarn/version.h "$@" tarn-all 2>/dev/null \
+    <<'RULE'
 tarn-all: all-am $(check_PROGRAMS) $(check_LTLIBRARIES) ; @:
 RULE
+}
+
+# What commands compile.
+list_compiled () {
+  grep -o -E -e ' -c -o [^ ]*\.l?o( |$)' | sed 's/.* -c -o //; s/ $//' | sort -u
 }
 
 list_objects () { # those that are there
@@ -48,9 +53,17 @@ RULE
 
 # Not by make -B, which overwrites what compilers have said of headers.
 compiles_all () {
-  list_compiled >"$scratch/compiled"
+  show_commands | list_compiled >"$scratch/compiled"
   list_objects >"$scratch/objects"
   [ "$(wc -l <"$scratch/objects")" -gt 100 ] && ! comm -13 "$scratch/compiled" "$scratch/objects" | grep .
+}
+
+# All C of the tests, and nothing else.
+gives_test_flags () {
+  show_commands TEST_CFLAGS=-DONLY_TESTS >"$scratch/commands"
+  grep -e -std=gnu11 "$scratch/commands" | list_compiled | grep '^t/' >"$scratch/tests"
+  grep -e -DONLY_TESTS "$scratch/commands" | list_compiled >"$scratch/flagged"
+  [ "$(wc -l <"$scratch/tests")" -gt 100 ] && diff "$scratch/tests" "$scratch/flagged"
 }
 
 # In a folder of its own: the files of the build are in use.
@@ -72,5 +85,6 @@ writes_only_changes () {
 
 check "build-flags.in has each of configure's flags" has_all_flags
 check "make compiles every object again when build-flags changes" compiles_all
+check "TEST_CFLAGS are for the tests alone" gives_test_flags
 check "configure writes build-flags and version.h only when they change" writes_only_changes
 done_testing
