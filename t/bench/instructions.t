@@ -16,7 +16,7 @@ program=$top_builddir/t/bench/hit-path
 ways='one-size mixed-sizes one-queue new-queues forgotten-queues failed-event heap-misses'
 
 compiler () {
-  printf '%s' "$($CC --version 2>&1 | sed -n 1p); $T_CC_FLAGS $DEBUG_FLAGS"
+  printf '%s' "$($CC --version 2>&1 | sed -n 1p); $T_CC_FLAGS${T_TEST_CFLAGS:+ $T_TEST_CFLAGS} $DEBUG_FLAGS"
 }
 
 collect () { # WAY N
