@@ -668,8 +668,8 @@ tarn_allocator_get_user_data (TarnAllocator *allocator)
 }
 
 /**
- * Gets the functions of an allocator, for an adaptor that passes some calls on to it. Those of a
- * heap over virtual memory lend virtual memory of the heap's upstream allocator. What is lent
+ * Gets the functions of an allocator. They are for an adaptor that passes calls on to it. Those of
+ * a heap over virtual memory lend virtual memory of the heap's upstream allocator. What is lent
  * counts as the heap's: its limit holds for both, and what is idle in the heap goes back when there
  * is no more.
  *

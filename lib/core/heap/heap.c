@@ -84,20 +84,22 @@ take_from_other (TarnHeapQueue *other, gsize size)
 }
 
 /* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
- * others.  The lock is given up meanwhile; a queue that has an extent in use does not go. */
+ * others.  The lock is given up meanwhile; the queue that is asked stays in the list. */
 static TarnExtent *
 take_what_there_is (TarnHeapQueue *queue, gsize size)
 {
-  TarnHeap *heap = queue->heap;
   TarnExtent *extent = take_anywhere (queue, size);
-  guint n = heap->all_queues.length;
+  GList *link = queue->heap->all_queues.head;
 
-  for (guint i = 0; extent == NULL && i < n; i++)
+  while (extent == NULL && link != NULL)
     {
-      TarnHeapQueue *other = g_queue_peek_nth (&heap->all_queues, i);
+      TarnHeapQueue *other = link->data;
 
-      if (other != NULL && other != queue)
+      other->n_calls++;
+      if (other != queue)
         extent = take_from_other (other, size);
+      link = link->next;
+      other->n_calls--;
     }
   return extent;
 }

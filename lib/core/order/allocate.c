@@ -222,7 +222,7 @@ allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GErr
   gboolean is_due = FALSE;
   TarnBlock *block = NULL;
 
-  if (is_usual (pool))
+  if (pool->is_over_heap && is_usual (pool))
     block = _tarn_pool_take_from_arena_at_once (pool, size, bin, handle, &is_due);
   if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, handle, error);
