@@ -259,7 +259,7 @@ test_refused_has_nothing (Fixture *fixture, gconstpointer unused)
   gsize before = get_stats (fixture->lender).upstream_bytes;
 
   (void) unused;
-  for (gsize size = 240; size <= 4096; size *= 2)
+  for (gsize size = 240; size < 2048; size *= 2) /* what a program of 32 bits can ask for, too */
     {
       assert_refused (fixture->borrower, size * MIB, TARN_ERROR_OUT_OF_MEMORY);
       g_assert_cmpuint (get_stats (fixture->lender).upstream_bytes, ==, before);
