@@ -205,10 +205,10 @@ typedef struct
   void (*backing_unmap) (gpointer user_data, TarnMemory address, gsize size);
 
   /**
-   * Whether what is mapped has to stay where it is for now, although nothing there is in use, as
-   * commands may come again that use it: those of a captured graph. A heap moves nothing and gives
-   * nothing back as long as this says TRUE. It asks with its lock held, so the function calls
-   * nothing of this library. Nullable: FALSE.
+   * Tells whether mapped memory has to stay where it is for now, even if it is free. Commands may
+   * run again that use it, as those of a captured graph do. As long as this says TRUE a heap moves
+   * no memory, and gives none back. The heap asks with its lock held, so the function must not call
+   * this library. Nullable: FALSE.
    */
   gboolean (*backing_stays) (gpointer user_data);
 

@@ -246,7 +246,7 @@ _tarn_testing_describe_memory (const TarnTestingMemory *memory)
   return g_string_free (text, FALSE);
 }
 
-/* Who did something, for messages; NULL: the host. */
+/* Names the queue that did something, or the host (NULL), for messages. */
 static gchar *
 describe_user (const TarnTestingQueue *queue, const gchar *verb)
 {

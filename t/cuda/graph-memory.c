@@ -432,6 +432,53 @@ test_limit (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world, test);
 }
 
+typedef struct
+{
+  const TarnCudaTest *test;
+  CUstream stream;
+  guint64 address; /* 0: it was given back */
+} Cached;
+
+static gboolean
+give_cached (TarnPool *pool, gsize size, gpointer data)
+{
+  Cached *cached = data;
+
+  (void) pool;
+  (void) size;
+  if (cached->address == 0)
+    return FALSE;
+  give_memory (cached->test, cached->address, cached->stream);
+  cached->address = 0;
+  return TRUE;
+}
+
+/* A program that keeps memory for later gives it back for a graph, too. */
+static void
+test_reclaim (const TarnCudaTest *test, gconstpointer unused)
+{
+  World world;
+  Cached cached = { .test = test };
+  guint64 address;
+  guint id;
+
+  (void) unused;
+  world_init (&world, test);
+  id = tarn_pool_add_reclaim_func (world.shared, give_cached, &cached, NULL);
+  tarn_pool_set_limit_bytes (world.shared, tarn_pool_get_managed_bytes (world.shared) + 128 * MIB);
+  cached.stream = world.b;
+  cached.address = take_memory (test, 100 * MIB, world.b);
+  begin (test, one, world.a);
+  address = take_memory (test, 100 * MIB, world.a);
+  g_assert_cmpuint (cached.address, ==, 0);
+  give_memory (test, address, world.a);
+  end (test, one, world.a);
+  tarn_cuda_torch_release_pool (test->device, one);
+  g_assert_true (tarn_pool_remove_reclaim_func (world.shared, id));
+  tarn_pool_set_limit_bytes (world.shared, 0);
+  world_clear (&world, test);
+}
+
 /* Sizes, frees and graphs at random, beside what is no graph's. */
 static void
 test_random (const TarnCudaTest *test, gconstpointer unused)
@@ -519,6 +566,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graph-memory/thread", test_thread, NULL);
   tarn_cuda_test_add ("graph-memory/no-hooks", test_no_hooks, NULL);
   tarn_cuda_test_add ("graph-memory/limit", test_limit, NULL);
+  tarn_cuda_test_add ("graph-memory/reclaim", test_reclaim, NULL);
   tarn_cuda_test_add ("graph-memory/random", test_random, NULL);
   tarn_cuda_test_add ("graph-memory/fork", test_fork, NULL);
   return g_test_run ();

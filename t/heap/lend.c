@@ -206,7 +206,7 @@ assert_refused (TarnAllocator *heap, gsize size, gint code)
   g_assert_error (error, TARN_ERROR, code);
 }
 
-/* What the other heap has counts as the lender's. */
+/* The memory of the other heap counts as the lender's. */
 static void
 test_counts (Fixture *fixture, gconstpointer unused)
 {
@@ -237,7 +237,7 @@ test_limit (Fixture *fixture, gconstpointer limit)
   tarn_block_free (other);
 }
 
-/* What is idle in the lender makes room for the other. */
+/* The lender gives idle memory back if the other heap needs it. */
 static void
 test_makes_room (Fixture *fixture, gconstpointer unused)
 {
@@ -296,7 +296,7 @@ test_stays (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (get_stats (fixture->borrower).upstream_frees, ==, 0);
 }
 
-/* What is idle does not move to where memory is missing. */
+/* Idle memory does not move to another address. */
 static void
 test_does_not_move (Fixture *fixture, gconstpointer unused)
 {

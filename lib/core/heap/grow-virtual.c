@@ -497,9 +497,9 @@ choose_moving (TarnHeapRange *range, gsize size, gsize missing, TarnHeapMoves *m
   return *moves == TARN_MOVES_PIECES ? idle : NULL;
 }
 
-/* Tells whether a request that is missing so many bytes takes many pieces, or may ask for more than
- * there is, where memory ran out before, or what it takes in vain cannot go back.  *bytes: what
- * idle pieces do not have of them. */
+/* Tells whether upstream is to be asked first whether it has all that a request is missing.  It is
+ * if the request takes many pieces, if memory ran out before, or if pieces have to stay, as those
+ * of a request that fails could not go back.  *bytes becomes what idle pieces do not have of it. */
 static gboolean
 needs_probe (const TarnHeapRange *range, gsize size, gsize missing, gsize *bytes)
 {

@@ -1,9 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Virtual memory that a heap lends to another one, which stands over it by way of an adaptor.  It
- * comes from the same upstream allocator, and counts as the heap's, so that one limit bounds what
- * both have, and what is idle in the heap makes room for the other. */
+ * Virtual memory that a heap lends to another one, through an adaptor between them.  It comes from
+ * the upstream allocator of the heap, and counts as the heap's.  So one limit bounds both, and the
+ * heap gives idle memory back if the other needs it. */
 
 #include "heap/heap-private.h"
 

@@ -18,7 +18,7 @@ typedef struct
   gpointer data; /* for ops */
 } Lender;
 
-/* What a heap has given back, and the driver not yet. */
+/* Memory or addresses that a heap has given back, and that have not gone to the driver yet. */
 typedef struct
 {
   void (*give_back) (Lender *lender, TarnMemory memory, gsize size);
@@ -49,7 +49,7 @@ leaving_new (void)
 
 static void __attribute__ ((constructor)) make_list (void) { leaving = leaving_new (); }
 
-/* What goes back */
+/* Giving back */
 
 static void
 clear_lender (gpointer data)
@@ -147,12 +147,35 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
+/* Has the shared pool get so many bytes back, by its reclaim functions or from what it holds: it
+ * does for a request what it can, and the heap lends what that had.  FALSE: there are not as many.
+ */
+static gboolean
+make_room (const Lender *lender, gsize size)
+{
+  TarnBlock *block = tarn_pool_allocate (lender->shared, size, NULL);
+
+  if (block == NULL)
+    return FALSE;
+  tarn_block_free (block);
+  return TRUE;
+}
+
 static gboolean
 pieces_backing_new (gpointer user_data, gsize size, TarnMemory *backing, GError **error)
 {
   const Lender *lender = ((const Pieces *) user_data)->lender;
+  GError *local = NULL;
 
-  return lender->ops.backing_new (lender->data, size, backing, error);
+  if (lender->ops.backing_new (lender->data, size, backing, &local))
+    return TRUE;
+  if (_tarn_cuda_is_out_of_memory (local) && make_room (lender, size))
+    {
+      g_error_free (local);
+      return lender->ops.backing_new (lender->data, size, backing, error);
+    }
+  g_propagate_error (error, local);
+  return FALSE;
 }
 
 static void
@@ -161,7 +184,7 @@ give_backing_back (Lender *lender, TarnMemory backing, gsize size)
   lender->ops.backing_release (lender->data, backing, size);
 }
 
-/* What was never mapped no graph uses. */
+/* No graph uses a backing that was never mapped.  It goes back at once. */
 static void
 pieces_backing_release (gpointer user_data, TarnMemory backing, gsize size)
 {

@@ -7,13 +7,6 @@
 
 #include "frameworks-private.h"
 
-static gboolean
-is_out_of_memory (const GError *error)
-{
-  return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY)
-         || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
-}
-
 /* Formats bytes; callers free it. */
 static gchar *
 format (gsize bytes)
@@ -59,7 +52,7 @@ make_message (gsize size, CUdevice device, GError *error)
 {
   g_autofree gchar *wanted = format (size), *state = describe (device);
   gchar *message
-      = is_out_of_memory (error)
+      = _tarn_cuda_is_out_of_memory (error)
             ? g_strdup_printf ("CUDA out of memory. Tried to allocate %s on device %d.%s "
                                "(Tarn: %s)",
                                wanted, device, state, error->message)
@@ -73,7 +66,7 @@ make_message (gsize size, CUdevice device, GError *error)
 static void
 throw_error (gsize size, CUdevice device, GError *error)
 {
-  gboolean is_memory = is_out_of_memory (error);
+  gboolean is_memory = _tarn_cuda_is_out_of_memory (error);
 
   _tarn_cuda_torch_throw (is_memory, make_message (size, device, error));
 }
