@@ -18,9 +18,13 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* What each thread keeps for itself of a pool over a heap, where the program does not say.  A block
- * of more than half as much, but for a temporary, would take the place of many others. */
-#define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
+/* What each thread keeps for itself of a pool over a heap, where the program does not say: enough
+ * for a few blocks of each small size, so that most requests of these need no arena. */
+#define HEAP_THREAD_CACHE_BYTES ((gsize) 4 << 20)
+
+/* The largest block that it keeps there, but for a temporary.  A larger one, or one of more than
+ * half of what the thread keeps, would take the place of many others. */
+#define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
@@ -242,7 +246,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   if (is_over_heap && known.hold_bytes == 0)
     {
       known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
-      pool->max_kept = MIN (pool->max_kept, known.thread_cache_bytes / 2);
+      pool->max_kept = MIN (pool->max_kept, MIN (known.thread_cache_bytes / 2, HEAP_MAX_KEPT));
     }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
