@@ -103,9 +103,9 @@ typedef struct
    * blocks that it holds cannot be joined:
    *
    * - It holds at most 0.5 % of what it manages, or 8 MiB if that is more.
-   * - Each thread keeps up to 4 MiB beside that, and of each queue one block of up to 4 MiB if its
-   *   large blocks are temporaries and memory is an address. Neither is more than
-   *   thread_cache_bytes.
+   * - Each thread keeps up to 1 MiB beside that, or 3 MiB where memory is an address; and there, of
+   *   each queue one block of up to 4 MiB if its large blocks are temporaries. None of this is more
+   *   than thread_cache_bytes.
    * - The pool frees what it can of all this before the heap takes more memory from its own
    *   upstream allocator.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is

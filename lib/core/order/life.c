@@ -18,9 +18,11 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* What each thread keeps for itself of a pool over a heap, where the program does not say: enough
- * for a few blocks of each small size, so that most requests of these need no arena. */
-#define HEAP_THREAD_CACHE_BYTES ((gsize) 4 << 20)
+/* What each thread keeps for itself of a pool over a heap, where the program does not say.  Where
+ * it takes memory of arenas, that is enough for a few blocks of each small size, so that most
+ * requests of these need no arena. */
+#define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
+#define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
 /* The largest block that it keeps there, but for a temporary.  A larger one, or one of more than
  * half of what the thread keeps, would take the place of many others. */
@@ -245,7 +247,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->max_kept = pool->max_held;
   if (is_over_heap && known.hold_bytes == 0)
     {
-      known.thread_cache_bytes = MIN (known.thread_cache_bytes, HEAP_THREAD_CACHE_BYTES);
+      known.thread_cache_bytes
+          = MIN (known.thread_cache_bytes,
+                 pool->has_arenas ? ARENA_THREAD_CACHE_BYTES : HEAP_THREAD_CACHE_BYTES);
       pool->max_kept = MIN (pool->max_kept, MIN (known.thread_cache_bytes / 2, HEAP_MAX_KEPT));
     }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
