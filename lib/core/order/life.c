@@ -18,14 +18,14 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* What each thread keeps for itself of a pool over a heap, where the program does not say.  Where
- * it takes memory of arenas, that is enough for a few blocks of each small size, so that most
- * requests of these need no arena. */
+/* The most bytes that each thread keeps for itself of a pool over a heap, unless the program asks
+ * for fewer.  The second bound is for threads that take memory of arenas: it has room for a few
+ * blocks of each small size, so that most small requests need no arena. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
 
-/* The largest block that it keeps there, but for a temporary.  A larger one, or one of more than
- * half of what the thread keeps, would take the place of many others. */
+/* A thread keeps no larger block there, and none of more than half of its bound, unless the block
+ * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
 static TarnBlock *
