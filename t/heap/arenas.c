@@ -3,7 +3,7 @@
  *
  * What threads take from a heap's arenas without a lock, and give back: what they keep for
  * temporaries, what a limit grants them, which sizes are rounded, blocks that another thread frees,
- * several arenas of one queue. */
+ * several arenas of one queue, and what they share out. */
 
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
@@ -346,6 +346,90 @@ test_several (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (world.pool);
 }
 
+#define N_BLOCKS 400
+#define N_OWN 160
+
+/* What a thread that came later has seen. */
+typedef struct
+{
+  TarnPool *pool;
+  TarnArena *arena;
+  TarnBlock *left[N_OWN]; /* that it did not free */
+} Later;
+
+/* Takes and frees blocks that threads do not keep, a few at a time; in a thread that does not use
+ * the first arena. */
+static gpointer
+come_later (gpointer data)
+{
+  Later *later = data;
+  const TarnHeapQueue *queue = _tarn_heap_of (later->pool->upstream)->nobody;
+  TarnBlock *blocks[N_OWN];
+
+  tarn_block_free (allocate (later->pool, KIB));
+  later->arena = _tarn_queue_get_arena (queue);
+  if (later->arena == queue->arenas[0])
+    return g_thread_join (g_thread_new ("another", come_later, later));
+  for (guint round = 0; round < 20; round++)
+    {
+      for (guint i = 0; i < N_OWN; i++)
+        blocks[i] = allocate (later->pool, 300 * KIB + (i * 7 + round) % 16 * 8 * KIB);
+      for (guint i = 0; i < N_OWN; i++)
+        tarn_block_free (blocks[i]);
+    }
+  for (guint i = 0; i < N_OWN; i++)
+    later->left[i] = allocate (later->pool, 300 * KIB);
+  return NULL;
+}
+
+/* A thread whose arena has nothing has it get memory of the queue's others, with what is in use
+ * there, and hardly anything of upstream. */
+static void
+test_shared_out (HeapFixture *fixture, gconstpointer unused)
+{
+  Later later = { .pool = pool_new (fixture, 0) };
+  TarnHeap *heap = _tarn_heap_of (fixture->heap);
+  TarnBlock *blocks[N_BLOCKS];
+  gsize upstream_bytes;
+  TarnArena *rich;
+  guint n_own = 0;
+
+  (void) unused;
+  if (!later.pool->has_arenas)
+    {
+      g_test_skip ("this heap makes parts one by one");
+      tarn_pool_unref (later.pool);
+      return;
+    }
+  for (guint i = 0; i < N_BLOCKS; i++)
+    blocks[i] = allocate (later.pool, 256 * KIB + i % 50 * 16 * KIB);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    if (i % 2 == 0)
+      tarn_block_free (g_steal_pointer (&blocks[i]));
+  rich = heap->nobody->arenas[0];
+  add_arenas (heap->nobody);
+  upstream_bytes = heap_get_stats (fixture).upstream_bytes;
+  g_thread_join (g_thread_new ("later", come_later, &later));
+  assert_valid (later.pool);
+  heap_assert_valid (fixture);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, upstream_bytes + 40 * MIB);
+  g_assert_cmpuint (later.arena->n_shared, >=, 1);
+  g_assert_cmpuint (later.arena->bytes, >=, rich->bytes / 2);
+  for (guint i = 0; i < N_OWN; i++)
+    n_own += later.left[i]->extent->piece->range->arena == later.arena;
+  g_assert_cmpuint (n_own, >=, N_OWN / 2);
+
+  for (guint i = 0; i < N_OWN; i++)
+    tarn_block_free (later.left[i]);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    tarn_block_free (blocks[i]);
+  tarn_pool_free_held (later.pool);
+  heap_assert_valid (fixture);
+  g_assert_cmpuint (heap_get_stats (fixture).used_bytes, ==, 0);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, ==, 0);
+  tarn_pool_unref (later.pool);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -358,5 +442,6 @@ main (int argc, char **argv)
   heap_add ("arenas/limit-at-end", test_limit_at_end);
   heap_add ("arenas/freed-by-others", test_freed_by_others);
   heap_add ("arenas/several", test_several);
+  heap_add ("arenas/shared-out", test_shared_out);
   return g_test_run ();
 }

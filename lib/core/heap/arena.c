@@ -34,6 +34,12 @@
 #define MANY_WAITS 128
 #define TAKES_OF_WAITS 1024
 
+/* An arena gets memory of the queue's others once it had none for so many requests, if that is one
+ * in POOR_SHARE; and each time for twice as many as the last time, as it might be of no use. */
+#define FIRST_POOR 32
+#define MAX_SHARED 10
+#define POOR_SHARE 16
+
 /* The heap's lock */
 
 /* Dates the pieces that have become idle since the last call. */
@@ -196,6 +202,24 @@ _tarn_arena_relieve (TarnArena *arena)
   _tarn_queue_add_arenas (arena->queue);
 }
 
+/* Tells whether an arena is to get memory of the queue's others. */
+static inline gboolean
+is_poor (const TarnArena *arena)
+{
+  return arena->n_poor >= (guint) FIRST_POOR << arena->n_shared;
+}
+
+/* Has it get some. */
+static void
+enrich (TarnArena *arena)
+{
+  if (!is_poor (arena))
+    return;
+  _tarn_arena_share_out (arena);
+  arena->n_poor = 0;
+  arena->n_shared = MIN (arena->n_shared + 1, MAX_SHARED);
+}
+
 /* Tells whether an arena is to grow, rather than take what others of its queue have, where the heap
  * has so much room.  What others have is for other threads, if there are any. */
 static inline gboolean
@@ -264,6 +288,7 @@ _tarn_heap_look_after (TarnAllocator *allocator, gpointer handle)
       arena = _tarn_queue_get_arena (queue);
       __atomic_store_n (&arena->seen_growths, heap->n_growths, __ATOMIC_RELAXED);
       _tarn_arena_relieve (arena);
+      enrich (arena);
       _tarn_queue_mark_if_idle (queue);
       queue->n_calls--;
     }
@@ -478,6 +503,21 @@ wait_for_lock (TarnArena *arena, gboolean *is_due)
   *is_due |= _tarn_arena_note_wait (arena);
 }
 
+/* Counts that an arena had nothing for a request.  TRUE: it is to get memory of others. */
+static __attribute__ ((noinline)) gboolean
+note_poor (TarnArena *arena)
+{
+  if (arena->queue->n_arenas == 1)
+    return FALSE;
+  if (arena->n_poor == 0 || (arena->n_takes - arena->poor_since) / POOR_SHARE > arena->n_poor)
+    {
+      arena->n_poor = 0;
+      arena->poor_since = arena->n_takes;
+    }
+  arena->n_poor++;
+  return is_poor (arena);
+}
+
 /* Takes an extent of at least so many bytes from the thread's arena of a queue, or else from
  * another one; *memory becomes what its user has, and *is_due TRUE if the caller is to look after
  * the heap. NULL: the arenas are another queue's by now, or there is no such extent, or others use
@@ -498,6 +538,8 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   if (TARN_UNLIKELY (++arena->n_takes % TAKES_OF_WAITS == 0))
     arena->n_waits = 0;
   extent = take (arena, rounded, memory, is_due);
+  if (TARN_UNLIKELY (extent == NULL))
+    *is_due |= note_poor (arena);
   unlock (arena);
   if (TARN_UNLIKELY (extent == NULL) && arena->queue->n_arenas > 1
       && !grows_first (arena, rounded, heap->room_bytes))

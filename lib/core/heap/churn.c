@@ -93,8 +93,8 @@ static gboolean
 add_room (TarnHeap *heap, gsize missing, gsize target)
 {
   guint64 peak = heap->stats.peak_used_bytes;
-  guint64 of_queues
-      = MIN (heap->arenas.length * (guint64) EXTRA_OF_ARENA, peak / EXTRA_SHARE_OF_QUEUES);
+  guint64 of_queues = MIN (_tarn_heap_count_for_room (heap) * (guint64) EXTRA_OF_ARENA,
+                           peak / EXTRA_SHARE_OF_QUEUES);
   guint64 most = MAX (peak / EXTRA_SHARE, of_queues);
   gsize all = heap->stats.upstream_bytes;
   guint64 more = (guint64) missing + (target < all ? all - target : 0);

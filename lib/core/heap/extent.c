@@ -467,6 +467,86 @@ _tarn_range_cut_mapped_piece (TarnPiece *piece)
   cut_piece (piece, TRUE);
 }
 
+/* Parts a piece from the neighbour after it, where no extent in use goes over its end. */
+static void
+part_behind (TarnPiece *piece)
+{
+  TarnHeapRange *range = piece->range;
+  TarnPiece *after = piece->after;
+  TarnExtent *extent = after->extent;
+
+  if (extent->start < after->start)
+    {
+      _tarn_free_index_remove (&range->free, extent);
+      _tarn_free_index_add (&range->free,
+                            split (range->arena, extent, (gsize) (after->start - extent->start)));
+      _tarn_free_index_add (&range->free, extent);
+    }
+  if (extent->before != NULL)
+    extent->before->after = NULL;
+  extent->before = NULL;
+  after->before = NULL;
+  piece->after = NULL;
+}
+
+/* Adds a piece to the idle ones of its arena, in the order in which they became idle. */
+static void
+insert_idle (TarnPiece *piece)
+{
+  TarnArena *arena = piece->range->arena;
+  GList *before = arena->idle.tail;
+
+  while (before != NULL && ((const TarnPiece *) before->data)->idle_at > piece->idle_at)
+    before = before->prev;
+  g_queue_insert_after_link (&arena->idle, before, &piece->idle_link);
+  arena->idle_bytes += piece->size;
+}
+
+/* Moves a piece from its range to another one, without its extents. */
+static void
+change_range (TarnPiece *piece, TarnHeapRange *range)
+{
+  TarnHeapRange *old = piece->range;
+
+  if (piece->n_used == 0)
+    end_idle (piece);
+  g_queue_unlink (&old->pieces, &piece->link);
+  old->arena->n_pieces--;
+  old->arena->bytes -= piece->size;
+  piece->range = range;
+  g_queue_push_tail_link (&range->pieces, &piece->link);
+  range->arena->n_pieces++;
+  range->arena->bytes += piece->size;
+  if (piece->n_used == 0)
+    insert_idle (piece);
+}
+
+/* Has a range take over neighbouring pieces of the same queue's from another one, as they are.  No
+ * piece is before @first, and no extent in use goes over the end of @last. */
+void
+_tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
+{
+  TarnHeapRange *old = first->range;
+
+  _tarn_assert_locked (&range->heap->lock);
+  g_assert (first->before == NULL && old->arena->queue == range->arena->queue);
+  if (last->after != NULL)
+    part_behind (last);
+  for (TarnExtent *extent = first->extent; extent != NULL; extent = extent->after)
+    if (extent->is_free)
+      {
+        _tarn_free_index_remove (&old->free, extent);
+        _tarn_free_index_add (&range->free, extent);
+      }
+    else
+      {
+        old->arena->n_used--;
+        range->arena->n_used++;
+      }
+  for (TarnPiece *piece = first; piece != NULL; piece = piece->after)
+    change_range (piece, range);
+}
+
 /* Gets the idle piece after another one (NULL: the first), of one arena after the other; NULL:
  * there is none. */
 TarnPiece *

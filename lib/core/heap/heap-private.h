@@ -6,6 +6,7 @@
  *
  *     heap.c          the allocator that it is: requests and frees
  *     arena.c         ... which threads make without the lock, where they can
+ *     share-out.c     ... of memory that a queue's arenas share out
  *     extent.c        splitting and joining; which piece is idle
  *     free-index.c    free extents by their sizes
  *     heap-queue.c    the queues that it has ranges for
@@ -222,7 +223,10 @@ struct _TarnArena
   guint n_takes;            /* requests, and those of them that had to wait for the lock lately */
   guint n_waits;
   gboolean is_crowded; /* too many had to */
-  guint helper;        /* atomic: which arena of the queue had memory when this one had none */
+  guint n_poor;        /* requests that it had nothing for lately, since so many had come */
+  guint poor_since;
+  guint n_shared; /* times that it got memory of the queue's others */
+  guint helper;   /* atomic: which arena of the queue had memory when this one had none */
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
@@ -400,6 +404,18 @@ struct _TarnHeap
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
+/* So many further arenas of a queue count as one, as they share out what each of them has. */
+#define TARN_FURTHER_ARENAS 4
+
+/* Counts arenas, as far as each of them may have memory that is of no use to others. */
+static inline guint
+_tarn_heap_count_for_room (const TarnHeap *heap)
+{
+  guint n_queues = heap->all_queues.length;
+
+  return n_queues + (heap->arenas.length - n_queues) / TARN_FURTHER_ARENAS;
+}
+
 /* Reckons what a heap may have: what was in use at most, also with a request of so many bytes, one
  * byte in a share of that, and some room. */
 static inline gsize
@@ -407,7 +423,7 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 {
   guint64 used = heap->stats.used_bytes;
   guint64 peak = MAX ((guint64) heap->stats.peak_used_bytes, used + size);
-  guint64 n = heap->arenas.length; /* with nobody's */
+  guint64 n = _tarn_heap_count_for_room (heap); /* with nobody's */
   guint64 of_arenas = n > 2 ? MIN ((n - 2) * TARN_ARENA_ROOM, peak / TARN_ARENA_ROOM_SHARE) : 0;
   guint64 more = peak / share + room + of_arenas + heap->churn.extra + heap->lent_bytes;
 
@@ -498,10 +514,14 @@ void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
 void _tarn_range_cut_mapped_piece (TarnPiece *piece);
+void _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last);
 void _tarn_arena_free_slabs (TarnArena *arena);
 TarnPiece *_tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece);
 gsize _tarn_heap_get_idle_bytes (const TarnHeap *heap);
 guint _tarn_heap_count_idle (const TarnHeap *heap);
+
+/* share-out.c; the lock is held */
+void _tarn_arena_share_out (TarnArena *arena);
 
 /* grow.c; the lock is held, and given up meanwhile */
 gboolean _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt,

@@ -1,0 +1,113 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pieces that go from one arena of a queue to another one of it, as they are: with the extents that
+ * are in use in them, at the same addresses, and without any call of the driver.  The queue's
+ * commands come one after the other, whichever of its arenas the memory is in.
+ *
+ * A queue has one arena at first, and all its memory is there when it gets more of them.  An arena
+ * whose threads find nothing there, and have to ask others for it, gets as much as the one that has
+ * most.
+ *
+ * The lock is held in all of this, and the door is closed. */
+
+#include "heap/heap-private.h"
+
+/* Tells whether no extent in use goes over the end of a piece, which has a neighbour there. */
+static gboolean
+can_part_behind (const TarnPiece *piece)
+{
+  const TarnExtent *extent = piece->after->extent;
+
+  return extent->is_free || extent->start == piece->after->start;
+}
+
+/* Finds the last piece of the longest stretch of at most so many bytes that begins with a piece,
+ * which has no neighbour before it, and sets *bytes to what the stretch has.  NULL: there is none.
+ * What a region ends with stays with the range that grows there. */
+static TarnPiece *
+find_stretch (TarnPiece *first, gsize most, gsize *bytes)
+{
+  TarnPiece *last = NULL;
+  gsize n = 0;
+
+  for (TarnPiece *piece = first; piece != NULL && piece->size <= most - n; piece = piece->after)
+    {
+      n += piece->size;
+      if (piece->after == NULL ? piece->region == NULL || piece->region->last_piece != piece
+                               : can_part_behind (piece))
+        {
+          last = piece;
+          *bytes = n;
+        }
+    }
+  return last;
+}
+
+/* Adds up the bytes of a range's pieces. */
+static gsize
+count_bytes (const TarnHeapRange *range)
+{
+  gsize bytes = 0;
+
+  for (const GList *link = range->pieces.head; link != NULL; link = link->next)
+    bytes += ((const TarnPiece *) link->data)->size;
+  return bytes;
+}
+
+/* Finds the range of a kind that has most, of the arenas of a queue. */
+static TarnHeapRange *
+find_richest (const TarnHeapQueue *queue, TarnRangeKind kind, gsize *most)
+{
+  TarnHeapRange *richest = NULL;
+
+  *most = 0;
+  for (guint i = 0; i < queue->n_arenas; i++)
+    {
+      gsize bytes = count_bytes (&queue->arenas[i]->ranges[kind]);
+
+      if (richest == NULL || bytes > *most)
+        {
+          richest = &queue->arenas[i]->ranges[kind];
+          *most = bytes;
+        }
+    }
+  return richest;
+}
+
+/* Has a range get as many bytes as the one of its queue that has most, as far as pieces can be
+ * parted. */
+static void
+even_out (TarnHeapRange *range)
+{
+  gsize most, bytes, own = count_bytes (range);
+  TarnHeapRange *richest = find_richest (range->arena->queue, range->kind, &most);
+  gsize wanted = (most - own) / 2;
+  GList *next;
+
+  for (GList *link = richest->pieces.head; link != NULL && wanted > 0; link = next)
+    {
+      TarnPiece *first = link->data, *last;
+
+      next = link->next;
+      if (first->before != NULL || (last = find_stretch (first, wanted, &bytes)) == NULL)
+        continue;
+      _tarn_range_take_over (range, first, last);
+      wanted -= bytes;
+      next = richest->pieces.head;
+    }
+}
+
+/* Has an arena whose threads found too little there get pieces of the queue's others. */
+void
+_tarn_arena_share_out (TarnArena *arena)
+{
+  TarnHeap *heap = arena->heap;
+
+  _tarn_assert_locked (&heap->lock);
+  if (heap->is_changing)
+    return;
+  for (guint i = 0; i < TARN_N_RANGES; i++)
+    even_out (&arena->ranges[i]);
+  _tarn_heap_check_if_full_debug (heap);
+}
