@@ -61,10 +61,7 @@ _tarn_allocator_record_event (const TarnAllocator *direct, gpointer queue, gbool
   gpointer event = records_all ? _tarn_call (direct, event_record_all, error)
                                : _tarn_call (direct, event_record, queue, error);
 
-  TARN_PROBE (mark, direct->id, queue);
-  if (start != 0)
-    _tarn_record_numbers (TARN_TRACE_MARK, direct->id, GPOINTER_TO_SIZE (queue),
-                          _tarn_record_get_time () - start);
+  TARN_EVENT_SINCE (start, mark, TARN_TRACE_MARK, direct->id, GPOINTER_TO_SIZE (queue));
   ensure_error (direct, records_all ? "event_record_all" : "event_record", event != NULL, error);
   return event;
 }
@@ -76,9 +73,6 @@ _tarn_allocator_wait (const TarnAllocator *direct, gpointer event, gpointer queu
   guint64 start = _tarn_record_begin_call ();
   gboolean has_waited = _tarn_call (direct, event_wait, event, queue, error);
 
-  TARN_PROBE (wait, direct->id, queue);
-  if (start != 0)
-    _tarn_record_numbers (TARN_TRACE_WAIT, direct->id, GPOINTER_TO_SIZE (queue),
-                          _tarn_record_get_time () - start);
+  TARN_EVENT_SINCE (start, wait, TARN_TRACE_WAIT, direct->id, GPOINTER_TO_SIZE (queue));
   return ensure_error (direct, "event_wait", has_waited, error);
 }

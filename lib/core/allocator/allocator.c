@@ -111,10 +111,8 @@ void
 _tarn_direct_record_call (const TarnAllocator *allocator, gsize size, TarnMemory memory,
                           const GError *error, guint64 start)
 {
-  TARN_PROBE (allocated, allocator->id, size, memory.address, _tarn_record_get_code (error));
-  if (start != 0)
-    _tarn_record_numbers (TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
-                          _tarn_record_get_code (error), _tarn_record_get_time () - start);
+  TARN_EVENT_SINCE (start, allocated, TARN_TRACE_ALLOCATED, allocator->id, size, memory.address,
+                    _tarn_record_get_code (error));
 }
 
 /* Records a call that gave memory back, which began at a time (0: it is not recorded). */
@@ -124,10 +122,7 @@ _tarn_direct_record_free (const TarnAllocator *allocator, gsize size, TarnMemory
 {
   if (_tarn_faults_are_on)
     _tarn_fault_settle (size);
-  TARN_PROBE (freed, allocator->id, size, memory.address);
-  if (start != 0)
-    _tarn_record_numbers (TARN_TRACE_FREED, allocator->id, size, memory.address,
-                          _tarn_record_get_time () - start);
+  TARN_EVENT_SINCE (start, freed, TARN_TRACE_FREED, allocator->id, size, memory.address);
 }
 
 /* Gives memory back to the backend, which is asked once. */

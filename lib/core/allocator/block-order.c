@@ -238,10 +238,8 @@ tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
-  TARN_PROBE (record_use, block->source->id, block, queue);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_RECORD_USE, block->source->id, GPOINTER_TO_SIZE (block),
-                          GPOINTER_TO_SIZE (queue));
+  TARN_EVENT (record_use, TARN_TRACE_RECORD_USE, block->source->id, GPOINTER_TO_SIZE (block),
+              GPOINTER_TO_SIZE (queue));
   return block->source->klass->record_use (block, queue, error);
 }
 
@@ -266,10 +264,8 @@ tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
-  TARN_PROBE (move, block->source->id, block, queue);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
-                          GPOINTER_TO_SIZE (queue));
+  TARN_EVENT (move, TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
+              GPOINTER_TO_SIZE (queue));
   return block->source->klass->move_to_queue (block, queue, error);
 }
 
@@ -292,10 +288,7 @@ tarn_block_wait (TarnBlock *block, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return FALSE;
-  TARN_PROBE (move, block->source->id, block, NULL);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block),
-                          (guint64) 0);
+  TARN_EVENT (move, TARN_TRACE_MOVE, block->source->id, GPOINTER_TO_SIZE (block), (guint64) 0);
   return block->source->klass->move_to_queue (block, NULL, error);
 }
 

@@ -10,12 +10,6 @@
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
-static void
-record (TarnTraceKind kind, const TarnHeap *heap, guint64 start, gsize size)
-{
-  _tarn_record_numbers (kind, heap->base.id, start, size);
-}
-
 static inline guint64
 end_of (const TarnExtent *extent)
 {
@@ -266,6 +260,14 @@ add_free (TarnHeapRange *range, TarnExtent *extent)
   _tarn_free_index_add (&range->free, extent);
 }
 
+/* Puts an extent back that is not used any more. */
+static inline void
+put (TarnHeapRange *range, TarnExtent *extent)
+{
+  end_use (range->arena, extent);
+  add_free (range, extent);
+}
+
 /* In an arena: the caller has its lock, or the heap's. */
 
 /* Takes so many bytes, a multiple of the alignment, out of a range for use; NULL: no free extent is
@@ -287,8 +289,7 @@ void
 _tarn_range_put_quickly (TarnHeapRange *range, TarnExtent *extent)
 {
   TARN_PROBE (extent_free, range->heap->base.id, extent->start, extent->size);
-  end_use (range->arena, extent);
-  add_free (range, extent);
+  put (range, extent);
 }
 
 /* With the heap's lock. */
@@ -308,9 +309,7 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
     return NULL;
   _tarn_free_index_remove (&range->free, extent);
   extent = take (range, extent, _tarn_round_up (size, heap->alignment));
-  TARN_PROBE (extent, heap->base.id, extent->start, extent->size);
-  if (_tarn_records ())
-    record (TARN_TRACE_EXTENT, heap, extent->start, extent->size);
+  TARN_EVENT (extent, TARN_TRACE_EXTENT, heap->base.id, extent->start, extent->size);
   _tarn_arena_count (range->arena);
   return extent;
 }
@@ -320,9 +319,9 @@ void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 {
   _tarn_assert_locked (&range->heap->lock);
-  if (_tarn_records ())
-    record (TARN_TRACE_EXTENT_FREE, range->heap, extent->start, extent->size);
-  _tarn_range_put_quickly (range, extent);
+  TARN_EVENT (extent_free, TARN_TRACE_EXTENT_FREE, range->heap->base.id, extent->start,
+              extent->size);
+  put (range, extent);
   _tarn_arena_count (range->arena);
 }
 
@@ -447,9 +446,7 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   range->arena->bytes -= piece->size;
   heap->stats.pieces--;
   heap->stats.free_bytes -= piece->size;
-  TARN_PROBE (piece_gone, heap->base.id, piece->start, piece->size);
-  if (_tarn_records ())
-    record (TARN_TRACE_PIECE_GONE, heap, piece->start, piece->size);
+  TARN_EVENT (piece_gone, TARN_TRACE_PIECE_GONE, heap->base.id, piece->start, piece->size);
 }
 
 /* Takes an idle piece out of its range.  Its addresses are not used again, unless it was the last

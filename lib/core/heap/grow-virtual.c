@@ -232,11 +232,8 @@ note_move (const TarnHeapRange *range, const TarnPiece *piece)
   TarnHeap *heap = range->heap;
 
   heap->stats.moves++;
-  TARN_PROBE (piece_moved, heap->base.id, piece->start, piece->size, range->region->end,
-              range->arena->queue->handle);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
-                          range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
+  TARN_EVENT (piece_moved, TARN_TRACE_PIECE_MOVED, heap->base.id, piece->start, piece->size,
+              range->region->end, GPOINTER_TO_SIZE (range->arena->queue->handle));
 }
 
 /* Moves a quiet piece to the end of a range. */

@@ -446,9 +446,7 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
 
   if (_tarn_forked ())
     return TRUE;
-  TARN_PROBE (forget, pool->base.id, queue);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
+  TARN_EVENT (forget, TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
   return forget_handle (pool, queue, error)
          && (!pool->is_over_heap
              || pool->upstream->klass->forget_queue (pool->upstream, queue, error));

@@ -2,8 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Static probes, for perf, bpftrace and gdb (doc/guide/probes.md): a nop each, and a note in the
- * library of where it is and where its arguments are.  They stand beside what records an event, and
- * have its name; but they are there whether events are recorded or not.
+ * library of where it is and where its arguments are.  Most stand beside what records an event
+ * (TARN_EVENT ()), and have its name; but they are there whether events are recorded or not.
  *
  * Arguments are what a function has in registers or memory anyway: what is computed for them is
  * computed although nobody looks, so it is next to nothing, and nothing at all for hits.

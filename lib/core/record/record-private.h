@@ -129,6 +129,27 @@ _tarn_record_get_code (const GError *error)
 #define _tarn_record_numbers(kind, object, ...)                                                    \
   _tarn_record ((kind), (object), (const guint64[]){ __VA_ARGS__ })
 
+/* An event: probes see it, and it is recorded if events are, with the same numbers. */
+#define TARN_EVENT(name, kind, object, ...)                                                        \
+  do                                                                                               \
+    {                                                                                              \
+      TARN_PROBE (name, (object), __VA_ARGS__);                                                    \
+      if (_tarn_records ())                                                                        \
+        _tarn_record_numbers (kind, object, __VA_ARGS__);                                          \
+    }                                                                                              \
+  while (0)
+
+/* The event that a call has ended which began at a time (_tarn_record_begin_call ()).  The
+ * recording has how long it took as well. */
+#define TARN_EVENT_SINCE(start, name, kind, object, ...)                                           \
+  do                                                                                               \
+    {                                                                                              \
+      TARN_PROBE (name, (object), __VA_ARGS__);                                                    \
+      if ((start) != 0)                                                                            \
+        _tarn_record_numbers (kind, object, __VA_ARGS__, _tarn_record_get_time () - (start));      \
+    }                                                                                              \
+  while (0)
+
 /* tag.c */
 guint32 _tarn_tag_get_current (void); /* 0: none */
 const gchar *_tarn_tag_get_text (guint32 tag);

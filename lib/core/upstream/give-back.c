@@ -206,9 +206,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   TarnGiveBack give_back;
 
   _tarn_assert_not_locked (&pool->lock);
-  TARN_PROBE (trim, pool->base.id, keep_bytes, stop_holding);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
+  TARN_EVENT (trim, TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
   _tarn_mutex_lock (&pool->lock);
   if (stop_holding)
     _tarn_pool_end_arenas (pool);

@@ -363,9 +363,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
 
   if (_tarn_forked ())
     return;
-  TARN_PROBE (limit, pool->base.id, limit_bytes);
-  if (_tarn_records ())
-    _tarn_record_numbers (TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
+  TARN_EVENT (limit, TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
   was_open = _tarn_pool_close (pool);
   pool->limit_bytes = limit_bytes;

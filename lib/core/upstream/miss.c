@@ -316,13 +316,8 @@ fail_request (TarnPool *pool, const Request *request, GError *upstream_error, GE
   _tarn_mutex_unlock (&pool->lock);
 
   if (request->exceeds_limit || has_run_out (request, upstream_error))
-    {
-      TARN_PROBE (out_of_memory, pool->base.id, request->size, stats.active_bytes,
-                  stats.held_bytes);
-      if (_tarn_records ())
-        _tarn_record_numbers (TARN_TRACE_OUT_OF_MEMORY, pool->base.id, request->size,
-                              stats.active_bytes, stats.held_bytes);
-    }
+    TARN_EVENT (out_of_memory, TARN_TRACE_OUT_OF_MEMORY, pool->base.id, request->size,
+                stats.active_bytes, stats.held_bytes);
   prefix_error (pool, request, &stats, &upstream_error);
   if (_tarn_follows () && (request->exceeds_limit || has_run_out (request, upstream_error)))
     tell_holders (pool, upstream_error);

@@ -160,9 +160,7 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
         given_back = TRUE;
     }
   _tarn_reclaim_end ();
-  TARN_PROBE (reclaim, pool->base.id, wanted, given_back);
-  if (start != 0)
-    _tarn_record_numbers (TARN_TRACE_RECLAIM, pool->base.id, wanted, (guint64) given_back,
-                          _tarn_record_get_time () - start);
+  TARN_EVENT_SINCE (start, reclaim, TARN_TRACE_RECLAIM, pool->base.id, wanted,
+                    (guint64) given_back);
   return given_back;
 }
