@@ -392,7 +392,9 @@ test_shared_expires (Fixture *fixture, gconstpointer unused)
       end (fixture, use (fixture, (6 + i) * MIB, NULL));
       name_queue (fixture, NULL); /* one of so many requests looks after the pool */
     }
-  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), <=, 1); /* that one */
+  /* That one, and of parts the one that it kept when somebody looked last. */
+  g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), <=,
+                    fixture->pool->has_addresses ? 1 : 2);
   tarn_clock_set (NULL);
 }
 

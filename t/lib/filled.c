@@ -62,7 +62,7 @@ add_pieces (GHashTable *used, TarnHeap *heap, const TarnBlock *block)
 
   if (heap->growth == &_tarn_heap_parts_growth)
     {
-      extent = g_hash_table_lookup (heap->table, &block->memory);
+      extent = block->is_own ? block->extent : g_hash_table_lookup (heap->table, &block->memory);
       g_assert_nonnull (extent);
       g_hash_table_add (used, extent->piece);
       return;

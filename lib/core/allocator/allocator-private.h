@@ -98,7 +98,7 @@ typedef struct
    * holds before a request that allocate_own () does not serve. */
   TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size, gboolean keeps);
   /* Tells whether threads may have memory without its lock (heap/arena-private.h). */
-  gboolean (*serves_visits) (TarnAllocator *allocator);
+  gboolean (*has_addresses) (TarnAllocator *allocator);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);
   /* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that.  TRUE: it

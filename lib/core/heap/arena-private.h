@@ -37,7 +37,13 @@ gboolean _tarn_heap_meet_arena (TarnAllocator *heap, gpointer handle, TarnArenaR
                                 GError **error);
 void _tarn_heap_look_after (TarnAllocator *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
-void _tarn_arena_name (TarnExtent *extent, TarnMemory memory);
+void _tarn_arena_name (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
+
+/* Where upstream makes parts: an extent that was taken has one made before anybody has it, and
+ * released before it is put back.  In no visit. */
+gboolean _tarn_arena_make_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory *memory);
+void _tarn_arena_release_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
+void _tarn_arena_return (TarnAllocator *heap, TarnExtent *extent);
 
 TarnExtent *_tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                        gboolean *is_due);
@@ -53,5 +59,8 @@ gboolean _tarn_arena_is_due (const TarnArenaRef *ref);
 TarnExtent *_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                               gboolean *is_due);
 gboolean _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent);
+gboolean _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory);
+gboolean _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent);
+gboolean _tarn_arena_put_without_part (TarnAllocator *heap, TarnExtent *extent);
 
 #endif

@@ -305,12 +305,38 @@ _tarn_arena_is_met (const TarnArenaRef *ref)
 
 /* Makes an extent that was taken in a visit one that the heap knows by its memory. */
 void
-_tarn_arena_name (TarnExtent *extent, TarnMemory memory)
+_tarn_arena_name (TarnAllocator *allocator, TarnExtent *extent, TarnMemory memory)
 {
-  TarnHeap *heap = extent->piece->range->heap;
+  TarnHeap *heap = _tarn_heap_of (allocator);
 
   _tarn_heap_lock (heap);
   _tarn_heap_remember (extent, memory);
+  _tarn_heap_unlock (heap);
+}
+
+/* Has a part made of an extent that was just taken.  FALSE: that failed. */
+gboolean
+_tarn_arena_make_part (TarnAllocator *allocator, TarnExtent *extent, TarnMemory *memory)
+{
+  return _tarn_heap_make_part (_tarn_heap_of (allocator), extent, memory, NULL);
+}
+
+/* Has the part released of an extent that nobody has any more. */
+void
+_tarn_arena_release_part (TarnAllocator *allocator, TarnExtent *extent, TarnMemory memory)
+{
+  _tarn_heap_release_part (_tarn_heap_of (allocator), extent, memory);
+}
+
+/* Puts an extent without a part back, whosever its arena is by now: what the queue was given before
+ * it was forgotten is what its last mark stands for. */
+void
+_tarn_arena_return (TarnAllocator *allocator, TarnExtent *extent)
+{
+  TarnHeap *heap = _tarn_heap_of (allocator);
+
+  _tarn_heap_lock (heap);
+  _tarn_arena_put_with_lock (extent);
   _tarn_heap_unlock (heap);
 }
 
@@ -426,9 +452,12 @@ static inline void
 note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *is_due)
 {
   arena->n_unnamed++;
-  extent->memory.address = get_address (extent);
-  extent->has_memory = TRUE;
-  *memory = extent->memory;
+  if (TARN_LIKELY (arena->heap->has_addresses))
+    {
+      extent->memory.address = get_address (extent);
+      extent->has_memory = TRUE;
+      *memory = extent->memory;
+    }
   if (TARN_UNLIKELY (++arena->n_taken >= TAKEN_A_MARK
                      && arena->unmarked_bytes >= arena->heap->mark_bytes
                      && arena->seen_growths != arena->heap->n_growths))
@@ -623,28 +652,79 @@ _tarn_arena_end_put (const TarnArenaRef *ref)
   _tarn_heap_unlock (ref->heap);
 }
 
-/* Puts an extent back to its arena, of the queue of one that was met.  FALSE: it is another queue's
- * by now, and nothing was done. */
-gboolean
-_tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
+/* Puts an extent back to its arena, or leaves it for others to put back. */
+static inline __attribute__ ((always_inline)) void
+put (TarnArena *arena, TarnExtent *extent)
 {
-  TarnArena *arena;
-
-  if (!is_open (ref->heap))
-    return FALSE;
-  arena = extent->piece->range->arena; /* the same as long as the extent is in use */
-  if (__atomic_load_n (&arena->queue->number, __ATOMIC_RELAXED) != ref->number)
-    return FALSE;
   if (TARN_LIKELY (try_lock (arena)))
     {
       arena->n_unnamed--;
       _tarn_range_put_quickly (extent->piece->range, extent);
       unlock (arena);
-      return TRUE;
+      return;
     }
   extent->next = __atomic_load_n (&arena->left_extents, __ATOMIC_RELAXED);
   while (!__atomic_compare_exchange_n (&arena->left_extents, &extent->next, extent, TRUE,
                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
     ;
+}
+
+/* Gets the arena that an extent in use can go back to now; NULL: it is another queue's by now, or
+ * others use the heap.  It stays the same as long as the visit lasts. */
+static inline TarnArena *
+get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
+{
+  TarnArena *arena;
+
+  if (!is_open (ref->heap))
+    return NULL;
+  arena = extent->piece->range->arena;
+  return __atomic_load_n (&arena->queue->number, __ATOMIC_RELAXED) == ref->number ? arena : NULL;
+}
+
+/* Puts an extent back to its arena, of the queue of one that was met.  FALSE: it is another queue's
+ * by now, and nothing was done. */
+gboolean
+_tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
+{
+  TarnArena *arena = get_arena_of (ref, extent);
+
+  if (arena != NULL)
+    put (arena, extent);
+  return arena != NULL;
+}
+
+/* Says what part was made of an extent that was taken.  FALSE: its arena is another queue's by now.
+ */
+gboolean
+_tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory)
+{
+  if (get_arena_of (ref, extent) == NULL)
+    return FALSE;
+  extent->memory = memory;
+  extent->has_memory = TRUE;
+  return TRUE;
+}
+
+/* Begins to put an extent back: nobody has its part from now on.  FALSE: its arena is another
+ * queue's by now, and nothing was done. */
+gboolean
+_tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
+{
+  if (get_arena_of (ref, extent) == NULL)
+    return FALSE;
+  extent->has_memory = FALSE;
+  return TRUE;
+}
+
+/* Ends it, when the part was released.  FALSE: others use the heap; see _tarn_arena_return (). */
+gboolean
+_tarn_arena_put_without_part (TarnAllocator *allocator, TarnExtent *extent)
+{
+  const TarnHeap *heap = _tarn_heap_of (allocator);
+
+  if (!is_open (heap))
+    return FALSE;
+  put (extent->piece->range->arena, extent);
   return TRUE;
 }

@@ -351,6 +351,8 @@ struct _TarnHeap
   gsize alignment;         /* of extents: a power of two */
   gsize limit_bytes;       /* 0: none */
   gboolean follows_pool;   /* has its limit as well */
+  gboolean has_addresses;  /* users' memory is TarnMemory.address, which the heap reckons; else
+                              upstream makes a part of a piece of each extent */
   gboolean frees_in_order; /* pieces may go back while commands use them */
   gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
@@ -436,6 +438,10 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 /* heap.c; the lock is held in the second */
 TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
+/* and is not held in these */
+gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
+                               GError **error);
+void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
 
 /* arena.c; the lock is not held in the first two, */
 void _tarn_heap_lock (TarnHeap *heap);

@@ -146,9 +146,10 @@ take (TarnHeapQueue *queue, gsize size, GError **error)
   return extent;
 }
 
-/* Has upstream make an extent's part of its piece.  The lock is not held. */
-static gboolean
-make_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
+/* Has upstream make an extent's part of its piece.  The lock is not held, and the extent is in use.
+ */
+gboolean
+_tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory, GError **error)
 {
   const TarnAllocator *direct = heap->base.direct;
   const TarnPiece *piece = extent->piece;
@@ -167,11 +168,22 @@ make_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   return FALSE;
 }
 
+/* Has upstream take an extent's part back.  The lock is not held, and the extent is in use. */
+void
+_tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory)
+{
+  const TarnAllocator *direct = heap->base.direct;
+
+  _tarn_assert_not_locked (&heap->lock);
+  if (direct->ops.part_release != NULL)
+    _tarn_call (direct, part_release, memory, extent->size);
+}
+
 /* Makes an extent a part of upstream's, or else puts it back. */
 static gboolean
 name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **error)
 {
-  gboolean is_made = make_part (heap, extent, memory, error);
+  gboolean is_made = _tarn_heap_make_part (heap, extent, memory, error);
 
   _tarn_heap_lock (heap);
   if (is_made)
@@ -294,7 +306,7 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   if (makes_parts (heap) && direct->ops.part_release != NULL)
     {
       _tarn_heap_unlock (heap);
-      _tarn_call (direct, part_release, memory, extent->size);
+      _tarn_heap_release_part (heap, extent, memory);
       _tarn_heap_lock (heap);
     }
   put (heap, extent);
@@ -405,15 +417,10 @@ heap_choose_sparing (TarnAllocator *allocator, gsize size, gboolean keeps)
   return sparing;
 }
 
-/* Where users' memory is an address: that of the extent, or of a part that is nothing more; as
- * TarnMemory.address has it. */
 static gboolean
-heap_serves_visits (TarnAllocator *allocator)
+heap_has_addresses (TarnAllocator *allocator)
 {
-  const TarnHeap *heap = _tarn_heap_of (allocator);
-
-  return !makes_parts (heap)
-         || (heap->base.direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
+  return _tarn_heap_of (allocator)->has_addresses;
 }
 
 /* A limit is a multiple of what virtual memory is given in: with less nothing could be had. */
@@ -556,7 +563,7 @@ static const TarnAllocatorClass heap_class = {
   .free_for = heap_free_for,
   .knows_owner = heap_knows_owner,
   .choose_sparing = heap_choose_sparing,
-  .serves_visits = heap_serves_visits,
+  .has_addresses = heap_has_addresses,
   .get_max_held = heap_get_max_held,
   .set_pool_limit = heap_set_pool_limit,
   .forget_queue = heap_forget_queue,
@@ -644,7 +651,10 @@ heap_new (TarnAllocator *upstream, const TarnHeapGrowth *growth, const gchar *na
   _tarn_cond_init (&heap->changed);
   heap->queues = g_hash_table_new (NULL, NULL);
   heap->nobody = _tarn_heap_queue_new (heap, NULL);
-  heap->frees_in_order = growth == &_tarn_heap_parts_growth && upstream->ops.frees_in_order;
+  heap->frees_in_order = makes_parts (heap) && upstream->ops.frees_in_order;
+  heap->has_addresses
+      = !makes_parts (heap)
+        || (upstream->direct->ops.part_release == NULL && sizeof (gpointer) == sizeof (guint64));
   heap->table = g_hash_table_new (g_int64_hash, g_int64_equal);
   heap->full_bytes = G_MAXSIZE;
   heap->peak_at = _tarn_clock_now ();

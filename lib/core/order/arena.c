@@ -1,11 +1,12 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Meeting the arenas of queues, from which threads then take memory without a lock (pool/arenas.c).
- */
+ * Meeting the arenas of queues, from which threads then take memory without a lock (pool/arenas.c);
+ * and giving back what are parts that upstream made, which it releases between two visits. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
 
 /* Adds a queue (@handle NULL: nobody) to those whose arenas the pool has met. */
 static void
@@ -81,4 +82,38 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
   _tarn_cache_grant (cache);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
+}
+
+/* Gives a block whose part was released back to its arena, with the lock. */
+static void
+go_with_lock (TarnPool *pool, TarnBlock *block)
+{
+  TarnGiveBack give_back;
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_count_own (pool);
+  pool->stats.active_bytes -= block->size;
+  _tarn_pool_retire (pool, block);
+  block->below = NULL;
+  _tarn_pool_begin_give_back (pool, &give_back, block);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  _tarn_pool_give_back (pool, &give_back, FALSE);
+}
+
+/* Gives a block that is being freed back to its arena, whose memory is a part that upstream made.
+ * FALSE: the lock has to be taken, and nothing was done. */
+gboolean
+_tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  TarnBlock *goes;
+
+  if (!_tarn_pool_begin_to_go (pool, cache, block, &goes))
+    return FALSE;
+  if (goes == NULL)
+    return TRUE;
+  _tarn_arena_release_part (pool->upstream, goes->extent, goes->memory);
+  if (!_tarn_pool_go_without_part (pool, cache, goes))
+    go_with_lock (pool, goes);
+  return TRUE;
 }

@@ -133,6 +133,18 @@ keep_own (TarnPool *pool, TarnBlock *block)
   return is_kept;
 }
 
+/* Gives an arena's own block back to it.  FALSE: the lock has to be taken. */
+static gboolean
+put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+
+  if (!pool->has_addresses)
+    return !is_noted && cache != NULL && _tarn_pool_put_part (pool, cache, block);
+  return is_noted ? _tarn_pool_put_to_arena_followed (pool, block)
+                  : _tarn_pool_put_to_arena (pool, block);
+}
+
 /* Frees a block that could not go anywhere at once. */
 static __attribute__ ((noinline)) void
 free_with_lock (TarnPool *pool, TarnBlock *block)
@@ -150,9 +162,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)) && put_unusually (pool, block, &is_noted))
     return;
   if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) && is_noted == _tarn_follows ()
-      && (keep_own (pool, block)
-          || (is_noted ? _tarn_pool_put_to_arena_followed (pool, block)
-                       : _tarn_pool_put_to_arena (pool, block))))
+      && (keep_own (pool, block) || put_to_arena (pool, block, is_noted)))
     return;
   if (_tarn_pool_put_handing_over (pool, block))
     return;
@@ -201,7 +211,8 @@ free_at_once (TarnPool *pool, TarnBlock *block)
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
   cache->n_to_pass -= (guint) is_small; /* not afterwards: the pool may be gone */
-  return _tarn_pool_put_to_arena_at_once (pool, cache, block);
+  return pool->has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
+                             : _tarn_pool_put_part (pool, cache, block);
 }
 
 /* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of

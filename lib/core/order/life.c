@@ -237,8 +237,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
+  pool->has_addresses = is_over_heap && upstream->klass->has_addresses (upstream);
   pool->has_arenas = is_over_heap && known.hold_bytes == 0 && known.thread_cache_blocks > 0
-                     && known.thread_cache_bytes > 0 && upstream->klass->serves_visits (upstream);
+                     && known.thread_cache_bytes > 0;
   pool->leading_bits = choose_leading_bits (pool, &known);
   pool->asked_cache_bytes = known.thread_cache_bytes;
   pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;

@@ -183,6 +183,7 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
 /* arena.c; the lock is not held */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
+gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* free.c */
 gboolean _tarn_pool_ignores_free (TarnPool *pool);

@@ -28,11 +28,11 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   TarnQueue *queue;
 
   _tarn_assert_locked (&pool->lock);
-  if (!block->is_own)
-    return;
+  if (!block->is_own || block->state == TARN_BLOCK_ENDING)
+    return; /* the latter is a part that is being released, which nobody will have */
   __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
   block->uses = NULL;
-  _tarn_arena_name (extent, block->memory);
+  _tarn_arena_name (pool->upstream, extent, block->memory);
   queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
   g_assert (block->share == NULL || queue != NULL);
   if (queue != NULL)

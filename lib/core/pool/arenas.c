@@ -203,6 +203,13 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
   return __atomic_load_n (&pool->n_recorded[bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED) == 0;
 }
 
+/* An extent that a request has, of which a part is yet to be made; NULL: none. */
+typedef struct
+{
+  TarnExtent *extent;
+  TarnArenaRef ref;
+} Taken;
+
 typedef TarnExtent *(*TakeExtent) (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                    gboolean *is_due);
 
@@ -226,10 +233,10 @@ take_kept (TarnCache *cache, TarnBlock **place, gsize size)
   return block;
 }
 
-/* Takes a block from the arenas of a queue, or what the thread keeps of it.  NULL: there is none.
- */
+/* Takes a block from the arenas of a queue, or what the thread keeps of it.  NULL: there is none;
+ * or a part is to be made of an extent, for it to be one. */
 static inline __attribute__ ((always_inline)) TarnBlock *
-take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_extent,
+take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_extent, Taken *taken,
       gboolean *is_due)
 {
   TarnMetQueue *met = _tarn_pool_find_met (pool, wanted->handle);
@@ -251,7 +258,12 @@ take (TarnPool *pool, TarnCache *cache, const Wanted *wanted, TakeExtent take_ex
     }
   else if (is_granted (pool, cache, wanted->alloc_size)
            && (extent = take_extent (&met->ref, wanted->alloc_size, &memory, is_due)) != NULL)
-    block = make_block (pool, cache, wanted, extent, memory);
+    {
+      if (TARN_LIKELY (pool->has_addresses))
+        block = make_block (pool, cache, wanted, extent, memory);
+      else
+        *taken = (Taken){ extent, met->ref };
+    }
   cache->latest_own = block;
   return block;
 }
@@ -299,6 +311,54 @@ await_doors (TarnPool *pool)
   return _tarn_heap_await_door (pool->upstream);
 }
 
+/* Makes a block of an extent of which a part was made.  NULL: the queue is not what it was.  The
+ * thread is inside. */
+static TarnBlock *
+make_block_of_part (TarnPool *pool, TarnCache *cache, const Wanted *wanted, const Taken *taken,
+                    TarnMemory memory)
+{
+  const TarnMetQueue *met = _tarn_pool_find_met (pool, wanted->handle);
+  TarnBlock *block;
+
+  if (met == NULL || met->ref.number != taken->ref.number || cache->spare == NULL
+      || !is_granted (pool, cache, wanted->alloc_size)
+      || !_tarn_arena_begin_part (&taken->ref, taken->extent, memory))
+    return NULL;
+  block = make_block (pool, cache, wanted, taken->extent, memory);
+  cache->latest_own = block;
+  return block;
+}
+
+/* Has a part made of an extent that a request has, and makes a block of it.  NULL: the lock has to
+ * be taken, and the extent was put back.  The thread is in no visit. */
+static __attribute__ ((noinline)) TarnBlock *
+finish (TarnPool *pool, TarnCache *cache, const Wanted *wanted, const Taken *taken)
+{
+  TarnThread *thread = _tarn_current_thread;
+  TarnBlock *block = NULL;
+  TarnMemory memory;
+  guint visit;
+
+  if (!_tarn_arena_make_part (pool->upstream, taken->extent, &memory))
+    {
+      _tarn_arena_return (pool->upstream, taken->extent);
+      return NULL;
+    }
+  for (guint n = 0; block == NULL && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
+    {
+      visit = thread->visits + 1;
+      if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+        continue;
+      block = make_block_of_part (pool, cache, wanted, taken, memory);
+      _tarn_thread_end_visit (thread, visit);
+    }
+  if (block != NULL)
+    return block;
+  _tarn_arena_release_part (pool->upstream, taken->extent, memory);
+  _tarn_arena_return (pool->upstream, taken->extent);
+  return NULL;
+}
+
 /* Serves a request from the arena of its queue in one visit.  Nearly all are served so.  NULL: this
  * one is not, and the caller is to ask why.  *is_due: the caller is to look after the pool. */
 TarnBlock *
@@ -308,14 +368,19 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   guint visit = thread->visits + 1;
+  Taken taken;
   TarnBlock *block;
   Wanted wanted;
+
+  taken.extent = NULL;
 
   if (!read_request (pool, cache, size, bin, handle, &wanted)
       || !_tarn_thread_begin_visit (thread, visit, &pool->door))
     return NULL;
-  block = take (pool, cache, &wanted, _tarn_arena_take, is_due);
+  block = take (pool, cache, &wanted, _tarn_arena_take, &taken, is_due);
   _tarn_thread_end_visit (thread, visit);
+  if (TARN_UNLIKELY (taken.extent != NULL))
+    block = finish (pool, cache, &wanted, &taken);
   if (block != NULL)
     *is_due |= is_its_turn (pool, cache);
   return block;
@@ -331,8 +396,11 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   TarnBlock *block = NULL;
   gboolean is_shut = TRUE; /* as far as is known: other threads may have closed a door */
   gboolean has_none;
+  Taken taken;
   Wanted wanted;
   guint visit;
+
+  taken.extent = NULL;
 
   if (!read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
     return NULL;
@@ -342,13 +410,16 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
       visit = thread->visits + 1;
       if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
         continue;
-      block = take (pool, cache, &wanted, _tarn_arena_take, is_due);
+      block = take (pool, cache, &wanted, _tarn_arena_take, &taken, is_due);
       has_none = block == NULL && cache->spare == NULL;
-      is_shut = block == NULL && (has_none || _tarn_heap_is_closed (pool->upstream));
+      is_shut = block == NULL && taken.extent == NULL
+                && (has_none || _tarn_heap_is_closed (pool->upstream));
       _tarn_thread_end_visit (thread, visit);
       if (TARN_UNLIKELY (has_none))
         change_spare (cache);
     }
+  if (taken.extent != NULL)
+    block = finish (pool, cache, &wanted, &taken);
   if (block != NULL)
     *is_due |= is_its_turn (pool, cache);
   return block;
@@ -362,11 +433,12 @@ _tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle
   TarnBlock *block = NULL;
   Wanted wanted;
 
-  if (!read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
+  if (!pool->has_addresses
+      || !read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
     return NULL;
   _tarn_mutex_lock (&pool->lock);
   if (!_tarn_door_is_closed (&pool->door))
-    block = take (pool, cache, &wanted, _tarn_arena_take_followed, is_due);
+    block = take (pool, cache, &wanted, _tarn_arena_take_followed, NULL, is_due);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (block != NULL)
@@ -448,8 +520,8 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   TarnBlock **end = &others;
 
   _tarn_assert_locked (&cache->pool->lock);
-  if (met == NULL || !_tarn_arena_begin_put (&met->ref))
-    return blocks;
+  if (!cache->pool->has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
+    return blocks; /* parts are released without locks */
   while ((block = blocks) != NULL)
     {
       blocks = block->below;
@@ -499,6 +571,78 @@ _tarn_cache_return_all_kept (TarnCache *cache)
   for (guint i = 0; i < TARN_CACHE_KEPT; i++)
     if (cache->kept[i] != NULL)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
+}
+
+/* Takes a block that goes back to its arena out of sight, and one that is kept in its place.  Its
+ * bytes stay active until its part was released.  FALSE: the lock has to be taken.  The thread is
+ * inside. */
+static gboolean
+begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
+{
+  const TarnMetQueue *met = find_met_for (pool, cache, block);
+
+  *goes = met != NULL ? choose_to_go (cache, block) : NULL;
+  if (*goes != NULL && (*goes)->share != block->share)
+    *goes = block;
+  if (met == NULL || (*goes != NULL && !_tarn_arena_end_part (&met->ref, (*goes)->extent)))
+    return FALSE;
+  cache->n_own_temporaries = block == cache->latest_own ? cache->n_own_temporaries + 1 : 0;
+  if (*goes != block)
+    {
+      _tarn_block_set_state (block, TARN_BLOCK_HELD);
+      __atomic_store_n (get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
+      _tarn_cache_count_free (cache, block);
+    }
+  if (*goes != NULL && *goes != block)
+    {
+      _tarn_block_set_state (*goes, TARN_BLOCK_ACTIVE);
+      __atomic_store_n (&cache->active_bytes, cache->active_bytes + (*goes)->size,
+                        __ATOMIC_RELAXED);
+    }
+  if (*goes != NULL)
+    _tarn_block_set_state (*goes, TARN_BLOCK_ENDING);
+  return TRUE;
+}
+
+/* Takes a block that is being freed out of sight, whose memory is a part that upstream made; or
+ * else the one that the thread kept instead: *goes, of which the part is to be released next; NULL:
+ * none. FALSE: the lock has to be taken, and nothing was done. */
+gboolean
+_tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
+{
+  TarnThread *thread = _tarn_current_thread;
+  guint visit = thread->visits + 1;
+  gboolean has_begun;
+
+  if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+    return FALSE;
+  has_begun = begin_to_go (pool, cache, block, goes);
+  _tarn_thread_end_visit (thread, visit);
+  return has_begun;
+}
+
+/* Gives a block whose part was released back to its arena.  FALSE: a door stays closed. */
+gboolean
+_tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  TarnThread *thread = _tarn_current_thread;
+  gboolean is_back = FALSE;
+  guint visit;
+
+  for (guint n = 0; !is_back && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
+    {
+      visit = thread->visits + 1;
+      if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+        continue;
+      is_back = _tarn_arena_put_without_part (pool->upstream, block->extent);
+      if (is_back)
+        {
+          _tarn_cache_count_free (cache, block);
+          end_block (cache, block);
+        }
+      _tarn_thread_end_visit (thread, visit);
+    }
+  return is_back;
 }
 
 /* Gives a block back to its arena; @met is the queue of the block that is being freed, mostly the
@@ -582,7 +726,7 @@ _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block)
   gboolean is_back;
   TarnBlock *goes;
 
-  if (cache == NULL)
+  if (cache == NULL || !pool->has_addresses)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : find_met_for (pool, cache, block);

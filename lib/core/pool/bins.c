@@ -543,7 +543,7 @@ void
 _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
-  g_assert (!block->is_own);
+  g_assert (!block->is_own || block->state == TARN_BLOCK_ENDING);
   TARN_PROBE (gone, pool->base.id, block, block->alloc_size);
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_GONE, pool->base.id, GPOINTER_TO_SIZE (block));

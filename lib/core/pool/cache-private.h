@@ -202,6 +202,9 @@ TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint
 gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block);
 gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 gboolean _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block,
+                                 TarnBlock **goes);
+gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 /* and is in these. */
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);

@@ -204,13 +204,14 @@ struct _TarnPool
   gboolean has_done; /* the events of some of the recorded may be done */
   gint64 look_at;    /* the time at which to see whether some were not used for too long */
   TarnCache *caches;
-  guint n_abandoned;     /* of them: their threads have ended */
-  guint n_met;           /* queues whose arenas it has met */
-  gboolean is_over_heap; /* constant */
-  gboolean has_arenas;   /* threads take memory from the heap's: arenas.c; once FALSE, for good */
-  gboolean is_debugged;  /* constant: blocks are what was asked for, and never held */
-  guint check_interval;  /* constant: requests from one check to the next; 0: there are none */
-  guint n_unchecked;     /* atomic: requests since the last one */
+  guint n_abandoned;      /* of them: their threads have ended */
+  guint n_met;            /* queues whose arenas it has met */
+  gboolean is_over_heap;  /* constant */
+  gboolean has_addresses; /* constant: what the heap has is addresses, not parts of upstream's */
+  gboolean has_arenas;    /* threads take memory from the heap's: arenas.c; once FALSE, for good */
+  gboolean is_debugged;   /* constant: blocks are what was asked for, and never held */
+  guint check_interval;   /* constant: requests from one check to the next; 0: there are none */
+  guint n_unchecked;      /* atomic: requests since the last one */
   gboolean stop_holding;
   gboolean orphaned;
 

@@ -85,6 +85,13 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
 static gboolean
 give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **error)
 {
+  if (block->is_own) /* its part was released: pool/arenas.c */
+    {
+      _tarn_arena_return (pool->upstream, block->extent);
+      block->uses = NULL;
+      block->is_own = FALSE;
+      return TRUE;
+    }
   if (block->n_uses > 0)
     return pool->base.klass->give_back_used (block, is_wanted, error);
   tarn_allocator_free_memory (pool->upstream, block->memory, block->alloc_size);
