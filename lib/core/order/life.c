@@ -19,7 +19,7 @@
 #include "upstream/upstream-private.h"
 
 /* The most bytes that each thread keeps for itself of a pool over a heap, unless the program asks
- * for fewer.  The second bound is for threads that take memory of arenas: it has room for a few
+ * for fewer.  The second bound is for heaps whose memory is an address: it has room for a few
  * blocks of each small size, so that most small requests need no arena. */
 #define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
 #define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
@@ -249,8 +249,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   if (is_over_heap && known.hold_bytes == 0)
     {
       known.thread_cache_bytes
-          = MIN (known.thread_cache_bytes,
-                 pool->has_arenas ? ARENA_THREAD_CACHE_BYTES : HEAP_THREAD_CACHE_BYTES);
+          = MIN (known.thread_cache_bytes, pool->has_arenas && pool->has_addresses
+                                               ? ARENA_THREAD_CACHE_BYTES
+                                               : HEAP_THREAD_CACHE_BYTES);
       pool->max_kept = MIN (pool->max_kept, MIN (known.thread_cache_bytes / 2, HEAP_MAX_KEPT));
     }
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
