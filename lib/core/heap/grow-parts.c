@@ -101,7 +101,7 @@ static gsize
 choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
   const TarnHeap *heap = range->heap;
-  gsize has = range->arena->bytes, all = heap->stats.upstream_bytes;
+  gsize has = _tarn_arena_get_step (range->arena), all = heap->stats.upstream_bytes;
   gsize most = _tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
   gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);

@@ -25,11 +25,6 @@
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
 
-/* A piece is as large as all that its arena has.  With more arenas than a few it is a share of
- * that, because what each does not use adds up. */
-#define FEW_ARENAS 4
-#define SHARE_OF_ARENA 4
-
 /* A request that is missing so many bytes takes many pieces. */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
@@ -361,14 +356,13 @@ choose_size (const TarnHeapRange *range, gsize size, gsize missing)
       = CLAMP ((range->arena->bytes + missing) / PIECE_SHARE, SMALL_PIECE_BYTES, MAX_PIECE_BYTES);
   gsize most = get_most_of_piece (heap, bytes & ~(SMALL_PIECE_BYTES - 1));
   gsize usual = _tarn_round_up (heap->growth_bytes, granularity);
-  gsize share = heap->arenas.length > FEW_ARENAS ? SHARE_OF_ARENA : 1;
 
   if (heap->growth_bytes != 0)
     most = G_MAXSIZE;
   else if (range->kind == TARN_RANGE_SMALL)
     usual = granularity;
   else
-    usual = MIN (_tarn_round_up (range->arena->bytes / share, granularity),
+    usual = MIN (_tarn_round_up (_tarn_arena_get_step (range->arena), granularity),
                  get_room (heap, size) / granularity * granularity);
   usual = CLAMP (usual, MIN (missing, most), most);
   return MIN (usual, get_free_addresses (range->region));

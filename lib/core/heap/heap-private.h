@@ -594,6 +594,19 @@ _tarn_arena_get_range (TarnArena *arena, gsize size)
   return &arena->ranges[kind];
 }
 
+/* A fresh piece is as large as all that its arena has.  With more arenas than a few it is a share
+ * of that, because what each does not use adds up. */
+#define TARN_FEW_ARENAS 4
+#define TARN_SHARE_OF_ARENA 4
+
+/* Gets the bytes by which an arena is to grow, where nothing else is in the way. */
+static inline gsize
+_tarn_arena_get_step (const TarnArena *arena)
+{
+  return arena->bytes
+         / (arena->heap->arenas.length > TARN_FEW_ARENAS ? TARN_SHARE_OF_ARENA : (gsize) 1);
+}
+
 /* Tells whether pieces have to stay where they are for now, also idle ones. */
 static inline gboolean
 _tarn_heap_stays (const TarnHeap *heap)
