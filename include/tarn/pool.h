@@ -52,8 +52,7 @@ typedef struct
    * and find a held block that fits less often. Over a heap, which has memory of any size, this
    * does not matter: requests of more than 128 KiB are not rounded, and smaller ones are rounded up
    * to a multiple of 512 bytes, or by less than 1/32 of their size where that is more. With a
-   * limit, and once memory has run out, no request is rounded there. Where parts of memory have to
-   * be made one by one (TarnAllocatorOps.part_release), none is.
+   * limit, and once memory has run out, no request is rounded there.
    */
   guint leading_bits_in_bin_id;
 
@@ -103,9 +102,9 @@ typedef struct
    * blocks that it holds cannot be joined:
    *
    * - It holds at most 0.5 % of what it manages, or 8 MiB if that is more.
-   * - Each thread keeps up to 1 MiB beside that, or 3 MiB where memory is an address; and there, of
-   *   each queue one block of up to 4 MiB if its large blocks are temporaries. None of this is more
-   *   than thread_cache_bytes.
+   * - Each thread keeps up to 1 MiB beside that, or 3 MiB where memory is an address; and of each
+   *   queue one block of up to 4 MiB if its large blocks are temporaries. None of this is more than
+   *   thread_cache_bytes.
    * - The pool frees what it can of all this before the heap takes more memory from its own
    *   upstream allocator.
    * - It frees blocks that were held for ten seconds. It looks for them mostly when a block is

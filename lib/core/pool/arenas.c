@@ -7,13 +7,17 @@
  *
  * Such a block is an arena's own (TarnBlock.is_own).  It says which queue alone has used it by
  * TarnBlock.share, and has no uses; and the heap does not know it by its memory, as the block has
- * the extent.  When anything else is to become of it, it is settled: its use is noted, and the heap
- * remembers its memory.  From then on it is a block like any other of a pool over a heap.
+ * the extent.  Where the heap's memory is parts that upstream makes, one is made of the extent
+ * between two visits, and released between two as well (order/arena.c): until then the block is
+ * ending, and active for all counters.  When anything else is to become of it, it is settled: its
+ * use is noted, and the heap remembers its memory.  From then on it is a block like any other of a
+ * pool over a heap.
  *
  * Invariants, whenever the lock is held and the door is closed:
  *
  *     an own block is in use, or in a thread's cache or on its way between two; never in a bin
- *     the queue of an own block is known, and the pool has met its arenas: arena-table.c
+ *     the queue of an own block is known, and the pool has met its arenas (arena-table.c), unless
+ *     the block is ending
  *     what a cache has in TarnCache.spare is vacant, or retired, and in no list but that
  *
  * The structs that threads need for this stand in the pool's chunks, like all others; each thread
