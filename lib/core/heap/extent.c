@@ -143,7 +143,7 @@ join (TarnArena *arena, TarnExtent *left, TarnExtent *right)
 
   g_assert (left->is_free && right->is_free && end_of (left) == right->start);
   tell_pieces (goes, stays);
-  if (region != NULL && region->last_extent == right)
+  if (region != NULL && region->range == left->piece->range && region->last_extent == right)
     region->last_extent = stays;
   stays->size = left->size + right->size;
   stays->start = left->start;

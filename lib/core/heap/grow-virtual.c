@@ -60,7 +60,7 @@ memory_at (guint64 address)
 /* Reserves addresses for a range: if there are not as many, then half as many, as long as a request
  * has room. */
 static TarnHeapRegion *
-reserve (const TarnHeapRange *range, gsize needed, GError **error)
+reserve (TarnHeapRange *range, gsize needed, GError **error)
 {
   const TarnHeap *heap = range->heap;
   gsize usual = range->kind == TARN_RANGE_SMALL ? SMALL_REGION_BYTES : LARGE_REGION_BYTES;
@@ -81,6 +81,7 @@ reserve (const TarnHeapRange *range, gsize needed, GError **error)
         }
       size = _tarn_round_up (size / 2, ops_of (heap)->virtual_granularity);
     }
+  region->range = range;
   region->size = size;
   region->end = region->addresses.address;
   return region;

@@ -116,6 +116,7 @@ check_region (Walk *walk, const TarnHeapRegion *region)
     return;
   demand (walk, piece->start + piece->size == region->end && piece->after == NULL,
           "a last piece that is not");
+  demand (walk, piece->range == region->range, "a last piece that another range has");
   demand (walk, end_of (extent) == region->end && extent->after == NULL,
           "a last extent that is not");
 }

@@ -128,6 +128,9 @@ typedef struct
  * Invariants: no piece is beyond end; last_piece ends there, and last_extent. */
 struct _TarnHeapRegion
 {
+  TarnHeapRange *range; /* constant: that grows here, or did.  Another one of its queue may have
+                           pieces here as well, but not the last; and knows nothing of the end,
+                           which threads change that have the lock of this one's arena */
   TarnMemory addresses;
   gsize size;
   guint64 end;

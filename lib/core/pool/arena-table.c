@@ -28,8 +28,8 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   TarnQueue *queue;
 
   _tarn_assert_locked (&pool->lock);
-  if (!block->is_own || block->state == TARN_BLOCK_ENDING)
-    return; /* the latter is a part that is being released, which nobody will have */
+  if (!block->is_own)
+    return;
   __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
   block->uses = NULL;
   _tarn_arena_name (pool->upstream, extent, block->memory);
@@ -87,7 +87,8 @@ drop_going (TarnPool *pool)
       if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
   TARN_FOR_EACH_BLOCK (block, &pool->chunks)
-    if (block->is_own && is_going (pool, block->share))
+    if (block->is_own && is_going (pool, block->share)
+        && block->state != TARN_BLOCK_ENDING) /* else nobody will have it: pool/arenas.c */
       _tarn_pool_settle (pool, block);
   make_table (pool, pool->met_mask + 1);
 }

@@ -377,7 +377,6 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   Wanted wanted;
 
   taken.extent = NULL;
-
   if (!read_request (pool, cache, size, bin, handle, &wanted)
       || !_tarn_thread_begin_visit (thread, visit, &pool->door))
     return NULL;
@@ -405,7 +404,6 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   guint visit;
 
   taken.extent = NULL;
-
   if (!read_request (pool, cache, size, _tarn_pool_get_bin (pool, size), handle, &wanted))
     return NULL;
   for (guint n = 0; block == NULL && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool));
@@ -615,13 +613,21 @@ gboolean
 _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   TarnThread *thread = _tarn_current_thread;
-  guint visit = thread->visits + 1;
-  gboolean has_begun;
+  gboolean has_begun = FALSE, is_shut = TRUE, has_many;
+  guint visit;
 
-  if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
-    return FALSE;
-  has_begun = begin_to_go (pool, cache, block, goes);
-  _tarn_thread_end_visit (thread, visit);
+  for (guint n = 0; !has_begun && is_shut && n < MAX_TRIES && (n == 0 || await_doors (pool)); n++)
+    {
+      visit = thread->visits + 1;
+      if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
+        continue;
+      has_begun = begin_to_go (pool, cache, block, goes);
+      has_many = !has_begun && cache->n_spare >= MAX_SPARE;
+      is_shut = !has_begun && (has_many || _tarn_heap_is_closed (pool->upstream));
+      _tarn_thread_end_visit (thread, visit);
+      if (TARN_UNLIKELY (has_many))
+        change_spare (cache);
+    }
   return has_begun;
 }
 
