@@ -330,7 +330,7 @@ test_several (HeapFixture *fixture, gconstpointer unused)
 #define N_BLOCKS 400
 #define N_OWN 160
 
-/* What a thread that came later has seen. */
+/* A thread that begins when the queue has several arenas. */
 typedef struct
 {
   TarnPool *pool;

@@ -97,7 +97,8 @@ typedef struct
   /* Decides what a pool, whose threads keep blocks of their own or do not, gives back of what it
    * holds before a request that allocate_own () does not serve. */
   TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size, gboolean keeps);
-  /* Tells whether threads may have memory without its lock (heap/arena-private.h). */
+  /* Tells whether memory is TarnMemory.address, which the heap computes.  If not, the driver makes
+   * a part of a piece for each block. */
   gboolean (*has_addresses) (TarnAllocator *allocator);
   /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
   gsize (*get_max_held) (TarnAllocator *allocator);

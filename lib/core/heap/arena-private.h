@@ -39,8 +39,8 @@ void _tarn_heap_look_after (TarnAllocator *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
 void _tarn_arena_name (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
 
-/* Where upstream makes parts: an extent that was taken has one made before anybody has it, and
- * released before it is put back.  In no visit. */
+/* If the driver makes parts, the pool asks for the part of an extent after it took the extent, and
+ * releases the part before it puts the extent back.  Not to be called in a visit. */
 gboolean _tarn_arena_make_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory *memory);
 void _tarn_arena_release_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
 void _tarn_arena_return (TarnAllocator *heap, TarnExtent *extent);

@@ -128,9 +128,9 @@ typedef struct
  * Invariants: no piece is beyond end; last_piece ends there, and last_extent. */
 struct _TarnHeapRegion
 {
-  TarnHeapRange *range; /* constant: that grows here, or did.  Another one of its queue may have
-                           pieces here as well, but not the last; and knows nothing of the end,
-                           which threads change that have the lock of this one's arena */
+  TarnHeapRange *range; /* constant: grows here, or did.  Other ranges of its queue may have pieces
+                           here, except the last.  Only its arena's lock guards the end, so other
+                           ranges must not read last_piece and last_extent */
   TarnMemory addresses;
   gsize size;
   guint64 end;
@@ -409,7 +409,7 @@ struct _TarnHeap
 #define TARN_ARENA_ROOM ((gsize) 12 << 20)
 #define TARN_ARENA_ROOM_SHARE 2
 
-/* So many further arenas of a queue count as one, as they share out what each of them has. */
+/* The arenas of a queue share their memory, so these many further ones count as one. */
 #define TARN_FURTHER_ARENAS 4
 
 /* Counts arenas, as far as each of them may have memory that is of no use to others. */

@@ -575,9 +575,8 @@ _tarn_cache_return_all_kept (TarnCache *cache)
       _tarn_cache_return_kept (cache, cache->kept[i]->share);
 }
 
-/* Takes a block that goes back to its arena out of sight, and one that is kept in its place.  Its
- * bytes stay active until its part was released.  FALSE: the lock has to be taken.  The thread is
- * inside. */
+/* Chooses the block to return to its arena, and marks it as ending.  Counters have it as active
+ * until it is back.  FALSE: the caller has to take the lock.  The thread is inside. */
 static gboolean
 begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
