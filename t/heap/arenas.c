@@ -9,6 +9,8 @@
 #include "lib/pool-fixture.h"
 #include "pool/pool-private.h"
 
+#include <tarn/snapshot.h>
+
 #define N_THREADS 4
 #define N_ROUNDS 3000
 #define N_LIVE 8
@@ -411,6 +413,105 @@ test_shared_out (HeapFixture *fixture, gconstpointer unused)
   tarn_pool_unref (later.pool);
 }
 
+/* A driver whose calls for parts call Tarn back. */
+typedef struct
+{
+  TarnPool *pool; /* a reference that releasing a part drops; NULL: none */
+  gboolean follows;
+  guint n_parts;
+} Meddler;
+
+static gboolean
+meddler_allocate (gpointer unused, gsize size, TarnMemory *memory, GError **error)
+{
+  (void) unused;
+  (void) error;
+  memory->pointer = g_malloc (size);
+  return TRUE;
+}
+
+static void
+meddler_free (gpointer unused, TarnMemory memory, gsize size)
+{
+  (void) unused;
+  (void) size;
+  g_free (memory.pointer);
+}
+
+static gboolean
+meddler_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
+                  GError **error)
+{
+  Meddler *meddler = user_data;
+
+  (void) size;
+  (void) error;
+  part->pointer = (gchar *) memory.pointer + offset;
+  meddler->n_parts++;
+  if (meddler->follows)
+    tarn_snapshot_set_follow (TRUE);
+  return TRUE;
+}
+
+static void
+meddler_part_release (gpointer user_data, TarnMemory part, gsize size)
+{
+  Meddler *meddler = user_data;
+
+  (void) part;
+  (void) size;
+  meddler->n_parts--;
+  if (meddler->follows)
+    tarn_snapshot_set_follow (TRUE);
+  g_clear_pointer (&meddler->pool, tarn_pool_unref);
+}
+
+/* Threads can use no arena any more when the driver has made or released a part: the request is
+ * served with the locks, and the free ends with them, also that of a pool's last block. */
+static void
+test_meanwhile (void)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  Meddler meddler = { .follows = FALSE };
+  TarnAllocator *driver, *heap;
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+  TarnBlock *first, *second;
+  TarnPool *pool;
+
+  ops.allocate = meddler_allocate;
+  ops.free = meddler_free;
+  ops.part_alignment = 1;
+  ops.part_new = meddler_part_new;
+  ops.part_release = meddler_part_release;
+  driver = tarn_allocator_new (&ops, &meddler, NULL);
+  g_assert_nonnull (driver);
+  heap = tarn_heap_allocator_new (driver, NULL, NULL);
+  pool = tarn_pool_new (heap, NULL, NULL);
+  have_temporaries (pool, 200 * KIB, 0, 4);
+  first = allocate (pool, 200 * KIB);
+  g_assert_true (first->is_own);
+  meddler.follows = TRUE;
+  tarn_block_free (first);
+  g_assert_cmpuint (meddler.n_parts, ==, 0);
+  g_assert_cmpuint (get_stats (pool).active_bytes, ==, 0);
+  tarn_snapshot_set_follow (FALSE);
+  second = allocate (pool, 200 * KIB);
+  g_assert_cmpuint (meddler.n_parts, ==, 1);
+  meddler.follows = FALSE;
+  tarn_snapshot_set_follow (FALSE);
+  tarn_block_free (second);
+
+  first = allocate (pool, 200 * KIB);
+  g_assert_true (first->is_own);
+  meddler.pool = pool;
+  tarn_block_free (first);
+  g_assert_cmpuint (meddler.n_parts, ==, 0);
+  g_assert_true (tarn_heap_get_stats (heap, &stats));
+  g_assert_cmpuint (stats.used_bytes, ==, 0);
+  tarn_allocator_unref (heap);
+  tarn_allocator_unref (driver);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -424,5 +525,6 @@ main (int argc, char **argv)
   heap_add ("arenas/freed-by-others", test_freed_by_others);
   heap_add ("arenas/several", test_several);
   heap_add ("arenas/shared-out", test_shared_out);
+  g_test_add_func ("/core/heap/arenas/meanwhile", test_meanwhile);
   return g_test_run ();
 }
