@@ -388,7 +388,7 @@ go_inside (gpointer data)
 {
   TarnPool *pool = data;
 
-  g_assert_true (_tarn_thread_enter (_tarn_thread_self (), &pool->door));
+  g_assert_true (_tarn_thread_enter (_tarn_thread_self (), &pool->door, FALSE));
 }
 
 static void

@@ -41,7 +41,7 @@ test_ended (Fixture *fixture, gconstpointer unused)
   (void) unused;
   player_run (first, get_record, &record);
   player_end (first);
-  _tarn_thread_enter (record, &fixture->pool->door);
+  _tarn_thread_enter (record, &fixture->pool->door, FALSE);
   alarm (TOO_LONG);
   get_stats (fixture->pool);
   alarm (0);
@@ -243,7 +243,7 @@ visit (gpointer data)
   TarnThread *thread = _tarn_thread_self ();
 
   g_assert_true (run_on (sched_getcpu ()));
-  g_assert_true (_tarn_thread_enter (thread, &self->pool->door));
+  g_assert_true (_tarn_thread_enter (thread, &self->pool->door, FALSE));
   g_atomic_int_set (&self->is_inside, 1 + sched_getcpu ());
   while (!g_atomic_int_get (&self->is_closing))
     continue;

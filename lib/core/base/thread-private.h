@@ -142,21 +142,17 @@ _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 #endif
 }
 
-/* Begins a visit of either kind.  TRUE: the thread is inside until _tarn_thread_leave (). */
+/* Begins a visit that is followed, or else a plain or fenced one.  TRUE: the thread is inside until
+ * _tarn_thread_leave (). */
 static inline gboolean
-_tarn_thread_enter (TarnThread *thread, const TarnDoor *door)
+_tarn_thread_enter (TarnThread *thread, const TarnDoor *door, gboolean is_followed)
 {
   guint visit = thread->visits + 1;
 
+  if (is_followed)
+    return _tarn_thread_begin_followed_visit (thread, visit, door);
   return _tarn_thread_begin_visit (thread, visit, door)
          || _tarn_thread_begin_fenced_visit (thread, visit + 2, door);
-}
-
-/* Begins one that is followed. */
-static inline gboolean
-_tarn_thread_enter_followed (TarnThread *thread, const TarnDoor *door)
-{
-  return _tarn_thread_begin_followed_visit (thread, thread->visits + 1, door);
 }
 
 static inline void

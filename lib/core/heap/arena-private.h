@@ -45,8 +45,8 @@ gboolean _tarn_arena_make_part (TarnAllocator *heap, TarnExtent *extent, TarnMem
 void _tarn_arena_release_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
 void _tarn_arena_return (TarnAllocator *heap, TarnExtent *extent);
 
-TarnExtent *_tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
-                                       gboolean *is_due);
+TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
+                                        gboolean *is_due);
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent); /* but in these two it is */
 void _tarn_arena_end_put (const TarnArenaRef *ref);

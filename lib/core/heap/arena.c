@@ -576,10 +576,10 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   return extent;
 }
 
-/* Does as _tarn_arena_take () does, where what is done is followed. */
+/* Does as _tarn_arena_take () does, with the heap's lock, which what is followed needs. */
 TarnExtent *
-_tarn_arena_take_followed (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
-                           gboolean *is_due)
+_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
+                            gboolean *is_due)
 {
   TarnHeap *heap = ref->heap;
   gsize rounded = _tarn_round_up (MAX (size, 1), heap->alignment);

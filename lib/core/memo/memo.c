@@ -209,7 +209,7 @@ look_up (TarnMemo *memo, const TarnMemoProbe *probe, gpointer *value)
   TarnThread *thread = _tarn_thread_self ();
   TarnMemoLookup result;
 
-  while (thread != NULL && _tarn_thread_enter (thread, &memo->door))
+  while (thread != NULL && _tarn_thread_enter (thread, &memo->door, FALSE))
     {
       result = find_inside (memo, thread, probe, value);
       _tarn_thread_leave (thread);

@@ -72,7 +72,7 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
     return NULL;
   block = _tarn_pool_take (pool, size, bin, handle, _tarn_thread_begin_followed_visit);
   if (block == NULL)
-    block = _tarn_pool_take_received_followed (pool, size, handle);
+    block = _tarn_pool_take_received (pool, size, handle, TRUE);
   if (block != NULL && _tarn_follows ())
     note_request (pool, size, handle, block, TRUE, NULL);
   return block;
@@ -88,7 +88,7 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)))
     block = take_unusually (pool, size, handle);
   if (block == NULL && _tarn_pool_has_transfers (pool))
-    block = _tarn_pool_take_received (pool, size, handle);
+    block = _tarn_pool_take_received (pool, size, handle, FALSE);
   return block;
 }
 
@@ -96,12 +96,10 @@ take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 static inline TarnBlock *
 take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
 {
-  TarnBlock *block;
+  gboolean is_followed = _tarn_follows ();
+  TarnBlock *block = _tarn_pool_take_from_arena (pool, size, handle, is_followed, is_due);
 
-  if (!_tarn_follows ())
-    return _tarn_pool_take_from_arena (pool, size, handle, is_due);
-  block = _tarn_pool_take_from_arena_followed (pool, size, handle, is_due);
-  if (block != NULL)
+  if (block != NULL && is_followed)
     note_request (pool, size, handle, block, block->is_hit, NULL);
   return block;
 }

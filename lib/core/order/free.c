@@ -108,7 +108,7 @@ put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
   if (*is_noted)
     note_free (pool, block);
   return _tarn_pool_put (pool, block, _tarn_thread_begin_followed_visit)
-         || _tarn_pool_put_handing_over_followed (pool, block);
+         || _tarn_pool_put_handing_over (pool, block, TRUE);
 }
 
 /* While the thread's cache is full, one in so many frees of small blocks looks whether it has room
@@ -139,10 +139,11 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 {
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
 
-  if (!pool->has_addresses)
-    return !is_noted && cache != NULL && _tarn_pool_put_part (pool, cache, block);
-  return is_noted ? _tarn_pool_put_to_arena_followed (pool, block)
-                  : _tarn_pool_put_to_arena (pool, block);
+  if (cache == NULL)
+    return FALSE;
+  if (is_noted || pool->has_addresses)
+    return _tarn_pool_put_to_arena (pool, cache, block, is_noted);
+  return _tarn_pool_put_part (pool, cache, block);
 }
 
 /* Frees a block that could not go anywhere at once. */
@@ -164,7 +165,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED) && is_noted == _tarn_follows ()
       && (keep_own (pool, block) || put_to_arena (pool, block, is_noted)))
     return;
-  if (_tarn_pool_put_handing_over (pool, block))
+  if (_tarn_pool_put_handing_over (pool, block, FALSE))
     return;
   cache = _tarn_pool_lock (pool);
   if (!is_noted && _tarn_follows ())

@@ -194,18 +194,18 @@ gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer han
 
 /* arenas.c.  The lock is not held in these, */
 TarnBlock *_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle,
-                                       gboolean *is_due);
-TarnBlock *_tarn_pool_take_from_arena_followed (TarnPool *pool, gsize size, gpointer handle,
-                                                gboolean *is_due);
+                                       gboolean is_followed, gboolean *is_due);
 TarnBlock *_tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin,
                                                gpointer handle, gboolean *is_due);
-gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnBlock *block);
+gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block,
+                                  gboolean is_followed);
 gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
-gboolean _tarn_pool_put_to_arena_followed (TarnPool *pool, TarnBlock *block);
+/* made-parts.c, neither in these. */
 gboolean _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block,
                                  TarnBlock **goes);
 gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
-/* and is in these. */
+
+/* stock.c, and arenas.c.  The lock is held. */
 void _tarn_cache_refill_spare (TarnCache *cache);
 void _tarn_cache_grant (TarnCache *cache);
 void _tarn_pool_end_grants (TarnPool *pool);
@@ -214,7 +214,6 @@ TarnBlock *_tarn_cache_get_kept (const TarnCache *cache, gpointer handle);
 void _tarn_cache_return_kept (TarnCache *cache, gpointer handle);
 void _tarn_cache_return_all_kept (TarnCache *cache);
 TarnBlock *_tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks);
-void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
 
 /* arena-table.c.  The lock is held. */
 void _tarn_pool_settle (TarnPool *pool, TarnBlock *block);
@@ -225,10 +224,9 @@ void _tarn_pool_end_arenas (TarnPool *pool);
 
 /* transfer.c.  The lock is not held in these, */
 void _tarn_pool_init_transfers (TarnPool *pool);
-TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle);
-TarnBlock *_tarn_pool_take_received_followed (TarnPool *pool, gsize size, gpointer handle);
-gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block);
-gboolean _tarn_pool_put_handing_over_followed (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle,
+                                     gboolean is_followed);
+gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed);
 /* and is in these. */
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
@@ -372,7 +370,6 @@ _tarn_cache_pop (TarnCache *cache, TarnCacheBin *bin, gsize size)
 }
 
 typedef gboolean (*TarnBeginVisit) (TarnThread *thread, guint visit, const TarnDoor *door);
-typedef gboolean (*TarnEnter) (TarnThread *thread, const TarnDoor *door);
 
 /* Serves a request of a queue (NULL: of none) from a bin of the thread's cache.  NULL: the lock has
  * to be taken.  How a visit begins is known when this is compiled. */

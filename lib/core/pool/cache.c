@@ -5,7 +5,7 @@
  * bins. A block in either is held, so moving changes no counter but for which of the two counts it.
  */
 
-#include "pool/cache-private.h"
+#include "pool/arenas-private.h"
 
 #include <stdlib.h>
 #include <string.h>

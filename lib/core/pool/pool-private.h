@@ -11,6 +11,8 @@
  *     cache.c       what a thread keeps for itself
  *     count.c       ... what it counts for itself
  *     arenas.c      ... and has from a heap without a lock
+ *     made-parts.c  ... where its memory is parts that upstream makes
+ *     stock.c       ... and what a thread needs for that
  *     arena-table.c ... for which the pool knows queues
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are

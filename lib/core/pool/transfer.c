@@ -196,9 +196,10 @@ receive (TarnCache *cache, TarnCacheBin *bin)
 
 /* Requests and frees that the thread's cache did not serve as it was */
 
-/* Serves a request with what was handed over.  NULL: the lock has to be taken. */
-static inline __attribute__ ((always_inline)) TarnBlock *
-take_received (TarnPool *pool, gsize size, gpointer handle, TarnEnter enter)
+/* Serves a request with what was handed over, and is followed or not.  NULL: the lock has to be
+ * taken. */
+TarnBlock *
+_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean is_followed)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
@@ -206,7 +207,8 @@ take_received (TarnPool *pool, gsize size, gpointer handle, TarnEnter enter)
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
 
-  if (cache == NULL || pool->transfer_blocks == 0 || !enter (thread, &pool->door))
+  if (cache == NULL || pool->transfer_blocks == 0
+      || !_tarn_thread_enter (thread, &pool->door, is_followed))
     return NULL;
   bin = _tarn_cache_find_bin (cache, number, handle);
   if (bin != NULL && (bin->top != NULL || receive (cache, bin)))
@@ -215,29 +217,18 @@ take_received (TarnPool *pool, gsize size, gpointer handle, TarnEnter enter)
   return block;
 }
 
-TarnBlock *
-_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle)
-{
-  return take_received (pool, size, handle, _tarn_thread_enter);
-}
-
-TarnBlock *
-_tarn_pool_take_received_followed (TarnPool *pool, gsize size, gpointer handle)
-{
-  return take_received (pool, size, handle, _tarn_thread_enter_followed);
-}
-
 /* Holds a block that is being freed in the thread's cache, which hands others over for that. FALSE:
  * the lock has to be taken, and nothing was done. */
-static inline __attribute__ ((always_inline)) gboolean
-put_handing_over (TarnPool *pool, TarnBlock *block, TarnEnter enter)
+gboolean
+_tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed)
 {
   TarnThread *thread = _tarn_current_thread;
   TarnCache *cache = _tarn_cache_of (thread, pool);
   gboolean is_held;
   TarnCacheBin *bin;
 
-  if (cache == NULL || pool->transfer_blocks == 0 || !enter (thread, &pool->door))
+  if (cache == NULL || pool->transfer_blocks == 0
+      || !_tarn_thread_enter (thread, &pool->door, is_followed))
     return FALSE;
   bin = _tarn_cache_find_bin (cache, block->bin, block->share);
   is_held = bin != NULL && block->state == TARN_BLOCK_ACTIVE && bin->length == bin->capacity
@@ -246,18 +237,6 @@ put_handing_over (TarnPool *pool, TarnBlock *block, TarnEnter enter)
     _tarn_cache_put (cache, bin, block);
   _tarn_thread_leave (thread);
   return is_held;
-}
-
-gboolean
-_tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block)
-{
-  return put_handing_over (pool, block, _tarn_thread_enter);
-}
-
-gboolean
-_tarn_pool_put_handing_over_followed (TarnPool *pool, TarnBlock *block)
-{
-  return put_handing_over (pool, block, _tarn_thread_enter_followed);
 }
 
 /* The lock is held. */

@@ -266,7 +266,7 @@ enter (Writer *self)
 
   if (TARN_UNLIKELY (!thread->is_taken))
     return enter_others (self);
-  if (!_tarn_thread_enter (thread, &_tarn_record_door))
+  if (!_tarn_thread_enter (thread, &_tarn_record_door, FALSE))
     return FALSE;
   if (TARN_UNLIKELY (thread->stream == NULL))
     thread->stream = _tarn_recorder_add_stream ();

@@ -1,0 +1,155 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What requests and frees without a lock have in common: arenas.c, made-parts.c, stock.c. */
+
+#ifndef TARN_POOL_ARENAS_PRIVATE_H
+#define TARN_POOL_ARENAS_PRIVATE_H
+
+#include "pool/cache-private.h"
+#include "record/record-private.h"
+
+/* The most structs that a thread keeps. */
+#define TARN_MAX_SPARE 128
+
+/* How many large blocks a thread frees, each before it takes the next, before it keeps one, and the
+ * most bytes of that. */
+#define TARN_MANY_TEMPORARIES 16
+#define TARN_MAX_KEPT ((gsize) 4 << 20)
+
+/* A request. */
+typedef struct
+{
+  gsize size;
+  gsize alloc_size; /* of its bin */
+  guint32 bin;
+  gpointer handle; /* of the queue; NULL: nobody */
+} TarnWanted;
+
+/* An extent that a request has, of which a part is yet to be made; NULL: none. */
+typedef struct
+{
+  TarnExtent *extent;
+  TarnArenaRef ref;
+} TarnTaken;
+
+/* Visits that a thread makes for one request or free, until one comes to something.  A thread that
+ * finds a door closed waits for it to open, a few times, before it takes the locks. */
+typedef struct
+{
+  TarnPool *pool;
+  guint n;      /* that it has tried to make */
+  guint number; /* of the one that it is in */
+} TarnVisits;
+
+/* arenas.c */
+gboolean _tarn_visits_begin (TarnVisits *visits);
+
+/* made-parts.c; the thread is in no visit */
+TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
+                                   const TarnTaken *taken);
+
+/* stock.c; the lock is held in the first, and not in the other */
+void _tarn_cache_give_spare (TarnCache *cache, guint n_kept);
+void _tarn_cache_change_spare (TarnCache *cache);
+
+static inline void
+_tarn_visits_end (const TarnVisits *visits)
+{
+  _tarn_thread_end_visit (_tarn_current_thread, visits->number);
+}
+
+/* Threads, inside a visit */
+
+/* Tells whether a thread may take so many bytes without the lock. */
+static inline gboolean
+_tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
+{
+  return TARN_LIKELY (pool->limit_bytes == 0)
+         || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
+}
+
+/* Counts bytes that come to the pool or, modulo 2^64, leave it. */
+static inline void
+_tarn_cache_count_managed (TarnCache *cache, gsize bytes, gsize n_blocks)
+{
+  gsize managed = cache->managed_bytes + bytes;
+
+  __atomic_store_n (&cache->managed_bytes, managed, __ATOMIC_RELAXED);
+  if ((gssize) managed > cache->managed_peak)
+    cache->managed_peak = (gssize) managed;
+  cache->n_blocks += n_blocks;
+}
+
+/* Makes a block of an extent. */
+static inline TarnBlock *
+_tarn_cache_make_block (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
+                        TarnExtent *extent, TarnMemory memory)
+{
+  TarnBlock *block = cache->spare;
+  guint16 number = block->number;
+
+  cache->spare = block->below;
+  cache->n_spare--;
+  *block = (TarnBlock){ .memory = memory,
+                        .alloc_size = wanted->alloc_size,
+                        .source = &pool->base,
+                        .bin = wanted->bin,
+                        .number = number,
+                        .share = wanted->handle,
+                        .is_own = TRUE };
+  block->extent = extent;
+  _tarn_cache_activate (cache, block, wanted->size);
+  __atomic_store_n (&cache->misses, cache->misses + 1, __ATOMIC_RELAXED);
+  _tarn_cache_count_managed (cache, wanted->alloc_size, 1);
+  return block;
+}
+
+/* Gets the place of a queue in TarnCache.kept. */
+static inline TarnBlock **
+_tarn_cache_get_kept_place (TarnCache *cache, gpointer handle)
+{
+  return &cache->kept[_tarn_spread (0, handle) % TARN_CACHE_KEPT];
+}
+
+/* Finds the queue to whose arenas a block that is being freed can go back; NULL: none. */
+static inline TarnMetQueue *
+_tarn_cache_find_met_for (const TarnPool *pool, const TarnCache *cache, const TarnBlock *block)
+{
+  return block->is_own && block->state == TARN_BLOCK_ACTIVE && cache->n_spare < TARN_MAX_SPARE
+             ? _tarn_pool_find_met (pool, block->share)
+             : NULL;
+}
+
+/* Has a block be none any more, whose memory has gone back. */
+static inline void
+_tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
+{
+  TARN_PROBE (gone, cache->pool->base.id, block, block->alloc_size);
+  _tarn_cache_count_managed (cache, -block->alloc_size, (gsize) -1);
+  _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
+  block->below = cache->spare;
+  cache->spare = block;
+  cache->n_spare++;
+}
+
+/* Chooses the block that goes back to its arena when @block is freed: @block itself, or the one
+ * that the thread kept until now (NULL: none) if it keeps @block instead.  A thread keeps the
+ * largest of a queue's temporaries.  These are large blocks, each of which it frees before it takes
+ * the next. */
+static inline TarnBlock *
+_tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
+{
+  TarnBlock *kept;
+
+  if (block != cache->latest_own || cache->n_own_temporaries < TARN_MANY_TEMPORARIES
+      || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
+      || block->alloc_size > MIN (TARN_MAX_KEPT, cache->pool->asked_cache_bytes))
+    return block;
+  kept = *_tarn_cache_get_kept_place (cache, block->share);
+  return kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size
+             ? block
+             : kept;
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks from arenas of a heap whose memory is parts that upstream makes.  A request takes an
+ * extent in one visit, has a part made of it outside, and makes the block in a second one.  A free
+ * goes the other way round (order/arena.c): until its part is released a block is ending. */
+
+#include "pool/arenas-private.h"
+
+/* Makes a block of an extent of which a part was made.  NULL: the queue is not what it was.  The
+ * thread is inside. */
+static TarnBlock *
+make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
+                    const TarnTaken *taken, TarnMemory memory)
+{
+  const TarnMetQueue *met = _tarn_pool_find_met (pool, wanted->handle);
+  TarnBlock *block;
+
+  if (met == NULL || met->ref.number != taken->ref.number || cache->spare == NULL
+      || !_tarn_cache_is_granted (pool, cache, wanted->alloc_size)
+      || !_tarn_arena_begin_part (&taken->ref, taken->extent, memory))
+    return NULL;
+  block = _tarn_cache_make_block (pool, cache, wanted, taken->extent, memory);
+  cache->latest_own = block;
+  return block;
+}
+
+/* Has a part made of an extent that a request has, and makes a block of it.  NULL: the lock has to
+ * be taken, and the extent was put back.  The thread is in no visit. */
+TarnBlock *
+_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
+                        const TarnTaken *taken)
+{
+  TarnVisits visits = { .pool = pool };
+  TarnBlock *block = NULL;
+  TarnMemory memory;
+
+  if (!_tarn_arena_make_part (pool->upstream, taken->extent, &memory))
+    {
+      _tarn_arena_return (pool->upstream, taken->extent);
+      return NULL;
+    }
+  while (block == NULL && _tarn_visits_begin (&visits))
+    {
+      block = make_block_of_part (pool, cache, wanted, taken, memory);
+      _tarn_visits_end (&visits);
+    }
+  if (block != NULL)
+    return block;
+  _tarn_arena_release_part (pool->upstream, taken->extent, memory);
+  _tarn_arena_return (pool->upstream, taken->extent);
+  return NULL;
+}
+
+/* Chooses the block to return to its arena, and marks it as ending.  Counters have it as active
+ * until it is back.  FALSE: the caller has to take the lock.  The thread is inside. */
+static gboolean
+begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
+{
+  const TarnMetQueue *met = _tarn_cache_find_met_for (pool, cache, block);
+
+  *goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
+  if (*goes != NULL && (*goes)->share != block->share)
+    *goes = block;
+  if (met == NULL || (*goes != NULL && !_tarn_arena_end_part (&met->ref, (*goes)->extent)))
+    return FALSE;
+  cache->n_own_temporaries = block == cache->latest_own ? cache->n_own_temporaries + 1 : 0;
+  if (*goes != block)
+    {
+      _tarn_block_set_state (block, TARN_BLOCK_HELD);
+      __atomic_store_n (_tarn_cache_get_kept_place (cache, block->share), block, __ATOMIC_RELAXED);
+      _tarn_cache_count_free (cache, block);
+    }
+  if (*goes != NULL && *goes != block)
+    {
+      _tarn_block_set_state (*goes, TARN_BLOCK_ACTIVE);
+      __atomic_store_n (&cache->active_bytes, cache->active_bytes + (*goes)->size,
+                        __ATOMIC_RELAXED);
+    }
+  if (*goes != NULL)
+    _tarn_block_set_state (*goes, TARN_BLOCK_ENDING);
+  return TRUE;
+}
+
+/* Takes a block that is being freed out of sight, whose memory is a part that upstream made; or
+ * else the one that the thread kept instead: *goes, of which the part is to be released next; NULL:
+ * none. FALSE: the lock has to be taken, and nothing was done. */
+gboolean
+_tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
+{
+  TarnVisits visits = { .pool = pool };
+  gboolean has_begun = FALSE, is_shut = TRUE, has_many;
+
+  while (!has_begun && is_shut && _tarn_visits_begin (&visits))
+    {
+      has_begun = begin_to_go (pool, cache, block, goes);
+      has_many = !has_begun && cache->n_spare >= TARN_MAX_SPARE;
+      is_shut = !has_begun && (has_many || _tarn_heap_is_closed (pool->upstream));
+      _tarn_visits_end (&visits);
+      if (TARN_UNLIKELY (has_many))
+        _tarn_cache_change_spare (cache);
+    }
+  return has_begun;
+}
+
+/* Gives a block whose part was released back to its arena.  FALSE: a door stays closed. */
+gboolean
+_tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+{
+  TarnVisits visits = { .pool = pool };
+  gboolean is_back = FALSE;
+
+  while (!is_back && _tarn_visits_begin (&visits))
+    {
+      is_back = _tarn_arena_put_without_part (pool->upstream, block->extent);
+      if (is_back)
+        {
+          _tarn_cache_count_free (cache, block);
+          _tarn_cache_end_block (cache, block);
+        }
+      _tarn_visits_end (&visits);
+    }
+  return is_back;
+}

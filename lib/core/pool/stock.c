@@ -1,0 +1,109 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What a thread has in stock, so that it can make blocks without the lock (arenas.c): structs to
+ * spare and, in a pool with a limit, a grant of bytes that it may take. */
+
+#include "pool/arenas-private.h"
+
+/* In a pool with a limit a thread may take this share of the limit, and at most so many bytes,
+ * before it asks again. */
+#define GRANT_SHARE 64
+#define MAX_GRANT ((gsize) 64 << 20)
+
+/* How many structs a thread gets at a time. */
+#define N_SPARE 32
+
+/* Structs.  The lock is held, and the cache is this thread's, or the door is closed. */
+
+/* Gives structs back until a cache has so many. */
+void
+_tarn_cache_give_spare (TarnCache *cache, guint n_kept)
+{
+  while (cache->n_spare > n_kept)
+    {
+      TarnBlock *block = cache->spare;
+
+      cache->spare = block->below;
+      cache->n_spare--;
+      block->uses = NULL;
+      block->state = TARN_BLOCK_RETIRED;
+      _tarn_block_chunks_put (&cache->pool->chunks, block);
+    }
+}
+
+/* Sees to it that a thread has structs to spare, and not too many. */
+void
+_tarn_cache_refill_spare (TarnCache *cache)
+{
+  _tarn_assert_locked (&cache->pool->lock);
+  _tarn_cache_give_spare (cache, TARN_MAX_SPARE / 2);
+  while (cache->n_spare < N_SPARE)
+    {
+      TarnBlock *block = _tarn_block_chunks_take (&cache->pool->chunks, &cache->chunk);
+
+      block->below = cache->spare;
+      cache->spare = block;
+      cache->n_spare++;
+    }
+}
+
+/* Sizes.  The lock is held. */
+
+/* Has each size have blocks of its own from now on, because memory is short; or small ones share
+ * some. */
+void
+_tarn_pool_set_exact (TarnPool *pool, gboolean is_exact)
+{
+  guint bits = is_exact ? TARN_HEAP_EXACT_BINS : TARN_HEAP_BINS;
+
+  _tarn_assert_locked (&pool->lock);
+  if (pool->has_arenas)
+    __atomic_store_n (&pool->leading_bits, bits, __ATOMIC_RELAXED);
+}
+
+/* Bytes of a pool with a limit, of which a thread may take some before it takes the lock again. The
+ * lock is held. */
+
+/* Ends all grants, so that threads come for others. */
+void
+_tarn_pool_end_grants (TarnPool *pool)
+{
+  gboolean was_open;
+
+  if (!pool->has_arenas)
+    return;
+  was_open = _tarn_pool_close (pool);
+  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+    cache->granted_bytes = (gssize) cache->managed_bytes;
+  _tarn_pool_open (pool, was_open);
+}
+
+/* Grants this thread some of what is left below the limit. */
+void
+_tarn_cache_grant (TarnCache *cache)
+{
+  const TarnPool *pool = cache->pool;
+  gssize managed = (gssize) cache->managed_bytes;
+  gsize most = MIN (pool->limit_bytes / GRANT_SHARE, MAX_GRANT), committed, left;
+
+  if (!pool->has_arenas || pool->limit_bytes == 0
+      || cache->granted_bytes - managed >= (gssize) most)
+    return;
+  cache->granted_bytes = managed;
+  committed = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
+  left = pool->limit_bytes - MIN (committed, pool->limit_bytes);
+  cache->granted_bytes += (gssize) MIN (most, left / 2);
+}
+
+/* The lock is not held. */
+
+/* Gets structs for a thread that has none left, or gives some back where it has too many.  Threads
+ * whose blocks others free need that again and again.  The thread is in no visit. */
+void
+_tarn_cache_change_spare (TarnCache *cache)
+{
+  _tarn_mutex_lock (&cache->pool->lock);
+  _tarn_cache_refill_spare (cache);
+  _tarn_mutex_unlock (&cache->pool->lock);
+}
