@@ -9,14 +9,6 @@
 #include "base/thread-private.h"
 #include "common/trace-format-private.h"
 
-/* The blocks that a pool gives back to a heap before a request. */
-typedef enum
-{
-  TARN_SPARING_HELD,  /* those of the request's queue in its bins */
-  TARN_SPARING_QUEUE, /* also those of the queue that threads keep */
-  TARN_SPARING_ALL
-} TarnSparing;
-
 /* Who is told what an allocator is and has: a recording, or a snapshot.  Properties are pairs of a
  * TarnTraceProperty and a number.  The allocator's lock is held. */
 typedef struct _TarnListener TarnListener;
@@ -78,35 +70,6 @@ typedef struct
   /* Gives back to its own upstream allocator what nobody uses; gets the bytes.  Nullable: what it
    * is given goes on at once. */
   gsize (*trim) (TarnAllocator *allocator);
-
-  /* Heaps only, which know in-order queues. */
-
-  /* Does the next from what a queue (NULL: nobody) has there.  FALSE: it has nothing that will do.
-   */
-  gboolean (*allocate_own) (TarnAllocator *allocator, gsize size, gpointer queue,
-                            TarnMemory *memory, guint64 *owner);
-  /* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that
-   * is not 0: then free_for () takes the memory as long as only this queue may still use it. */
-  gboolean (*allocate_for) (TarnAllocator *allocator, gsize size, gpointer queue,
-                            TarnMemory *memory, guint64 *owner, GError **error);
-  /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another
-   * one, or was forgotten. */
-  gboolean (*free_for) (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner);
-  /* Tells whether free_for () takes memory of an owner. */
-  gboolean (*knows_owner) (TarnAllocator *allocator, gpointer queue, guint64 owner);
-  /* Decides what a pool, whose threads keep blocks of their own or do not, gives back of what it
-   * holds before a request that allocate_own () does not serve. */
-  TarnSparing (*choose_sparing) (TarnAllocator *allocator, gsize size, gboolean keeps);
-  /* Tells whether memory is TarnMemory.address, which the heap computes.  If not, the driver makes
-   * a part of a piece for each block. */
-  gboolean (*has_addresses) (TarnAllocator *allocator);
-  /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
-  gsize (*get_max_held) (TarnAllocator *allocator);
-  /* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that.  TRUE: it
-   * has more than that. */
-  gboolean (*set_pool_limit) (TarnAllocator *allocator, gsize limit_bytes);
-  /* Says that a queue, which is alive, is given no more commands. */
-  gboolean (*forget_queue) (TarnAllocator *allocator, gpointer queue, GError **error);
 } TarnAllocatorClass;
 
 /* Constant after it is made, but for the reference count. */

@@ -760,9 +760,7 @@ _tarn_debug_set_limit (TarnAllocator *upstream, gsize limit_bytes)
   self->limit_bytes = limit_bytes;
   has_more = limit_bytes != 0 && self->taken_bytes > limit_bytes;
   _tarn_mutex_unlock (&self->lock);
-  if (given->klass->set_pool_limit == NULL)
-    return has_more;
-  return given->klass->set_pool_limit (given, limit_bytes) || has_more;
+  return has_more;
 }
 
 void

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas: what threads do with a heap's memory without its lock.  Each queue of a heap has one, and
- * several where threads wait for each other.
+ * What a pool asks of the heap that it stands on, and what threads do with a heap's memory without
+ * its lock: arenas.  Each queue of a heap has one, and several where threads wait for each other.
  *
  * Who may use the ranges of an arena:
  *
@@ -22,6 +22,14 @@ typedef struct _TarnHeap TarnHeap;
 typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnExtent TarnExtent;
 
+/* The blocks that a pool gives back to a heap before a request. */
+typedef enum
+{
+  TARN_SPARING_HELD,  /* those of the request's queue in its bins */
+  TARN_SPARING_QUEUE, /* also those of the queue that threads keep */
+  TARN_SPARING_ALL
+} TarnSparing;
+
 /* The arenas of a queue as somebody met them.  They are another queue's if its number has changed;
  * its struct lives as long as the heap. */
 typedef struct
@@ -31,19 +39,35 @@ typedef struct
   guint64 number;
 } TarnArenaRef;
 
-/* The heap's lock is not held in these. */
-gboolean _tarn_heap_await_door (TarnAllocator *heap);
-gboolean _tarn_heap_meet_arena (TarnAllocator *heap, gpointer handle, TarnArenaRef *ref,
-                                GError **error);
-void _tarn_heap_look_after (TarnAllocator *heap, gpointer handle);
+TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
+
+/* Constants of a heap */
+gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
+gsize _tarn_heap_get_max_held (const TarnHeap *heap);
+
+/* The heap's lock is not held in these, as far as they need no more.  @handle: of an in-order
+ * queue; NULL: nobody. */
+gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
+                                  guint64 *owner);
+gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
+                                  guint64 *owner, GError **error);
+gboolean _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner);
+gboolean _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner);
+TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);
+gboolean _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes);
+gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
+gboolean _tarn_heap_await_door (TarnHeap *heap);
+gboolean _tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error);
+void _tarn_heap_look_after (TarnHeap *heap, gpointer handle);
 TarnExtent *_tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory);
-void _tarn_arena_name (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
+void _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory);
 
 /* If the driver makes parts, the pool asks for the part of an extent after it took the extent, and
  * releases the part before it puts the extent back.  Not to be called in a visit. */
-gboolean _tarn_arena_make_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory *memory);
-void _tarn_arena_release_part (TarnAllocator *heap, TarnExtent *extent, TarnMemory memory);
-void _tarn_arena_return (TarnAllocator *heap, TarnExtent *extent);
+gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
+                               GError **error);
+void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
+void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
@@ -51,7 +75,7 @@ gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
 void _tarn_arena_put_with_lock (TarnExtent *extent); /* but in these two it is */
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-gboolean _tarn_heap_is_closed (TarnAllocator *heap);
+gboolean _tarn_heap_is_closed (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);
 
 /* In a visit. */
@@ -61,6 +85,6 @@ TarnExtent *_tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *m
 gboolean _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent);
 gboolean _tarn_arena_begin_part (const TarnArenaRef *ref, TarnExtent *extent, TarnMemory memory);
 gboolean _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent);
-gboolean _tarn_arena_put_without_part (TarnAllocator *heap, TarnExtent *extent);
+gboolean _tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent);
 
 #endif

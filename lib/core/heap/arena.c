@@ -3,8 +3,6 @@
  *
  * Arenas (arena-private.h), and the heap's lock and door, which stand before them. */
 
-#include "heap/arena-private.h"
-
 #include "heap/heap-private.h"
 #include "record/record-private.h"
 
@@ -249,9 +247,8 @@ _tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any)
 /* Gets the arenas of a queue (@handle NULL: of nobody).  FALSE: the heap cannot meet the queue, or
  * another thread is in a call that makes the heap forget it. */
 gboolean
-_tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *ref, GError **error)
+_tarn_heap_meet_arena (TarnHeap *heap, gpointer handle, TarnArenaRef *ref, GError **error)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
   gboolean is_met;
 
@@ -271,9 +268,8 @@ _tarn_heap_meet_arena (TarnAllocator *allocator, gpointer handle, TarnArenaRef *
  * are to be recorded, or memory to go back, and has the queue have more arenas where threads wait
  * for one.  If another thread has the lock, it does all that, and nothing is done here. */
 void
-_tarn_heap_look_after (TarnAllocator *allocator, gpointer handle)
+_tarn_heap_look_after (TarnHeap *heap, gpointer handle)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
   TarnHeapQueue *queue;
   TarnArena *arena;
 
@@ -305,36 +301,18 @@ _tarn_arena_is_met (const TarnArenaRef *ref)
 
 /* Makes an extent that was taken in a visit one that the heap knows by its memory. */
 void
-_tarn_arena_name (TarnAllocator *allocator, TarnExtent *extent, TarnMemory memory)
+_tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
-
   _tarn_heap_lock (heap);
   _tarn_heap_remember (extent, memory);
   _tarn_heap_unlock (heap);
 }
 
-/* Has a part made of an extent that was just taken.  FALSE: that failed. */
-gboolean
-_tarn_arena_make_part (TarnAllocator *allocator, TarnExtent *extent, TarnMemory *memory)
-{
-  return _tarn_heap_make_part (_tarn_heap_of (allocator), extent, memory, NULL);
-}
-
-/* Has the part released of an extent that nobody has any more. */
-void
-_tarn_arena_release_part (TarnAllocator *allocator, TarnExtent *extent, TarnMemory memory)
-{
-  _tarn_heap_release_part (_tarn_heap_of (allocator), extent, memory);
-}
-
 /* Puts an extent without a part back, whosever its arena is by now: what the queue was given before
  * it was forgotten is what its last mark stands for. */
 void
-_tarn_arena_return (TarnAllocator *allocator, TarnExtent *extent)
+_tarn_arena_return (TarnHeap *heap, TarnExtent *extent)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
-
   _tarn_heap_lock (heap);
   _tarn_arena_put_with_lock (extent);
   _tarn_heap_unlock (heap);
@@ -406,10 +384,8 @@ is_open (const TarnHeap *heap)
 /* Waits until a heap's door is open: another thread that has the lock may have closed it.  FALSE:
  * it stays closed.  The thread is in no visit. */
 gboolean
-_tarn_heap_await_door (TarnAllocator *allocator)
+_tarn_heap_await_door (TarnHeap *heap)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
-
   for (guint i = 0; i < N_LOOKS; i++)
     {
       if (is_open (heap))
@@ -423,9 +399,9 @@ _tarn_heap_await_door (TarnAllocator *allocator)
 
 /* Tells whether a heap's door is closed, for a thread in a visit that got nothing of an arena. */
 gboolean
-_tarn_heap_is_closed (TarnAllocator *allocator)
+_tarn_heap_is_closed (const TarnHeap *heap)
 {
-  return !is_open (_tarn_heap_of (allocator));
+  return !is_open (heap);
 }
 
 static guint64
@@ -719,10 +695,8 @@ _tarn_arena_end_part (const TarnArenaRef *ref, TarnExtent *extent)
 
 /* Ends it, when the part was released.  FALSE: others use the heap; see _tarn_arena_return (). */
 gboolean
-_tarn_arena_put_without_part (TarnAllocator *allocator, TarnExtent *extent)
+_tarn_arena_put_without_part (const TarnHeap *heap, TarnExtent *extent)
 {
-  const TarnHeap *heap = _tarn_heap_of (allocator);
-
   if (!is_open (heap))
     return FALSE;
   put (extent->piece->range->arena, extent);

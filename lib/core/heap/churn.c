@@ -146,8 +146,8 @@ _tarn_heap_get_room (const TarnHeap *heap)
 
 /* Decides what a pool gives back before a request of so many bytes has the heap grow.  @keeps: its
  * threads keep blocks that only they use; else there is nothing to be saved. */
-TarnSparing
-_tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
+static TarnSparing
+choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
 {
   gsize target = heap->growth->get_target (heap, size), all = heap->stats.upstream_bytes;
   gboolean has_room = target >= all && target - all >= size;
@@ -163,4 +163,15 @@ _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
       heap->churn.n_flushes -= heap->churn.n_flushes > 0;
     }
   return has_room ? TARN_SPARING_QUEUE : TARN_SPARING_ALL;
+}
+
+TarnSparing
+_tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps)
+{
+  TarnSparing sparing;
+
+  _tarn_heap_lock (heap);
+  sparing = choose_sparing (heap, size, keeps);
+  _tarn_heap_unlock (heap);
+  return sparing;
 }

@@ -45,19 +45,15 @@
 
 #include <tarn/heap.h>
 
-#include "allocator/allocator-private.h"
 #include "base/clock-private.h"
-#include "base/thread-private.h"
 #include "common/lock-private.h"
 #include "common/whole-private.h"
+#include "heap/arena-private.h"
 
-typedef struct _TarnHeap TarnHeap;
-typedef struct _TarnHeapQueue TarnHeapQueue;
 typedef struct _TarnArena TarnArena;
 typedef struct _TarnHeapRange TarnHeapRange;
 typedef struct _TarnHeapRegion TarnHeapRegion;
 typedef struct _TarnPiece TarnPiece;
-typedef struct _TarnExtent TarnExtent;
 
 /* A stretch of memory, in a cache line of its own, as threads work on neighbours.
  *
@@ -438,13 +434,8 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 /* More than one byte in so many of the limit is much for one request. */
 #define TARN_MUCH_SHARE 512
 
-/* heap.c; the lock is held in the second */
-TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
+/* heap.c; the lock is held */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
-/* and is not held in these */
-gboolean _tarn_heap_make_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory *memory,
-                               GError **error);
-void _tarn_heap_release_part (TarnHeap *heap, const TarnExtent *extent, TarnMemory memory);
 
 /* arena.c; the lock is not held in the first two, */
 void _tarn_heap_lock (TarnHeap *heap);
@@ -489,7 +480,6 @@ void _tarn_queue_add_arenas (TarnHeapQueue *queue);
 gboolean _tarn_queue_has_pieces (const TarnHeapQueue *queue);
 TarnHeapQueue *_tarn_heap_find_queue (TarnHeap *heap, gpointer handle);
 TarnHeapQueue *_tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error);
-gboolean _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error);
 void _tarn_heap_drop_queues (TarnHeap *heap); /* and so does this one */
 void _tarn_heap_free_queue (TarnHeap *heap, TarnHeapQueue *queue);
 
@@ -506,7 +496,6 @@ gboolean _tarn_heap_await_idle (TarnHeap *heap);
 /* churn.c; the lock is held */
 void _tarn_heap_init_churn (TarnHeap *heap);
 gboolean _tarn_heap_pay_for_moves (TarnHeap *heap, gsize missing, gsize target);
-TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);
 gsize _tarn_heap_get_room (const TarnHeap *heap);
 
 /* alias.c; the lock is held, and given up meanwhile by the last */

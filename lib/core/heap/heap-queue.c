@@ -268,15 +268,12 @@ _tarn_heap_enter_queue (TarnHeap *heap, gpointer handle, GError **error)
 }
 
 /* Forgets a queue, alive, which is given no more commands that use the heap's memory. */
-gboolean
-_tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
+static gboolean
+forget (TarnHeapQueue *queue, gpointer handle, GError **error)
 {
-  TarnHeapQueue *queue = _tarn_heap_find_queue (heap, handle);
   gboolean is_marked;
 
-  _tarn_assert_locked (&heap->lock);
-  if (queue == NULL)
-    return TRUE;
+  _tarn_assert_locked (&queue->heap->lock);
   queue->n_calls++;
   if (queue->n_forgetting++ == 0)
     queue->former_number = queue->number;
@@ -290,6 +287,21 @@ _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
     set_number (queue, queue->former_number);
   queue->n_calls--;
   return is_marked;
+}
+
+/* Does so if the heap knows the queue.  The lock is not held. */
+gboolean
+_tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
+{
+  gboolean is_forgotten;
+  TarnHeapQueue *queue;
+
+  _tarn_heap_lock (heap);
+  queue = _tarn_heap_find_queue (heap, handle);
+  is_forgotten = queue == NULL || forget (queue, handle, error);
+  _tarn_heap_check_if_full_debug (heap);
+  _tarn_heap_unlock (heap);
+  return is_forgotten;
 }
 
 /* Ends an arena that has no piece, and is in no list.  The lock is given up meanwhile. */

@@ -233,10 +233,12 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Allocates for a queue; NULL: nobody. */
-static gboolean
-allocate (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory, guint64 *owner,
-          GError **error)
+/* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that is
+ * not 0: then _tarn_heap_free_for () takes the memory as long as only this queue may still use it.
+ */
+gboolean
+_tarn_heap_allocate_for (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
+                         guint64 *owner, GError **error)
 {
   gsize bytes = get_needed (heap, size);
   TarnHeapQueue *queue;
@@ -259,14 +261,15 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
 {
   guint64 owner;
 
-  return allocate (user_data, size, NULL, memory, &owner, error);
+  return _tarn_heap_allocate_for (user_data, size, NULL, memory, &owner, error);
 }
 
-static gboolean
-heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMemory *memory,
-                   guint64 *owner)
+/* Does the next from what the queue has, without more of upstream's.  FALSE: it has nothing that
+ * will do. */
+gboolean
+_tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
+                         guint64 *owner)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
   gsize bytes = get_needed (heap, size);
   TarnHeapQueue *queue;
   TarnExtent *extent = NULL;
@@ -284,13 +287,6 @@ heap_allocate_own (TarnAllocator *allocator, gsize size, gpointer handle, TarnMe
     }
   queue->n_calls++;
   return hand_out (queue, extent, memory, owner, NULL);
-}
-
-static gboolean
-heap_allocate_for (TarnAllocator *allocator, gsize size, gpointer queue, TarnMemory *memory,
-                   guint64 *owner, GError **error)
-{
-  return allocate (_tarn_heap_of (allocator), size, queue, memory, owner, error);
 }
 
 /* Ends the use of an extent that is not remembered any more.  The lock is held, and given up
@@ -312,14 +308,14 @@ end_use (TarnHeap *heap, TarnExtent *extent)
   put (heap, extent);
 }
 
-static gboolean
-heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 owner)
+/* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another one,
+ * or was forgotten. */
+gboolean
+_tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
   TarnExtent *extent;
   gboolean is_owner;
 
-  (void) size;
   _tarn_heap_lock (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   is_owner = extent != NULL && owner != 0 && extent->piece->range->arena->queue->number == owner;
@@ -332,10 +328,10 @@ heap_free_for (TarnAllocator *allocator, TarnMemory memory, gsize size, guint64 
   return is_owner;
 }
 
-static gboolean
-heap_knows_owner (TarnAllocator *allocator, gpointer handle, guint64 owner)
+/* Tells whether _tarn_heap_free_for () takes memory of an owner. */
+gboolean
+_tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
   const TarnHeapQueue *queue;
   gboolean knows;
 
@@ -405,29 +401,12 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-static TarnSparing
-heap_choose_sparing (TarnAllocator *allocator, gsize size, gboolean keeps)
+/* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that; but a
+ * multiple of what virtual memory is given in, as with less nothing could be had.  TRUE: it has
+ * more than that. */
+gboolean
+_tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {
-  TarnHeap *heap = _tarn_heap_of (allocator);
-  TarnSparing sparing;
-
-  _tarn_heap_lock (heap);
-  sparing = _tarn_heap_choose_sparing (heap, size, keeps);
-  _tarn_heap_unlock (heap);
-  return sparing;
-}
-
-static gboolean
-heap_has_addresses (TarnAllocator *allocator)
-{
-  return _tarn_heap_of (allocator)->has_addresses;
-}
-
-/* A limit is a multiple of what virtual memory is given in: with less nothing could be had. */
-static gboolean
-heap_set_pool_limit (TarnAllocator *allocator, gsize limit_bytes)
-{
-  TarnHeap *heap = _tarn_heap_of (allocator);
   gsize unit = makes_parts (heap) ? 1 : heap->upstream->ops.virtual_granularity;
   gboolean has_more;
   gsize limit;
@@ -440,25 +419,6 @@ heap_set_pool_limit (TarnAllocator *allocator, gsize limit_bytes)
   has_more = limit != 0 && heap->stats.upstream_bytes > limit;
   _tarn_heap_unlock (heap);
   return has_more;
-}
-
-static gsize
-heap_get_max_held (TarnAllocator *allocator)
-{
-  return _tarn_heap_of (allocator)->growth->max_held;
-}
-
-static gboolean
-heap_forget_queue (TarnAllocator *allocator, gpointer handle, GError **error)
-{
-  TarnHeap *heap = _tarn_heap_of (allocator);
-  gboolean is_forgotten;
-
-  _tarn_heap_lock (heap);
-  is_forgotten = _tarn_heap_forget_queue (heap, handle, error);
-  _tarn_heap_check_if_full_debug (heap);
-  _tarn_heap_unlock (heap);
-  return is_forgotten;
 }
 
 /* Loses the pieces of which nobody can tell whether they are still used.  Nobody uses the heap. */
@@ -558,15 +518,6 @@ static const TarnAllocatorClass heap_class = {
   .record_use = _tarn_direct_record_use,
   .move_to_queue = _tarn_direct_move_to_queue,
   .trim = heap_trim,
-  .allocate_own = heap_allocate_own,
-  .allocate_for = heap_allocate_for,
-  .free_for = heap_free_for,
-  .knows_owner = heap_knows_owner,
-  .choose_sparing = heap_choose_sparing,
-  .has_addresses = heap_has_addresses,
-  .get_max_held = heap_get_max_held,
-  .set_pool_limit = heap_set_pool_limit,
-  .forget_queue = heap_forget_queue,
   .freeze = _tarn_heap_freeze,
   .thaw = _tarn_heap_thaw,
   .tell = _tarn_heap_tell,
@@ -580,6 +531,21 @@ _tarn_heap_of (TarnAllocator *allocator)
   gpointer heap = allocator;
 
   return allocator->klass == &heap_class ? heap : NULL;
+}
+
+/* Tells whether memory is TarnMemory.address, which the heap computes.  If not, the driver makes a
+ * part of a piece for each block. */
+gboolean
+_tarn_heap_has_addresses (const TarnHeap *heap)
+{
+  return heap->has_addresses;
+}
+
+/* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */
+gsize
+_tarn_heap_get_max_held (const TarnHeap *heap)
+{
+  return heap->growth->max_held;
 }
 
 /* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing.  What

@@ -179,7 +179,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     check_now_and_then (pool);
   block = take_without_lock (pool, size, handle);
   is_hit = block != NULL;
-  if (block == NULL && pool->is_over_heap)
+  if (block == NULL)
     {
       block = take_from_arena (pool, size, handle, &is_due);
       is_hit = block != NULL && block->is_hit;
@@ -197,7 +197,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   probe_request (pool, size, handle, block, local);
   if (_tarn_follows ())
     note_request (pool, size, handle, block, block != NULL && block->is_hit, local);
-  if (block != NULL && pool->is_over_heap)
+  if (block != NULL)
     _tarn_pool_meet_arena (pool, handle, block);
   if (local != NULL)
     g_propagate_error (error, local);
@@ -220,7 +220,7 @@ allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GErr
   gboolean is_due = FALSE;
   TarnBlock *block = NULL;
 
-  if (pool->is_over_heap && is_usual (pool))
+  if (is_usual (pool))
     block = _tarn_pool_take_from_arena_at_once (pool, size, bin, handle, &is_due);
   if (TARN_UNLIKELY (block == NULL))
     return allocate_with_lock (pool, size, handle, error);

@@ -67,7 +67,7 @@ _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block)
       _tarn_cache_grant (cache);
     }
   _tarn_mutex_unlock (&pool->lock);
-  if (is_known || !_tarn_heap_meet_arena (pool->upstream, handle, &ref, NULL))
+  if (is_known || !_tarn_heap_meet_arena (pool->heap, handle, &ref, NULL))
     return;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_pool_find_met (pool, handle);
@@ -112,7 +112,7 @@ _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     return FALSE;
   if (goes == NULL)
     return TRUE;
-  _tarn_arena_release_part (pool->upstream, goes->extent, goes->memory);
+  _tarn_heap_release_part (pool->heap, goes->extent, goes->memory);
   if (!_tarn_pool_go_without_part (pool, cache, goes))
     go_with_lock (pool, goes);
   return TRUE;

@@ -157,17 +157,45 @@ make_bins (TarnPool *pool)
   TarnAges *recorded = frees_in_order ? &pool->ready : &pool->recorded;
 
   if (is_bounded)
-    pool->share_ages = pool->is_over_heap || frees_in_order ? &pool->ready : &pool->shares;
+    pool->share_ages = pool->heap != NULL || frees_in_order ? &pool->ready : &pool->shares;
   pool->idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->ready : NULL);
   pool->recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
 }
 
-static guint
-choose_leading_bits (const TarnPool *pool, const TarnPoolOptions *options)
+/* Sets what is constant in a pool that stands on no heap: its bins hold all blocks, and blocks go
+ * from queue to queue. */
+static void
+set_up_with_bins (TarnPool *pool, const TarnPoolOptions *options)
 {
+  pool->moves_blocks = TRUE;
+  pool->leading_bits = options->leading_bits_in_bin_id;
+  pool->hold_bytes = options->hold_bytes != 0 ? options->hold_bytes : G_MAXSIZE;
+  pool->max_held = pool->max_kept = G_MAXSIZE;
+}
+
+/* Sets what is constant in a pool that stands on a heap: threads take memory from its arenas, and
+ * little is held elsewhere; unless the program says how much the pool is to hold, or that threads
+ * are to keep nothing. */
+static void
+set_up_with_heap (TarnPool *pool, TarnPoolOptions *options)
+{
+  gboolean keeps = options->thread_cache_blocks > 0 && options->thread_cache_bytes > 0;
+  gsize most;
+
+  pool->has_addresses = _tarn_heap_has_addresses (pool->heap);
+  pool->has_arenas = options->hold_bytes == 0 && keeps;
+  pool->leading_bits = TARN_MAX_LEADING_BITS;
   if (pool->has_arenas)
-    return options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
-  return pool->is_over_heap ? TARN_MAX_LEADING_BITS : options->leading_bits_in_bin_id;
+    pool->leading_bits = options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
+  pool->hold_bytes = options->hold_bytes;
+  pool->max_held = pool->max_kept = G_MAXSIZE;
+  if (options->hold_bytes != 0)
+    return;
+  most = pool->has_arenas && pool->has_addresses ? ARENA_THREAD_CACHE_BYTES
+                                                 : HEAP_THREAD_CACHE_BYTES;
+  options->thread_cache_bytes = MIN (options->thread_cache_bytes, most);
+  pool->max_held = _tarn_heap_get_max_held (pool->heap);
+  pool->max_kept = MIN (pool->max_held, MIN (options->thread_cache_bytes / 2, HEAP_MAX_KEPT));
 }
 
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
@@ -202,7 +230,6 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnDebugSettings debug;
-  gboolean is_over_heap;
   TarnPool *pool;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -225,9 +252,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
     return NULL;
 
   upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
-  is_over_heap = upstream->klass->allocate_for != NULL;
   pool = _tarn_aligned_new0 (TarnPool);
-  pool->is_over_heap = is_over_heap;
   pool->is_debugged = _tarn_allocator_is_debugged (upstream);
   pool->check_interval = _tarn_debug_get_check_interval (&debug);
   ops.name = known.name;
@@ -237,23 +262,12 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
-  pool->has_addresses = is_over_heap && upstream->klass->has_addresses (upstream);
-  pool->has_arenas = is_over_heap && known.hold_bytes == 0 && known.thread_cache_blocks > 0
-                     && known.thread_cache_bytes > 0;
-  pool->leading_bits = choose_leading_bits (pool, &known);
+  pool->heap = _tarn_heap_of (upstream);
   pool->asked_cache_bytes = known.thread_cache_bytes;
-  pool->hold_bytes = is_over_heap || known.hold_bytes != 0 ? known.hold_bytes : G_MAXSIZE;
-  pool->max_held = is_over_heap && known.hold_bytes == 0 ? upstream->klass->get_max_held (upstream)
-                                                         : G_MAXSIZE;
-  pool->max_kept = pool->max_held;
-  if (is_over_heap && known.hold_bytes == 0)
-    {
-      known.thread_cache_bytes
-          = MIN (known.thread_cache_bytes, pool->has_arenas && pool->has_addresses
-                                               ? ARENA_THREAD_CACHE_BYTES
-                                               : HEAP_THREAD_CACHE_BYTES);
-      pool->max_kept = MIN (pool->max_kept, MIN (known.thread_cache_bytes / 2, HEAP_MAX_KEPT));
-    }
+  if (pool->heap != NULL)
+    set_up_with_heap (pool, &known);
+  else
+    set_up_with_bins (pool, &known);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit_bytes = known.limit_bytes;
   pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;

@@ -178,6 +178,7 @@ void _tarn_pool_drop_released_queues (TarnPool *pool);
 void _tarn_pool_drop_unused_queues (TarnPool *pool);
 /* not in these. */
 TarnQueue *_tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error);
+gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 

@@ -63,7 +63,7 @@ take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
   if (block == NULL || block->n_uses != 1 || block->uses->queue == request->queue
       || block->uses->event == NULL)
     return block;
-  if (pool->is_over_heap)
+  if (!pool->moves_blocks)
     return block;
   if (block->uses->event->is_late)
     _tarn_pool_want_next (pool, request);
@@ -100,7 +100,7 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
     return block;
-  if (queue != NULL && !pool->is_over_heap) /* which has other memory of the queue's own */
+  if (queue != NULL && pool->moves_blocks)
     block = take_idle (pool, cache, request);
   if (block == NULL)
     return take_done (pool, request);
@@ -185,7 +185,7 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
       return block;
     }
   request->asks_recorded = _tarn_pool_needs_recorded (pool);
-  request->finds_unready = request->queue != NULL && !pool->is_over_heap
+  request->finds_unready = request->queue != NULL && pool->moves_blocks
                            && _tarn_bins_have (pool->idle_bins, request->number);
   note_events (pool, request);
   if (!request->finds_unready && request->n_events == 0)
@@ -315,10 +315,7 @@ add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 static void
 set_unready (TarnPool *pool, TarnBlock *block)
 {
-  const TarnAllocator *direct = pool->upstream->direct;
-
-  if (pool->is_over_heap || direct->ops.fresh_queue == NULL
-      || _tarn_call_plain (direct, fresh_queue) == NULL)
+  if (_tarn_pool_get_fresh_queue (pool) == NULL)
     return;
   _tarn_mutex_lock (&pool->lock);
   block->is_unready = TRUE;
@@ -331,16 +328,17 @@ static TarnBlock *
 allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
                GError **error)
 {
-  TarnBlock *block = NULL;
+  TarnBlock *block;
 
   if (request->asks_recorded)
     _tarn_pool_ask_recorded (pool);
-  if (pool->is_over_heap)
-    block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
-  if (block != NULL)
-    return block;
-  if (pool->is_over_heap)
-    _tarn_pool_spare_heap (pool, request->number, queue);
+  if (pool->heap != NULL)
+    {
+      block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
+      if (block != NULL)
+        return block;
+      _tarn_pool_spare_heap (pool, request->number, queue);
+    }
   return _tarn_pool_allocate_miss (pool, request->size, request->number, queue, was_short, error);
 }
 

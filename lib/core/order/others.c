@@ -140,8 +140,8 @@ void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
-  if (g_hash_table_size (pool->queues) <= (request->queue != NULL) || pool->is_over_heap)
-    return; /* there are none, or a heap moves memory from queue to queue */
+  if (g_hash_table_size (pool->queues) <= (request->queue != NULL) || !pool->moves_blocks)
+    return; /* there are none, or they keep what they have */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
   want_shares (pool, request, TARN_MAX_OTHERS);

@@ -223,15 +223,23 @@ _tarn_pool_enter_queue (TarnPool *pool, gpointer handle, GError **error)
   return queue;
 }
 
-/* Gets the queue on which the allocator makes memory ready, with a reference; *fresh is NULL if
- * there is no such queue, as of a heap, whose memory is ready. */
+/* Gets the queue on which the allocator makes memory ready; NULL: there is none, as of a heap,
+ * whose memory is ready. */
+gpointer
+_tarn_pool_get_fresh_queue (const TarnPool *pool)
+{
+  TarnAllocator *direct = pool->upstream->direct;
+
+  if (direct->ops.fresh_queue == NULL || pool->heap != NULL)
+    return NULL;
+  return _tarn_call_plain (direct, fresh_queue);
+}
+
+/* Gets that queue with a reference; *fresh is NULL if there is none. */
 gboolean
 _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error)
 {
-  TarnAllocator *direct = pool->upstream->direct;
-  gpointer handle = direct->ops.fresh_queue != NULL && !pool->is_over_heap
-                        ? _tarn_call_plain (direct, fresh_queue)
-                        : NULL;
+  gpointer handle = _tarn_pool_get_fresh_queue (pool);
 
   *fresh = handle != NULL ? _tarn_pool_enter_queue (pool, handle, error) : NULL;
   return handle == NULL || *fresh != NULL;
@@ -378,7 +386,7 @@ forget_in_pool (TarnPool *pool, TarnQueue *queue, GError **error)
   gpointer handle;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (pool->is_over_heap)
+  if (pool->heap != NULL)
     {
       _tarn_mutex_lock (&pool->lock);
       _tarn_pool_drop_met (pool, queue->handle);
@@ -448,6 +456,5 @@ tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error)
     return TRUE;
   TARN_EVENT (forget, TARN_TRACE_FORGET, pool->base.id, GPOINTER_TO_SIZE (queue));
   return forget_handle (pool, queue, error)
-         && (!pool->is_over_heap
-             || pool->upstream->klass->forget_queue (pool->upstream, queue, error));
+         && (pool->heap == NULL || _tarn_heap_forget_queue (pool->heap, queue, error));
 }

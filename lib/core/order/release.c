@@ -25,7 +25,7 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 {
   const TarnUse *use = block->uses;
 
-  return pool->is_over_heap && block->n_uses == 1 && !block->is_away && !block->is_handed_on
+  return pool->heap != NULL && block->n_uses == 1 && !block->is_away && !block->is_handed_on
          && use->event == NULL && use->queue->in_order && use->queue->is_known;
 }
 
@@ -34,9 +34,7 @@ _tarn_pool_can_go_at_once (const TarnPool *pool, const TarnBlock *block)
 gboolean
 _tarn_pool_heap_knows (const TarnPool *pool, const TarnQueue *queue)
 {
-  TarnAllocator *heap = pool->upstream;
-
-  return queue->owner != 0 && heap->klass->knows_owner (heap, queue->handle, queue->owner);
+  return queue->owner != 0 && _tarn_heap_knows_owner (pool->heap, queue->handle, queue->owner);
 }
 
 /* Tells whether nobody uses a held block any more, as far as is known. */
@@ -214,10 +212,8 @@ static gboolean
 free_for_owner (TarnPool *pool, TarnBlock *block)
 {
   guint64 owner = get_owner (pool, block);
-  TarnAllocator *upstream = pool->upstream;
 
-  return owner != 0
-         && upstream->klass->free_for (upstream, block->memory, block->alloc_size, owner);
+  return owner != 0 && _tarn_heap_free_for (pool->heap, block->memory, owner);
 }
 
 /* Gives the memory of a retired block back that commands may still use.  @is_wanted: there has to
@@ -348,15 +344,14 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
 void
 _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
-  TarnAllocator *heap = pool->upstream;
   TarnGiveBack give_back;
   TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
   if (pool->hold_bytes != 0)
     return;
-  sparing = heap->klass->choose_sparing (
-      heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),
+  sparing = _tarn_heap_choose_sparing (
+      pool->heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),
       __atomic_load_n (&pool->has_arenas, __ATOMIC_RELAXED));
   _tarn_pool_ask_recorded (pool);
   if (begin_sparing (pool, queue, sparing, &give_back))
@@ -421,5 +416,5 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   _tarn_mutex_unlock (&pool->lock);
   if (blocks != NULL)
     _tarn_pool_give_back (pool, &give_back, FALSE);
-  _tarn_heap_look_after (pool->upstream, handle);
+  _tarn_heap_look_after (pool->heap, handle);
 }

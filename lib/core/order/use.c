@@ -29,7 +29,7 @@ _tarn_pool_record_use (TarnBlock *block, gpointer handle, GError **error)
   _tarn_pool_settle (pool, block);
   if (!is_used_by (block, queue))
     {
-      block->is_away |= pool->is_over_heap && block->n_uses == 0;
+      block->is_away |= pool->heap != NULL && block->n_uses == 0;
       _tarn_block_add_use (block, queue);
     }
   _tarn_pool_check_if_full_debug (pool);

@@ -32,7 +32,7 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
     return;
   __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
   block->uses = NULL;
-  _tarn_arena_name (pool->upstream, extent, block->memory);
+  _tarn_arena_name (pool->heap, extent, block->memory);
   queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
   g_assert (block->share == NULL || queue != NULL);
   if (queue != NULL)

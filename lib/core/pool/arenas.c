@@ -53,7 +53,7 @@ await_doors (TarnPool *pool)
       if (_tarn_door_is_unusual (&pool->door))
         return FALSE;
     }
-  return _tarn_heap_await_door (pool->upstream);
+  return _tarn_heap_await_door (pool->heap);
 }
 
 /* Begins the next visit.  FALSE: the locks have to be taken. */
@@ -216,7 +216,7 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
       block = take (pool, cache, wanted, _tarn_arena_take, &taken, is_due);
       has_none = block == NULL && cache->spare == NULL;
       is_shut = block == NULL && taken.extent == NULL
-                && (has_none || _tarn_heap_is_closed (pool->upstream));
+                && (has_none || _tarn_heap_is_closed (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_none))
         _tarn_cache_change_spare (cache);
@@ -416,7 +416,7 @@ put_in_visits (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     {
       is_back = free_inside (pool, cache, block);
       has_many = !is_back && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->upstream));
+      is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_many))
         _tarn_cache_change_spare (cache);

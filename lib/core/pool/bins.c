@@ -248,7 +248,7 @@ note_change (TarnPool *pool, TarnBin *bin)
     bin->bins->n_empty--;
   else
     bin->bins->n_empty++;
-  if (bin->queue != NULL && !pool->is_over_heap)
+  if (bin->queue != NULL && pool->moves_blocks)
     count_share (pool, bin);
 }
 

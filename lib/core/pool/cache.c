@@ -87,7 +87,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
-  pool->spread = pool->is_over_heap ? HEAP_SPREAD : PLAIN_SPREAD;
+  pool->spread = pool->heap != NULL ? HEAP_SPREAD : PLAIN_SPREAD;
   pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);

@@ -22,7 +22,7 @@ _tarn_pool_get_managed (const TarnPool *pool)
   gsize managed = pool->stats.managed_bytes;
 
   _tarn_assert_locked (&pool->lock);
-  if (!pool->is_over_heap)
+  if (pool->heap == NULL)
     return managed;
   for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
     managed += __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED);

@@ -31,7 +31,7 @@ tell_options (const TarnPool *pool, TarnListener *listener)
 {
   /* What has no bound says so alike, however wide a gsize is. */
   guint64 hold_bytes = pool->hold_bytes != G_MAXSIZE ? pool->hold_bytes
-                       : pool->is_over_heap          ? G_MAXUINT64
+                       : pool->heap != NULL          ? G_MAXUINT64
                                                      : 0;
   const guint64 properties[] = {
     TARN_TRACE_LEADING_BITS,        MIN (pool->leading_bits, TARN_MAX_LEADING_BITS),

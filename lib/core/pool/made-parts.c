@@ -35,9 +35,9 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
   TarnBlock *block = NULL;
   TarnMemory memory;
 
-  if (!_tarn_arena_make_part (pool->upstream, taken->extent, &memory))
+  if (!_tarn_heap_make_part (pool->heap, taken->extent, &memory, NULL))
     {
-      _tarn_arena_return (pool->upstream, taken->extent);
+      _tarn_arena_return (pool->heap, taken->extent);
       return NULL;
     }
   while (block == NULL && _tarn_visits_begin (&visits))
@@ -47,8 +47,8 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
     }
   if (block != NULL)
     return block;
-  _tarn_arena_release_part (pool->upstream, taken->extent, memory);
-  _tarn_arena_return (pool->upstream, taken->extent);
+  _tarn_heap_release_part (pool->heap, taken->extent, memory);
+  _tarn_arena_return (pool->heap, taken->extent);
   return NULL;
 }
 
@@ -95,7 +95,7 @@ _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, Tarn
     {
       has_begun = begin_to_go (pool, cache, block, goes);
       has_many = !has_begun && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !has_begun && (has_many || _tarn_heap_is_closed (pool->upstream));
+      is_shut = !has_begun && (has_many || _tarn_heap_is_closed (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_many))
         _tarn_cache_change_spare (cache);
@@ -112,7 +112,7 @@ _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 
   while (!is_back && _tarn_visits_begin (&visits))
     {
-      is_back = _tarn_arena_put_without_part (pool->upstream, block->extent);
+      is_back = _tarn_arena_put_without_part (pool->heap, block->extent);
       if (is_back)
         {
           _tarn_cache_count_free (cache, block);

@@ -93,7 +93,7 @@ check_batches (const TarnBin *bin, gchar **violation)
 static gboolean
 has_size_of (const TarnPool *pool, const TarnBlock *block, guint32 number)
 {
-  if (pool->is_over_heap)
+  if (pool->heap != NULL)
     return _tarn_bin_alloc_size (number, pool->leading_bits) == block->alloc_size;
   return _tarn_bin_number (block->alloc_size, pool->leading_bits) == number;
 }
@@ -232,14 +232,14 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   return n;
 }
 
-/* Checks what recorded bins know of queues' bins; over a heap nothing. */
+/* Checks what recorded bins know of queues' bins, if blocks move. */
 static gboolean
 check_shares (const TarnPool *pool, gchar **violation)
 {
   GHashTableIter iter;
   gpointer key, value;
 
-  if (pool->is_over_heap)
+  if (!pool->moves_blocks)
     return TRUE;
   g_hash_table_iter_init (&iter, pool->recorded_bins->table);
   while (g_hash_table_iter_next (&iter, &key, &value))

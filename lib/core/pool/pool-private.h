@@ -35,6 +35,7 @@
 #include "base/thread-private.h"
 #include "base/ticket-private.h"
 #include "common/lock-private.h"
+#include "heap/arena-private.h"
 #include "pool/block-chunk-private.h"
 
 typedef struct _TarnCache TarnCache;       /* cache-private.h */
@@ -62,7 +63,7 @@ typedef struct
  *
  * Invariants: the topmost blocks may be in batches, in recorded bins none are.  A queue's bin that
  * has blocks is counted by the recorded bin of its number, and is in that one's list unless it is
- * wanted; but not over a heap, where nobody asks what other queues hold. */
+ * wanted; but only if blocks move. */
 typedef struct _TarnBin TarnBin;
 
 struct _TarnBin
@@ -175,6 +176,7 @@ struct _TarnPool
 
   /* What every hit reads, apart from what is written, such as references.  These are constant, */
   TarnAllocator *upstream __attribute__ ((aligned (TARN_CACHE_LINES))); /* a reference */
+  TarnHeap *heap;         /* that upstream is; NULL: it is none */
   gpointer default_queue; /* of requests that name none; NULL: none */
   gsize thread_cache_bytes;
   guint thread_cache_blocks;
@@ -208,7 +210,8 @@ struct _TarnPool
   TarnCache *caches;
   guint n_abandoned;      /* of them: their threads have ended */
   guint n_met;            /* queues whose arenas it has met */
-  gboolean is_over_heap;  /* constant */
+  gboolean moves_blocks;  /* constant: blocks of one queue's share may go to another; not over a
+                             heap,  whose memory does */
   gboolean has_addresses; /* constant: what the heap has is addresses, not parts of upstream's */
   gboolean has_arenas;    /* threads take memory from the heap's: arenas.c; once FALSE, for good */
   gboolean is_debugged;   /* constant: blocks are what was asked for, and never held */

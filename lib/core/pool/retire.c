@@ -212,11 +212,12 @@ _tarn_pool_has_excess (const TarnPool *pool)
   return pool->stats.held_bytes > _tarn_pool_get_room (pool);
 }
 
-/* Tells whether a pool over a heap gives back what was not used for long. */
+/* Tells whether a pool gives back what was not used for long: one over a heap, which sees to it by
+ * itself how much it holds. */
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
-  return pool->is_over_heap && pool->hold_bytes == 0;
+  return pool->hold_bytes == 0;
 }
 
 /* Tells whether a block was held for TARN_USUAL_IDLE_TIME. */

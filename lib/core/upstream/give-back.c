@@ -87,7 +87,7 @@ give_back_block (TarnPool *pool, TarnBlock *block, gboolean is_wanted, GError **
 {
   if (block->is_own) /* its part was released: pool/arenas.c */
     {
-      _tarn_arena_return (pool->upstream, block->extent);
+      _tarn_arena_return (pool->heap, block->extent);
       block->uses = NULL;
       block->is_own = FALSE;
       return TRUE;

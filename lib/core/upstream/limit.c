@@ -278,16 +278,11 @@ gboolean
 _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, const TarnQueue *queue,
                          TarnMemory *memory, guint64 *owner, GError **error)
 {
-  TarnAllocator *upstream = pool->upstream;
-  gboolean allocated;
-
   _tarn_assert_not_locked (&pool->lock);
-  if (queue != NULL && pool->is_over_heap)
-    allocated = upstream->klass->allocate_for (upstream, reservation->size, queue->handle, memory,
-                                               owner, error);
-  else
-    allocated = _tarn_allocator_try (upstream, reservation->size, memory, error);
-  return allocated;
+  if (queue != NULL && pool->heap != NULL)
+    return _tarn_heap_allocate_for (pool->heap, reservation->size, queue->handle, memory, owner,
+                                    error);
+  return _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
 }
 
 /**
@@ -334,11 +329,11 @@ take_above_limit (TarnPool *pool)
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {
-  TarnAllocator *upstream = pool->upstream;
+  TarnHeap *heap = _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
+  gboolean has_more
+      = pool->is_debugged && _tarn_debug_set_limit (pool->upstream, pool->limit_bytes);
 
-  if (pool->is_over_heap)
-    return upstream->klass->set_pool_limit (upstream, pool->limit_bytes);
-  return pool->is_debugged && _tarn_debug_set_limit (upstream, pool->limit_bytes);
+  return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool->limit_bytes)) || has_more;
 }
 
 /**

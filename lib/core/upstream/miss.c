@@ -334,7 +334,6 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
 {
   gsize alloc_size = _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
-  TarnAllocator *heap = pool->upstream;
   TarnMemory memory = { .address = 0 };
   guint64 owner = 0;
 
@@ -342,8 +341,8 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
   request.reservation.size = alloc_size;
   if (!_tarn_pool_reserve (pool, &request.reservation, NULL))
     return NULL;
-  if (heap->klass->allocate_own (heap, alloc_size, queue != NULL ? queue->handle : NULL, &memory,
-                                 &owner))
+  if (_tarn_heap_allocate_own (pool->heap, alloc_size, queue != NULL ? queue->handle : NULL,
+                               &memory, &owner))
     return add_fresh (pool, &request, memory, owner);
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_reservation (pool, &request.reservation);
