@@ -428,10 +428,10 @@ check_sizes (HeapFixture *fixture, guint thread_cache_blocks)
 
   for (guint i = 0; i < 50; i++, sizes.least += sizes.n * sizes.step)
     hold (pool, &sizes);
-  n = g_hash_table_size (pool->idle_bins->table);
+  n = g_hash_table_size (pool->store.idle_bins->table);
   if (!pool->has_arenas) /* else it has no bins for them */
     g_assert_cmpuint (n, >=, sizes.n);
-  g_assert_cmpuint (n, <=, count_filled (pool->idle_bins) + 256);
+  g_assert_cmpuint (n, <=, count_filled (pool->store.idle_bins) + 256);
 }
 
 static void

@@ -394,7 +394,7 @@ test_shared_expires (Fixture *fixture, gconstpointer unused)
     }
   /* That one, and of parts the one that it kept when somebody looked last. */
   g_assert_cmpuint (tarn_pool_get_held_blocks (fixture->pool), <=,
-                    fixture->pool->has_addresses ? 1 : 2);
+                    fixture->pool->policy.has_addresses ? 1 : 2);
   tarn_clock_set (NULL);
 }
 
@@ -736,8 +736,8 @@ test_many (Fixture *fixture, gconstpointer unused)
 
   for (guint round = 0; round < 3; round++)
     use_each (fixture, queues, N_MANY);
-  g_assert_cmpuint (fixture->pool->n_met, <, N_MANY);
-  g_assert_cmpuint (fixture->pool->n_met, >=, N_REMEMBERED / 2);
+  g_assert_cmpuint (fixture->pool->met.n, <, N_MANY);
+  g_assert_cmpuint (fixture->pool->met.n, >=, N_REMEMBERED / 2);
   tarn_testing_queues_run_all (fixture->queues);
   tarn_pool_free_held (fixture->pool);
   g_assert_cmpuint (get_heap_stats (fixture).used_bytes, ==, 0);

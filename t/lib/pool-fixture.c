@@ -55,8 +55,8 @@ pool_fixture_init_limited (PoolFixture *fixture, gsize bytes)
 void
 pool_fixture_tear_down_limited (PoolFixture *fixture, gconstpointer unused)
 {
-  g_assert_cmpuint (fixture->pool->reserved_bytes, ==, 0);
-  g_assert_cmpuint (fixture->pool->returning_bytes, ==, 0);
+  g_assert_cmpuint (fixture->pool->limit.reserved_bytes, ==, 0);
+  g_assert_cmpuint (fixture->pool->returning.bytes, ==, 0);
   g_assert_cmpuint (get_stats (fixture->pool).active_blocks, ==, 0);
   pool_fixture_tear_down (fixture, unused);
 }

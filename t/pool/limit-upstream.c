@@ -291,7 +291,7 @@ is_awaited (TarnPool *pool)
   gboolean is_awaited;
 
   _tarn_mutex_lock (&pool->lock);
-  is_awaited = pool->give_backs.n_waiting > 0;
+  is_awaited = pool->returning.calls.n_waiting > 0;
   _tarn_mutex_unlock (&pool->lock);
   return is_awaited;
 }

@@ -242,12 +242,12 @@ test_check (Fixture *fixture, gconstpointer unused)
     gsize *where;
     gssize by;
   } lies[] = {
-    { &pool->limit_bytes, 1 },
-    { &pool->limit_bytes, -LIMIT }, /* none */
-    { &pool->ceiling_bytes, -LIMIT + 1022 },
-    { &pool->reserved_bytes, LIMIT - 1022 },
-    { &pool->reserved_bytes, -1 },
-    { &pool->returning_bytes, 1 },
+    { &pool->limit.bytes, 1 },
+    { &pool->limit.bytes, -LIMIT }, /* none */
+    { &pool->limit.ceiling_bytes, -LIMIT + 1022 },
+    { &pool->limit.reserved_bytes, LIMIT - 1022 },
+    { &pool->limit.reserved_bytes, -1 },
+    { &pool->returning.bytes, 1 },
   };
 
   (void) unused;
@@ -411,7 +411,7 @@ await_claim (gpointer data)
     {
       g_thread_yield ();
       _tarn_mutex_lock (&pool->lock);
-      reserved_bytes = pool->reserved_bytes;
+      reserved_bytes = pool->limit.reserved_bytes;
       _tarn_mutex_unlock (&pool->lock);
     }
   while (reserved_bytes == 0);
@@ -522,7 +522,7 @@ test_lowered_in_use (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (tarn_testing_device_get_allocate_calls (fixture->device), ==, n_calls);
   blocks[1] = allocate (pool, 127);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), ==, 1023 + 127);
-  g_assert_cmpuint (pool->ceiling_bytes, ==, 1200);
+  g_assert_cmpuint (pool->limit.ceiling_bytes, ==, 1200);
   tarn_block_free (blocks[0]);
   tarn_block_free (blocks[1]);
 }
@@ -551,7 +551,7 @@ count_awaiting (TarnPool *pool)
   guint n;
 
   _tarn_mutex_lock (&pool->lock);
-  n = pool->n_awaiting;
+  n = pool->limit.n_awaiting;
   _tarn_mutex_unlock (&pool->lock);
   return n;
 }
@@ -731,7 +731,7 @@ test_changing (void)
   for (guint i = 0; i < N_THREADS; i++)
     g_thread_join (threads[i]);
   assert_valid (pool);
-  g_assert_cmpuint (pool->reserved_bytes, ==, 0);
+  g_assert_cmpuint (pool->limit.reserved_bytes, ==, 0);
   g_assert_cmpuint (get_stats (pool).upstream_failures, ==, 0);
   tarn_pool_set_limit_bytes (pool, LARGEST);
   g_assert_cmpuint (tarn_pool_get_managed_bytes (pool), <=, LARGEST);

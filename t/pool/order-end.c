@@ -342,7 +342,7 @@ let_claim (gpointer data)
     {
       g_thread_yield ();
       _tarn_mutex_lock (&pool->lock);
-      reserved_bytes = pool->reserved_bytes;
+      reserved_bytes = pool->limit.reserved_bytes;
       _tarn_mutex_unlock (&pool->lock);
     }
   while (reserved_bytes == 0);

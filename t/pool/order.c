@@ -718,7 +718,7 @@ use_in_child (gpointer data)
 {
   Order *order = data;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
-  TarnBlock *block = _tarn_block_chunks_next (&order->pool->chunks, NULL);
+  TarnBlock *block = _tarn_block_chunks_next (&order->pool->blocks.chunks, NULL);
   GError *error = NULL;
 
   STEP (1, tarn_pool_allocate_ordered (order->pool, SIZE, order->a, &error) == NULL);

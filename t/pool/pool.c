@@ -316,7 +316,7 @@ test_check (Fixture *fixture, gconstpointer unused)
     { &pool->stats.active_bytes, -1 },
     { &pool->stats.held_bytes, 1 },
     { &pool->stats.held_blocks, 1 },
-    { &pool->n_blocks, 1 },
+    { &pool->blocks.n, 1 },
     { &pool->stats.peak_managed_bytes, -1000 },
     { &active->alloc_size, 1 },
     { &held->alloc_size, 1000 },
@@ -345,9 +345,9 @@ test_check (Fixture *fixture, gconstpointer unused)
   held->exact = TRUE;
   g_assert_false (_tarn_pool_check (pool, NULL));
   held->exact = FALSE;
-  pool->stop_holding = TRUE;
+  pool->store.has_ended = TRUE;
   g_assert_false (_tarn_pool_check (pool, NULL));
-  pool->stop_holding = FALSE;
+  pool->store.has_ended = FALSE;
 }
 
 /* An error that somebody forgot is told of by hits, too, and nothing is handed out. */

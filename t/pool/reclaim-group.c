@@ -364,7 +364,7 @@ check_child (gpointer data)
   Fixture *fixture = data;
 
   tarn_pool_set_reclaim_group (fixture->pools[0], NULL);
-  STEP (1, fixture->pools[0]->group == fixture->group);
+  STEP (1, fixture->pools[0]->reclaim.group == fixture->group);
   tarn_reclaim_group_unref (tarn_reclaim_group_new ());
   STEP (2, tarn_pool_allocate (fixture->pools[0], 1, NULL) == NULL);
 }

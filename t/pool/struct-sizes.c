@@ -281,7 +281,7 @@ test_pool_options (void)
   pool = pool_new (&older, &error);
   g_assert_no_error (error);
   g_assert_cmpuint (pool->leading_bits, ==, 7);
-  g_assert_cmpuint (pool->thread_cache_bytes, ==, options.thread_cache_bytes);
+  g_assert_cmpuint (pool->policy.thread_cache_bytes, ==, options.thread_cache_bytes);
   struct_sizes_begin_from (&newer, &options);
   other = pool_new (&newer, &error);
   g_assert_no_error (error);

@@ -102,7 +102,7 @@ test_batch (Fixture *fixture, gconstpointer unused)
   Player *first = &fixture->players[0], *second = &fixture->players[1];
 
   (void) unused;
-  g_assert_cmpuint (fixture->pool->thread_cache_blocks, ==, 32);
+  g_assert_cmpuint (fixture->pool->policy.thread_cache_blocks, ==, 32);
   for (guint i = 0; i < 3; i++)
     {
       player_take (first, fixture->pool, SIZE, blocks, 48);
@@ -126,7 +126,7 @@ test_two_batches (Fixture *fixture, gconstpointer unused)
   player_keep (&fixture->players[0], fixture->pool, SIZE, 32);
   tarn_pool_trim (fixture->pool, G_MAXSIZE);
   g_assert_cmpuint (
-      _tarn_bins_get (fixture->pool->idle_bins, tarn_pool_bin_number (fixture->pool, SIZE))
+      _tarn_bins_get (fixture->pool->store.idle_bins, tarn_pool_bin_number (fixture->pool, SIZE))
           ->n_batches,
       ==, 2);
   for (guint i = 0; i < 2; i++)
@@ -148,7 +148,7 @@ count_handed_over (const TarnPool *pool)
   guint n = 0;
 
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
-    n += pool->transfer_bins[i].n_batches * pool->transfer_blocks;
+    n += pool->transfers.bins[i].n_batches * pool->policy.transfer_blocks;
   return n;
 }
 
@@ -237,7 +237,7 @@ test_longest (Fixture *fixture, gconstpointer unused)
 {
   (void) unused;
   players_renew (fixture, G_MAXUINT16 + 6, MANY, 0);
-  g_assert_cmpuint (fixture->pool->thread_cache_blocks, ==, G_MAXUINT16);
+  g_assert_cmpuint (fixture->pool->policy.thread_cache_blocks, ==, G_MAXUINT16);
   player_keep (&fixture->players[0], fixture->pool, SIZE, 20);
   assert_valid (fixture->pool);
 }

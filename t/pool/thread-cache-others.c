@@ -109,7 +109,7 @@ static gboolean
 is_found (Fixture *fixture, gint hits, gint bytes, gint64 age)
 {
   TarnPool *pool = fixture->pool;
-  TarnCache *cache = pool->caches->next;
+  TarnCache *cache = pool->caches.first->next;
   guint32 bin = tarn_pool_bin_number (pool, SIZE);
   gboolean is_found;
 
@@ -132,7 +132,7 @@ test_who_is_idle (Fixture *fixture, gconstpointer unused)
   (void) unused;
   player_take (&fixture->players[0], fixture->pool, 4000, &block, 1); /* to have counted some */
   player_keep (&fixture->players[1], fixture->pool, 70000, 1);
-  g_assert_null (fixture->pool->caches->next->next);
+  g_assert_null (fixture->pool->caches.first->next->next);
   g_assert_true (is_found (fixture, 0, 0, TARN_IDLE_TIME));
   g_assert_false (is_found (fixture, 0, 0, 0));
   g_assert_false (is_found (fixture, 0, 0, TARN_IDLE_TIME - 1));
@@ -238,7 +238,7 @@ test_peak_read_early (Fixture *fixture, gconstpointer unused)
   player_keep (&fixture->players[0], pool, SIZE, 1);
   before = get_stats (pool);
   _tarn_mutex_lock (&pool->lock);
-  cache = pool->caches;
+  cache = pool->caches.first;
   cache->active_bytes -= SIZE;
   _tarn_pool_note_peak (pool);
   cache->active_bytes += SIZE;

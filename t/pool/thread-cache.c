@@ -344,7 +344,7 @@ test_exit_often (Fixture *fixture, gconstpointer unused)
   (void) unused;
   for (guint i = 0; i < 100; i++)
     g_thread_join (g_thread_new ("once", use_once, fixture->pool));
-  g_assert_null (fixture->pool->caches->next);
+  g_assert_null (fixture->pool->caches.first->next);
   g_assert_cmpuint (players_get_misses (fixture), ==, 1);
 }
 
@@ -378,9 +378,9 @@ test_exit_next (Fixture *fixture, gconstpointer unused)
       player_drop (first, blocks, 1);
     }
   g_assert_cmpuint (players_get_misses (fixture), ==, G_N_ELEMENTS (blocks));
-  g_assert_null (fixture->pool->caches->next);
+  g_assert_null (fixture->pool->caches.first->next);
   player_keep (&fixture->players[1], fixture->pool, SIZE, 1);
-  g_assert_nonnull (fixture->pool->caches->next); /* of its own */
+  g_assert_nonnull (fixture->pool->caches.first->next); /* of its own */
 }
 
 static void

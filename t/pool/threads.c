@@ -112,7 +112,7 @@ count_caches (const TarnPool *pool)
 {
   guint n = 0;
 
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     n++;
   return n;
 }

@@ -135,7 +135,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
     block = _tarn_pool_allocate_slowly (pool, &request, handle, error);
   else
     _tarn_pool_record_others (pool, &request);
-  if (has_excess && pool->hold_bytes != G_MAXSIZE)
+  if (has_excess && pool->policy.hold_bytes != G_MAXSIZE)
     _tarn_pool_give_back_excess (pool);
   return block;
 }
@@ -158,7 +158,8 @@ check_now_and_then (TarnPool *pool)
 {
   g_autofree gchar *violation = NULL;
 
-  if (__atomic_add_fetch (&pool->n_unchecked, 1, __ATOMIC_RELAXED) % pool->check_interval != 0
+  if (__atomic_add_fetch (&pool->n_unchecked, 1, __ATOMIC_RELAXED) % pool->policy.check_interval
+          != 0
       || _tarn_pool_check (pool, &violation))
     return;
   _tarn_finding_count ();
@@ -175,7 +176,7 @@ allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
 
   if (_tarn_forked () && !tarn_check_fork (error))
     return NULL;
-  if (TARN_UNLIKELY (pool->check_interval != 0))
+  if (TARN_UNLIKELY (pool->policy.check_interval != 0))
     check_now_and_then (pool);
   block = take_without_lock (pool, size, handle);
   is_hit = block != NULL;
@@ -209,7 +210,7 @@ static inline gboolean
 is_usual (const TarnPool *pool)
 {
   return !_tarn_door_is_unusual (&pool->door) && !_tarn_follows ()
-         && !_tarn_pool_has_transfers (pool) && pool->check_interval == 0;
+         && !_tarn_pool_has_transfers (pool) && pool->policy.check_interval == 0;
 }
 
 /* Allocates what the thread's cache does not have, mostly from the arena of the queue.  Not

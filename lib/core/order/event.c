@@ -35,8 +35,8 @@ _tarn_event_unref (TarnPool *pool, TarnEvent *event)
   g_assert (event->n_refs > 0);
   if (--event->n_refs > 0)
     return;
-  event->next = pool->gone_events;
-  pool->gone_events = event;
+  event->next = pool->queues.gone_events;
+  pool->queues.gone_events = event;
 }
 
 static void
@@ -76,8 +76,8 @@ _tarn_pool_unlock_and_sweep (TarnPool *pool)
   TarnQueue *queues;
 
   _tarn_pool_drop_released_queues (pool);
-  events = g_steal_pointer (&pool->gone_events);
-  queues = g_steal_pointer (&pool->gone_queues);
+  events = g_steal_pointer (&pool->queues.gone_events);
+  queues = g_steal_pointer (&pool->queues.gone);
   _tarn_mutex_unlock (&pool->lock);
   release_events (direct, events);
   release_queues (direct, queues);

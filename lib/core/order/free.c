@@ -30,7 +30,8 @@ is_excess (const TarnPool *pool, const TarnBlock *block)
 {
   gsize room;
 
-  if (pool->hold_bytes == G_MAXSIZE || pool->share_ages != &pool->shares || block->share == NULL)
+  if (pool->policy.hold_bytes == G_MAXSIZE || pool->store.share_ages != &pool->store.shares
+      || block->share == NULL)
     return FALSE;
   room = _tarn_pool_get_room (pool);
   return block->alloc_size > room || pool->stats.held_bytes > room - block->alloc_size;
@@ -44,7 +45,7 @@ needs_events (TarnPool *pool, const TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   if (block->n_uses == 0 || _tarn_pool_can_go_at_once (pool, block))
     return FALSE;
-  if (pool->stop_holding || block->exact)
+  if (pool->store.has_ended || block->exact)
     return _tarn_pool_waits_before_free (pool);
   return block->share == TARN_NO_SHARE || _tarn_pool_records_frees (pool, block->bin)
          || is_excess (pool, block);
@@ -54,7 +55,7 @@ needs_events (TarnPool *pool, const TarnBlock *block)
 static void
 count_recorded (TarnPool *pool, guint32 number)
 {
-  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
+  TarnBin *bin = _tarn_bins_get (pool->store.recorded_bins, number);
 
   _tarn_assert_locked (&pool->lock);
   if (bin != NULL && bin->n_to_record > 0)
@@ -141,7 +142,7 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
 
   if (cache == NULL)
     return FALSE;
-  if (is_noted || pool->has_addresses)
+  if (is_noted || pool->policy.has_addresses)
     return _tarn_pool_put_to_arena (pool, cache, block, is_noted);
   return _tarn_pool_put_part (pool, cache, block);
 }
@@ -174,7 +175,8 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   if (state != TARN_BLOCK_ACTIVE)
     {
       _tarn_mutex_unlock (&pool->lock);
-      if (!pool->is_debugged || !_tarn_debug_report_double_free (pool->upstream, block->memory))
+      if (!pool->policy.is_debugged
+          || !_tarn_debug_report_double_free (pool->upstream, block->memory))
         _tarn_block_report_double_free (block, state);
       return;
     }
@@ -193,7 +195,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   if (retired != NULL)
     _tarn_pool_begin_give_back (pool, &give_back, retired);
   if (pool->has_arenas && _tarn_pool_needs_recorded (pool))
-    __atomic_store_n (&pool->has_late, TRUE, __ATOMIC_RELAXED);
+    __atomic_store_n (&pool->store.has_late, TRUE, __ATOMIC_RELAXED);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   if (retired != NULL)
@@ -212,8 +214,8 @@ free_at_once (TarnPool *pool, TarnBlock *block)
       || (is_small && cache->n_to_pass == 0))
     return FALSE;
   cache->n_to_pass -= (guint) is_small; /* not afterwards: the pool may be gone */
-  return pool->has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
-                             : _tarn_pool_put_part (pool, cache, block);
+  return pool->policy.has_addresses ? _tarn_pool_put_to_arena_at_once (pool, cache, block)
+                                    : _tarn_pool_put_part (pool, cache, block);
 }
 
 /* Frees a block that the thread's cache does not take.  Not inlined, to keep it off the path of
@@ -281,6 +283,6 @@ tarn_debug_note_free (TarnBlock *block)
   if (block == NULL || block->source->klass->free_block != _tarn_pool_free_block || _tarn_forked ())
     return;
   pool = _tarn_pool_of (block->source);
-  if (pool->is_debugged)
+  if (pool->policy.is_debugged)
     _tarn_debug_note_free (pool->upstream, block->memory);
 }

@@ -59,9 +59,9 @@ pool_dispose (TarnAllocator *allocator)
   TarnPool *pool = _tarn_pool_of (allocator);
   TarnGiveBack give_back;
 
-  g_ptr_array_unref (pool->reclaim_funcs);
+  g_ptr_array_unref (pool->reclaim.funcs);
   _tarn_pool_leave_group (pool, &give_back);
-  if (pool->is_debugged)
+  if (pool->policy.is_debugged)
     {
       _tarn_duty_begin (pool->base.level, TARN_DUTY_GIVE_BACK); /* which others know of by now */
       _tarn_debug_end_pool (pool->upstream);
@@ -69,8 +69,8 @@ pool_dispose (TarnAllocator *allocator)
     }
 
   _tarn_mutex_lock (&pool->lock);
-  while (pool->n_foreign > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))
-    _tarn_tickets_wait (&pool->give_backs, &pool->lock);
+  while (pool->returning.n_foreign > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))
+    _tarn_tickets_wait (&pool->returning.calls, &pool->lock);
   pool->orphaned = TRUE;
   _tarn_mutex_unlock (&pool->lock);
   _tarn_pool_give_back (pool, &give_back, FALSE);
@@ -92,7 +92,7 @@ lose_stuck_and_queues (TarnPool *pool)
       _tarn_allocator_lose (pool->upstream, block->memory, block->alloc_size);
       _tarn_mutex_lock (&pool->lock);
       _tarn_block_clear_uses (pool, block);
-      _tarn_block_chunks_put (&pool->chunks, block);
+      _tarn_block_chunks_put (&pool->blocks.chunks, block);
     }
   _tarn_pool_drop_unused_queues (pool);
   _tarn_pool_unlock_and_sweep (pool);
@@ -106,20 +106,20 @@ pool_finalize (TarnAllocator *allocator)
 
   lose_stuck_and_queues (pool);
   _tarn_allocator_withdraw (allocator);
-  g_assert (pool->n_blocks == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
+  g_assert (pool->blocks.n == 0 && pool->stats.managed_bytes == 0 && !pool->has_arenas);
   _tarn_pool_free_caches (pool);
   _tarn_block_chunks_clear (
-      &pool->chunks); /* which threads that were ending looked at in checked builds */
-  g_assert (g_hash_table_size (pool->queues) == 0);
-  g_hash_table_unref (pool->queues);
-  g_free (pool->met);
-  g_ptr_array_unref (pool->released_queues);
-  _tarn_bins_free (pool->recorded_bins);
-  _tarn_bins_free (pool->idle_bins);
-  g_hash_table_unref (pool->bare);
-  _tarn_cond_clear (&pool->reservation_ended);
-  _tarn_cond_clear (&pool->recording_ended);
-  _tarn_cond_clear (&pool->give_backs.changed);
+      &pool->blocks.chunks); /* which threads that were ending looked at in checked builds */
+  g_assert (g_hash_table_size (pool->queues.table) == 0);
+  g_hash_table_unref (pool->queues.table);
+  g_free (pool->met.places);
+  g_ptr_array_unref (pool->queues.released);
+  _tarn_bins_free (pool->store.recorded_bins);
+  _tarn_bins_free (pool->store.idle_bins);
+  g_hash_table_unref (pool->blocks.bare);
+  _tarn_cond_clear (&pool->limit.reservation_ended);
+  _tarn_cond_clear (&pool->queues.recording_ended);
+  _tarn_cond_clear (&pool->returning.calls.changed);
   _tarn_mutex_clear (&pool->lock);
   _tarn_allocator_clear (&pool->base);
   tarn_allocator_unref (pool->upstream);
@@ -152,14 +152,15 @@ static const TarnAllocatorClass pool_class = {
 static void
 make_bins (TarnPool *pool)
 {
-  gboolean is_bounded = pool->hold_bytes != G_MAXSIZE;
+  gboolean is_bounded = pool->policy.hold_bytes != G_MAXSIZE;
   gboolean frees_in_order = is_bounded && !_tarn_pool_waits_before_free (pool);
-  TarnAges *recorded = frees_in_order ? &pool->ready : &pool->recorded;
+  TarnAges *recorded = frees_in_order ? &pool->store.ready : &pool->store.recorded;
 
   if (is_bounded)
-    pool->share_ages = pool->heap != NULL || frees_in_order ? &pool->ready : &pool->shares;
-  pool->idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->ready : NULL);
-  pool->recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
+    pool->store.share_ages
+        = pool->heap != NULL || frees_in_order ? &pool->store.ready : &pool->store.shares;
+  pool->store.idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->store.ready : NULL);
+  pool->store.recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
 }
 
 /* Sets what is constant in a pool that stands on no heap: its bins hold all blocks, and blocks go
@@ -167,10 +168,10 @@ make_bins (TarnPool *pool)
 static void
 set_up_with_bins (TarnPool *pool, const TarnPoolOptions *options)
 {
-  pool->moves_blocks = TRUE;
+  pool->policy.moves_blocks = TRUE;
   pool->leading_bits = options->leading_bits_in_bin_id;
-  pool->hold_bytes = options->hold_bytes != 0 ? options->hold_bytes : G_MAXSIZE;
-  pool->max_held = pool->max_kept = G_MAXSIZE;
+  pool->policy.hold_bytes = options->hold_bytes != 0 ? options->hold_bytes : G_MAXSIZE;
+  pool->policy.max_held = pool->policy.max_kept = G_MAXSIZE;
 }
 
 /* Sets what is constant in a pool that stands on a heap: threads take memory from its arenas, and
@@ -182,20 +183,21 @@ set_up_with_heap (TarnPool *pool, TarnPoolOptions *options)
   gboolean keeps = options->thread_cache_blocks > 0 && options->thread_cache_bytes > 0;
   gsize most;
 
-  pool->has_addresses = _tarn_heap_has_addresses (pool->heap);
+  pool->policy.has_addresses = _tarn_heap_has_addresses (pool->heap);
   pool->has_arenas = options->hold_bytes == 0 && keeps;
   pool->leading_bits = TARN_MAX_LEADING_BITS;
   if (pool->has_arenas)
     pool->leading_bits = options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
-  pool->hold_bytes = options->hold_bytes;
-  pool->max_held = pool->max_kept = G_MAXSIZE;
+  pool->policy.hold_bytes = options->hold_bytes;
+  pool->policy.max_held = pool->policy.max_kept = G_MAXSIZE;
   if (options->hold_bytes != 0)
     return;
-  most = pool->has_arenas && pool->has_addresses ? ARENA_THREAD_CACHE_BYTES
-                                                 : HEAP_THREAD_CACHE_BYTES;
+  most = pool->has_arenas && pool->policy.has_addresses ? ARENA_THREAD_CACHE_BYTES
+                                                        : HEAP_THREAD_CACHE_BYTES;
   options->thread_cache_bytes = MIN (options->thread_cache_bytes, most);
-  pool->max_held = _tarn_heap_get_max_held (pool->heap);
-  pool->max_kept = MIN (pool->max_held, MIN (options->thread_cache_bytes / 2, HEAP_MAX_KEPT));
+  pool->policy.max_held = _tarn_heap_get_max_held (pool->heap);
+  pool->policy.max_kept
+      = MIN (pool->policy.max_held, MIN (options->thread_cache_bytes / 2, HEAP_MAX_KEPT));
 }
 
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
@@ -253,8 +255,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
 
   upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
   pool = _tarn_aligned_new0 (TarnPool);
-  pool->is_debugged = _tarn_allocator_is_debugged (upstream);
-  pool->check_interval = _tarn_debug_get_check_interval (&debug);
+  pool->policy.is_debugged = _tarn_allocator_is_debugged (upstream);
+  pool->policy.check_interval = _tarn_debug_get_check_interval (&debug);
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
@@ -263,24 +265,24 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
   pool->heap = _tarn_heap_of (upstream);
-  pool->asked_cache_bytes = known.thread_cache_bytes;
+  pool->policy.asked_cache_bytes = known.thread_cache_bytes;
   if (pool->heap != NULL)
     set_up_with_heap (pool, &known);
   else
     set_up_with_bins (pool, &known);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
-  pool->limit_bytes = known.limit_bytes;
-  pool->ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
+  pool->limit.bytes = known.limit_bytes;
+  pool->limit.ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
   make_bins (pool);
   _tarn_pool_init_caches (pool, &known);
   _tarn_mutex_init (&pool->lock);
-  _tarn_cond_init (&pool->give_backs.changed);
-  _tarn_cond_init (&pool->reservation_ended);
-  _tarn_cond_init (&pool->recording_ended);
-  pool->queues = g_hash_table_new (NULL, NULL);
-  pool->released_queues = g_ptr_array_new ();
-  pool->bare = _tarn_bare_table_new ();
-  pool->reclaim_funcs = _tarn_reclaim_funcs_new ();
+  _tarn_cond_init (&pool->returning.calls.changed);
+  _tarn_cond_init (&pool->limit.reservation_ended);
+  _tarn_cond_init (&pool->queues.recording_ended);
+  pool->queues.table = g_hash_table_new (NULL, NULL);
+  pool->queues.released = g_ptr_array_new ();
+  pool->blocks.bare = _tarn_bare_table_new ();
+  pool->reclaim.funcs = _tarn_reclaim_funcs_new ();
   _tarn_pool_tell_limit (pool);
   warn_if_deferred (pool);
   _tarn_allocator_publish (&pool->base);
@@ -300,7 +302,7 @@ gboolean
 tarn_pool_is_debugged (TarnPool *pool)
 {
   g_return_val_if_fail (pool != NULL, FALSE);
-  return pool->is_debugged;
+  return pool->policy.is_debugged;
 }
 
 /**

@@ -44,11 +44,11 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
   if (own != NULL && own->top != NULL)
     _tarn_cache_empty_bin (cache, own);
   else if (!_tarn_pool_take_from_transfer (pool, number, NULL)
-           && !_tarn_bins_have (pool->idle_bins, number)
+           && !_tarn_bins_have (pool->store.idle_bins, number)
            && !_tarn_pool_take_from_abandoned (pool, number, NULL))
     _tarn_pool_take_from_idle (pool, number, NULL);
-  return take_first (pool, _tarn_bins_get (pool->idle_bins, number), request->size, request->queue,
-                     _tarn_block_is_ready_for);
+  return take_first (pool, _tarn_bins_get (pool->store.idle_bins, number), request->size,
+                     request->queue, _tarn_block_is_ready_for);
 }
 
 /* Takes a recorded block that suits a request.  If another queue's timely event made it so, frees
@@ -56,14 +56,14 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
 static TarnBlock *
 take_recorded (TarnPool *pool, TarnRequest *request, Suits suits)
 {
-  TarnBlock *block = take_first (pool, _tarn_bins_get (pool->recorded_bins, request->number),
+  TarnBlock *block = take_first (pool, _tarn_bins_get (pool->store.recorded_bins, request->number),
                                  request->size, request->queue, suits);
 
   _tarn_assert_locked (&pool->lock);
   if (block == NULL || block->n_uses != 1 || block->uses->queue == request->queue
       || block->uses->event == NULL)
     return block;
-  if (!pool->moves_blocks)
+  if (!pool->policy.moves_blocks)
     return block;
   if (block->uses->event->is_late)
     _tarn_pool_want_next (pool, request);
@@ -100,7 +100,7 @@ take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
     block = _tarn_pool_take_from_share (pool, cache, queue, request->number, request->size);
   if (block != NULL)
     return block;
-  if (queue != NULL && pool->moves_blocks)
+  if (queue != NULL && pool->policy.moves_blocks)
     block = take_idle (pool, cache, request);
   if (block == NULL)
     return take_done (pool, request);
@@ -127,7 +127,7 @@ asks_about (const TarnRequest *request, const TarnEvent *event)
 static void
 note_events (TarnPool *pool, TarnRequest *request)
 {
-  const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, request->number);
+  const TarnBin *bin = _tarn_bins_get (pool->store.recorded_bins, request->number);
   const TarnBlock *seen[MAX_SEEN];
   guint n_seen = 0, n_noted = 0;
   gboolean is_top = FALSE;
@@ -185,8 +185,8 @@ _tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request
       return block;
     }
   request->asks_recorded = _tarn_pool_needs_recorded (pool);
-  request->finds_unready = request->queue != NULL && pool->moves_blocks
-                           && _tarn_bins_have (pool->idle_bins, request->number);
+  request->finds_unready = request->queue != NULL && pool->policy.moves_blocks
+                           && _tarn_bins_have (pool->store.idle_bins, request->number);
   note_events (pool, request);
   if (!request->finds_unready && request->n_events == 0)
     _tarn_pool_want_others (pool, request);
@@ -268,7 +268,7 @@ give_unready (TarnPool *pool, const TarnRequest *request, GError **error)
   if (!_tarn_pool_enter_fresh (pool, &fresh, error))
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
-  bin = _tarn_bins_get (pool->idle_bins, request->number);
+  bin = _tarn_bins_get (pool->store.idle_bins, request->number);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
     if (block->is_unready)
       _tarn_block_use_fresh (block, fresh);
@@ -289,7 +289,7 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
 
   query_events (pool, request);
   _tarn_mutex_lock (&pool->lock);
-  pool->has_done = TRUE; /* as far as is known */
+  pool->store.has_done = TRUE; /* as far as is known */
   block = take_done (pool, request);
   if (block == NULL)
     busy = take_recorded (pool, request, _tarn_block_can_be_awaited);

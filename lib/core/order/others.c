@@ -43,7 +43,7 @@ _tarn_pool_hand_on (TarnPool *pool, guint32 number)
 static gboolean
 has_unrecorded (TarnPool *pool, guint32 number, const TarnQueue *queue)
 {
-  TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
+  TarnBin *bin = _tarn_bins_get (pool->store.recorded_bins, number);
 
   _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = bin != NULL ? bin->top : NULL; block != NULL; block = block->below)
@@ -99,7 +99,7 @@ want_event_for (TarnPool *pool, TarnRequest *request, TarnQueue *queue)
 static void
 want_shares (TarnPool *pool, TarnRequest *request, guint max)
 {
-  TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, request->number);
+  TarnBin *of_all = _tarn_bins_get (pool->store.recorded_bins, request->number);
   TarnBin *next;
 
   _tarn_assert_locked (&pool->lock);
@@ -119,7 +119,7 @@ static void
 want_unrecorded (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
-  for (GList *link = pool->unrecorded_queues.head;
+  for (GList *link = pool->queues.unrecorded.head;
        link != NULL && request->n_others < TARN_MAX_OTHERS; link = link->next)
     if (link->data != request->queue && has_unrecorded (pool, request->number, link->data))
       want_event_for (pool, request, link->data);
@@ -129,7 +129,7 @@ want_unrecorded (TarnPool *pool, TarnRequest *request)
 static gboolean
 others_have (TarnPool *pool, const TarnRequest *request)
 {
-  const TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, request->number);
+  const TarnBin *of_all = _tarn_bins_get (pool->store.recorded_bins, request->number);
   TarnBins *own = request->queue != NULL ? request->queue->bins : NULL;
 
   return of_all != NULL && of_all->n_shares > (guint) _tarn_bins_have (own, request->number);
@@ -140,7 +140,8 @@ void
 _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
-  if (g_hash_table_size (pool->queues) <= (request->queue != NULL) || !pool->moves_blocks)
+  if (g_hash_table_size (pool->queues.table) <= (request->queue != NULL)
+      || !pool->policy.moves_blocks)
     return; /* there are none, or they keep what they have */
   fill_shares (pool, request->number);
   request->others_have = others_have (pool, request);
@@ -152,7 +153,7 @@ _tarn_pool_want_others (TarnPool *pool, TarnRequest *request)
 static gboolean
 many_have (TarnPool *pool, guint32 number)
 {
-  const TarnBin *of_all = _tarn_bins_get (pool->recorded_bins, number);
+  const TarnBin *of_all = _tarn_bins_get (pool->store.recorded_bins, number);
 
   return of_all != NULL && of_all->n_shares >= MANY_SHARES;
 }
@@ -199,7 +200,7 @@ give_unrecorded (TarnPool *pool, const TarnQueue *queue, TarnEvent *event)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->state == TARN_BLOCK_HELD && _tarn_block_get_share (block) == TARN_NO_SHARE)
       _tarn_block_share_event (pool, block, queue, event);
   _tarn_pool_open (pool, was_open);
@@ -259,11 +260,11 @@ take_event_back (TarnPool *pool, TarnQueue *queue, const TarnEvent *event)
 
   _tarn_assert_locked (&pool->lock);
   was_open = _tarn_pool_close (pool);
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     take_from_block (pool, block, event);
   _tarn_pool_open (pool, was_open);
   _tarn_queue_set_unrecorded (pool, queue, TRUE);
-  _tarn_bins_move (pool, pool->recorded_bins);
+  _tarn_bins_move (pool, pool->store.recorded_bins);
 }
 
 /* The lock is not held. */

@@ -25,7 +25,7 @@ queue_ref (TarnPool *pool, TarnQueue *queue)
   _tarn_assert_locked (&pool->lock);
   g_assert (queue->is_known);
   if (queue->n_refs++ == 0)
-    pool->n_unused_queues--;
+    pool->queues.n_unused--;
   return queue;
 }
 
@@ -34,15 +34,15 @@ static TarnQueue *
 look_up (TarnPool *pool, gpointer handle)
 {
   _tarn_assert_locked (&pool->lock);
-  if (pool->latest_queue == NULL || pool->latest_queue->handle != handle)
+  if (pool->queues.latest == NULL || pool->queues.latest->handle != handle)
     {
-      TarnQueue *queue = g_hash_table_lookup (pool->queues, handle);
+      TarnQueue *queue = g_hash_table_lookup (pool->queues.table, handle);
 
       if (queue == NULL)
         return NULL;
-      pool->latest_queue = queue;
+      pool->queues.latest = queue;
     }
-  return pool->latest_queue;
+  return pool->queues.latest;
 }
 
 /* Finds a queue that the pool knows, and takes a reference. */
@@ -62,9 +62,9 @@ _tarn_queue_set_unrecorded (TarnPool *pool, TarnQueue *queue, gboolean has_unrec
   _tarn_assert_locked (&pool->lock);
   has_unrecorded = has_unrecorded && queue->is_known;
   if (has_unrecorded && !queue->has_unrecorded)
-    g_queue_push_tail_link (&pool->unrecorded_queues, &queue->unrecorded_link);
+    g_queue_push_tail_link (&pool->queues.unrecorded, &queue->unrecorded_link);
   else if (!has_unrecorded && queue->has_unrecorded)
-    g_queue_unlink (&pool->unrecorded_queues, &queue->unrecorded_link);
+    g_queue_unlink (&pool->queues.unrecorded, &queue->unrecorded_link);
   queue->has_unrecorded = has_unrecorded;
 }
 
@@ -86,7 +86,7 @@ _tarn_queue_end_recording (TarnPool *pool, TarnQueue *queue)
   g_assert (queue->n_recording > 0);
   _tarn_duty_end (pool->base.level, TARN_DUTY_RECORD);
   if (--queue->n_recording == 0 && !queue->is_known)
-    _tarn_cond_broadcast (&pool->recording_ended);
+    _tarn_cond_broadcast (&pool->queues.recording_ended);
 }
 
 /* Takes a queue out of the pool's table: a queue with the same handle is another one from now on.
@@ -99,9 +99,9 @@ make_unknown (TarnPool *pool, TarnQueue *queue)
     return;
   _tarn_queue_set_unrecorded (pool, queue, FALSE);
   queue->is_known = FALSE;
-  g_hash_table_remove (pool->queues, queue->handle);
-  if (pool->latest_queue == queue)
-    pool->latest_queue = NULL;
+  g_hash_table_remove (pool->queues.table, queue->handle);
+  if (pool->queues.latest == queue)
+    pool->queues.latest = NULL;
 }
 
 /* Leaves a queue, with the backend's reference, to _tarn_pool_unlock_and_sweep (). */
@@ -109,8 +109,8 @@ static void
 leave_to_sweep (TarnPool *pool, TarnQueue *queue)
 {
   _tarn_assert_locked (&pool->lock);
-  queue->next = pool->gone_queues;
-  pool->gone_queues = queue;
+  queue->next = pool->queues.gone;
+  pool->queues.gone = queue;
 }
 
 /* Drops a reference.  A queue that nobody has any more leaves the pool's table, now or, where
@@ -128,7 +128,7 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
       queue->is_wanted = FALSE;
       _tarn_queue_set_unrecorded (pool, queue, FALSE);
       _tarn_bins_free (g_steal_pointer (&queue->bins));
-      pool->n_unused_queues++;
+      pool->queues.n_unused++;
       return;
     }
   _tarn_bins_free (g_steal_pointer (&queue->bins)); /* while the lock is held */
@@ -140,8 +140,8 @@ _tarn_queue_unref (TarnPool *pool, TarnQueue *queue)
 void
 _tarn_pool_drop_released_queues (TarnPool *pool)
 {
-  while (pool->released_queues->len > 0)
-    _tarn_queue_unref (pool, g_ptr_array_steal_index_fast (pool->released_queues, 0));
+  while (pool->queues.released->len > 0)
+    _tarn_queue_unref (pool, g_ptr_array_steal_index_fast (pool->queues.released, 0));
 }
 
 /* Takes queues that nothing remembers out of the pool's table. */
@@ -153,9 +153,9 @@ _tarn_pool_drop_unused_queues (TarnPool *pool)
 
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_drop_released_queues (pool);
-  pool->latest_queue = NULL;
-  g_hash_table_iter_init (&iter, pool->queues);
-  while (pool->n_unused_queues > 0 && g_hash_table_iter_next (&iter, NULL, &item))
+  pool->queues.latest = NULL;
+  g_hash_table_iter_init (&iter, pool->queues.table);
+  while (pool->queues.n_unused > 0 && g_hash_table_iter_next (&iter, NULL, &item))
     {
       TarnQueue *queue = item;
 
@@ -164,7 +164,7 @@ _tarn_pool_drop_unused_queues (TarnPool *pool)
       queue->is_known = FALSE;
       g_hash_table_iter_remove (&iter);
       leave_to_sweep (pool, queue);
-      pool->n_unused_queues--;
+      pool->queues.n_unused--;
     }
 }
 
@@ -193,12 +193,12 @@ _tarn_pool_meet_queue (TarnPool *pool, gpointer handle, gboolean in_order)
       leave_to_sweep (pool, queue_new (handle, in_order));
       return queue;
     }
-  if (pool->n_unused_queues >= MAX_UNUSED)
+  if (pool->queues.n_unused >= MAX_UNUSED)
     _tarn_pool_drop_unused_queues (pool);
   queue = queue_new (handle, in_order);
   queue->n_refs = 1;
   queue->is_known = TRUE;
-  g_hash_table_insert (pool->queues, handle, queue);
+  g_hash_table_insert (pool->queues.table, handle, queue);
   return queue;
 }
 
@@ -309,8 +309,8 @@ forget (TarnPool *pool, TarnQueue *queue, TarnEvent *event)
   _tarn_pool_drop_met (pool, queue->handle);
   _tarn_pool_empty_bins_of_queue (pool, queue->handle);
   n_left = queue->n_refs - 1 - record_own (pool, queue, event);
-  for (TarnBlock *block = _tarn_block_chunks_next (&pool->chunks, NULL);
-       block != NULL && n_left > 0; block = _tarn_block_chunks_next (&pool->chunks, block))
+  for (TarnBlock *block = _tarn_block_chunks_next (&pool->blocks.chunks, NULL);
+       block != NULL && n_left > 0; block = _tarn_block_chunks_next (&pool->blocks.chunks, block))
     if (is_used_still (block, queue, event))
       {
         share_last_event (pool, block, queue, event);
@@ -371,7 +371,7 @@ forget_and_wait (TarnPool *pool, TarnQueue *queue, TarnEvent *event, GError **er
     forget (pool, queue, event);
   _tarn_event_unref (pool, event);
   while (can_forget && queue->n_recording > 0)
-    _tarn_cond_wait (&pool->recording_ended, &pool->lock);
+    _tarn_cond_wait (&pool->queues.recording_ended, &pool->lock);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_mutex_unlock (&pool->lock);
   return can_forget;
@@ -421,7 +421,7 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
     return TRUE;
   is_forgotten = forget_in_pool (pool, queue, error);
   _tarn_pool_leave_queue (pool, queue);
-  if (is_forgotten && pool->hold_bytes != G_MAXSIZE)
+  if (is_forgotten && pool->policy.hold_bytes != G_MAXSIZE)
     _tarn_pool_give_back_excess (pool);
   return is_forgotten;
 }

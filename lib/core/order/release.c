@@ -56,7 +56,7 @@ frees_on_queue (TarnPool *pool, gboolean is_wanted)
       || direct != pool->upstream)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
-  limit_bytes = pool->limit_bytes;
+  limit_bytes = pool->limit.bytes;
   _tarn_mutex_unlock (&pool->lock);
   return limit_bytes == 0;
 }
@@ -259,8 +259,8 @@ find_undone (TarnPool *pool, TarnBlock *block)
   _tarn_assert_locked (&pool->lock);
   for (; block != NULL && (event = get_undone (block)) == NULL;
        block = _tarn_block_get_age (block)->newer)
-    pool->has_done |= _tarn_block_is_done (block);
-  pool->recorded.asked_next = block;
+    pool->store.has_done |= _tarn_block_is_done (block);
+  pool->store.recorded.asked_next = block;
   return event != NULL ? _tarn_event_ref (event) : NULL;
 }
 
@@ -270,20 +270,20 @@ find_undone (TarnPool *pool, TarnBlock *block)
 static TarnEvent *
 find_unasked (TarnPool *pool)
 {
-  TarnEvent *event = find_undone (pool, pool->recorded.asked_next);
+  TarnEvent *event = find_undone (pool, pool->store.recorded.asked_next);
 
-  return event != NULL ? event : find_undone (pool, pool->recorded.oldest);
+  return event != NULL ? event : find_undone (pool, pool->store.recorded.oldest);
 }
 
 /* Moves on to the next newer block, because the event that was found last is not done. */
 static void
 skip_asked (TarnPool *pool)
 {
-  const TarnBlock *block = pool->recorded.asked_next;
+  const TarnBlock *block = pool->store.recorded.asked_next;
 
   _tarn_assert_locked (&pool->lock);
   if (block != NULL)
-    pool->recorded.asked_next = _tarn_block_get_age (block)->newer;
+    pool->store.recorded.asked_next = _tarn_block_get_age (block)->newer;
 }
 
 /* Asks the driver about events of recorded blocks, until one is not done, or TARN_MAX_ASKED were.
@@ -306,7 +306,7 @@ _tarn_pool_ask_recorded (TarnPool *pool)
       if (is_done)
         g_atomic_int_set (&event->is_done, TRUE);
       _tarn_mutex_lock (&pool->lock);
-      pool->has_done |= is_done;
+      pool->store.has_done |= is_done;
       if (!is_done)
         skip_asked (pool);
       _tarn_event_unref (pool, event);
@@ -348,7 +348,7 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
   TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (pool->hold_bytes != 0)
+  if (pool->policy.hold_bytes != 0)
     return;
   sparing = _tarn_heap_choose_sparing (
       pool->heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),
@@ -405,7 +405,7 @@ _tarn_pool_look_after (TarnPool *pool, gpointer handle)
   TarnBlock *blocks;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (__atomic_exchange_n (&pool->has_late, FALSE, __ATOMIC_RELAXED))
+  if (__atomic_exchange_n (&pool->store.has_late, FALSE, __ATOMIC_RELAXED))
     _tarn_pool_give_back_excess (pool);
   if (!_tarn_mutex_trylock (&pool->lock))
     return;

@@ -179,7 +179,7 @@ await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queu
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   pool->stats.queue_waits++;
-  pool->has_done = TRUE; /* others may share the event */
+  pool->store.has_done = TRUE; /* others may share the event */
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }

@@ -33,7 +33,7 @@ _tarn_pool_settle (TarnPool *pool, TarnBlock *block)
   __atomic_store_n (&block->is_own, FALSE, __ATOMIC_RELAXED);
   block->uses = NULL;
   _tarn_arena_name (pool->heap, extent, block->memory);
-  queue = block->share != NULL ? g_hash_table_lookup (pool->queues, block->share) : NULL;
+  queue = block->share != NULL ? g_hash_table_lookup (pool->queues.table, block->share) : NULL;
   g_assert (block->share == NULL || queue != NULL);
   if (queue != NULL)
     _tarn_block_add_use (block, queue);
@@ -46,27 +46,27 @@ insert (TarnPool *pool, const TarnMetQueue *met)
 {
   guint i = _tarn_spread (0, met->handle);
 
-  while (pool->met[i & pool->met_mask].ref.queue != NULL)
+  while (pool->met.places[i & pool->met.mask].ref.queue != NULL)
     i++;
-  pool->met[i & pool->met_mask] = *met;
-  pool->n_met++;
+  pool->met.places[i & pool->met.mask] = *met;
+  pool->met.n++;
 }
 
 /* Makes the table anew, with so many places, and without those that are going. */
 static void
 make_table (TarnPool *pool, guint n_places)
 {
-  g_autofree TarnMetQueue *old = pool->met;
-  guint n_old = old != NULL ? pool->met_mask + 1 : 0;
+  g_autofree TarnMetQueue *old = pool->met.places;
+  guint n_old = old != NULL ? pool->met.mask + 1 : 0;
 
-  pool->met = g_new0 (TarnMetQueue, n_places);
-  pool->met_mask = n_places - 1;
-  pool->n_met = 0;
+  pool->met.places = g_new0 (TarnMetQueue, n_places);
+  pool->met.mask = n_places - 1;
+  pool->met.n = 0;
   for (guint i = 0; i < n_old; i++)
     if (old[i].ref.queue != NULL && !old[i].is_going)
       insert (pool, &old[i]);
     else if (old[i].queue != NULL)
-      g_ptr_array_add (pool->released_queues, old[i].queue);
+      g_ptr_array_add (pool->queues.released, old[i].queue);
 }
 
 static gboolean
@@ -82,15 +82,15 @@ is_going (const TarnPool *pool, gpointer handle)
 static void
 drop_going (TarnPool *pool)
 {
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     for (guint i = 0; i < TARN_CACHE_KEPT; i++)
       if (cache->kept[i] != NULL && is_going (pool, cache->kept[i]->share))
         _tarn_cache_return_kept (cache, cache->kept[i]->share);
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     if (block->is_own && is_going (pool, block->share)
         && block->state != TARN_BLOCK_ENDING) /* else nobody will have it: pool/arenas.c */
       _tarn_pool_settle (pool, block);
-  make_table (pool, pool->met_mask + 1);
+  make_table (pool, pool->met.mask + 1);
 }
 
 /* Drops the queues that no thread has used since the table was full last.  If these are few, every
@@ -101,13 +101,14 @@ make_room (TarnPool *pool)
   guint n_unused = 0;
   gboolean is_odd = FALSE;
 
-  for (guint i = 0; i <= pool->met_mask; i++)
-    n_unused += pool->met[i].ref.queue != NULL && !pool->met[i].is_used;
-  for (guint i = 0; i <= pool->met_mask; i++)
+  for (guint i = 0; i <= pool->met.mask; i++)
+    n_unused += pool->met.places[i].ref.queue != NULL && !pool->met.places[i].is_used;
+  for (guint i = 0; i <= pool->met.mask; i++)
     {
-      is_odd ^= pool->met[i].ref.queue != NULL;
-      pool->met[i].is_going = !pool->met[i].is_used || (n_unused < FEW_UNUSED && is_odd);
-      pool->met[i].is_used = FALSE;
+      is_odd ^= pool->met.places[i].ref.queue != NULL;
+      pool->met.places[i].is_going
+          = !pool->met.places[i].is_used || (n_unused < FEW_UNUSED && is_odd);
+      pool->met.places[i].is_used = FALSE;
     }
   drop_going (pool);
 }
@@ -120,12 +121,12 @@ _tarn_pool_add_met (TarnPool *pool, gpointer handle, TarnQueue *queue, const Tar
   gboolean was_open = _tarn_pool_close (pool);
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->n_met == MAX_MET)
+  if (pool->met.n == MAX_MET)
     make_room (pool);
-  if (pool->met == NULL)
+  if (pool->met.places == NULL)
     make_table (pool, FIRST_PLACES);
-  else if (pool->n_met > pool->met_mask / 2)
-    make_table (pool, 2 * (pool->met_mask + 1));
+  else if (pool->met.n > pool->met.mask / 2)
+    make_table (pool, 2 * (pool->met.mask + 1));
   insert (pool, &met);
   _tarn_pool_open (pool, was_open);
 }
@@ -156,10 +157,10 @@ _tarn_pool_end_arenas (TarnPool *pool)
   if (!pool->has_arenas)
     return;
   was_open = _tarn_pool_close (pool);
-  if (pool->met != NULL)
+  if (pool->met.places != NULL)
     {
-      for (guint i = 0; i <= pool->met_mask; i++)
-        pool->met[i].is_going = TRUE;
+      for (guint i = 0; i <= pool->met.mask; i++)
+        pool->met.places[i].is_going = TRUE;
       drop_going (pool);
     }
   _tarn_pool_end_grants (pool); /* also of what kept blocks had */

@@ -65,7 +65,7 @@ _tarn_visits_end (const TarnVisits *visits)
 static inline gboolean
 _tarn_cache_is_granted (const TarnPool *pool, const TarnCache *cache, gsize bytes)
 {
-  return TARN_LIKELY (pool->limit_bytes == 0)
+  return TARN_LIKELY (pool->limit.bytes == 0)
          || (gssize) (cache->managed_bytes + bytes) <= cache->granted_bytes;
 }
 
@@ -144,7 +144,7 @@ _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 
   if (block != cache->latest_own || cache->n_own_temporaries < TARN_MANY_TEMPORARIES
       || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
-      || block->alloc_size > MIN (TARN_MAX_KEPT, cache->pool->asked_cache_bytes))
+      || block->alloc_size > MIN (TARN_MAX_KEPT, cache->pool->policy.asked_cache_bytes))
     return block;
   kept = *_tarn_cache_get_kept_place (cache, block->share);
   return kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size

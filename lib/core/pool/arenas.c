@@ -87,7 +87,8 @@ read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 
   wanted->handle = handle;
   wanted->bin = bin;
   wanted->alloc_size = _tarn_heap_alloc_size (size, bin);
-  return __atomic_load_n (&pool->n_recorded[bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED) == 0;
+  return __atomic_load_n (&pool->store.n_recorded[bin % TARN_RECORDED_COUNTS], __ATOMIC_RELAXED)
+         == 0;
 }
 
 /* Takes what a thread keeps for its temporaries. */
@@ -132,7 +133,7 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   else if (_tarn_cache_is_granted (pool, cache, wanted->alloc_size)
            && (extent = take_extent (&met->ref, wanted->alloc_size, &memory, is_due)) != NULL)
     {
-      if (TARN_LIKELY (pool->has_addresses))
+      if (TARN_LIKELY (pool->policy.has_addresses))
         block = _tarn_cache_make_block (pool, cache, wanted, extent, memory);
       else
         *taken = (TarnTaken){ extent, met->ref };
@@ -147,7 +148,7 @@ is_its_turn (TarnPool *pool, TarnCache *cache)
 {
   gint64 now;
 
-  if (TARN_UNLIKELY (__atomic_load_n (&pool->has_late, __ATOMIC_RELAXED)))
+  if (TARN_UNLIKELY (__atomic_load_n (&pool->store.has_late, __ATOMIC_RELAXED)))
     return TRUE;
   if (++cache->n_taken_in_turn < TAKEN_IN_TURN)
     return FALSE;
@@ -191,7 +192,7 @@ take_with_locks (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gbo
 {
   TarnBlock *block = NULL;
 
-  if (!pool->has_addresses)
+  if (!pool->policy.has_addresses)
     return NULL;
   _tarn_mutex_lock (&pool->lock);
   if (!_tarn_door_is_closed (&pool->door))
@@ -279,7 +280,7 @@ _tarn_cache_return_own (TarnCache *cache, TarnBlock *blocks)
   TarnBlock **end = &others;
 
   _tarn_assert_locked (&cache->pool->lock);
-  if (!cache->pool->has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
+  if (!cache->pool->policy.has_addresses || met == NULL || !_tarn_arena_begin_put (&met->ref))
     return blocks; /* parts are released without locks */
   while ((block = blocks) != NULL)
     {
@@ -385,7 +386,7 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   gboolean is_back;
   TarnBlock *goes;
 
-  if (!pool->has_addresses)
+  if (!pool->policy.has_addresses)
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
   met = _tarn_door_is_closed (&pool->door) ? NULL : _tarn_cache_find_met_for (pool, cache, block);

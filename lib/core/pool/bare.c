@@ -37,8 +37,9 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   *memory = block->memory;
 
   _tarn_mutex_lock (&pool->lock);
-  set_list (pool->bare,
-            g_slist_prepend (g_hash_table_lookup (pool->bare, &block->memory.address), block));
+  set_list (
+      pool->blocks.bare,
+      g_slist_prepend (g_hash_table_lookup (pool->blocks.bare, &block->memory.address), block));
   _tarn_mutex_unlock (&pool->lock);
   return TRUE;
 }
@@ -78,7 +79,7 @@ _tarn_pool_free_bare (gpointer user_data, TarnMemory memory, gsize size)
   TarnBlock *block;
 
   _tarn_mutex_lock (&pool->lock);
-  block = steal_block (pool->bare, memory, size);
+  block = steal_block (pool->blocks.bare, memory, size);
   _tarn_mutex_unlock (&pool->lock);
 
   if (block != NULL)

@@ -119,7 +119,7 @@ ensure_bin (TarnBins *bins, guint32 number)
 TarnBins *
 _tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue)
 {
-  return queue != NULL ? queue->bins : pool->idle_bins;
+  return queue != NULL ? queue->bins : pool->store.idle_bins;
 }
 
 /* Gets the bins that a held block belongs in. */
@@ -129,12 +129,12 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
   TarnQueue *queue;
 
   if (_tarn_block_get_share (block) == TARN_NO_SHARE)
-    return pool->recorded_bins;
+    return pool->store.recorded_bins;
   if (block->n_uses == 0)
-    return pool->idle_bins;
+    return pool->store.idle_bins;
   queue = block->uses->queue;
   if (queue->bins == NULL)
-    queue->bins = _tarn_bins_new (queue, pool->share_ages);
+    queue->bins = _tarn_bins_new (queue, pool->store.share_ages);
   return queue->bins;
 }
 
@@ -142,7 +142,7 @@ ensure_bins_of (TarnPool *pool, const TarnBlock *block)
 gboolean
 _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
 {
-  const TarnBin *bin = _tarn_bins_get (pool->recorded_bins, number);
+  const TarnBin *bin = _tarn_bins_get (pool->store.recorded_bins, number);
 
   return bin != NULL && bin->n_to_record > 0;
 }
@@ -152,7 +152,7 @@ void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
   _tarn_assert_locked (&pool->lock);
-  ensure_bin (pool->recorded_bins, number)->n_to_record = n;
+  ensure_bin (pool->store.recorded_bins, number)->n_to_record = n;
 }
 
 /* Gets the batch that the first blocks of a bin are in; NULL: they are in none. */
@@ -204,7 +204,7 @@ list (TarnBin *bin, TarnBin *of_all)
 static void
 count_share (TarnPool *pool, TarnBin *bin)
 {
-  TarnBin *of_all = ensure_bin (pool->recorded_bins, bin->number);
+  TarnBin *of_all = ensure_bin (pool->store.recorded_bins, bin->number);
 
   if (bin->length == 0)
     {
@@ -235,7 +235,7 @@ _tarn_bin_unwant (TarnPool *pool, TarnBin *bin)
     return;
   bin->is_wanted = FALSE;
   if (bin->length > 0)
-    list (bin, ensure_bin (pool->recorded_bins, bin->number));
+    list (bin, ensure_bin (pool->store.recorded_bins, bin->number));
 }
 
 /* Blocks in bins */
@@ -248,7 +248,7 @@ note_change (TarnPool *pool, TarnBin *bin)
     bin->bins->n_empty--;
   else
     bin->bins->n_empty++;
-  if (bin->queue != NULL && pool->moves_blocks)
+  if (bin->queue != NULL && pool->policy.moves_blocks)
     count_share (pool, bin);
 }
 
@@ -263,8 +263,8 @@ count_held (TarnPool *pool, TarnBin *bin, gsize alloc_size, gssize n)
   bin->length += (gsize) n;
   if (was_empty != (bin->length == 0))
     note_change (pool, bin);
-  if (bin->bins == pool->recorded_bins)
-    __atomic_add_fetch (&pool->n_recorded[bin->number % TARN_RECORDED_COUNTS], (guint) n,
+  if (bin->bins == pool->store.recorded_bins)
+    __atomic_add_fetch (&pool->store.n_recorded[bin->number % TARN_RECORDED_COUNTS], (guint) n,
                         __ATOMIC_RELAXED);
   pool->stats.held_blocks += (gsize) n;
   pool->stats.held_bytes += (gsize) n * alloc_size;
@@ -306,8 +306,8 @@ unlink_chain (const TarnBin *bin, TarnBlock *first, TarnBlock *last, TarnBlock *
 static void
 note_recorded (TarnPool *pool, const TarnBin *bin, const TarnBlock *block)
 {
-  if (bin->bins->ages == &pool->recorded && !pool->has_done)
-    pool->has_done = pool->base.klass->is_done (block);
+  if (bin->bins->ages == &pool->store.recorded && !pool->store.has_done)
+    pool->store.has_done = pool->base.klass->is_done (block);
 }
 
 /* Puts a chain of blocks on top of a bin, but not into the list by age. */
@@ -339,7 +339,7 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
   TarnBin *bin = ensure_bin (ensure_bins_of (pool, block), block->bin);
 
   _tarn_assert_locked (&pool->lock);
-  g_assert (block->state == TARN_BLOCK_HELD && !block->exact && !pool->stop_holding);
+  g_assert (block->state == TARN_BLOCK_HELD && !block->exact && !pool->store.has_ended);
   bin->n_batches = 0;
   return bin;
 }
@@ -511,13 +511,13 @@ _tarn_pool_take_top (TarnPool *pool, TarnBins *bins, guint32 number, gsize size)
 TarnBlock *
 _tarn_pool_take_any (TarnPool *pool, guint32 number, gsize size)
 {
-  TarnBlock *block = _tarn_pool_take_top (pool, pool->idle_bins, number, size);
+  TarnBlock *block = _tarn_pool_take_top (pool, pool->store.idle_bins, number, size);
   GHashTableIter iter;
   gpointer queue;
 
   if (block == NULL)
-    block = _tarn_pool_take_top (pool, pool->recorded_bins, number, size);
-  g_hash_table_iter_init (&iter, pool->queues);
+    block = _tarn_pool_take_top (pool, pool->store.recorded_bins, number, size);
+  g_hash_table_iter_init (&iter, pool->queues.table);
   while (block == NULL && g_hash_table_iter_next (&iter, NULL, &queue))
     block = _tarn_pool_take_top (pool, ((TarnQueue *) queue)->bins, number, size);
   return block;
@@ -531,7 +531,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
 
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
-  pool->n_blocks++;
+  pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
   activate (pool, block, block->size);
@@ -548,7 +548,7 @@ _tarn_pool_retire (TarnPool *pool, TarnBlock *block)
   if (_tarn_records ())
     _tarn_record_numbers (TARN_TRACE_GONE, pool->base.id, GPOINTER_TO_SIZE (block));
   _tarn_block_set_state (block, TARN_BLOCK_RETIRED);
-  pool->n_blocks--;
+  pool->blocks.n--;
   pool->stats.managed_bytes -= block->alloc_size;
   pool->stats.upstream_frees++;
 }
@@ -564,18 +564,18 @@ _tarn_pool_hold_stuck (TarnPool *pool, TarnBlock *block)
   _tarn_block_set_state (block, TARN_BLOCK_HELD);
   if (_tarn_records ())
     _tarn_block_record (block, FALSE);
-  pool->n_blocks++;
+  pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));
   stats->upstream_frees--;
-  if (!block->exact && !pool->stop_holding)
+  if (!block->exact && !pool->store.has_ended)
     {
       _tarn_pool_put_block (pool, block);
       return;
     }
-  block->below = pool->stuck;
-  pool->stuck = block;
-  pool->n_stuck++;
+  block->below = pool->store.stuck;
+  pool->store.stuck = block;
+  pool->store.n_stuck++;
   stats->held_blocks++;
   stats->held_bytes += block->alloc_size;
 }

@@ -56,7 +56,7 @@
 #define TARN_CACHE_BINS (TARN_CACHE_HOMES + TARN_CACHE_PROBES - 1)
 #define TARN_CACHE_WORDS ((TARN_CACHE_BINS + 63) / 64)
 
-/* A home is the top bits of a number times TarnPool.spread. */
+/* A home is the top bits of a number times TarnPoolPolicy.spread. */
 #define TARN_SPREAD_SHIFT (32 - TARN_CACHE_HOME_BITS)
 
 /* The most bytes that a thread takes from a pool's bin at a time for its cache, or hands over. */
@@ -237,7 +237,7 @@ void _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats);
 static inline gboolean
 _tarn_pool_has_transfers (const TarnPool *pool)
 {
-  return __atomic_load_n (&pool->n_batches, __ATOMIC_RELAXED) > 0;
+  return __atomic_load_n (&pool->transfers.n_batches, __ATOMIC_RELAXED) > 0;
 }
 
 /* Gets a number for a size and a queue.  Handles are addresses, mostly, whose low bits are alike:
@@ -255,11 +255,11 @@ _tarn_spread (guint32 number, gpointer handle)
 static inline TarnMetQueue *
 _tarn_pool_find_met (const TarnPool *pool, gpointer handle)
 {
-  if (pool->met == NULL)
+  if (pool->met.places == NULL)
     return NULL;
   for (guint i = _tarn_spread (0, handle);; i++)
     {
-      TarnMetQueue *met = &pool->met[i & pool->met_mask];
+      TarnMetQueue *met = &pool->met.places[i & pool->met.mask];
 
       if (met->ref.queue == NULL)
         return NULL;

@@ -33,15 +33,15 @@ cache_free (TarnCache *cache)
   TarnPool *pool = cache->pool;
 
   _tarn_assert_locked (&pool->lock);
-  g_assert (pool->n_abandoned > 1 && !cache->is_abandoned);
+  g_assert (pool->caches.n_abandoned > 1 && !cache->is_abandoned);
   empty (cache);
   _tarn_cache_give_spare (cache, 0);
   _tarn_cache_count_active (cache);
   give_up_unused_room (cache);
-  pool->n_caches--;
+  pool->caches.n--;
   pool->stats.hits += cache->hits;
   pool->stats.misses += cache->misses;
-  _tarn_block_chunks_leave (&pool->chunks, cache->chunk);
+  _tarn_block_chunks_leave (&pool->blocks.chunks, cache->chunk);
   *cache->link = cache->next;
   if (cache->next != NULL)
     cache->next->link = cache->link;
@@ -58,10 +58,10 @@ abandon (gpointer item)
 
   _tarn_mutex_lock (&pool->lock);
   _tarn_cache_return_all_kept (cache);
-  if (pool->n_abandoned < TARN_MAX_ABANDONED)
+  if (pool->caches.n_abandoned < TARN_MAX_ABANDONED)
     {
       cache->is_abandoned = TRUE;
-      pool->n_abandoned++;
+      pool->caches.n_abandoned++;
     }
   else
     cache_free (cache);
@@ -87,11 +87,11 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
-  pool->spread = pool->heap != NULL ? HEAP_SPREAD : PLAIN_SPREAD;
-  pool->thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
-  pool->thread_cache_bytes = options->thread_cache_bytes;
+  pool->policy.spread = pool->heap != NULL ? HEAP_SPREAD : PLAIN_SPREAD;
+  pool->policy.thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
+  pool->policy.thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
-  if (pool->thread_cache_blocks > 0 && pool->thread_cache_bytes > 0)
+  if (pool->policy.thread_cache_blocks > 0 && pool->policy.thread_cache_bytes > 0)
     _tarn_pool_open_door (pool);
 }
 
@@ -99,7 +99,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
 static gboolean
 counts_room (const TarnPool *pool)
 {
-  return pool->hold_bytes != 0 && pool->hold_bytes != G_MAXSIZE;
+  return pool->policy.hold_bytes != 0 && pool->policy.hold_bytes != G_MAXSIZE;
 }
 
 /* Takes all blocks and room from all caches, because one cache more will share the bound from now
@@ -109,7 +109,7 @@ share_anew (TarnPool *pool)
 {
   gboolean was_open = _tarn_pool_close (pool);
 
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     empty (cache);
   _tarn_pool_open (pool, was_open);
 }
@@ -124,16 +124,16 @@ cache_new (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   cache->seen_hits = G_MAXUINT64;
   cache->pool = pool;
-  cache->spread = pool->spread;
+  cache->spread = pool->policy.spread;
   /* Only while there is one cache, its peak is the pool's: it is counted before that ends. */
-  if (pool->caches != NULL && pool->caches->next == NULL)
+  if (pool->caches.first != NULL && pool->caches.first->next == NULL)
     _tarn_pool_count (pool, &stats);
-  cache->next = pool->caches;
-  cache->link = &pool->caches;
+  cache->next = pool->caches.first;
+  cache->link = &pool->caches.first;
   if (cache->next != NULL)
     cache->next->link = &cache->next;
-  pool->caches = cache;
-  pool->n_caches++;
+  pool->caches.first = cache;
+  pool->caches.n++;
   if (counts_room (pool) && cache->next != NULL)
     share_anew (pool);
   return cache;
@@ -144,16 +144,16 @@ cache_new (TarnPool *pool)
 static TarnCache *
 take_over (TarnPool *pool)
 {
-  TarnCache *cache = pool->caches;
+  TarnCache *cache = pool->caches.first;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->n_abandoned == 0)
+  if (pool->caches.n_abandoned == 0)
     return NULL;
   while (!cache->is_abandoned)
     cache = cache->next;
   cache->is_abandoned = FALSE;
   cache->seen_hits = G_MAXUINT64;
-  pool->n_abandoned--;
+  pool->caches.n_abandoned--;
   return cache;
 }
 
@@ -186,9 +186,9 @@ _tarn_pool_free_caches (TarnPool *pool)
   TarnCache *cache;
 
   _tarn_threads_give_slot (pool->slot);
-  while ((cache = pool->caches) != NULL)
+  while ((cache = pool->caches.first) != NULL)
     {
-      pool->caches = cache->next;
+      pool->caches.first = cache->next;
       _tarn_cache_give_spare (cache, 0);
       free (cache);
     }
@@ -213,7 +213,7 @@ void
 _tarn_pool_open (TarnPool *pool, gboolean was_open)
 {
   _tarn_assert_locked (&pool->lock);
-  if (was_open && !pool->stop_holding)
+  if (was_open && !pool->store.has_ended)
     _tarn_pool_open_door (pool);
 }
 
@@ -250,7 +250,7 @@ move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
 void
 _tarn_cache_empty_bin (TarnCache *cache, TarnCacheBin *bin)
 {
-  guint most = MAX (1, cache->pool->thread_cache_blocks / 2);
+  guint most = MAX (1, cache->pool->policy.thread_cache_blocks / 2);
 
   _tarn_assert_locked (&cache->pool->lock);
   if (bin->top != NULL)
@@ -281,7 +281,7 @@ _tarn_pool_flush_closed (TarnPool *pool)
   g_assert (_tarn_door_is_closed (&pool->door));
   _tarn_pool_count_closed (pool);
   _tarn_pool_empty_transfers (pool);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     empty (cache);
   _tarn_pool_end_grants (pool);
 }
@@ -326,7 +326,7 @@ _tarn_pool_flush_queue (TarnPool *pool, gpointer handle)
       was_open = _tarn_pool_close (pool);
       _tarn_pool_empty_transfers (pool);
     }
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     {
       if (!has_any_of (cache, handle))
         continue;
@@ -360,7 +360,7 @@ set_capacity (TarnCache *cache, TarnCacheBin *bin, guint capacity)
   else
     cache->has_room[i / 64] &= ~bit;
   cache->reserved_bytes += alloc_size * capacity - alloc_size * bin->capacity;
-  cache->pool->room_bytes += alloc_size * capacity - alloc_size * bin->capacity;
+  cache->pool->caches.room_bytes += alloc_size * capacity - alloc_size * bin->capacity;
   bin->capacity = (guint16) capacity;
 }
 
@@ -398,8 +398,9 @@ assign_place (TarnCache *cache, guint32 number, gpointer handle)
 static gsize
 get_most_bytes (const TarnPool *pool)
 {
-  return counts_room (pool) ? MIN (pool->thread_cache_bytes, pool->hold_bytes / 2 / pool->n_caches)
-                            : pool->thread_cache_bytes;
+  return counts_room (pool)
+             ? MIN (pool->policy.thread_cache_bytes, pool->policy.hold_bytes / 2 / pool->caches.n)
+             : pool->policy.thread_cache_bytes;
 }
 
 /* Counts the blocks that a bin may have room for, beside the room that the others have. */
@@ -414,7 +415,7 @@ get_max_capacity (const TarnCache *cache, const TarnCacheBin *bin)
   if (counts_room (pool))
     left = MIN (left, _tarn_pool_get_room_for_caches (pool));
   n = bin->capacity + left / _tarn_cache_get_alloc_size (cache, bin->number);
-  return (guint) MIN (n, pool->thread_cache_blocks);
+  return (guint) MIN (n, pool->policy.thread_cache_blocks);
 }
 
 /* Takes from each bin the room that it does not use. */
@@ -433,7 +434,7 @@ give_up_unused_room (TarnCache *cache)
 static gboolean
 make_room_in_bin (TarnCache *cache, TarnCacheBin *bin)
 {
-  guint most = cache->pool->thread_cache_blocks;
+  guint most = cache->pool->policy.thread_cache_blocks;
   guint wanted = MIN (MAX (1, 2U * bin->capacity), most);
 
   _tarn_assert_locked (&cache->pool->lock);
@@ -507,7 +508,7 @@ clear_bins_of_all (TarnPool *pool, gboolean (*is_it) (const TarnCacheBin *bin, g
 
   _tarn_assert_locked (&pool->lock);
   _tarn_pool_empty_transfers (pool);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     clear_bins (cache, is_it, data);
   _tarn_pool_open (pool, was_open);
 }
@@ -565,7 +566,7 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   g_assert (bin->top == NULL);           /* or they would be lost */
   if (get_max_capacity (cache, bin) == 0)
     give_up_unused_room (cache);
-  max = MIN (pool->thread_cache_blocks / 2, get_max_capacity (cache, bin));
+  max = MIN (pool->policy.thread_cache_blocks / 2, get_max_capacity (cache, bin));
   max = (guint) MIN (max, TARN_MAX_BYTES_AT_A_TIME / alloc_size);
   while (n < max && (taken = _tarn_pool_take_for_cache (pool, from, n, max - n, &end)) > 0)
     n += taken;
@@ -599,9 +600,9 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
   gboolean is_any = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->n_abandoned == 0)
+  if (pool->caches.n_abandoned == 0)
     return FALSE;
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     {
       TarnCacheBin *bin = cache->is_abandoned ? _tarn_cache_find_bin (cache, number, handle) : NULL;
 
@@ -623,13 +624,13 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
   gint64 now;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->caches == NULL || (pool->caches == own && own->next == NULL))
+  if (pool->caches.first == NULL || (pool->caches.first == own && own->next == NULL))
     return FALSE; /* nobody but this thread */
   if (_tarn_pool_records_frees (pool, number))
     return FALSE; /* no cache has any */
   now = _tarn_clock_now ();
 
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     {
       TarnCacheBin *bin = _tarn_cache_find_bin (cache, number, handle);
 

@@ -24,7 +24,7 @@ _tarn_pool_get_managed (const TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   if (pool->heap == NULL)
     return managed;
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     managed += __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED);
   return managed;
 }
@@ -36,9 +36,9 @@ _tarn_pool_get_committed (const TarnPool *pool)
   gsize committed = pool->stats.managed_bytes;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->limit_bytes == 0)
+  if (pool->limit.bytes == 0)
     return _tarn_pool_get_managed (pool);
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     committed += (gsize) MAX (cache->granted_bytes,
                               (gssize) __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED));
   return committed;
@@ -52,7 +52,7 @@ sum_active (const TarnPool *pool)
   gsize active = pool->stats.active_bytes;
 
   _tarn_assert_locked (&pool->lock);
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     active += __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
   return active;
 }
@@ -70,8 +70,8 @@ _tarn_pool_note_peak (TarnPool *pool)
   gboolean was_open = FALSE;
 
   _tarn_assert_locked (&pool->lock);
-  if (max_active (_tarn_pool_get_managed (pool), peak, active) != peak && pool->caches != NULL
-      && pool->caches->next != NULL && (was_open = _tarn_pool_close (pool)))
+  if (max_active (_tarn_pool_get_managed (pool), peak, active) != peak && pool->caches.first != NULL
+      && pool->caches.first->next != NULL && (was_open = _tarn_pool_close (pool)))
     active = sum_active (pool);
   stats->peak_active_bytes = max_active (_tarn_pool_get_managed (pool), peak, active);
   pool->noted_bytes
@@ -84,7 +84,7 @@ _tarn_pool_note_peak (TarnPool *pool)
 static void
 add_active (const TarnCache *cache, TarnPoolStats *stats)
 {
-  gboolean is_sole = cache->pool->caches == cache && cache->next == NULL;
+  gboolean is_sole = cache->pool->caches.first == cache && cache->next == NULL;
 
   if (is_sole)
     stats->peak_active_bytes
@@ -126,10 +126,10 @@ add_kept (const TarnCache *cache, TarnPoolStats *stats)
 void
 _tarn_pool_sum (const TarnPool *pool, TarnPoolStats *stats)
 {
-  gsize n_blocks = pool->n_blocks;
+  gsize n_blocks = pool->blocks.n;
 
   *stats = pool->stats;
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     {
       add_active (cache, stats);
       add_held (cache, stats);
@@ -163,7 +163,7 @@ _tarn_cache_count_active (TarnCache *cache)
   cache->granted_bytes -= (gssize) cache->managed_bytes;
   __atomic_store_n (&cache->managed_bytes, 0, __ATOMIC_RELAXED);
   cache->managed_peak = 0;
-  cache->pool->n_blocks += cache->n_blocks;
+  cache->pool->blocks.n += cache->n_blocks;
   cache->n_blocks = 0;
   if (has_managed)
     stats->peak_managed_bytes
@@ -196,7 +196,7 @@ _tarn_pool_count_closed (TarnPool *pool)
 {
   _tarn_assert_locked (&pool->lock);
   g_assert (_tarn_door_is_closed (&pool->door));
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     _tarn_cache_count_active (cache);
   _tarn_pool_note_peak (pool);
 }

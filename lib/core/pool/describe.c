@@ -30,14 +30,14 @@ static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
   /* What has no bound says so alike, however wide a gsize is. */
-  guint64 hold_bytes = pool->hold_bytes != G_MAXSIZE ? pool->hold_bytes
-                       : pool->heap != NULL          ? G_MAXUINT64
-                                                     : 0;
+  guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
+                       : pool->heap != NULL                 ? G_MAXUINT64
+                                                            : 0;
   const guint64 properties[] = {
     TARN_TRACE_LEADING_BITS,        MIN (pool->leading_bits, TARN_MAX_LEADING_BITS),
-    TARN_TRACE_LIMIT_BYTES,         pool->limit_bytes,
-    TARN_TRACE_THREAD_CACHE_BLOCKS, pool->thread_cache_blocks,
-    TARN_TRACE_THREAD_CACHE_BYTES,  pool->asked_cache_bytes,
+    TARN_TRACE_LIMIT_BYTES,         pool->limit.bytes,
+    TARN_TRACE_THREAD_CACHE_BLOCKS, pool->policy.thread_cache_blocks,
+    TARN_TRACE_THREAD_CACHE_BYTES,  pool->policy.asked_cache_bytes,
     TARN_TRACE_HOLD_BYTES,          hold_bytes,
     TARN_TRACE_HAS_QUEUES,          pool->upstream->direct->ops.queue_ref != NULL,
   };
@@ -53,7 +53,7 @@ _tarn_pool_tell (TarnAllocator *allocator, TarnListener *listener)
 
   _tarn_assert_locked (&pool->lock);
   tell_options (pool, listener);
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     listener->block (listener, block, block->state != TARN_BLOCK_HELD);
 }
 

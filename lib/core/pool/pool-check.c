@@ -29,7 +29,7 @@ differs (const gchar *name, gsize counted, gsize counter, gchar **violation)
 static gboolean
 sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
 {
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     {
       gboolean held = block->state == TARN_BLOCK_HELD;
 
@@ -180,23 +180,25 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   gpointer handle, queue;
   gsize n_stuck = 0;
 
-  if (!check_table (pool, pool->idle_bins, NULL, sums, violation)
-      || !check_table (pool, pool->recorded_bins, TARN_NO_SHARE, sums, violation))
+  if (!check_table (pool, pool->store.idle_bins, NULL, sums, violation)
+      || !check_table (pool, pool->store.recorded_bins, TARN_NO_SHARE, sums, violation))
     return FALSE;
-  g_hash_table_iter_init (&iter, pool->queues);
+  g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, &handle, &queue))
     if (!check_table (pool, ((TarnQueue *) queue)->bins, handle, sums, violation))
       return FALSE;
-  for (const TarnBlock *block = pool->stuck; block != NULL; block = block->below)
+  for (const TarnBlock *block = pool->store.stuck; block != NULL; block = block->below)
     n_stuck++;
   sums->binned_blocks += n_stuck;
-  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->n_stuck, violation)
+  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->store.n_stuck, violation)
          && !differs ("blocks by age", sums->listed_blocks,
-                      count_listed (&pool->ready) + count_listed (&pool->shares)
-                          + count_listed (&pool->recorded),
+                      count_listed (&pool->store.ready) + count_listed (&pool->store.shares)
+                          + count_listed (&pool->store.recorded),
                       violation)
          && !differs ("bytes by age", sums->listed_bytes,
-                      pool->ready.bytes + pool->shares.bytes + pool->recorded.bytes, violation);
+                      pool->store.ready.bytes + pool->store.shares.bytes
+                          + pool->store.recorded.bytes,
+                      violation);
 }
 
 /* Counts the bins of a list, each of which must be of a number, not wanted, and have blocks. */
@@ -219,7 +221,7 @@ count_shares (const TarnPool *pool, guint32 number, gsize *n_unasked)
   gsize n = 0;
 
   *n_unasked = 0;
-  g_hash_table_iter_init (&iter, pool->queues);
+  g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     {
       const TarnBin *bin = _tarn_bins_get (((TarnQueue *) queue)->bins, number);
@@ -239,9 +241,9 @@ check_shares (const TarnPool *pool, gchar **violation)
   GHashTableIter iter;
   gpointer key, value;
 
-  if (!pool->moves_blocks)
+  if (!pool->policy.moves_blocks)
     return TRUE;
-  g_hash_table_iter_init (&iter, pool->recorded_bins->table);
+  g_hash_table_iter_init (&iter, pool->store.recorded_bins->table);
   while (g_hash_table_iter_next (&iter, &key, &value))
     {
       const TarnBin *of_all = value;
@@ -263,16 +265,16 @@ check_uses (const TarnPool *pool, gchar **violation)
   gpointer queue;
   gsize n_unused = 0, n_unrecorded = 0;
 
-  g_hash_table_iter_init (&iter, pool->queues);
+  g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     {
       n_unused += ((TarnQueue *) queue)->n_refs == 0;
       n_unrecorded += (gsize) ((TarnQueue *) queue)->has_unrecorded;
     }
-  if (differs ("n_unused_queues", n_unused, pool->n_unused_queues, violation)
-      || differs ("unrecorded_queues", n_unrecorded, pool->unrecorded_queues.length, violation))
+  if (differs ("n_unused_queues", n_unused, pool->queues.n_unused, violation)
+      || differs ("unrecorded_queues", n_unrecorded, pool->queues.unrecorded.length, violation))
     return FALSE;
-  TARN_FOR_EACH_BLOCK (block, &pool->chunks)
+  TARN_FOR_EACH_BLOCK (block, &pool->blocks.chunks)
     for (guint i = 0; *violation == NULL && i < block->n_uses; i++)
       if (block->uses[i].queue->n_refs == 0)
         *violation = g_strdup_printf ("what uses block %p is wrong", (const void *) block);
@@ -284,23 +286,23 @@ check_uses (const TarnPool *pool, gchar **violation)
 static gboolean
 check_limit (TarnPool *pool, gchar **violation)
 {
-  gsize limit = pool->limit_bytes != 0 ? pool->limit_bytes : G_MAXSIZE;
-  gsize left = pool->ceiling_bytes;
-  gsize parts[] = { pool->stats.managed_bytes, pool->reserved_bytes, pool->returning_bytes };
+  gsize limit = pool->limit.bytes != 0 ? pool->limit.bytes : G_MAXSIZE;
+  gsize left = pool->limit.ceiling_bytes;
+  gsize parts[] = { pool->stats.managed_bytes, pool->limit.reserved_bytes, pool->returning.bytes };
   gsize returning_bytes = 0;
 
-  for (const TarnTicket *call = pool->give_backs.oldest; call != NULL; call = call->next)
+  for (const TarnTicket *call = pool->returning.calls.oldest; call != NULL; call = call->next)
     returning_bytes += ((const TarnGiveBack *) call)->unreserved_bytes;
-  if (differs ("returning_bytes", returning_bytes, pool->returning_bytes, violation))
+  if (differs ("returning_bytes", returning_bytes, pool->returning.bytes, violation))
     return FALSE;
-  if (pool->ceiling_bytes < limit)
+  if (pool->limit.ceiling_bytes < limit)
     *violation = g_strdup_printf ("the limit, %" FORMAT ", is above the ceiling, %" FORMAT, limit,
-                                  pool->ceiling_bytes);
+                                  pool->limit.ceiling_bytes);
   for (guint i = 0; *violation == NULL && i < G_N_ELEMENTS (parts); left -= parts[i++])
     if (parts[i] > left)
       *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
                                     " returning bytes are above the ceiling, %" FORMAT,
-                                    parts[0], parts[1], parts[2], pool->ceiling_bytes);
+                                    parts[0], parts[1], parts[2], pool->limit.ceiling_bytes);
   return *violation == NULL;
 }
 
@@ -321,7 +323,7 @@ check_cache_bin (const TarnPool *pool, const TarnCache *cache, guint i, gchar **
       }
   if (differs ("the length of a thread's bin", length, bin->length, violation))
     return FALSE;
-  if (length > bin->capacity || bin->capacity > pool->thread_cache_blocks)
+  if (length > bin->capacity || bin->capacity > pool->policy.thread_cache_blocks)
     *violation = g_strdup_printf ("a thread keeps %" FORMAT " blocks of a bin", length);
   else if (bin->capacity > 0
            && _tarn_cache_find_bin ((TarnCache *) cache, bin->number, bin->handle) != bin)
@@ -358,7 +360,7 @@ check_cache (const TarnPool *pool, const TarnCache *cache, Sums *sums, gchar **v
       if (bin->capacity > 0)
         reserved_bytes += bin->capacity * _tarn_bin_alloc_size (bin->number, pool->leading_bits);
     }
-  if (reserved_bytes > pool->thread_cache_bytes)
+  if (reserved_bytes > pool->policy.thread_cache_bytes)
     *violation = g_strdup_printf ("a thread may keep %" FORMAT " bytes", reserved_bytes);
   return *violation == NULL
          && !differs ("what a thread may keep", reserved_bytes, cache->reserved_bytes, violation);
@@ -392,9 +394,9 @@ check_met (const TarnPool *pool, gchar **violation)
 {
   guint n_met = 0;
 
-  for (guint i = 0; pool->met != NULL && i <= pool->met_mask; i++)
+  for (guint i = 0; pool->met.places != NULL && i <= pool->met.mask; i++)
     {
-      const TarnMetQueue *met = &pool->met[i];
+      const TarnMetQueue *met = &pool->met.places[i];
 
       if (met->ref.queue == NULL)
         continue;
@@ -406,7 +408,7 @@ check_met (const TarnPool *pool, gchar **violation)
       if (*violation != NULL)
         return FALSE;
     }
-  return !differs ("n_met", n_met, pool->n_met, violation);
+  return !differs ("n_met", n_met, pool->met.n, violation);
 }
 
 /* Checks all threads' caches. */
@@ -415,12 +417,12 @@ check_caches (const TarnPool *pool, Sums *sums, gchar **violation)
 {
   gsize room_bytes = 0, n_caches = 0;
 
-  for (const TarnCache *cache = pool->caches; cache != NULL; cache = cache->next, n_caches++)
+  for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next, n_caches++)
     room_bytes += cache->reserved_bytes;
-  if (differs ("room_bytes", room_bytes, pool->room_bytes, violation)
-      || differs ("n_caches", n_caches, pool->n_caches, violation))
+  if (differs ("room_bytes", room_bytes, pool->caches.room_bytes, violation)
+      || differs ("n_caches", n_caches, pool->caches.n, violation))
     return FALSE;
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     if (!check_cache (pool, cache, sums, violation) || !check_kept (cache, sums, violation))
       return FALSE;
   return TRUE;
@@ -432,7 +434,7 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
 {
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
     {
-      const TarnTransferBin *bin = &pool->transfer_bins[i];
+      const TarnTransferBin *bin = &pool->transfers.bins[i];
 
       for (guint batch = 0; batch < bin->n_batches; batch++)
         {
@@ -443,8 +445,8 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
             if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
                 || _tarn_block_get_share (block) != bin->handle
                 || (block->below == NULL && block != transfer->last))
-              n = pool->transfer_blocks; /* which is one too many */
-          if (n != pool->transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
+              n = pool->policy.transfer_blocks; /* which is one too many */
+          if (n != pool->policy.transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
             {
               *violation
                   = g_strdup_printf ("a batch of bin %u was handed over wrongly", bin->number);
@@ -479,7 +481,7 @@ check_closed (TarnPool *pool, gchar **violation)
       || !check_uses (pool, violation) || !check_shares (pool, violation)
       || !check_limit (pool, violation))
     return FALSE;
-  if (pool->stop_holding && stats->held_blocks > pool->n_stuck)
+  if (pool->store.has_ended && stats->held_blocks > pool->store.n_stuck)
     *violation = g_strdup ("a pool that does not hold blocks holds some");
   else if (stats->peak_managed_bytes < stats->managed_bytes
            || stats->peak_active_bytes < stats->active_bytes)

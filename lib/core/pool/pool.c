@@ -13,7 +13,8 @@ keep (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
 
   if (block->share == TARN_NO_SHARE)
     return FALSE;
-  return (is_temporary || block->alloc_size <= pool->max_kept) && _tarn_cache_keep (cache, block);
+  return (is_temporary || block->alloc_size <= pool->policy.max_kept)
+         && _tarn_cache_keep (cache, block);
 }
 
 /* Tells whether a block that is being freed should go back at once: it can, and is larger than what
@@ -23,8 +24,8 @@ is_too_large (const TarnPool *pool, const TarnBlock *block)
 {
   if (block->share == TARN_NO_SHARE)
     return FALSE;
-  return block->alloc_size > pool->max_held
-         || ((block->share == NULL || pool->share_ages == &pool->ready)
+  return block->alloc_size > pool->policy.max_held
+         || ((block->share == NULL || pool->store.share_ages == &pool->store.ready)
              && block->alloc_size > _tarn_pool_get_room (pool));
 }
 
@@ -34,7 +35,7 @@ static gboolean
 hold (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   _tarn_assert_locked (&pool->lock);
-  if (pool->stop_holding || block->exact)
+  if (pool->store.has_ended || block->exact)
     return FALSE;
   if (cache != NULL && keep (pool, cache, block))
     return TRUE;
@@ -103,7 +104,7 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     return _tarn_pool_take_excess (pool);
   _tarn_pool_settle (pool, block);
   _tarn_pool_retire (pool, block);
-  block->below = pool->stop_holding || block->exact ? _tarn_pool_take_stuck (pool)
-                                                    : _tarn_pool_take_excess (pool);
+  block->below = pool->store.has_ended || block->exact ? _tarn_pool_take_stuck (pool)
+                                                       : _tarn_pool_take_excess (pool);
   return block;
 }

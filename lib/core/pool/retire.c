@@ -24,7 +24,7 @@ append (TarnBlock ***end, TarnBlock *block)
 TarnBlock *
 _tarn_pool_take_stuck (TarnPool *pool)
 {
-  TarnBlock *blocks = g_steal_pointer (&pool->stuck);
+  TarnBlock *blocks = g_steal_pointer (&pool->store.stuck);
 
   _tarn_assert_locked (&pool->lock);
   for (TarnBlock *block = blocks; block != NULL; block = block->below)
@@ -33,7 +33,7 @@ _tarn_pool_take_stuck (TarnPool *pool)
       pool->stats.held_bytes -= block->alloc_size;
       _tarn_pool_retire (pool, block);
     }
-  pool->n_stuck = 0;
+  pool->store.n_stuck = 0;
   return blocks;
 }
 
@@ -73,8 +73,8 @@ typedef gboolean (*ShallGo) (const TarnPool *pool, const TarnBlock *block, gint6
 static void
 take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, TarnBlock ***end)
 {
-  TarnBlock *ready = pool->ready.oldest;
-  TarnBlock *done = pool->has_done ? find_done (pool, pool->recorded.oldest) : NULL;
+  TarnBlock *ready = pool->store.ready.oldest;
+  TarnBlock *done = pool->store.has_done ? find_done (pool, pool->store.recorded.oldest) : NULL;
   TarnBlock *block;
 
   _tarn_assert_locked (&pool->lock);
@@ -88,7 +88,7 @@ take_oldest (TarnPool *pool, ShallGo shall_go, gint64 since, gsize keep_bytes, T
         done = find_done (pool, newer);
       take (pool, block, end);
     }
-  pool->has_done = done != NULL;
+  pool->store.has_done = done != NULL;
 }
 
 static gboolean
@@ -159,10 +159,10 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
   TarnBlock *blocks = NULL, *done;
   TarnBlock **end = &blocks;
 
-  while (pool->has_done)
+  while (pool->store.has_done)
     {
-      done = find_done (pool, pool->recorded.oldest);
-      pool->has_done = done != NULL;
+      done = find_done (pool, pool->store.recorded.oldest);
+      pool->store.has_done = done != NULL;
       if (done != NULL)
         take (pool, done, &end);
     }
@@ -174,8 +174,9 @@ _tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share)
 static gsize
 get_bound (const TarnPool *pool)
 {
-  return pool->hold_bytes != 0 ? pool->hold_bytes
-                               : MAX (MIN_HOLD_BYTES, _tarn_pool_get_managed (pool) / HOLD_SHARE);
+  return pool->policy.hold_bytes != 0
+             ? pool->policy.hold_bytes
+             : MAX (MIN_HOLD_BYTES, _tarn_pool_get_managed (pool) / HOLD_SHARE);
 }
 
 static gsize
@@ -193,8 +194,8 @@ _tarn_pool_get_room (const TarnPool *pool)
 
   if (bound == G_MAXSIZE)
     return bound;
-  bound = subtract (bound, pool->max_transfer_bytes);
-  return pool->hold_bytes != 0 ? subtract (bound, pool->room_bytes) : bound;
+  bound = subtract (bound, pool->transfers.max_bytes);
+  return pool->policy.hold_bytes != 0 ? subtract (bound, pool->caches.room_bytes) : bound;
 }
 
 /* Reckons how many more bytes threads may keep.  Held blocks that cannot be freed at any time make
@@ -202,7 +203,7 @@ _tarn_pool_get_room (const TarnPool *pool)
 gsize
 _tarn_pool_get_room_for_caches (const TarnPool *pool)
 {
-  return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->ready.bytes);
+  return subtract (_tarn_pool_get_room (pool), pool->stats.held_bytes - pool->store.ready.bytes);
 }
 
 /* Tells whether the pool holds more than it may. */
@@ -217,7 +218,7 @@ _tarn_pool_has_excess (const TarnPool *pool)
 static gboolean
 is_to_expire (const TarnPool *pool)
 {
-  return pool->hold_bytes == 0;
+  return pool->policy.hold_bytes == 0;
 }
 
 /* Tells whether a block was held for TARN_USUAL_IDLE_TIME. */
@@ -232,7 +233,7 @@ is_expired (const TarnBlock *block, gint64 now)
 gboolean
 _tarn_pool_needs_recorded (const TarnPool *pool)
 {
-  const TarnBlock *oldest = pool->recorded.oldest;
+  const TarnBlock *oldest = pool->store.recorded.oldest;
 
   return oldest != NULL
          && (_tarn_pool_has_excess (pool)
@@ -247,9 +248,9 @@ take_expired (TarnPool *pool, TarnBlock ***end)
 {
   gint64 now = _tarn_clock_now ();
 
-  if (now < pool->look_at)
+  if (now < pool->store.look_at)
     return;
-  pool->look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
+  pool->store.look_at = now + TARN_USUAL_IDLE_TIME / TARN_LOOKS;
   take_oldest (pool, was_held_since, now - TARN_USUAL_IDLE_TIME, 0, end);
   _tarn_pool_flush (pool);
 }
@@ -328,9 +329,9 @@ list_largest_first (TarnPool *pool)
   GHashTableIter iter;
   gpointer queue;
 
-  list_bins (list, pool->idle_bins);
-  list_bins (list, pool->recorded_bins);
-  g_hash_table_iter_init (&iter, pool->queues);
+  list_bins (list, pool->store.idle_bins);
+  list_bins (list, pool->store.recorded_bins);
+  g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
     list_bins (list, ((TarnQueue *) queue)->bins);
   g_array_sort (list, compare_descending);

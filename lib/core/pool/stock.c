@@ -28,7 +28,7 @@ _tarn_cache_give_spare (TarnCache *cache, guint n_kept)
       cache->n_spare--;
       block->uses = NULL;
       block->state = TARN_BLOCK_RETIRED;
-      _tarn_block_chunks_put (&cache->pool->chunks, block);
+      _tarn_block_chunks_put (&cache->pool->blocks.chunks, block);
     }
 }
 
@@ -40,7 +40,7 @@ _tarn_cache_refill_spare (TarnCache *cache)
   _tarn_cache_give_spare (cache, TARN_MAX_SPARE / 2);
   while (cache->n_spare < N_SPARE)
     {
-      TarnBlock *block = _tarn_block_chunks_take (&cache->pool->chunks, &cache->chunk);
+      TarnBlock *block = _tarn_block_chunks_take (&cache->pool->blocks.chunks, &cache->chunk);
 
       block->below = cache->spare;
       cache->spare = block;
@@ -74,7 +74,7 @@ _tarn_pool_end_grants (TarnPool *pool)
   if (!pool->has_arenas)
     return;
   was_open = _tarn_pool_close (pool);
-  for (TarnCache *cache = pool->caches; cache != NULL; cache = cache->next)
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     cache->granted_bytes = (gssize) cache->managed_bytes;
   _tarn_pool_open (pool, was_open);
 }
@@ -85,14 +85,14 @@ _tarn_cache_grant (TarnCache *cache)
 {
   const TarnPool *pool = cache->pool;
   gssize managed = (gssize) cache->managed_bytes;
-  gsize most = MIN (pool->limit_bytes / GRANT_SHARE, MAX_GRANT), committed, left;
+  gsize most = MIN (pool->limit.bytes / GRANT_SHARE, MAX_GRANT), committed, left;
 
-  if (!pool->has_arenas || pool->limit_bytes == 0
+  if (!pool->has_arenas || pool->limit.bytes == 0
       || cache->granted_bytes - managed >= (gssize) most)
     return;
   cache->granted_bytes = managed;
-  committed = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
-  left = pool->limit_bytes - MIN (committed, pool->limit_bytes);
+  committed = _tarn_pool_get_committed (pool) + pool->limit.reserved_bytes + pool->returning.bytes;
+  left = pool->limit.bytes - MIN (committed, pool->limit.bytes);
   cache->granted_bytes += (gssize) MIN (most, left / 2);
 }
 

@@ -29,26 +29,26 @@
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
-  guint n = pool->thread_cache_blocks / 2;
+  guint n = pool->policy.thread_cache_blocks / 2;
 
-  pool->transfer_blocks = n <= MAX_BATCH ? n : 0;
-  if (pool->hold_bytes == G_MAXSIZE)
-    pool->max_transfer_bytes = G_MAXSIZE;
-  else if (pool->transfer_blocks > 0 && pool->thread_cache_bytes > 0)
-    pool->max_transfer_bytes
-        = pool->hold_bytes != 0 ? pool->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
+  pool->policy.transfer_blocks = n <= MAX_BATCH ? n : 0;
+  if (pool->policy.hold_bytes == G_MAXSIZE)
+    pool->transfers.max_bytes = G_MAXSIZE;
+  else if (pool->policy.transfer_blocks > 0 && pool->policy.thread_cache_bytes > 0)
+    pool->transfers.max_bytes
+        = pool->policy.hold_bytes != 0 ? pool->policy.hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
 }
 
 /* Counts bytes that are to be handed over.  FALSE: they would be too many. */
 static gboolean
 begin_transfer (TarnPool *pool, gsize bytes)
 {
-  if (pool->max_transfer_bytes == G_MAXSIZE)
+  if (pool->transfers.max_bytes == G_MAXSIZE)
     return TRUE;
-  if (__atomic_add_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED)
-      <= pool->max_transfer_bytes)
+  if (__atomic_add_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED)
+      <= pool->transfers.max_bytes)
     return TRUE;
-  __atomic_sub_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED);
+  __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
   return FALSE;
 }
 
@@ -56,8 +56,8 @@ begin_transfer (TarnPool *pool, gsize bytes)
 static void
 end_transfer (TarnPool *pool, gsize bytes)
 {
-  if (pool->max_transfer_bytes != G_MAXSIZE)
-    __atomic_sub_fetch (&pool->transfer_bytes, bytes, __ATOMIC_RELAXED);
+  if (pool->transfers.max_bytes != G_MAXSIZE)
+    __atomic_sub_fetch (&pool->transfers.bytes, bytes, __ATOMIC_RELAXED);
 }
 
 /* Gets one of the transfer bins for blocks of a size and a queue, by their spread, which may have
@@ -65,7 +65,7 @@ end_transfer (TarnPool *pool, gsize bytes)
 static inline TarnTransferBin *
 get_bin (TarnPool *pool, guint32 spread, guint shard)
 {
-  return &pool->transfer_bins[(spread + shard % TARN_TRANSFER_SHARDS) % TARN_TRANSFER_BINS];
+  return &pool->transfers.bins[(spread + shard % TARN_TRANSFER_SHARDS) % TARN_TRANSFER_BINS];
 }
 
 static inline gboolean
@@ -103,7 +103,7 @@ unlock (TarnTransferBin *bin)
 static void
 set_n_batches (TarnPool *pool, TarnTransferBin *bin, guint n)
 {
-  __atomic_add_fetch (&pool->n_batches, n - bin->n_batches, __ATOMIC_RELAXED);
+  __atomic_add_fetch (&pool->transfers.n_batches, n - bin->n_batches, __ATOMIC_RELAXED);
   __atomic_store_n (&bin->n_batches, n, __ATOMIC_RELAXED);
 }
 
@@ -124,13 +124,13 @@ static gboolean
 hand_over (TarnCache *cache, TarnCacheBin *bin)
 {
   TarnPool *pool = cache->pool;
-  guint n = pool->transfer_blocks;
+  guint n = pool->policy.transfer_blocks;
   TarnTransferBin *place;
   TarnTransfer transfer;
   TarnBlock **oldest;
   gboolean has_room;
 
-  if (n == 0 || bin->length < pool->thread_cache_blocks
+  if (n == 0 || bin->length < pool->policy.thread_cache_blocks
       || bin->top->alloc_size > TARN_MAX_BYTES_AT_A_TIME / n)
     return FALSE;
   place = get_bin (pool, _tarn_spread (bin->number, bin->handle), _tarn_current_thread->number);
@@ -183,14 +183,14 @@ receive (TarnCache *cache, TarnCacheBin *bin)
   guint own = _tarn_current_thread->number;
   TarnBlock *first = NULL;
 
-  if (bin->capacity < pool->transfer_blocks)
+  if (bin->capacity < pool->policy.transfer_blocks)
     return FALSE;
   for (guint i = 0; first == NULL && i < TARN_TRANSFER_SHARDS; i++)
     first = take_batch (pool, get_bin (pool, spread, own + i), bin->number, bin->handle);
   if (first == NULL)
     return FALSE;
-  end_transfer (pool, pool->transfer_blocks * first->alloc_size);
-  _tarn_cache_bin_set (bin, first, pool->transfer_blocks);
+  end_transfer (pool, pool->policy.transfer_blocks * first->alloc_size);
+  _tarn_cache_bin_set (bin, first, pool->policy.transfer_blocks);
   return TRUE;
 }
 
@@ -207,7 +207,7 @@ _tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle, gboolean 
   TarnBlock *block = NULL;
   TarnCacheBin *bin;
 
-  if (cache == NULL || pool->transfer_blocks == 0
+  if (cache == NULL || pool->policy.transfer_blocks == 0
       || !_tarn_thread_enter (thread, &pool->door, is_followed))
     return NULL;
   bin = _tarn_cache_find_bin (cache, number, handle);
@@ -227,7 +227,7 @@ _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_follo
   gboolean is_held;
   TarnCacheBin *bin;
 
-  if (cache == NULL || pool->transfer_blocks == 0
+  if (cache == NULL || pool->policy.transfer_blocks == 0
       || !_tarn_thread_enter (thread, &pool->door, is_followed))
     return FALSE;
   bin = _tarn_cache_find_bin (cache, block->bin, block->share);
@@ -250,9 +250,9 @@ empty (TarnPool *pool, TarnTransferBin *bin)
     return;
   for (guint i = 0; i < bin->n_batches; i++)
     {
-      end_transfer (pool, pool->transfer_blocks * bin->batches[i].first->alloc_size);
+      end_transfer (pool, pool->policy.transfer_blocks * bin->batches[i].first->alloc_size);
       _tarn_pool_put_batch (pool, bin->batches[i].first, bin->batches[i].last,
-                            pool->transfer_blocks);
+                            pool->policy.transfer_blocks);
     }
   set_n_batches (pool, bin, 0);
 }
@@ -304,7 +304,7 @@ void
 _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number)
 {
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
-    take_from (pool, &pool->transfer_bins[i], number, NULL);
+    take_from (pool, &pool->transfers.bins[i], number, NULL);
 }
 
 /* Moves all that was handed over to the pool's bins.  The door is closed. */
@@ -314,7 +314,7 @@ _tarn_pool_empty_transfers (TarnPool *pool)
   _tarn_assert_locked (&pool->lock);
   g_assert (_tarn_door_is_closed (&pool->door));
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
-    empty (pool, &pool->transfer_bins[i]);
+    empty (pool, &pool->transfers.bins[i]);
 }
 
 /* Adds the blocks that were handed over to counters.  The door is closed; or this is a child of
@@ -324,8 +324,8 @@ _tarn_pool_add_transfers (const TarnPool *pool, TarnPoolStats *stats)
 {
   for (guint i = 0; i < TARN_TRANSFER_BINS; i++)
     {
-      const TarnTransferBin *bin = &pool->transfer_bins[i];
-      gsize n = (gsize) bin->n_batches * pool->transfer_blocks;
+      const TarnTransferBin *bin = &pool->transfers.bins[i];
+      gsize n = (gsize) bin->n_batches * pool->policy.transfer_blocks;
 
       stats->held_blocks += n;
       stats->held_bytes

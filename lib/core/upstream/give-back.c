@@ -17,7 +17,8 @@
 guint64
 _tarn_pool_get_ended (const TarnPool *pool)
 {
-  return pool->give_backs.ended + (pool->group != NULL ? _tarn_group_get_ended (pool->group) : 0);
+  return pool->returning.calls.ended
+         + (pool->reclaim.group != NULL ? _tarn_group_get_ended (pool->reclaim.group) : 0);
 }
 
 /* Announces that this thread gives a list of blocks back, which may be empty. It has retired them
@@ -34,9 +35,10 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
   give_back->unreserved_bytes = 0;
   for (const TarnBlock *block = blocks; block != NULL; block = block->below)
     give_back->unreserved_bytes += block->alloc_size;
-  pool->returning_bytes += give_back->unreserved_bytes;
-  _tarn_tickets_begin (&pool->give_backs, &give_back->ticket);
-  give_back->group = pool->group != NULL ? tarn_reclaim_group_ref (pool->group) : NULL;
+  pool->returning.bytes += give_back->unreserved_bytes;
+  _tarn_tickets_begin (&pool->returning.calls, &give_back->ticket);
+  give_back->group
+      = pool->reclaim.group != NULL ? tarn_reclaim_group_ref (pool->reclaim.group) : NULL;
   if (give_back->group != NULL)
     _tarn_group_begin_give_back (give_back->group, &give_back->group_ticket);
 }
@@ -48,7 +50,7 @@ static void
 note_stuck (TarnPool *pool)
 {
   _tarn_assert_locked (&pool->lock);
-  pool->n_came_back++;
+  pool->limit.n_came_back++;
   _tarn_pool_fit_ceiling (pool);
 }
 
@@ -64,18 +66,18 @@ end_give_back (TarnPool *pool, TarnGiveBack *give_back)
   while ((block = give_back->blocks) != NULL)
     {
       give_back->blocks = block->below;
-      _tarn_block_chunks_put (&pool->chunks, block);
+      _tarn_block_chunks_put (&pool->blocks.chunks, block);
     }
   while ((block = give_back->stuck) != NULL)
     {
       give_back->stuck = block->below;
       _tarn_pool_hold_stuck (pool, block);
     }
-  pool->returning_bytes -= give_back->unreserved_bytes;
+  pool->returning.bytes -= give_back->unreserved_bytes;
   if (has_stuck)
     note_stuck (pool);
-  pool->n_foreign -= give_back->is_foreign;
-  _tarn_tickets_end (&pool->give_backs, &give_back->ticket, has_given);
+  pool->returning.n_foreign -= give_back->is_foreign;
+  _tarn_tickets_end (&pool->returning.calls, &give_back->ticket, has_given);
   if (give_back->group != NULL)
     _tarn_group_end_give_back (give_back->group, &give_back->group_ticket, has_given);
 }
@@ -105,7 +107,7 @@ add_stuck (const TarnPool *pool, TarnGiveBack *give_back, TarnBlock *block)
 {
   block->below = give_back->stuck;
   give_back->stuck = block;
-  if (pool->is_debugged)
+  if (pool->policy.is_debugged)
     _tarn_debug_note_stuck (pool->upstream, block->memory);
   if (block->is_told)
     return;
@@ -170,7 +172,8 @@ _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is_wante
 
   _tarn_mutex_lock (&pool->lock);
   end_give_back (pool, give_back);
-  last = pool->orphaned && pool->n_blocks == pool->n_stuck && pool->give_backs.oldest == NULL;
+  last = pool->orphaned && pool->blocks.n == pool->store.n_stuck
+         && pool->returning.calls.oldest == NULL;
   _tarn_mutex_unlock (&pool->lock);
   if (last)
     pool->base.klass->finalize (&pool->base);
@@ -217,7 +220,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
   _tarn_mutex_lock (&pool->lock);
   if (stop_holding)
     _tarn_pool_end_arenas (pool);
-  pool->stop_holding |= stop_holding;
+  pool->store.has_ended |= stop_holding;
   _tarn_pool_flush (pool);
   if (pool->stats.held_bytes > keep_bytes)
     blocks = _tarn_pool_take_largest (pool, pool->stats.held_bytes - keep_bytes);

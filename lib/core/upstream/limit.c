@@ -41,7 +41,7 @@ typedef struct
 static gsize
 get_limit (const TarnPool *pool)
 {
-  return pool->limit_bytes != 0 ? pool->limit_bytes : G_MAXSIZE;
+  return pool->limit.bytes != 0 ? pool->limit.bytes : G_MAXSIZE;
 }
 
 /* Counts the bytes that have to go before so many fit in; G_MAXSIZE, if that is more than there
@@ -50,7 +50,8 @@ static gsize
 bytes_above (const TarnPool *pool, gsize size)
 {
   gsize limit = get_limit (pool);
-  gsize total = _tarn_pool_get_committed (pool) + pool->reserved_bytes + pool->returning_bytes;
+  gsize total
+      = _tarn_pool_get_committed (pool) + pool->limit.reserved_bytes + pool->returning.bytes;
 
   _tarn_assert_locked (&pool->lock);
   if (total <= limit)
@@ -62,7 +63,7 @@ bytes_above (const TarnPool *pool, gsize size)
 void
 _tarn_pool_fit_ceiling (TarnPool *pool)
 {
-  pool->ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
+  pool->limit.ceiling_bytes = get_limit (pool) + bytes_above (pool, 0);
 }
 
 /* Takes bytes of a call that is giving back for a request. */
@@ -72,7 +73,7 @@ take_from (TarnPool *pool, TarnGiveBack *give_back, gsize bytes)
   _tarn_assert_locked (&pool->lock);
   g_assert (bytes <= give_back->unreserved_bytes);
   give_back->unreserved_bytes -= bytes;
-  pool->returning_bytes -= bytes;
+  pool->returning.bytes -= bytes;
 }
 
 /* Takes bytes of the calls that are giving back, the oldest first. */
@@ -80,8 +81,8 @@ static void
 take_returning (TarnPool *pool, gsize bytes, Taken *taken)
 {
   _tarn_assert_locked (&pool->lock);
-  g_assert (bytes <= pool->returning_bytes);
-  for (TarnTicket *ticket = pool->give_backs.oldest; bytes > 0; ticket = ticket->next)
+  g_assert (bytes <= pool->returning.bytes);
+  for (TarnTicket *ticket = pool->returning.calls.oldest; bytes > 0; ticket = ticket->next)
     {
       TarnGiveBack *give_back = (TarnGiveBack *) ticket;
       gsize part = MIN (bytes, give_back->unreserved_bytes);
@@ -110,7 +111,7 @@ get_returning (const TarnPool *pool, gsize wanted)
 {
   gboolean may_wait = wanted > 0 && _tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK);
 
-  return may_wait ? MIN (wanted, pool->returning_bytes) : 0;
+  return may_wait ? MIN (wanted, pool->returning.bytes) : 0;
 }
 
 /* Reserves bytes for a request, and returns 0; or else returns how many more there would have to
@@ -134,8 +135,8 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
   take_returning (pool, returning, taken);
   if (held > 0)
     take_from_held (pool, held, taken);
-  pool->reserved_bytes += size;
-  pool->ceiling_bytes = get_limit (pool);
+  pool->limit.reserved_bytes += size;
+  pool->limit.ceiling_bytes = get_limit (pool);
   return 0;
 }
 
@@ -145,16 +146,16 @@ try_reserve (TarnPool *pool, gsize size, Taken *taken)
 static gboolean
 await_reservation (TarnPool *pool, gsize wanted)
 {
-  guint64 ended = pool->ended_reservations;
+  guint64 ended = pool->limit.ended_reservations;
 
   _tarn_assert_locked (&pool->lock);
-  if (pool->limit_bytes == 0 || wanted > pool->reserved_bytes
+  if (pool->limit.bytes == 0 || wanted > pool->limit.reserved_bytes
       || !_tarn_may_await (pool->base.level, TARN_DUTY_ASK))
     return FALSE;
-  pool->n_awaiting++;
-  while (pool->ended_reservations == ended)
-    _tarn_cond_wait (&pool->reservation_ended, &pool->lock);
-  pool->n_awaiting--;
+  pool->limit.n_awaiting++;
+  while (pool->limit.ended_reservations == ended)
+    _tarn_cond_wait (&pool->limit.reservation_ended, &pool->lock);
+  pool->limit.n_awaiting--;
   return TRUE;
 }
 
@@ -183,7 +184,7 @@ set_limit_error (TarnPool *pool, gsize size, GError **error)
                " managed (%" G_GSIZE_FORMAT " active, %" G_GSIZE_FORMAT
                " held): more than the limit of %" G_GSIZE_FORMAT " bytes allows",
                pool->base.label, size, _tarn_pool_get_managed (pool), pool->stats.active_bytes,
-               pool->stats.held_bytes, pool->limit_bytes);
+               pool->stats.held_bytes, pool->limit.bytes);
 }
 
 /* Sets the error of a request whose bytes no counter could hold. The lock is held. */
@@ -202,9 +203,9 @@ static void
 tell_awaiting (TarnPool *pool)
 {
   _tarn_assert_locked (&pool->lock);
-  pool->ended_reservations++;
-  if (pool->n_awaiting > 0)
-    _tarn_cond_broadcast (&pool->reservation_ended);
+  pool->limit.ended_reservations++;
+  if (pool->limit.n_awaiting > 0)
+    _tarn_cond_broadcast (&pool->limit.reservation_ended);
 }
 
 /* Ends a reservation: the bytes are allocated, and counted as managed in the same stretch under
@@ -213,7 +214,7 @@ void
 _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation)
 {
   _tarn_assert_locked (&pool->lock);
-  pool->reserved_bytes -= reservation->size;
+  pool->limit.reserved_bytes -= reservation->size;
   _tarn_duty_end (pool->base.level, TARN_DUTY_ASK);
   tell_awaiting (pool);
 }
@@ -245,8 +246,8 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
   reserved = reserve_or_wait (pool, reservation->size, &taken);
   if (reserved)
     _tarn_duty_begin (pool->base.level, TARN_DUTY_ASK);
-  n_came_back = pool->n_came_back;
-  reservation->is_limited = pool->limit_bytes != 0;
+  n_came_back = pool->limit.n_came_back;
+  reservation->is_limited = pool->limit.bytes != 0;
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
   if (!reserved && reservation->is_limited)
     set_limit_error (pool, reservation->size, error);
@@ -262,9 +263,9 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
     _tarn_pool_give_back (pool, &taken.give_back, TRUE);
 
   _tarn_mutex_lock (&pool->lock);
-  _tarn_tickets_await (&pool->give_backs, taken.last_awaited, &pool->lock);
+  _tarn_tickets_await (&pool->returning.calls, taken.last_awaited, &pool->lock);
   reservation->ended_give_backs = _tarn_pool_get_ended (pool);
-  if (pool->n_came_back != n_came_back && bytes_above (pool, 0) > 0)
+  if (pool->limit.n_came_back != n_came_back && bytes_above (pool, 0) > 0)
     reserved = FALSE;
   if (!reserved)
     give_up_reservation (pool, reservation, error);
@@ -301,9 +302,9 @@ tarn_pool_get_limit_bytes (TarnPool *pool)
   g_return_val_if_fail (pool != NULL, 0);
 
   if (_tarn_forked ())
-    return pool->limit_bytes;
+    return pool->limit.bytes;
   _tarn_mutex_lock (&pool->lock);
-  limit_bytes = pool->limit_bytes;
+  limit_bytes = pool->limit.bytes;
   _tarn_mutex_unlock (&pool->lock);
   return limit_bytes;
 }
@@ -315,12 +316,12 @@ take_above_limit (TarnPool *pool)
   gsize above = bytes_above (pool, 0);
 
   _tarn_assert_locked (&pool->lock);
-  if (above <= pool->returning_bytes)
+  if (above <= pool->returning.bytes)
     return NULL;
   _tarn_pool_flush (pool);
   above = bytes_above (pool, 0);
-  return above > pool->returning_bytes && pool->stats.held_bytes > 0
-             ? _tarn_pool_take_largest (pool, above - pool->returning_bytes)
+  return above > pool->returning.bytes && pool->stats.held_bytes > 0
+             ? _tarn_pool_take_largest (pool, above - pool->returning.bytes)
              : NULL;
 }
 
@@ -331,9 +332,9 @@ _tarn_pool_tell_limit (TarnPool *pool)
 {
   TarnHeap *heap = _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
   gboolean has_more
-      = pool->is_debugged && _tarn_debug_set_limit (pool->upstream, pool->limit_bytes);
+      = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, pool->limit.bytes);
 
-  return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool->limit_bytes)) || has_more;
+  return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool->limit.bytes)) || has_more;
 }
 
 /**
@@ -361,7 +362,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   TARN_EVENT (limit, TARN_TRACE_LIMIT, pool->base.id, limit_bytes);
   _tarn_mutex_lock (&pool->lock);
   was_open = _tarn_pool_close (pool);
-  pool->limit_bytes = limit_bytes;
+  pool->limit.bytes = limit_bytes;
   _tarn_pool_set_exact (pool, limit_bytes != 0);
   _tarn_pool_end_grants (pool);
   _tarn_pool_open (pool, was_open);

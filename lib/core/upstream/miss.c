@@ -81,7 +81,7 @@ await_give_backs (TarnPool *pool, const Request *request)
     _tarn_group_await_give_backs (group);
   _tarn_mutex_lock (&pool->lock);
   if (_tarn_may_await (pool->base.level, TARN_DUTY_GIVE_BACK))
-    _tarn_tickets_await (&pool->give_backs, pool->give_backs.last, &pool->lock);
+    _tarn_tickets_await (&pool->returning.calls, pool->returning.calls.last, &pool->lock);
   given_back = _tarn_pool_get_ended (pool) != request->reservation.ended_give_backs;
   _tarn_mutex_unlock (&pool->lock);
   return given_back;
@@ -104,8 +104,8 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
 {
   gsize alloc_size = request->reservation.size;
   TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  TarnBlock *block
-      = _tarn_block_chunks_take (&pool->chunks, cache != NULL ? &cache->chunk : &pool->chunk);
+  TarnBlock *block = _tarn_block_chunks_take (&pool->blocks.chunks,
+                                              cache != NULL ? &cache->chunk : &pool->blocks.chunk);
 
   _tarn_assert_locked (&pool->lock);
   block->memory = memory;
@@ -113,7 +113,7 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   block->alloc_size = alloc_size;
   block->source = &pool->base;
   block->bin = request->bin;
-  block->exact = pool->is_debugged || alloc_size != request->rounded_size;
+  block->exact = pool->policy.is_debugged || alloc_size != request->rounded_size;
   block->is_away = FALSE;
   _tarn_block_update_share (block);
   if (owner == 0)
@@ -357,7 +357,7 @@ TarnBlock *
 _tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
                           gboolean *was_short, GError **error)
 {
-  gsize alloc_size = pool->is_debugged
+  gsize alloc_size = pool->policy.is_debugged
                          ? MAX (size, 1)
                          : _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
   Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };

@@ -76,7 +76,7 @@ _tarn_pool_get_group (TarnPool *pool)
   TarnReclaimGroup *group;
 
   _tarn_mutex_lock (&pool->lock);
-  group = pool->group != NULL ? tarn_reclaim_group_ref (pool->group) : NULL;
+  group = pool->reclaim.group != NULL ? tarn_reclaim_group_ref (pool->reclaim.group) : NULL;
   _tarn_mutex_unlock (&pool->lock);
   return group;
 }
@@ -110,10 +110,10 @@ try_join (TarnPool *pool, TarnReclaimGroup *group)
 
   _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
-  joins = pool->group == NULL;
+  joins = pool->reclaim.group == NULL;
   if (joins)
     {
-      pool->group = tarn_reclaim_group_ref (group);
+      pool->reclaim.group = tarn_reclaim_group_ref (group);
       note_level (group, pool->base.level);
       g_ptr_array_add (group->members, pool);
       g_ptr_array_sort (group->members, compare_members);
@@ -131,10 +131,10 @@ leave_group (TarnPool *pool, TarnReclaimGroup *group)
 
   _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
-  leaves = pool->group == group;
+  leaves = pool->reclaim.group == group;
   if (leaves)
     {
-      pool->group = NULL;
+      pool->reclaim.group = NULL;
       g_ptr_array_remove (group->members, pool);
     }
   _tarn_mutex_unlock (&pool->lock);
@@ -181,17 +181,17 @@ tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
 void
 _tarn_pool_leave_group (TarnPool *pool, TarnGiveBack *give_back)
 {
-  TarnReclaimGroup *group = pool->group; /* of nobody else's doing any more */
+  TarnReclaimGroup *group = pool->reclaim.group; /* of nobody else's doing any more */
 
   _tarn_assert_not_locked (&pool->lock);
   if (group != NULL)
     _tarn_mutex_lock (&group->lock);
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_end_arenas (pool);
-  pool->stop_holding = TRUE;
+  pool->store.has_ended = TRUE;
   _tarn_pool_flush (pool);
   _tarn_pool_begin_give_back (pool, give_back, _tarn_pool_take_largest (pool, G_MAXSIZE));
-  pool->group = NULL;
+  pool->reclaim.group = NULL;
   if (group != NULL)
     g_ptr_array_remove (group->members, pool);
   _tarn_mutex_unlock (&pool->lock);
@@ -356,7 +356,7 @@ _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted)
       _tarn_pool_begin_give_back (richest, &give_back, _tarn_pool_take_largest (richest, wanted));
       bytes -= richest->stats.held_bytes;
       give_back.is_foreign = TRUE;
-      richest->n_foreign++;
+      richest->returning.n_foreign++;
       _tarn_pool_check_if_full_debug (richest);
     }
   unlock_members (group);

@@ -83,8 +83,8 @@ tarn_pool_add_reclaim_func (TarnPool *pool, TarnReclaimFunc func, gpointer user_
   item->ref_count = 1;
 
   _tarn_mutex_lock (&pool->lock);
-  id = item->id = ++pool->last_reclaim_id;
-  g_ptr_array_add (pool->reclaim_funcs, item);
+  id = item->id = ++pool->reclaim.last_id;
+  g_ptr_array_add (pool->reclaim.funcs, item);
   _tarn_mutex_unlock (&pool->lock);
   return id;
 }
@@ -122,7 +122,7 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   if (_tarn_forked ())
     return FALSE;
   _tarn_mutex_lock (&pool->lock);
-  item = steal_by_id (pool->reclaim_funcs, id);
+  item = steal_by_id (pool->reclaim.funcs, id);
   _tarn_mutex_unlock (&pool->lock);
   if (item == NULL)
     return FALSE;
@@ -147,7 +147,7 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
   start = _tarn_record_begin_call ();
   _tarn_mutex_lock (&pool->lock);
   pool->stats.reclaims++;
-  funcs = g_ptr_array_copy (pool->reclaim_funcs, reclaim_func_ref, NULL);
+  funcs = g_ptr_array_copy (pool->reclaim.funcs, reclaim_func_ref, NULL);
   _tarn_mutex_unlock (&pool->lock);
   g_ptr_array_set_free_func (funcs, reclaim_func_unref);
 
