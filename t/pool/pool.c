@@ -339,6 +339,9 @@ test_check (Fixture *fixture, gconstpointer unused)
   held->bin++;
   g_assert_false (_tarn_pool_check (pool, NULL));
   held->bin--;
+  pool->store.n_recorded[1]++;
+  g_assert_false (_tarn_pool_check (pool, NULL));
+  pool->store.n_recorded[1]--;
   held->state = TARN_BLOCK_ACTIVE;
   g_assert_false (_tarn_pool_check (pool, NULL));
   held->state = TARN_BLOCK_HELD;

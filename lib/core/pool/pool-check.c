@@ -172,6 +172,24 @@ check_table (TarnPool *pool, const TarnBins *bins, gpointer share, Sums *sums, g
   return !differs ("a table's empty bins", n_empty, bins->n_empty, violation);
 }
 
+/* Checks how many recorded blocks those see who take no lock. */
+static gboolean
+check_recorded (const TarnPool *pool, gchar **violation)
+{
+  guint n_recorded[TARN_RECORDED_COUNTS] = { 0 };
+  GHashTableIter iter;
+  gpointer bin;
+
+  g_hash_table_iter_init (&iter, pool->store.recorded_bins->table);
+  while (g_hash_table_iter_next (&iter, NULL, &bin))
+    n_recorded[((const TarnBin *) bin)->number % TARN_RECORDED_COUNTS]
+        += (guint) ((const TarnBin *) bin)->length;
+  for (guint i = 0; i < TARN_RECORDED_COUNTS; i++)
+    if (differs ("n_recorded", n_recorded[i], pool->store.n_recorded[i], violation))
+      return FALSE;
+  return TRUE;
+}
+
 /* Checks all bins, and what is in none. */
 static gboolean
 check_bins (TarnPool *pool, Sums *sums, gchar **violation)
@@ -190,7 +208,8 @@ check_bins (TarnPool *pool, Sums *sums, gchar **violation)
   for (const TarnBlock *block = pool->store.stuck; block != NULL; block = block->below)
     n_stuck++;
   sums->binned_blocks += n_stuck;
-  return *violation == NULL && !differs ("n_stuck", n_stuck, pool->store.n_stuck, violation)
+  return *violation == NULL && check_recorded (pool, violation)
+         && !differs ("n_stuck", n_stuck, pool->store.n_stuck, violation)
          && !differs ("blocks by age", sums->listed_blocks,
                       count_listed (&pool->store.ready) + count_listed (&pool->store.shares)
                           + count_listed (&pool->store.recorded),
@@ -270,6 +289,10 @@ check_uses (const TarnPool *pool, gchar **violation)
     {
       n_unused += ((TarnQueue *) queue)->n_refs == 0;
       n_unrecorded += (gsize) ((TarnQueue *) queue)->has_unrecorded;
+      if (!((TarnQueue *) queue)->is_known)
+        *violation = g_strdup_printf ("queue %p is in the table, and not known", queue);
+      if (*violation != NULL)
+        return FALSE;
     }
   if (differs ("n_unused_queues", n_unused, pool->queues.n_unused, violation)
       || differs ("unrecorded_queues", n_unrecorded, pool->queues.unrecorded.length, violation))
