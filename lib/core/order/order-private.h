@@ -49,17 +49,17 @@
  * put on the pool's lists of what has gone, for the next call that gives up the lock to release
  * afterwards.
  *
- *     allocate.c  requests: the public ones, and what serves nearly all of them
- *     order.c     requests about which the driver has to be asked
- *     others.c    memory from the shares of other queues
- *     arena.c     ... from what a thread takes without a lock
- *     use.c       what the caller says of blocks in use
- *     free.c      the end of a block in use
- *     release.c   giving back memory that is still used
- *     wait.c      who has to wait for a block, and waiting
- *     event.c     events, and recording them
- *     queue.c     the queues that a pool has met
- *     life.c      a pool's beginning and end */
+ *     request.c  requests, from top to bottom
+ *     held.c     ... served from what the pool holds
+ *     others.c   ... and from the shares of other queues
+ *     arena.c    meeting the arenas from which threads take memory without a lock
+ *     use.c      what the caller says of blocks in use
+ *     free.c     the end of a block in use
+ *     release.c  giving back memory that is still used
+ *     wait.c     who has to wait for a block, and waiting
+ *     event.c    events, and recording them
+ *     queue.c    the queues that a pool has met
+ *     life.c     a pool's beginning and end */
 
 #ifndef TARN_ORDER_PRIVATE_H
 #define TARN_ORDER_PRIVATE_H
@@ -105,10 +105,15 @@ typedef struct
   TarnQueue *others[TARN_MAX_OTHERS];
 } TarnRequest;
 
-/* order.c.  The lock is held in the first, not in the other. */
-TarnBlock *_tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
-TarnBlock *_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpointer handle,
-                                       GError **error);
+/* held.c.  The lock is held in the first two, */
+TarnBlock *_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request);
+void _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request);
+/* not in these. */
+TarnBlock *_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error);
+TarnBlock *_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block,
+                                        const TarnRequest *request, gboolean may_be_late,
+                                        GError **error);
+void _tarn_pool_count_failure (TarnPool *pool);
 
 /* others.c.  The lock is held in these, */
 gboolean _tarn_pool_wants_event (const TarnPool *pool, const TarnQueue *queue);

@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests that threads' caches do not serve: what can be had at once, and then what the driver has
- * to be asked about. */
+ * Blocks for a request from what the pool holds: first what can be had at once, then what the
+ * driver has to be asked about. */
 
 #include "order/order-private.h"
 #include "pool/cache-private.h"
@@ -161,8 +161,8 @@ clear_events (TarnPool *pool, TarnRequest *request)
 }
 
 /* Drops a request's events, and its reference on its queue.  What it wants of others it keeps. */
-static void
-clear_request (TarnPool *pool, TarnRequest *request)
+void
+_tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 {
   _tarn_assert_locked (&pool->lock);
   clear_events (pool, request);
@@ -174,14 +174,14 @@ clear_request (TarnPool *pool, TarnRequest *request)
  * may have once the driver was asked, and wants what others have if there is nothing to note.  Idle
  * blocks that are left are those that no queue has made ready. */
 TarnBlock *
-_tarn_pool_serve_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
+_tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
   TarnBlock *block = take_at_once (pool, cache, request);
 
   _tarn_assert_locked (&pool->lock);
   if (block != NULL)
     {
-      clear_request (pool, request);
+      _tarn_pool_clear_request (pool, request);
       return block;
     }
   request->asks_recorded = _tarn_pool_needs_recorded (pool);
@@ -205,19 +205,32 @@ serve_again (TarnPool *pool, TarnRequest *request)
   _tarn_mutex_lock (&pool->lock);
   clear_events (pool, request);
   _tarn_pool_end_wants (pool, request);
-  block = _tarn_pool_serve_at_once (pool, cache, request);
+  block = _tarn_pool_take_at_once (pool, cache, request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
   return block;
 }
 
 /* Counts a request that ended in an error. */
-static void
-count_failure (TarnPool *pool)
+void
+_tarn_pool_count_failure (TarnPool *pool)
 {
   _tarn_mutex_lock (&pool->lock);
   pool->stats.failures++;
   _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Gives a block that was just taken or allocated to a request's queue; if the queue cannot be made
+ * to wait, the pool holds the block, and NULL comes back with an error. */
+TarnBlock *
+_tarn_pool_move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
+                             gboolean may_be_late, GError **error)
+{
+  _tarn_assert_not_locked (&pool->lock);
+  if (_tarn_block_move (pool, block, request->queue, may_be_late, error))
+    return block;
+  _tarn_pool_put_back (pool, block);
+  return NULL;
 }
 
 /* Asks the driver about the events that a request noted until those of one block are all done. */
@@ -241,19 +254,6 @@ query_events (TarnPool *pool, const TarnRequest *request)
       else
         are_done = FALSE;
     }
-}
-
-/* Gives a block that was just taken or allocated to a request's queue; if the queue cannot be made
- * to wait, the pool holds the block, and NULL comes back with an error. */
-static TarnBlock *
-move_or_put_back (TarnPool *pool, TarnBlock *block, const TarnRequest *request,
-                  gboolean may_be_late, GError **error)
-{
-  _tarn_assert_not_locked (&pool->lock);
-  if (_tarn_block_move (pool, block, request->queue, may_be_late, error))
-    return block;
-  _tarn_pool_put_back (pool, block);
-  return NULL;
 }
 
 /* Moves idle blocks of a size that nobody has waited for to the share of the queue that makes them
@@ -294,88 +294,18 @@ take_after_asking (TarnPool *pool, TarnRequest *request, GError **error)
   if (block == NULL)
     busy = take_recorded (pool, request, _tarn_block_can_be_awaited);
   if (block != NULL)
-    clear_request (pool, request);
+    _tarn_pool_clear_request (pool, request);
   else if (busy == NULL)
     _tarn_pool_want_others (pool, request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
-  return busy != NULL ? move_or_put_back (pool, busy, request, FALSE, error) : block;
-}
-
-/* Adds the queue that makes fresh memory ready to those that use a block. */
-static void
-add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
-{
-  _tarn_mutex_lock (&pool->lock);
-  _tarn_block_add_use (block, fresh);
-  _tarn_mutex_unlock (&pool->lock);
-}
-
-/* Notes that a block was allocated for nobody, while a queue may be yet to make it ready. */
-static void
-set_unready (TarnPool *pool, TarnBlock *block)
-{
-  if (_tarn_pool_get_fresh_queue (pool) == NULL)
-    return;
-  _tarn_mutex_lock (&pool->lock);
-  block->is_unready = TRUE;
-  _tarn_mutex_unlock (&pool->lock);
-}
-
-/* Allocates what no held block serves, from upstream: from a heap, for a queue (NULL: for nobody),
- * what the queue has there, if that will do. */
-static TarnBlock *
-allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
-               GError **error)
-{
-  TarnBlock *block;
-
-  if (request->asks_recorded)
-    _tarn_pool_ask_recorded (pool);
-  if (pool->heap != NULL)
-    {
-      block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
-      if (block != NULL)
-        return block;
-      _tarn_pool_spare_heap (pool, request->number, queue);
-    }
-  return _tarn_pool_allocate_miss (pool, request->size, request->number, queue, was_short, error);
-}
-
-/* Allocates what no held block serves, from upstream or, after memory has run out, from what was
- * freed meanwhile.  The request's queue waits for the queue that makes fresh memory ready, or for
- * those that used it before.  The former is looked up before there is any memory: memory must not
- * be held as idle because that failed. */
-static TarnBlock *
-allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
-{
-  TarnQueue *fresh = NULL;
-  TarnBlock *block;
-
-  _tarn_assert_not_locked (&pool->lock);
-  if (request->queue != NULL && !_tarn_pool_enter_fresh (pool, &fresh, error))
-    {
-      count_failure (pool);
-      return NULL;
-    }
-  block = allocate_miss (pool, request,
-                         request->queue != NULL && request->queue->in_order ? request->queue : NULL,
-                         was_short, error);
-  if (block != NULL && !block->is_hit && fresh != NULL)
-    add_use (pool, block, fresh);
-  else if (block != NULL && !block->is_hit && request->queue == NULL)
-    set_unready (pool, block);
-  if (fresh != NULL)
-    _tarn_pool_leave_queue (pool, fresh);
-  if (block == NULL || (block->n_uses == 0 && request->queue == NULL))
-    return block;
-  return move_or_put_back (pool, block, request, !block->is_hit, error);
+  return busy != NULL ? _tarn_pool_move_or_put_back (pool, busy, request, FALSE, error) : block;
 }
 
 /* Serves a request from what is held, whatever the driver has to be asked for that.  NULL without
  * an error: nothing suits. */
-static TarnBlock *
-take_held (TarnPool *pool, TarnRequest *request, GError **error)
+TarnBlock *
+_tarn_pool_take_held (TarnPool *pool, TarnRequest *request, GError **error)
 {
   TarnBlock *block;
 
@@ -383,14 +313,14 @@ take_held (TarnPool *pool, TarnRequest *request, GError **error)
   if (request->queue != NULL
       && !_tarn_allocator_check_queue (pool->upstream->direct, request->queue->handle, error))
     {
-      count_failure (pool);
+      _tarn_pool_count_failure (pool);
       return NULL;
     }
   if (request->finds_unready)
     {
       if (!give_unready (pool, request, error))
         {
-          count_failure (pool);
+          _tarn_pool_count_failure (pool);
           return NULL;
         }
       block = serve_again (pool, request);
@@ -398,76 +328,4 @@ take_held (TarnPool *pool, TarnRequest *request, GError **error)
         return block;
     }
   return request->n_events > 0 ? take_after_asking (pool, request, error) : NULL;
-}
-
-/* Allocates for a request what nothing that is held serves.  That others had it, and there was too
- * little memory beside that, makes what is freed next of the size go from queue to queue. */
-static TarnBlock *
-allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
-{
-  gboolean was_short = FALSE;
-  TarnBlock *block;
-
-  _tarn_assert_not_locked (&pool->lock);
-  _tarn_pool_record_others (pool, request);
-  block = allocate_fresh (pool, request, &was_short, error);
-  if (request->others_have && was_short)
-    {
-      _tarn_mutex_lock (&pool->lock);
-      _tarn_pool_hand_on (pool, request->number);
-      _tarn_mutex_unlock (&pool->lock);
-    }
-  return block;
-}
-
-/* Meets a request's queue, and serves the request if that can be done at once. */
-static gboolean
-meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, TarnBlock **block,
-            GError **error)
-{
-  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
-  gboolean in_order;
-
-  _tarn_assert_not_locked (&pool->lock);
-  if (!_tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error))
-    {
-      count_failure (pool);
-      return FALSE;
-    }
-  _tarn_mutex_lock (&pool->lock);
-  request->queue = _tarn_pool_meet_queue (pool, handle, in_order);
-  *block = _tarn_pool_serve_at_once (pool, cache, request);
-  _tarn_pool_check_if_full_debug (pool);
-  _tarn_pool_unlock_and_sweep (pool);
-  return TRUE;
-}
-
-/* Serves a request for a queue (@handle NULL: for the host) that could not be served at once, and
- * ends it. */
-TarnBlock *
-_tarn_pool_allocate_slowly (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
-{
-  TarnBlock *block = NULL;
-  GError *local = NULL;
-
-  _tarn_assert_not_locked (&pool->lock);
-  if (handle != NULL && request->queue == NULL
-      && !meet_queue (pool, request, handle, &block, error))
-    return NULL;
-  if (block == NULL)
-    block = take_held (pool, request, &local);
-  if (block == NULL && local == NULL)
-    block = allocate_beside_others (pool, request, &local);
-  if (local != NULL)
-    g_propagate_error (error, local);
-  if (block != NULL)
-    _tarn_pool_record_others (pool, request);
-  if (request->queue != NULL || request->n_events > 0 || request->n_others > 0)
-    {
-      _tarn_mutex_lock (&pool->lock);
-      clear_request (pool, request);
-      _tarn_pool_end_wants (pool, request);
-      _tarn_pool_unlock_and_sweep (pool);
-    }
-  return block;
 }

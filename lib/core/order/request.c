@@ -1,7 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Requests.  Most are served from the thread's cache (pool/cache-private.h), the others here. */
+ * Requests, from top to bottom:
+ *
+ *     1. the thread's cache            pool/cache-private.h, without a lock
+ *     2. the arena of the queue        pool/arenas.c, without a lock; over a heap
+ *     3. what the pool holds           held.c
+ *     4. what other queues hold        others.c: asked for, for the next request
+ *     5. fresh memory from upstream    upstream/miss.c: reserved, asked for; what is held goes
+ *                                      where there is none left, until it is had, or nothing is
+ *                                      held */
 
 #include "base/fork-private.h"
 #include "common/argument-private.h"
@@ -9,6 +17,7 @@
 #include "order/order-private.h"
 #include "pool/cache-private.h"
 #include "record/record-private.h"
+#include "upstream/upstream-private.h"
 
 /* Records what became of a request.  A reader of the recording learns a block's memory from the
  * first request that it serves. */
@@ -104,39 +113,185 @@ take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolean *is_due)
   return block;
 }
 
-static TarnBlock *
-serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+/* Adds the queue that makes fresh memory ready to those that use a block. */
+static void
+add_use (TarnPool *pool, TarnBlock *block, TarnQueue *fresh)
 {
-  TarnRequest request = { .size = size };
-  TarnQueue *wanted = NULL;
-  TarnBlock *block = NULL;
-  gboolean has_excess;
-  TarnCache *cache;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_block_add_use (block, fresh);
+  _tarn_mutex_unlock (&pool->lock);
+}
 
-  request.number = _tarn_pool_get_bin (pool, size);
-  cache = _tarn_pool_lock (pool);
-  if (handle != NULL)
-    request.queue = _tarn_pool_find_queue (pool, handle);
-  if (_tarn_pool_wants_event (pool, request.queue))
-    wanted = _tarn_pool_find_queue (pool, handle);
-  if (handle == NULL || request.queue != NULL)
-    block = _tarn_pool_serve_at_once (pool, cache, &request);
-  _tarn_cache_note_latest (cache, block);
-  has_excess = block == NULL || _tarn_pool_has_excess (pool);
+/* Notes that a block was allocated for nobody, while a queue may be yet to make it ready. */
+static void
+set_unready (TarnPool *pool, TarnBlock *block)
+{
+  if (_tarn_pool_get_fresh_queue (pool) == NULL)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  block->is_unready = TRUE;
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Allocates what no held block serves, from upstream: from a heap, for a queue (NULL: for nobody),
+ * what the queue has there, if that will do. */
+static TarnBlock *
+allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gboolean *was_short,
+               GError **error)
+{
+  TarnBlock *block;
+
+  if (request->asks_recorded)
+    _tarn_pool_ask_recorded (pool);
+  if (pool->heap != NULL)
+    {
+      block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
+      if (block != NULL)
+        return block;
+      _tarn_pool_spare_heap (pool, request->number, queue);
+    }
+  return _tarn_pool_allocate_miss (pool, request->size, request->number, queue, was_short, error);
+}
+
+/* Allocates what no held block serves, from upstream or, after memory has run out, from what was
+ * freed meanwhile.  The request's queue waits for the queue that makes fresh memory ready, or for
+ * those that used it before.  The former is looked up before there is any memory: memory must not
+ * be held as idle because that failed. */
+static TarnBlock *
+allocate_fresh (TarnPool *pool, const TarnRequest *request, gboolean *was_short, GError **error)
+{
+  TarnQueue *fresh = NULL;
+  TarnBlock *block;
+
+  _tarn_assert_not_locked (&pool->lock);
+  if (request->queue != NULL && !_tarn_pool_enter_fresh (pool, &fresh, error))
+    {
+      _tarn_pool_count_failure (pool);
+      return NULL;
+    }
+  block = allocate_miss (pool, request,
+                         request->queue != NULL && request->queue->in_order ? request->queue : NULL,
+                         was_short, error);
+  if (block != NULL && !block->is_hit && fresh != NULL)
+    add_use (pool, block, fresh);
+  else if (block != NULL && !block->is_hit && request->queue == NULL)
+    set_unready (pool, block);
+  if (fresh != NULL)
+    _tarn_pool_leave_queue (pool, fresh);
+  if (block == NULL || (block->n_uses == 0 && request->queue == NULL))
+    return block;
+  return _tarn_pool_move_or_put_back (pool, block, request, !block->is_hit, error);
+}
+
+/* Allocates for a request what nothing that is held serves.  That others had it, and there was too
+ * little memory beside that, makes what is freed next of the size go from queue to queue. */
+static TarnBlock *
+allocate_beside_others (TarnPool *pool, TarnRequest *request, GError **error)
+{
+  gboolean was_short = FALSE;
+  TarnBlock *block;
+
+  _tarn_assert_not_locked (&pool->lock);
+  _tarn_pool_record_others (pool, request);
+  block = allocate_fresh (pool, request, &was_short, error);
+  if (request->others_have && was_short)
+    {
+      _tarn_mutex_lock (&pool->lock);
+      _tarn_pool_hand_on (pool, request->number);
+      _tarn_mutex_unlock (&pool->lock);
+    }
+  return block;
+}
+
+/* Has the pool meet a request's queue, and serves the request if that can be done at once.  NULL
+ * without an error: it cannot. */
+static TarnBlock *
+meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **error)
+{
+  TarnCache *cache = _tarn_cache_of (_tarn_current_thread, pool);
+  gboolean in_order;
+  TarnBlock *block;
+
+  _tarn_assert_not_locked (&pool->lock);
+  if (!_tarn_allocator_ref_queue (pool->upstream->direct, handle, &in_order, error))
+    {
+      _tarn_pool_count_failure (pool);
+      return NULL;
+    }
+  _tarn_mutex_lock (&pool->lock);
+  request->queue = _tarn_pool_meet_queue (pool, handle, in_order);
+  block = _tarn_pool_take_at_once (pool, cache, request);
   _tarn_pool_check_if_full_debug (pool);
   _tarn_pool_unlock_and_sweep (pool);
+  return block;
+}
 
+/* Takes the lock, and serves a request of the host, or of a queue that the pool knows, from what
+ * can be had at once.  *has_excess: the pool is to see whether it holds too much. */
+static TarnBlock *
+take_at_once (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
+{
+  TarnQueue *wanted = NULL;
+  TarnBlock *block = NULL;
+  TarnCache *cache;
+
+  request->number = _tarn_pool_get_bin (pool, request->size);
+  cache = _tarn_pool_lock (pool);
+  if (handle != NULL)
+    request->queue = _tarn_pool_find_queue (pool, handle);
+  if (_tarn_pool_wants_event (pool, request->queue))
+    wanted = _tarn_pool_find_queue (pool, handle);
+  if (handle == NULL || request->queue != NULL)
+    block = _tarn_pool_take_at_once (pool, cache, request);
+  _tarn_cache_note_latest (cache, block);
+  *has_excess = block == NULL || _tarn_pool_has_excess (pool);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_pool_unlock_and_sweep (pool);
   if (wanted != NULL)
     {
       _tarn_pool_record_share (pool, wanted, NULL, TRUE);
       _tarn_pool_leave_queue (pool, wanted);
     }
-  if (block == NULL)
-    block = _tarn_pool_allocate_slowly (pool, &request, handle, error);
-  else
+  return block;
+}
+
+/* Drops what a request has. */
+static void
+end_request (TarnPool *pool, TarnRequest *request)
+{
+  if (request->queue == NULL && request->n_events == 0 && request->n_others == 0)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_clear_request (pool, request);
+  _tarn_pool_end_wants (pool, request);
+  _tarn_pool_unlock_and_sweep (pool);
+}
+
+/* Serves a request that needs the lock: from what is held, at once or after the driver was asked
+ * about that; else with fresh memory, for which held blocks go where there is none left
+ * (upstream/miss.c). */
+static TarnBlock *
+serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+{
+  TarnRequest request = { .size = size };
+  GError *local = NULL;
+  gboolean has_excess;
+  TarnBlock *block;
+
+  block = take_at_once (pool, &request, handle, &has_excess);
+  if (block == NULL && handle != NULL && request.queue == NULL)
+    block = meet_queue (pool, &request, handle, &local);
+  if (block == NULL && local == NULL)
+    block = _tarn_pool_take_held (pool, &request, &local);
+  if (block == NULL && local == NULL)
+    block = allocate_beside_others (pool, &request, &local);
+  if (block != NULL)
     _tarn_pool_record_others (pool, &request);
+  end_request (pool, &request);
   if (has_excess && pool->policy.hold_bytes != G_MAXSIZE)
     _tarn_pool_give_back_excess (pool);
+  if (local != NULL)
+    g_propagate_error (error, local);
   return block;
 }
 
