@@ -41,9 +41,12 @@
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
+/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What
+ * a new piece has more than its request needs may be GROWTH_ROOM beyond that, because a heap that
+ * grows goes on to grow, mostly. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
+#define GROWTH_ROOM (64 * MIB)
 
 /* Reckons how many bytes the heap should have at most; the request is not among them. */
 static gsize
@@ -99,7 +102,7 @@ choose_size (const TarnHeapRange *range, gsize size, gsize needed)
 {
   const TarnHeap *heap = range->heap;
   gsize has = _tarn_arena_get_step (range->arena), all = heap->stats.upstream_bytes;
-  gsize most = get_target (heap, 0);
+  gsize most = _tarn_heap_get_target (heap, 0, ROOM_SHARE, MIN_ROOM + GROWTH_ROOM);
   gsize usual = heap->growth_bytes;
   gsize share = _tarn_heap_get_share (heap, LIMIT_PIECE_SHARE);
   gsize least = 0;
