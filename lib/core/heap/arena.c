@@ -65,7 +65,7 @@ _tarn_arena_count (TarnArena *arena)
   TarnHeap *heap = arena->heap;
   gsize bytes = arena->uncounted_bytes;
 
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_assert_closed (heap);
   heap->stats.used_bytes += bytes;
   heap->stats.free_bytes -= bytes;
   __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
@@ -117,9 +117,11 @@ collect (TarnHeap *heap)
   __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
 }
 
-static void
-close_door (TarnHeap *heap)
+/* Closes the door of a heap whose lock is held, unless it is closed. */
+void
+_tarn_heap_close (TarnHeap *heap)
 {
+  _tarn_assert_locked (&heap->lock);
   if (_tarn_door_is_closed (&heap->door))
     return;
   _tarn_door_close (&heap->door);
@@ -143,7 +145,16 @@ void
 _tarn_heap_lock (TarnHeap *heap)
 {
   _tarn_mutex_lock_adaptively (&heap->lock);
-  close_door (heap);
+  _tarn_heap_close (heap);
+}
+
+/* Takes the lock, and lets threads go on to visit the heap: for what no visit reads, as what the
+ * heap knows by its memory, and marks.  Closing the door has all threads that are in a visit
+ * waited for, and those that come wait. */
+void
+_tarn_heap_lock_open (TarnHeap *heap)
+{
+  _tarn_mutex_lock_adaptively (&heap->lock);
 }
 
 gboolean
@@ -151,14 +162,15 @@ _tarn_heap_trylock (TarnHeap *heap)
 {
   if (!_tarn_mutex_trylock (&heap->lock))
     return FALSE;
-  close_door (heap);
+  _tarn_heap_close (heap);
   return TRUE;
 }
 
 void
 _tarn_heap_unlock (TarnHeap *heap)
 {
-  open_door (heap);
+  if (_tarn_door_is_closed (&heap->door))
+    open_door (heap);
   _tarn_mutex_unlock (&heap->lock);
 }
 
@@ -168,7 +180,7 @@ _tarn_heap_wait (TarnHeap *heap)
 {
   open_door (heap);
   _tarn_cond_wait (&heap->changed, &heap->lock);
-  close_door (heap);
+  _tarn_heap_close (heap);
 }
 
 /* Meeting arenas */
@@ -303,7 +315,7 @@ _tarn_arena_is_met (const TarnArenaRef *ref)
 void
 _tarn_arena_name (TarnHeap *heap, TarnExtent *extent, TarnMemory memory)
 {
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   _tarn_heap_remember (extent, memory);
   _tarn_heap_unlock (heap);
 }
@@ -583,7 +595,7 @@ _tarn_arena_adopt (const TarnArenaRef *ref, TarnMemory memory)
   TarnHeap *heap = ref->heap;
   TarnExtent *extent;
 
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   g_assert (extent != NULL);
   if (_tarn_arena_is_met (ref) && extent->piece->range->arena->queue == ref->queue)

@@ -303,7 +303,7 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   TarnHeap *heap = range->heap;
   TarnExtent *extent = _tarn_free_index_find (&range->free, size);
 
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_assert_closed (heap);
   if (extent == NULL
       || (!takes_any && heap->growth->suits != NULL && !heap->growth->suits (range, extent, size)))
     return NULL;
@@ -318,7 +318,7 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
 void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)
 {
-  _tarn_assert_locked (&range->heap->lock);
+  _tarn_heap_assert_closed (range->heap);
   TARN_EVENT (extent_free, TARN_TRACE_EXTENT_FREE, range->heap->base.id, extent->start,
               extent->size);
   put (range, extent);
@@ -335,7 +335,7 @@ _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece)
   TarnExtent *extent = extent_new (range->arena);
   gboolean is_at_end = region != NULL && piece->start == region->end;
 
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_assert_closed (heap);
   extent->start = piece->start;
   extent->size = piece->size;
   extent->piece = piece;
@@ -426,7 +426,7 @@ cut_piece (TarnPiece *piece, gboolean stays_mapped)
   TarnHeap *heap = range->heap;
   TarnExtent *before;
 
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_assert_closed (heap);
   g_assert (piece->n_used == 0);
   _tarn_free_index_remove (&range->free, piece->extent);
   before = cut_extent (piece);
@@ -525,7 +525,7 @@ _tarn_range_take_over (TarnHeapRange *range, TarnPiece *first, TarnPiece *last)
 {
   TarnHeapRange *old = first->range;
 
-  _tarn_assert_locked (&range->heap->lock);
+  _tarn_heap_assert_closed (range->heap);
   g_assert (first->before == NULL && old->arena->queue == range->arena->queue);
   if (last->after != NULL)
     part_behind (last);
@@ -552,7 +552,7 @@ _tarn_heap_next_idle (const TarnHeap *heap, const TarnPiece *piece)
   const GList *link = piece != NULL ? piece->idle_link.next : NULL;
   const GList *arenas = piece != NULL ? piece->range->arena->link.next : heap->arenas.head;
 
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_assert_closed (heap);
   for (; link == NULL && arenas != NULL; arenas = arenas->next)
     link = ((const TarnArena *) arenas->data)->idle.head;
   return link != NULL ? link->data : NULL;

@@ -298,13 +298,25 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
+/* Tells whether a request may have a piece of another queue, which may want it back soon.  Queues
+ * that take pieces from each other in turn should rather have a little more. */
+static gboolean
+may_move (TarnHeap *heap, gsize needed)
+{
+  gsize target = get_target (heap, needed), all = heap->stats.upstream_bytes;
+  gsize room = target > all ? target - all : 0;
+
+  return _tarn_heap_get_most (heap) != G_MAXSIZE
+         || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
+}
+
 /* Has a range take a quiet piece over from another queue. */
 static gboolean
 take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
   TarnPiece *piece = find_of_others (range, size, needed);
 
-  if (piece == NULL)
+  if (piece == NULL || !may_move (range->heap, needed))
     return FALSE;
   _tarn_range_cut_piece (piece);
   _tarn_range_add_piece (range, piece);

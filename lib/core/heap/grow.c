@@ -259,20 +259,22 @@ release_expired (TarnHeap *heap, gint64 now)
 }
 
 /* Looks now and then whether pieces have been idle for so long that nobody seems to need them, and
- * gives them back. */
+ * gives them back.  The door need not be closed. */
 void
 _tarn_heap_expire (TarnHeap *heap)
 {
   gint64 now;
 
   _tarn_assert_locked (&heap->lock);
-  if (_tarn_heap_next_idle (heap, NULL) == NULL || heap->idle_time == G_MAXINT64
-      || heap->is_changing)
+  if (heap->idle_time == G_MAXINT64 || heap->is_changing)
     return;
   now = _tarn_clock_now ();
   if (now < heap->look_at)
     return;
   heap->look_at = now + heap->idle_time / TARN_LOOKS;
+  _tarn_heap_close (heap);
+  if (_tarn_heap_next_idle (heap, NULL) == NULL)
+    return;
   begin_change (heap);
   _tarn_heap_ask_marks (heap);
   release_expired (heap, now);

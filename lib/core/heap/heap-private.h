@@ -439,8 +439,10 @@ void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
 /* arena.c; the lock is not held in the first two, */
 void _tarn_heap_lock (TarnHeap *heap);
+void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
 /* and is in these. */
+void _tarn_heap_close (TarnHeap *heap);
 void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
@@ -554,11 +556,20 @@ void _tarn_heap_tell_counters (TarnAllocator *heap, TarnListener *listener);
 gboolean _tarn_heap_check (TarnHeap *heap, gchar **violation);
 void _tarn_heap_assert_valid (TarnHeap *heap);
 
+/* Checks that nobody else uses the arenas. */
+static inline void
+_tarn_heap_assert_closed (const TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  g_assert (_tarn_door_is_closed (&heap->door));
+}
+
 /* After every operation, under the lock, in builds with --enable-debug=full. */
 static inline void
 _tarn_heap_check_if_full_debug (TarnHeap *heap)
 {
 #if defined(TARN_DEBUG_LEVEL) && TARN_DEBUG_LEVEL >= 2
+  _tarn_heap_close (heap);
   _tarn_heap_assert_valid (heap);
 #else
   (void) heap;

@@ -41,7 +41,7 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
 static void
 put (TarnHeap *heap, TarnExtent *extent)
 {
-  _tarn_assert_locked (&heap->lock);
+  _tarn_heap_close (heap);
   heap->n_unnamed--;
   _tarn_range_put (extent->piece->range, extent);
   _tarn_heap_check_if_full_debug (heap);
@@ -185,7 +185,7 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
 {
   gboolean is_made = _tarn_heap_make_part (heap, extent, memory, error);
 
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   if (is_made)
     _tarn_heap_remember (extent, *memory);
   else
@@ -303,7 +303,7 @@ end_use (TarnHeap *heap, TarnExtent *extent)
     {
       _tarn_heap_unlock (heap);
       _tarn_heap_release_part (heap, extent, memory);
-      _tarn_heap_lock (heap);
+      _tarn_heap_lock_open (heap);
     }
   put (heap, extent);
 }
@@ -316,7 +316,7 @@ _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner)
   TarnExtent *extent;
   gboolean is_owner;
 
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   is_owner = extent != NULL && owner != 0 && extent->piece->range->arena->queue->number == owner;
   if (is_owner)
@@ -337,7 +337,7 @@ _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner)
 
   if (owner == 0)
     return FALSE;
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   queue = _tarn_heap_find_queue (heap, handle);
   knows = queue != NULL && queue->number == owner;
   _tarn_heap_unlock (heap);
@@ -351,7 +351,7 @@ heap_free (gpointer user_data, TarnMemory memory, gsize size)
   gpointer extent;
   gboolean is_used;
 
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   is_used = g_hash_table_steal_extended (heap->table, &memory, &extent, NULL);
   if (is_used)
     end_use (heap, extent);
@@ -368,7 +368,7 @@ heap_lose (TarnAllocator *allocator, TarnMemory memory, gsize size)
   const TarnExtent *extent;
 
   (void) size;
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   extent = g_hash_table_lookup (heap->table, &memory);
   if (extent != NULL)
     heap->lost_bytes += extent->size;

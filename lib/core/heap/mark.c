@@ -9,7 +9,8 @@
  *
  * Where a reference keeps no queue alive, a mark is recorded by calls that name the queue, or else
  * on all queues at once, when memory has run out.  The lock is held in all of this, and given up
- * for each call of the driver. */
+ * for each call of the driver.  What concerns marks alone does not have the door closed, as threads
+ * that use memory need not wait for it. */
 
 #include "heap/heap-private.h"
 
@@ -47,7 +48,7 @@ mark_unref (TarnHeap *heap, TarnMark *mark)
   _tarn_heap_unlock (heap);
   _tarn_call (direct, event_release, mark->handle);
   g_free (mark);
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
 }
 
 /* Notes that a mark of a number is done. */
@@ -84,7 +85,7 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
   queue->n_calls++;
   _tarn_heap_unlock (heap);
   event = _tarn_allocator_record_event (heap->base.direct, handle, is_named, &local);
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   queue->n_calls--;
   if (event != NULL)
     {
@@ -98,7 +99,7 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
       note_done (queue, number);
       return TRUE;
     }
-  queue->has_unmarked = TRUE;
+  __atomic_store_n (&queue->has_unmarked, TRUE, __ATOMIC_RELAXED);
   g_propagate_error (error, g_steal_pointer (&local));
   return FALSE;
 }
@@ -108,8 +109,10 @@ record (TarnHeapQueue *queue, guint64 number, gboolean is_named, GError **error)
 static gboolean
 mark_idle (TarnHeapQueue *queue, gboolean is_named)
 {
-  guint64 number = queue->n_begun++;
+  guint64 number;
 
+  _tarn_heap_close (queue->heap);
+  number = queue->n_begun++;
   queue->has_unmarked = FALSE;
   return record (queue, number, is_named, NULL);
 }
@@ -118,7 +121,10 @@ mark_idle (TarnHeapQueue *queue, gboolean is_named)
 gboolean
 _tarn_queue_mark_last (TarnHeapQueue *queue, GError **error)
 {
-  return record (queue, LAST, TRUE, error);
+  gboolean is_marked = record (queue, LAST, TRUE, error);
+
+  _tarn_heap_close (queue->heap);
+  return is_marked;
 }
 
 /* Drops all marks of a queue, which nobody else has. */
@@ -129,11 +135,13 @@ _tarn_queue_drop_marks (TarnHeapQueue *queue)
 
   while ((mark = g_queue_pop_head (&queue->marks)) != NULL)
     mark_unref (queue->heap, mark);
+  _tarn_heap_close (queue->heap);
 }
 
-/* Asks whether marks of a queue are done, the oldest first, until one is not. */
-void
-_tarn_queue_ask (TarnHeapQueue *queue)
+/* Asks whether marks of a queue are done, the oldest first, until one is not.  The door may be open
+ * afterwards. */
+static void
+ask (TarnHeapQueue *queue)
 {
   TarnHeap *heap = queue->heap;
   const TarnAllocator *direct = heap->base.direct;
@@ -147,13 +155,20 @@ _tarn_queue_ask (TarnHeapQueue *queue)
 
       _tarn_heap_unlock (heap);
       is_done = _tarn_call (direct, event_is_done, mark->handle);
-      _tarn_heap_lock (heap);
+      _tarn_heap_lock_open (heap);
       if (is_done)
         settle (queue, mark);
       else
         mark_unref (heap, mark);
     }
   queue->n_calls--;
+}
+
+void
+_tarn_queue_ask (TarnHeapQueue *queue)
+{
+  ask (queue);
+  _tarn_heap_close (queue->heap);
 }
 
 /* Tells whether marks are of use: where pieces go back only with one, or could go to another queue.
@@ -175,7 +190,7 @@ has_idle (const TarnHeapQueue *queue)
 
 /* Records a mark if pieces of a queue, which the caller names, became idle or moved since the last
  * one was begun.  Not while another is on its way, which is asked about now and then: a queue that
- * is far behind needs no more of them. */
+ * is far behind needs no more of them.  The door may be open afterwards. */
 void
 _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
 {
@@ -184,7 +199,7 @@ _tarn_queue_mark_if_idle (TarnHeapQueue *queue)
   if (!queue->has_unmarked || (!has_idle (queue) && queue->aliases.length == 0)
       || queue->handle == NULL || !uses_marks (queue->heap) || queue->n_passed++ % passes != 0)
     return;
-  _tarn_queue_ask (queue);
+  ask (queue);
   if (queue->marks.length == 0 && queue->handle != NULL)
     mark_idle (queue, TRUE);
 }
@@ -202,7 +217,7 @@ await (TarnHeap *heap, TarnMark *mark)
   is_done = _tarn_allocator_wait (direct, mark->handle, NULL, &error)
             || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
             || _tarn_call (direct, event_is_done, mark->handle);
-  _tarn_heap_lock (heap);
+  _tarn_heap_lock_open (heap);
   return is_done;
 }
 
@@ -214,7 +229,10 @@ _tarn_queue_await (TarnHeapQueue *queue)
   guint64 number = queue->handle != NULL ? queue->n_begun : LAST;
 
   if (queue->handle != NULL && !mark_idle (queue, FALSE))
-    return FALSE;
+    {
+      _tarn_heap_close (queue->heap);
+      return FALSE;
+    }
   queue->n_calls++;
   while (queue->n_done <= number && queue->marks.tail != NULL)
     {
@@ -228,6 +246,7 @@ _tarn_queue_await (TarnHeapQueue *queue)
       settle (queue, mark);
     }
   queue->n_calls--;
+  _tarn_heap_close (queue->heap);
   return queue->n_done > number;
 }
 
@@ -261,14 +280,15 @@ _tarn_heap_ask_marks (TarnHeap *heap)
     {
       TarnHeapQueue *queue = link->data;
 
-      _tarn_queue_ask (queue);
-      if (queue->handle != NULL && queue->has_unmarked && queue->marks.length == 0
-          && heap->base.direct->ops.event_record_all == NULL)
+      ask (queue);
+      if (queue->handle != NULL && __atomic_load_n (&queue->has_unmarked, __ATOMIC_RELAXED)
+          && queue->marks.length == 0 && heap->base.direct->ops.event_record_all == NULL)
         {
           mark_idle (queue, FALSE);
-          _tarn_queue_ask (queue); /* it may have nothing to do */
+          ask (queue); /* it may have nothing to do */
         }
     }
+  _tarn_heap_close (heap);
   _tarn_heap_end_aliases (heap);
 }
 
