@@ -203,7 +203,7 @@ inline take_from_abandoned () /* _tarn_pool_take_from_abandoned () */
   c = 0
 }
 
-inline take_from_idle () /* _tarn_pool_take_from_idle () */
+inline take_from_idle () /* _tarn_pool_take_from_idle_threads () */
 {
   do
   :: c < CACHES ->

@@ -118,7 +118,7 @@ is_found (Fixture *fixture, gint hits, gint bytes, gint64 age)
   cache->seen_hits = cache->hits + (guint64) hits;
   cache->seen_bytes = cache->counted_bytes + cache->active_bytes + (gsize) bytes;
   cache->seen_at = get_clock_time () - age;
-  is_found = _tarn_pool_take_from_idle (pool, bin, NULL);
+  is_found = _tarn_pool_take_from_idle_threads (pool, bin, NULL);
   _tarn_mutex_unlock (&pool->lock);
   return is_found;
 }

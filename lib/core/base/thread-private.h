@@ -21,8 +21,9 @@
  * their own store and load, which costs them an exchange: a fenced visit.  Each door is set to
  * plain or to fenced visits when it is opened.
  *
- * A reader must not wait inside, because a writer waits for it; nor enter by another door, because
- * a thread has one counter, which a visit inside a visit would make even. */
+ * A reader must wait inside for nobody but other readers, because a writer waits for it.  It begins
+ * no visit inside a visit, because a thread has one counter, which that would make even; but inside
+ * it may look at further doors, as their writers wait for the same counter. */
 
 #ifndef TARN_THREAD_PRIVATE_H
 #define TARN_THREAD_PRIVATE_H
@@ -185,9 +186,8 @@ _tarn_door_is_followed (const TarnDoor *door)
   return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_FOLLOWED;
 }
 
-/* Tells whether a door is open, for those who have a lock in place of a visit, which whoever closes
- * the door waits for, and whoever opens it need not have.  They see what was written before it was
- * opened. */
+/* Tells whether a door is open, for those who have, in place of a visit, a lock which whoever
+ * closes the door takes as well.  They see what was written before the door was opened. */
 static inline gboolean
 _tarn_door_is_open_to_others (const TarnDoor *door)
 {

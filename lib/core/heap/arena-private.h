@@ -45,8 +45,7 @@ TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
-/* The heap's lock is not held in these, as far as they need no more.  @handle: of an in-order
- * queue; NULL: nobody. */
+/* These take the heap's lock themselves.  @handle: of an in-order queue; NULL: nobody. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
 gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
@@ -71,11 +70,16 @@ void _tarn_arena_return (TarnHeap *heap, TarnExtent *extent);
 
 TarnExtent *_tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *memory,
                                         gboolean *is_due);
+
+/* The first takes the heap's lock, if it says TRUE; the second needs it, any number of times; the
+ * last gives it up. */
 gboolean _tarn_arena_begin_put (const TarnArenaRef *ref);
-void _tarn_arena_put_with_lock (TarnExtent *extent); /* but in these two it is */
+void _tarn_arena_put_with_lock (TarnExtent *extent);
 void _tarn_arena_end_put (const TarnArenaRef *ref);
 
-gboolean _tarn_heap_is_closed (const TarnHeap *heap);
+/* With the lock or without */
+
+gboolean _tarn_heap_refuses_visits (const TarnHeap *heap);
 gboolean _tarn_arena_is_met (const TarnArenaRef *ref);
 
 /* In a visit. */

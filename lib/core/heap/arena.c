@@ -411,7 +411,7 @@ _tarn_heap_await_door (TarnHeap *heap)
 
 /* Tells whether a heap's door is closed, for a thread in a visit that got nothing of an arena. */
 gboolean
-_tarn_heap_is_closed (const TarnHeap *heap)
+_tarn_heap_refuses_visits (const TarnHeap *heap)
 {
   return !is_open (heap);
 }
@@ -658,7 +658,7 @@ put (TarnArena *arena, TarnExtent *extent)
 }
 
 /* Gets the arena that an extent in use can go back to now; NULL: it is another queue's by now, or
- * others use the heap.  It stays the same as long as the visit lasts. */
+ * the heap's door is not open.  It stays the same as long as the visit lasts. */
 static inline TarnArena *
 get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 {
@@ -671,7 +671,7 @@ get_arena_of (const TarnArenaRef *ref, const TarnExtent *extent)
 }
 
 /* Puts an extent back to its arena, of the queue of one that was met.  FALSE: it is another queue's
- * by now, and nothing was done. */
+ * by now, or the heap's door is not open, and nothing was done. */
 gboolean
 _tarn_arena_put (const TarnArenaRef *ref, TarnExtent *extent)
 {

@@ -80,9 +80,10 @@ note_peak (TarnHeapChurn *churn, guint64 peak)
   churn->peak = peak;
 }
 
-/* Tells whether the room may grow to @extra bytes beyond its bound. */
+/* Has the room grow to @extra bytes beyond its bound, once in BEYOND times.  FALSE: not this time.
+ */
 static gboolean
-may_go_beyond (TarnHeap *heap, guint64 extra)
+go_beyond (TarnHeap *heap, guint64 extra)
 {
   return heap->arenas.length > 2 && ++heap->churn.n_beyond % BEYOND == 0
          && extra <= EXTRA_PEAKS * (guint64) heap->stats.peak_used_bytes;
@@ -99,7 +100,7 @@ add_room (TarnHeap *heap, gsize missing, gsize target)
   gsize all = heap->stats.upstream_bytes;
   guint64 more = (guint64) missing + (target < all ? all - target : 0);
 
-  if (heap->churn.extra + more > most && !may_go_beyond (heap, heap->churn.extra + more))
+  if (heap->churn.extra + more > most && !go_beyond (heap, heap->churn.extra + more))
     return FALSE;
   heap->churn.extra += more;
   return TRUE;

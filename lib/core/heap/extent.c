@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Extents: how pieces are split and joined.  The lock is held in all of this.
+ * Extents: how pieces are split and joined.  The heap's lock is held and its door closed; or, for
+ * what is done quickly, the arena's lock is held in a visit.
  *
  * Each piece knows the extent that has its first byte.  A free extent may go over many pieces, so
  * that what becomes of them is written to as few as can be: where two extents are joined, the

@@ -281,8 +281,8 @@ _tarn_heap_expire (TarnHeap *heap)
   _tarn_heap_end_change (heap);
 }
 
-/* Gives all idle pieces back, once the host has waited for what still uses them.  Gets their bytes;
- * 0 also if this thread must not wait for those who change what pieces there are. */
+/* Gives back all idle pieces that can go, once the host has waited for what uses them.  Gets their
+ * bytes; 0 also if this thread must not wait for those who change what pieces there are. */
 gsize
 _tarn_heap_trim (TarnHeap *heap)
 {

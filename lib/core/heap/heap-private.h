@@ -23,7 +23,7 @@
  *
  * Small requests have a range of their own, so that their extents do not lie between large ones.
  * Each range serves a request from the smallest free extent that is large enough, at the lowest
- * address where several are, and always splits it.
+ * address where several are, and splits it unless it fits.
  *
  * Pieces of virtual memory are mapped one behind the other, so that extents go on from one to the
  * next.  A piece without an extent in use is idle: it can move to the end of the range that needs
@@ -216,7 +216,7 @@ struct _TarnArena
   TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.next */
   GQueue idle;              /* of TarnPiece, by idle_link: idle for longest first */
   gsize idle_bytes;         /* of these */
-  gsize unmarked_bytes;     /* of those that became idle since somebody looked after them, */
+  gsize unmarked_bytes;     /* of those that became idle since a thread was last told to look, */
   guint n_taken;            /* and extents that were taken since */
   guint seen_growths;       /* TarnHeap.n_growths as it was then */
   guint n_takes;            /* requests, and those of them that had to wait for the lock lately */
@@ -307,7 +307,7 @@ typedef struct
 typedef struct
 {
   gsize max_small; /* of a request in the range of small ones */
-  gsize max_held;  /* what get_max_held () of heaps says */
+  gsize max_held;  /* the largest block that a pool above may hold, as _tarn_heap_get_max_held () */
   /* Chooses the range for a request.  NULL: its size alone does, by max_small. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
   /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.

@@ -14,7 +14,7 @@
 
 /* Tells whether this is a child of fork (), where a free is counted, and no more. */
 gboolean
-_tarn_pool_ignores_free (TarnPool *pool)
+_tarn_pool_ignore_free (TarnPool *pool)
 {
   if (!_tarn_forked ())
     return FALSE;
@@ -26,7 +26,7 @@ _tarn_pool_ignores_free (TarnPool *pool)
  * The free has to record an event then, which tells when the queue is done with it.  The lock is
  * held. */
 static gboolean
-is_excess (const TarnPool *pool, const TarnBlock *block)
+exceeds_room (const TarnPool *pool, const TarnBlock *block)
 {
   gsize room;
 
@@ -48,7 +48,7 @@ needs_events (TarnPool *pool, const TarnBlock *block)
   if (pool->store.has_ended || block->exact)
     return _tarn_pool_waits_before_free (pool);
   return block->share == TARN_NO_SHARE || _tarn_pool_records_frees (pool, block->bin)
-         || is_excess (pool, block);
+         || exceeds_room (pool, block);
 }
 
 /* Counts down the frees of a size that record events. */
@@ -96,8 +96,8 @@ note_free (const TarnPool *pool, TarnBlock *block)
     _tarn_record_numbers (TARN_TRACE_FREE, pool->base.id, GPOINTER_TO_SIZE (block));
 }
 
-/* Holds a block in the thread's cache, where that was in vain as it is done usually.  FALSE: the
- * lock has to be taken. */
+/* Holds a block in the thread's cache where a plain visit is not possible: there is no membarrier,
+ * or what is done is followed.  FALSE: the lock has to be taken. */
 static __attribute__ ((noinline)) gboolean
 put_unusually (TarnPool *pool, TarnBlock *block, gboolean *is_noted)
 {
@@ -147,9 +147,11 @@ put_to_arena (TarnPool *pool, TarnBlock *block, gboolean is_noted)
   return _tarn_pool_put_part (pool, cache, block);
 }
 
-/* Frees a block that could not go anywhere at once. */
+/* Frees a block that could not go anywhere at once: without the lock if any other way will do.  A
+ * free that is followed is noted before anybody else can have the block; if that began or ended
+ * meanwhile, the lock is taken. */
 static __attribute__ ((noinline)) void
-free_with_lock (TarnPool *pool, TarnBlock *block)
+free_slowly (TarnPool *pool, TarnBlock *block)
 {
   TarnGiveBack give_back;
   TarnQueue *wanted;
@@ -159,7 +161,7 @@ free_with_lock (TarnPool *pool, TarnBlock *block)
   TarnCache *cache;
   gint state;
 
-  if (_tarn_pool_ignores_free (pool))
+  if (_tarn_pool_ignore_free (pool))
     return;
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)) && put_unusually (pool, block, &is_noted))
     return;
@@ -224,7 +226,7 @@ static __attribute__ ((noinline)) void
 free_elsewhere (TarnPool *pool, TarnBlock *block)
 {
   if (!free_at_once (pool, block))
-    free_with_lock (pool, block);
+    free_slowly (pool, block);
 }
 
 /* Frees a block of a pool. */

@@ -46,7 +46,7 @@ take_idle (TarnPool *pool, TarnCache *cache, const TarnRequest *request)
   else if (!_tarn_pool_take_from_transfer (pool, number, NULL)
            && !_tarn_bins_have (pool->store.idle_bins, number)
            && !_tarn_pool_take_from_abandoned (pool, number, NULL))
-    _tarn_pool_take_from_idle (pool, number, NULL);
+    _tarn_pool_take_from_idle_threads (pool, number, NULL);
   return take_first (pool, _tarn_bins_get (pool->store.idle_bins, number), request->size,
                      request->queue, _tarn_block_is_ready_for);
 }
@@ -88,7 +88,7 @@ take_done (TarnPool *pool, TarnRequest *request)
  * thread's cache or its share, what nobody uses, or what is ready for it.  @cache: this thread's,
  * or NULL. */
 static TarnBlock *
-take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
+take_ready (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
   TarnQueue *queue = request->queue;
   TarnBlock *block = NULL;
@@ -176,7 +176,7 @@ _tarn_pool_clear_request (TarnPool *pool, TarnRequest *request)
 TarnBlock *
 _tarn_pool_take_at_once (TarnPool *pool, TarnCache *cache, TarnRequest *request)
 {
-  TarnBlock *block = take_at_once (pool, cache, request);
+  TarnBlock *block = take_ready (pool, cache, request);
 
   _tarn_assert_locked (&pool->lock);
   if (block != NULL)

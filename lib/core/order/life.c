@@ -45,7 +45,7 @@ pool_free_memory (TarnAllocator *allocator, TarnMemory memory, gsize size)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
 
-  if (!_tarn_pool_ignores_free (pool))
+  if (!_tarn_pool_ignore_free (pool))
     _tarn_pool_free_bare (pool, memory, size);
 }
 

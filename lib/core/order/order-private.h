@@ -192,7 +192,7 @@ void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* free.c */
-gboolean _tarn_pool_ignores_free (TarnPool *pool);
+gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_free_block (TarnBlock *block);
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 

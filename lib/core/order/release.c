@@ -328,7 +328,7 @@ begin_sparing (TarnPool *pool, const TarnQueue *queue, TarnSparing sparing, Tarn
   if (sparing == TARN_SPARING_ALL)
     {
       _tarn_pool_flush (pool);
-      blocks = _tarn_pool_take_idle (pool, 0);
+      blocks = _tarn_pool_retire_idle (pool, 0);
     }
   else
     blocks = _tarn_pool_take_sparable (pool, _tarn_pool_get_share (pool, queue));

@@ -67,7 +67,8 @@ probe_request (const TarnPool *pool, gsize size, gpointer handle, const TarnBloc
     probe_served (pool, size, handle, block, block->is_hit);
 }
 
-/* Serves a request from the thread's cache, where that was in vain as it is done usually.  NULL:
+/* Serves a request from the thread's cache where a plain visit is not possible: there is no
+ * membarrier, or what is done is followed, as a recording or tags need to see every block.  NULL:
  * the lock has to be taken. */
 static __attribute__ ((noinline)) TarnBlock *
 take_unusually (TarnPool *pool, gsize size, gpointer handle)
@@ -87,8 +88,8 @@ take_unusually (TarnPool *pool, gsize size, gpointer handle)
   return block;
 }
 
-/* Serves a request from what the thread's cache had no block for as it is.  NULL: the lock has to
- * be taken. */
+/* Serves a request from the thread's cache after all, or from what other threads have handed over.
+ * NULL: the lock has to be taken. */
 static inline TarnBlock *
 take_without_lock (TarnPool *pool, gsize size, gpointer handle)
 {
@@ -229,7 +230,7 @@ meet_queue (TarnPool *pool, TarnRequest *request, gpointer handle, GError **erro
 /* Takes the lock, and serves a request of the host, or of a queue that the pool knows, from what
  * can be had at once.  *has_excess: the pool is to see whether it holds too much. */
 static TarnBlock *
-take_at_once (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
+lock_and_take (TarnPool *pool, TarnRequest *request, gpointer handle, gboolean *has_excess)
 {
   TarnQueue *wanted = NULL;
   TarnBlock *block = NULL;
@@ -278,7 +279,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   gboolean has_excess;
   TarnBlock *block;
 
-  block = take_at_once (pool, &request, handle, &has_excess);
+  block = lock_and_take (pool, &request, handle, &has_excess);
   if (block == NULL && handle != NULL && request.queue == NULL)
     block = meet_queue (pool, &request, handle, &local);
   if (block == NULL && local == NULL)
@@ -321,9 +322,9 @@ check_now_and_then (TarnPool *pool)
   g_critical ("%s: %s", pool->base.label, violation);
 }
 
-/* Allocates what the thread could not take at once. */
+/* Allocates what the thread could not take at once: without the lock if any other way will do. */
 static __attribute__ ((noinline)) TarnBlock *
-allocate_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
+allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
   gboolean is_due = FALSE, is_hit;
   GError *local = NULL;
@@ -379,7 +380,7 @@ allocate_missing (TarnPool *pool, gsize size, guint32 bin, gpointer handle, GErr
   if (is_usual (pool))
     block = _tarn_pool_take_from_arena_at_once (pool, size, bin, handle, &is_due);
   if (TARN_UNLIKELY (block == NULL))
-    return allocate_with_lock (pool, size, handle, error);
+    return allocate_slowly (pool, size, handle, error);
   probe_served (pool, size, handle, block, block->is_hit);
   if (TARN_UNLIKELY (is_due))
     _tarn_pool_look_after (pool, handle);

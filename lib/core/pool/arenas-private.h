@@ -15,7 +15,7 @@
 /* How many large blocks a thread frees, each before it takes the next, before it keeps one, and the
  * most bytes of that. */
 #define TARN_MANY_TEMPORARIES 16
-#define TARN_MAX_KEPT ((gsize) 4 << 20)
+#define TARN_MAX_TEMPORARY_BYTES ((gsize) 4 << 20)
 
 /* A request. */
 typedef struct
@@ -144,7 +144,7 @@ _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 
   if (block != cache->latest_own || cache->n_own_temporaries < TARN_MANY_TEMPORARIES
       || block->alloc_size <= TARN_HEAP_MAX_ROUNDED
-      || block->alloc_size > MIN (TARN_MAX_KEPT, cache->pool->policy.asked_cache_bytes))
+      || block->alloc_size > MIN (TARN_MAX_TEMPORARY_BYTES, cache->pool->policy.asked_cache_bytes))
     return block;
   kept = *_tarn_cache_get_kept_place (cache, block->share);
   return kept != NULL && kept->share == block->share && kept->alloc_size >= block->alloc_size

@@ -15,10 +15,10 @@
  *
  * Invariants, whenever the lock is held and the door is closed:
  *
- *     an own block is in use, or in a thread's cache or on its way between two; never in a bin
- *     the queue of an own block is known, and the pool has met its arenas (arena-table.c), unless
- *     the block is ending
- *     what a cache has in TarnCache.spare is vacant, or retired, and in no list but that
+ *     an own block is in use, or in a thread's cache or on its way between two; never in a bin of
+ * the pool the queue of an own block is known, and the pool has met its arenas (arena-table.c),
+ * unless the block is ending what a cache has in TarnCache.spare is vacant, or retired, and in no
+ * list but that
  *
  * The structs that threads need for this stand in the pool's chunks, like all others; each thread
  * has some to spare. */
@@ -142,9 +142,9 @@ take (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, TakeExtent tak
   return block;
 }
 
-/* Tells whether the thread is to look after the pool, since it has taken a block. */
+/* Counts a block that the thread has taken.  TRUE: it is to look after the pool. */
 static inline gboolean
-is_its_turn (TarnPool *pool, TarnCache *cache)
+take_turn (TarnPool *pool, TarnCache *cache)
 {
   gint64 now;
 
@@ -182,7 +182,7 @@ _tarn_pool_take_from_arena_at_once (TarnPool *pool, gsize size, guint32 bin, gpo
   if (TARN_UNLIKELY (taken.extent != NULL))
     block = _tarn_pool_finish_part (pool, cache, &wanted, &taken);
   if (block != NULL)
-    *is_due |= is_its_turn (pool, cache);
+    *is_due |= take_turn (pool, cache);
   return block;
 }
 
@@ -217,7 +217,7 @@ take_in_visits (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted, gboo
       block = take (pool, cache, wanted, _tarn_arena_take, &taken, is_due);
       has_none = block == NULL && cache->spare == NULL;
       is_shut = block == NULL && taken.extent == NULL
-                && (has_none || _tarn_heap_is_closed (pool->heap));
+                && (has_none || _tarn_heap_refuses_visits (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_none))
         _tarn_cache_change_spare (cache);
@@ -240,7 +240,7 @@ _tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle, gboolea
   block = is_followed ? take_with_locks (pool, cache, &wanted, is_due)
                       : take_in_visits (pool, cache, &wanted, is_due);
   if (block != NULL)
-    *is_due |= is_its_turn (pool, cache);
+    *is_due |= take_turn (pool, cache);
   return block;
 }
 
@@ -417,7 +417,7 @@ put_in_visits (TarnPool *pool, TarnCache *cache, TarnBlock *block)
     {
       is_back = free_inside (pool, cache, block);
       has_many = !is_back && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !is_back && (has_many || _tarn_heap_is_closed (pool->heap));
+      is_shut = !is_back && (has_many || _tarn_heap_refuses_visits (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_many))
         _tarn_cache_change_spare (cache);

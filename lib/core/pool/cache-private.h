@@ -139,7 +139,7 @@ struct _TarnCache
   gsize managed_bytes; /* atomic: as active_bytes, but of all blocks */
   gssize managed_peak;
   gssize granted_bytes; /* what managed_bytes may become, in a pool with a limit */
-  gsize n_blocks;       /* the same of their number; modulo 2^64 */
+  gsize n_blocks;       /* as managed_bytes, but the number of blocks; modulo 2^64 */
   TarnBlock *spare;     /* structs; through TarnBlock.below */
   guint n_spare;
   guint n_to_pass;                  /* frees of small own blocks until it is asked for room */
@@ -190,7 +190,7 @@ gboolean _tarn_cache_keep_own (TarnCache *cache, TarnBlock *block);
 void _tarn_cache_note_latest (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_cache_note_free (TarnCache *cache, const TarnBlock *block);
 gboolean _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle);
-gboolean _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle);
+gboolean _tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle);
 
 /* arenas.c.  The lock is not held in these, */
 TarnBlock *_tarn_pool_take_from_arena (TarnPool *pool, gsize size, gpointer handle,

@@ -576,10 +576,10 @@ _tarn_cache_fill (TarnCache *cache, guint32 number, gpointer handle, TarnBins *s
   return n > 0;
 }
 
-/* Tells whether other threads have found a cache unused for TARN_IDLE_TIME.  The first look at it
- * only notes what there is.  The lock is held. */
+/* Looks at a cache of another thread.  TRUE: whoever looked has found it unused for TARN_IDLE_TIME.
+ * The first look only notes what there is.  The lock is held. */
 static gboolean
-is_idle (TarnCache *cache, gint64 now)
+look_whether_idle (TarnCache *cache, gint64 now)
 {
   guint64 hits = __atomic_load_n (&cache->hits, __ATOMIC_RELAXED);
   gsize bytes = cache->counted_bytes + __atomic_load_n (&cache->active_bytes, __ATOMIC_RELAXED);
@@ -617,7 +617,7 @@ _tarn_pool_take_from_abandoned (TarnPool *pool, guint32 number, gpointer handle)
 /* Moves what the caches of idle threads have of a size and a queue to its share, before upstream is
  * asked.  TRUE: there was some.  The lock is held. */
 gboolean
-_tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
+_tarn_pool_take_from_idle_threads (TarnPool *pool, guint32 number, gpointer handle)
 {
   const TarnCache *own = _tarn_cache_of (_tarn_current_thread, pool);
   gboolean is_any = FALSE, was_open = FALSE;
@@ -634,7 +634,7 @@ _tarn_pool_take_from_idle (TarnPool *pool, guint32 number, gpointer handle)
     {
       TarnCacheBin *bin = _tarn_cache_find_bin (cache, number, handle);
 
-      if (cache->is_abandoned || !is_idle (cache, now) || bin == NULL
+      if (cache->is_abandoned || !look_whether_idle (cache, now) || bin == NULL
           || __atomic_load_n (&bin->length, __ATOMIC_RELAXED) == 0)
         continue;
       was_open = _tarn_pool_close (pool) || was_open;

@@ -7,8 +7,8 @@
 
 #include "pool/arenas-private.h"
 
-/* Makes a block of an extent of which a part was made.  NULL: the queue is not what it was.  The
- * thread is inside. */
+/* Makes a block of an extent of which a part was made.  NULL: the queue is not what it was, the
+ * heap's door is not open, or the thread has no struct or no grant left.  The thread is inside. */
 static TarnBlock *
 make_block_of_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
                     const TarnTaken *taken, TarnMemory memory)
@@ -33,6 +33,7 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
 {
   TarnVisits visits = { .pool = pool };
   TarnBlock *block = NULL;
+  gboolean is_shut = TRUE;
   TarnMemory memory;
 
   if (!_tarn_heap_make_part (pool->heap, taken->extent, &memory, NULL))
@@ -40,9 +41,10 @@ _tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *want
       _tarn_arena_return (pool->heap, taken->extent);
       return NULL;
     }
-  while (block == NULL && _tarn_visits_begin (&visits))
+  while (block == NULL && is_shut && _tarn_visits_begin (&visits))
     {
       block = make_block_of_part (pool, cache, wanted, taken, memory);
+      is_shut = _tarn_heap_refuses_visits (pool->heap);
       _tarn_visits_end (&visits);
     }
   if (block != NULL)
@@ -95,7 +97,7 @@ _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, Tarn
     {
       has_begun = begin_to_go (pool, cache, block, goes);
       has_many = !has_begun && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !has_begun && (has_many || _tarn_heap_is_closed (pool->heap));
+      is_shut = !has_begun && (has_many || _tarn_heap_refuses_visits (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_many))
         _tarn_cache_change_spare (cache);

@@ -155,12 +155,12 @@ typedef struct
   TarnCond recording_ended; /* TarnQueue.n_recording of one that was forgotten is 0 */
 } TarnQueues;
 
-/* Those whose arenas it has met: arena-table.c. */
+/* The table of queues whose arenas the pool has met: arena-table.c. */
 typedef struct
 {
-  TarnMetQueue *places; /* NULL: there were none ever; else as many as */
-  guint mask;           /* says, and 1 */
-  guint n;              /* of them: that are taken */
+  TarnMetQueue *places; /* so many and one more; NULL: there was no queue ever */
+  guint mask;
+  guint n; /* places that are taken */
 } TarnMet;
 
 /* What threads keep: cache.c.
@@ -220,7 +220,7 @@ struct _TarnPool
   gboolean has_arenas; /* threads take memory from the heap's: arenas.c; once FALSE, for good */
   gboolean orphaned;
   gboolean was_open; /* the door, before reclaim-group.c or a snapshot closed it */
-  guint n_unchecked; /* atomic: requests since the last check */
+  guint n_unchecked; /* atomic: requests, of which one in check_interval checks */
   TarnStore store;
   TarnCaches caches;
 

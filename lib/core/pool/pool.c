@@ -78,7 +78,7 @@ _tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *q
   if (!_tarn_pool_take_from_transfer (pool, number, handle)
       && !_tarn_bins_have (_tarn_pool_get_share (pool, queue), number)
       && !_tarn_pool_take_from_abandoned (pool, number, handle)
-      && !_tarn_pool_take_from_idle (pool, number, handle))
+      && !_tarn_pool_take_from_idle_threads (pool, number, handle))
     return NULL;
   if (cache != NULL && _tarn_cache_fill (cache, number, handle, _tarn_pool_get_share (pool, queue)))
     return pop_hit (cache, _tarn_cache_find_bin (cache, number, handle), size);

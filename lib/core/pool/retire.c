@@ -110,7 +110,7 @@ was_held_since (const TarnPool *pool, const TarnBlock *block, gint64 since, gsiz
 /* Retires blocks that can go back without a wait, the oldest first, until the pool holds
  * @keep_bytes at most, or none of them is left.  Gets them as a list. */
 TarnBlock *
-_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes)
+_tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes)
 {
   TarnBlock *blocks = NULL;
   TarnBlock **end = &blocks;

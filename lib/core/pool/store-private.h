@@ -88,8 +88,10 @@ struct _TarnBins
  *
  *     a block in bin b has the size and the uses of that bin
  *     a block of an exact size is in no bin, and none is once has_ended is set
- *     if there is a bound on what the pool holds, each block in a bin is in one of the lists, at
- * the place of its age; else in none n_recorded counts the blocks in recorded bins */
+ *     each block in a bin is in one of the lists by age, at its place; in none if there is no
+ *     bound on what the pool holds
+ *
+ *     n_recorded counts the blocks in recorded bins */
 typedef struct
 {
   TarnBins *idle_bins;
@@ -148,7 +150,7 @@ void _tarn_pool_remove_block (TarnPool *pool, TarnBlock *block);
 
 /* retire.c; the lock is held */
 TarnBlock *_tarn_pool_take_stuck (TarnPool *pool);
-TarnBlock *_tarn_pool_take_idle (TarnPool *pool, gsize keep_bytes);
+TarnBlock *_tarn_pool_retire_idle (TarnPool *pool, gsize keep_bytes);
 TarnBlock *_tarn_pool_take_share (TarnPool *pool, const TarnBins *share);
 TarnBlock *_tarn_pool_take_sparable (TarnPool *pool, const TarnBins *share);
 TarnBlock *_tarn_pool_take_excess (TarnPool *pool);
