@@ -128,11 +128,13 @@ _tarn_heap_close (TarnHeap *heap)
   collect (heap);
 }
 
-/* Opens the door to visits, if there may be any: where what is allocated is recorded, all of it is
- * with the lock. */
+/* Opens the door to visits if it is closed, and there may be any: where what is allocated is
+ * recorded, all of it is with the lock. */
 static void
 open_door (TarnHeap *heap)
 {
+  if (!_tarn_door_is_closed (&heap->door))
+    return;
   heap->suits_all = heap->growth->suits == NULL || _tarn_heap_get_most (heap) == G_MAXSIZE;
   heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
   heap->room_bytes = _tarn_heap_get_room (heap);
@@ -169,8 +171,7 @@ _tarn_heap_trylock (TarnHeap *heap)
 void
 _tarn_heap_unlock (TarnHeap *heap)
 {
-  if (_tarn_door_is_closed (&heap->door))
-    open_door (heap);
+  open_door (heap);
   _tarn_mutex_unlock (&heap->lock);
 }
 

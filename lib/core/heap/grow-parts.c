@@ -298,10 +298,11 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Tells whether a request may have a piece of another queue, which may want it back soon.  Queues
- * that take pieces from each other in turn should rather have a little more. */
+/* Decides whether a request has a piece of another queue, which may want it back soon.  Queues
+ * that take pieces from each other in turn should rather have a little more: all threads wait for
+ * each move. */
 static gboolean
-may_move (TarnHeap *heap, gsize needed)
+pay_for_move (TarnHeap *heap, gsize needed)
 {
   gsize target = get_target (heap, needed), all = heap->stats.upstream_bytes;
   gsize room = target > all ? target - all : 0;
@@ -316,7 +317,7 @@ take_of_others (TarnHeapRange *range, gsize size, gsize needed)
 {
   TarnPiece *piece = find_of_others (range, size, needed);
 
-  if (piece == NULL || !may_move (range->heap, needed))
+  if (piece == NULL || !pay_for_move (range->heap, needed))
     return FALSE;
   _tarn_range_cut_piece (piece);
   _tarn_range_add_piece (range, piece);

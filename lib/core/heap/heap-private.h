@@ -340,8 +340,11 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
  *     every extent in use is in the table by its memory, but for n_unnamed; nothing else is
  *     those of extents, pieces, regions
  *
- * The lock guards all that is not constant.  It is not held during calls of upstream.  is_changing
- * says that some thread is in one.  No other thread adds or takes away pieces meanwhile. */
+ * The lock guards all that is not constant.  What visits use, arenas with all that they have, is
+ * guarded by the closed door as well; what the heap knows by its memory, its queues, and their
+ * marks by the lock alone (_tarn_heap_lock_open ()).  It is not held during calls of upstream.
+ * is_changing says that some thread is in one.  No other thread adds or takes away pieces
+ * meanwhile. */
 struct _TarnHeap
 {
   TarnAllocator base;      /* first */
@@ -366,9 +369,9 @@ struct _TarnHeap
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that visits have seen; 0: none looked */
 
-  TarnMutex lock __attribute__ ((
-      aligned (TARN_CACHE_LINES))); /* with which the door is closed: _tarn_heap_lock () */
-  TarnCond changed;                 /* is_changing is FALSE again */
+  TarnMutex lock
+      __attribute__ ((aligned (TARN_CACHE_LINES))); /* with which the door is mostly closed */
+  TarnCond changed;                                 /* is_changing is FALSE again */
   gboolean is_changing;
   guint n_waiting;       /* threads, for changed; to wake none takes a call of the system, too */
   TarnHeapQueue *nobody; /* whose ranges are for requests that name no queue */

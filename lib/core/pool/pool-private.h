@@ -158,9 +158,9 @@ typedef struct
 /* The table of queues whose arenas the pool has met: arena-table.c. */
 typedef struct
 {
-  TarnMetQueue *places; /* so many and one more; NULL: there was no queue ever */
-  guint mask;
-  guint n; /* places that are taken */
+  TarnMetQueue *places; /* a power of two; NULL: there was no queue ever */
+  guint mask;           /* that number less 1 */
+  guint n;              /* places that are taken */
 } TarnMet;
 
 /* What threads keep: cache.c.
@@ -207,7 +207,7 @@ struct _TarnPool
   /* What every hit reads, apart from what is written, such as references.  These are constant while
    * the door is open, */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* of threads' caches: cache-private.h */
-  guint leading_bits;                                      /* atomic */
+  guint leading_bits;                                      /* atomic: it may change at any time */
   TarnDoor door;
   TarnMet met;
   /* and these always. */
