@@ -249,6 +249,37 @@ test_limit_at_end (HeapFixture *fixture, gconstpointer unused)
   assert_valid (pool);
 }
 
+/* Far below its limit a heap serves threads without its lock, as one without a limit does. */
+static void
+test_far_from_limit (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) heap = NULL;
+  g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *blocks[8] = { NULL };
+  guint64 n_with_lock = 0;
+
+  (void) unused;
+  options.limit_bytes = GIB;
+  heap = tarn_heap_allocator_new (fixture->upstream, &options, NULL);
+  pool = tarn_pool_new (heap, NULL, NULL);
+  for (guint i = 0; i < 600; i++)
+    {
+      TarnBlock **block = &blocks[i % G_N_ELEMENTS (blocks)];
+
+      tarn_block_free (*block);
+      *block = allocate (pool, 129 * KIB + i % 101 * 8 * KIB); /* of many sizes, none kept */
+      if (i == 200)
+        n_with_lock = pool->stats.misses;
+    }
+  g_assert_cmpuint (pool->stats.misses - n_with_lock, <=, 8);
+  assert_valid (pool);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    tarn_block_free (blocks[i]);
+  tarn_block_free (allocate (pool, GIB)); /* and nothing else of the limit is left */
+  assert_valid (pool);
+}
+
 /* Another thread frees a block: its memory goes back to the arena that it came from. */
 static void
 test_freed_by_others (HeapFixture *fixture, gconstpointer unused)
@@ -522,6 +553,7 @@ main (int argc, char **argv)
   heap_add ("arenas/expire", test_expire);
   heap_add ("arenas/limit", test_limit);
   heap_add ("arenas/limit-at-end", test_limit_at_end);
+  heap_add ("arenas/far-from-limit", test_far_from_limit);
   heap_add ("arenas/freed-by-others", test_freed_by_others);
   heap_add ("arenas/several", test_several);
   heap_add ("arenas/shared-out", test_shared_out);

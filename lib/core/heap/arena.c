@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Arenas (arena-private.h), and the heap's lock and door, which stand before them. */
+ * Arenas (arena-private.h).  The heap's lock and door, which stand before them, are in heap-door.c.
+ */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"
@@ -19,11 +20,6 @@
 #define PEAK_STEP ((gsize) 256 << 10)
 #define PEAK_SHARE 1024
 
-/* How many bytes of a queue have to become idle before the driver is called for a mark: so much, or
- * one byte in MARK_SHARE of what was in use at most. */
-#define MARK_STEP ((gsize) 8 << 20)
-#define MARK_SHARE 64
-
 /* How many extents have to be taken from one mark to the next. */
 #define TAKEN_A_MARK 512
 
@@ -37,152 +33,6 @@
 #define FIRST_POOR 32
 #define MAX_SHARED 10
 #define POOR_SHARE 16
-
-/* The heap's lock */
-
-/* Dates the pieces that have become idle since the last call. */
-static void
-date_idle (TarnArena *arena)
-{
-  gint64 now = 0;
-
-  for (GList *link = arena->idle.tail; link != NULL; link = link->prev)
-    {
-      TarnPiece *piece = link->data;
-
-      if (piece->idle_at != 0)
-        return;
-      if (now == 0)
-        now = _tarn_clock_now ();
-      piece->idle_at = now;
-    }
-}
-
-/* Counts in the heap what an arena has in use. */
-void
-_tarn_arena_count (TarnArena *arena)
-{
-  TarnHeap *heap = arena->heap;
-  gsize bytes = arena->uncounted_bytes;
-
-  _tarn_heap_assert_closed (heap);
-  heap->stats.used_bytes += bytes;
-  heap->stats.free_bytes -= bytes;
-  __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
-  arena->noted_bytes = 0;
-  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
-  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
-  date_idle (arena);
-}
-
-/* Puts back what threads have left that did not wait for an arena's lock. */
-static __attribute__ ((noinline)) void
-drain (TarnArena *arena)
-{
-  TarnExtent *extent = __atomic_exchange_n (&arena->left_extents, NULL, __ATOMIC_ACQUIRE);
-
-  while (extent != NULL)
-    {
-      TarnExtent *next = extent->next;
-
-      arena->n_unnamed--;
-      _tarn_range_put_quickly (extent->piece->range, extent);
-      extent = next;
-    }
-}
-
-/* Counts extents in use that the heap does not know by their memory. */
-static void
-count_unnamed (TarnArena *arena)
-{
-  arena->heap->n_unnamed += arena->n_unnamed;
-  arena->n_unnamed = 0;
-}
-
-/* Counts what visits have changed.  The lock is held, and the door is closed. */
-static void
-collect (TarnHeap *heap)
-{
-  guint64 peak;
-
-  TARN_FOR_EACH_ARENA (arena, heap)
-    {
-      drain (arena);
-      _tarn_arena_count (arena);
-      count_unnamed (arena);
-    }
-  peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
-  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, (gsize) peak);
-  heap->peak_lately = MAX (heap->peak_lately, (gsize) peak);
-  __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
-}
-
-/* Closes the door of a heap whose lock is held, unless it is closed. */
-void
-_tarn_heap_close (TarnHeap *heap)
-{
-  _tarn_assert_locked (&heap->lock);
-  if (_tarn_door_is_closed (&heap->door))
-    return;
-  _tarn_door_close (&heap->door);
-  collect (heap);
-}
-
-/* Opens the door to visits if it is closed, and there may be any: where what is allocated is
- * recorded, all of it is with the lock. */
-static void
-open_door (TarnHeap *heap)
-{
-  if (!_tarn_door_is_closed (&heap->door))
-    return;
-  heap->suits_all = heap->growth->suits == NULL || _tarn_heap_get_most (heap) == G_MAXSIZE;
-  heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
-  heap->room_bytes = _tarn_heap_get_room (heap);
-  if (heap->has_visitors && !_tarn_follows ())
-    _tarn_door_open (&heap->door);
-}
-
-/* Takes the lock of a heap, and has nobody visit it. */
-void
-_tarn_heap_lock (TarnHeap *heap)
-{
-  _tarn_mutex_lock_adaptively (&heap->lock);
-  _tarn_heap_close (heap);
-}
-
-/* Takes the lock, and lets threads go on to visit the heap: for what no visit reads, as what the
- * heap knows by its memory, and marks.  Closing the door has all threads that are in a visit
- * waited for, and those that come wait. */
-void
-_tarn_heap_lock_open (TarnHeap *heap)
-{
-  _tarn_mutex_lock_adaptively (&heap->lock);
-}
-
-gboolean
-_tarn_heap_trylock (TarnHeap *heap)
-{
-  if (!_tarn_mutex_trylock (&heap->lock))
-    return FALSE;
-  _tarn_heap_close (heap);
-  return TRUE;
-}
-
-void
-_tarn_heap_unlock (TarnHeap *heap)
-{
-  open_door (heap);
-  _tarn_mutex_unlock (&heap->lock);
-}
-
-/* Gives the lock up until another thread says that something has changed. */
-void
-_tarn_heap_wait (TarnHeap *heap)
-{
-  open_door (heap);
-  _tarn_cond_wait (&heap->changed, &heap->lock);
-  _tarn_heap_close (heap);
-}
 
 /* Meeting arenas */
 
@@ -465,7 +315,7 @@ take (TarnArena *arena, gsize size, TarnMemory *memory, gboolean *is_due)
   TarnExtent *extent;
 
   if (TARN_UNLIKELY (__atomic_load_n (&arena->left_extents, __ATOMIC_RELAXED) != NULL))
-    drain (arena);
+    _tarn_arena_drain (arena);
   extent = _tarn_range_take_quickly (_tarn_arena_get_range (arena, size), size);
   if (extent == NULL)
     return NULL;
@@ -582,7 +432,7 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
     {
       arena = extent->piece->range->arena;
       note_taken (arena, extent, memory, is_due);
-      count_unnamed (arena);
+      _tarn_arena_count_unnamed (arena);
     }
   _tarn_heap_unlock (heap);
   return extent;

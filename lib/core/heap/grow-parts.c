@@ -298,16 +298,16 @@ find_of_others (const TarnHeapRange *range, gsize size, gsize needed)
   return best;
 }
 
-/* Decides whether a request has a piece of another queue, which may want it back soon.  Queues
- * that take pieces from each other in turn should rather have a little more: all threads wait for
- * each move. */
+/* Decides whether a request takes a piece of another queue, which may want it back soon.  All
+ * threads wait for each move.  So where queues take pieces from each other in turn, the heap gets a
+ * little more memory instead; unless fresh memory would not fit in its limit. */
 static gboolean
 pay_for_move (TarnHeap *heap, gsize needed)
 {
   gsize target = get_target (heap, needed), all = heap->stats.upstream_bytes;
-  gsize room = target > all ? target - all : 0;
+  gsize room = target > all ? target - all : 0, most = _tarn_heap_get_most (heap);
 
-  return _tarn_heap_get_most (heap) != G_MAXSIZE
+  return all > most || needed > most - all
          || _tarn_heap_pay_for_moves (heap, needed - MIN (needed, room), target);
 }
 
@@ -396,7 +396,7 @@ parts_choose (const TarnHeap *heap, gsize size)
   if (size <= MIN (MAX_SMALL_BYTES, _tarn_heap_get_share (heap, LIMIT_SMALL_SHARE)))
     return TARN_RANGE_SMALL;
   return size <= max_large && !_tarn_heap_is_much (heap, size)
-                 && _tarn_heap_get_spare (heap, size) > 0
+                 && (heap->suits_all || _tarn_heap_get_spare (heap, size) > 0)
              ? TARN_RANGE_LARGE
              : TARN_RANGE_HUGE;
 }

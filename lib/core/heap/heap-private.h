@@ -6,6 +6,7 @@
  *
  *     heap.c          the allocator that it is: requests and frees
  *     arena.c         ... which threads make without the lock, where they can
+ *     heap-door.c     the lock, and the door that keeps those threads out
  *     share-out.c     ... of memory that a queue's arenas share out
  *     extent.c        splitting and joining; which piece is idle
  *     free-index.c    free extents by their sizes
@@ -440,17 +441,21 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 /* heap.c; the lock is held */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);
 
-/* arena.c; the lock is not held in the first two, */
+/* heap-door.c; the lock is not held in the first three, */
 void _tarn_heap_lock (TarnHeap *heap);
 void _tarn_heap_lock_open (TarnHeap *heap);
 gboolean _tarn_heap_trylock (TarnHeap *heap);
-/* and is in these. */
+/* and is in these; */
 void _tarn_heap_close (TarnHeap *heap);
 void _tarn_heap_unlock (TarnHeap *heap);
 void _tarn_heap_wait (TarnHeap *heap);
 void _tarn_arena_count (TarnArena *arena);
+void _tarn_arena_count_unnamed (TarnArena *arena);
+void _tarn_arena_drain (TarnArena *arena); /* or the arena's in a visit */
+
+/* arena.c; the lock is held */
 TarnExtent *_tarn_queue_take (TarnArena *arena, gsize size, gboolean takes_any);
-gboolean _tarn_arena_note_wait (TarnArena *arena); /* with the arena's lock, or the heap's */
+gboolean _tarn_arena_note_wait (TarnArena *arena); /* or the arena's in a visit */
 void _tarn_arena_relieve (TarnArena *arena);
 
 /* extent.c; with the lock, or the arena's in a visit */
@@ -465,6 +470,7 @@ gsize _tarn_heap_get_most (const TarnHeap *heap);
 gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
 gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
+gboolean _tarn_heap_is_far_from_limit (const TarnHeap *heap);
 void _tarn_heap_age_peaks (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);

@@ -289,7 +289,7 @@ forget (TarnHeapQueue *queue, gpointer handle, GError **error)
   return is_marked;
 }
 
-/* Does so if the heap knows the queue.  The lock is not held. */
+/* Forgets a queue if the heap knows it.  The lock is not held. */
 gboolean
 _tarn_heap_forget_queue (TarnHeap *heap, gpointer handle, GError **error)
 {

@@ -264,8 +264,8 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
   return _tarn_heap_allocate_for (user_data, size, NULL, memory, &owner, error);
 }
 
-/* Does the next from what the queue has, without more of upstream's.  FALSE: it has nothing that
- * will do. */
+/* Allocates as _tarn_heap_allocate_for () does, but only from what the queue has by now.  FALSE: it
+ * has nothing that will do. */
 gboolean
 _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                          guint64 *owner)
@@ -401,9 +401,9 @@ heap_trim (TarnAllocator *allocator)
   return bytes;
 }
 
-/* Has the limit of a pool, 0 being none, be the heap's, too, if it is to follow that; but a
- * multiple of what virtual memory is given in, as with less nothing could be had.  TRUE: it has
- * more than that. */
+/* Makes the limit of a pool (0: none) the heap's, too, if the heap follows it.  It is rounded up to
+ * a multiple of what virtual memory is mapped in, because less than that could not be used.  TRUE:
+ * the heap has more than the limit. */
 gboolean
 _tarn_heap_set_pool_limit (TarnHeap *heap, gsize limit_bytes)
 {

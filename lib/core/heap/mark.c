@@ -9,8 +9,8 @@
  *
  * Where a reference keeps no queue alive, a mark is recorded by calls that name the queue, or else
  * on all queues at once, when memory has run out.  The lock is held in all of this, and given up
- * for each call of the driver.  What concerns marks alone does not have the door closed, as threads
- * that use memory need not wait for it. */
+ * for each call of the driver.  The door is open while only marks are changed, so that threads
+ * which use memory need not wait. */
 
 #include "heap/heap-private.h"
 

@@ -15,6 +15,11 @@
 
 #include "heap/heap-private.h"
 
+/* A heap that has had less than this share of the most that it can have is far from that: four
+ * times what it has is what _tarn_heap_get_spare () keeps for a request for much, and as much again
+ * may be stranded, and free. */
+#define FAR_SHARE 6
+
 /* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE: it does not know. */
 gsize
 _tarn_heap_get_most (const TarnHeap *heap)
@@ -64,6 +69,18 @@ _tarn_heap_get_spare (const TarnHeap *heap, gsize size)
   if (_tarn_heap_is_much (heap, size))
     left -= MIN (left, 3 * MIN (peak, G_MAXSIZE / 3));
   return left - MIN (left, get_stranded (heap));
+}
+
+/* Tells whether the heap is so far from its limit that any free extent does for any request: also
+ * if all that the heap has were in use, were free in one extent, and were stranded, there would be
+ * something to spare for a request for much. */
+gboolean
+_tarn_heap_is_far_from_limit (const TarnHeap *heap)
+{
+  gsize most = _tarn_heap_get_most (heap);
+  gsize peak = MAX (heap->peak_lately, heap->peak_before);
+
+  return most == G_MAXSIZE || MAX (peak, heap->stats.upstream_bytes) < most / FAR_SHARE;
 }
 
 /* Begins a new period if the last one has ended.  Peaks before that one are forgotten, and so is

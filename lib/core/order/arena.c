@@ -108,7 +108,7 @@ _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 {
   TarnBlock *goes;
 
-  if (!_tarn_pool_begin_to_go (pool, cache, block, &goes))
+  if (!_tarn_pool_begin_to_go (cache, block, &goes))
     return FALSE;
   if (goes == NULL)
     return TRUE;

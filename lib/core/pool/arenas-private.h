@@ -42,8 +42,15 @@ typedef struct
   guint number; /* of the one that it is in */
 } TarnVisits;
 
-/* arenas.c */
+/* Gives back, or begins to, a block that is being freed, or another one for it: *goes.  FALSE: it
+ * could not.  The thread is inside. */
+typedef gboolean (*TarnFreeInside) (const TarnPool *pool, TarnCache *cache, TarnBlock *block,
+                                    TarnBlock **goes);
+
+/* arenas.c; the thread is in no visit */
 gboolean _tarn_visits_begin (TarnVisits *visits);
+gboolean _tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
+                                     TarnBlock **goes);
 
 /* made-parts.c; the thread is in no visit */
 TarnBlock *_tarn_pool_finish_part (TarnPool *pool, TarnCache *cache, const TarnWanted *wanted,
@@ -133,10 +140,9 @@ _tarn_cache_end_block (TarnCache *cache, TarnBlock *block)
   cache->n_spare++;
 }
 
-/* Chooses the block that goes back to its arena when @block is freed: @block itself, or the one
- * that the thread kept until now (NULL: none) if it keeps @block instead.  A thread keeps the
- * largest of a queue's temporaries.  These are large blocks, each of which it frees before it takes
- * the next. */
+/* Chooses which block goes back to its arena when @block is freed: @block, or, if the thread keeps
+ * @block from now on, the one that it kept before; NULL: it kept none.  A thread keeps the largest
+ * of a queue's temporaries: large blocks, each of which it frees before it takes the next. */
 static inline TarnBlock *
 _tarn_cache_choose_to_go (TarnCache *cache, TarnBlock *block)
 {

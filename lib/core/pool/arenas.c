@@ -345,20 +345,21 @@ put (const TarnPool *pool, const TarnMetQueue *met, const TarnBlock *block)
 
 /* Gives a block that is being freed back to its arena, or the one that the thread kept instead.
  * FALSE: the lock has to be taken.  The thread is inside. */
-static inline __attribute__ ((always_inline)) gboolean
-free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block)
+static inline gboolean
+free_inside (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
   const TarnMetQueue *met = _tarn_cache_find_met_for (pool, cache, block);
-  TarnBlock *goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
-  gboolean is_back = met != NULL && (goes == NULL || put (pool, met, goes));
+  gboolean is_back;
 
-  if (TARN_UNLIKELY (!is_back && goes != NULL && goes != block))
-    is_back = put (pool, met, goes = block);
+  *goes = met != NULL ? _tarn_cache_choose_to_go (cache, block) : NULL;
+  is_back = met != NULL && (*goes == NULL || put (pool, met, *goes));
+  if (TARN_UNLIKELY (!is_back && *goes != NULL && *goes != block))
+    is_back = put (pool, met, *goes = block);
   if (TARN_UNLIKELY (!is_back))
     return FALSE;
-  note_freed (cache, block, goes);
-  if (goes != NULL)
-    _tarn_cache_end_block (cache, goes);
+  note_freed (cache, block, *goes);
+  if (*goes != NULL)
+    _tarn_cache_end_block (cache, *goes);
   return TRUE;
 }
 
@@ -369,11 +370,12 @@ _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *bl
 {
   TarnThread *thread = _tarn_current_thread;
   guint visit = thread->visits + 1;
+  TarnBlock *goes;
   gboolean is_back;
 
   if (!_tarn_thread_begin_visit (thread, visit, &pool->door))
     return FALSE;
-  is_back = free_inside (pool, cache, block);
+  is_back = free_inside (pool, cache, block, &goes);
   _tarn_thread_end_visit (thread, visit);
   return is_back;
 }
@@ -406,23 +408,25 @@ put_with_locks (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   return is_back;
 }
 
-/* Gives it back in visits, and waits for doors that others have closed for a moment. */
-static gboolean
-put_in_visits (TarnPool *pool, TarnCache *cache, TarnBlock *block)
+/* Frees a block in visits, and waits for doors that others have closed for a moment. */
+gboolean
+_tarn_cache_free_in_visits (TarnCache *cache, TarnBlock *block, TarnFreeInside inside,
+                            TarnBlock **goes)
 {
+  TarnPool *pool = cache->pool;
   TarnVisits visits = { .pool = pool };
-  gboolean is_back = FALSE, is_shut = TRUE, has_many;
+  gboolean is_done = FALSE, is_shut = TRUE, has_many;
 
-  while (!is_back && is_shut && _tarn_visits_begin (&visits))
+  while (!is_done && is_shut && _tarn_visits_begin (&visits))
     {
-      is_back = free_inside (pool, cache, block);
-      has_many = !is_back && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !is_back && (has_many || _tarn_heap_refuses_visits (pool->heap));
+      is_done = inside (pool, cache, block, goes);
+      has_many = !is_done && cache->n_spare >= TARN_MAX_SPARE;
+      is_shut = !is_done && (has_many || _tarn_heap_refuses_visits (pool->heap));
       _tarn_visits_end (&visits);
       if (TARN_UNLIKELY (has_many))
         _tarn_cache_change_spare (cache);
     }
-  return is_back;
+  return is_done;
 }
 
 /* Gives a block that is being freed back to its arena, of a heap whose memory is an address where
@@ -430,5 +434,8 @@ put_in_visits (TarnPool *pool, TarnCache *cache, TarnBlock *block)
 gboolean
 _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *block, gboolean is_followed)
 {
-  return is_followed ? put_with_locks (pool, cache, block) : put_in_visits (pool, cache, block);
+  TarnBlock *goes;
+
+  return is_followed ? put_with_locks (pool, cache, block)
+                     : _tarn_cache_free_in_visits (cache, block, free_inside, &goes);
 }

@@ -201,8 +201,7 @@ gboolean _tarn_pool_put_to_arena (TarnPool *pool, TarnCache *cache, TarnBlock *b
                                   gboolean is_followed);
 gboolean _tarn_pool_put_to_arena_at_once (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 /* made-parts.c, neither in these. */
-gboolean _tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block,
-                                 TarnBlock **goes);
+gboolean _tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes);
 gboolean _tarn_pool_go_without_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
 /* stock.c, and arenas.c.  The lock is held. */

@@ -2,8 +2,9 @@
  * SPDX-License-Identifier: MIT
  *
  * Blocks from arenas of a heap whose memory is parts that upstream makes.  A request takes an
- * extent in one visit, has a part made of it outside, and makes the block in a second one.  A free
- * goes the other way round (order/arena.c): until its part is released a block is ending. */
+ * extent in one visit.  In no visit it asks upstream for a part of that extent.  In a second visit
+ * it makes the block.  A free does the same backwards (order/arena.c): its block is ending until
+ * the part is released. */
 
 #include "pool/arenas-private.h"
 
@@ -88,21 +89,9 @@ begin_to_go (const TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock
  * else the one that the thread kept instead: *goes, of which the part is to be released next; NULL:
  * none. FALSE: the lock has to be taken, and nothing was done. */
 gboolean
-_tarn_pool_begin_to_go (TarnPool *pool, TarnCache *cache, TarnBlock *block, TarnBlock **goes)
+_tarn_pool_begin_to_go (TarnCache *cache, TarnBlock *block, TarnBlock **goes)
 {
-  TarnVisits visits = { .pool = pool };
-  gboolean has_begun = FALSE, is_shut = TRUE, has_many;
-
-  while (!has_begun && is_shut && _tarn_visits_begin (&visits))
-    {
-      has_begun = begin_to_go (pool, cache, block, goes);
-      has_many = !has_begun && cache->n_spare >= TARN_MAX_SPARE;
-      is_shut = !has_begun && (has_many || _tarn_heap_refuses_visits (pool->heap));
-      _tarn_visits_end (&visits);
-      if (TARN_UNLIKELY (has_many))
-        _tarn_cache_change_spare (cache);
-    }
-  return has_begun;
+  return _tarn_cache_free_in_visits (cache, block, begin_to_go, goes);
 }
 
 /* Gives a block whose part was released back to its arena.  FALSE: a door stays closed. */

@@ -85,7 +85,7 @@ typedef struct
   gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
 
-/* What is constant in a pool, as what it stands on and its options have it: order/life.c. */
+/* A pool's constants.  order/life.c chooses them from its options and from what it stands on. */
 typedef struct
 {
   gboolean moves_blocks;    /* blocks of one queue's share may go to another; not over a heap, whose
@@ -131,7 +131,8 @@ typedef struct
   guint n_foreign; /* of them: on behalf of another pool of the group */
 } TarnReturning;
 
-/* Who gives memory back when there is none left: upstream/reclaim.c, reclaim-group.c. */
+/* The functions and the group that give memory back when none is left: upstream/reclaim.c,
+ * reclaim-group.c. */
 typedef struct
 {
   GPtrArray *funcs; /* in the order they were added */
@@ -163,7 +164,7 @@ typedef struct
   guint n;              /* places that are taken */
 } TarnMet;
 
-/* What threads keep: cache.c.
+/* The caches of all threads: cache.c.
  *
  * Invariant: room_bytes == sum of reserved_bytes over the caches. */
 typedef struct
@@ -204,8 +205,8 @@ struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */
 
-  /* What every hit reads, apart from what is written, such as references.  These are constant while
-   * the door is open, */
+  /* Every hit reads these.  They share no cache line with what is written often, such as the
+   * reference count.  The first are constant while the door is open, */
   guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* of threads' caches: cache-private.h */
   guint leading_bits;                                      /* atomic: it may change at any time */
   TarnDoor door;

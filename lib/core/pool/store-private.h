@@ -1,8 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool holds itself, as against what threads keep of it: bins.c; since when: ages.c; and
- * what of it goes back to upstream, and when: retire.c. */
+ * The store: the blocks that a pool itself holds (bins.c), since when it has held them (ages.c),
+ * and which of them go back to upstream (retire.c).  What threads keep is in their caches instead.
+ */
 
 #ifndef TARN_POOL_STORE_PRIVATE_H
 #define TARN_POOL_STORE_PRIVATE_H
@@ -11,9 +12,9 @@
 
 #include "allocator/block-private.h"
 
-/* So many blocks of a bin that came from a thread's cache together.  Another thread that may keep
- * as many takes them as they came, and looks at them, in the caches of another processor, when it
- * has given up the lock. */
+/* Blocks of a bin that came from a thread's cache together.  Another thread that may keep as many
+ * takes all of them at once.  They are in another processor's caches, so it looks at them only
+ * after it has given up the lock. */
 typedef struct
 {
   TarnBlock *last;
@@ -47,13 +48,13 @@ struct _TarnBin
 
   TarnBins *bins; /* that it is one of */
 
-  /* Of a queue's */
+  /* In bins of a queue */
   TarnQueue *queue;   /* NULL: it is none */
   gboolean is_wanted; /* others have asked for an event on these blocks */
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
   TarnBin **link;     /* what points to it there; NULL: it is not */
 
-  /* Of the recorded */
+  /* In recorded bins */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
                         on from queue to queue */
   guint n_shares;    /* queues' bins of the number that have blocks, */
@@ -82,15 +83,13 @@ struct _TarnBins
 
 #define TARN_RECORDED_COUNTS 64
 
-/* The store of a pool, behind its lock but for what is atomic.
+/* The store of a pool.  The pool's lock guards all of it that is not atomic.
  *
  * Invariants; _tarn_pool_check () executes them:
  *
  *     a block in bin b has the size and the uses of that bin
  *     a block of an exact size is in no bin, and none is once has_ended is set
- *     each block in a bin is in one of the lists by age, at its place; in none if there is no
- *     bound on what the pool holds
- *
+ *     each block in a bin is in one of the lists by age if there is a bound on what the pool holds
  *     n_recorded counts the blocks in recorded bins */
 typedef struct
 {
@@ -104,8 +103,8 @@ typedef struct
   TarnAges shares;   /* other queues' blocks, which go back when the host has waited for them */
   TarnAges recorded; /* other recorded blocks, which can go back once their events are done */
   TarnAges *share_ages; /* constant: where queues' blocks are, of the first two; NULL: in none */
-  /* Of blocks in recorded bins, by their numbers modulo this: atomic, for requests that take no
-   * lock, which leave those to others that such a block could serve. */
+  /* The number of blocks in recorded bins, by the number of the bin modulo this.  Atomic: a request
+   * looks at it without a lock, and takes the lock if such a block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
   gboolean has_late; /* atomic: more is held than may be, and the driver may say that it is done:
                         for requests that take no lock */

@@ -1,0 +1,156 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The heap's lock and its door, and what is counted while the door is closed. */
+
+#include "heap/heap-private.h"
+#include "record/record-private.h"
+
+/* How many bytes of a queue have to become idle before the driver is called for a mark: so much, or
+ * one byte in MARK_SHARE of what was in use at most. */
+#define MARK_STEP ((gsize) 8 << 20)
+#define MARK_SHARE 64
+
+/* Dates the pieces that have become idle since the last call. */
+static void
+date_idle (TarnArena *arena)
+{
+  gint64 now = 0;
+
+  for (GList *link = arena->idle.tail; link != NULL; link = link->prev)
+    {
+      TarnPiece *piece = link->data;
+
+      if (piece->idle_at != 0)
+        return;
+      if (now == 0)
+        now = _tarn_clock_now ();
+      piece->idle_at = now;
+    }
+}
+
+/* Counts in the heap what an arena has in use. */
+void
+_tarn_arena_count (TarnArena *arena)
+{
+  TarnHeap *heap = arena->heap;
+  gsize bytes = arena->uncounted_bytes;
+
+  _tarn_heap_assert_closed (heap);
+  heap->stats.used_bytes += bytes;
+  heap->stats.free_bytes -= bytes;
+  __atomic_store_n (&arena->uncounted_bytes, 0, __ATOMIC_RELAXED);
+  arena->noted_bytes = 0;
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, heap->stats.used_bytes);
+  heap->peak_lately = MAX (heap->peak_lately, heap->stats.used_bytes);
+  date_idle (arena);
+}
+
+/* Puts back what threads have left that did not wait for an arena's lock. */
+void
+_tarn_arena_drain (TarnArena *arena)
+{
+  TarnExtent *extent = __atomic_exchange_n (&arena->left_extents, NULL, __ATOMIC_ACQUIRE);
+
+  while (extent != NULL)
+    {
+      TarnExtent *next = extent->next;
+
+      arena->n_unnamed--;
+      _tarn_range_put_quickly (extent->piece->range, extent);
+      extent = next;
+    }
+}
+
+/* Counts extents in use that the heap does not know by their memory. */
+void
+_tarn_arena_count_unnamed (TarnArena *arena)
+{
+  arena->heap->n_unnamed += arena->n_unnamed;
+  arena->n_unnamed = 0;
+}
+
+/* Counts what visits have changed.  The lock is held, and the door is closed. */
+static void
+collect (TarnHeap *heap)
+{
+  guint64 peak;
+
+  TARN_FOR_EACH_ARENA (arena, heap)
+    {
+      _tarn_arena_drain (arena);
+      _tarn_arena_count (arena);
+      _tarn_arena_count_unnamed (arena);
+    }
+  peak = __atomic_load_n (&heap->peak_in_visits, __ATOMIC_RELAXED);
+  heap->stats.peak_used_bytes = MAX (heap->stats.peak_used_bytes, (gsize) peak);
+  heap->peak_lately = MAX (heap->peak_lately, (gsize) peak);
+  __atomic_store_n (&heap->peak_in_visits, 0, __ATOMIC_RELAXED);
+}
+
+/* Closes the door of a heap whose lock is held, unless it is closed. */
+void
+_tarn_heap_close (TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  if (_tarn_door_is_closed (&heap->door))
+    return;
+  _tarn_door_close (&heap->door);
+  collect (heap);
+}
+
+/* Opens the door to visits if it is closed, and there may be any: where what is allocated is
+ * recorded, all of it is with the lock. */
+static void
+open_door (TarnHeap *heap)
+{
+  if (!_tarn_door_is_closed (&heap->door))
+    return;
+  heap->suits_all = heap->growth->suits == NULL || _tarn_heap_is_far_from_limit (heap);
+  heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
+  heap->room_bytes = _tarn_heap_get_room (heap);
+  if (heap->has_visitors && !_tarn_follows ())
+    _tarn_door_open (&heap->door);
+}
+
+/* Takes the lock of a heap, and has nobody visit it. */
+void
+_tarn_heap_lock (TarnHeap *heap)
+{
+  _tarn_mutex_lock_adaptively (&heap->lock);
+  _tarn_heap_close (heap);
+}
+
+/* Takes the lock, and leaves the door open: for data that no visit reads, which is the table of
+ * memory in use, and marks.  Threads go on to visit the heap then.  Whoever closes the door waits
+ * for each of them, and others wait for the door. */
+void
+_tarn_heap_lock_open (TarnHeap *heap)
+{
+  _tarn_mutex_lock_adaptively (&heap->lock);
+}
+
+gboolean
+_tarn_heap_trylock (TarnHeap *heap)
+{
+  if (!_tarn_mutex_trylock (&heap->lock))
+    return FALSE;
+  _tarn_heap_close (heap);
+  return TRUE;
+}
+
+void
+_tarn_heap_unlock (TarnHeap *heap)
+{
+  open_door (heap);
+  _tarn_mutex_unlock (&heap->lock);
+}
+
+/* Gives the lock up until another thread says that something has changed. */
+void
+_tarn_heap_wait (TarnHeap *heap)
+{
+  open_door (heap);
+  _tarn_cond_wait (&heap->changed, &heap->lock);
+  _tarn_heap_close (heap);
+}
