@@ -11,11 +11,11 @@
 #include <string.h>
 #include <tarn/tarn.h>
 
-#ifdef HAVE_OPENCL
-#include <tarn/opencl.h>
-#endif
 #ifdef HAVE_CUDA
 #include <tarn/cuda.h>
+#endif
+#ifdef HAVE_OPENCL
+#include "opencl-calls.h"
 #endif
 
 #include "text.h"
@@ -108,10 +108,10 @@ get_platform_string (cl_platform_id platform, cl_platform_info info)
   size_t size = 0;
   gchar *text;
 
-  if (clGetPlatformInfo (platform, info, 0, NULL, &size) != CL_SUCCESS)
+  if (OPENCL (clGetPlatformInfo) (platform, info, 0, NULL, &size) != CL_SUCCESS)
     size = 0;
   text = g_malloc0 (size + 1);
-  if (size > 0 && clGetPlatformInfo (platform, info, size, text, NULL) != CL_SUCCESS)
+  if (size > 0 && OPENCL (clGetPlatformInfo) (platform, info, size, text, NULL) != CL_SUCCESS)
     text[0] = '\0';
   return text;
 }
@@ -123,7 +123,7 @@ add_opencl_platforms (Everything *everything)
   cl_platform_id ids[64];
   cl_uint n = 0;
 
-  if (clGetPlatformIDs (G_N_ELEMENTS (ids), ids, &n) != CL_SUCCESS)
+  if (OPENCL (clGetPlatformIDs) (G_N_ELEMENTS (ids), ids, &n) != CL_SUCCESS)
     return;
   for (guint i = 0; i < MIN (n, G_N_ELEMENTS (ids)); i++)
     add_platform (everything, "opencl", get_platform_string (ids[i], CL_PLATFORM_NAME),
@@ -137,6 +137,8 @@ add_opencl (Everything *everything, GError **error)
 
   if (all == NULL)
     return FALSE;
+  if (tarn_opencl_get_function ("clGetPlatformIDs", NULL) == NULL)
+    return TRUE;
   add_opencl_platforms (everything);
   for (guint i = 0; i < all->len; i++)
     {
@@ -281,9 +283,13 @@ explain_opencl (void)
 {
   cl_platform_id ids[64];
   cl_uint n = 0;
-  cl_int status = clGetPlatformIDs (G_N_ELEMENTS (ids), ids, &n);
+  cl_int status;
   g_autoptr (GString) text = g_string_new (NULL);
+  g_autoptr (GError) error = NULL;
 
+  if (tarn_opencl_get_function ("clGetPlatformIDs", &error) == NULL)
+    return g_strdup (error->message);
+  status = OPENCL (clGetPlatformIDs) (G_N_ELEMENTS (ids), ids, &n);
   if (status != CL_SUCCESS || n == 0)
     return g_strdup_printf ("the loader finds no platform (%s): is a driver installed?",
                             tarn_opencl_status_name (status));
@@ -292,7 +298,7 @@ explain_opencl (void)
       g_autofree gchar *name = get_platform_string (ids[i], CL_PLATFORM_NAME);
       cl_uint n_devices = 0;
 
-      status = clGetDeviceIDs (ids[i], CL_DEVICE_TYPE_ALL, 0, NULL, &n_devices);
+      status = OPENCL (clGetDeviceIDs) (ids[i], CL_DEVICE_TYPE_ALL, 0, NULL, &n_devices);
       if (status == CL_SUCCESS && n_devices > 0)
         return NULL;
       g_string_append_printf (text, "%splatform '%s' has no device (%s)", i > 0 ? "; " : "", name,

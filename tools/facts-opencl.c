@@ -4,8 +4,8 @@
  * What is known of an OpenCL device.  A driver that does not answer one question is asked the
  * others all the same. */
 
+#include "opencl-calls.h"
 #include <string.h>
-#include <tarn/opencl.h>
 
 #include "facts-private.h"
 
@@ -47,12 +47,12 @@ add_string_query (Collector *collector, const Query *query)
 {
   g_autofree gchar *text = NULL;
   size_t size = 0;
-  cl_int status = clGetDeviceInfo (collector->device->device, query->info, 0, NULL, &size);
+  cl_int status = OPENCL (clGetDeviceInfo) (collector->device->device, query->info, 0, NULL, &size);
   Fact *fact;
 
   text = g_malloc0 (size + 1);
   if (status == CL_SUCCESS)
-    status = clGetDeviceInfo (collector->device->device, query->info, size, text, NULL);
+    status = OPENCL (clGetDeviceInfo) (collector->device->device, query->info, size, text, NULL);
   fact = facts_add (&collector->facts, query->key, query->label, query->type, NULL,
                     status != CL_SUCCESS ? query_error ("clGetDeviceInfo", status) : NULL);
   if (status == CL_SUCCESS)
@@ -94,8 +94,8 @@ add_query (Collector *collector, const Query *query)
       add_string_query (collector, query);
       return;
     }
-  status = clGetDeviceInfo (collector->device->device, query->info, query_size (query->query),
-                            &value, NULL);
+  status = OPENCL (clGetDeviceInfo) (collector->device->device, query->info,
+                                     query_size (query->query), &value, NULL);
   number = query->query == QUERY_ULONG  ? value.wide
            : query->query == QUERY_SIZE ? value.size
                                         : value.narrow;
@@ -139,8 +139,8 @@ static void
 add_type (Collector *collector)
 {
   cl_device_type types = 0;
-  cl_int status
-      = clGetDeviceInfo (collector->device->device, CL_DEVICE_TYPE, sizeof types, &types, NULL);
+  cl_int status = OPENCL (clGetDeviceInfo) (collector->device->device, CL_DEVICE_TYPE, sizeof types,
+                                            &types, NULL);
   Fact *fact = facts_add (&collector->facts, "type", "Type", FACT_TEXT, NULL,
                           status != CL_SUCCESS ? query_error ("clGetDeviceInfo", status) : NULL);
 
@@ -151,8 +151,8 @@ static void
 add_platform (Collector *collector)
 {
   gchar version[256] = "";
-  cl_int status = clGetPlatformInfo (collector->device->platform, CL_PLATFORM_VERSION,
-                                     sizeof version - 1, version, NULL);
+  cl_int status = OPENCL (clGetPlatformInfo) (collector->device->platform, CL_PLATFORM_VERSION,
+                                              sizeof version - 1, version, NULL);
   Fact *fact;
 
   facts_add_text (&collector->facts, "platform", "Platform", collector->device->platform_name);
@@ -185,8 +185,8 @@ static void
 add_local_memory_type (Collector *collector)
 {
   cl_device_local_mem_type type = CL_NONE;
-  cl_int status = clGetDeviceInfo (collector->device->device, CL_DEVICE_LOCAL_MEM_TYPE, sizeof type,
-                                   &type, NULL);
+  cl_int status = OPENCL (clGetDeviceInfo) (collector->device->device, CL_DEVICE_LOCAL_MEM_TYPE,
+                                            sizeof type, &type, NULL);
   Fact *fact = facts_add (&collector->facts, "local_type", "Local memory is", FACT_TEXT, NULL,
                           status != CL_SUCCESS ? query_error ("clGetDeviceInfo", status) : NULL);
 

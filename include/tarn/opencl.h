@@ -25,6 +25,19 @@ G_BEGIN_DECLS
 GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
 
+/**
+ * Finds an OpenCL function for Tarn. Any thread may call it.
+ *
+ * @param name       the function's name, such as "clCreateBuffer"
+ * @param user_data  as given to tarn_opencl_set_functions()
+ * @return the function, or NULL where there is none
+ * @since 0.1
+ */
+typedef gpointer (*TarnOpenclFindFunc) (const gchar *name, gpointer user_data);
+
+gboolean tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error);
+gpointer tarn_opencl_get_function (const gchar *name, GError **error);
+
 TarnAllocator *tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags,
                                                    GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,

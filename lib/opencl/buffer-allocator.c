@@ -10,6 +10,7 @@
 #include "common/other-block-private.h"
 #include "contents-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 #include "order-private.h"
 #include "status-private.h"
 
@@ -49,17 +50,18 @@ make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
     {
     case MIGRATE:
       call = "clEnqueueMigrateMemObjects";
-      status = clEnqueueMigrateMemObjects (self->home.queue, 1, &buffer,
-                                           CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
+      status = _tarn_cl.clEnqueueMigrateMemObjects (
+          self->home.queue, 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
       break;
     case FILL:
       call = "clEnqueueFillBuffer";
-      status = clEnqueueFillBuffer (self->home.queue, buffer, zeros, 1, 0, few, 0, NULL, NULL);
+      status = _tarn_cl.clEnqueueFillBuffer (self->home.queue, buffer, zeros, 1, 0, few, 0, NULL,
+                                             NULL);
       break;
     case WRITE:
       call = "clEnqueueWriteBuffer";
-      status
-          = clEnqueueWriteBuffer (self->home.queue, buffer, CL_FALSE, 0, few, zeros, 0, NULL, NULL);
+      status = _tarn_cl.clEnqueueWriteBuffer (self->home.queue, buffer, CL_FALSE, 0, few, zeros, 0,
+                                              NULL, NULL);
       break;
     }
   if (status == CL_SUCCESS)
@@ -71,7 +73,7 @@ make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 static void
 release_buffer (cl_mem buffer, gsize size)
 {
-  cl_int status = clReleaseMemObject (buffer);
+  cl_int status = _tarn_cl.clReleaseMemObject (buffer);
 
   if (status != CL_SUCCESS)
     g_message ("clReleaseMemObject: %s (%d): a buffer of %" G_GSIZE_FORMAT " bytes may be lost",
@@ -121,7 +123,7 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   if (size == 0)
     return TRUE;
 
-  buffer = clCreateBuffer (self->home.context, self->flags, size, NULL, &status);
+  buffer = _tarn_cl.clCreateBuffer (self->home.context, self->flags, size, NULL, &status);
   if (status != CL_SUCCESS)
     {
       set_create_error (self, status, size, error);
@@ -177,8 +179,8 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   /* As there are no empty buffers, there are no empty parts. */
   if (size == 0)
     return TRUE;
-  buffer = clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
-                              CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
+  buffer = _tarn_cl.clCreateSubBuffer (memory.pointer, self->flags & PART_FLAGS,
+                                       CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
   if (status != CL_SUCCESS)
     {
       set_part_error (status, offset, size, error);
@@ -309,7 +311,7 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (context, NULL);
 
-  if (!tarn_check_fork (error) || !check_flags (flags, error))
+  if (!_tarn_opencl_load (error) || !check_flags (flags, error))
     return NULL;
   return buffer_allocator_new ("opencl-deferred", &template, error);
 }
@@ -364,7 +366,7 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (queue, NULL);
 
-  if (!tarn_check_fork (error) || !check_flags (flags, error)
+  if (!_tarn_opencl_load (error) || !check_flags (flags, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &template.home.context,
                                         sizeof template.home.context, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)

@@ -5,6 +5,7 @@
 
 #include "common/argument-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 #include "program-private.h"
 #include "status-private.h"
 
@@ -20,11 +21,11 @@ static void
 probe_clear (Probe *probe)
 {
   if (probe->kernel != NULL)
-    _tarn_opencl_report_release ("clReleaseKernel", clReleaseKernel (probe->kernel));
+    _tarn_opencl_report_release ("clReleaseKernel", _tarn_cl.clReleaseKernel (probe->kernel));
   if (probe->program != NULL)
-    _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (probe->program));
+    _tarn_opencl_report_release ("clReleaseProgram", _tarn_cl.clReleaseProgram (probe->program));
   if (probe->context != NULL)
-    _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (probe->context));
+    _tarn_opencl_report_release ("clReleaseContext", _tarn_cl.clReleaseContext (probe->context));
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Probe, probe_clear)
@@ -33,7 +34,7 @@ static cl_context
 make_context (cl_device_id device, GError **error)
 {
   cl_int status;
-  cl_context context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  cl_context context = _tarn_cl.clCreateContext (NULL, 1, &device, NULL, NULL, &status);
 
   if (context == NULL)
     _tarn_opencl_set_error (error, "clCreateContext", status);
@@ -55,7 +56,7 @@ test_program_init (Probe *probe, cl_device_id device, cl_context context, const 
   probe->program = _tarn_opencl_build_program (context, device, source, "", error);
   if (probe->program == NULL)
     return FALSE;
-  probe->kernel = clCreateKernel (probe->program, "probe", &status);
+  probe->kernel = _tarn_cl.clCreateKernel (probe->program, "probe", &status);
   if (probe->kernel != NULL)
     return TRUE;
   _tarn_opencl_set_error (error, "clCreateKernel", status);
@@ -72,9 +73,9 @@ get_preferred_multiple (cl_device_id device, cl_context context, gsize *multiple
                           "kernel void probe (global int *a) { a[get_global_id (0)] += 1; }",
                           error))
     return FALSE;
-  status = clGetKernelWorkGroupInfo (probe.kernel, device,
-                                     CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE, sizeof *multiple,
-                                     multiple, NULL);
+  status = _tarn_cl.clGetKernelWorkGroupInfo (probe.kernel, device,
+                                              CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                              sizeof *multiple, multiple, NULL);
   if (status == CL_SUCCESS)
     return TRUE;
   _tarn_opencl_set_error (error, "clGetKernelWorkGroupInfo", status);
@@ -104,7 +105,7 @@ tarn_opencl_reasonable_work_group_size_multiple (cl_device_id device, cl_context
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error)
+  if (!_tarn_opencl_load (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
     return FALSE;
   found = warp_size;
@@ -127,7 +128,7 @@ count_struct_arguments (cl_device_id device, cl_context context, cl_uint *count,
                           "kernel void probe (struct pair a) {}",
                           error))
     return FALSE;
-  status = clGetKernelInfo (probe.kernel, CL_KERNEL_NUM_ARGS, sizeof *count, count, NULL);
+  status = _tarn_cl.clGetKernelInfo (probe.kernel, CL_KERNEL_NUM_ARGS, sizeof *count, count, NULL);
   if (status == CL_SUCCESS)
     return TRUE;
   _tarn_opencl_set_error (error, "clGetKernelInfo", status);
@@ -198,7 +199,7 @@ tarn_opencl_has_struct_arg_count_bug (cl_device_id device, cl_context context, c
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error) || !find_bug (device, context, &found, error))
+  if (!_tarn_opencl_load (error) || !find_bug (device, context, &found, error))
     return FALSE;
   if (bug != NULL)
     *bug = found;

@@ -6,6 +6,7 @@
 
 #include "common/argument-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 
 /* What is known of a device. */
 typedef struct
@@ -89,7 +90,7 @@ tarn_opencl_simultaneous_work_items_on_local_access (cl_device_id device, guint 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error) || !get_kind (device, &kind, error))
+  if (!_tarn_opencl_load (error) || !get_kind (device, &kind, error))
     return FALSE;
   if (count != NULL)
     *count = is_cpu (&kind) ? 1 : get_width (&kind);
@@ -113,7 +114,7 @@ tarn_opencl_local_memory_access_granularity (cl_device_id device, guint *bytes, 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return FALSE;
   if (bytes != NULL)
     *bytes = 4;
@@ -158,7 +159,7 @@ tarn_opencl_local_memory_bank_count (cl_device_id device, guint *count, gchar **
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error) || !get_kind (device, &kind, error)
+  if (!_tarn_opencl_load (error) || !get_kind (device, &kind, error)
       || (is_cpu (&kind) && !check_banks (device, error)))
     return FALSE;
   if (count != NULL)
@@ -189,7 +190,7 @@ tarn_opencl_usable_local_mem_size (cl_device_id device, gint n_args, gsize *byte
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error)
+  if (!_tarn_opencl_load (error)
       || !_tarn_opencl_get_device_value (device, CL_DEVICE_LOCAL_MEM_SIZE, &size, sizeof size,
                                          error)
       || !tarn_opencl_nv_compute_capability (device, &major, NULL, error))
@@ -274,7 +275,7 @@ tarn_opencl_why_not_local_access_conflict_free (cl_device_id device, gsize item_
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error) || !get_local_memory (device, item_size, &memory, &why, error))
+  if (!_tarn_opencl_load (error) || !get_local_memory (device, item_size, &memory, &why, error))
     return FALSE;
   found = tarn_local_memory_conflict (&memory, item_size, rank, shape, stored_shape, NULL, NULL,
                                       explanation);

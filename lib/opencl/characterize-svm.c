@@ -6,6 +6,7 @@
 
 #include "common/argument-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 
 /* Later than OpenCL 1.2. */
 #define DEVICE_SVM_CAPABILITIES 0x1053
@@ -38,7 +39,7 @@ has (cl_device_id device, cl_bitfield wanted, gboolean *supported, GError **erro
 {
   cl_bitfield capabilities;
 
-  if (!tarn_check_fork (error) || !get_capabilities (device, &capabilities, error))
+  if (!_tarn_opencl_load (error) || !get_capabilities (device, &capabilities, error))
     return FALSE;
   if (supported != NULL)
     *supported = (capabilities & wanted) == wanted;

@@ -9,6 +9,7 @@
 #include "common/argument-private.h"
 #include "common/shorten-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 
 /* Whether a vendor's name has those words, which are in lower case. */
 static gboolean
@@ -37,7 +38,7 @@ has_extension (cl_device_id device, const gchar *name, gboolean *supported, GErr
 {
   g_autofree gchar *extensions = NULL;
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return FALSE;
   extensions = _tarn_opencl_get_device_string (device, CL_DEVICE_EXTENSIONS, error);
   if (extensions == NULL)
@@ -107,7 +108,7 @@ tarn_opencl_nv_compute_capability (cl_device_id device, guint *major, guint *min
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error)
+  if (!_tarn_opencl_load (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_COMPUTE_CAPABILITY_MAJOR_NV,
                                          &found_major, error)
       || (found_major > 0
@@ -166,7 +167,7 @@ tarn_opencl_get_simd_group_size (cl_device_id device, guint *size, GError **erro
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error)
+  if (!_tarn_opencl_load (error)
       || !_tarn_opencl_get_device_extra (device, TARN_DEVICE_WARP_SIZE_NV, &warp_size, error))
     return FALSE;
   found = warp_size;
@@ -196,7 +197,7 @@ tarn_opencl_get_fast_inaccurate_build_options (cl_device_id device, GError **err
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (device, NULL);
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return NULL;
   vendor = _tarn_opencl_get_device_string (device, CL_DEVICE_VENDOR, error);
   if (vendor == NULL)
@@ -243,7 +244,7 @@ tarn_opencl_get_pocl_version (cl_platform_id platform, guint fallback_major, gui
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (platform, FALSE);
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return FALSE;
   name = _tarn_opencl_get_platform_string (platform, CL_PLATFORM_NAME, error);
   if (name == NULL)
@@ -290,7 +291,7 @@ tarn_opencl_has_src_build_cache (cl_device_id device, TarnOpenclAnswer *answer, 
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return FALSE;
   name = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
   if (name == NULL)

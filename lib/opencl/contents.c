@@ -6,10 +6,10 @@
 
 #include "contents-private.h"
 
-#include <dlfcn.h>
 #include <string.h>
 
 #include "device-private.h"
+#include "driver-private.h"
 #include "status-private.h"
 
 /* Bytes of a buffer that the host must not read are copied to one that it may. */
@@ -27,7 +27,8 @@ make_queue (cl_context context, GError **error)
 
   if (devices == NULL)
     return NULL;
-  queue = clCreateCommandQueue (context, g_array_index (devices, cl_device_id, 0), 0, &status);
+  queue = _tarn_cl.clCreateCommandQueue (context, g_array_index (devices, cl_device_id, 0), 0,
+                                         &status);
   return _tarn_opencl_check (status, "clCreateCommandQueue", error) ? queue : NULL;
 }
 
@@ -45,7 +46,8 @@ begin (const TarnOpenclHome *home, GError **error)
 {
   if (home->queue == NULL)
     return make_queue (home->context, error);
-  if (!is_in_order (home) && !_tarn_opencl_check (clFinish (home->queue), "clFinish", error))
+  if (!is_in_order (home)
+      && !_tarn_opencl_check (_tarn_cl.clFinish (home->queue), "clFinish", error))
     return NULL;
   return home->queue;
 }
@@ -54,7 +56,7 @@ static void
 end (const TarnOpenclHome *home, cl_command_queue queue)
 {
   if (queue != home->queue)
-    _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
+    _tarn_opencl_report_release ("clReleaseCommandQueue", _tarn_cl.clReleaseCommandQueue (queue));
 }
 
 static gboolean
@@ -62,18 +64,18 @@ read_copy (cl_context context, cl_command_queue queue, cl_mem buffer, gsize offs
            gpointer bytes, GError **error)
 {
   cl_int status;
-  cl_mem copy = clCreateBuffer (context, CL_MEM_READ_WRITE, size, NULL, &status);
+  cl_mem copy = _tarn_cl.clCreateBuffer (context, CL_MEM_READ_WRITE, size, NULL, &status);
   gboolean is_read;
 
   if (!_tarn_opencl_check (status, "clCreateBuffer", error))
     return FALSE;
   is_read = _tarn_opencl_check (
-                clEnqueueCopyBuffer (queue, buffer, copy, offset, 0, size, 0, NULL, NULL),
+                _tarn_cl.clEnqueueCopyBuffer (queue, buffer, copy, offset, 0, size, 0, NULL, NULL),
                 "clEnqueueCopyBuffer", error)
             && _tarn_opencl_check (
-                clEnqueueReadBuffer (queue, copy, CL_TRUE, 0, size, bytes, 0, NULL, NULL),
+                _tarn_cl.clEnqueueReadBuffer (queue, copy, CL_TRUE, 0, size, bytes, 0, NULL, NULL),
                 "clEnqueueReadBuffer", error);
-  clReleaseMemObject (copy);
+  _tarn_cl.clReleaseMemObject (copy);
   return is_read;
 }
 
@@ -90,7 +92,7 @@ _tarn_opencl_read_buffer (const TarnOpenclHome *home, cl_mem_flags flags, cl_mem
     is_read = read_copy (home->context, queue, buffer, offset, size, bytes, error);
   else
     is_read = _tarn_opencl_check (
-        clEnqueueReadBuffer (queue, buffer, CL_TRUE, offset, size, bytes, 0, NULL, NULL),
+        _tarn_cl.clEnqueueReadBuffer (queue, buffer, CL_TRUE, offset, size, bytes, 0, NULL, NULL),
         "clEnqueueReadBuffer", error);
   end (home, queue);
   return is_read;
@@ -108,28 +110,22 @@ _tarn_opencl_fill_buffer (const TarnOpenclHome *home, cl_mem buffer, gsize offse
   if (queue == NULL)
     return FALSE;
   is_filled = _tarn_opencl_check (
-      clEnqueueFillBuffer (queue, buffer, &byte, sizeof byte, offset, size, 0, NULL, NULL),
+      _tarn_cl.clEnqueueFillBuffer (queue, buffer, &byte, sizeof byte, offset, size, 0, NULL, NULL),
       "clEnqueueFillBuffer", error);
   if (is_filled && !is_in_order (home))
-    is_filled = _tarn_opencl_check (clFinish (queue), "clFinish", error);
+    is_filled = _tarn_opencl_check (_tarn_cl.clFinish (queue), "clFinish", error);
   end (home, queue);
   return is_filled;
 }
 
-/* Shared virtual memory: a function that loaders of OpenCL 1.2 do not have, and which is called
- * only where there is such memory. */
+/* Shared virtual memory: OpenCL is of 2.0 where there is some. */
 
-typedef cl_int (*CopyFunc) (cl_command_queue queue, cl_bool is_blocking, gpointer to,
-                            gconstpointer from, size_t size, cl_uint n_events,
-                            const cl_event *events, cl_event *event);
 static gboolean
 copy_svm (cl_command_queue queue, gpointer to, gconstpointer from, gsize size, GError **error)
 {
-  CopyFunc copy;
-
-  *(gpointer *) &copy = dlsym (RTLD_DEFAULT, "clEnqueueSVMMemcpy");
-  return _tarn_opencl_check (copy (queue, CL_TRUE, to, from, size, 0, NULL, NULL),
-                             "clEnqueueSVMMemcpy", error);
+  return _tarn_opencl_check (
+      _tarn_cl.clEnqueueSVMMemcpy (queue, CL_TRUE, to, from, size, 0, NULL, NULL),
+      "clEnqueueSVMMemcpy", error);
 }
 
 gboolean

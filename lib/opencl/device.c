@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "common/shorten-private.h"
+#include "driver-private.h"
 #include "status-private.h"
 
 /* Asks for a value of a size that is known. */
@@ -15,8 +16,8 @@ gboolean
 _tarn_opencl_get_device_value (cl_device_id device, cl_device_info info, gpointer value, gsize size,
                                GError **error)
 {
-  return _tarn_opencl_check (clGetDeviceInfo (device, info, size, value, NULL), "clGetDeviceInfo",
-                             error);
+  return _tarn_opencl_check (_tarn_cl.clGetDeviceInfo (device, info, size, value, NULL),
+                             "clGetDeviceInfo", error);
 }
 
 /* Asks for a number that only some drivers have: 0 where this one does not know the question. Which
@@ -27,7 +28,7 @@ _tarn_opencl_get_device_extra (cl_device_id device, cl_device_info info, cl_uint
                                GError **error)
 {
   cl_uint answer = 0;
-  cl_int status = clGetDeviceInfo (device, info, sizeof answer, &answer, NULL);
+  cl_int status = _tarn_cl.clGetDeviceInfo (device, info, sizeof answer, &answer, NULL);
 
   if (status == CL_INVALID_VALUE || status == CL_INVALID_OPERATION)
     answer = 0;
@@ -43,11 +44,11 @@ _tarn_opencl_get_device_string (cl_device_id device, cl_device_info info, GError
 {
   g_autofree gchar *text = NULL;
   size_t size = 0;
-  cl_int status = clGetDeviceInfo (device, info, 0, NULL, &size);
+  cl_int status = _tarn_cl.clGetDeviceInfo (device, info, 0, NULL, &size);
 
   text = g_malloc0 (size + 1);
   if (status == CL_SUCCESS)
-    status = clGetDeviceInfo (device, info, size, text, NULL);
+    status = _tarn_cl.clGetDeviceInfo (device, info, size, text, NULL);
   return _tarn_opencl_check (status, "clGetDeviceInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
@@ -57,11 +58,11 @@ _tarn_opencl_get_platform_string (cl_platform_id platform, cl_platform_info info
 {
   g_autofree gchar *text = NULL;
   size_t size = 0;
-  cl_int status = clGetPlatformInfo (platform, info, 0, NULL, &size);
+  cl_int status = _tarn_cl.clGetPlatformInfo (platform, info, 0, NULL, &size);
 
   text = g_malloc0 (size + 1);
   if (status == CL_SUCCESS)
-    status = clGetPlatformInfo (platform, info, size, text, NULL);
+    status = _tarn_cl.clGetPlatformInfo (platform, info, size, text, NULL);
   return _tarn_opencl_check (status, "clGetPlatformInfo", error) ? g_steal_pointer (&text) : NULL;
 }
 
@@ -110,10 +111,10 @@ _tarn_opencl_list_devices (cl_context context, GError **error)
 {
   g_autoptr (GArray) devices = g_array_new (FALSE, TRUE, sizeof (cl_device_id));
   size_t size = 0;
-  cl_int status = clGetContextInfo (context, CL_CONTEXT_DEVICES, 0, NULL, &size);
+  cl_int status = _tarn_cl.clGetContextInfo (context, CL_CONTEXT_DEVICES, 0, NULL, &size);
 
   g_array_set_size (devices, (guint) (size / sizeof (cl_device_id)));
   if (status == CL_SUCCESS)
-    status = clGetContextInfo (context, CL_CONTEXT_DEVICES, size, devices->data, NULL);
+    status = _tarn_cl.clGetContextInfo (context, CL_CONTEXT_DEVICES, size, devices->data, NULL);
   return _tarn_opencl_check (status, "clGetContextInfo", error) ? g_steal_pointer (&devices) : NULL;
 }

@@ -8,6 +8,7 @@
 
 #include "common/argument-private.h"
 #include "common/struct-private.h"
+#include "driver-private.h"
 #include "program-private.h"
 #include "status-private.h"
 
@@ -81,7 +82,7 @@ key_copy (gconstpointer key)
   own->key.source = g_strdup (own->key.source);
   own->key.options = g_strdup (own->key.options);
   own->key.kernel_name = g_strdup (own->key.kernel_name);
-  own->has_device = clRetainDevice (own->key.device) == CL_SUCCESS;
+  own->has_device = _tarn_cl.clRetainDevice (own->key.device) == CL_SUCCESS;
   return own;
 }
 
@@ -91,7 +92,7 @@ key_free (gpointer key)
   OwnKey *own = key;
 
   if (own->has_device)
-    _tarn_opencl_report_release ("clReleaseDevice", clReleaseDevice (own->key.device));
+    _tarn_opencl_report_release ("clReleaseDevice", _tarn_cl.clReleaseDevice (own->key.device));
   g_free ((gchar *) own->key.source);
   g_free ((gchar *) own->key.options);
   g_free ((gchar *) own->key.kernel_name);
@@ -132,7 +133,7 @@ static gpointer
 program_ref (gpointer unused, gpointer program)
 {
   (void) unused;
-  return clRetainProgram (program) == CL_SUCCESS ? program : NULL;
+  return _tarn_cl.clRetainProgram (program) == CL_SUCCESS ? program : NULL;
 }
 
 static void
@@ -141,7 +142,7 @@ program_unref (gpointer unused, gpointer program, gpointer context, gboolean is_
   (void) unused;
   (void) context;
   (void) is_dead;
-  _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (program));
+  _tarn_opencl_report_release ("clReleaseProgram", _tarn_cl.clReleaseProgram (program));
 }
 
 static gpointer
@@ -170,7 +171,7 @@ static gpointer
 kernel_ref (gpointer unused, gpointer kernel)
 {
   (void) unused;
-  return clRetainKernel (kernel) == CL_SUCCESS ? kernel : NULL;
+  return _tarn_cl.clRetainKernel (kernel) == CL_SUCCESS ? kernel : NULL;
 }
 
 static void
@@ -179,14 +180,14 @@ kernel_unref (gpointer unused, gpointer kernel, gpointer context, gboolean is_de
   (void) unused;
   (void) context;
   (void) is_dead;
-  _tarn_opencl_report_release ("clReleaseKernel", clReleaseKernel (kernel));
+  _tarn_opencl_report_release ("clReleaseKernel", _tarn_cl.clReleaseKernel (kernel));
 }
 
 static cl_kernel
 create_kernel (cl_program program, const gchar *name, GError **error)
 {
   cl_int status;
-  cl_kernel kernel = clCreateKernel (program, name, &status);
+  cl_kernel kernel = _tarn_cl.clCreateKernel (program, name, &status);
 
   if (status == CL_SUCCESS)
     return kernel;
@@ -202,7 +203,7 @@ make_kernel (gpointer context, gconstpointer data, gpointer programs, GError **e
   gpointer program;
   cl_kernel kernel;
 
-  if (!read_complete_key (&key, data, error))
+  if (!_tarn_opencl_load (error) || !read_complete_key (&key, data, error))
     return NULL;
   program_key = key;
   program_key.kernel_name = NULL;
@@ -219,7 +220,8 @@ make_kernel_for_thread (gpointer unused, gpointer kernel, gpointer context, gcon
 {
   TarnOpenclKernelKey key;
   cl_program program;
-  cl_int status = clGetKernelInfo (kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+  cl_int status
+      = _tarn_cl.clGetKernelInfo (kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
 
   (void) unused;
   (void) context;
@@ -295,7 +297,7 @@ tarn_opencl_kernel_memo_get (TarnMemo *memo, cl_context context, const TarnOpenc
   TARN_REFUSE_NULL (context, FALSE);
   g_return_val_if_fail (kernel != NULL, FALSE);
 
-  if (!read_key (&known, key, error))
+  if (!_tarn_opencl_load (error) || !read_key (&known, key, error))
     return FALSE;
   g_return_val_if_fail (known.source != NULL, FALSE);
   g_return_val_if_fail (known.kernel_name != NULL, FALSE);

@@ -10,6 +10,7 @@
 #include "common/argument-private.h"
 #include "common/struct-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 #include "program-private.h"
 #include "status-private.h"
 
@@ -66,15 +67,15 @@ static void
 bench_clear (Bench *bench)
 {
   if (bench->results != NULL)
-    clReleaseMemObject (bench->results);
+    _tarn_cl.clReleaseMemObject (bench->results);
   if (bench->kernel != NULL)
-    clReleaseKernel (bench->kernel);
+    _tarn_cl.clReleaseKernel (bench->kernel);
   if (bench->program != NULL)
-    clReleaseProgram (bench->program);
+    _tarn_cl.clReleaseProgram (bench->program);
   if (bench->queue != NULL)
-    clReleaseCommandQueue (bench->queue);
+    _tarn_cl.clReleaseCommandQueue (bench->queue);
   if (bench->context != NULL)
-    clReleaseContext (bench->context);
+    _tarn_cl.clReleaseContext (bench->context);
 }
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Bench, bench_clear)
@@ -92,9 +93,9 @@ not_supported (GError **error, const gchar *reason)
 static gboolean
 get_kernel_info (const Bench *bench, cl_kernel_work_group_info name, size_t *value, GError **error)
 {
-  return _tarn_opencl_check (
-      clGetKernelWorkGroupInfo (bench->kernel, bench->device, name, sizeof *value, value, NULL),
-      "clGetKernelWorkGroupInfo", error);
+  return _tarn_opencl_check (_tarn_cl.clGetKernelWorkGroupInfo (bench->kernel, bench->device, name,
+                                                                sizeof *value, value, NULL),
+                             "clGetKernelWorkGroupInfo", error);
 }
 
 static gboolean
@@ -180,7 +181,7 @@ make_program (Bench *bench, GError **error)
   bench->program = _tarn_opencl_build_program (bench->context, bench->device, source, "", error);
   if (bench->program == NULL)
     return FALSE;
-  bench->kernel = clCreateKernel (bench->program, "chase", &status);
+  bench->kernel = _tarn_cl.clCreateKernel (bench->program, "chase", &status);
   return _tarn_opencl_check (status, "clCreateKernel", error);
 }
 
@@ -189,11 +190,11 @@ open_queue (Bench *bench, GError **error)
 {
   cl_int status;
 
-  bench->context = clCreateContext (NULL, 1, &bench->device, NULL, NULL, &status);
+  bench->context = _tarn_cl.clCreateContext (NULL, 1, &bench->device, NULL, NULL, &status);
   if (!_tarn_opencl_check (status, "clCreateContext", error))
     return FALSE;
-  bench->queue
-      = clCreateCommandQueue (bench->context, bench->device, CL_QUEUE_PROFILING_ENABLE, &status);
+  bench->queue = _tarn_cl.clCreateCommandQueue (bench->context, bench->device,
+                                                CL_QUEUE_PROFILING_ENABLE, &status);
   return _tarn_opencl_check (status, "clCreateCommandQueue", error);
 }
 
@@ -204,15 +205,15 @@ make_results (Bench *bench, GError **error)
   gsize size = bench->items * sizeof (cl_uint);
   cl_int status;
 
-  bench->results = clCreateBuffer (bench->context, CL_MEM_WRITE_ONLY, size, NULL, &status);
+  bench->results = _tarn_cl.clCreateBuffer (bench->context, CL_MEM_WRITE_ONLY, size, NULL, &status);
   if (status != CL_SUCCESS)
     {
       _tarn_opencl_set_error_for_size (error, "clCreateBuffer", status, size);
       return FALSE;
     }
-  status = clSetKernelArg (bench->kernel, 0, sizeof bench->results, &bench->results);
+  status = _tarn_cl.clSetKernelArg (bench->kernel, 0, sizeof bench->results, &bench->results);
   if (status == CL_SUCCESS)
-    status = clSetKernelArg (bench->kernel, 1, bench->local_bytes, NULL);
+    status = _tarn_cl.clSetKernelArg (bench->kernel, 1, bench->local_bytes, NULL);
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
@@ -226,7 +227,7 @@ set_pattern (Bench *bench, const TarnBankPattern *pattern, GError **error)
   cl_int status = CL_SUCCESS;
 
   for (guint i = 0; i < G_N_ELEMENTS (values) && status == CL_SUCCESS; i++)
-    status = clSetKernelArg (bench->kernel, 2 + i, sizeof values[i], &values[i]);
+    status = _tarn_cl.clSetKernelArg (bench->kernel, 2 + i, sizeof values[i], &values[i]);
   return _tarn_opencl_check (status, "clSetKernelArg", error);
 }
 
@@ -235,13 +236,15 @@ static gboolean
 get_seconds (cl_event event, gdouble *seconds, GError **error)
 {
   cl_ulong start = 0, end = 0;
-  cl_int status = clWaitForEvents (1, &event);
+  cl_int status = _tarn_cl.clWaitForEvents (1, &event);
 
   if (!_tarn_opencl_check (status, "clWaitForEvents", error))
     return FALSE;
-  status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_START, sizeof start, &start, NULL);
+  status = _tarn_cl.clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_START, sizeof start,
+                                             &start, NULL);
   if (status == CL_SUCCESS)
-    status = clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_END, sizeof end, &end, NULL);
+    status = _tarn_cl.clGetEventProfilingInfo (event, CL_PROFILING_COMMAND_END, sizeof end, &end,
+                                               NULL);
   *seconds = end > start ? (gdouble) (end - start) * 1e-9 : 0;
   return _tarn_opencl_check (status, "clGetEventProfilingInfo", error);
 }
@@ -255,12 +258,12 @@ run_pattern (Bench *bench, const TarnBankPattern *pattern, gdouble *seconds, GEr
 
   if (!set_pattern (bench, pattern, error))
     return FALSE;
-  status = clEnqueueNDRangeKernel (bench->queue, bench->kernel, 1, NULL, &bench->items,
-                                   &bench->items, 0, NULL, &event);
+  status = _tarn_cl.clEnqueueNDRangeKernel (bench->queue, bench->kernel, 1, NULL, &bench->items,
+                                            &bench->items, 0, NULL, &event);
   if (!_tarn_opencl_check (status, "clEnqueueNDRangeKernel", error))
     return FALSE;
   ok = get_seconds (event, seconds, error);
-  clReleaseEvent (event);
+  _tarn_cl.clReleaseEvent (event);
   return ok;
 }
 
@@ -373,7 +376,7 @@ tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *re
   g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
   TARN_REFUSE_NULL (device, FALSE);
 
-  if (!tarn_check_fork (error) || !measure (&bench, &measured, error))
+  if (!_tarn_opencl_load (error) || !measure (&bench, &measured, error))
     return FALSE;
   _tarn_struct_write (result, &measured, sizeof measured);
   return TRUE;

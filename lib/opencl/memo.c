@@ -5,19 +5,22 @@
  * for it. */
 
 #include "common/memo-ops-private.h"
+#include "driver-private.h"
 #include "status-private.h"
 
 #define REFERENCES(name, Noun)                                                                     \
   static gpointer ref_##name (gpointer unused, gpointer object)                                    \
   {                                                                                                \
     (void) unused;                                                                                 \
-    return clRetain##Noun (object) == CL_SUCCESS ? object : NULL;                                  \
+    if (!_tarn_opencl_load (NULL))                                                                 \
+      return NULL;                                                                                 \
+    return _tarn_cl.clRetain##Noun (object) == CL_SUCCESS ? object : NULL;                         \
   }                                                                                                \
                                                                                                    \
   static void unref_##name (gpointer unused, gpointer object)                                      \
   {                                                                                                \
     (void) unused;                                                                                 \
-    _tarn_opencl_report_release ("clRelease" #Noun, clRelease##Noun (object));                     \
+    _tarn_opencl_report_release ("clRelease" #Noun, _tarn_cl.clRelease##Noun (object));            \
   }
 
 REFERENCES (context, Context)

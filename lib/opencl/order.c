@@ -6,6 +6,7 @@
  * retained, so they can be asked at any time. */
 
 #include "common/argument-private.h"
+#include "driver-private.h"
 #include "order-private.h"
 
 #include "common/other-block-private.h"
@@ -17,12 +18,12 @@ _tarn_opencl_home_init (TarnOpenclHome *home, cl_context context, cl_command_que
                         GError **error)
 {
   tarn_opencl_error_quark (); /* for children of fork () */
-  if (!_tarn_opencl_check (clRetainContext (context), "clRetainContext", error))
+  if (!_tarn_opencl_check (_tarn_cl.clRetainContext (context), "clRetainContext", error))
     return FALSE;
   if (queue != NULL
-      && !_tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error))
+      && !_tarn_opencl_check (_tarn_cl.clRetainCommandQueue (queue), "clRetainCommandQueue", error))
     {
-      _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (context));
+      _tarn_opencl_report_release ("clReleaseContext", _tarn_cl.clReleaseContext (context));
       return FALSE;
     }
   *home = (TarnOpenclHome){ context, queue };
@@ -33,15 +34,16 @@ void
 _tarn_opencl_home_clear (TarnOpenclHome *home)
 {
   if (home->queue != NULL)
-    _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (home->queue));
-  _tarn_opencl_report_release ("clReleaseContext", clReleaseContext (home->context));
+    _tarn_opencl_report_release ("clReleaseCommandQueue",
+                                 _tarn_cl.clReleaseCommandQueue (home->queue));
+  _tarn_opencl_report_release ("clReleaseContext", _tarn_cl.clReleaseContext (home->context));
 }
 
 gboolean
 _tarn_opencl_get_queue_value (cl_command_queue queue, cl_command_queue_info info, gpointer value,
                               gsize size, GError **error)
 {
-  return _tarn_opencl_check (clGetCommandQueueInfo (queue, info, size, value, NULL),
+  return _tarn_opencl_check (_tarn_cl.clGetCommandQueueInfo (queue, info, size, value, NULL),
                              "clGetCommandQueueInfo", error);
 }
 
@@ -111,21 +113,22 @@ queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **erro
 
   return _tarn_opencl_check_queue (queue, home->context, error) && check_version (queue, error)
          && is_in_order (queue, in_order, error)
-         && _tarn_opencl_check (clRetainCommandQueue (queue), "clRetainCommandQueue", error);
+         && _tarn_opencl_check (_tarn_cl.clRetainCommandQueue (queue), "clRetainCommandQueue",
+                                error);
 }
 
 static void
 queue_unref (gpointer user_data, gpointer queue)
 {
   (void) user_data;
-  _tarn_opencl_report_release ("clReleaseCommandQueue", clReleaseCommandQueue (queue));
+  _tarn_opencl_report_release ("clReleaseCommandQueue", _tarn_cl.clReleaseCommandQueue (queue));
 }
 
 static void
 event_release (gpointer user_data, gpointer event)
 {
   (void) user_data;
-  _tarn_opencl_report_release ("clReleaseEvent", clReleaseEvent (event));
+  _tarn_opencl_report_release ("clReleaseEvent", _tarn_cl.clReleaseEvent (event));
 }
 
 /* Another queue may wait for it before anybody waits for this one, and commands that are not
@@ -135,10 +138,10 @@ event_record (gpointer user_data, gpointer queue, GError **error)
 {
   cl_event event = NULL;
 
-  if (!_tarn_opencl_check (clEnqueueMarkerWithWaitList (queue, 0, NULL, &event),
+  if (!_tarn_opencl_check (_tarn_cl.clEnqueueMarkerWithWaitList (queue, 0, NULL, &event),
                            "clEnqueueMarkerWithWaitList", error))
     return NULL;
-  if (_tarn_opencl_check (clFlush (queue), "clFlush", error))
+  if (_tarn_opencl_check (_tarn_cl.clFlush (queue), "clFlush", error))
     return event;
   event_release (user_data, event);
   return NULL;
@@ -151,7 +154,8 @@ event_is_done (gpointer user_data, gpointer event)
   cl_int state = CL_QUEUED;
 
   (void) user_data;
-  return clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL)
+  return _tarn_cl.clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state,
+                                  NULL)
              == CL_SUCCESS
          && state <= CL_COMPLETE;
 }
@@ -164,9 +168,9 @@ event_wait (gpointer user_data, gpointer handle, gpointer queue, GError **error)
 
   (void) user_data;
   if (queue != NULL)
-    return _tarn_opencl_check (clEnqueueBarrierWithWaitList (queue, 1, &event, NULL),
+    return _tarn_opencl_check (_tarn_cl.clEnqueueBarrierWithWaitList (queue, 1, &event, NULL),
                                "clEnqueueBarrierWithWaitList", error);
-  status = clWaitForEvents (1, &event);
+  status = _tarn_cl.clWaitForEvents (1, &event);
   return status == CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST
          || _tarn_opencl_check (status, "clWaitForEvents", error);
 }
@@ -272,7 +276,7 @@ tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GErro
     return FALSE;
 
   if (_tarn_opencl_is_svm (block)
-      && (!tarn_check_fork (error) || !_tarn_opencl_check_in_order (queue, error)))
+      && (!_tarn_opencl_load (error) || !_tarn_opencl_check_in_order (queue, error)))
     return FALSE;
   return tarn_block_move_to_queue (block, queue, error);
 }

@@ -3,6 +3,7 @@
  *
  * Programs that are built from a source. */
 
+#include "driver-private.h"
 #include "program-private.h"
 
 #include <string.h>
@@ -35,11 +36,12 @@ get_build_log (cl_program program, cl_device_id device)
   size_t size = 0;
   gchar *log;
 
-  if (clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) != CL_SUCCESS)
+  if (_tarn_cl.clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size)
+      != CL_SUCCESS)
     size = 0;
   log = g_malloc0 (size + 1);
   if (size > 0
-      && clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
+      && _tarn_cl.clGetProgramBuildInfo (program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL)
              != CL_SUCCESS)
     log[0] = '\0';
   return cut_log (g_strstrip (log));
@@ -49,7 +51,7 @@ get_build_log (cl_program program, cl_device_id device)
 static gboolean
 build_for_device (cl_program program, cl_device_id device, const gchar *options, GError **error)
 {
-  cl_int status = clBuildProgram (program, 1, &device, options, NULL, NULL);
+  cl_int status = _tarn_cl.clBuildProgram (program, 1, &device, options, NULL, NULL);
   g_autofree gchar *log = NULL;
 
   if (status == CL_SUCCESS)
@@ -69,12 +71,12 @@ _tarn_opencl_build_program (cl_context context, cl_device_id device, const gchar
                             const gchar *options, GError **error)
 {
   cl_int status;
-  cl_program program = clCreateProgramWithSource (context, 1, &source, NULL, &status);
+  cl_program program = _tarn_cl.clCreateProgramWithSource (context, 1, &source, NULL, &status);
 
   if (!_tarn_opencl_check (status, "clCreateProgramWithSource", error))
     return NULL;
   if (build_for_device (program, device, options, error))
     return program;
-  _tarn_opencl_report_release ("clReleaseProgram", clReleaseProgram (program));
+  _tarn_opencl_report_release ("clReleaseProgram", _tarn_cl.clReleaseProgram (program));
   return NULL;
 }

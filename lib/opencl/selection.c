@@ -11,6 +11,7 @@
 
 #include "common/shorten-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 #include "status-private.h"
 
 /* Later than OpenCL 1.2: cl_khr_device_uuid and cl_khr_pci_bus_info. */
@@ -65,7 +66,7 @@ get_uuid (cl_device_id device)
 {
   guint8 bytes[16];
 
-  if (clGetDeviceInfo (device, DEVICE_UUID_KHR, sizeof bytes, bytes, NULL) != CL_SUCCESS)
+  if (_tarn_cl.clGetDeviceInfo (device, DEVICE_UUID_KHR, sizeof bytes, bytes, NULL) != CL_SUCCESS)
     return NULL;
   return tarn_selection_format_uuid (bytes);
 }
@@ -75,7 +76,7 @@ get_pci (cl_device_id device)
 {
   cl_uint address[4]; /* domain, bus, device, function */
 
-  if (clGetDeviceInfo (device, DEVICE_PCI_BUS_INFO_KHR, sizeof address, address, NULL)
+  if (_tarn_cl.clGetDeviceInfo (device, DEVICE_PCI_BUS_INFO_KHR, sizeof address, address, NULL)
       != CL_SUCCESS)
     return NULL;
   return g_strdup_printf ("%04x:%02x:%02x.%x", address[0], address[1], address[2], address[3]);
@@ -118,10 +119,10 @@ ask_platform (Platform *platform, guint index)
     report (index, platform->name, error);
   g_clear_error (&error);
 
-  status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, 0, NULL, &n_ids);
+  status = _tarn_cl.clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, 0, NULL, &n_ids);
   ids = g_new0 (cl_device_id, n_ids + 1);
   if (status == CL_SUCCESS && n_ids > 0)
-    status = clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
+    status = _tarn_cl.clGetDeviceIDs (platform->id, CL_DEVICE_TYPE_ALL, n_ids, ids, NULL);
   /* That a platform has no device now is normal. */
   if (status != CL_SUCCESS && status != CL_DEVICE_NOT_FOUND)
     {
@@ -137,19 +138,28 @@ ask_platform (Platform *platform, guint index)
     }
 }
 
-/* Finds all there are, of Platform; empty if the loader knows none. */
+/* Finds all there are, of Platform; empty if the loader knows none, and where there is no OpenCL,
+ * which is normal. */
 static GArray *
 ask_loader (void)
 {
   GArray *platforms = g_array_new (FALSE, TRUE, sizeof (Platform));
   g_autofree cl_platform_id *ids = NULL;
   cl_uint n_ids = 0;
-  cl_int status = clGetPlatformIDs (0, NULL, &n_ids);
+  cl_int status;
+  g_autoptr (GError) error = NULL;
 
   g_array_set_clear_func (platforms, platform_clear);
+  if (!_tarn_opencl_load (&error))
+    {
+      if (!_tarn_opencl_is_absent (error))
+        g_message ("OpenCL: %s", error->message);
+      return platforms;
+    }
+  status = _tarn_cl.clGetPlatformIDs (0, NULL, &n_ids);
   ids = g_new0 (cl_platform_id, n_ids + 1);
   if (status == CL_SUCCESS && n_ids > 0)
-    status = clGetPlatformIDs (n_ids, ids, NULL);
+    status = _tarn_cl.clGetPlatformIDs (n_ids, ids, NULL);
   for (guint i = 0; status == CL_SUCCESS && i < n_ids; i++)
     {
       Platform platform = { .id = ids[i] };
@@ -250,8 +260,9 @@ to_selection (const GArray *platforms, TarnSelectionPlatform *selection)
  * strict syntax of tarn_selection_resolve(); without one, what the environment says: TARN_TEST in
  * the strict syntax, else PYOPENCL_TEST as PyOpenCL reads it, else every device.
  *
- * A platform without a device is passed over. A driver that answers with an error is reported in a
- * g_message() by name, and a device that it says nothing of is left out.
+ * A platform without a device is passed over, and without any OpenCL there is no device. A driver
+ * that answers with an error is reported in a g_message() by name, and a device that it says
+ * nothing of is left out.
  *
  * @param selection  nullable: the environment
  * @param error      return location, or NULL: TARN_ERROR_INVALID_SELECTION, saying where the text
@@ -271,6 +282,7 @@ tarn_opencl_select_test_devices (const gchar *selection, GError **error)
   g_autofree TarnSelectionPlatform *choices = NULL;
   g_autofree TarnSelectionDevice *devices = NULL;
   g_autoptr (GArray) items = NULL;
+  g_autoptr (GError) why = NULL;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
@@ -290,6 +302,8 @@ tarn_opencl_select_test_devices (const gchar *selection, GError **error)
   items = tarn_selection_resolve (selection, syntax, choices, platforms->len, error);
   if (items != NULL)
     return collect (platforms, choices, items);
+  if (!_tarn_opencl_load (&why))
+    g_prefix_error (error, "%s: ", why->message);
   if (variable != NULL)
     g_prefix_error (error, "%s: ", variable);
   return NULL;

@@ -2,18 +2,16 @@
  * SPDX-License-Identifier: MIT
  *
  * The allocator of shared virtual memory (OpenCL 3.0 specification, section 5.6).  Its functions
- * came with OpenCL 2.0, and are looked up when they are first needed, so that a loader of
- * OpenCL 1.2 still loads this library; and they are called only where every device of the context
- * says that it is of 2.0 or later, because loaders have them for all platforms, and some platforms
- * answer a call by never returning. */
-
-#include <dlfcn.h>
+ * came with OpenCL 2.0.  They are called only where every device of the context says that it is of
+ * 2.0 or later, because loaders have them for all platforms, and some platforms answer a call by
+ * never returning. */
 
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
 #include "common/shorten-private.h"
 #include "contents-private.h"
 #include "device-private.h"
+#include "driver-private.h"
 #include "order-private.h"
 #include "status-private.h"
 #include "svm-frees-private.h"
@@ -29,31 +27,17 @@
 
 typedef struct
 {
-  gpointer (*alloc) (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
-  void (*free) (cl_context context, gpointer pointer);
-  cl_int (*enqueue_free) (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[],
-                          void (CL_CALLBACK *callback) (cl_command_queue, cl_uint, gpointer[],
-                                                        gpointer),
-                          gpointer user_data, cl_uint n_events, const cl_event *events,
-                          cl_event *event);
-} Functions;
-
-typedef struct
-{
-  TarnOpenclHome home; /* first: see order-private.h */
-  Functions functions;
+  TarnOpenclHome home;    /* first: see order-private.h */
   TarnOpenclFrees *frees; /* a reference */
   cl_uint alignment;
   cl_bitfield flags;
 } SvmAllocator;
 
 static gboolean
-find_functions (Functions *functions, GError **error)
+check_functions (GError **error)
 {
-  *(gpointer *) &functions->alloc = dlsym (RTLD_DEFAULT, "clSVMAlloc");
-  *(gpointer *) &functions->free = dlsym (RTLD_DEFAULT, "clSVMFree");
-  *(gpointer *) &functions->enqueue_free = dlsym (RTLD_DEFAULT, "clEnqueueSVMFree");
-  if (functions->alloc != NULL && functions->free != NULL && functions->enqueue_free != NULL)
+  if (_tarn_cl.clSVMAlloc != NULL && _tarn_cl.clSVMFree != NULL && _tarn_cl.clEnqueueSVMFree != NULL
+      && _tarn_cl.clEnqueueSVMMemcpy != NULL)
     return TRUE;
   g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                        "the OpenCL loader is older than OpenCL 2.0: it has no clSVMAlloc");
@@ -75,9 +59,9 @@ svm_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error
   if (size == 0)
     return TRUE;
   n_frees = _tarn_opencl_frees_count (self->frees);
-  pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
+  pointer = _tarn_cl.clSVMAlloc (self->home.context, self->flags, size, self->alignment);
   if (pointer == NULL && _tarn_opencl_frees_await (self->frees, n_frees))
-    pointer = self->functions.alloc (self->home.context, self->flags, size, self->alignment);
+    pointer = _tarn_cl.clSVMAlloc (self->home.context, self->flags, size, self->alignment);
   if (pointer != NULL)
     {
       memory->pointer = pointer;
@@ -95,7 +79,7 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
 
   (void) size;
   if (memory.pointer != NULL)
-    self->functions.free (self->home.context, memory.pointer);
+    _tarn_cl.clSVMFree (self->home.context, memory.pointer);
 }
 
 /* Memory that a queue is to free.  The specification does not say that a driver copies the list of
@@ -103,7 +87,6 @@ svm_free (gpointer user_data, TarnMemory memory, gsize size)
  * then. */
 typedef struct
 {
-  void (*free) (cl_context context, gpointer pointer);
   cl_context context; /* the queue keeps it */
   TarnOpenclFrees *frees;
   TarnOpenclFreeQueue *queue;
@@ -118,7 +101,7 @@ part (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[], gpointer 
   (void) queue;
   (void) n_pointers;
   (void) pointers;
-  parting->free (parting->context, parting->pointers[0]);
+  _tarn_cl.clSVMFree (parting->context, parting->pointers[0]);
   _tarn_opencl_frees_end (parting->frees, parting->queue);
   g_free (parting);
 }
@@ -134,13 +117,12 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
   if (memory.pointer == NULL)
     return TRUE;
   parting = g_new (Parting, 1);
-  *parting = (Parting){ self->functions.free,
-                        self->home.context,
+  *parting = (Parting){ self->home.context,
                         self->frees,
                         _tarn_opencl_frees_begin (self->frees, queue),
                         { memory.pointer } };
   if (!_tarn_opencl_check (
-          self->functions.enqueue_free (queue, 1, parting->pointers, part, parting, 0, NULL, NULL),
+          _tarn_cl.clEnqueueSVMFree (queue, 1, parting->pointers, part, parting, 0, NULL, NULL),
           "clEnqueueSVMFree", &error))
     {
       g_message ("%s: the host waits instead", error->message);
@@ -148,7 +130,7 @@ svm_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer q
       g_free (parting);
       return FALSE;
     }
-  clFlush (queue);
+  _tarn_cl.clFlush (queue);
   return TRUE;
 }
 
@@ -296,9 +278,8 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (context, NULL);
 
-  if (!tarn_check_fork (error) || !check_devices (context, flags, error)
-      || !find_functions (&made.functions, error)
-      || (queue != NULL && !check_own_queue (queue, context, error))
+  if (!_tarn_opencl_load (error) || !check_devices (context, flags, error)
+      || !check_functions (error) || (queue != NULL && !check_own_queue (queue, context, error))
       || !_tarn_opencl_home_init (&made.home, context, queue, error))
     return NULL;
   made.frees = _tarn_opencl_frees_new ();

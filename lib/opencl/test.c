@@ -8,6 +8,7 @@
 #include <tarn/opencl.h>
 
 #include "common/device-tests-private.h"
+#include "driver-private.h"
 #include "status-private.h"
 
 typedef struct
@@ -25,6 +26,7 @@ is_same (gconstpointer first, gconstpointer second)
   return a->platform_index == b->platform_index && a->device_index == b->device_index;
 }
 
+/* Where none is chosen because there is no OpenCL, its error says why. */
 static TarnDeviceTests *
 get_tests (void)
 {
@@ -35,6 +37,8 @@ get_tests (void)
   if (tests.devices != NULL)
     return &tests;
   devices = tarn_opencl_select_test_devices (NULL, &error);
+  if (devices != NULL && devices->len == 0)
+    _tarn_opencl_load (&error);
   _tarn_device_tests_choose (&tests, devices, is_same, error);
   return &tests;
 }
@@ -174,11 +178,12 @@ tarn_opencl_test_create_context (const TarnOpenclTest *test, GError **error)
   g_return_val_if_fail (test != NULL, NULL);
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
 
-  if (!tarn_check_fork (error))
+  if (!_tarn_opencl_load (error))
     return NULL;
   tarn_memo_clear_all ();
   properties[1] = (cl_context_properties) test->platform;
-  context = clCreateContext (properties, test->n_devices, test->devices, NULL, NULL, &status);
+  context
+      = _tarn_cl.clCreateContext (properties, test->n_devices, test->devices, NULL, NULL, &status);
   if (status == CL_SUCCESS)
     return context;
   _tarn_opencl_set_error (error, "clCreateContext", status);

@@ -6,8 +6,8 @@
 # each run in a process of its own, so that a driver that crashes ends one.
 . "$(dirname "$0")/../lib/tap.sh"
 
-if [ "$have_opencl" != yes ]; then
-  skip "tests on each device" "built without OpenCL"
+if [ "$have_opencl_library" != yes ]; then
+  skip "tests on each device" "there is no OpenCL to link tests with"
   done_testing
   exit
 fi

@@ -97,6 +97,13 @@ run_test (const TarnOpenclTest *test, gconstpointer data)
   (void) data;
 }
 
+static gpointer
+find_function (const gchar *name, gpointer data)
+{
+  (void) name;
+  return data;
+}
+
 static void
 init_svm (World *w)
 {
@@ -175,6 +182,7 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_device_memo_new, QUIET, (&memo_ops, compute, NULL, NULL))                         \
   X (tarn_opencl_error_quark, QUIET, ())                                                           \
   X (tarn_opencl_get_fast_inaccurate_build_options, FORKED, (w->device, error))                    \
+  X (tarn_opencl_get_function, FORKED, ("clFinish", error))                                        \
   X (tarn_opencl_get_pocl_version, FORKED,                                                         \
      (w->platform, 0, 0, &number, &other_number, NULL, error))                                     \
   X (tarn_opencl_get_simd_group_size, FORKED, (w->device, &number, error))                         \
@@ -200,6 +208,7 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_reasonable_work_group_size_multiple, FORKED,                                      \
      (w->device, w->context, &bytes, error))                                                       \
   X (tarn_opencl_select_test_devices, FORKED, (NULL, error))                                       \
+  X (tarn_opencl_set_functions, FORKED, (find_function, NULL, error))                              \
   X (tarn_opencl_simultaneous_work_items_on_local_access, FORKED,                                  \
      (w->device, &number, NULL, error))                                                            \
   X (tarn_opencl_status_name, QUIET, (CL_INVALID_VALUE))                                           \

@@ -4,9 +4,9 @@
  * Shared virtual memory with a layer above the driver that runs out of it, knows how long it lasts,
  * and has devices say that they can do less; and a loader that is older. */
 
-#include <dlfcn.h>
 #include <string.h>
 
+#include "opencl/driver-private.h"
 #include "queues.h"
 
 /* Later than OpenCL 1.2. */
@@ -24,46 +24,24 @@
 
 static const OpenclLayer *layer;
 
-/* In place of libc's, for all that this program is linked with: what a loader of OpenCL 1.2 has
- * not. */
-static const gchar *missing;
-
-gpointer __real_dlsym (gpointer object, const gchar *name);
-gpointer __wrap_dlsym (gpointer object, const gchar *name);
-
 /* What clSVMAlloc was called with last, while it is watched. */
 static struct
 {
-  gboolean is_watched;
   cl_context context;
   cl_bitfield flags;
   size_t size;
   cl_uint alignment;
+  gpointer (*alloc) (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
 } latest;
 
 static gpointer
 watch_alloc (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment)
 {
-  gpointer (*alloc) (cl_context, cl_bitfield, size_t, cl_uint);
-
   latest.context = context;
   latest.flags = flags;
   latest.size = size;
   latest.alignment = alignment;
-  *(gpointer *) &alloc = __real_dlsym (RTLD_DEFAULT, "clSVMAlloc");
-  return alloc (context, flags, size, alignment);
-}
-
-gpointer
-__wrap_dlsym (gpointer object, const gchar *name)
-{
-  gpointer (*alloc) (cl_context, cl_bitfield, size_t, cl_uint) = watch_alloc;
-
-  if (missing != NULL && strcmp (name, missing) == 0)
-    return NULL;
-  if (latest.is_watched && strcmp (name, "clSVMAlloc") == 0)
-    return *(gpointer *) &alloc;
-  return __real_dlsym (object, name);
+  return latest.alloc (context, flags, size, alignment);
 }
 
 /* The layer as a backend of the conformance tests */
@@ -172,11 +150,12 @@ test_arguments (OpenclState *state, const OpenclMemory *memory, gconstpointer da
 {
   (void) memory;
   (void) data;
-  latest.is_watched = TRUE;
+  latest.alloc = _tarn_cl.clSVMAlloc;
+  _tarn_cl.clSVMAlloc = watch_alloc;
   assert_asked (state, 0, 0, CL_MEM_READ_WRITE);
   assert_asked (state, 64, 0, CL_MEM_READ_WRITE);
   assert_asked (state, 128, CL_MEM_READ_ONLY, CL_MEM_READ_ONLY);
-  latest.is_watched = FALSE;
+  _tarn_cl.clSVMAlloc = latest.alloc;
 }
 
 /* What devices and loaders lack */
@@ -192,7 +171,7 @@ assert_refused (const OpenclState *state, cl_bitfield flags, const gchar *text)
   g_assert_null (tarn_opencl_svm_allocator_new (state->context, 0, flags, NULL, &error));
   g_assert_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED);
   g_assert_nonnull (strstr (error->message, text));
-  g_assert_true (missing != NULL || strstr (error->message, name) != NULL);
+  g_assert_true (_tarn_cl.clSVMAlloc == NULL || strstr (error->message, name) != NULL);
   g_assert_cmpuint (layer->get_calls ("clSVMAlloc"), ==, n_calls);
   g_assert_cmpuint (layer->get_references (state->context), ==, 1);
 }
@@ -244,16 +223,13 @@ test_old_device (OpenclState *state, const OpenclMemory *memory, gconstpointer d
 static void
 test_old_loader (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
 {
-  static const gchar *const functions[] = { "clSVMAlloc", "clSVMFree", "clEnqueueSVMFree" };
+  const TarnOpenclDriver all = _tarn_cl;
 
   (void) memory;
   (void) data;
-  for (guint i = 0; i < G_N_ELEMENTS (functions); i++)
-    {
-      missing = functions[i];
-      assert_refused (state, 0, "the OpenCL loader is older than OpenCL 2.0");
-    }
-  missing = NULL;
+  _tarn_cl.clSVMAlloc = NULL;
+  assert_refused (state, 0, "the OpenCL loader is older than OpenCL 2.0");
+  _tarn_cl = all;
 }
 
 /* Memory that is freed while it is used */

@@ -85,7 +85,8 @@ cannot_build () { # FILE...
     echo "built without CUDA"
   elif includes cuda.h "$@" && [ $has_cuda = no ]; then
     echo "built without the fake CUDA driver"
-  elif includes CL/cl.h "$@" && ! $PKG_CONFIG --exists OpenCL; then
+  elif { includes CL/cl.h "$@" || includes tarn/opencl.h "$@"; } \
+    && ! $PKG_CONFIG --exists OpenCL; then
     echo "pkg-config knows no OpenCL"
   fi
 }
@@ -97,6 +98,9 @@ cannot_run () { # FILE...
   fi
 }
 
+calls_opencl () { # SOURCE
+  includes tarn/opencl.h "$1" && grep -q '\<cl[A-Z][A-Za-z]* (' "$1"
+}
 build () { # SOURCE PROGRAM
   modules=tarn
   ! includes tarn/opencl.h "$1" || modules="$modules tarn-opencl"
@@ -104,6 +108,7 @@ build () { # SOURCE PROGRAM
   ! { includes tarn/testing.h "$1" || includes tarn/testing/cuda.h "$1"; } \
     || modules="$modules tarn-testing"
   ! includes CL/cl.h "$1" || modules=OpenCL
+  ! calls_opencl "$1" || modules="$modules OpenCL"
   libraries=
   ! includes cuda.h "$1" || libraries=-lcuda
   # Clang counts what only a cleanup uses as unused.

@@ -171,10 +171,10 @@ fi
 
 sed -n '/^```c$/,/^```$/{/^```/!p}' "$top_srcdir/README" >"$scratch/readme.c"
 check "README has a program" grep -q main "$scratch/readme.c"
-if ! $PKG_CONFIG --exists tarn-opencl; then
+if ! $PKG_CONFIG --exists tarn-opencl OpenCL; then
   skip "the program in README" "no tarn-opencl, or no OpenCL.pc"
 else
-  check "the program in README" build readme tarn-opencl
+  check "the program in README" build readme tarn-opencl OpenCL
   if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
     check "... runs" "$scratch/readme"
   else
@@ -206,10 +206,13 @@ LD_LIBRARY_PATH=${LD_LIBRARY_PATH#:}
 needs_no_tarn () { # PROGRAM
   ldd "$scratch/$1" >"$scratch/needs" && ! grep libtarn "$scratch/needs"
 }
-build_statically () { # DESCRIPTION NAME MODULE
-  check "$1, static libraries" build "$2" --static "$3"
+build_statically () { # DESCRIPTION NAME MODULE...
+  description=$1
+  program=$2
+  shift 2
+  check "$description, static libraries" build "$program" --static "$@"
   if command -v ldd >/dev/null; then
-    check "... needs no shared one of ours" needs_no_tarn "$2"
+    check "... needs no shared one of ours" needs_no_tarn "$program"
   else
     skip "... needs no shared one of ours" "there is no ldd"
   fi
@@ -235,8 +238,8 @@ else
   check "... runs" "$scratch/core"
 fi
 
-if $PKG_CONFIG --exists tarn-opencl; then
-  build_statically "the program in README" readme tarn-opencl
+if $PKG_CONFIG --exists tarn-opencl OpenCL; then
+  build_statically "the program in README" readme tarn-opencl OpenCL
   if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
     check "... runs" "$scratch/readme"
   else

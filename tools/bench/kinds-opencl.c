@@ -3,7 +3,7 @@
  *
  * OpenCL's kinds of memory, in a context and a queue of the program's own. */
 
-#include <tarn/opencl.h>
+#include "../opencl-calls.h"
 
 #include "kinds-private.h"
 
@@ -21,11 +21,12 @@ handle_free (gpointer data)
 
   if (handle->queue != NULL)
     {
-      clFinish (handle->queue); /* what was allocated may still be on its way to the device */
-      clReleaseCommandQueue (handle->queue);
+      OPENCL (clFinish)
+      (handle->queue); /* what was allocated may still be on its way to the device */
+      OPENCL (clReleaseCommandQueue) (handle->queue);
     }
   if (handle->context != NULL)
-    clReleaseContext (handle->context);
+    OPENCL (clReleaseContext) (handle->context);
   g_free (handle);
 }
 
@@ -47,10 +48,10 @@ handle_open (const Device *device, gpointer *handle, GError **error)
   Handle *opened = *handle = g_new0 (Handle, 1); /* source_close () frees it if a call fails */
 
   opened->device = found->device;
-  opened->context = clCreateContext (properties, 1, &found->device, NULL, NULL, &status);
+  opened->context = OPENCL (clCreateContext) (properties, 1, &found->device, NULL, NULL, &status);
   if (status != CL_SUCCESS)
     return fail ("clCreateContext", status, error);
-  opened->queue = clCreateCommandQueue (opened->context, found->device, 0, &status);
+  opened->queue = OPENCL (clCreateCommandQueue) (opened->context, found->device, 0, &status);
   return status == CL_SUCCESS || fail ("clCreateCommandQueue", status, error);
 }
 
@@ -59,7 +60,8 @@ queue_new (gpointer handle, GError **error)
 {
   const Handle *opened = handle;
   cl_int status;
-  cl_command_queue queue = clCreateCommandQueue (opened->context, opened->device, 0, &status);
+  cl_command_queue queue
+      = OPENCL (clCreateCommandQueue) (opened->context, opened->device, 0, &status);
 
   if (status != CL_SUCCESS)
     fail ("clCreateCommandQueue", status, error);
@@ -70,7 +72,7 @@ static void
 queue_free (gpointer unused, gpointer queue)
 {
   (void) unused;
-  clReleaseCommandQueue (queue);
+  OPENCL (clReleaseCommandQueue) (queue);
 }
 
 const Backend opencl_backend = { "opencl", handle_open, handle_free, queue_new, queue_free };

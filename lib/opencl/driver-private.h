@@ -1,0 +1,93 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The functions of OpenCL that Tarn calls.  No library is linked: OpenCL is opened when it is first
+ * needed, so that a program with this library starts on a machine without OpenCL. */
+
+#ifndef TARN_OPENCL_DRIVER_PRIVATE_H
+#define TARN_OPENCL_DRIVER_PRIVATE_H
+
+#include <tarn/opencl.h>
+
+/* X (name): of OpenCL 1.2, whose header has their types.  Without one of these OpenCL is of no use.
+ */
+#define TARN_OPENCL_REQUIRED(X)                                                                    \
+  X (clBuildProgram)                                                                               \
+  X (clCreateBuffer)                                                                               \
+  X (clCreateCommandQueue)                                                                         \
+  X (clCreateContext)                                                                              \
+  X (clCreateKernel)                                                                               \
+  X (clCreateProgramWithSource)                                                                    \
+  X (clCreateSubBuffer)                                                                            \
+  X (clEnqueueBarrierWithWaitList)                                                                 \
+  X (clEnqueueCopyBuffer)                                                                          \
+  X (clEnqueueFillBuffer)                                                                          \
+  X (clEnqueueMarkerWithWaitList)                                                                  \
+  X (clEnqueueMigrateMemObjects)                                                                   \
+  X (clEnqueueNDRangeKernel)                                                                       \
+  X (clEnqueueReadBuffer)                                                                          \
+  X (clEnqueueWriteBuffer)                                                                         \
+  X (clFinish)                                                                                     \
+  X (clFlush)                                                                                      \
+  X (clGetCommandQueueInfo)                                                                        \
+  X (clGetContextInfo)                                                                             \
+  X (clGetDeviceIDs)                                                                               \
+  X (clGetDeviceInfo)                                                                              \
+  X (clGetEventInfo)                                                                               \
+  X (clGetEventProfilingInfo)                                                                      \
+  X (clGetKernelInfo)                                                                              \
+  X (clGetKernelWorkGroupInfo)                                                                     \
+  X (clGetPlatformIDs)                                                                             \
+  X (clGetPlatformInfo)                                                                            \
+  X (clGetProgramBuildInfo)                                                                        \
+  X (clReleaseCommandQueue)                                                                        \
+  X (clReleaseContext)                                                                             \
+  X (clReleaseDevice)                                                                              \
+  X (clReleaseEvent)                                                                               \
+  X (clReleaseKernel)                                                                              \
+  X (clReleaseMemObject)                                                                           \
+  X (clReleaseProgram)                                                                             \
+  X (clRetainCommandQueue)                                                                         \
+  X (clRetainContext)                                                                              \
+  X (clRetainDevice)                                                                               \
+  X (clRetainKernel)                                                                               \
+  X (clRetainProgram)                                                                              \
+  X (clSetKernelArg)                                                                               \
+  X (clWaitForEvents)
+
+/* X (result, name, arguments): of OpenCL 2.0; NULL where OpenCL is older. */
+#define TARN_OPENCL_OPTIONAL(X)                                                                    \
+  X (gpointer, clSVMAlloc,                                                                         \
+     (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment))                      \
+  X (void, clSVMFree, (cl_context context, gpointer pointer))                                      \
+  X (cl_int, clEnqueueSVMFree,                                                                     \
+     (cl_command_queue queue, cl_uint n_pointers, gpointer pointers[],                             \
+      void (CL_CALLBACK * callback) (cl_command_queue, cl_uint, gpointer[], gpointer),             \
+      gpointer user_data, cl_uint n_events, const cl_event *events, cl_event *event))              \
+  X (cl_int, clEnqueueSVMMemcpy,                                                                   \
+     (cl_command_queue queue, cl_bool is_blocking, gpointer to, gconstpointer from, size_t size,   \
+      cl_uint n_events, const cl_event *events, cl_event *event))
+
+typedef struct
+{
+#define X(name) __typeof__ (&(name)) name;
+  TARN_OPENCL_REQUIRED (X)
+#undef X
+#define X(result, name, arguments) result (*name) arguments;
+  TARN_OPENCL_OPTIONAL (X)
+#undef X
+} TarnOpenclDriver;
+
+/* What every call goes through.  Constant once _tarn_opencl_load () has returned TRUE, and not to
+ * be used before: each public function that calls OpenCL begins with it.  An object of ours that
+ * calls OpenCL later was made after it. */
+extern TarnOpenclDriver _tarn_cl;
+
+/* Loads OpenCL if nobody has.  FALSE with TARN_ERROR_NO_DRIVER: always the error of the first try;
+ * or with TARN_ERROR_FORKED. */
+gboolean _tarn_opencl_load (GError **error);
+
+/* Whether that error means that there is no library, which is normal. */
+gboolean _tarn_opencl_is_absent (const GError *error);
+
+#endif

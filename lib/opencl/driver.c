@@ -1,0 +1,249 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Loading OpenCL, once in a process.  What the process has already comes first: the library that a
+ * program is linked with, and a function of the program's own that stands before it.  The library
+ * is never closed: threads and exit handlers of drivers point into what it has loaded. */
+
+#include "driver-private.h"
+
+#include <dlfcn.h>
+
+#include "common/lock-private.h"
+
+#define LIBRARY "libOpenCL.so.1"
+
+TarnOpenclDriver _tarn_cl; /* written once, before is_loaded */
+
+/* How functions are found. */
+typedef struct
+{
+  TarnOpenclFindFunc find; /* find_in_process (), or the program's own */
+  gpointer user_data;      /* of find_in_process (): the library; NULL: the process has OpenCL */
+} Finder;
+
+static gint is_loaded;   /* atomic */
+static gint has_library; /* atomic: whatever is wrong with it */
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+/* Behind the lock. */
+static GError *load_error; /* of the first try; NULL: none has failed */
+static Finder finder;      /* constant when is_loaded */
+
+static gpointer
+find_in_process (const gchar *name, gpointer library)
+{
+  gpointer function = dlsym (RTLD_DEFAULT, name);
+
+  return function != NULL || library == NULL ? function : dlsym (library, name);
+}
+
+/* Where it finds nothing, *missing becomes the name, unless it was another's before. */
+static gpointer
+find_required (const Finder *from, const gchar *name, const gchar **missing)
+{
+  gpointer function = from->find (name, from->user_data);
+
+  if (function == NULL && *missing == NULL)
+    *missing = name;
+  return function;
+}
+
+static gboolean
+find_functions (const Finder *from, const gchar *where, TarnOpenclDriver *driver, GError **error)
+{
+  const gchar *missing = NULL;
+
+#define X(name) *(gpointer *) &driver->name = find_required (from, #name, &missing);
+  TARN_OPENCL_REQUIRED (X)
+#undef X
+#define X(result, name, arguments)                                                                 \
+  *(gpointer *) &driver->name = from->find (#name, from->user_data);
+  TARN_OPENCL_OPTIONAL (X)
+#undef X
+  if (missing == NULL)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "%s has no function %s of OpenCL 1.2",
+               where, missing);
+  return FALSE;
+}
+
+/* Takes the functions, unless another thread was first. */
+static gboolean
+take (const TarnOpenclDriver *driver, const Finder *from)
+{
+  gboolean is_first;
+
+  _tarn_mutex_lock (&lock);
+  is_first = !g_atomic_int_get (&is_loaded);
+  if (is_first)
+    {
+      _tarn_cl = *driver;
+      finder = *from;
+      g_atomic_int_set (&is_loaded, TRUE);
+    }
+  _tarn_mutex_unlock (&lock);
+  return is_first;
+}
+
+static gboolean
+open_library (TarnOpenclDriver *driver, Finder *from, GError **error)
+{
+  gpointer library = dlopen (LIBRARY, RTLD_NOW | RTLD_LOCAL);
+  g_autofree gchar *why = library == NULL ? g_strdup (dlerror ()) : NULL;
+
+  *from = (Finder){ find_in_process, library };
+  if (library != NULL || dlsym (RTLD_DEFAULT, "clGetPlatformIDs") != NULL)
+    {
+      g_atomic_int_set (&has_library, TRUE);
+      return find_functions (from, LIBRARY, driver, error);
+    }
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NO_DRIVER, "there is no OpenCL: %s", why);
+  return FALSE;
+}
+
+/* Keeps an error, unless another thread was first, and returns a copy of what is kept. */
+static GError *
+keep_error (GError *error)
+{
+  GError *copy;
+
+  _tarn_mutex_lock (&lock);
+  if (load_error == NULL)
+    load_error = error;
+  else
+    g_error_free (error);
+  copy = g_error_copy (load_error);
+  _tarn_mutex_unlock (&lock);
+  return copy;
+}
+
+static gboolean
+try_to_load (GError **error)
+{
+  TarnOpenclDriver driver;
+  GError *failure = NULL;
+  Finder from;
+
+  tarn_opencl_error_quark (); /* for children of fork () */
+  if (open_library (&driver, &from, &failure))
+    {
+      take (&driver, &from);
+      return TRUE;
+    }
+  g_propagate_error (error, keep_error (failure));
+  return FALSE;
+}
+
+static GError *
+copy_load_error (void)
+{
+  GError *copy;
+
+  _tarn_mutex_lock (&lock);
+  copy = load_error != NULL ? g_error_copy (load_error) : NULL;
+  _tarn_mutex_unlock (&lock);
+  return copy;
+}
+
+gboolean
+_tarn_opencl_load (GError **error)
+{
+  GError *known;
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  if (G_LIKELY (g_atomic_int_get (&is_loaded)))
+    return TRUE;
+  known = copy_load_error ();
+  if (known == NULL)
+    return try_to_load (error);
+  g_propagate_error (error, known);
+  return FALSE;
+}
+
+gboolean
+_tarn_opencl_is_absent (const GError *error)
+{
+  return g_error_matches (error, TARN_ERROR, TARN_ERROR_NO_DRIVER)
+         && !g_atomic_int_get (&has_library);
+}
+
+/**
+ * Has Tarn call the OpenCL functions that a program gives it. A program that opens OpenCL itself,
+ * or has functions of its own before OpenCL's, calls it once, before any other function of
+ * libtarn-opencl's. Without it Tarn takes what the process has under OpenCL's names: the library
+ * that the program is linked with, or functions of the program's own; else it opens libOpenCL.so.1.
+ *
+ *     static gpointer
+ *     find (const gchar *name, gpointer library)
+ *     {
+ *       gpointer function = NULL;
+ *
+ *       g_module_symbol (library, name, &function);
+ *       return function;
+ *     }
+ *
+ *     tarn_opencl_set_functions (find, library, &error);
+ *
+ * @param find       finds a function by its name, such as "clCreateBuffer"; NULL where there is
+ *                   none. OpenCL 1.2's must be there. It is called in this call, and later for
+ *                   tarn_opencl_get_function(), from any thread.
+ * @param user_data  for @p find; it must be valid until the process ends
+ * @param error      return location, or NULL: TARN_ERROR_NO_DRIVER, naming a function that
+ *                   @p find did not find; TARN_ERROR_INVALID_ARGUMENT if Tarn has OpenCL's
+ *                   functions already; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set and nothing changed; any thread may call it
+ * @since 0.1
+ */
+gboolean
+tarn_opencl_set_functions (TarnOpenclFindFunc find, gpointer user_data, GError **error)
+{
+  const Finder from = { find, user_data };
+  TarnOpenclDriver driver;
+
+  g_return_val_if_fail (find != NULL, FALSE);
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  tarn_opencl_error_quark (); /* for children of fork () */
+  if (!find_functions (&from, "the program", &driver, error))
+    return FALSE;
+  if (take (&driver, &from))
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                       "Tarn has the functions of OpenCL already: they can be set only before the "
+                       "first call");
+  return FALSE;
+}
+
+/**
+ * Gets an OpenCL function where Tarn has its own from. A program that is not linked with OpenCL
+ * calls OpenCL with it.
+ *
+ *     cl_int (*finish) (cl_command_queue) = tarn_opencl_get_function ("clFinish", &error);
+ *
+ * @param name   the function's name
+ * @param error  return location, or NULL: TARN_ERROR_NO_DRIVER where there is no OpenCL, with the
+ *               reason; TARN_ERROR_NOT_SUPPORTED where it has no such function; TARN_ERROR_FORKED
+ * @return the function, valid until the process ends, or NULL with @p error set; any thread may
+ *         call it
+ * @since 0.1
+ */
+gpointer
+tarn_opencl_get_function (const gchar *name, GError **error)
+{
+  gpointer function;
+
+  g_return_val_if_fail (name != NULL, NULL);
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  if (!_tarn_opencl_load (error))
+    return NULL;
+  function = finder.find (name, finder.user_data);
+  if (function == NULL)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED, "OpenCL has no function '%s' here",
+                 name);
+  return function;
+}

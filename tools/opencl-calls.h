@@ -1,0 +1,25 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Calls of OpenCL by programs that are linked with no OpenCL: OPENCL (clFinish) (queue). */
+
+#ifndef OPENCL_CALLS_H
+#define OPENCL_CALLS_H
+
+#include <tarn/opencl.h>
+
+/* Only where there is OpenCL: who has a device need not ask. */
+#define OPENCL(name) ((__typeof__ (&(name))) opencl_find (#name))
+
+static inline gpointer
+opencl_find (const gchar *name)
+{
+  g_autoptr (GError) error = NULL;
+  gpointer function = tarn_opencl_get_function (name, &error);
+
+  if (function == NULL)
+    g_error ("%s", error->message);
+  return function;
+}
+
+#endif
