@@ -69,6 +69,8 @@ takes_faults_well () {
 }
 if [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ] || [ -n "${PKG_CONFIG_SYSROOT_DIR:-}" ]; then
   skip "README's program" "built without OpenCL, or for another machine"
+elif ! $PKG_CONFIG --exists OpenCL; then
+  skip "README's program" "pkg-config knows no OpenCL"
 else
   check "README's program is built as it says" in_subshell readme_program
   if "$top_builddir/doc/examples/vector-expression" --backend opencl --list >/dev/null 2>&1; then
