@@ -227,6 +227,13 @@ typedef struct
    * another one than @p byte; where none is, @p offset and @p size together. */
   gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                           guint8 byte, gsize *first, GError **error);
+
+  /**
+   * Tells whether the program has references of its own on memory that it frees, where memory is a
+   * handle with a reference count. A pool hands such memory to nobody as long as that is so. It is
+   * called for each block that is freed, so it has to be fast. Nullable.
+   */
+  gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
 } TarnAllocatorOps;
 
 /**
@@ -280,7 +287,8 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* backing_stays */                                                 \
         NULL,                  /* read */                                                          \
         NULL,                  /* fill */                                                          \
-        NULL                   /* find_other */                                                    \
+        NULL,                  /* find_other */                                                    \
+        NULL                   /* is_retained */                                                   \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

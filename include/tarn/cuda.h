@@ -156,7 +156,9 @@ TarnPool *tarn_cuda_pool_new (CUcontext context, const TarnPoolOptions *options,
                               GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream,
                                     GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address);
 gboolean tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error);
+void tarn_cuda_block_free_on (TarnBlock *block, CUstream stream);
 gboolean tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **error);
 gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
 gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error);

@@ -53,9 +53,19 @@ gpointer tarn_opencl_block_get_svm (const TarnBlock *block);
 TarnPool *tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags,
                                 const TarnPoolOptions *options,
                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnPool *tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device,
+                                           cl_mem_flags flags, const TarnPoolOptions *options,
+                                           GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_opencl_pool_allocate (TarnPool *pool, gsize size, cl_command_queue queue,
                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
+                                           cl_command_queue queue,
+                                           GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer);
+cl_mem tarn_opencl_block_create_sub_buffer (TarnBlock *block, cl_mem_flags flags, gsize origin,
+                                            gsize size, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError **error);
+void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 

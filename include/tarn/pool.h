@@ -37,6 +37,38 @@ typedef struct _TarnPool TarnPool;
 #endif
 
 /**
+ * What a pool is to do besides.
+ *
+ * @since 0.1
+ */
+typedef enum
+{
+  TARN_POOL_NO_FLAGS = 0, /**< nothing */
+
+  /**
+   * tarn_pool_find() and tarn_pool_free_memory() find the pool's blocks in use by their memory.
+   * Each request and each free takes some tens of nanoseconds more then.
+   */
+  TARN_POOL_FINDABLE = 1 << 0,
+
+  /**
+   * The pool takes it that the program has no references of its own on memory that it frees. Where
+   * memory is a handle with a reference count (a cl_mem), a pool else asks for the count when a
+   * block is freed, and keeps the block aside as long as the program retains the handle: see
+   * tarn_opencl_immediate_allocator_new().
+   */
+  TARN_POOL_TRUSTS_HANDLES = 1 << 1,
+
+  /**
+   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and their like; it means nothing to
+   * tarn_pool_new(). The pool stands straight on the driver's allocator, and on no heap. Each block
+   * is memory of its own then, which clCreateSubBuffer and cuIpcGetMemHandle () take. It costs more
+   * memory, and more calls of the driver, where sizes vary.
+   */
+  TARN_POOL_WHOLE_BUFFERS = 1 << 2
+} TarnPoolFlags;
+
+/**
  * The options of a pool, for tarn_pool_new(). They are copied.
  *
  * @since 0.1
@@ -55,6 +87,8 @@ typedef struct
    * limit, and once memory has run out, no request is rounded there.
    */
   guint leading_bits_in_bin_id;
+
+  TarnPoolFlags flags; /**< none by default */
 
   const gchar *name; /**< how messages call the pool; nullable; copied */
 
@@ -133,6 +167,7 @@ typedef struct
   {                                                                                                \
     sizeof (TarnPoolOptions),                       /* struct_size */                              \
         4,                                          /* leading_bits_in_bin_id */                   \
+        TARN_POOL_NO_FLAGS,                         /* flags */                                    \
         NULL,                                       /* name */                                     \
         0,                                          /* limit_bytes */                              \
         32,                                         /* thread_cache_blocks */                      \
@@ -220,6 +255,10 @@ TarnBlock *tarn_pool_allocate (TarnPool *pool, gsize size,
                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue,
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
+                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
+gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);

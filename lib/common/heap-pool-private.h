@@ -9,9 +9,11 @@
 #include <tarn/heap.h>
 #include <tarn/pool.h>
 
+#include "common/struct-private.h"
+
 /* Makes a pool over a heap over an allocator, which it takes over; NULL: the allocator could not be
  * made, and @error is set.  Where the allocator has neither parts nor virtual memory, of which a
- * heap makes blocks, the pool is straight over it. */
+ * heap makes blocks, and where the program wants whole buffers, the pool is straight over it. */
 static inline TarnPool *
 _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *options, GError **error)
 {
@@ -19,9 +21,15 @@ _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *optio
   g_autoptr (TarnAllocator) heap = NULL;
   g_autoptr (GError) reason = NULL;
   TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
 
-  if (driver == NULL)
+  if (driver == NULL
+      || (options != NULL
+          && !_tarn_struct_read_or_set_error (&known, sizeof known, options, "TarnPoolOptions",
+                                              error)))
     return NULL;
+  if ((known.flags & TARN_POOL_WHOLE_BUFFERS) != 0)
+    return tarn_pool_new (driver, options, error);
   heap_options.follows_pool_limit = TRUE;
   heap = tarn_heap_allocator_new (driver, &heap_options, &reason);
   if (heap != NULL || g_error_matches (reason, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))

@@ -405,6 +405,40 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
 }
 
 /**
+ * Frees a block that a stream may still use. It is tarn_block_free_on() for a CUDA stream, and what
+ * cuMemFreeAsync() is to a program.
+ *
+ * @param block   (transfer full): a block of one of libtarn-cuda's allocators or of a pool over
+ *                one; NULL is allowed. Any thread may call it.
+ * @param stream  of the allocator's context, alive during the call; as for
+ *                tarn_cuda_pool_allocate(), so that NULL is a stream
+ * @since 0.1
+ */
+void
+tarn_cuda_block_free_on (TarnBlock *block, CUstream stream)
+{
+  if (block == NULL || _tarn_cuda_check_block (G_STRFUNC, block))
+    tarn_block_free_on (block, get_handle (stream));
+}
+
+/**
+ * Finds the block in use that has an address of device memory. It is tarn_pool_find() for a
+ * CUdeviceptr.
+ *
+ * @param pool     a pool with TARN_POOL_FINDABLE, over an allocator of device or managed
+ *                 memory
+ * @param address  what tarn_cuda_block_get_device_pointer() gave
+ * @return (transfer none): the block, or NULL where no block in use has that address; valid until
+ *         tarn_block_free(). Any thread may call it.
+ * @since 0.1
+ */
+TarnBlock *
+tarn_cuda_pool_find (TarnPool *pool, CUdeviceptr address)
+{
+  return tarn_pool_find (pool, (TarnMemory){ .address = address });
+}
+
+/**
  * Moves a block to one stream, which waits for the others. It waits for everything
  * that they have been given so far; the block is that stream's alone afterwards. For the host there
  * is tarn_block_wait().

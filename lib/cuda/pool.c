@@ -110,7 +110,7 @@ _tarn_cuda_pool_allocator_new (CUcontext context, const TarnCudaDeviceOptions *o
  * sizes of requests, and seldom calls the driver. Blocks are of virtual memory, unless the device
  * has none that works, or TARN_CUDA_PLAIN is 1 in the environment. To see whether it works, the
  * first pool of a device makes and maps a little of it. cuIpcGetMemHandle() needs an address that
- * cuMemAlloc returned: make a pool straight over the allocator for that.
+ * cuMemAlloc returned: set TARN_POOL_WHOLE_BUFFERS for that.
  *
  * @param context  where memory belongs; NULL: the current one
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the

@@ -6,6 +6,8 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
+#include <string.h>
+
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
 #include "contents-private.h"
@@ -34,12 +36,14 @@ typedef struct
   TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
   Command command; /* of the immediate allocator */
+  /* Whether the reference count is the program's alone: of whole buffers, and of parts. */
+  gboolean trusts_whole, trusts_parts;
 } BufferAllocator;
 
 /* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
  * status of the call itself is what counts. */
 static gboolean
-make_resident (BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
+make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **error)
 {
   static const guint8 zeros[4]; /* must outlive the command */
   gsize few = MIN (size, sizeof zeros);
@@ -190,6 +194,30 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   return TRUE;
 }
 
+/* Most counts are 1, and then nothing else has to be asked. */
+static gboolean
+buffer_is_retained (gpointer user_data, TarnMemory memory)
+{
+  const BufferAllocator *self = user_data;
+  cl_mem whole = NULL;
+  cl_uint n = 0;
+  cl_int status
+      = _tarn_cl.clGetMemObjectInfo (memory.pointer, CL_MEM_REFERENCE_COUNT, sizeof n, &n, NULL);
+
+  if (status == CL_SUCCESS && n <= 1)
+    return FALSE;
+  if (status == CL_SUCCESS)
+    status = _tarn_cl.clGetMemObjectInfo (memory.pointer, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole,
+                                          &whole, NULL);
+  if (status == CL_SUCCESS)
+    return whole != NULL ? self->trusts_parts : self->trusts_whole;
+  g_message (
+      "clGetMemObjectInfo: %s (%d): the pool keeps a buffer aside, which the program may have "
+      "retained",
+      tarn_opencl_status_name (status), status);
+  return TRUE;
+}
+
 static gboolean
 buffer_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
              GError **error)
@@ -276,6 +304,8 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   ops.frees_in_order = TRUE;
   ops.part_new = buffer_part_new;
   ops.part_release = buffer_free;
+  if (made.trusts_parts)
+    ops.is_retained = buffer_is_retained;
   ops.read = buffer_read;
   ops.fill = buffer_fill;
   _tarn_opencl_set_order (&ops);
@@ -316,26 +346,41 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   return buffer_allocator_new ("opencl-deferred", &template, error);
 }
 
+#define NVIDIA 0x10de /* the vendor's number on the PCI bus */
+#define NVIDIA_PLATFORM "NVIDIA CUDA"
+
 /* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
  * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
  * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
  * a segmentation fault in a thread of the driver's.  To fill the first bytes does not, and is legal
  * whatever access the flags leave to the host. */
 static gboolean
-choose_command (cl_device_id device, Command *command, GError **error)
+choose_command (cl_device_id device, cl_uint vendor, Command *command, GError **error)
 {
-  const cl_uint nvidia = 0x10de; /* the vendor's number on the PCI bus */
-  cl_uint vendor = 0;
   guint major, minor;
 
-  if (!_tarn_opencl_get_device_version (device, &major, &minor, error)
-      || !_tarn_opencl_get_device_value (device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor,
-                                         error))
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
     return FALSE;
   if (major < 1 || (major == 1 && minor < 2))
     *command = WRITE;
   else
-    *command = vendor == nvidia ? FILL : MIGRATE;
+    *command = vendor == NVIDIA ? FILL : MIGRATE;
+  return TRUE;
+}
+
+/* Finds out whether reference counts are the program's alone.  Nothing says so of a driver: this
+ * is what was seen while a command waited for a user event.  NVIDIA's counts no use by commands;
+ * PoCL counts that of a part on the whole buffer; rusticl and Oclgrind count all of it. */
+static gboolean
+find_trust (cl_device_id device, cl_uint vendor, BufferAllocator *self, GError **error)
+{
+  g_autofree gchar *platform
+      = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
+
+  if (platform == NULL)
+    return FALSE;
+  self->trusts_whole = vendor == NVIDIA && strcmp (platform, NVIDIA_PLATFORM) == 0;
+  self->trusts_parts = self->trusts_whole || strcmp (platform, TARN_POCL_NAME) == 0;
   return TRUE;
 }
 
@@ -346,6 +391,12 @@ choose_command (cl_device_id device, Command *command, GError **error)
  * where that is not safe in threads, a fill of up to 4 bytes; on a device older than OpenCL 1.2, a
  * write of up to 4 bytes. It waits for none of them. A block of 0 bytes has no buffer. Parts are as
  * tarn_opencl_deferred_allocator_new() says; they are on the device as their buffer is.
+ *
+ * A program may retain the buffer of a block (clRetainMemObject), as reference-counted wrappers do.
+ * When the block is freed, a pool asks for CL_MEM_REFERENCE_COUNT, and hands the buffer to nobody
+ * else before the program has released it; until then its bytes count as in use. It does so with
+ * NVIDIA's driver, and with PoCL for blocks of a heap. Elsewhere the count may have references of
+ * the driver's own, and a buffer must not be used any more once its block is freed.
  *
  * @param queue  where that is enqueued; retained, as its context is. A buffer used on
  *               another queue must wait for what was put on this one, as a pool does where
@@ -361,6 +412,7 @@ TarnAllocator *
 tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
 {
   BufferAllocator template = { .home = { NULL, queue }, .flags = _tarn_opencl_add_access (flags) };
+  cl_uint vendor = 0;
   cl_device_id device;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -370,7 +422,9 @@ tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags,
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &template.home.context,
                                         sizeof template.home.context, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
-      || !choose_command (device, &template.command, error))
+      || !_tarn_opencl_get_device_value (device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor, error)
+      || !choose_command (device, vendor, &template.command, error)
+      || !find_trust (device, vendor, &template, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);
 }

@@ -37,6 +37,7 @@
   X (clGetEventProfilingInfo)                                                                      \
   X (clGetKernelInfo)                                                                              \
   X (clGetKernelWorkGroupInfo)                                                                     \
+  X (clGetMemObjectInfo)                                                                           \
   X (clGetPlatformIDs)                                                                             \
   X (clGetPlatformInfo)                                                                            \
   X (clGetProgramBuildInfo)                                                                        \
@@ -51,8 +52,11 @@
   X (clRetainContext)                                                                              \
   X (clRetainDevice)                                                                               \
   X (clRetainKernel)                                                                               \
+  X (clRetainMemObject)                                                                            \
   X (clRetainProgram)                                                                              \
+  X (clSetEventCallback)                                                                           \
   X (clSetKernelArg)                                                                               \
+  X (clSetMemObjectDestructorCallback)                                                             \
   X (clWaitForEvents)
 
 /* X (result, name, arguments): of OpenCL 2.0; NULL where OpenCL is older. */

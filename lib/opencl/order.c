@@ -253,6 +253,21 @@ tarn_opencl_block_record_use (TarnBlock *block, cl_command_queue queue, GError *
 }
 
 /**
+ * Frees a block that a queue may still use. It is tarn_block_free_on() for a cl_command_queue.
+ *
+ * @param block  (transfer full): a block of one of libtarn-opencl's allocators or of a pool over
+ *               one; NULL is allowed. Any thread may call it.
+ * @param queue  nullable: of the allocator's context; retained
+ * @since 0.1
+ */
+void
+tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue)
+{
+  if (block == NULL || check_block (G_STRFUNC, block))
+    tarn_block_free_on (block, queue);
+}
+
+/**
  * Moves a block to one queue, which waits for the others. It waits for everything that
  * they have been given so far; the block is that queue's alone afterwards. PyOpenCL calls this
  * SVMAllocation.bind_to_queue(), and tarn_block_wait() unbind_from_queue().

@@ -34,6 +34,7 @@ count_calls (void)
 static void
 world_init (World *w)
 {
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (TarnAllocator) host = NULL;
   g_autoptr (GError) error = NULL;
 
@@ -46,7 +47,8 @@ world_init (World *w)
   host = tarn_cuda_host_allocator_new (w->context, 0, &error);
   g_assert_no_error (error);
   w->host_pool = tarn_pool_new (host, NULL, NULL);
-  w->pool = tarn_cuda_pool_new (w->context, NULL, &error);
+  options.flags = TARN_POOL_FINDABLE;
+  w->pool = tarn_cuda_pool_new (w->context, &options, &error);
   g_assert_no_error (error);
   w->block = tarn_cuda_pool_allocate (w->pool, 1000, NULL, &error);
   w->host_block = tarn_pool_allocate (w->host_pool, 1000, &error);
@@ -118,6 +120,7 @@ static const TarnCudaTorchPoolId id = { 1, 2 };
   X (tarn_cuda_block_get_host_pointer, QUIET, (w->host_block))                                     \
   X (tarn_cuda_block_get_stream, QUIET, (w->block, &stream))                                       \
   X (tarn_cuda_block_move_to_stream, FORKED, (w->block, NULL, error))                              \
+  X (tarn_cuda_block_free_on, QUIET, (w->block, NULL))                                             \
   X (tarn_cuda_block_record_use, FORKED, (w->block, NULL, error))                                  \
   X (tarn_cuda_clear_context_caches, QUIET, ())                                                    \
   X (tarn_cuda_context_memo_new, QUIET, (&memo_ops, compute, NULL, NULL))                          \
@@ -152,6 +155,7 @@ static const TarnCudaTorchPoolId id = { 1, 2 };
   X (tarn_cuda_occupancy_for_function, FORKED,                                                     \
      ((CUfunction) w->context, 256, 0, &occupancy, error))                                         \
   X (tarn_cuda_pool_allocate, FORKED, (w->pool, 100, NULL, error))                                 \
+  X (tarn_cuda_pool_find, QUIET, (w->pool, tarn_cuda_block_get_device_pointer (w->block)))         \
   X (tarn_cuda_pool_forget_stream, QUIET, (w->pool, NULL, error))                                  \
   X (tarn_cuda_pool_new, FORKED, (w->context, NULL, error))                                        \
   X (tarn_cuda_select_test_devices, FORKED, ("cuda:0", error))                                     \

@@ -177,7 +177,7 @@ test_constructors (const TarnOpenclDevice *device, OpenclState *state)
       g_assert_cmpuint (layer->get_references (state->context), ==, 1);
       g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
     }
-  g_assert_cmpuint (failures, ==, 10);
+  g_assert_cmpuint (failures, ==, 13);
   g_assert_cmpuint (layer->get_references (state->context), ==, 1);
   g_assert_cmpuint (layer->get_references (state->queue), ==, 1);
 }
@@ -293,24 +293,34 @@ test_bad_version (const TarnOpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
+/* But for the question who has references on a buffer. */
+static guint
+count_calls (void)
+{
+  return layer->get_calls (NULL) - layer->get_calls ("clGetMemObjectInfo");
+}
+
 /* A hit makes no driver call. */
 static void
 test_hits (const TarnOpenclDevice *device, OpenclState *state)
 {
   g_autoptr (TarnAllocator) allocator = NULL;
   g_autoptr (TarnPool) pool = NULL;
+  TarnBlock *block;
   guint calls;
 
   (void) device;
   layer->reset ();
   allocator = opencl_allocator (state);
   pool = tarn_pool_new (allocator, NULL, NULL);
-  tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
-  calls = layer->get_calls (NULL);
+  block = tarn_pool_allocate (pool, 1000, NULL);
+  clFinish (state->queue); /* some drivers count that a command uses the buffer */
+  tarn_block_free (block);
+  calls = count_calls ();
   g_assert_cmpuint (layer->get_calls ("clCreateBuffer"), ==, 1);
   for (guint i = 0; i < 1000; i++)
     tarn_block_free (tarn_pool_allocate (pool, 1000 + i % 20, NULL));
-  g_assert_cmpuint (layer->get_calls (NULL), ==, calls);
+  g_assert_cmpuint (count_calls (), ==, calls);
 }
 
 /* A release that fails is a message and not the end; the pool's counters stay right. */

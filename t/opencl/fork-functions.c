@@ -120,6 +120,7 @@ static void
 world_init (World *w, const TarnOpenclDevice *device, const OpenclState *state)
 {
   TarnMemoOps ops = TARN_MEMO_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   g_autoptr (GError) error = NULL;
   cl_int status;
   gpointer value;
@@ -132,7 +133,8 @@ world_init (World *w, const TarnOpenclDevice *device, const OpenclState *state)
   g_assert_cmpint (status, ==, CL_SUCCESS);
   w->test.n_devices = 1;
   w->test.devices = &w->device;
-  w->pool = tarn_opencl_pool_new (w->queue, 0, NULL, &error);
+  options.flags = TARN_POOL_FINDABLE;
+  w->pool = tarn_opencl_pool_new (w->queue, 0, &options, &error);
   g_assert_no_error (error);
   w->block = tarn_opencl_pool_allocate (w->pool, 1000, w->queue, &error);
   g_assert_no_error (error);
@@ -172,6 +174,8 @@ static TarnOpenclAnswer answer;
 static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
 
 #define FUNCTIONS(X)                                                                               \
+  X (tarn_opencl_block_create_sub_buffer, FORKED, (w->block, 0, 0, 500, error))                    \
+  X (tarn_opencl_block_free_on, QUIET, (w->block, w->other))                                       \
   X (tarn_opencl_block_get_buffer, QUIET, (w->block))                                              \
   X (tarn_opencl_block_get_queue, QUIET, (w->block))                                               \
   X (tarn_opencl_block_get_svm, QUIET, (w->svm))                                                   \
@@ -203,6 +207,9 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_measure_local_memory, FORKED, (w->device, &local, error))                         \
   X (tarn_opencl_nv_compute_capability, FORKED, (w->device, &number, &other_number, error))        \
   X (tarn_opencl_pool_allocate, FORKED, (w->pool, 1 << 20, w->queue, error))                       \
+  X (tarn_opencl_pool_allocate_copy, FORKED, (w->pool, "", 1, w->queue, error))                    \
+  X (tarn_opencl_pool_find, QUIET, (w->pool, tarn_opencl_block_get_buffer (w->block)))             \
+  X (tarn_opencl_pool_new_for_device, FORKED, (w->context, w->device, 0, NULL, error))             \
   X (tarn_opencl_pool_new, FORKED, (w->queue, 0, NULL, error))                                     \
   X (tarn_opencl_queue_memo_new, QUIET, (&memo_ops, compute, NULL, NULL))                          \
   X (tarn_opencl_reasonable_work_group_size_multiple, FORKED,                                      \

@@ -13,7 +13,9 @@ static const OpenclLayer *layer;
 
 typedef struct
 {
-  guint markers, barriers, flushes, finishes, waits, questions, retains, all;
+  guint markers, barriers, flushes, finishes, waits, questions, retains;
+  guint references; /* questions about buffers' reference counts, */
+  guint all;        /* and all other calls */
 } Calls;
 
 static Calls
@@ -27,7 +29,8 @@ count (void)
     .waits = layer->get_calls ("clWaitForEvents"),
     .questions = layer->get_calls ("clGetEventInfo"),
     .retains = layer->get_calls ("clRetainCommandQueue") + layer->get_calls ("clRetainEvent"),
-    .all = layer->get_calls (NULL),
+    .references = layer->get_calls ("clGetMemObjectInfo"),
+    .all = layer->get_calls (NULL) - layer->get_calls ("clGetMemObjectInfo"),
   };
 }
 
@@ -71,6 +74,8 @@ test_one_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer da
     }
   after = count ();
   g_assert_cmpuint (after.all, ==, before.all);
+  g_assert_cmpuint (after.references - before.references, ==,
+                    memory->allocator_new == opencl_immediate_new ? 1000 : 0);
   tarn_pool_unref (pool);
   assert_nothing_left (state);
 }

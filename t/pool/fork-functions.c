@@ -193,11 +193,13 @@ make_memo (void)
 static void
 world_init (World *w)
 {
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
   gpointer value;
 
+  options.flags = TARN_POOL_FINDABLE;
   w->allocator = make_allocator ();
   w->heap = tarn_heap_allocator_new (w->allocator, NULL, NULL);
-  w->pool = tarn_pool_new (w->allocator, NULL, NULL);
+  w->pool = tarn_pool_new (w->allocator, &options, NULL);
   w->over_heap = tarn_pool_new (w->heap, NULL, NULL);
   w->block = tarn_pool_allocate_ordered (w->pool, 1000, &w->queue, NULL);
   w->other = tarn_pool_allocate_ordered (w->over_heap, 1000, &w->queue, NULL);
@@ -241,6 +243,8 @@ static gpointer value;
   X (tarn_allocator_ref, QUIET, (w->allocator))                                                    \
   X (tarn_allocator_unref, QUIET, (w->allocator))                                                  \
   X (tarn_block_free, QUIET, (w->block))                                                           \
+  X (tarn_block_free_on, QUIET, (w->block, &w->bare))                                              \
+  X (tarn_block_ref, QUIET, (w->block))                                                            \
   X (tarn_block_get_alloc_size, QUIET, (w->block))                                                 \
   X (tarn_block_get_allocator, QUIET, (w->block))                                                  \
   X (tarn_block_get_memory, QUIET, (w->block))                                                     \
@@ -275,10 +279,13 @@ static gpointer value;
   X (tarn_pool_add_reclaim_func, QUIET, (w->pool, reclaim, NULL, NULL))                            \
   X (tarn_pool_alloc_size, QUIET, (w->pool, 100))                                                  \
   X (tarn_pool_allocate, FORKED, (w->over_heap, 1000, error))                                      \
+  X (tarn_pool_allocate_aligned, FORKED, (w->pool, 1000, 4096, &w->queue, error))                  \
   X (tarn_pool_allocate_ordered, FORKED, (w->pool, 1000, &w->queue, error))                        \
   X (tarn_pool_bin_number, QUIET, (w->pool, 1000))                                                 \
+  X (tarn_pool_find, QUIET, (w->pool, tarn_block_get_memory (w->block)))                           \
   X (tarn_pool_forget_queue, QUIET, (w->pool, &w->queue, error))                                   \
   X (tarn_pool_free_held, QUIET, (w->pool))                                                        \
+  X (tarn_pool_free_memory, QUIET, (w->pool, tarn_block_get_memory (w->block), NULL, error))       \
   X (tarn_pool_get_active_blocks, QUIET, (w->pool))                                                \
   X (tarn_pool_get_active_bytes, QUIET, (w->pool))                                                 \
   X (tarn_pool_get_held_blocks, QUIET, (w->pool))                                                  \

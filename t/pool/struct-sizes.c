@@ -48,18 +48,19 @@ typedef struct
                     GError **error);
   gboolean (*fill) (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
                     GError **error);
+  gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
+                          guint8 byte, gsize *first, GError **error);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset,
-                                               gsize size, guint8 byte, gsize *first,
-                                               GError **error),
-                       find_other);
+                       gboolean (*is_retained) (gpointer user_data, TarnMemory memory),
+                       is_retained);
 
 typedef struct
 {
   gsize struct_size;
   guint leading_bits_in_bin_id;
+  TarnPoolFlags flags;
   const gchar *name;
   gsize limit_bytes;
   guint thread_cache_blocks;

@@ -34,6 +34,7 @@ typedef struct
   TarnTraceClass trace_class;
   TarnBlock *(*allocate_block) (TarnAllocator *allocator, gsize size, GError **error);
   void (*free_block) (TarnBlock *block);
+  void (*ref_block) (TarnBlock *block); /* that one more will free it */
   gboolean (*allocate_memory) (TarnAllocator *allocator, gsize size, TarnMemory *memory,
                                GError **error);
   void (*free_memory) (TarnAllocator *allocator, TarnMemory memory, gsize size);

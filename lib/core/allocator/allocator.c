@@ -435,6 +435,7 @@ static const TarnAllocatorClass direct_class = {
   .trace_class = TARN_TRACE_DIRECT,
   .allocate_block = _tarn_direct_allocate_block,
   .free_block = _tarn_direct_free_block,
+  .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .dispose = direct_finalize, /* its blocks have a reference each */

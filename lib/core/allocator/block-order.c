@@ -8,6 +8,7 @@
 #include "allocator/block-private.h"
 #include "base/fork-private.h"
 #include "common/argument-private.h"
+#include "common/lock-private.h"
 #include "record/record-private.h"
 
 const gchar _tarn_no_share = 0;
@@ -56,19 +57,44 @@ _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue)
   g_free (queue);
 }
 
+/* Guards the uses of blocks without a pool that are SHARED: holders free them at the same time. */
+static TarnMutex uses_lock = TARN_MUTEX_INIT;
+
+/* Adds a queue to the uses of a block without a pool.  FALSE: it is there already.  Without a
+ * queue: tells whether it is there. */
+static gboolean
+add_use (TarnBlock *block, gpointer handle, TarnQueue *queue)
+{
+  gboolean is_there;
+
+  _tarn_mutex_lock (&uses_lock);
+  is_there = uses (block, handle);
+  if (!is_there && queue != NULL)
+    _tarn_block_add_use (block, queue);
+  _tarn_mutex_unlock (&uses_lock);
+  return queue != NULL ? !is_there : is_there;
+}
+
 /* Adds a queue to those that use a block without a pool. */
 gboolean
 _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error)
 {
   TarnQueue *queue;
 
-  if (uses (block, handle))
+  if (add_use (block, handle, NULL))
     return TRUE;
   queue = _tarn_direct_queue_new (block->source->direct, handle, error);
   if (queue == NULL)
     return FALSE;
-  _tarn_block_add_use (block, queue);
+  if (!add_use (block, handle, queue)) /* another thread was first */
+    _tarn_direct_queue_free (block->source->direct, queue);
   return TRUE;
+}
+
+gboolean
+_tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error)
+{
+  return queue == NULL || block->share == queue || tarn_block_record_use (block, queue, error);
 }
 
 /* Drops one of the queues that use a block. */

@@ -14,6 +14,8 @@ typedef enum
 {
   TARN_BLOCK_VACANT = 0,          /* a struct that was no block yet */
   TARN_BLOCK_ACTIVE = 0x7461726e, /* in use: it belongs to whoever allocated it */
+  TARN_BLOCK_SHARED = 0x73686172, /* in use by several, of whom each will free it; it stays so until
+                                     the last one does */
   TARN_BLOCK_ENDING = 0x656e6473, /* being freed, and as active as before until it is */
   TARN_BLOCK_HELD = 0x68656c64,   /* in a bin of its pool */
   TARN_BLOCK_RETIRED = 0x64656164 /* its memory goes back to where it came from */
@@ -105,9 +107,12 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
   switch (after)
     {
     case TARN_BLOCK_ACTIVE: /* handed out; or fresh or lent, in a struct that may have been
-                               another's */
+                               another's; or about to be freed after all */
       return before == TARN_BLOCK_HELD || before == TARN_BLOCK_VACANT
-             || before == TARN_BLOCK_RETIRED;
+             || before == TARN_BLOCK_RETIRED || before == TARN_BLOCK_SHARED
+             || before == TARN_BLOCK_ENDING;
+    case TARN_BLOCK_SHARED:
+      return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_ENDING:
       return before == TARN_BLOCK_ACTIVE;
     case TARN_BLOCK_HELD: /* also what could not go back */
@@ -119,6 +124,13 @@ _tarn_block_state_may_follow (gint before, TarnBlockState after)
     default:
       return FALSE;
     }
+}
+
+/* Tells whether a block is in use, for those who know that it is one. */
+static inline gboolean
+_tarn_block_state_is_in_use (gint state)
+{
+  return state == TARN_BLOCK_ACTIVE || state == TARN_BLOCK_SHARED || state == TARN_BLOCK_ENDING;
 }
 
 /* Behind the pool's lock, or its door and then the block's or the cache's own thread. */
@@ -166,6 +178,12 @@ G_STATIC_ASSERT (sizeof (TarnOrigin) % sizeof (guint64) == 0); /* they stand in 
 TarnBlock *_tarn_block_new (TarnAllocator *source, TarnMemory memory, gsize size);
 void _tarn_block_destroy (TarnBlock *block);
 gboolean _tarn_block_retire (TarnBlock *block);
+void _tarn_direct_ref_block (TarnBlock *block);
+
+/* References on blocks beyond the first, in a table of which the lock is held.  FALSE: there was
+ * none. */
+void _tarn_block_count_reference (GHashTable **shared, TarnBlock *block);
+gboolean _tarn_block_drop_reference (GHashTable *shared, TarnBlock *block);
 
 /* block-order.c; all but the first are for blocks of direct allocators */
 void _tarn_block_add_use (TarnBlock *block, TarnQueue *queue);
@@ -174,6 +192,9 @@ void _tarn_direct_queue_free (const TarnAllocator *direct, TarnQueue *queue);
 gboolean _tarn_direct_record_use (TarnBlock *block, gpointer handle, GError **error);
 gboolean _tarn_direct_move_to_queue (TarnBlock *block, gpointer handle, GError **error);
 void _tarn_direct_free_used (TarnBlock *block);
+
+/* Has a queue be among those that use a block which is about to be freed; NULL: there is none. */
+gboolean _tarn_block_use_last (TarnBlock *block, gpointer queue, GError **error);
 
 /* recording-listener.c */
 void _tarn_block_record (const TarnBlock *block, gboolean is_active);

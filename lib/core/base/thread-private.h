@@ -85,6 +85,8 @@ typedef enum
   TARN_DOOR_OPEN,            /* to all visits */
   TARN_DOOR_CLOSED,          /* to all */
   TARN_DOOR_OPEN_WITH_FENCE, /* to fenced visits only: there is no membarrier */
+  TARN_DOOR_OPEN_WATCHED,    /* to fenced visits only, so that nobody passes by the usual way: what
+                                they take is looked at */
   TARN_DOOR_OPEN_FOLLOWED /* to those only that are followed, which are fenced: so nobody passes by
                              the usual way */
 } TarnDoorState;
@@ -132,7 +134,8 @@ static inline gboolean
 _tarn_thread_begin_visit (TarnThread *thread, guint visit, const TarnDoor *door)
 {
 #ifdef TARN_THREAD_SANITIZER
-  return _tarn_thread_begin_fenced_visit (thread, visit, door);
+  return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN_WATCHED
+         && _tarn_thread_begin_fenced_visit (thread, visit, door);
 #else
   __atomic_store_n (&thread->visits, visit, __ATOMIC_RELAXED);
   __atomic_signal_fence (__ATOMIC_SEQ_CST);
@@ -165,12 +168,15 @@ _tarn_thread_leave (TarnThread *thread)
 /* The mutex that goes with the door is held, unless nobody else knows the door yet. */
 void _tarn_door_close (TarnDoor *door);
 void _tarn_door_open (TarnDoor *door);
+void _tarn_door_open_watched (TarnDoor *door);
 void _tarn_door_open_followed (TarnDoor *door);
 
 static inline gboolean
 _tarn_door_needs_fence (const TarnDoor *door)
 {
-  return __atomic_load_n (door, __ATOMIC_RELAXED) == TARN_DOOR_OPEN_WITH_FENCE;
+  gint state = __atomic_load_n (door, __ATOMIC_RELAXED);
+
+  return state == TARN_DOOR_OPEN_WITH_FENCE || state == TARN_DOOR_OPEN_WATCHED;
 }
 
 /* Tells whether those who come have to ask which way they may take. */
@@ -178,6 +184,15 @@ static inline gboolean
 _tarn_door_is_unusual (const TarnDoor *door)
 {
   return __atomic_load_n (door, __ATOMIC_RELAXED) != TARN_DOOR_OPEN;
+}
+
+/* Tells whether a door takes visits that are not followed. */
+static inline gboolean
+_tarn_door_takes_visits (const TarnDoor *door)
+{
+  gint state = __atomic_load_n (door, __ATOMIC_RELAXED);
+
+  return state != TARN_DOOR_CLOSED && state != TARN_DOOR_OPEN_FOLLOWED;
 }
 
 static inline gboolean

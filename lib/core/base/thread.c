@@ -277,7 +277,7 @@ _tarn_thread_begin_fenced_visit (TarnThread *thread, guint visit, const TarnDoor
 {
   TarnDoorState state = begin_fenced (thread, visit, door);
 
-  if (state == TARN_DOOR_OPEN || state == TARN_DOOR_OPEN_WITH_FENCE)
+  if (state != TARN_DOOR_CLOSED && state != TARN_DOOR_OPEN_FOLLOWED)
     return TRUE;
   _tarn_thread_end_visit (thread, visit);
   return FALSE;
@@ -359,6 +359,13 @@ void
 _tarn_door_open_followed (TarnDoor *door)
 {
   __atomic_store_n (door, TARN_DOOR_OPEN_FOLLOWED, __ATOMIC_RELEASE);
+}
+
+/* Opens a door to fenced visits only, of which what they take is looked at. */
+void
+_tarn_door_open_watched (TarnDoor *door)
+{
+  __atomic_store_n (door, TARN_DOOR_OPEN_WATCHED, __ATOMIC_RELEASE);
 }
 
 /* Opens a door, and publishes what was written while it was closed. */

@@ -43,13 +43,14 @@ TarnHeap *_tarn_heap_of (TarnAllocator *allocator);
 
 /* Constants of a heap */
 gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
+gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
 /* These take the heap's lock themselves.  @handle: of an in-order queue; NULL: nobody. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);
-gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
-                                  guint64 *owner, GError **error);
+gboolean _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
+                                  TarnMemory *memory, guint64 *owner, GError **error);
 gboolean _tarn_heap_free_for (TarnHeap *heap, TarnMemory memory, guint64 owner);
 gboolean _tarn_heap_knows_owner (TarnHeap *heap, gpointer handle, guint64 owner);
 TarnSparing _tarn_heap_choose_sparing (TarnHeap *heap, gsize size, gboolean keeps);

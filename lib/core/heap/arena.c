@@ -267,15 +267,6 @@ _tarn_heap_refuses_visits (const TarnHeap *heap)
   return !is_open (heap);
 }
 
-static guint64
-get_address (const TarnExtent *extent)
-{
-  const TarnPiece *piece = extent->piece;
-
-  return piece->region != NULL ? extent->start
-                               : piece->memory.address + (extent->start - piece->start);
-}
-
 /* Tells whether somebody has grown the heap since marks were recorded of a queue: others may want
  * what it does not use.  In a visit. */
 gboolean
@@ -293,7 +284,7 @@ note_taken (TarnArena *arena, TarnExtent *extent, TarnMemory *memory, gboolean *
   arena->n_unnamed++;
   if (TARN_LIKELY (arena->heap->has_addresses))
     {
-      extent->memory.address = get_address (extent);
+      extent->memory.address = _tarn_extent_get_address (extent);
       extent->has_memory = TRUE;
       *memory = extent->memory;
     }

@@ -315,6 +315,42 @@ _tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any)
   return extent;
 }
 
+/* Splits the first bytes off an extent that is neither in use nor in the index, and puts one of the
+ * two there.  Gets the other one. */
+static TarnExtent *
+split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean puts_first)
+{
+  TarnExtent *first = split (range->arena, extent, size);
+  TarnExtent *kept = puts_first ? extent : first;
+
+  kept->is_free = FALSE; /* so that the other one is not joined with it */
+  add_free (range, puts_first ? first : extent);
+  kept->is_free = TRUE;
+  return kept;
+}
+
+/* Puts all of an extent in use back but so many bytes from an offset on.  Both are multiples of the
+ * alignment.  Gets what is left, which is in use. */
+TarnExtent *
+_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
+{
+  TarnHeapRange *range = extent->piece->range;
+
+  _tarn_heap_assert_closed (range->heap);
+  g_assert (offset + size <= extent->size);
+  TARN_EVENT (extent_free, TARN_TRACE_EXTENT_FREE, range->heap->base.id, extent->start,
+              extent->size);
+  end_use (range->arena, extent);
+  if (offset > 0)
+    extent = split_and_put (range, extent, offset, TRUE);
+  if (extent->size > size)
+    extent = split_and_put (range, extent, size, FALSE);
+  begin_use (range->arena, extent);
+  TARN_EVENT (extent, TARN_TRACE_EXTENT, range->heap->base.id, extent->start, extent->size);
+  _tarn_arena_count (range->arena);
+  return extent;
+}
+
 /* Puts an extent back that is not used any more. */
 void
 _tarn_range_put (TarnHeapRange *range, TarnExtent *extent)

@@ -519,6 +519,7 @@ void _tarn_heap_end_aliases (TarnHeap *heap);
 /* extent.c; the lock is held */
 TarnExtent *_tarn_range_take (TarnHeapRange *range, gsize size, gboolean takes_any);
 void _tarn_range_put (TarnHeapRange *range, TarnExtent *extent);
+TarnExtent *_tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size);
 void _tarn_range_add_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_add_busy_piece (TarnHeapRange *range, TarnPiece *piece);
 void _tarn_range_cut_piece (TarnPiece *piece);
@@ -645,5 +646,15 @@ _tarn_arena_at (const GList *link)
                  *next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL;                \
        piece != NULL;                                                                              \
        piece = next, next = piece != NULL ? _tarn_heap_next_idle (heap, piece) : NULL)
+
+/* Gets an extent's address, in a heap whose memory is addresses; in another one it is of no use. */
+static inline guint64
+_tarn_extent_get_address (const TarnExtent *extent)
+{
+  const TarnPiece *piece = extent->piece;
+
+  return piece->region != NULL ? extent->start
+                               : piece->memory.address + (extent->start - piece->start);
+}
 
 #endif

@@ -233,27 +233,50 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
+/* Takes an extent whose address is a multiple of @alignment; or its offset in its piece, where the
+ * heap's memory is handles. */
+static TarnExtent *
+take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
+{
+  TarnHeap *heap = queue->heap;
+  gsize rounded = _tarn_round_up (size, heap->alignment);
+  TarnExtent *extent = take (queue, rounded + alignment, error);
+  guint64 place;
+
+  if (extent == NULL)
+    return NULL;
+  place = heap->has_addresses ? _tarn_extent_get_address (extent)
+                              : extent->start - extent->piece->start;
+  return _tarn_range_narrow (extent, (gsize) (-place & (alignment - 1)), rounded);
+}
+
 /* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that is
  * not 0: then _tarn_heap_free_for () takes the memory as long as only this queue may still use it.
+ * @alignment: a power of two; 0: the heap's.
  */
 gboolean
-_tarn_heap_allocate_for (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
-                         guint64 *owner, GError **error)
+_tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer handle,
+                         TarnMemory *memory, guint64 *owner, GError **error)
 {
   gsize bytes = get_needed (heap, size);
   TarnHeapQueue *queue;
+  TarnExtent *extent;
 
-  if (bytes == 0)
+  if (bytes == 0 || !_tarn_size_is_valid (alignment) || !_tarn_size_is_valid (bytes + alignment))
     {
       _tarn_allocator_refuse_size (&heap->base, size, error);
       return FALSE;
     }
   _tarn_heap_lock (heap);
   queue = _tarn_heap_enter_queue (heap, handle, error);
-  if (queue != NULL)
-    return hand_out (queue, take (queue, bytes, error), memory, owner, error);
-  _tarn_heap_unlock (heap);
-  return FALSE;
+  if (queue == NULL)
+    {
+      _tarn_heap_unlock (heap);
+      return FALSE;
+    }
+  extent
+      = alignment == 0 ? take (queue, bytes, error) : take_aligned (queue, bytes, alignment, error);
+  return hand_out (queue, extent, memory, owner, error);
 }
 
 static gboolean
@@ -261,7 +284,7 @@ heap_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **erro
 {
   guint64 owner;
 
-  return _tarn_heap_allocate_for (user_data, size, NULL, memory, &owner, error);
+  return _tarn_heap_allocate_for (user_data, size, 0, NULL, memory, &owner, error);
 }
 
 /* Allocates as _tarn_heap_allocate_for () does, but only from what the queue has by now.  FALSE: it
@@ -510,6 +533,7 @@ static const TarnAllocatorClass heap_class = {
   .trace_class = TARN_TRACE_HEAP,
   .allocate_block = _tarn_direct_allocate_block,
   .free_block = _tarn_direct_free_block,
+  .ref_block = _tarn_direct_ref_block,
   .allocate_memory = _tarn_direct_allocate_memory,
   .free_memory = _tarn_direct_free_memory,
   .lose_memory = heap_lose,
@@ -539,6 +563,13 @@ gboolean
 _tarn_heap_has_addresses (const TarnHeap *heap)
 {
   return heap->has_addresses;
+}
+
+/* Gets what the addresses of all blocks are multiples of, or their offsets. */
+gsize
+_tarn_heap_get_alignment (const TarnHeap *heap)
+{
+  return heap->alignment;
 }
 
 /* Gets the size in bytes above which it is worse for a pool to hold a block than to ask again. */

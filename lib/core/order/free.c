@@ -87,6 +87,37 @@ record_wanted (TarnPool *pool, TarnQueue *wanted, TarnBlock *block)
   _tarn_queue_unref (pool, wanted);
 }
 
+/* Takes a reference on a block of a pool. */
+void
+_tarn_pool_ref_block (TarnBlock *block)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+
+  _tarn_mutex_lock (&pool->lock);
+  if (block->state == TARN_BLOCK_ACTIVE)
+    _tarn_block_set_state (block, TARN_BLOCK_SHARED);
+  if (block->state == TARN_BLOCK_SHARED)
+    _tarn_block_count_reference (&pool->blocks.shared, block);
+  else
+    g_critical ("tarn_block_ref: %p is not a block in use", (void *) block);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Drops a reference on a block that is SHARED.  FALSE: it was the last one, and the block is to be
+ * freed. */
+gboolean
+_tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block)
+{
+  gboolean has_others;
+
+  _tarn_mutex_lock (&pool->lock);
+  has_others = _tarn_block_drop_reference (pool->blocks.shared, block);
+  if (!has_others)
+    _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
+  _tarn_mutex_unlock (&pool->lock);
+  return has_others;
+}
+
 /* Notes that a block is being freed: once it is, somebody else may have it. */
 static void
 note_free (const TarnPool *pool, TarnBlock *block)
@@ -162,6 +193,8 @@ free_slowly (TarnPool *pool, TarnBlock *block)
   gint state;
 
   if (_tarn_pool_ignore_free (pool))
+    return;
+  if (TARN_UNLIKELY (block->state == TARN_BLOCK_SHARED) && _tarn_pool_drop_reference (pool, block))
     return;
   if (TARN_UNLIKELY (_tarn_door_is_unusual (&pool->door)) && put_unusually (pool, block, &is_noted))
     return;
@@ -282,7 +315,7 @@ tarn_debug_note_free (TarnBlock *block)
 {
   const TarnPool *pool;
 
-  if (block == NULL || block->source->klass->free_block != _tarn_pool_free_block || _tarn_forked ())
+  if (block == NULL || block->source->klass->trace_class != TARN_TRACE_POOL || _tarn_forked ())
     return;
   pool = _tarn_pool_of (block->source);
   if (pool->policy.is_debugged)

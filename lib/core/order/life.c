@@ -28,6 +28,9 @@
  * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
+#define ALL_FLAGS                                                                                  \
+  ((guint) (TARN_POOL_FINDABLE | TARN_POOL_TRUSTS_HANDLES | TARN_POOL_WHOLE_BUFFERS))
+
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
 {
@@ -58,6 +61,7 @@ pool_dispose (TarnAllocator *allocator)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
   TarnGiveBack give_back;
+  TarnBlock *block;
 
   g_ptr_array_unref (pool->reclaim.funcs);
   _tarn_pool_leave_group (pool, &give_back);
@@ -73,6 +77,8 @@ pool_dispose (TarnAllocator *allocator)
     _tarn_tickets_wait (&pool->returning.calls, &pool->lock);
   pool->orphaned = TRUE;
   _tarn_mutex_unlock (&pool->lock);
+  while ((block = _tarn_pool_end_aside (pool)) != NULL)
+    _tarn_pool_free_block (block);
   _tarn_pool_give_back (pool, &give_back, FALSE);
 }
 
@@ -116,7 +122,9 @@ pool_finalize (TarnAllocator *allocator)
   g_ptr_array_unref (pool->queues.released);
   _tarn_bins_free (pool->store.recorded_bins);
   _tarn_bins_free (pool->store.idle_bins);
-  g_hash_table_unref (pool->blocks.bare);
+  _tarn_index_clear (&pool->index);
+  g_clear_pointer (&pool->blocks.shared, g_hash_table_unref);
+  g_clear_pointer (&pool->blocks.aside, g_ptr_array_unref);
   _tarn_cond_clear (&pool->limit.reservation_ended);
   _tarn_cond_clear (&pool->queues.recording_ended);
   _tarn_cond_clear (&pool->returning.calls.changed);
@@ -126,26 +134,22 @@ pool_finalize (TarnAllocator *allocator)
   free (pool);
 }
 
-static const TarnAllocatorClass pool_class = {
-  .kind = "pool",
-  .trace_class = TARN_TRACE_POOL,
-  .allocate_block = pool_allocate_block,
-  .free_block = _tarn_pool_free_block,
-  .allocate_memory = pool_allocate_memory,
-  .free_memory = pool_free_memory,
-  .dispose = pool_dispose,
-  .finalize = pool_finalize,
-  .record_use = _tarn_pool_record_use,
-  .move_to_queue = _tarn_pool_move_to_queue,
-  .is_done = _tarn_block_is_done,
-  .record_returning = _tarn_pool_record_returning,
-  .give_back_used = _tarn_pool_give_back_used,
-  .get_origin = _tarn_block_get_origin,
-  .freeze = _tarn_pool_freeze,
-  .thaw = _tarn_pool_thaw,
-  .tell = _tarn_pool_tell,
-  .tell_counters = _tarn_pool_tell_counters,
-};
+#define POOL_CLASS(free_function)                                                                  \
+  {                                                                                                \
+    .kind = "pool", .trace_class = TARN_TRACE_POOL, .allocate_block = pool_allocate_block,         \
+    .free_block = free_function, .ref_block = _tarn_pool_ref_block,                                \
+    .allocate_memory = pool_allocate_memory, .free_memory = pool_free_memory,                      \
+    .dispose = pool_dispose, .finalize = pool_finalize, .record_use = _tarn_pool_record_use,       \
+    .move_to_queue = _tarn_pool_move_to_queue, .is_done = _tarn_block_is_done,                     \
+    .record_returning = _tarn_pool_record_returning, .give_back_used = _tarn_pool_give_back_used,  \
+    .get_origin = _tarn_block_get_origin, .freeze = _tarn_pool_freeze, .thaw = _tarn_pool_thaw,    \
+    .tell = _tarn_pool_tell, .tell_counters = _tarn_pool_tell_counters,                            \
+  }
+
+static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
+
+/* Of pools that look at each block that is freed (order/watch.c). */
+static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
 /* Makes the bins of a new pool.  If there is a bound on what it holds, lists order their blocks by
  * age. */
@@ -232,6 +236,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   TarnPoolOptions known = TARN_POOL_OPTIONS_INIT;
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   TarnDebugSettings debug;
+  gboolean is_watched;
   TarnPool *pool;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
@@ -250,18 +255,30 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
       return NULL;
     }
 
+  if ((known.flags & ~ALL_FLAGS) != 0)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "flags are 0x%x, of which Tarn %s has only 0x%x", known.flags,
+                   tarn_get_version (), ALL_FLAGS);
+      return NULL;
+    }
   if (!_tarn_debug_read (known.debug, &debug, error))
     return NULL;
 
   upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
   pool = _tarn_aligned_new0 (TarnPool);
   pool->policy.is_debugged = _tarn_allocator_is_debugged (upstream);
+  pool->policy.is_findable = (known.flags & TARN_POOL_FINDABLE) != 0;
+  pool->policy.asks_retained = _tarn_allocator_get_backend (upstream)->ops.is_retained != NULL
+                               && (known.flags & TARN_POOL_TRUSTS_HANDLES) == 0;
+  is_watched = pool->policy.is_findable || pool->policy.asks_retained;
   pool->policy.check_interval = _tarn_debug_get_check_interval (&debug);
   ops.name = known.name;
   ops.deferred = upstream->ops.deferred;
   ops.allocate = _tarn_pool_allocate_bare;
   ops.free = _tarn_pool_free_bare;
-  _tarn_allocator_init (&pool->base, &pool_class, &ops, pool, NULL, upstream->direct);
+  _tarn_allocator_init (&pool->base, is_watched ? &watched_class : &pool_class, &ops, pool, NULL,
+                        upstream->direct);
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
   pool->heap = _tarn_heap_of (upstream);
@@ -281,7 +298,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_cond_init (&pool->queues.recording_ended);
   pool->queues.table = g_hash_table_new (NULL, NULL);
   pool->queues.released = g_ptr_array_new ();
-  pool->blocks.bare = _tarn_bare_table_new ();
+  _tarn_index_init (&pool->index);
   pool->reclaim.funcs = _tarn_reclaim_funcs_new ();
   _tarn_pool_tell_limit (pool);
   warn_if_deferred (pool);

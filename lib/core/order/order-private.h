@@ -55,6 +55,7 @@
  *     arena.c    meeting the arenas from which threads take memory without a lock
  *     use.c      what the caller says of blocks in use
  *     free.c     the end of a block in use
+ *     watch.c    ... in pools that look at each one
  *     release.c  giving back memory that is still used
  *     wait.c     who has to wait for a block, and waiting
  *     event.c    events, and recording them
@@ -90,6 +91,7 @@ struct _TarnEvent
 typedef struct
 {
   gsize size;
+  gsize alignment;  /* that only fresh memory of a heap has; 0: what all memory has */
   guint32 number;   /* of the bin */
   TarnQueue *queue; /* a reference; NULL: the host, or a queue that the pool is yet to meet */
 
@@ -193,7 +195,10 @@ gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block
 
 /* free.c */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);
+void _tarn_pool_ref_block (TarnBlock *block);
+gboolean _tarn_pool_drop_reference (TarnPool *pool, TarnBlock *block);
 void _tarn_pool_free_block (TarnBlock *block);
+void _tarn_pool_free_watched (TarnBlock *block); /* watch.c */
 void _tarn_pool_put_back (TarnPool *pool, TarnBlock *block);
 
 /* Tells whether a reference keeps a queue alive, so that any call may use the queue. */

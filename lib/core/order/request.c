@@ -144,14 +144,15 @@ allocate_miss (TarnPool *pool, const TarnRequest *request, TarnQueue *queue, gbo
 
   if (request->asks_recorded)
     _tarn_pool_ask_recorded (pool);
-  if (pool->heap != NULL)
+  if (pool->heap != NULL && request->alignment == 0)
     {
       block = _tarn_pool_allocate_own (pool, request->size, request->number, queue);
       if (block != NULL)
         return block;
       _tarn_pool_spare_heap (pool, request->number, queue);
     }
-  return _tarn_pool_allocate_miss (pool, request->size, request->number, queue, was_short, error);
+  return _tarn_pool_allocate_miss (pool, request->size, request->alignment, request->number, queue,
+                                   was_short, error);
 }
 
 /* Allocates what no held block serves, from upstream or, after memory has run out, from what was
@@ -322,9 +323,9 @@ check_now_and_then (TarnPool *pool)
   g_critical ("%s: %s", pool->base.label, violation);
 }
 
-/* Allocates what the thread could not take at once: without the lock if any other way will do. */
-static __attribute__ ((noinline)) TarnBlock *
-allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
+/* Serves a request without the lock if any other way will do than the usual ones. */
+static TarnBlock *
+serve_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
   gboolean is_due = FALSE, is_hit;
   GError *local = NULL;
@@ -358,6 +359,20 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
     _tarn_pool_meet_arena (pool, handle, block);
   if (local != NULL)
     g_propagate_error (error, local);
+  return block;
+}
+
+/* Allocates what the thread could not take at once. */
+static __attribute__ ((noinline)) TarnBlock *
+allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
+{
+  TarnBlock *block;
+
+  if (pool->policy.asks_retained && !_tarn_forked ())
+    _tarn_pool_look_aside (pool);
+  block = serve_slowly (pool, size, handle, error);
+  if (block != NULL && pool->policy.is_findable)
+    _tarn_index_add (&pool->index, block);
   return block;
 }
 
@@ -474,4 +489,88 @@ tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queue, GError *
   TARN_PROBE_HIT (hit, pool->base.id, block, size, queue);
   _tarn_pool_check_fast_if_full_debug (pool);
   return block;
+}
+
+/* Tells whether a block is aligned: by its address; or, where memory is a handle, by what all
+ * memory of the pool is. */
+static gboolean
+is_aligned (const TarnPool *pool, const TarnBlock *block, gsize alignment)
+{
+  if (pool->heap != NULL && !pool->policy.has_addresses)
+    return alignment <= _tarn_heap_get_alignment (pool->heap);
+  return (block->memory.address & (alignment - 1)) == 0;
+}
+
+/* Allocates a block whose memory is a heap's, and aligned. */
+static TarnBlock *
+allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer handle, GError **error)
+{
+  TarnRequest request = { .size = size, .alignment = alignment };
+  GError *local = NULL;
+  gboolean was_short;
+  TarnBlock *block = NULL;
+
+  request.number = _tarn_pool_get_bin (pool, size);
+  if (handle != NULL)
+    request.queue = _tarn_pool_enter_queue (pool, handle, &local);
+  if (local == NULL)
+    block = allocate_fresh (pool, &request, &was_short, &local);
+  end_request (pool, &request);
+  probe_request (pool, size, handle, block, local);
+  if (_tarn_follows ())
+    note_request (pool, size, handle, block, FALSE, local);
+  if (block != NULL && pool->policy.is_findable)
+    _tarn_index_add (&pool->index, block);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return block;
+}
+
+/**
+ * Allocates a block whose memory is aligned. It is tarn_pool_allocate_ordered() for code that needs
+ * more than the pool's memory has anyway, such as 4 KiB or 2 MiB. A block that needs more is given
+ * back when it is freed, and is not held: use it for what lives long.
+ *
+ * Over a heap the block's address is a multiple of the alignment; where memory is a cl_mem, which
+ * has no address on the host, its offset in the larger buffer is. Without a heap the memory is as
+ * the driver gives it.
+ *
+ * @param pool       a pool; any thread may call it
+ * @param size       bytes; 0 is allowed
+ * @param alignment  bytes, a power of two
+ * @param queue      nullable: as for tarn_pool_allocate_ordered()
+ * @param error      return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an alignment that is
+ *                   no power of two; TARN_ERROR_NOT_SUPPORTED where the pool is over no heap, and
+ *                   the driver's memory is aligned to less; as tarn_pool_allocate_ordered()
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
+                            GError **error)
+{
+  TarnBlock *block;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (pool, NULL);
+
+  if (!_tarn_is_power_of_two (alignment))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "alignment is %" G_GSIZE_FORMAT ", which is no power of two", alignment);
+      return NULL;
+    }
+  block = tarn_pool_allocate_ordered (pool, size, queue, error);
+  if (block == NULL || is_aligned (pool, block, alignment))
+    return block;
+  tarn_block_free (block);
+  if (pool->heap != NULL)
+    return allocate_aligned (pool, size, alignment, queue != NULL ? queue : pool->default_queue,
+                             error);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "%s: memory of %s is not aligned to %" G_GSIZE_FORMAT
+               " bytes: a pool over a heap has "
+               "such memory",
+               pool->base.label, pool->upstream->label, alignment);
+  return NULL;
 }

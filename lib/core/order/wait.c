@@ -163,7 +163,8 @@ static gboolean
 await_use (TarnPool *pool, TarnBlock *block, TarnUse *use, const TarnQueue *queue,
            gboolean may_be_late, GError **error)
 {
-  gboolean is_named = may_be_late && block->state == TARN_BLOCK_ACTIVE;
+  gboolean is_named
+      = may_be_late && (block->state == TARN_BLOCK_ACTIVE || block->state == TARN_BLOCK_SHARED);
   Obstacle obstacle = get_obstacle (pool, use, queue);
 
   if (obstacle == NOTHING)

@@ -38,8 +38,7 @@ typedef struct
 typedef struct
 {
   TarnPool *pool;
-  guint n;      /* that it has tried to make */
-  guint number; /* of the one that it is in */
+  guint n; /* that it has tried to make */
 } TarnVisits;
 
 /* Gives back, or begins to, a block that is being freed, or another one for it: *goes.  FALSE: it
@@ -63,7 +62,8 @@ void _tarn_cache_change_spare (TarnCache *cache);
 static inline void
 _tarn_visits_end (const TarnVisits *visits)
 {
-  _tarn_thread_end_visit (_tarn_current_thread, visits->number);
+  (void) visits;
+  _tarn_thread_leave (_tarn_current_thread);
 }
 
 /* Threads, inside a visit */

@@ -46,11 +46,11 @@
 static gboolean
 await_doors (TarnPool *pool)
 {
-  if (_tarn_door_is_unusual (&pool->door))
+  if (!_tarn_door_takes_visits (&pool->door))
     {
       _tarn_mutex_lock_adaptively (&pool->lock);
       _tarn_mutex_unlock (&pool->lock);
-      if (_tarn_door_is_unusual (&pool->door))
+      if (!_tarn_door_takes_visits (&pool->door))
         return FALSE;
     }
   return _tarn_heap_await_door (pool->heap);
@@ -65,8 +65,7 @@ _tarn_visits_begin (TarnVisits *visits)
   while (visits->n < MAX_TRIES && (visits->n == 0 || await_doors (visits->pool)))
     {
       visits->n++;
-      visits->number = thread->visits + 1;
-      if (_tarn_thread_begin_visit (thread, visits->number, &visits->pool->door))
+      if (_tarn_thread_enter (thread, &visits->pool->door, FALSE))
         return TRUE;
     }
   return FALSE;

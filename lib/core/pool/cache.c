@@ -69,12 +69,15 @@ abandon (gpointer item)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Opens the door to the visits that there are to be: those that are followed, or all. */
+/* Opens the door to the visits that there are to be: those that are followed, or all.  Where blocks
+ * are in the index, those who take them have to pass by a slower way, which puts them there. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
   if (_tarn_follows ())
     _tarn_door_open_followed (&pool->door);
+  else if (pool->policy.is_findable)
+    _tarn_door_open_watched (&pool->door);
   else
     _tarn_door_open (&pool->door);
 }

@@ -33,8 +33,7 @@ sum_blocks (TarnPool *pool, Sums *sums, gchar **violation)
     {
       gboolean held = block->state == TARN_BLOCK_HELD;
 
-      if (block->source != &pool->base
-          || (!held && block->state != TARN_BLOCK_ACTIVE && block->state != TARN_BLOCK_ENDING))
+      if (block->source != &pool->base || (!held && !_tarn_block_state_is_in_use (block->state)))
         {
           *violation = g_strdup_printf ("block %p is none of the pool's", (void *) block);
           return FALSE;

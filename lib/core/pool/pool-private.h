@@ -16,6 +16,7 @@
  *     arena-table.c ... for which the pool knows queues
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
+ *     index.c       which block in use has which memory
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
  *     describe.c    what recordings and snapshots say of it
@@ -37,6 +38,7 @@
 #include "common/lock-private.h"
 #include "heap/arena-private.h"
 #include "pool/block-chunk-private.h"
+#include "pool/index-private.h"
 #include "pool/store-private.h"
 
 typedef struct _TarnCache TarnCache;       /* cache-private.h */
@@ -91,6 +93,8 @@ typedef struct
   gboolean moves_blocks;    /* blocks of one queue's share may go to another; not over a heap, whose
                                memory does */
   gboolean has_addresses;   /* what the heap has is addresses, not parts of upstream's */
+  gboolean is_findable;     /* blocks in use are in the index */
+  gboolean asks_retained;   /* whether the program retains the memory of a block that is freed */
   gboolean is_debugged;     /* blocks are what was asked for, and never held */
   guint check_interval;     /* requests from one check to the next; 0: there are none */
   gsize hold_bytes;         /* G_MAXSIZE: no bound; 0: by managed_bytes */
@@ -175,14 +179,19 @@ typedef struct
   gsize room_bytes;
 } TarnCaches;
 
-/* Where the structs of all blocks are: block-chunk.c, bare.c. */
+/* Where the structs of all blocks are: block-chunk.c.
+ *
+ * Invariant: shared has the blocks whose state is TARN_BLOCK_SHARED, but for those that have one
+ * reference left. */
 typedef struct
 {
   GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
   TarnBlockChunk *chunk; /* of threads that have no cache */
   gsize n;               /* held and active blocks */
-  GHashTable *bare;      /* memory that tarn_allocator_allocate_memory () handed out -> GSList of
-                            TarnBlock, which are owned by users */
+  GPtrArray *aside;      /* of TarnBlock: freed, but the program retains its memory; ENDING */
+  guint n_aside;         /* atomic: their number, for those who have not the lock */
+  guint next_aside;      /* of them: the next one to ask about */
+  GHashTable *shared;    /* TarnBlock -> references beyond the first; NULL: there never were any */
 } TarnBlocks;
 
 /* Invariants, whenever the lock can be taken, the door is closed and everything is counted;
@@ -236,6 +245,8 @@ struct _TarnPool
                           active_blocks is never set */
   guint64 n_after_driver_calls; /* of hits and misses: those that called the driver for memory */
   TarnBlocks blocks;
+  TarnIndex index; /* of all blocks in use, or those that tarn_allocator_allocate_memory () handed
+                      out: policy.is_findable.  It has locks of its own. */
   TarnQueues queues;
   TarnLimit limit;
   TarnReturning returning;
@@ -270,7 +281,6 @@ void _tarn_pool_tell (TarnAllocator *pool, TarnListener *listener);
 void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 
 /* bare.c */
-GHashTable *_tarn_bare_table_new (void);
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
 

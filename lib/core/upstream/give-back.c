@@ -217,6 +217,7 @@ _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding)
 
   _tarn_assert_not_locked (&pool->lock);
   TARN_EVENT (trim, TARN_TRACE_TRIM, pool->base.id, keep_bytes, (guint64) stop_holding);
+  _tarn_pool_free_aside (pool);
   _tarn_mutex_lock (&pool->lock);
   if (stop_holding)
     _tarn_pool_end_arenas (pool);

@@ -276,12 +276,17 @@ _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error
 /* Asks upstream once for bytes that are reserved; a heap for those of an in-order queue (NULL: of
  * nobody), where *owner becomes the heap's number for it if they are.  The lock is not held. */
 gboolean
-_tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, const TarnQueue *queue,
-                         TarnMemory *memory, guint64 *owner, GError **error)
+_tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation, gsize alignment,
+                         const TarnQueue *queue, TarnMemory *memory, guint64 *owner, GError **error)
 {
+  guint64 nobody;
+
   _tarn_assert_not_locked (&pool->lock);
-  if (queue != NULL && pool->heap != NULL)
-    return _tarn_heap_allocate_for (pool->heap, reservation->size, queue->handle, memory, owner,
+  if (pool->heap != NULL && queue != NULL)
+    return _tarn_heap_allocate_for (pool->heap, reservation->size, alignment, queue->handle, memory,
+                                    owner, error);
+  if (pool->heap != NULL && alignment != 0)
+    return _tarn_heap_allocate_for (pool->heap, reservation->size, alignment, NULL, memory, &nobody,
                                     error);
   return _tarn_allocator_try (pool->upstream, reservation->size, memory, error);
 }

@@ -34,6 +34,7 @@ typedef struct
 {
   gsize size;         /* bytes asked for */
   gsize rounded_size; /* the alloc_size of its bin */
+  gsize alignment;    /* of a heap's memory; 0: as it is, so that a held block will do, too */
   guint32 bin;
   TarnQueue *queue;            /* in order, that the caller has a reference on; NULL: nobody */
   TarnReservation reservation; /* of the last attempt */
@@ -113,7 +114,8 @@ block_new (TarnPool *pool, const Request *request, TarnMemory memory, guint64 ow
   block->alloc_size = alloc_size;
   block->source = &pool->base;
   block->bin = request->bin;
-  block->exact = pool->policy.is_debugged || alloc_size != request->rounded_size;
+  block->exact
+      = pool->policy.is_debugged || alloc_size != request->rounded_size || request->alignment != 0;
   block->is_away = FALSE;
   _tarn_block_update_share (block);
   if (owner == 0)
@@ -128,8 +130,8 @@ static gboolean
 try_upstream (TarnPool *pool, Request *request, TarnMemory *memory, guint64 *owner, GError **error)
 {
   guint64 n_before = _tarn_direct_get_calls ();
-  gboolean has_memory
-      = _tarn_pool_try_upstream (pool, &request->reservation, request->queue, memory, owner, error);
+  gboolean has_memory = _tarn_pool_try_upstream (pool, &request->reservation, request->alignment,
+                                                 request->queue, memory, owner, error);
 
   request->n_uncounted = _tarn_direct_get_calls () - n_before;
   request->n_driver_calls += request->n_uncounted;
@@ -215,6 +217,8 @@ look_again (TarnPool *pool, const Request *request)
 {
   TarnBlock *block;
 
+  if (request->alignment != 0)
+    return NULL;
   _tarn_mutex_lock (&pool->lock);
   _tarn_pool_flush (pool);
   block = _tarn_pool_take_any (pool, request->bin, request->size);
@@ -350,17 +354,20 @@ _tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *que
   return NULL;
 }
 
-/* Allocates a block for a request that no held block serves, or that only others' would.  @queue:
- * an in-order one that is to use it; NULL: another one, or none.  *was_short is set if there was
- * too little memory for it beside what is held.  The lock is not held. */
+/* Allocates a block for a request that no held block serves, or that only others' would.  One that
+ * is to be aligned (@alignment is not 0) has an exact size, and is given back when it is freed.
+ * @queue: an in-order one that is to use it; NULL: another one, or none.  *was_short is set if
+ * there was too little memory for it beside what is held.  The lock is not held. */
 TarnBlock *
-_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
-                          gboolean *was_short, GError **error)
+_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
+                          TarnQueue *queue, gboolean *was_short, GError **error)
 {
-  gsize alloc_size = pool->policy.is_debugged
+  gsize alloc_size = pool->policy.is_debugged || alignment != 0
                          ? MAX (size, 1)
                          : _tarn_bin_alloc_size (bin, _tarn_pool_get_leading_bits (pool));
-  Request request = { .size = size, .rounded_size = alloc_size, .bin = bin, .queue = queue };
+  Request request = {
+    .size = size, .rounded_size = alloc_size, .alignment = alignment, .bin = bin, .queue = queue
+  };
   GError *local = NULL;
   TarnBlock *block;
 

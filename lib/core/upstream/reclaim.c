@@ -131,8 +131,9 @@ tarn_pool_remove_reclaim_func (TarnPool *pool, guint id)
   return TRUE;
 }
 
-/* Asks the upstream allocator, if it is what has run out, and then the pool's reclaim functions,
- * each once. TRUE: some gave something back. FALSE at once inside a reclaim function. */
+/* Frees what the program retained, and does not any more; asks the upstream allocator, if it is
+ * what has run out, and then the pool's reclaim functions, each once. TRUE: some gave something
+ * back. FALSE at once inside a reclaim function. */
 gboolean
 _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
 {
@@ -151,7 +152,9 @@ _tarn_pool_reclaim (TarnPool *pool, gsize wanted, gboolean ask_upstream)
   _tarn_mutex_unlock (&pool->lock);
   g_ptr_array_set_free_func (funcs, reclaim_func_unref);
 
-  given_back = ask_upstream && _tarn_allocator_reclaim (pool->upstream);
+  given_back = _tarn_pool_free_aside (pool);
+  if (ask_upstream && _tarn_allocator_reclaim (pool->upstream))
+    given_back = TRUE;
   for (guint i = 0; i < funcs->len; i++)
     {
       ReclaimFunc *item = g_ptr_array_index (funcs, i);

@@ -6,6 +6,7 @@
  *     miss.c           the way there, and what to do when there is no memory
  *     give-back.c      the way back
  *     limit.c          not to manage more bytes than the program allows
+ *     aside.c          what is freed while the program still retains it
  *     reclaim.c        reclaim functions
  *     reclaim-group.c  pools that give back for one another */
 
@@ -26,8 +27,8 @@ typedef struct
 
 /* miss.c */
 TarnBlock *_tarn_pool_allocate_own (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue);
-TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, guint32 bin, TarnQueue *queue,
-                                     gboolean *was_short, GError **error);
+TarnBlock *_tarn_pool_allocate_miss (TarnPool *pool, gsize size, gsize alignment, guint32 bin,
+                                     TarnQueue *queue, gboolean *was_short, GError **error);
 
 /* give-back.c; the caller of the first two holds the lock */
 guint64 _tarn_pool_get_ended (const TarnPool *pool);
@@ -36,14 +37,24 @@ gsize _tarn_pool_give_back (TarnPool *pool, TarnGiveBack *give_back, gboolean is
 gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
+/* aside.c; the lock is not held */
+gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
+gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
+TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
+
+/* Frees what nobody retains any more, of all that was set aside; gets whether there was any. */
+gboolean _tarn_pool_free_aside (TarnPool *pool);
+/* Does so with a few of them, if there are any. */
+void _tarn_pool_look_aside (TarnPool *pool);
+
 /* limit.c */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held */
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
-                                  const TarnQueue *queue, TarnMemory *memory, guint64 *owner,
-                                  GError **error);
+                                  gsize alignment, const TarnQueue *queue, TarnMemory *memory,
+                                  guint64 *owner, GError **error);
 
 /* reclaim.c */
 GPtrArray *_tarn_reclaim_funcs_new (void);

@@ -1,0 +1,124 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Pools that look at each block that is freed: those that find blocks in use by their memory, and
+ * those whose memory is handles that a program may retain (upstream/aside.c). */
+
+#include "base/fork-private.h"
+#include "common/argument-private.h"
+#include "debug/debug-private.h"
+#include "order/order-private.h"
+#include "upstream/upstream-private.h"
+
+/* Says of a block in a debugged pool that the program retains its memory. */
+static void
+report_retained (const TarnPool *pool, const TarnBlock *block)
+{
+  _tarn_finding_count ();
+  g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
+              " bytes is freed, but the program still retains it",
+              pool->base.label, block->memory.address, block->size);
+}
+
+/* Frees a block of a pool that looks at each. */
+void
+_tarn_pool_free_watched (TarnBlock *block)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+
+  if (_tarn_forked ())
+    {
+      _tarn_pool_free_block (block);
+      return;
+    }
+  if (TARN_UNLIKELY (block->state == TARN_BLOCK_SHARED) && _tarn_pool_drop_reference (pool, block))
+    return;
+  if (pool->policy.is_findable)
+    _tarn_index_remove (&pool->index, block);
+  if (!pool->policy.asks_retained)
+    {
+      _tarn_pool_free_block (block);
+      return;
+    }
+  _tarn_pool_look_aside (pool);
+  if (TARN_UNLIKELY (_tarn_pool_is_retained (pool, block)))
+    {
+      if (pool->policy.is_debugged)
+        report_retained (pool, block);
+      if (_tarn_pool_set_aside (pool, block))
+        return;
+    }
+  _tarn_pool_free_block (block);
+}
+
+/**
+ * Finds the block in use that has a piece of memory. It is for programs that hand on a cl_mem or an
+ * address and have no place for the block. It takes constant time.
+ *
+ * @param pool    a pool with TARN_POOL_FINDABLE; without it the call is a programming error
+ * @param memory  what tarn_block_get_memory() gives: an address within a block is not found
+ * @return (transfer none): the block, or NULL where no block in use has that memory; valid until
+ *         tarn_block_free(). Any thread may call it.
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_find (TarnPool *pool, TarnMemory memory)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+  g_return_val_if_fail (pool->policy.is_findable, NULL);
+
+  return memory.address != 0 && !_tarn_forked () ? _tarn_index_find (&pool->index, memory) : NULL;
+}
+
+static void
+set_not_found_error (const TarnPool *pool, TarnMemory memory, GError **error)
+{
+  if (!pool->policy.is_findable)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                 "%s finds no blocks by their memory: it was made without "
+                 "TARN_POOL_FINDABLE",
+                 pool->base.label);
+  else
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "%s: memory 0x%" G_GINT64_MODIFIER "x is that of no block in use",
+                 pool->base.label, memory.address);
+}
+
+/**
+ * Frees the block in use that has a piece of memory. It is tarn_pool_find() and
+ * tarn_block_free_on() in one, for programs that have no place for blocks.
+ *
+ *     tarn_pool_free_memory (pool, (TarnMemory) { .pointer = buffer }, queue, &error);
+ *
+ * @param pool    a pool with TARN_POOL_FINDABLE; any thread may call it
+ * @param memory  what tarn_block_get_memory() gave
+ * @param queue   nullable: as for tarn_block_free_on()
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT where no block in use has
+ *                that memory, for it was freed before; TARN_ERROR_NOT_SUPPORTED for a pool without
+ *                TARN_POOL_FINDABLE; as tarn_block_record_use() for the queue
+ * @return TRUE, or FALSE with @p error set and nothing freed; in a child of fork () TRUE, and
+ *         nothing is done
+ * @since 0.1
+ */
+gboolean
+tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error)
+{
+  TarnBlock *block;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+
+  if (_tarn_pool_ignore_free (pool))
+    return TRUE;
+  block = pool->policy.is_findable && memory.address != 0 ? _tarn_index_find (&pool->index, memory)
+                                                          : NULL;
+  if (block == NULL)
+    {
+      set_not_found_error (pool, memory, error);
+      return FALSE;
+    }
+  if (!_tarn_block_use_last (block, queue, error))
+    return FALSE;
+  tarn_block_free (block);
+  return TRUE;
+}

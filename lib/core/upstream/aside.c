@@ -1,0 +1,135 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Blocks that are freed while the program still retains their memory, where memory is a handle with
+ * a reference count.  They are set aside: ending, and active for all counters, until nobody retains
+ * their memory any more.  A pool asks about few of them at a time, in frees and requests, and about
+ * all before it runs out of memory, and where it is to give back what it holds. */
+
+#include "pool/cache-private.h"
+#include "upstream/upstream-private.h"
+
+/* How many of them a free or a request asks about. */
+#define ASKED_AT_A_TIME 2
+
+gboolean
+_tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block)
+{
+  const TarnAllocator *backend = _tarn_allocator_get_backend (pool->upstream);
+
+  return block->memory.address != 0 && _tarn_call (backend, is_retained, block->memory);
+}
+
+static void
+add (TarnPool *pool, TarnBlock *block)
+{
+  TarnBlocks *blocks = &pool->blocks;
+
+  _tarn_assert_locked (&pool->lock);
+  if (blocks->aside == NULL)
+    blocks->aside = g_ptr_array_new ();
+  g_ptr_array_add (blocks->aside, block);
+  __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
+}
+
+/* Sets a block aside that is being freed.  FALSE: it is to be freed all the same, because it is not
+ * in use, or nobody is to have the pool's memory any more. */
+gboolean
+_tarn_pool_set_aside (TarnPool *pool, TarnBlock *block)
+{
+  gboolean is_aside;
+
+  _tarn_mutex_lock (&pool->lock);
+  is_aside = block->state == TARN_BLOCK_ACTIVE && !pool->orphaned;
+  if (is_aside)
+    {
+      _tarn_pool_settle (pool, block);
+      _tarn_block_set_state (block, TARN_BLOCK_ENDING);
+      add (pool, block);
+    }
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  return is_aside;
+}
+
+/* Takes out the block that is to be asked about next; NULL: there is none. */
+static TarnBlock *
+take (TarnPool *pool)
+{
+  TarnBlocks *blocks = &pool->blocks;
+  TarnBlock *block = NULL;
+
+  _tarn_mutex_lock (&pool->lock);
+  if (blocks->aside != NULL && blocks->aside->len > 0)
+    {
+      block = g_ptr_array_remove_index_fast (blocks->aside,
+                                             blocks->next_aside++ % blocks->aside->len);
+      __atomic_store_n (&blocks->n_aside, blocks->aside->len, __ATOMIC_RELAXED);
+    }
+  _tarn_mutex_unlock (&pool->lock);
+  return block;
+}
+
+/* Ends what a block was set aside for: it is in use again, for a moment. */
+static void
+end (TarnPool *pool, TarnBlock *block)
+{
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_block_set_state (block, TARN_BLOCK_ACTIVE);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Puts a block back that is still retained. */
+static void
+put_back (TarnPool *pool, TarnBlock *block)
+{
+  _tarn_mutex_lock (&pool->lock);
+  add (pool, block);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Asks about so many blocks, and frees those that nobody retains any more.  Gets whether there was
+ * one. */
+static gboolean
+free_some (TarnPool *pool, guint n)
+{
+  gboolean is_freed = FALSE;
+  TarnBlock *block;
+
+  for (; n > 0 && (block = take (pool)) != NULL; n--)
+    if (_tarn_pool_is_retained (pool, block))
+      put_back (pool, block);
+    else
+      {
+        end (pool, block);
+        tarn_block_free (block);
+        is_freed = TRUE;
+      }
+  return is_freed;
+}
+
+gboolean
+_tarn_pool_free_aside (TarnPool *pool)
+{
+  guint n = __atomic_load_n (&pool->blocks.n_aside, __ATOMIC_RELAXED);
+
+  return n > 0 && free_some (pool, n);
+}
+
+void
+_tarn_pool_look_aside (TarnPool *pool)
+{
+  if (TARN_UNLIKELY (__atomic_load_n (&pool->blocks.n_aside, __ATOMIC_RELAXED) > 0))
+    free_some (pool, ASKED_AT_A_TIME);
+}
+
+/* Takes out any block, for one who frees it whoever retains its memory; NULL: there is none. */
+TarnBlock *
+_tarn_pool_end_aside (TarnPool *pool)
+{
+  TarnBlock *block = take (pool);
+
+  if (block != NULL)
+    end (pool, block);
+  return block;
+}
