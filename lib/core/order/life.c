@@ -28,6 +28,9 @@
  * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
+/* Of the index, where threads use it all the time. */
+#define FINDABLE_PARTS 1024
+
 #define ALL_FLAGS                                                                                  \
   ((guint) (TARN_POOL_FINDABLE | TARN_POOL_TRUSTS_HANDLES | TARN_POOL_WHOLE_BUFFERS))
 
@@ -298,7 +301,7 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   _tarn_cond_init (&pool->queues.recording_ended);
   pool->queues.table = g_hash_table_new (NULL, NULL);
   pool->queues.released = g_ptr_array_new ();
-  _tarn_index_init (&pool->index);
+  _tarn_index_init (&pool->index, pool->policy.is_findable ? FINDABLE_PARTS : 1);
   pool->reclaim.funcs = _tarn_reclaim_funcs_new ();
   _tarn_pool_tell_limit (pool);
   warn_if_deferred (pool);

@@ -11,26 +11,25 @@
 #include "base/aligned-private.h"
 #include "common/lock-private.h"
 
-/* Threads take the lock of a part only, by the memory that they look for. */
-#define TARN_INDEX_PARTS 16
-
+/* A part has the blocks of some addresses, so that threads seldom wait for each other. */
 typedef struct
 {
   TarnMutex lock;
-  GHashTable *blocks; /* memory -> GSList of TarnBlock; behind the lock */
+  GHashTable *blocks; /* a set of TarnBlock; behind the lock; NULL: nobody has looked yet */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnIndexPart;
 
 typedef struct
 {
-  TarnIndexPart parts[TARN_INDEX_PARTS];
+  TarnIndexPart *parts;
+  guint n_parts; /* a power of two */
 } TarnIndex;
 
-void _tarn_index_init (TarnIndex *index);
+void _tarn_index_init (TarnIndex *index, guint n_parts);
 void _tarn_index_clear (TarnIndex *index);
 void _tarn_index_add (TarnIndex *index, TarnBlock *block);
 void _tarn_index_remove (TarnIndex *index, TarnBlock *block);
 
-/* Finds a block by its memory; of several that which was added last.  NULL: there is none. */
+/* Finds a block by its memory; NULL: there is none. */
 TarnBlock *_tarn_index_find (TarnIndex *index, TarnMemory memory);
 
 /* Finds one of that size, and takes it out. */

@@ -1,117 +1,115 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Blocks by their memory.  Only a backend whose pieces of memory have no value of their own (NULL,
- * say) has several blocks of the same memory. */
+ * Blocks by their memory.  Several blocks may have the same memory, if the backend's pieces of
+ * memory have no value of their own (NULL, say).  So the tables are sets of blocks, hashed by their
+ * memory, and a probe stands for what is looked for. */
 
 #include "pool/index-private.h"
 
 #include "allocator/block-private.h"
 
-void
-_tarn_index_init (TarnIndex *index)
+/* No block has it, so that a probe is told from a block. */
+#define ANY_SIZE G_MAXSIZE
+
+static guint
+hash_memory (gconstpointer data)
 {
-  for (guint i = 0; i < TARN_INDEX_PARTS; i++)
-    {
-      _tarn_mutex_init (&index->parts[i].lock);
-      index->parts[i].blocks = g_hash_table_new (g_int64_hash, g_int64_equal);
-    }
+  guint64 spread = ((const TarnBlock *) data)->memory.address
+                   * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15); /* 2^64 by the golden ratio */
+
+  return (guint) (spread >> 32);
+}
+
+/* A probe is no block: it has no source. */
+static gboolean
+is_match (gconstpointer a, gconstpointer b)
+{
+  const TarnBlock *block = a, *other = b;
+
+  if (block->source != NULL && other->source != NULL)
+    return block == other;
+  return block->memory.address == other->memory.address
+         && (block->size == other->size || block->size == ANY_SIZE || other->size == ANY_SIZE);
+}
+
+void
+_tarn_index_init (TarnIndex *index, guint n_parts)
+{
+  index->n_parts = n_parts;
+  index->parts = _tarn_aligned_alloc0 (TARN_CACHE_LINES, sizeof *index->parts * n_parts);
+  for (guint i = 0; i < n_parts; i++)
+    _tarn_mutex_init (&index->parts[i].lock);
 }
 
 void
 _tarn_index_clear (TarnIndex *index)
 {
-  for (guint i = 0; i < TARN_INDEX_PARTS; i++)
+  for (guint i = 0; i < index->n_parts; i++)
     {
-      g_assert (g_hash_table_size (index->parts[i].blocks) == 0);
-      g_hash_table_unref (index->parts[i].blocks);
+      g_assert (index->parts[i].blocks == NULL || g_hash_table_size (index->parts[i].blocks) == 0);
+      g_clear_pointer (&index->parts[i].blocks, g_hash_table_unref);
       _tarn_mutex_clear (&index->parts[i].lock);
     }
+  free (index->parts);
 }
 
-/* Takes the lock of the part for a piece of memory.  Addresses are alike in their low bits. */
 static TarnIndexPart *
-lock_part (TarnIndex *index, TarnMemory memory)
+lock_part (TarnIndex *index, const TarnBlock *block)
 {
-  guint64 spread = memory.address * G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-  TarnIndexPart *part = &index->parts[(spread >> 32) % TARN_INDEX_PARTS];
+  TarnIndexPart *part = &index->parts[(hash_memory (block) >> 16) & (index->n_parts - 1)];
 
-  _tarn_mutex_lock (&part->lock);
+  _tarn_mutex_lock_adaptively (&part->lock);
+  if (G_UNLIKELY (part->blocks == NULL))
+    part->blocks = g_hash_table_new (hash_memory, is_match);
   return part;
-}
-
-/* Puts a list of blocks of the same memory in place of what was there: the key is the memory field
- * of the list's own first block. */
-static void
-set_list (TarnIndexPart *part, GSList *blocks)
-{
-  TarnBlock *first = blocks->data;
-
-  g_hash_table_replace (part->blocks, &first->memory.address, blocks);
 }
 
 void
 _tarn_index_add (TarnIndex *index, TarnBlock *block)
 {
-  TarnIndexPart *part = lock_part (index, block->memory);
+  TarnIndexPart *part = lock_part (index, block);
 
-  set_list (part,
-            g_slist_prepend (g_hash_table_lookup (part->blocks, &block->memory.address), block));
+  g_hash_table_add (part->blocks, block);
   _tarn_mutex_unlock (&part->lock);
-}
-
-static void
-remove_link (TarnIndexPart *part, GSList *blocks, GSList *link)
-{
-  TarnBlock *block = link->data;
-
-  blocks = g_slist_delete_link (blocks, link);
-  if (blocks != NULL)
-    set_list (part, blocks);
-  else
-    g_hash_table_remove (part->blocks, &block->memory.address);
 }
 
 /* A block that is not there was freed already, or is no block: whoever frees it says so. */
 void
 _tarn_index_remove (TarnIndex *index, TarnBlock *block)
 {
-  TarnIndexPart *part = lock_part (index, block->memory);
-  GSList *blocks = g_hash_table_lookup (part->blocks, &block->memory.address);
-  GSList *link = g_slist_find (blocks, block);
+  TarnIndexPart *part = lock_part (index, block);
 
-  if (link != NULL)
-    remove_link (part, blocks, link);
+  g_hash_table_remove (part->blocks, block);
   _tarn_mutex_unlock (&part->lock);
+}
+
+static TarnBlock *
+look_up (TarnIndex *index, const TarnBlock *probe, gboolean takes_out)
+{
+  TarnIndexPart *part = lock_part (index, probe);
+  gpointer block = NULL;
+
+  if (takes_out)
+    g_hash_table_steal_extended (part->blocks, probe, &block, NULL);
+  else
+    g_hash_table_lookup_extended (part->blocks, probe, &block, NULL);
+  _tarn_mutex_unlock (&part->lock);
+  return block;
 }
 
 TarnBlock *
 _tarn_index_find (TarnIndex *index, TarnMemory memory)
 {
-  TarnIndexPart *part = lock_part (index, memory);
-  GSList *blocks = g_hash_table_lookup (part->blocks, &memory.address);
-  TarnBlock *block = blocks != NULL ? blocks->data : NULL;
+  const TarnBlock probe = { .memory = memory, .size = ANY_SIZE };
 
-  _tarn_mutex_unlock (&part->lock);
-  return block;
-}
-
-static gint
-compare_size (gconstpointer block, gconstpointer size)
-{
-  return ((const TarnBlock *) block)->size != *(const gsize *) size;
+  return look_up (index, &probe, FALSE);
 }
 
 TarnBlock *
 _tarn_index_steal (TarnIndex *index, TarnMemory memory, gsize size)
 {
-  TarnIndexPart *part = lock_part (index, memory);
-  GSList *blocks = g_hash_table_lookup (part->blocks, &memory.address);
-  GSList *link = g_slist_find_custom (blocks, &size, compare_size);
-  TarnBlock *block = link != NULL ? link->data : NULL;
+  const TarnBlock probe = { .memory = memory, .size = size };
 
-  if (link != NULL)
-    remove_link (part, blocks, link);
-  _tarn_mutex_unlock (&part->lock);
-  return block;
+  return look_up (index, &probe, TRUE);
 }
