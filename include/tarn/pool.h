@@ -46,8 +46,8 @@ typedef enum
   TARN_POOL_NO_FLAGS = 0, /**< nothing */
 
   /**
-   * tarn_pool_find() and tarn_pool_free_memory() find the pool's blocks in use by their memory.
-   * Each request and each free takes some tens of nanoseconds more then.
+   * tarn_pool_find() and tarn_pool_free_memory() find the pool's blocks in use by their memory. A
+   * request and its free take about 100 ns more then, and the pool 200 KiB of host memory.
    */
   TARN_POOL_FINDABLE = 1 << 0,
 

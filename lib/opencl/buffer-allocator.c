@@ -211,11 +211,9 @@ buffer_is_retained (gpointer user_data, TarnMemory memory)
                                           &whole, NULL);
   if (status == CL_SUCCESS)
     return whole != NULL ? self->trusts_parts : self->trusts_whole;
-  g_message (
-      "clGetMemObjectInfo: %s (%d): the pool keeps a buffer aside, which the program may have "
-      "retained",
-      tarn_opencl_status_name (status), status);
-  return TRUE;
+  g_message ("clGetMemObjectInfo: %s (%d): a buffer is freed as if the program did not retain it",
+             tarn_opencl_status_name (status), status);
+  return FALSE;
 }
 
 static gboolean

@@ -47,9 +47,9 @@ tarn_opencl_pool_new (cl_command_queue queue, cl_mem_flags flags, const TarnPool
 }
 
 /**
- * Makes a pool as tarn_opencl_pool_new() does, without a queue of the program's. The pool has one
- * of its own, on which it makes fresh memory ready: other queues wait for that when they first use
- * it.
+ * Makes a pool for a device, without a queue of the program's. Otherwise it is as
+ * tarn_opencl_pool_new(). The pool has a queue of its own, on which it makes fresh memory ready:
+ * other queues wait for that when they first use it.
  *
  * @param context  where buffers belong; retained
  * @param device   a device of the context, where memory is to be
@@ -149,7 +149,7 @@ write_copy (TarnBlock *block, gconstpointer bytes, gsize size, cl_command_queue 
 }
 
 /**
- * Allocates a block and fills it with bytes of the host: what CL_MEM_COPY_HOST_PTR is for in
+ * Allocates a block and fills it with bytes of the host. It does what CL_MEM_COPY_HOST_PTR does in
  * clCreateBuffer. The bytes are copied before it returns, and the caller may change them; the host
  * waits for no command that is on the queue. Commands that come later on the queue find them in the
  * block; another queue has to wait for this one.
@@ -250,10 +250,10 @@ create_sub_buffer (cl_mem buffer, cl_mem_flags flags, gsize origin, gsize size, 
 }
 
 /**
- * Makes a cl_mem of a part of a block, also of one that is a sub-buffer itself: clCreateSubBuffer
- * takes no sub-buffer, so it is made of the larger buffer. The caller releases it before he frees
- * the block; if it is released later, a pool over tarn_opencl_immediate_allocator_new() hands the
- * block's memory to nobody before that.
+ * Makes a cl_mem of a part of a block. It also does so of a block that is a sub-buffer itself:
+ * clCreateSubBuffer takes no sub-buffer, so the part is made of the larger buffer. The caller
+ * releases it before he frees the block; if it is released later, a pool over
+ * tarn_opencl_immediate_allocator_new() hands the block's memory to nobody before that.
  *
  * @param block   a block in use, of an allocator of buffers or of a pool over one; any thread may
  *                call it

@@ -62,6 +62,7 @@ test_one_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer da
   (void) data;
   layer->reset ();
   tarn_block_free (opencl_allocate (pool, SIZE, state->queue));
+  clFinish (state->queue); /* a command that uses a buffer may be in its count */
   before = count ();
   g_assert_cmpuint (before.retains, ==, 1);
   g_assert_cmpuint (before.markers + before.barriers + before.flushes, ==, 0);
@@ -74,8 +75,9 @@ test_one_queue (OpenclState *state, const OpenclMemory *memory, gconstpointer da
     }
   after = count ();
   g_assert_cmpuint (after.all, ==, before.all);
-  g_assert_cmpuint (after.references - before.references, ==,
-                    memory->allocator_new == opencl_immediate_new ? 1000 : 0);
+  g_assert_cmpuint (
+      after.references - before.references, ==,
+      memory->allocator_new == opencl_immediate_new && opencl_counts_references (state) ? 1000 : 0);
   tarn_pool_unref (pool);
   assert_nothing_left (state);
 }

@@ -195,6 +195,17 @@ opencl_get_device (const OpenclState *state)
   return device;
 }
 
+gboolean
+opencl_counts_references (const OpenclState *state)
+{
+  gchar name[100] = "";
+  cl_platform_id platform;
+
+  clGetDeviceInfo (opencl_get_device (state), CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
+  clGetPlatformInfo (platform, CL_PLATFORM_NAME, sizeof name, name, NULL);
+  return strcmp (name, "Portable Computing Language") == 0 || strcmp (name, "NVIDIA CUDA") == 0;
+}
+
 cl_command_queue
 opencl_queue_new (const OpenclState *state, gboolean out_of_order)
 {

@@ -53,6 +53,10 @@ TarnPool *opencl_pool_new (OpenclState *state, const OpenclMemory *memory);
 gpointer opencl_find_function (const gchar *name);
 
 cl_device_id opencl_get_device (const OpenclState *state);
+
+/* Whether the library asks for the reference counts of the driver's buffers, since they are the
+ * program's alone. */
+gboolean opencl_counts_references (const OpenclState *state);
 cl_command_queue opencl_queue_new (const OpenclState *state, gboolean out_of_order);
 
 /* Waits for it, and ends the test if anything but the caller holds on to it. */
