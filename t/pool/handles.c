@@ -4,6 +4,7 @@
  * For programs that have handles: references on blocks, blocks by their memory, frees that name a
  * queue, and memory that the program retains when it frees it. */
 
+#include <pthread.h>
 #include <string.h>
 #include <tarn/debug.h>
 #include <tarn/heap.h>
@@ -20,8 +21,9 @@ typedef struct
   TarnTestingDevice *device;
   TarnTestingPages *pages[3]; /* of heaps: parts that are made, virtual memory, addresses */
   TarnAllocator *allocator;
-  GHashTable *retained; /* addresses */
-  guint n_asked;
+  pthread_mutex_t lock;
+  GHashTable *retained; /* addresses; behind the lock */
+  guint n_asked;        /* there, too */
 } World;
 
 static World *world; /* of the test that runs */
@@ -29,21 +31,33 @@ static World *world; /* of the test that runs */
 static gboolean
 is_retained (gpointer unused, TarnMemory memory)
 {
+  gboolean is_there;
+
   (void) unused;
+  pthread_mutex_lock (&world->lock);
   world->n_asked++;
-  return g_hash_table_contains (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
+  is_there = g_hash_table_contains (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
+  pthread_mutex_unlock (&world->lock);
+  return is_there;
 }
 
 static void
 retain (TarnMemory memory)
 {
+  pthread_mutex_lock (&world->lock);
   g_hash_table_add (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
+  pthread_mutex_unlock (&world->lock);
 }
 
 static void
 release (TarnMemory memory)
 {
-  g_assert_true (g_hash_table_remove (world->retained, GSIZE_TO_POINTER ((gsize) memory.address)));
+  gboolean was_there;
+
+  pthread_mutex_lock (&world->lock);
+  was_there = g_hash_table_remove (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
+  pthread_mutex_unlock (&world->lock);
+  g_assert_true (was_there);
 }
 
 static void
@@ -53,6 +67,7 @@ set_up (World *w, gconstpointer has_handles)
   g_autoptr (TarnAllocator) plain = NULL;
 
   world = w;
+  pthread_mutex_init (&w->lock, NULL); /* one that ThreadSanitizer knows */
   w->device = tarn_testing_device_new (1 << 20);
   w->pages[0] = tarn_testing_pages_new (256 << 20, TARN_TESTING_PAGES_PARTS);
   w->pages[1] = tarn_testing_pages_new (256 << 20, TARN_TESTING_PAGES_VIRTUAL);
@@ -82,6 +97,7 @@ tear_down (World *w, gconstpointer unused)
       tarn_testing_pages_free (w->pages[i]);
     }
   g_hash_table_unref (w->retained);
+  pthread_mutex_destroy (&w->lock);
 }
 
 static TarnPool *
@@ -580,6 +596,7 @@ test_retained (World *w, gconstpointer unused)
   g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
   TarnBlock *block = take (pool, SIZE), *other;
   TarnMemory memory = tarn_block_get_memory (block);
+  guint n_asked;
 
   (void) unused;
   retain (memory);
@@ -591,9 +608,11 @@ test_retained (World *w, gconstpointer unused)
       g_assert_cmpuint (tarn_block_get_memory (other).address, !=, memory.address);
       tarn_block_free (other);
     }
+  n_asked = w->n_asked;
   expect_critical ("tarn_block_free: block * was freed already");
   tarn_block_free (block);
   g_test_assert_expected_messages ();
+  g_assert_cmpuint (w->n_asked, ==, n_asked); /* its memory may be gone */
   release (memory);
   tarn_block_free (take (pool, 2 * SIZE)); /* which looks for it */
   g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 0);
@@ -635,6 +654,44 @@ test_retained_trim (World *w, gconstpointer unused)
   g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
 }
 
+#define N_MANY 50000
+
+static gpointer
+free_released (gpointer pool)
+{
+  guint n = 0;
+
+  while (tarn_pool_get_active_blocks (pool) > 0 && n++ < N_MANY)
+    tarn_block_free (take (pool, 100));
+  g_assert_cmpuint (n, <=, N_MANY / 2 + 1);
+  return NULL;
+}
+
+/* Blocks that are released at once are freed a few at a time, on a small stack, too. */
+static void
+test_retained_many (World *w, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
+  pthread_attr_t attributes;
+  pthread_t thread;
+
+  (void) unused;
+  tarn_testing_device_set_budget (w->device, G_MAXUINT64);
+  for (guint i = 0; i < N_MANY; i++)
+    {
+      TarnBlock *block = take (pool, 100);
+
+      retain (tarn_block_get_memory (block));
+      tarn_block_free (block);
+    }
+  g_hash_table_remove_all (w->retained);
+  pthread_attr_init (&attributes);
+  pthread_attr_setstacksize (&attributes, 512 << 10);
+  g_assert_cmpint (pthread_create (&thread, &attributes, free_released, pool), ==, 0);
+  pthread_join (thread, NULL);
+  pthread_attr_destroy (&attributes);
+}
+
 /* The end of the pool gives all of it back: the driver keeps what the program retains. */
 static void
 test_retained_end (World *w, gconstpointer unused)
@@ -649,6 +706,47 @@ test_retained_end (World *w, gconstpointer unused)
   tarn_pool_unref (pool);
   g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 1);
   tarn_block_free (late);
+  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
+}
+
+static gpointer
+retain_at_random (gpointer data)
+{
+  g_autoptr (TarnPool) pool = tarn_pool_ref (data);
+  g_autoptr (GRand) random = g_rand_new_with_seed (GPOINTER_TO_UINT (g_thread_self ()));
+  TarnMemory retained[8] = { { .address = 0 } };
+
+  for (guint i = 0; i < 2000; i++)
+    {
+      TarnMemory *one = &retained[g_rand_int_range (random, 0, G_N_ELEMENTS (retained))];
+      TarnBlock *block;
+
+      if (one->address != 0)
+        release (*one);
+      block = take (pool, (gsize) g_rand_int_range (random, 1, 5000));
+      *one = tarn_block_get_memory (block);
+      retain (*one);
+      tarn_block_free (block);
+    }
+  return NULL;
+}
+
+/* What is retained is in nobody's hands twice, or release () would fail; and all of it goes when
+ * the last reference on the pool does. */
+static void
+test_retained_threads (World *w, gconstpointer unused)
+{
+  TarnPool *pool = new_pool (w->allocator, 0);
+  GThread *threads[N_THREADS];
+
+  (void) unused;
+  for (guint i = 0; i < N_THREADS; i++)
+    threads[i] = g_thread_new ("retainer", retain_at_random, pool);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (threads[i]);
+  g_assert_cmpuint (w->n_asked, >=, N_THREADS * 2000);
+  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), >=, N_THREADS);
+  tarn_pool_unref (pool);
   g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
 }
 
@@ -741,7 +839,9 @@ main (int argc, char **argv)
   ADD_RETAINED ("kept", test_retained);
   ADD_RETAINED ("out-of-memory", test_retained_out_of_memory);
   ADD_RETAINED ("trim", test_retained_trim);
+  ADD_RETAINED ("many", test_retained_many);
   ADD_RETAINED ("end", test_retained_end);
+  ADD_RETAINED ("threads", test_retained_threads);
   ADD_RETAINED ("shared", test_retained_shared);
   ADD_RETAINED ("trusted", test_trusted);
   ADD_RETAINED ("debug", test_retained_debug);

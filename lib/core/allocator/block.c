@@ -209,9 +209,9 @@ tarn_block_free (TarnBlock *block)
 
 /**
  * Frees a block that a queue may still use. It records the queue as tarn_block_record_use() does,
- * unless the block is that queue's anyway, and frees the block. For a program that knows only at
- * the end which queue it used: the memory is not used again before what the queue was given so far
- * is done.
+ * unless the block is that queue's anyway, and frees the block. The memory is not used again before
+ * the queue has done what it was given so far. It is for programs that know only at the end which
+ * queue they used.
  *
  * If the queue cannot be recorded, the block stays in use, and a message says why: nobody could
  * tell when its memory may be used again.

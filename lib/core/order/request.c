@@ -369,7 +369,7 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
   TarnBlock *block;
 
   if (pool->policy.asks_retained && !_tarn_forked ())
-    _tarn_pool_look_aside (pool);
+    _tarn_pool_look_aside (pool, _tarn_pool_free_block);
   block = serve_slowly (pool, size, handle, error);
   if (block != NULL && pool->policy.is_findable)
     _tarn_index_add (&pool->index, block);
@@ -569,8 +569,7 @@ tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointe
                              error);
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                "%s: memory of %s is not aligned to %" G_GSIZE_FORMAT
-               " bytes: a pool over a heap has "
-               "such memory",
+               " bytes: a pool over a heap has such memory",
                pool->base.label, pool->upstream->label, alignment);
   return NULL;
 }

@@ -35,12 +35,12 @@ _tarn_pool_free_watched (TarnBlock *block)
     return;
   if (pool->policy.is_findable)
     _tarn_index_remove (&pool->index, block);
-  if (!pool->policy.asks_retained)
+  if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
-      _tarn_pool_free_block (block);
+      _tarn_pool_free_block (block); /* which says so if the block was freed before */
       return;
     }
-  _tarn_pool_look_aside (pool);
+  _tarn_pool_look_aside (pool, _tarn_pool_free_block);
   if (TARN_UNLIKELY (_tarn_pool_is_retained (pool, block)))
     {
       if (pool->policy.is_debugged)

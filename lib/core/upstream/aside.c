@@ -79,30 +79,33 @@ end (TarnPool *pool, TarnBlock *block)
   _tarn_mutex_unlock (&pool->lock);
 }
 
-/* Puts a block back that is still retained. */
-static void
+/* Puts a block back that is still retained.  FALSE: it is to be freed all the same. */
+static gboolean
 put_back (TarnPool *pool, TarnBlock *block)
 {
+  gboolean is_aside;
+
   _tarn_mutex_lock (&pool->lock);
-  add (pool, block);
+  is_aside = !pool->orphaned;
+  if (is_aside)
+    add (pool, block);
   _tarn_mutex_unlock (&pool->lock);
+  return is_aside;
 }
 
 /* Asks about so many blocks, and frees those that nobody retains any more.  Gets whether there was
  * one. */
 static gboolean
-free_some (TarnPool *pool, guint n)
+free_some (TarnPool *pool, guint n, TarnFreeBlock free_block)
 {
   gboolean is_freed = FALSE;
   TarnBlock *block;
 
   for (; n > 0 && (block = take (pool)) != NULL; n--)
-    if (_tarn_pool_is_retained (pool, block))
-      put_back (pool, block);
-    else
+    if (!_tarn_pool_is_retained (pool, block) || !put_back (pool, block))
       {
         end (pool, block);
-        tarn_block_free (block);
+        free_block (block);
         is_freed = TRUE;
       }
   return is_freed;
@@ -113,14 +116,14 @@ _tarn_pool_free_aside (TarnPool *pool)
 {
   guint n = __atomic_load_n (&pool->blocks.n_aside, __ATOMIC_RELAXED);
 
-  return n > 0 && free_some (pool, n);
+  return n > 0 && free_some (pool, n, tarn_block_free);
 }
 
 void
-_tarn_pool_look_aside (TarnPool *pool)
+_tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block)
 {
   if (TARN_UNLIKELY (__atomic_load_n (&pool->blocks.n_aside, __ATOMIC_RELAXED) > 0))
-    free_some (pool, ASKED_AT_A_TIME);
+    free_some (pool, ASKED_AT_A_TIME, free_block);
 }
 
 /* Takes out any block, for one who frees it whoever retains its memory; NULL: there is none. */

@@ -44,8 +44,9 @@ TarnBlock *_tarn_pool_end_aside (TarnPool *pool);
 
 /* Frees what nobody retains any more, of all that was set aside; gets whether there was any. */
 gboolean _tarn_pool_free_aside (TarnPool *pool);
-/* Does so with a few of them, if there are any. */
-void _tarn_pool_look_aside (TarnPool *pool);
+/* Does so with a few of them, if there are any, by a function that does not look for more. */
+typedef void (*TarnFreeBlock) (TarnBlock *block);
+void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 
 /* limit.c */
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
