@@ -94,7 +94,10 @@ tarn_opencl_pool_new_for_device (cl_context context, cl_device_id device, cl_mem
 TarnBlock *
 tarn_opencl_pool_find (TarnPool *pool, cl_mem buffer)
 {
-  return tarn_pool_find (pool, (TarnMemory){ .pointer = buffer });
+  TarnMemory memory = { .address = 0 }; /* a pointer may be half of it */
+
+  memory.pointer = buffer;
+  return tarn_pool_find (pool, memory);
 }
 
 static void CL_CALLBACK
