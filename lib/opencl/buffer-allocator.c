@@ -36,7 +36,7 @@ typedef struct
   TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
   Command command; /* of the immediate allocator */
-  /* Whether the reference count is the program's alone: of whole buffers, and of parts. */
+  /* TRUE: the driver counts the program's references alone, on whole buffers and on parts. */
   gboolean trusts_whole, trusts_parts;
 } BufferAllocator;
 

@@ -82,16 +82,16 @@ typedef struct
 #undef X
 } TarnOpenclDriver;
 
-/* What every call goes through.  Constant once _tarn_opencl_load () has returned TRUE, and not to
- * be used before: each public function that calls OpenCL begins with it.  An object of ours that
- * calls OpenCL later was made after it. */
+/* Tarn calls OpenCL through this table.  It is constant once _tarn_opencl_load () has returned
+ * TRUE, and must not be used before.  So each public function that calls OpenCL calls that first.
+ * Objects of Tarn's call OpenCL later, but a public function has made them. */
 extern TarnOpenclDriver _tarn_cl;
 
-/* Loads OpenCL if nobody has.  FALSE with TARN_ERROR_NO_DRIVER: always the error of the first try;
- * or with TARN_ERROR_FORKED. */
+/* Loads OpenCL unless it is loaded.  FALSE with TARN_ERROR_NO_DRIVER, which is always the error of
+ * the first try; or with TARN_ERROR_FORKED. */
 gboolean _tarn_opencl_load (GError **error);
 
-/* Whether that error means that there is no library, which is normal. */
+/* Tells whether an error means that this machine has no OpenCL library, which is normal. */
 gboolean _tarn_opencl_is_absent (const GError *error);
 
 #endif

@@ -38,7 +38,7 @@ find_in_process (const gchar *name, gpointer library)
   return function != NULL || library == NULL ? function : dlsym (library, name);
 }
 
-/* Where it finds nothing, *missing becomes the name, unless it was another's before. */
+/* Finds a function.  If there is none, stores the name in *missing, unless a name is there. */
 static gpointer
 find_required (const Finder *from, const gchar *name, const gchar **missing)
 {
@@ -170,10 +170,10 @@ _tarn_opencl_is_absent (const GError *error)
 }
 
 /**
- * Has Tarn call the OpenCL functions that a program gives it. A program that opens OpenCL itself,
- * or has functions of its own before OpenCL's, calls it once, before any other function of
- * libtarn-opencl's. Without it Tarn takes what the process has under OpenCL's names: the library
- * that the program is linked with, or functions of the program's own; else it opens libOpenCL.so.1.
+ * Gives Tarn the OpenCL functions that it is to call. A program that opens OpenCL itself calls this
+ * once, before any other function of libtarn-opencl. Other programs need not call it: Tarn calls
+ * the functions that the process has under OpenCL's names, from a library that the program is
+ * linked with or from the program itself. If there are none, Tarn opens libOpenCL.so.1.
  *
  *     static gpointer
  *     find (const gchar *name, gpointer library)

@@ -185,7 +185,8 @@ tarn_opencl_pool_allocate_copy (TarnPool *pool, gconstpointer bytes, gsize size,
   return NULL;
 }
 
-/* What a buffer is a part of, and where; itself, if of none. */
+/* Gets the buffer that a sub-buffer is a part of, and its offset there; a whole buffer is its own.
+ */
 static gboolean
 get_whole (cl_mem buffer, cl_mem *whole, gsize *offset, GError **error)
 {
@@ -255,8 +256,8 @@ create_sub_buffer (cl_mem buffer, cl_mem_flags flags, gsize origin, gsize size, 
 /**
  * Makes a cl_mem of a part of a block. It also does so of a block that is a sub-buffer itself:
  * clCreateSubBuffer takes no sub-buffer, so the part is made of the larger buffer. The caller
- * releases it before he frees the block; if it is released later, a pool over
- * tarn_opencl_immediate_allocator_new() hands the block's memory to nobody before that.
+ * releases the part before freeing the block. A pool that asks for reference counts
+ * (tarn_opencl_immediate_allocator_new()) keeps the block aside until the part is released.
  *
  * @param block   a block in use, of an allocator of buffers or of a pool over one; any thread may
  *                call it

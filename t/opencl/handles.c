@@ -83,7 +83,7 @@ test_counts (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
   clReleaseEvent (gate);
 }
 
-/* What a program writes to a buffer that it has retained is in nobody else's block. */
+/* A program writes to a buffer that it has retained, and no other block changes. */
 static void
 test_retained (const TarnOpenclDevice *device, OpenclState *state)
 {
@@ -358,7 +358,7 @@ test_copy_out_of_order (OpenclState *state, const OpenclMemory *memory, gconstpo
   opencl_queue_free (queue);
 }
 
-/* What cannot be written is an error, and no block. */
+/* A copy that fails returns an error, and leaves no block in use. */
 static void
 test_copy_fails (const TarnOpenclDevice *device, OpenclState *state)
 {

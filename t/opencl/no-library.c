@@ -64,7 +64,7 @@ compute (gpointer first_arg, gconstpointer key, gpointer unused, GError **error)
   return first_arg;
 }
 
-/* What is not OpenCL's is computed, and not kept: nothing can be retained. */
+/* A memo of the program's computes, but keeps nothing, because no object can be retained. */
 static void
 ask_memos (void)
 {

@@ -54,8 +54,8 @@ gpointer opencl_find_function (const gchar *name);
 
 cl_device_id opencl_get_device (const OpenclState *state);
 
-/* Whether the library asks for the reference counts of the driver's buffers, since they are the
- * program's alone. */
+/* Tells whether the library asks the driver for reference counts, because the driver counts the
+ * program's references alone. */
 gboolean opencl_counts_references (const OpenclState *state);
 cl_command_queue opencl_queue_new (const OpenclState *state, gboolean out_of_order);
 

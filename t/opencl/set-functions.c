@@ -74,7 +74,7 @@ expect_calls_of_ours (void)
   g_assert_cmpstr (error->message, ==, "OpenCL has no function 'clNoSuchThing' here");
 }
 
-/* What OpenCL 1.2 has must be there, what came later need not.  Nothing is changed. */
+/* Functions of OpenCL 1.2 must be there, later ones need not.  A failed call changes nothing. */
 static void
 expect_missing (void)
 {

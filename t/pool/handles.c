@@ -1,10 +1,9 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * For programs that have handles: references on blocks, blocks by their memory, frees that name a
- * queue, and memory that the program retains when it frees it. */
+ * For programs that have handles: references on blocks, blocks by their memory, alignment, and
+ * frees that name a queue. */
 
-#include <pthread.h>
 #include <string.h>
 #include <tarn/debug.h>
 #include <tarn/heap.h>
@@ -15,73 +14,22 @@
 #define SIZE 5000
 #define N_THREADS 4
 
-/* A device whose memory a program may retain. */
 typedef struct
 {
   TarnTestingDevice *device;
   TarnTestingPages *pages[3]; /* of heaps: parts that are made, virtual memory, addresses */
   TarnAllocator *allocator;
-  pthread_mutex_t lock;
-  GHashTable *retained; /* addresses; behind the lock */
-  guint n_asked;        /* there, too */
 } World;
 
-static World *world; /* of the test that runs */
-
-static gboolean
-is_retained (gpointer unused, TarnMemory memory)
+static void
+set_up (World *w, gconstpointer unused)
 {
-  gboolean is_there;
-
   (void) unused;
-  pthread_mutex_lock (&world->lock);
-  world->n_asked++;
-  is_there = g_hash_table_contains (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
-  pthread_mutex_unlock (&world->lock);
-  return is_there;
-}
-
-static void
-retain (TarnMemory memory)
-{
-  pthread_mutex_lock (&world->lock);
-  g_hash_table_add (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
-  pthread_mutex_unlock (&world->lock);
-}
-
-static void
-release (TarnMemory memory)
-{
-  gboolean was_there;
-
-  pthread_mutex_lock (&world->lock);
-  was_there = g_hash_table_remove (world->retained, GSIZE_TO_POINTER ((gsize) memory.address));
-  pthread_mutex_unlock (&world->lock);
-  g_assert_true (was_there);
-}
-
-static void
-set_up (World *w, gconstpointer has_handles)
-{
-  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
-  g_autoptr (TarnAllocator) plain = NULL;
-
-  world = w;
-  pthread_mutex_init (&w->lock, NULL); /* one that ThreadSanitizer knows */
   w->device = tarn_testing_device_new (1 << 20);
   w->pages[0] = tarn_testing_pages_new (256 << 20, TARN_TESTING_PAGES_PARTS);
   w->pages[1] = tarn_testing_pages_new (256 << 20, TARN_TESTING_PAGES_VIRTUAL);
   w->pages[2] = tarn_testing_pages_new (256 << 20, TARN_TESTING_PAGES_ADDRESSES);
-  w->retained = g_hash_table_new (NULL, NULL);
-  plain = tarn_testing_device_allocator_new (w->device);
-  if (has_handles == NULL)
-    {
-      w->allocator = g_steal_pointer (&plain);
-      return;
-    }
-  tarn_allocator_get_ops (plain, &ops);
-  ops.is_retained = is_retained;
-  w->allocator = tarn_allocator_new (&ops, tarn_allocator_get_user_data (plain), NULL);
+  w->allocator = tarn_testing_device_allocator_new (w->device);
 }
 
 static void
@@ -96,8 +44,6 @@ tear_down (World *w, gconstpointer unused)
       g_assert_cmpuint (tarn_testing_pages_get_used_bytes (w->pages[i]), ==, 0);
       tarn_testing_pages_free (w->pages[i]);
     }
-  g_hash_table_unref (w->retained);
-  pthread_mutex_destroy (&w->lock);
 }
 
 static TarnPool *
@@ -349,7 +295,7 @@ test_unknown_flags (World *w, gconstpointer unused)
   g_assert_nonnull (strstr (error->message, "0x40000000"));
 }
 
-/* What allocators that stand on a pool have of it is in the index, too. */
+/* The index also has blocks that an allocator over the pool has allocated. */
 static void
 test_find_bare (World *w, gconstpointer unused)
 {
@@ -508,7 +454,7 @@ test_aligned_refused (World *w, gconstpointer unused)
 
 /* Frees that name a queue */
 
-/* What another queue did with the block is done before a third one has its memory. */
+/* The queue that the free names is done before a third queue uses the memory. */
 static void
 test_free_on (Order *order, gconstpointer unused)
 {
@@ -587,230 +533,7 @@ test_free_on_fails (Order *order, gconstpointer unused)
   g_assert_cmpuint (tarn_pool_get_active_blocks (order->pool), ==, 0);
 }
 
-/* Memory that the program retains */
-
-/* It is nobody's before the program releases it, and the next request's after that. */
-static void
-test_retained (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
-  TarnBlock *block = take (pool, SIZE), *other;
-  TarnMemory memory = tarn_block_get_memory (block);
-  guint n_asked;
-
-  (void) unused;
-  retain (memory);
-  tarn_block_free (block);
-  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 1);
-  for (guint i = 0; i < 5; i++)
-    {
-      other = take (pool, SIZE);
-      g_assert_cmpuint (tarn_block_get_memory (other).address, !=, memory.address);
-      tarn_block_free (other);
-    }
-  n_asked = w->n_asked;
-  expect_critical ("tarn_block_free: block * was freed already");
-  tarn_block_free (block);
-  g_test_assert_expected_messages ();
-  g_assert_cmpuint (w->n_asked, ==, n_asked); /* its memory may be gone */
-  release (memory);
-  tarn_block_free (take (pool, 2 * SIZE)); /* which looks for it */
-  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 0);
-}
-
-static void
-test_retained_out_of_memory (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
-  TarnBlock *blocks[4];
-
-  (void) unused;
-  for (guint i = 0; i < 4; i++)
-    blocks[i] = take (pool, 200000);
-  for (guint i = 0; i < 4; i++)
-    {
-      retain (tarn_block_get_memory (blocks[i]));
-      tarn_block_free (blocks[i]);
-    }
-  g_hash_table_remove_all (w->retained);
-  blocks[0] = take (pool, 900000);
-  tarn_block_free (blocks[0]);
-}
-
-static void
-test_retained_trim (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
-  TarnBlock *block = take (pool, SIZE);
-  TarnMemory memory = tarn_block_get_memory (block);
-
-  (void) unused;
-  retain (memory);
-  tarn_block_free (block);
-  tarn_pool_free_held (pool);
-  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 1);
-  release (memory);
-  tarn_pool_free_held (pool);
-  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
-}
-
-#define N_MANY 50000
-
-static gpointer
-free_released (gpointer pool)
-{
-  guint n = 0;
-
-  while (tarn_pool_get_active_blocks (pool) > 0 && n++ < N_MANY)
-    tarn_block_free (take (pool, 100));
-  g_assert_cmpuint (n, <=, N_MANY / 2 + 1);
-  return NULL;
-}
-
-/* Blocks that are released at once are freed a few at a time, on a small stack, too. */
-static void
-test_retained_many (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, 0);
-  pthread_attr_t attributes;
-  pthread_t thread;
-
-  (void) unused;
-  tarn_testing_device_set_budget (w->device, G_MAXUINT64);
-  for (guint i = 0; i < N_MANY; i++)
-    {
-      TarnBlock *block = take (pool, 100);
-
-      retain (tarn_block_get_memory (block));
-      tarn_block_free (block);
-    }
-  g_hash_table_remove_all (w->retained);
-  pthread_attr_init (&attributes);
-  pthread_attr_setstacksize (&attributes, 512 << 10);
-  g_assert_cmpint (pthread_create (&thread, &attributes, free_released, pool), ==, 0);
-  pthread_join (thread, NULL);
-  pthread_attr_destroy (&attributes);
-}
-
-/* The end of the pool gives all of it back: the driver keeps what the program retains. */
-static void
-test_retained_end (World *w, gconstpointer unused)
-{
-  TarnPool *pool = new_pool (w->allocator, 0);
-  TarnBlock *early = take (pool, SIZE), *late = take (pool, SIZE);
-
-  (void) unused;
-  retain (tarn_block_get_memory (early));
-  retain (tarn_block_get_memory (late));
-  tarn_block_free (early);
-  tarn_pool_unref (pool);
-  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 1);
-  tarn_block_free (late);
-  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
-}
-
-static gpointer
-retain_at_random (gpointer data)
-{
-  g_autoptr (TarnPool) pool = tarn_pool_ref (data);
-  g_autoptr (GRand) random = g_rand_new_with_seed (GPOINTER_TO_UINT (g_thread_self ()));
-  TarnMemory retained[8] = { { .address = 0 } };
-
-  for (guint i = 0; i < 2000; i++)
-    {
-      TarnMemory *one = &retained[g_rand_int_range (random, 0, G_N_ELEMENTS (retained))];
-      TarnBlock *block;
-
-      if (one->address != 0)
-        release (*one);
-      block = take (pool, (gsize) g_rand_int_range (random, 1, 5000));
-      *one = tarn_block_get_memory (block);
-      retain (*one);
-      tarn_block_free (block);
-    }
-  return NULL;
-}
-
-/* What is retained is in nobody's hands twice, or release () would fail; and all of it goes when
- * the last reference on the pool does. */
-static void
-test_retained_threads (World *w, gconstpointer unused)
-{
-  TarnPool *pool = new_pool (w->allocator, 0);
-  GThread *threads[N_THREADS];
-
-  (void) unused;
-  for (guint i = 0; i < N_THREADS; i++)
-    threads[i] = g_thread_new ("retainer", retain_at_random, pool);
-  for (guint i = 0; i < N_THREADS; i++)
-    g_thread_join (threads[i]);
-  g_assert_cmpuint (w->n_asked, >=, N_THREADS * 2000);
-  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), >=, N_THREADS);
-  tarn_pool_unref (pool);
-  g_assert_cmpuint (tarn_testing_device_get_live (w->device), ==, 0);
-}
-
-static void
-test_retained_shared (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, TARN_POOL_FINDABLE);
-  TarnBlock *block = take (pool, SIZE);
-  TarnMemory memory = tarn_block_get_memory (block);
-
-  (void) unused;
-  tarn_block_ref (block);
-  retain (memory);
-  tarn_block_free (block);
-  g_assert_cmpuint (w->n_asked, ==, 0);
-  tarn_block_free (block);
-  g_assert_cmpuint (w->n_asked, ==, 1);
-  g_assert_null (tarn_pool_find (pool, memory));
-  release (memory);
-}
-
-/* The program may say that it never does so. */
-static void
-test_trusted (World *w, gconstpointer unused)
-{
-  g_autoptr (TarnPool) pool = new_pool (w->allocator, TARN_POOL_TRUSTS_HANDLES);
-  TarnBlock *block = take (pool, SIZE);
-  TarnMemory memory = tarn_block_get_memory (block);
-
-  (void) unused;
-  retain (memory);
-  tarn_block_free (block);
-  block = take (pool, SIZE);
-  g_assert_cmpuint (tarn_block_get_memory (block).address, ==, memory.address);
-  tarn_block_free (block);
-  g_assert_cmpuint (w->n_asked, ==, 0);
-  release (memory);
-}
-
-static void
-test_retained_debug (World *w, gconstpointer unused)
-{
-  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
-  g_autoptr (TarnPool) pool = NULL;
-  TarnBlock *block;
-  TarnMemory memory;
-
-  (void) unused;
-  options.debug = "leaks";
-  pool = tarn_pool_new (w->allocator, &options, NULL);
-  block = take (pool, SIZE);
-  memory = tarn_block_get_memory (block);
-  retain (memory);
-  expect_critical ("*of 5000 bytes is freed, but the program still retains it*");
-  tarn_block_free (block);
-  g_test_assert_expected_messages ();
-  release (memory);
-  tarn_pool_free_held (pool);
-  g_assert_cmpuint (tarn_pool_get_active_blocks (pool), ==, 0);
-}
-
 #define ADD(path, func) g_test_add ("/core/handles/" path, World, NULL, set_up, func, tear_down)
-#define ADD_RETAINED(path, func)                                                                   \
-  g_test_add ("/core/handles/retained/" path, World, "", set_up, func, tear_down)
 #define ADD_ORDER(path, func)                                                                      \
   g_test_add ("/core/handles/free-on/" path, Order, NULL, order_set_up, func, order_tear_down)
 
@@ -836,14 +559,5 @@ main (int argc, char **argv)
   ADD_ORDER ("shared", test_free_on_shared);
   ADD_ORDER ("no-pool", test_free_on_without_pool);
   ADD_ORDER ("failure", test_free_on_fails);
-  ADD_RETAINED ("kept", test_retained);
-  ADD_RETAINED ("out-of-memory", test_retained_out_of_memory);
-  ADD_RETAINED ("trim", test_retained_trim);
-  ADD_RETAINED ("many", test_retained_many);
-  ADD_RETAINED ("end", test_retained_end);
-  ADD_RETAINED ("threads", test_retained_threads);
-  ADD_RETAINED ("shared", test_retained_shared);
-  ADD_RETAINED ("trusted", test_trusted);
-  ADD_RETAINED ("debug", test_retained_debug);
   return g_test_run ();
 }

@@ -5,6 +5,7 @@
  * that are in use, or free.
  *
  *     heap.c          the allocator that it is: requests and frees
+ *     take.c          extents for requests
  *     arena.c         ... which threads make without the lock, where they can
  *     heap-door.c     the lock, and the door that keeps those threads out
  *     share-out.c     ... of memory that a queue's arenas share out
@@ -437,6 +438,13 @@ _tarn_heap_get_target (const TarnHeap *heap, gsize size, gsize share, gsize room
 
 /* More than one byte in so many of the limit is much for one request. */
 #define TARN_MUCH_SHARE 512
+
+/* take.c; the lock is held, and given up meanwhile but in the first two */
+void _tarn_heap_put (TarnHeap *heap, TarnExtent *extent);
+TarnExtent *_tarn_heap_take_own (TarnHeapQueue *queue, gsize size, gboolean takes_any);
+TarnExtent *_tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error);
+TarnExtent *_tarn_heap_take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment,
+                                     GError **error);
 
 /* heap.c; the lock is held */
 void _tarn_heap_remember (TarnExtent *extent, TarnMemory memory);

@@ -37,115 +37,6 @@ _tarn_heap_remember (TarnExtent *extent, TarnMemory memory)
   _tarn_heap_check_if_full_debug (heap);
 }
 
-/* Puts an extent back that is not remembered any more.  The lock is held. */
-static void
-put (TarnHeap *heap, TarnExtent *extent)
-{
-  _tarn_heap_close (heap);
-  heap->n_unnamed--;
-  _tarn_range_put (extent->piece->range, extent);
-  _tarn_heap_check_if_full_debug (heap);
-}
-
-/* Takes an extent of a queue, of this thread's arena if that has one; the caller has to remember
- * it. NULL: there is none, or, unless @takes_any, none that suits. */
-static TarnExtent *
-take_from (TarnHeapQueue *queue, gsize size, gboolean takes_any)
-{
-  TarnExtent *extent = _tarn_queue_take (_tarn_queue_get_arena (queue), size, takes_any);
-
-  queue->heap->n_unnamed += extent != NULL;
-  return extent;
-}
-
-/* Takes an extent from any range of a queue. */
-static TarnExtent *
-take_anywhere (TarnHeapQueue *queue, gsize size)
-{
-  TarnExtent *extent = NULL;
-
-  for (guint i = 0; i < queue->n_arenas * TARN_N_RANGES && extent == NULL; i++)
-    extent = _tarn_range_take (&queue->arenas[i / TARN_N_RANGES]->ranges[i % TARN_N_RANGES], size,
-                               TRUE);
-  queue->heap->n_unnamed += extent != NULL;
-  return extent;
-}
-
-/* Takes an extent that another queue has, which the host waits for. */
-static TarnExtent *
-take_from_other (TarnHeapQueue *other, gsize size)
-{
-  TarnExtent *extent = take_anywhere (other, size);
-
-  if (extent == NULL || other == other->heap->nobody || _tarn_queue_await (other))
-    return extent;
-  put (other->heap, extent);
-  return NULL;
-}
-
-/* Takes an extent wherever there is one, as better than nothing: of the queue itself, or else of
- * others.  The lock is given up meanwhile; the queue that is asked stays in the list. */
-static TarnExtent *
-take_what_there_is (TarnHeapQueue *queue, gsize size)
-{
-  TarnExtent *extent = take_anywhere (queue, size);
-  GList *link = queue->heap->all_queues.head;
-
-  while (extent == NULL && link != NULL)
-    {
-      TarnHeapQueue *other = link->data;
-
-      other->n_calls++;
-      if (other != queue)
-        extent = take_from_other (other, size);
-      link = link->next;
-      other->n_calls--;
-    }
-  return extent;
-}
-
-/* Gets the range that grows for a request. */
-static TarnHeapRange *
-get_range (const TarnHeapQueue *queue, gsize size)
-{
-  return _tarn_arena_get_range (_tarn_queue_get_arena (queue), size);
-}
-
-/* Takes an extent for a request, whatever it takes to have one; it is yet to be remembered.  The
- * lock is held, and given up meanwhile. */
-static TarnExtent *
-take (TarnHeapQueue *queue, gsize size, GError **error)
-{
-  TarnHeap *heap = queue->heap;
-  g_autoptr (GError) local = NULL;
-  TarnHeapAttempt attempt = { TARN_MOVES_UNDECIDED, FALSE };
-  gboolean was_awaited = FALSE;
-  TarnExtent *extent;
-  guint n_grown = 0; /* after two tries any extent will do: others may always make it unsuitable */
-
-  _tarn_assert_locked (&heap->lock);
-  while ((extent = take_from (queue, size, n_grown > 1)) == NULL)
-    if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
-      n_grown++;
-    else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* of another arena, as there is no room to grow after all */
-    else
-      {
-        if (was_awaited || !_tarn_heap_await_more (heap, local))
-          break;
-        was_awaited = TRUE;
-        g_clear_error (&local);
-      }
-  if (extent == NULL)
-    extent = take_what_there_is (queue, size);
-  if (extent == NULL)
-    {
-      _tarn_heap_describe_free (heap, &local);
-      g_propagate_error (error, g_steal_pointer (&local));
-    }
-  return extent;
-}
-
 /* Has upstream make an extent's part of its piece.  The lock is not held, and the extent is in use.
  */
 gboolean
@@ -189,7 +80,7 @@ name_part (TarnHeap *heap, TarnExtent *extent, TarnMemory *memory, GError **erro
   if (is_made)
     _tarn_heap_remember (extent, *memory);
   else
-    put (heap, extent);
+    _tarn_heap_put (heap, extent);
   _tarn_heap_unlock (heap);
   return is_made;
 }
@@ -233,23 +124,6 @@ get_needed (const TarnHeap *heap, gsize size)
   return makes_parts (heap) ? MAX (size, 1) : rounded;
 }
 
-/* Takes an extent whose address is a multiple of @alignment; or its offset in its piece, where the
- * heap's memory is handles. */
-static TarnExtent *
-take_aligned (TarnHeapQueue *queue, gsize size, gsize alignment, GError **error)
-{
-  TarnHeap *heap = queue->heap;
-  gsize rounded = _tarn_round_up (size, heap->alignment);
-  TarnExtent *extent = take (queue, rounded + alignment, error);
-  guint64 place;
-
-  if (extent == NULL)
-    return NULL;
-  place = heap->has_addresses ? _tarn_extent_get_address (extent)
-                              : extent->start - extent->piece->start;
-  return _tarn_range_narrow (extent, (gsize) (-place & (alignment - 1)), rounded);
-}
-
 /* Allocates for commands on a queue, which is *owner from now on until it is forgotten, if that is
  * not 0: then _tarn_heap_free_for () takes the memory as long as only this queue may still use it.
  * @alignment: a power of two; 0: the heap's.
@@ -274,8 +148,8 @@ _tarn_heap_allocate_for (TarnHeap *heap, gsize size, gsize alignment, gpointer h
       _tarn_heap_unlock (heap);
       return FALSE;
     }
-  extent
-      = alignment == 0 ? take (queue, bytes, error) : take_aligned (queue, bytes, alignment, error);
+  extent = alignment == 0 ? _tarn_heap_take (queue, bytes, error)
+                          : _tarn_heap_take_aligned (queue, bytes, alignment, error);
   return hand_out (queue, extent, memory, owner, error);
 }
 
@@ -302,7 +176,7 @@ _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory
   _tarn_heap_lock (heap);
   queue = _tarn_heap_find_queue (heap, handle);
   if (queue != NULL)
-    extent = take_from (queue, bytes, FALSE);
+    extent = _tarn_heap_take_own (queue, bytes, FALSE);
   if (extent == NULL)
     {
       _tarn_heap_unlock (heap);
@@ -328,7 +202,7 @@ end_use (TarnHeap *heap, TarnExtent *extent)
       _tarn_heap_release_part (heap, extent, memory);
       _tarn_heap_lock_open (heap);
     }
-  put (heap, extent);
+  _tarn_heap_put (heap, extent);
 }
 
 /* Frees memory that its owner may still use.  FALSE: nothing was done, as the owner is another one,
@@ -476,7 +350,7 @@ put_lost (TarnHeap *heap)
     {
       g_hash_table_iter_remove (&iter);
       heap->n_unnamed++;
-      put (heap, extent);
+      _tarn_heap_put (heap, extent);
     }
 }
 

@@ -28,7 +28,7 @@
  * is a temporary: such a block would take the place of many others. */
 #define HEAP_MAX_KEPT ((gsize) 512 << 10)
 
-/* Of the index, where threads use it all the time. */
+/* The index has so many parts where all requests and frees use it. */
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
@@ -151,7 +151,7 @@ pool_finalize (TarnAllocator *allocator)
 
 static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 
-/* Of pools that look at each block that is freed (order/watch.c). */
+/* Pools of this class look at each block that is freed (order/watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
 /* Makes the bins of a new pool.  If there is a bound on what it holds, lists order their blocks by

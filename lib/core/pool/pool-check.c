@@ -480,6 +480,35 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
   return TRUE;
 }
 
+/* Checks the blocks that were set aside, and those that have several references. */
+static gboolean
+check_handles (TarnPool *pool, gchar **violation)
+{
+  const TarnBlocks *blocks = &pool->blocks;
+  guint n = blocks->aside != NULL ? blocks->aside->len : 0;
+  GHashTableIter iter;
+  gpointer block;
+
+  if (differs ("n_aside", blocks->n_aside, n, violation))
+    return FALSE;
+  for (guint i = 0; i < n; i++)
+    if (((const TarnBlock *) g_ptr_array_index (blocks->aside, i))->state != TARN_BLOCK_ENDING)
+      {
+        *violation = g_strdup ("a block that was set aside is not ending");
+        return FALSE;
+      }
+  if (blocks->shared == NULL)
+    return TRUE;
+  g_hash_table_iter_init (&iter, blocks->shared);
+  while (g_hash_table_iter_next (&iter, &block, NULL))
+    if (((const TarnBlock *) block)->state != TARN_BLOCK_SHARED)
+      {
+        *violation = g_strdup_printf ("block %p has several references, and is not shared", block);
+        return FALSE;
+      }
+  return TRUE;
+}
+
 /* Checks every invariant. The door is closed, and everything counted. */
 static gboolean
 check_closed (TarnPool *pool, gchar **violation)
@@ -501,7 +530,7 @@ check_closed (TarnPool *pool, gchar **violation)
       || differs ("active_bytes", sums.active_bytes, stats->active_bytes, violation)
       || differs ("managed_bytes", sums.managed_bytes, stats->managed_bytes, violation)
       || !check_uses (pool, violation) || !check_shares (pool, violation)
-      || !check_limit (pool, violation))
+      || !check_limit (pool, violation) || !check_handles (pool, violation))
     return FALSE;
   if (pool->store.has_ended && stats->held_blocks > pool->store.n_stuck)
     *violation = g_strdup ("a pool that does not hold blocks holds some");

@@ -181,8 +181,10 @@ typedef struct
 
 /* Where the structs of all blocks are: block-chunk.c.
  *
- * Invariant: shared has the blocks whose state is TARN_BLOCK_SHARED, but for those that have one
- * reference left. */
+ * Invariants, whenever the lock can be taken:
+ *
+ *     each block in aside is ENDING, and n_aside is their number
+ *     each block in shared is SHARED; a SHARED block that is not there has one reference left */
 typedef struct
 {
   GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
