@@ -22,8 +22,13 @@ declared () { # HEADER: inline functions are in no library
     | grep -o '\<tarn_[a-z0-9_]* *(' | tr -d ' (' | sort -u
 }
 
-packaged () { # PACKAGE
-  sed -n 's/^ \(tarn_[a-z0-9_]*\)@.*/\1/p' "$top_srcdir/debian/$1.symbols"
+packaged () { # PACKAGE: with the version node of each function
+  sed -n 's/^ \(tarn_[a-z0-9_]*@[A-Z0-9_.]*\) .*/\1/p' "$top_srcdir/debian/$1.symbols"
+}
+
+exported_with_nodes () { # LIBRARY
+  $NM -D --defined-only "$1" | awk '$2 ~ /[TDBRV]/ { sub (/@+/, "@", $3); print $3 }' \
+    | grep -v '^TARN_' | sort -u
 }
 
 # A comment that begins with two stars, at most three lines above the name.
@@ -72,10 +77,11 @@ library () { # NAME FOLDER HEADER: of names that begin with the header's
   check "lib$1: mapped = declared" same mapped declared
   check "lib$1: mapped = documented" same mapped documented
   if [ -f "$top_srcdir/debian/lib${1}0.symbols" ]; then
-    packaged "lib${1}0" >"$scratch/packaged"
-    check "lib$1: mapped = packaged" same mapped packaged
+    packaged "lib${1}0" | sort >"$scratch/packaged"
+    exported_with_nodes "$top_builddir/$2/.libs/lib$1.so" >"$scratch/nodes"
+    check "lib$1: exported = packaged, each with its version node" same nodes packaged
   else
-    skip "lib$1: mapped = packaged" "a release has no packages"
+    skip "lib$1: exported = packaged" "a release has no packages"
   fi
 }
 
