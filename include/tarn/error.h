@@ -50,6 +50,7 @@ typedef enum
 } TarnError;
 
 GQuark tarn_error_quark (void);
+gboolean tarn_error_is_no_memory (const GError *error);
 
 G_END_DECLS
 

@@ -69,6 +69,7 @@ cuda_assert_blamed (const GError *error, const gchar *failed, guint status, gboo
     g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
   else
     g_assert_error (error, TARN_CUDA_ERROR, (gint) status);
+  g_assert_cmpint (tarn_error_is_no_memory (error), ==, status == FAKE_CUDA_OUT_OF_MEMORY);
   if (!for_ever) /* no other call can be the reason */
     g_assert_nonnull (strstr (error->message, failed));
 }

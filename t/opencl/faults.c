@@ -218,6 +218,7 @@ test_statuses (const TarnOpenclDevice *device, OpenclState *state)
         g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
       else
         g_assert_error (error, TARN_OPENCL_ERROR, rows[i].status);
+      g_assert_cmpint (tarn_error_is_no_memory (error), ==, rows[i].out_of_memory);
       g_assert_cmpstr (error->message, ==, message);
       g_assert_cmpuint (layer->get_live (OPENCL_LAYER_BUFFER, NULL, 0), ==, 0);
       layer->fail (NULL, 0, FALSE, CL_SUCCESS);

@@ -530,12 +530,30 @@ test_shares (Fixture *fixture, gconstpointer unused)
   g_assert_cmpuint (stats.failures, ==, 0);
 }
 
+/* Of Tarn's own errors two say that there is too little memory; another domain's do not, whatever
+ * their numbers. */
+static void
+test_is_no_memory (void)
+{
+  g_assert_false (tarn_error_is_no_memory (NULL));
+  for (gint code = TARN_ERROR_OUT_OF_MEMORY; code <= TARN_ERROR_FAILED; code++)
+    {
+      g_autoptr (GError) own = g_error_new_literal (TARN_ERROR, code, "own");
+      g_autoptr (GError) other = g_error_new_literal (G_FILE_ERROR, code, "other");
+
+      g_assert_cmpint (tarn_error_is_no_memory (own), ==,
+                       code == TARN_ERROR_OUT_OF_MEMORY || code == TARN_ERROR_LIMIT);
+      g_assert_false (tarn_error_is_no_memory (other));
+    }
+}
+
 int
 main (int argc, char **argv)
 {
 #define ADD(path, func)                                                                            \
   g_test_add ("/core/out-of-memory/" path, Fixture, NULL, set_up, func, pool_fixture_tear_down)
   g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/core/out-of-memory/is-no-memory", test_is_no_memory);
   ADD ("reclaim-order", test_reclaim_order);
   ADD ("reclaim-same-pool", test_reclaim_same_pool);
   ADD ("peak", test_peak);

@@ -307,7 +307,7 @@ take_in_way (TarnGuarded *self, TarnDebugBlock *block, Way way, GError **error)
 static gboolean
 is_short (const GError *error)
 {
-  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  return tarn_error_is_no_memory (error);
 }
 
 /* What is in quarantine goes first. */

@@ -94,7 +94,7 @@ _tarn_heap_note_peak (TarnHeap *heap)
 gboolean
 _tarn_heap_has_run_out (const GError *error)
 {
-  return _tarn_is_out_of_memory (error) || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
+  return tarn_error_is_no_memory (error);
 }
 
 static void

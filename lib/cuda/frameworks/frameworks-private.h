@@ -27,15 +27,6 @@ _tarn_cuda_framework_address (const TarnBlock *block)
   return GSIZE_TO_POINTER ((gsize) tarn_block_get_memory (block).address);
 }
 
-/* Tells whether there is no more memory, or a limit allows no more, as opposed to another failure.
- */
-static inline gboolean
-_tarn_cuda_is_out_of_memory (const GError *error)
-{
-  return g_error_matches (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY)
-         || g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT);
-}
-
 /* Tells whether somebody captures, so that nothing may be waited for. */
 gboolean _tarn_cuda_is_anything_captured (void);
 

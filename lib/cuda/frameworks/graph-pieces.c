@@ -169,7 +169,7 @@ pieces_backing_new (gpointer user_data, gsize size, TarnMemory *backing, GError 
 
   if (lender->ops.backing_new (lender->data, size, backing, &local))
     return TRUE;
-  if (_tarn_cuda_is_out_of_memory (local) && make_room (lender, size))
+  if (tarn_error_is_no_memory (local) && make_room (lender, size))
     {
       g_error_free (local);
       return lender->ops.backing_new (lender->data, size, backing, error);

@@ -52,7 +52,7 @@ make_message (gsize size, CUdevice device, GError *error)
 {
   g_autofree gchar *wanted = format (size), *state = describe (device);
   gchar *message
-      = _tarn_cuda_is_out_of_memory (error)
+      = tarn_error_is_no_memory (error)
             ? g_strdup_printf ("CUDA out of memory. Tried to allocate %s on device %d.%s "
                                "(Tarn: %s)",
                                wanted, device, state, error->message)
@@ -66,7 +66,7 @@ make_message (gsize size, CUdevice device, GError *error)
 static void
 throw_error (gsize size, CUdevice device, GError *error)
 {
-  gboolean is_memory = _tarn_cuda_is_out_of_memory (error);
+  gboolean is_memory = tarn_error_is_no_memory (error);
 
   _tarn_cuda_torch_throw (is_memory, make_message (size, device, error));
 }
