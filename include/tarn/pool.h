@@ -276,6 +276,9 @@ const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
+gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
+void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
+gsize tarn_pool_get_charged_bytes (TarnPool *pool);
 
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
@@ -311,6 +314,7 @@ TarnReclaimGroup *tarn_reclaim_group_new (void) G_GNUC_WARN_UNUSED_RESULT;
 TarnReclaimGroup *tarn_reclaim_group_ref (TarnReclaimGroup *group);
 void tarn_reclaim_group_unref (TarnReclaimGroup *group);
 void tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group);
+TarnReclaimGroup *tarn_pool_get_reclaim_group (TarnPool *pool) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnReclaimGroup, tarn_reclaim_group_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnPool, tarn_pool_unref)

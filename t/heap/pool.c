@@ -239,6 +239,30 @@ limited_pool_new (HeapFixture *fixture, gsize limit)
   return tarn_pool_new (fixture->heap, &options, NULL);
 }
 
+/* What the program takes beside the pool, the heap must not have: for a charge idle pieces go back,
+ * and the heap grows to what is left of the limit. */
+static void
+test_charge (HeapFixture *fixture, gconstpointer unused)
+{
+  g_autoptr (GPtrArray) blocks = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_block_free);
+  g_autoptr (TarnPool) pool = limited_pool_new (fixture, 64 * MIB);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, >, 40 * MIB);
+  g_ptr_array_set_size (blocks, 0);
+  g_assert_true (tarn_pool_charge (pool, 40 * MIB, &error));
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 24 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (blocks->len, >, 10);
+  g_assert_cmpuint (heap_get_stats (fixture).upstream_bytes, <=, 24 * MIB);
+
+  tarn_pool_uncharge (pool, 40 * MIB);
+  take_all (pool, fixture, MIB, blocks);
+  g_assert_cmpuint (blocks->len, >, 40);
+}
+
 /* Replaces a block by one of another size.  FALSE: it was refused, although it fits in beside what
  * is in use. */
 static gboolean
@@ -631,6 +655,7 @@ main (int argc, char **argv)
   heap_add ("pool/sizes", test_sizes);
   heap_add ("pool/limit", test_limit);
   heap_add ("pool/least-limit", test_least_limit);
+  heap_add ("pool/charge", test_charge);
   heap_add ("pool/own-limit", test_own_limit);
   heap_add ("pool/limit-fits", test_limit_fits);
   heap_add ("pool/limit-of-virtual", test_limit_of_virtual);

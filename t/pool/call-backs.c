@@ -625,6 +625,16 @@ act_limit (World *world)
   tarn_pool_set_limit_bytes (world->pool, world->kind->limit_bytes);
 }
 
+/* More than there may be, and less. */
+static void
+act_charge (World *world)
+{
+  for (gsize bytes = 100000; bytes > 100; bytes /= 10)
+    if (tarn_pool_charge (world->pool, bytes, NULL))
+      tarn_pool_uncharge (world->pool, bytes);
+  tarn_pool_get_charged_bytes (world->pool);
+}
+
 static void
 act_forget (World *world)
 {
@@ -651,6 +661,7 @@ act_reclaim_func (World *world)
 static void
 act_group (World *world)
 {
+  tarn_reclaim_group_unref (tarn_pool_get_reclaim_group (world->pool));
   tarn_pool_set_reclaim_group (world->pool, NULL);
   tarn_pool_set_reclaim_group (world->pool, world->group);
 }
@@ -725,6 +736,7 @@ static const struct
   { "stop-holding", act_stop_holding },
   { "get-stats", act_get_stats },
   { "limit", act_limit },
+  { "charge", act_charge },
   { "forget", act_forget },
   { "reclaim-func", act_reclaim_func },
   { "group", act_group },

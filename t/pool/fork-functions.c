@@ -283,16 +283,19 @@ static gpointer value;
   X (tarn_pool_allocate_aligned, FORKED, (w->pool, 1000, 4096, &w->queue, error))                  \
   X (tarn_pool_allocate_ordered, FORKED, (w->pool, 1000, &w->queue, error))                        \
   X (tarn_pool_bin_number, QUIET, (w->pool, 1000))                                                 \
+  X (tarn_pool_charge, FORKED, (w->pool, 1000, error))                                             \
   X (tarn_pool_find, QUIET, (w->pool, tarn_block_get_memory (w->block)))                           \
   X (tarn_pool_forget_queue, QUIET, (w->pool, &w->queue, error))                                   \
   X (tarn_pool_free_held, QUIET, (w->pool))                                                        \
   X (tarn_pool_free_memory, QUIET, (w->pool, tarn_block_get_memory (w->block), NULL, error))       \
   X (tarn_pool_get_active_blocks, QUIET, (w->pool))                                                \
   X (tarn_pool_get_active_bytes, QUIET, (w->pool))                                                 \
+  X (tarn_pool_get_charged_bytes, QUIET, (w->pool))                                                \
   X (tarn_pool_get_held_blocks, QUIET, (w->pool))                                                  \
   X (tarn_pool_get_limit_bytes, QUIET, (w->pool))                                                  \
   X (tarn_pool_get_managed_bytes, QUIET, (w->pool))                                                \
   X (tarn_pool_get_name, QUIET, (w->pool))                                                         \
+  X (tarn_pool_get_reclaim_group, QUIET, (w->pool))                                                \
   X (tarn_pool_get_stats, QUIET, (w->pool, &pool_stats))                                           \
   X (tarn_pool_get_upstream, QUIET, (w->pool))                                                     \
   X (tarn_pool_is_debugged, QUIET, (w->pool))                                                      \
@@ -305,6 +308,7 @@ static gpointer value;
   X (tarn_pool_stats_to_string, QUIET, (&pool_stats))                                              \
   X (tarn_pool_stop_holding, QUIET, (w->pool))                                                     \
   X (tarn_pool_trim, QUIET, (w->pool, 0))                                                          \
+  X (tarn_pool_uncharge, QUIET, (w->pool, 1000))                                                   \
   X (tarn_pool_unref, QUIET, (w->pool))                                                            \
   X (tarn_reclaim_group_new, QUIET, ())                                                            \
   X (tarn_reclaim_group_ref, QUIET, (w->group))                                                    \

@@ -29,15 +29,15 @@ _tarn_pool_get_managed (const TarnPool *pool)
   return managed;
 }
 
-/* Adds up what is managed, and what threads may take beside that. */
+/* Adds up what is managed or charged, and what threads may take beside that. */
 gsize
 _tarn_pool_get_committed (const TarnPool *pool)
 {
-  gsize committed = pool->stats.managed_bytes;
+  gsize committed = pool->stats.managed_bytes + pool->limit.charged_bytes;
 
   _tarn_assert_locked (&pool->lock);
   if (pool->limit.bytes == 0)
-    return _tarn_pool_get_managed (pool);
+    return _tarn_pool_get_managed (pool) + pool->limit.charged_bytes;
   for (const TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
     committed += (gsize) MAX (cache->granted_bytes,
                               (gssize) __atomic_load_n (&cache->managed_bytes, __ATOMIC_RELAXED));

@@ -310,7 +310,8 @@ check_limit (TarnPool *pool, gchar **violation)
 {
   gsize limit = pool->limit.bytes != 0 ? pool->limit.bytes : G_MAXSIZE;
   gsize left = pool->limit.ceiling_bytes;
-  gsize parts[] = { pool->stats.managed_bytes, pool->limit.reserved_bytes, pool->returning.bytes };
+  gsize parts[] = { pool->stats.managed_bytes, pool->limit.reserved_bytes, pool->returning.bytes,
+                    pool->limit.charged_bytes };
   gsize returning_bytes = 0;
 
   for (const TarnTicket *call = pool->returning.calls.oldest; call != NULL; call = call->next)
@@ -322,9 +323,10 @@ check_limit (TarnPool *pool, gchar **violation)
                                   pool->limit.ceiling_bytes);
   for (guint i = 0; *violation == NULL && i < G_N_ELEMENTS (parts); left -= parts[i++])
     if (parts[i] > left)
-      *violation = g_strdup_printf ("%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT
-                                    " returning bytes are above the ceiling, %" FORMAT,
-                                    parts[0], parts[1], parts[2], pool->limit.ceiling_bytes);
+      *violation = g_strdup_printf (
+          "%" FORMAT " managed, %" FORMAT " reserved, %" FORMAT " returning, %" FORMAT
+          " charged bytes are above the ceiling, %" FORMAT,
+          parts[0], parts[1], parts[2], parts[3], pool->limit.ceiling_bytes);
   return *violation == NULL;
 }
 

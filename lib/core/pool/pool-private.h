@@ -111,7 +111,8 @@ typedef struct
  *
  * Invariants, whenever the lock can be taken, and everything is counted:
  *
- *     managed_bytes + reserved_bytes + the bytes that are returning <= ceiling_bytes
+ *     managed_bytes + charged_bytes + reserved_bytes + the bytes that are returning
+ *         <= ceiling_bytes
  *     ceiling_bytes >= bytes, or G_MAXSIZE if there is no limit */
 typedef struct
 {
@@ -119,6 +120,7 @@ typedef struct
   gsize ceiling_bytes;  /* the limit; or what there was when that was lowered, or when memory could
                            not go and came back, as long as no request has fitted in again */
   gsize reserved_bytes; /* being asked for upstream */
+  gsize charged_bytes;  /* that the program takes beside the pool */
   guint64 n_came_back;  /* calls after which memory came back that could not go */
   guint64 ended_reservations;
   guint n_awaiting; /* calls that wait for one to end, or for another limit */

@@ -17,6 +17,9 @@
  * that gives back waits for nobody, and a thread that has a reservation waits for no other one.  So
  * it is whether or not there was a limit when the reservation was made: one may be set meanwhile.
  *
+ * Memory that the program takes beside the pool, and charges (charge.c), counts as what the pool
+ * manages does.
+ *
  * A limit that is lowered makes held blocks go back at that moment, as far as they have to.  What
  * is in use stays above it; a request that needs upstream has to fit in beside all of it. */
 
@@ -174,28 +177,41 @@ reserve_or_wait (TarnPool *pool, gsize size, Taken *taken)
   return TRUE;
 }
 
+/* Says how much is charged, for an error; "": nothing is.  The lock is held. */
+static gchar *
+describe_charge (const TarnPool *pool)
+{
+  if (pool->limit.charged_bytes == 0)
+    return g_strdup ("");
+  return g_strdup_printf (" and %" G_GSIZE_FORMAT " charged", pool->limit.charged_bytes);
+}
+
 /* Sets the error of a request that would exceed the limit. The lock is held. */
 static void
 set_limit_error (TarnPool *pool, gsize size, GError **error)
 {
+  g_autofree gchar *charge = describe_charge (pool);
+
   _tarn_assert_locked (&pool->lock);
   g_set_error (error, TARN_ERROR, TARN_ERROR_LIMIT,
                "%s: %" G_GSIZE_FORMAT " bytes asked for, %" G_GSIZE_FORMAT
                " managed (%" G_GSIZE_FORMAT " active, %" G_GSIZE_FORMAT
-               " held): more than the limit of %" G_GSIZE_FORMAT " bytes allows",
+               " held)%s: more than the limit of %" G_GSIZE_FORMAT " bytes allows",
                pool->base.label, size, _tarn_pool_get_managed (pool), pool->stats.active_bytes,
-               pool->stats.held_bytes, pool->limit.bytes);
+               pool->stats.held_bytes, charge, pool->limit.bytes);
 }
 
 /* Sets the error of a request whose bytes no counter could hold. The lock is held. */
 static void
 set_size_error (const TarnPool *pool, gsize size, GError **error)
 {
+  g_autofree gchar *charge = describe_charge (pool);
+
   _tarn_assert_locked (&pool->lock);
   g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
                "%" G_GSIZE_FORMAT " bytes beside the %" G_GSIZE_FORMAT
-               " that the pool manages are more than a size can count",
-               size, _tarn_pool_get_managed (pool));
+               " that the pool manages%s are more than a size can count",
+               size, _tarn_pool_get_managed (pool), charge);
 }
 
 /* Has the calls look again that wait for a reservation to end. The lock is held. */
@@ -206,6 +222,14 @@ tell_awaiting (TarnPool *pool)
   pool->limit.ended_reservations++;
   if (pool->limit.n_awaiting > 0)
     _tarn_cond_broadcast (&pool->limit.reservation_ended);
+}
+
+/* Has requests look again that wait for room within the limit, because something made room beside
+ * the pool's blocks.  The lock is held. */
+void
+_tarn_pool_note_room (TarnPool *pool)
+{
+  tell_awaiting (pool);
 }
 
 /* Ends a reservation: the bytes are allocated, and counted as managed in the same stretch under
@@ -330,16 +354,19 @@ take_above_limit (TarnPool *pool)
              : NULL;
 }
 
-/* Passes the limit of a pool on to the heap or the guards below it.  Tells whether they have more.
- */
+/* Passes the limit of a pool, less what is charged, on to the heap or the guards below it.  Tells
+ * whether they have more. */
 gboolean
 _tarn_pool_tell_limit (TarnPool *pool)
 {
   TarnHeap *heap = _tarn_heap_of (_tarn_allocator_get_given (pool->upstream));
-  gboolean has_more
-      = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, pool->limit.bytes);
+  gsize limit = pool->limit.bytes;
+  gboolean has_more;
 
-  return (heap != NULL && _tarn_heap_set_pool_limit (heap, pool->limit.bytes)) || has_more;
+  if (limit != 0) /* 1 in place of 0, which would be none */
+    limit -= MIN (pool->limit.charged_bytes, limit - 1);
+  has_more = pool->policy.is_debugged && _tarn_debug_set_limit (pool->upstream, limit);
+  return (heap != NULL && _tarn_heap_set_pool_limit (heap, limit)) || has_more;
 }
 
 /**

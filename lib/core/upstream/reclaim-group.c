@@ -176,6 +176,22 @@ tarn_pool_set_reclaim_group (TarnPool *pool, TarnReclaimGroup *group)
     }
 }
 
+/**
+ * Gets the group of pools that give back for a pool.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return (transfer full): what tarn_pool_set_reclaim_group() set, for tarn_reclaim_group_unref(),
+ *         or NULL: there is none, or this is a child of fork ()
+ * @since 0.1
+ */
+TarnReclaimGroup *
+tarn_pool_get_reclaim_group (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, NULL);
+
+  return _tarn_forked () ? NULL : _tarn_pool_get_group (pool);
+}
+
 /* Takes a pool whose last reference is gone out of its group. What it holds is retired and
  * announced in the same stretch, in which nobody can ask it any more. */
 void

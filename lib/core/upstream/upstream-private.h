@@ -6,6 +6,7 @@
  *     miss.c           the way there, and what to do when there is no memory
  *     give-back.c      the way back
  *     limit.c          not to manage more bytes than the program allows
+ *     charge.c         what the program takes beside the pool, within that limit
  *     aside.c          what is freed while the program still retains it
  *     reclaim.c        reclaim functions
  *     reclaim-group.c  pools that give back for one another */
@@ -52,7 +53,8 @@ void _tarn_pool_look_aside (TarnPool *pool, TarnFreeBlock free_block);
 gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
-void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held */
+void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held, here and in the next */
+void _tarn_pool_note_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
                                   guint64 *owner, GError **error);

@@ -1,0 +1,144 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Bytes that the program takes from a device beside a pool, and that count within the pool's limit:
+ * a charge.  Making one is a request that reserves its bytes (limit.c), and ends the reservation
+ * without asking the upstream allocator. */
+
+#include "base/fork-private.h"
+#include "pool/cache-private.h"
+#include "record/record-private.h"
+#include "snapshot/snapshot-private.h"
+#include "upstream/upstream-private.h"
+
+/* Adds bytes to the charge if there is room, for which held blocks may have to go.  *is_limited:
+ * the limit is why there is none. */
+static gboolean
+try_charge (TarnPool *pool, gsize bytes, gboolean *is_limited, GError **error)
+{
+  TarnReservation reservation = { .size = bytes };
+  gboolean is_reserved = _tarn_pool_reserve (pool, &reservation, error);
+  gboolean has_more;
+
+  *is_limited = reservation.is_limited;
+  if (!is_reserved)
+    return FALSE;
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_end_reservation (pool, &reservation);
+  pool->limit.charged_bytes += bytes;
+  has_more = pool->limit.bytes != 0 && _tarn_pool_tell_limit (pool);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (has_more)
+    _tarn_pool_trim (pool, 0, FALSE);
+  return TRUE;
+}
+
+/* Has the error of a charge that the limit refuses say who has the pool's memory. */
+static void
+tell_holders (TarnPool *pool, GError *error)
+{
+  if (!_tarn_follows ())
+    return;
+  _tarn_holders_append (&pool->base, error);
+  _tarn_snapshot_note_out_of_memory (error->message);
+}
+
+/**
+ * Counts memory that the program takes beside a pool within the pool's limit. The pool then has so
+ * many bytes fewer for its blocks. If the limit leaves no room, the pool frees held blocks, the
+ * largest first, or asks its reclaim functions, as tarn_pool_allocate() does. The caller allocates
+ * the memory itself, by clCreateBuffer for example, after charging it, and calls
+ * tarn_pool_uncharge() when it has freed the memory, or could not allocate it. In a pool without a
+ * limit the bytes count as soon as tarn_pool_set_limit_bytes() sets one. They are not part of
+ * TarnPoolStats: tarn_pool_get_charged_bytes() gets them. A heap that follows the pool's limit
+ * (TarnHeapOptions.follows_pool_limit) gets so much less memory, too.
+ *
+ * @param pool   a pool; any thread may call it. The caller keeps a reference until it has
+ *               uncharged the bytes.
+ * @param bytes  bytes to add to the charge; 0: nothing is done
+ * @param error  return location, or NULL: TARN_ERROR_LIMIT if the pool's limit leaves no room, even
+ *               after reclaim functions were asked; TARN_ERROR_INVALID_SIZE if a size cannot count
+ *               so many bytes; TARN_ERROR_FORKED in a child of fork ()
+ * @return TRUE, or FALSE with @p error set and nothing charged
+ * @since 0.1
+ */
+gboolean
+tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error)
+{
+  GError *local = NULL;
+  gboolean is_limited;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  g_return_val_if_fail (pool != NULL, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  if (bytes == 0 || try_charge (pool, bytes, &is_limited, &local))
+    return TRUE;
+  if (is_limited)
+    {
+      _tarn_pool_reclaim (pool, bytes, FALSE);
+      g_clear_error (&local);
+      if (try_charge (pool, bytes, &is_limited, &local))
+        return TRUE;
+    }
+  if (is_limited)
+    tell_holders (pool, local);
+  g_propagate_error (error, local);
+  return FALSE;
+}
+
+/**
+ * Takes back what tarn_pool_charge() counted. Requests that wait for room within the limit look
+ * again.
+ *
+ * @param pool   a pool; any thread may call it. In a child of fork () it does nothing.
+ * @param bytes  bytes to take off the charge, at most tarn_pool_get_charged_bytes(); more is a
+ *               programming error
+ * @since 0.1
+ */
+void
+tarn_pool_uncharge (TarnPool *pool, gsize bytes)
+{
+  gboolean is_charged;
+
+  g_return_if_fail (pool != NULL);
+
+  if (_tarn_forked () || bytes == 0)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  is_charged = bytes <= pool->limit.charged_bytes;
+  if (is_charged)
+    {
+      pool->limit.charged_bytes -= bytes;
+      if (pool->limit.bytes != 0)
+        _tarn_pool_tell_limit (pool);
+      _tarn_pool_note_room (pool);
+      _tarn_pool_check_if_full_debug (pool);
+    }
+  _tarn_mutex_unlock (&pool->lock);
+  g_return_if_fail (is_charged);
+}
+
+/**
+ * Gets the bytes that count within a pool's limit beside its blocks.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return bytes: what tarn_pool_charge() added, less what tarn_pool_uncharge() took back
+ * @since 0.1
+ */
+gsize
+tarn_pool_get_charged_bytes (TarnPool *pool)
+{
+  gsize bytes;
+
+  g_return_val_if_fail (pool != NULL, 0);
+
+  if (_tarn_forked ())
+    return pool->limit.charged_bytes;
+  _tarn_mutex_lock (&pool->lock);
+  bytes = pool->limit.charged_bytes;
+  _tarn_mutex_unlock (&pool->lock);
+  return bytes;
+}
