@@ -274,6 +274,7 @@ gchar *tarn_pool_stats_to_string (const TarnPoolStats *stats) G_GNUC_WARN_UNUSED
 void tarn_pool_reset_peaks (TarnPool *pool);
 const gchar *tarn_pool_get_name (TarnPool *pool);
 TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
+guint64 tarn_pool_get_generation (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
 gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);

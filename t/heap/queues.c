@@ -243,6 +243,45 @@ test_moves_early (Fixture *fixture, gconstpointer data)
   g_assert_false (tarn_testing_pages_is_usable (pages, memory, 64 * MIB));
 }
 
+static gint64
+get_later_time (void)
+{
+  return g_get_monotonic_time () + 2 * G_TIME_SPAN_SECOND;
+}
+
+/* The number by which a program learns that memory went is the same as long as memory that has
+ * moved can be used at its old address as well, and another one once it cannot. */
+static void
+test_moved_generation (Fixture *fixture, gconstpointer data)
+{
+  guint64 generation = tarn_pool_get_generation (fixture->pool);
+  TarnMemory memory;
+  TarnBlock *block;
+  TarnHeapStats stats;
+
+  if (!((const Way *) data)->is_virtual)
+    {
+      g_test_skip ("parts do not move");
+      return;
+    }
+  memory = move_early (fixture, &block);
+  stats = get_heap_stats (fixture);
+  g_assert_cmpuint (stats.moves, >=, 3);
+  g_assert_true (tarn_testing_pages_is_usable (fixture->pages, memory, 64 * MIB));
+  g_assert_cmpuint (tarn_pool_get_generation (fixture->pool), ==, generation);
+
+  end (fixture, block);
+  name_queue (fixture, fixture->first);
+  tarn_testing_queues_run_all (fixture->queues);
+  tarn_clock_set (get_later_time); /* when the heap looks for what has been idle for long */
+  name_queue (fixture, fixture->first);
+  tarn_clock_set (NULL);
+  g_assert_cmpuint (get_heap_stats (fixture).moves, ==, stats.moves);
+  g_assert_cmpuint (get_heap_stats (fixture).upstream_frees, ==, 0);
+  g_assert_false (tarn_testing_pages_is_usable (fixture->pages, memory, 64 * MIB));
+  g_assert_cmpuint (tarn_pool_get_generation (fixture->pool), !=, generation);
+}
+
 /* Addresses that memory has moved away from go back, however often it moves. */
 static void
 test_moves_on (Fixture *fixture, gconstpointer data)
@@ -1345,6 +1384,7 @@ main (int argc, char **argv)
   add ("any-size", test_any_size);
   add ("moves", test_moves);
   add ("moves-early", test_moves_early);
+  add ("moved-generation", test_moved_generation);
   add ("moves-on", test_moves_on);
   add ("moves-refused", test_moves_refused);
   add ("marked", test_marked);

@@ -291,6 +291,7 @@ static gpointer value;
   X (tarn_pool_get_active_blocks, QUIET, (w->pool))                                                \
   X (tarn_pool_get_active_bytes, QUIET, (w->pool))                                                 \
   X (tarn_pool_get_charged_bytes, QUIET, (w->pool))                                                \
+  X (tarn_pool_get_generation, QUIET, (w->over_heap))                                              \
   X (tarn_pool_get_held_blocks, QUIET, (w->pool))                                                  \
   X (tarn_pool_get_limit_bytes, QUIET, (w->pool))                                                  \
   X (tarn_pool_get_managed_bytes, QUIET, (w->pool))                                                \

@@ -49,6 +49,7 @@ end_alias (TarnHeapQueue *queue)
   g_autofree TarnAlias *alias = g_queue_pop_head (&queue->aliases);
   TarnMemory address = { .address = alias->start };
 
+  _tarn_heap_begin_generation (heap);
   _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, address, alias->piece->size);
   _tarn_heap_lock (heap);

@@ -46,6 +46,9 @@ gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
+/* With the lock or without: for tarn_pool_get_generation (). */
+guint64 _tarn_heap_get_generation (const TarnHeap *heap);
+
 /* These take the heap's lock themselves.  @handle: of an in-order queue; NULL: nobody. */
 gboolean _tarn_heap_allocate_own (TarnHeap *heap, gsize size, gpointer handle, TarnMemory *memory,
                                   guint64 *owner);

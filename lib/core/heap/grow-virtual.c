@@ -239,6 +239,7 @@ move_quiet (TarnHeapRange *range, TarnPiece *piece, GError **error)
   TarnHeap *heap = range->heap;
 
   _tarn_range_cut_piece (piece);
+  _tarn_heap_begin_generation (heap);
   _tarn_heap_unlock (heap);
   _tarn_call (heap->upstream, backing_unmap, memory_at (piece->start), piece->size);
   _tarn_heap_lock (heap);

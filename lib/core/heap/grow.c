@@ -225,6 +225,7 @@ release (TarnHeap *heap, GQueue *pieces)
   heap->stats.upstream_frees += pieces->length;
   if (bytes == 0)
     return 0;
+  _tarn_heap_begin_generation (heap);
   _tarn_heap_unlock (heap);
   release_all (heap, pieces);
   _tarn_heap_lock (heap);

@@ -402,6 +402,8 @@ struct _TarnHeap
   gboolean is_unready; /* upstream gave memory that nobody could wait for: for who is_changing */
   gint64 look_at;      /* the time at which to see whether some were idle for too long */
   guint64 next_start;  /* of parts: for the next piece */
+  guint64 generation TARN_WHOLE; /* atomic: how often memory was unmapped, or went back; counted
+                                    before it does */
   TarnHeapStats stats;
 };
 
@@ -592,6 +594,15 @@ _tarn_heap_check_if_full_debug (TarnHeap *heap)
 #else
   (void) heap;
 #endif
+}
+
+/* Notes that memory which users may have had is going to be unmapped, or to go back.  The lock is
+ * held, and nobody can be given the memory any more. */
+static inline void
+_tarn_heap_begin_generation (TarnHeap *heap)
+{
+  _tarn_assert_locked (&heap->lock);
+  __atomic_store_n (&heap->generation, heap->generation + 1, __ATOMIC_RELEASE);
 }
 
 /* Gets the arena of a queue that the calling thread uses. */

@@ -43,6 +43,13 @@ _tarn_heap_describe_free (const TarnHeap *heap, GError **error)
       message, heap->stats.free_bytes, heap->stats.pieces, get_largest_of_all (heap));
 }
 
+/* Gets how often memory of a heap was unmapped, or went back. */
+guint64
+_tarn_heap_get_generation (const TarnHeap *heap)
+{
+  return __atomic_load_n (&heap->generation, __ATOMIC_ACQUIRE);
+}
+
 /**
  * Gets what a heap has, all at one moment.
  *

@@ -36,6 +36,7 @@
 #include "base/thread-private.h"
 #include "base/ticket-private.h"
 #include "common/lock-private.h"
+#include "common/whole-private.h"
 #include "heap/arena-private.h"
 #include "pool/block-chunk-private.h"
 #include "pool/index-private.h"
@@ -247,7 +248,9 @@ struct _TarnPool
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
   TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
                           active_blocks is never set */
-  guint64 n_after_driver_calls; /* of hits and misses: those that called the driver for memory */
+  guint64 generation TARN_WHOLE; /* atomic: how often memory went back to upstream; counted before
+                                    it does.  Over a heap the heap's counts instead */
+  guint64 n_after_driver_calls;  /* of hits and misses: those that called the driver for memory */
   TarnBlocks blocks;
   TarnIndex index; /* of all blocks in use, or those that tarn_allocator_allocate_memory () handed
                       out: policy.is_findable.  It has locks of its own. */

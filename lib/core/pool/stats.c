@@ -144,6 +144,34 @@ tarn_pool_get_name (TarnPool *pool)
   return pool->base.ops.name;
 }
 
+/**
+ * Gets a number that changes whenever memory of a pool goes back to the driver. It is for programs
+ * that keep addresses longer than blocks, as a CUDA graph does. Such a program gets the number
+ * before it allocates what the graph uses. As long as the number stays the same, that memory is
+ * mapped where it was, although the blocks may have been freed. Once it is another one, some memory
+ * of the pool has gone, and the program makes its graphs again.
+ *
+ * Over a heap the number changes when the heap frees a segment, or moves one to other addresses. It
+ * is one number for all pools over the heap, and counts what they free. Without a heap it changes
+ * when blocks go back to the upstream allocator, which may be another pool.
+ *
+ * Memory of blocks in use never goes. Memory that was freed may serve another request, whatever
+ * this says: see to it that a graph and that request do not run at a time. If another thread uses
+ * the pool, the number may change right after this returns.
+ *
+ * @param pool  a pool; any thread may call it
+ * @return a number that never comes again
+ * @since 0.1
+ */
+guint64
+tarn_pool_get_generation (TarnPool *pool)
+{
+  g_return_val_if_fail (pool != NULL, 0);
+
+  return pool->heap != NULL ? _tarn_heap_get_generation (pool->heap)
+                            : __atomic_load_n (&pool->generation, __ATOMIC_ACQUIRE);
+}
+
 /* Gets the counters as they are at one moment. */
 static TarnPoolStats
 get_stats (TarnPool *pool)

@@ -33,6 +33,8 @@ _tarn_pool_begin_give_back (TarnPool *pool, TarnGiveBack *give_back, TarnBlock *
   give_back->untold_bytes = 0;
   give_back->is_foreign = FALSE;
   give_back->unreserved_bytes = 0;
+  if (blocks != NULL)
+    __atomic_store_n (&pool->generation, pool->generation + 1, __ATOMIC_RELEASE);
   for (const TarnBlock *block = blocks; block != NULL; block = block->below)
     give_back->unreserved_bytes += block->alloc_size;
   pool->returning.bytes += give_back->unreserved_bytes;
