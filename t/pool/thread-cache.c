@@ -41,6 +41,66 @@ test_no_lock (Fixture *fixture, gconstpointer unused)
   player_drop (second, others, 32);
 }
 
+#define N_POWERS 16
+#define N_ROWS 100
+
+typedef struct
+{
+  TarnPool *pool;
+  gboolean are_rows; /* sizes are multiples of 64 KiB, else powers of two */
+  TarnBlock *blocks[N_ROWS];
+} Sizes;
+
+static guint
+count_sizes (const Sizes *sizes)
+{
+  return sizes->are_rows ? N_ROWS : N_POWERS;
+}
+
+static void
+take_sizes (gpointer data)
+{
+  Sizes *sizes = data;
+
+  for (guint i = 0; i < count_sizes (sizes); i++)
+    sizes->blocks[i]
+        = take (sizes->pool, sizes->are_rows ? (gsize) (i + 1) << 16 : (gsize) 16 << i, NULL);
+}
+
+static void
+drop_sizes (gpointer data)
+{
+  Sizes *sizes = data;
+
+  for (guint i = 0; i < count_sizes (sizes); i++)
+    tarn_block_free (sizes->blocks[i]);
+}
+
+/* Where all sizes have bins of their own, the round ones that programs like do not share a few
+ * places in a thread's cache. */
+static void
+test_round_sizes (Fixture *fixture, gconstpointer unused)
+{
+  static const guint n_bits[] = { 4, 5, 8, 16, 26 };
+
+  (void) unused;
+  for (guint i = 0; i < 2 * G_N_ELEMENTS (n_bits); i++)
+    {
+      TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+      g_autoptr (TarnPool) pool = NULL;
+      Sizes sizes = { .are_rows = i % 2 != 0 };
+
+      options.leading_bits_in_bin_id = n_bits[i / 2];
+      pool = sizes.pool = tarn_pool_new (fixture->allocator, &options, NULL);
+      player_run (&fixture->players[0], take_sizes, &sizes);
+      player_run (&fixture->players[0], drop_sizes, &sizes);
+      if (sizes.are_rows && n_bits[i / 2] == 4) /* there are 16 bins for 50 of them */
+        continue;
+      player_run_locked (&fixture->players[0], pool, take_sizes, &sizes);
+      player_run_locked (&fixture->players[0], pool, drop_sizes, &sizes);
+    }
+}
+
 /* Counters */
 
 typedef struct
@@ -599,6 +659,7 @@ main (int argc, char **argv)
   g_test_add ("/core/thread-cache/" path, Fixture, data, players_set_up, func, players_tear_down)
   g_test_init (&argc, &argv, NULL);
   ADD ("no-lock", NULL, test_no_lock);
+  ADD ("round-sizes", NULL, test_round_sizes);
   ADD ("counters/one-thread", GINT_TO_POINTER (1), test_counters);
   ADD ("counters/threads", GINT_TO_POINTER (N_PLAYERS), test_counters);
   ADD ("give-back", NULL, test_give_back);

@@ -13,11 +13,16 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* What numbers of bins are multiplied by for their homes.  Their low bits tell apart what comes
- * often, unless all sizes have bins of their own, as over a heap: these have most of their low bits
- * the same, so that all bits have to count (2^32 divided by the golden ratio). */
-#define PLAIN_SPREAD (1U << TARN_SPREAD_SHIFT)
-#define HEAP_SPREAD 0x9e3779b1U
+/* What numbers of bins are multiplied by for their homes.  Where sizes are told apart coarsely, the
+ * low bits of the numbers tell apart what comes often.  Otherwise, as over a heap, sizes have bins
+ * of their own, and most of their low bits are the same (0 for a power of two), so that all bits
+ * have to count (2^32 divided by the golden ratio). */
+#define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
+#define FINE_SPREAD 0x9e3779b1U
+
+/* The most leading bits with which each bin below 4 GiB has a home of its own: 16 bins each for 32
+ * powers of two. */
+#define MOST_COARSE_BITS (TARN_CACHE_HOME_BITS - 5)
 
 /* Life */
 
@@ -90,7 +95,7 @@ _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
-  pool->policy.spread = pool->heap != NULL ? HEAP_SPREAD : PLAIN_SPREAD;
+  pool->policy.spread = pool->leading_bits > MOST_COARSE_BITS ? FINE_SPREAD : COARSE_SPREAD;
   pool->policy.thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
   pool->policy.thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
