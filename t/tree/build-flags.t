@@ -14,10 +14,10 @@ unset MAKEFLAGS MFLAGS # of the make that runs this: it may print where it is
 list_flags () {
   find "$top_srcdir" -path '*/_build*' -prune -o \( -name Makefile.am -o -name Makefile.am.inc \) \
     -exec awk '
-      /^[A-Za-z0-9_%]*(CPPFLAGS|CFLAGS|LDFLAGS) *\+?=/ { inside = 1 }
+      /^[A-Za-z0-9_%]*(CPPFLAGS|CFLAGS|CXXFLAGS|LDFLAGS) *\+?=/ { inside = 1 }
       inside { print }
       !/\\$/ { inside = 0 }' {} + | grep -o '\$([A-Za-z_]*)' | tr -d '$()' | sort -u
-  echo CC CFLAGS CPPFLAGS LDFLAGS LIBS TEST_CFLAGS | tr ' ' '\n'
+  echo CC CFLAGS CXX CXXFLAGS CPPFLAGS LDFLAGS LIBS TEST_CFLAGS | tr ' ' '\n'
 }
 
 has_all_flags () {
@@ -58,10 +58,10 @@ compiles_all () {
   [ "$(wc -l <"$scratch/objects")" -gt 100 ] && ! comm -13 "$scratch/compiled" "$scratch/objects" | grep .
 }
 
-# All C of the tests, and nothing else.
+# All C and C++ of the tests, and nothing else.
 gives_test_flags () {
   show_commands TEST_CFLAGS=-DONLY_TESTS >"$scratch/commands"
-  grep -e -std=gnu11 "$scratch/commands" | list_compiled | grep '^t/' >"$scratch/tests"
+  grep -e -std=gnu11 -e -std=c++17 "$scratch/commands" | list_compiled | grep '^t/' >"$scratch/tests"
   grep -e -DONLY_TESTS "$scratch/commands" | list_compiled >"$scratch/flagged"
   [ "$(wc -l <"$scratch/tests")" -gt 100 ] && diff "$scratch/tests" "$scratch/flagged"
 }

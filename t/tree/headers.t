@@ -106,4 +106,20 @@ CODE
     skip "$name as c++17" "no C++ compiler"
   fi
 done
+
+# Headers for C++, but those that need somebody else's.
+for name in $(cd "$top_srcdir/include" && ls tarn/*.hpp); do
+  [ "$name,$have_opencl" != tarn/opencl.hpp,no ] || continue
+  ! grep -q '^#include <\(cuda\|thrust\)/' "$top_srcdir/include/$name" || continue
+  printf '#include <%s>\n#include <%s>\nint main () {}\n' "$name" "$name" >"$scratch/alone.cc"
+  if ! $CXX -std=c++17 -fsyntax-only -x c++ /dev/null 2>/dev/null; then
+    skip "$name as c++17" "no C++17 compiler"
+    continue
+  fi
+  for std in c++17 c++20; do
+    check "$name as $std" $CXX -std=$std -Wshadow $flags $cxx_flags "$scratch/alone.cc"
+    check "$name as $std, without exceptions" \
+      $CXX -std=$std -fno-exceptions -fno-rtti -Wshadow $flags $cxx_flags "$scratch/alone.cc"
+  done
+done
 done_testing

@@ -21,7 +21,7 @@ present () { # FOLDER
     cd "$top_srcdir/t/$1" || exit
     for file in *; do
       case $file in
-        *.c | *.sh | *.awk | *.pml | *.litmus) echo "$file" ;;
+        *.c | *.cpp | *.sh | *.awk | *.pml | *.litmus) echo "$file" ;;
         *.t) sed -n 2p "$file" | grep -q '^# Tarn: ' && echo "$file" ;;
       esac
     done

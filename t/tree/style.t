@@ -15,8 +15,11 @@ case $($CLANG_FORMAT --version 2>/dev/null) in
 esac
 
 cd "$top_srcdir" || exit
-for folder in $(find include lib t doc tools -name '*.[ch]' 2>/dev/null | xargs -n 1 dirname | sort -u)
-do
-  check "$folder" $CLANG_FORMAT --dry-run -Werror "$folder"/*.[ch]
+list_sources () { # FIND-OPTION...
+  find "$@" \( -name '*.[ch]' -o -name '*.[ch]pp' \) 2>/dev/null
+}
+for folder in $(list_sources include lib t doc tools | xargs -n 1 dirname | sort -u); do
+  # shellcheck disable=SC2046  # no name has a blank
+  check "$folder" $CLANG_FORMAT --dry-run -Werror $(list_sources "$folder" -maxdepth 1)
 done
 done_testing

@@ -1,0 +1,411 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+/**
+ * @file
+ * libtarn-cuda for C++17: owners of device memory, of page-locked and managed memory, and pools of
+ * them. It is a header alone, over <tarn/cuda.h>, whose documentation holds here, too;
+ * <tarn/tarn.hpp> says how errors are told. Like that one it needs nothing of CUDA's.
+ */
+
+#ifndef TARN_CUDA_HPP
+#define TARN_CUDA_HPP
+
+#include <tarn/cuda.h>
+#include <tarn/tarn.hpp>
+
+namespace tarn::cuda
+{
+
+/** TarnCudaDeviceOptions, which begin with the defaults. */
+struct device_options : TarnCudaDeviceOptions
+{
+  device_options () noexcept : TarnCudaDeviceOptions TARN_CUDA_DEVICE_OPTIONS_INIT {}
+};
+
+/** The owner of what tarn_cuda_make_default_context() makes. It can be moved. */
+class default_context
+{
+public:
+  /** Owns nothing. */
+  default_context () noexcept = default;
+
+  default_context (default_context &&other) noexcept
+      : m_context (std::exchange (other.m_context, nullptr)),
+        m_device (other.m_device)
+  {
+  }
+
+  default_context &
+  operator= (default_context &&other) noexcept
+  {
+    default_context moved (std::move (other));
+
+    std::swap (m_context, moved.m_context);
+    std::swap (m_device, moved.m_device);
+    return *this;
+  }
+
+  ~default_context ()
+  {
+    if (m_context != nullptr)
+      tarn_cuda_context_release (m_context);
+  }
+
+  /** tarn_cuda_make_default_context(): the context is current afterwards. */
+  static result<default_context>
+  try_make () noexcept
+  {
+    detail::error_slot error;
+    default_context made;
+
+    made.m_context = tarn_cuda_make_default_context (&made.m_device, error.out ());
+    if (made.m_context == nullptr)
+      return error.take ();
+    return made;
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_make(), or throws. */
+  static default_context
+  make ()
+  {
+    return try_make ().value ();
+  }
+#endif
+
+  /** The context. */
+  CUcontext
+  get () const noexcept
+  {
+    return m_context;
+  }
+
+  /** Its device. */
+  CUdevice
+  device () const noexcept
+  {
+    return m_device;
+  }
+
+private:
+  CUcontext m_context = nullptr;
+  CUdevice m_device = 0;
+};
+
+/** tarn_cuda_device_allocator_new_with_options(); NULL: the current context. */
+inline result<allocator>
+try_make_device_allocator (CUcontext context = nullptr,
+                           const TarnCudaDeviceOptions &options = device_options ()) noexcept
+{
+  detail::error_slot error;
+
+  return error.owner_of<allocator> (
+      tarn_cuda_device_allocator_new_with_options (context, &options, error.out ()));
+}
+
+/** tarn_cuda_host_allocator_new(): page-locked memory. */
+inline result<allocator>
+try_make_host_allocator (CUcontext context = nullptr, unsigned flags = 0) noexcept
+{
+  detail::error_slot error;
+
+  return error.owner_of<allocator> (tarn_cuda_host_allocator_new (context, flags, error.out ()));
+}
+
+/** tarn_cuda_managed_allocator_new(). */
+inline result<allocator>
+try_make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0) noexcept
+{
+  detail::error_slot error;
+
+  return error.owner_of<allocator> (tarn_cuda_managed_allocator_new (context, flags, error.out ()));
+}
+
+#if TARN_HAS_EXCEPTIONS
+/** try_make_device_allocator(), or throws. */
+inline allocator
+make_device_allocator (CUcontext context = nullptr,
+                       const TarnCudaDeviceOptions &options = device_options ())
+{
+  return try_make_device_allocator (context, options).value ();
+}
+
+/** try_make_host_allocator(), or throws. */
+inline allocator
+make_host_allocator (CUcontext context = nullptr, unsigned flags = 0)
+{
+  return try_make_host_allocator (context, flags).value ();
+}
+
+/** try_make_managed_allocator(), or throws. */
+inline allocator
+make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0)
+{
+  return try_make_managed_allocator (context, flags).value ();
+}
+#endif
+
+/** The owner of a block of CUDA's memory of any kind. NULL is a stream here: the default one. */
+class stream_block : public block
+{
+public:
+  using block::block;
+
+  /** A block of one of libtarn-cuda's allocators, or of a pool over one. */
+  explicit stream_block (block &&other) noexcept : block (std::move (other)) {}
+
+  /** block::free_on() for a stream, in the thread that frees the block. */
+  void
+  free_on (CUstream stream) noexcept
+  {
+    set_free_on ([] (TarnBlock *freed, void *last)
+                     noexcept { tarn_cuda_block_free_on (freed, static_cast<CUstream> (last)); },
+                 stream);
+  }
+
+  /** tarn_cuda_block_record_use(). */
+  result<void>
+  try_record_use (CUstream stream) noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_cuda_block_record_use (get (), stream, error.out ()));
+  }
+
+  /** tarn_cuda_block_move_to_stream(). */
+  result<void>
+  try_move_to (CUstream stream) noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_cuda_block_move_to_stream (get (), stream, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_record_use(), or throws. */
+  void
+  record_use (CUstream stream)
+  {
+    try_record_use (stream).value ();
+  }
+
+  /** try_move_to(), or throws. */
+  void
+  move_to (CUstream stream)
+  {
+    try_move_to (stream).value ();
+  }
+#endif
+};
+
+/** The owner of a block of device memory. */
+class memory : public stream_block
+{
+public:
+  using stream_block::stream_block;
+
+  /** Another owner of the memory. */
+  memory
+  share () const noexcept
+  {
+    return memory (block::share ());
+  }
+
+  /** The address, as the driver's functions take it. */
+  CUdeviceptr
+  address () const noexcept
+  {
+    return tarn_cuda_block_get_device_pointer (get ());
+  }
+};
+
+/** The owner of a block of page-locked or managed memory. */
+class host_memory : public stream_block
+{
+public:
+  using stream_block::stream_block;
+
+  /** Another owner of the memory. */
+  host_memory
+  share () const noexcept
+  {
+    return host_memory (block::share ());
+  }
+
+  /** The address. */
+  void *
+  data () const noexcept
+  {
+    return tarn_cuda_block_get_host_pointer (get ());
+  }
+};
+
+/** What pools of CUDA's memory share: Block is memory or host_memory. */
+template <typename Block> class stream_pool : public tarn::pool
+{
+public:
+  using tarn::pool::pool;
+
+  /** tarn_pool_allocate(): the memory is for any stream. */
+  result<Block>
+  try_allocate (std::size_t size) const noexcept
+  {
+    return try_block<Block> (size, nullptr);
+  }
+
+  /** tarn_cuda_pool_allocate(): the memory is for one stream; NULL: the default one. */
+  result<Block>
+  try_allocate (std::size_t size, CUstream stream) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<Block> (tarn_cuda_pool_allocate (get (), size, stream, error.out ()));
+  }
+
+  /** tarn_pool_allocate_aligned(): the memory is for any stream. */
+  result<Block>
+  try_allocate_aligned (std::size_t size, std::size_t alignment) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<Block> (
+        tarn_pool_allocate_aligned (get (), size, alignment, nullptr, error.out ()));
+  }
+
+  /** tarn_cuda_pool_forget_stream(): before a stream that is not idle is destroyed. */
+  result<void>
+  try_forget_stream (CUstream stream) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_cuda_pool_forget_stream (get (), stream, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_allocate(), or throws. */
+  Block
+  allocate (std::size_t size) const
+  {
+    return try_allocate (size).value ();
+  }
+
+  /** try_allocate(), or throws. */
+  Block
+  allocate (std::size_t size, CUstream stream) const
+  {
+    return try_allocate (size, stream).value ();
+  }
+
+  /** try_allocate_aligned(), or throws. */
+  Block
+  allocate_aligned (std::size_t size, std::size_t alignment) const
+  {
+    return try_allocate_aligned (size, alignment).value ();
+  }
+
+  /** try_forget_stream(), or throws. */
+  void
+  forget_stream (CUstream stream) const
+  {
+    try_forget_stream (stream).value ();
+  }
+#endif
+};
+
+/** A reference on a pool of device memory. */
+class pool : public stream_pool<memory>
+{
+public:
+  using stream_pool::stream_pool;
+
+  /** A pool over an allocator of device memory. */
+  explicit pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
+
+  /** tarn_cuda_pool_new(); NULL: the current context. */
+  static result<pool>
+  try_make (CUcontext context = nullptr, const TarnPoolOptions &options = pool_options ()) noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<pool> (tarn_cuda_pool_new (context, &options, error.out ()));
+  }
+
+  /** tarn_cuda_get_shared_pool(): the device's pool that all of the process share. */
+  static result<pool>
+  try_get_shared (CUdevice device) noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<pool> (tarn_cuda_get_shared_pool (device, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** tarn_cuda_pool_new(), or throws; NULL: the current context. */
+  explicit pool (CUcontext context, const TarnPoolOptions &options = pool_options ())
+      : pool (try_make (context, options).value ())
+  {
+  }
+
+  /** try_get_shared(), or throws. */
+  static pool
+  get_shared (CUdevice device)
+  {
+    return try_get_shared (device).value ();
+  }
+#endif
+
+  /** tarn_cuda_pool_find(), of a pool with TARN_POOL_FINDABLE: (transfer none), or NULL. */
+  TarnBlock *
+  find (CUdeviceptr address) const noexcept
+  {
+    return tarn_cuda_pool_find (get (), address);
+  }
+};
+
+/** A reference on a pool of page-locked or managed memory. */
+class host_pool : public stream_pool<host_memory>
+{
+public:
+  using stream_pool::stream_pool;
+
+  /** A pool over an allocator of page-locked or managed memory. */
+  explicit host_pool (tarn::pool other) noexcept : stream_pool (other.release ()) {}
+
+  /** A pool over a heap over tarn_cuda_host_allocator_new(); NULL: the current context. */
+  static result<host_pool>
+  try_make (CUcontext context = nullptr, unsigned flags = 0,
+            const TarnPoolOptions &options = pool_options ()) noexcept
+  {
+    return detail::pool_over_heap<host_pool> (try_make_host_allocator (context, flags), options);
+  }
+
+  /** A pool over a heap over tarn_cuda_managed_allocator_new(); NULL: the current context. */
+  static result<host_pool>
+  try_make_managed (CUcontext context = nullptr, unsigned flags = 0,
+                    const TarnPoolOptions &options = pool_options ()) noexcept
+  {
+    return detail::pool_over_heap<host_pool> (try_make_managed_allocator (context, flags), options);
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_make(), or throws. */
+  explicit host_pool (CUcontext context, unsigned flags = 0,
+                      const TarnPoolOptions &options = pool_options ())
+      : host_pool (try_make (context, flags, options).value ())
+  {
+  }
+
+  /** try_make_managed(), or throws. */
+  static host_pool
+  make_managed (CUcontext context = nullptr, unsigned flags = 0,
+                const TarnPoolOptions &options = pool_options ())
+  {
+    return try_make_managed (context, flags, options).value ();
+  }
+#endif
+};
+
+} // namespace tarn::cuda
+
+#endif

@@ -1,0 +1,922 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT */
+
+/**
+ * @file
+ * libtarn for C++17: owners of blocks, pools and allocators, and errors as exceptions. It is a
+ * header alone, over the functions of <tarn/tarn.h>, whose documentation holds here, too.
+ *
+ * A function that can fail has two names. allocate() throws: tarn::out_of_memory, a std::bad_alloc,
+ * where there is no memory, and tarn::error for anything else. try_allocate() never throws, and
+ * returns a tarn::result. Without exceptions (-fno-exceptions) there are the latter alone.
+ *
+ * - tarn/tarn.hpp: any driver
+ * - tarn/opencl.hpp: OpenCL's buffers and shared virtual memory
+ * - tarn/cuda.hpp: CUDA's device memory and page-locked memory
+ * - tarn/memory-resource.hpp: containers of the standard library in memory that a device can use
+ * - tarn/cuda-resource.hpp: a memory resource for libraries over NVIDIA's CCCL
+ * - tarn/thrust.hpp: vectors of Thrust's
+ */
+
+#ifndef TARN_TARN_HPP
+#define TARN_TARN_HPP
+
+#include <tarn/tarn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+#if defined(__cpp_exceptions)
+/** Whether there are functions that throw. */
+#define TARN_HAS_EXCEPTIONS 1
+#else
+#define TARN_HAS_EXCEPTIONS 0
+#endif
+
+namespace tarn
+{
+
+/**
+ * An error of Tarn's or of a driver's: a GError that C++ owns. It can be copied and thrown. Of one
+ * that was moved from, what() is empty.
+ */
+class error : public std::exception
+{
+public:
+  /** Takes over an error that a function of C set. */
+  explicit error (GError *taken) noexcept : m_error (taken) {}
+
+  error (const error &other) noexcept : std::exception (other), m_error (copy (other.m_error)) {}
+
+  error (error &&other) noexcept : std::exception (other),
+                                   m_error (std::exchange (other.m_error, nullptr))
+  {
+  }
+
+  error &
+  operator= (error other) noexcept
+  {
+    std::swap (m_error, other.m_error);
+    return *this;
+  }
+
+  ~error () override { g_clear_error (&m_error); }
+
+  /** The message, which names the call that failed and its status. */
+  const char *
+  what () const noexcept override
+  {
+    return m_error != nullptr ? m_error->message : "";
+  }
+
+  /** TARN_ERROR, or a driver's: TARN_OPENCL_ERROR, TARN_CUDA_ERROR. */
+  GQuark
+  domain () const noexcept
+  {
+    return m_error != nullptr ? m_error->domain : 0;
+  }
+
+  /** A TarnError, or the driver's status: a cl_int, a CUresult. */
+  int
+  code () const noexcept
+  {
+    return m_error != nullptr ? m_error->code : 0;
+  }
+
+  /** Whether the error is this one. */
+  bool
+  matches (GQuark domain, int code) const noexcept
+  {
+    return g_error_matches (m_error, domain, code) != FALSE;
+  }
+
+  /**
+   * Whether it says that there is no memory: of the driver's, or within a limit. A program that
+   * frees some, or asks for less, may succeed then.
+   */
+  bool
+  is_no_memory () const noexcept
+  {
+    return matches (TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY) || matches (TARN_ERROR, TARN_ERROR_LIMIT);
+  }
+
+  /** (transfer none): the error as C has it. */
+  const GError *
+  get () const noexcept
+  {
+    return m_error;
+  }
+
+private:
+  static GError *
+  copy (const GError *other) noexcept
+  {
+    return other != nullptr ? g_error_copy (other) : nullptr;
+  }
+
+  GError *m_error;
+};
+
+/** The exception where there is no memory: error::is_no_memory() says when. */
+class out_of_memory : public std::bad_alloc
+{
+public:
+  /** Says why. */
+  explicit out_of_memory (error reason) noexcept : m_reason (std::move (reason)) {}
+
+  /** The error's message. */
+  const char *
+  what () const noexcept override
+  {
+    return m_reason.what ();
+  }
+
+  /** The error. */
+  const error &
+  reason () const noexcept
+  {
+    return m_reason;
+  }
+
+private:
+  error m_reason;
+};
+
+#if TARN_HAS_EXCEPTIONS
+/** Throws out_of_memory where there is no memory, and the error itself else. */
+[[noreturn]] inline void
+throw_error (error reason)
+{
+  if (reason.is_no_memory ())
+    throw out_of_memory (std::move (reason));
+  throw reason;
+}
+#endif
+
+/**
+ * A value, or the error because of which there is none: what std::expected is in C++23. The value
+ * may be used only where there is one.
+ */
+template <typename T> class [[nodiscard]] result
+{
+public:
+  /** A value. */
+  result (T value) noexcept : m_state (std::in_place_index<0>, std::move (value)) {}
+
+  /** An error. */
+  result (tarn::error reason) noexcept : m_state (std::in_place_index<1>, std::move (reason)) {}
+
+  /** Whether there is a value. */
+  bool
+  has_value () const noexcept
+  {
+    return m_state.index () == 0;
+  }
+
+  /** Whether there is a value. */
+  explicit operator bool () const noexcept { return has_value (); }
+
+  /** The value: there is one. */
+  T &
+      operator* ()
+      & noexcept
+  {
+    return *std::get_if<0> (&m_state);
+  }
+
+  /** The value: there is one. */
+  const T &
+  operator* () const &noexcept
+  {
+    return *std::get_if<0> (&m_state);
+  }
+
+  /** The value, to be moved from: there is one. */
+  T &&
+      operator* ()
+      && noexcept
+  {
+    return std::move (*std::get_if<0> (&m_state));
+  }
+
+  /** The value: there is one. */
+  T *
+  operator->() noexcept
+  {
+    return std::get_if<0> (&m_state);
+  }
+
+  /** The value: there is one. */
+  const T *
+  operator->() const noexcept
+  {
+    return std::get_if<0> (&m_state);
+  }
+
+  /** The error: there is no value. */
+  const tarn::error &
+  error () const noexcept
+  {
+    return *std::get_if<1> (&m_state);
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** The value; throws where there is none. */
+  T &
+  value () &
+  {
+    check ();
+    return **this;
+  }
+
+  /** The value, to be moved from; throws where there is none. */
+  T &&
+  value () &&
+  {
+    check ();
+    return *std::move (*this);
+  }
+#endif
+
+private:
+#if TARN_HAS_EXCEPTIONS
+  void
+  check ()
+  {
+    if (!has_value ())
+      throw_error (std::move (*std::get_if<1> (&m_state)));
+  }
+#endif
+
+  std::variant<T, tarn::error> m_state;
+};
+
+/** Success, or the error because of which there is none. */
+template <> class [[nodiscard]] result<void>
+{
+public:
+  /** Success. */
+  result () noexcept = default;
+
+  /** An error. */
+  result (tarn::error reason) noexcept : m_error (std::move (reason)) {}
+
+  /** Whether it succeeded. */
+  bool
+  has_value () const noexcept
+  {
+    return !m_error.has_value ();
+  }
+
+  /** Whether it succeeded. */
+  explicit operator bool () const noexcept { return has_value (); }
+
+  /** The error: it did not succeed. */
+  const tarn::error &
+  error () const noexcept
+  {
+    return *m_error;
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** Throws unless it succeeded. */
+  void
+  value ()
+  {
+    if (m_error.has_value ())
+      throw_error (std::move (*m_error));
+  }
+#endif
+
+private:
+  std::optional<tarn::error> m_error;
+};
+
+/* For the headers of Tarn. */
+namespace detail
+{
+
+/* Where a function of C stores its error. */
+class error_slot
+{
+public:
+  error_slot () noexcept = default;
+  error_slot (const error_slot &) = delete;
+  error_slot &operator= (const error_slot &) = delete;
+  ~error_slot () { g_clear_error (&m_error); }
+
+  GError **
+  out () noexcept
+  {
+    return &m_error;
+  }
+
+  error
+  take () noexcept
+  {
+    return error (std::exchange (m_error, nullptr));
+  }
+
+  /* A reference or block that a function of C returned, or the error that it set instead. */
+  template <typename Owner, typename T>
+  result<Owner>
+  owner_of (T *made) noexcept
+  {
+    if (made == nullptr)
+      return take ();
+    return Owner (made);
+  }
+
+  result<void>
+  success_if (gboolean succeeded) noexcept
+  {
+    if (!succeeded)
+      return take ();
+    return {};
+  }
+
+private:
+  GError *m_error = nullptr;
+};
+
+/* One reference of an object of C, whose copies have one each. */
+template <typename T, T *(*Ref) (T *), void (*Unref) (T *)> class counted
+{
+public:
+  /** Owns nothing. */
+  counted () noexcept = default;
+
+  /** Takes over a reference, as functions of C return it. */
+  explicit counted (T *taken) noexcept : m_object (taken) {}
+
+  counted (const counted &other) noexcept : m_object (ref (other.m_object)) {}
+
+  counted (counted &&other) noexcept : m_object (std::exchange (other.m_object, nullptr)) {}
+
+  counted &
+  operator= (const counted &other) noexcept
+  {
+    counted copy (other);
+
+    swap (copy);
+    return *this;
+  }
+
+  counted &
+  operator= (counted &&other) noexcept
+  {
+    counted moved (std::move (other));
+
+    swap (moved);
+    return *this;
+  }
+
+  ~counted ()
+  {
+    if (m_object != nullptr)
+      Unref (m_object);
+  }
+
+  /** (transfer none): the object, for functions of C. */
+  T *
+  get () const noexcept
+  {
+    return m_object;
+  }
+
+  /** (transfer full): the object; this owns nothing afterwards. */
+  T *
+  release () noexcept
+  {
+    return std::exchange (m_object, nullptr);
+  }
+
+  /** Drops the reference; this owns nothing afterwards. */
+  void
+  reset () noexcept
+  {
+    counted ().swap (*this);
+  }
+
+  /** Whether it owns anything. */
+  explicit operator bool () const noexcept { return m_object != nullptr; }
+
+  void
+  swap (counted &other) noexcept
+  {
+    std::swap (m_object, other.m_object);
+  }
+
+  friend bool
+  operator== (const counted &a, const counted &b) noexcept
+  {
+    return a.m_object == b.m_object;
+  }
+
+  friend bool
+  operator!= (const counted &a, const counted &b) noexcept
+  {
+    return a.m_object != b.m_object;
+  }
+
+protected:
+  static T *
+  ref (T *object) noexcept
+  {
+    return object != nullptr ? Ref (object) : nullptr;
+  }
+
+private:
+  T *m_object = nullptr;
+};
+
+} // namespace detail
+
+/**
+ * The owner of a block: its destructor frees the block. It can be moved; share() makes another
+ * owner.
+ */
+class block
+{
+public:
+  /** Owns nothing. */
+  block () noexcept = default;
+
+  /** Takes over a block, as functions of C return it. */
+  explicit block (TarnBlock *taken) noexcept : m_block (taken) {}
+
+  block (block &&other) noexcept : m_block (std::exchange (other.m_block, nullptr)),
+                                   m_free_on (std::exchange (other.m_free_on, nullptr)),
+                                   m_queue (std::exchange (other.m_queue, nullptr))
+  {
+  }
+
+  block &
+  operator= (block &&other) noexcept
+  {
+    block moved (std::move (other));
+
+    swap (moved);
+    return *this;
+  }
+
+  ~block ()
+  {
+    if (m_free_on != nullptr)
+      m_free_on (m_block, m_queue);
+    else
+      tarn_block_free (m_block);
+  }
+
+  /** Another owner of the block, whose memory the last of its owners frees. */
+  block
+  share () const noexcept
+  {
+    block other (m_block != nullptr ? tarn_block_ref (m_block) : nullptr);
+
+    other.set_free_on (m_free_on, m_queue);
+    return other;
+  }
+
+  /**
+   * Says which queue uses the block last: it is freed there, as by tarn_block_free_on(). A block
+   * that was allocated for a queue is that queue's without it. @p queue lives until then; NULL:
+   * the queue is not known.
+   */
+  void
+  free_on (void *queue) noexcept
+  {
+    set_free_on (queue != nullptr ? tarn_block_free_on : nullptr, queue);
+  }
+
+  /** Frees the block, if there is one. This owns nothing afterwards. */
+  void
+  reset () noexcept
+  {
+    block ().swap (*this);
+  }
+
+  /** (transfer none): the block, for functions of C. */
+  TarnBlock *
+  get () const noexcept
+  {
+    return m_block;
+  }
+
+  /** (transfer full): the block; this owns nothing afterwards. */
+  TarnBlock *
+  release () noexcept
+  {
+    set_free_on (nullptr, nullptr);
+    return std::exchange (m_block, nullptr);
+  }
+
+  /** Whether it owns a block. */
+  explicit operator bool () const noexcept { return m_block != nullptr; }
+
+  /** The driver's handle or address. */
+  TarnMemory
+  memory () const noexcept
+  {
+    return tarn_block_get_memory (m_block);
+  }
+
+  /** Bytes that were asked for. */
+  std::size_t
+  size () const noexcept
+  {
+    return tarn_block_get_size (m_block);
+  }
+
+  /** Bytes that there are: no less, and all of them may be used. */
+  std::size_t
+  alloc_size () const noexcept
+  {
+    return tarn_block_get_alloc_size (m_block);
+  }
+
+  /** tarn_block_record_use(): another queue uses the block, too. */
+  result<void>
+  try_record_use (void *queue) noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_block_record_use (m_block, queue, error.out ()));
+  }
+
+  /** tarn_block_move_to_queue(): the queue waits for those that used the block. */
+  result<void>
+  try_move_to (void *queue) noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_block_move_to_queue (m_block, queue, error.out ()));
+  }
+
+  /** tarn_block_wait(): the host waits for the queues that used the block. */
+  result<void>
+  try_wait () noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_block_wait (m_block, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_record_use(), or throws. */
+  void
+  record_use (void *queue)
+  {
+    try_record_use (queue).value ();
+  }
+
+  /** try_move_to(), or throws. */
+  void
+  move_to (void *queue)
+  {
+    try_move_to (queue).value ();
+  }
+
+  /** try_wait(), or throws. */
+  void
+  wait ()
+  {
+    try_wait ().value ();
+  }
+#endif
+
+  void
+  swap (block &other) noexcept
+  {
+    std::swap (m_block, other.m_block);
+    std::swap (m_free_on, other.m_free_on);
+    std::swap (m_queue, other.m_queue);
+  }
+
+protected:
+  using free_on_func = void (*) (TarnBlock *block, void *queue);
+
+  void
+  set_free_on (free_on_func func, void *queue) noexcept
+  {
+    m_free_on = func;
+    m_queue = queue;
+  }
+
+private:
+  TarnBlock *m_block = nullptr;
+  free_on_func m_free_on = nullptr; /* NULL: its queue is the one it was allocated for, if any */
+  void *m_queue = nullptr;          /* for m_free_on */
+};
+
+/** A reference on an allocator. */
+class allocator : public detail::counted<TarnAllocator, tarn_allocator_ref, tarn_allocator_unref>
+{
+public:
+  using counted::counted;
+
+  /** Takes a reference of its own. */
+  static allocator
+  share (TarnAllocator *borrowed) noexcept
+  {
+    return allocator (ref (borrowed));
+  }
+
+  /** tarn_allocator_allocate(). */
+  result<block>
+  try_allocate (std::size_t size) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<block> (tarn_allocator_allocate (get (), size, error.out ()));
+  }
+
+  /** tarn_allocator_get_name(). */
+  const char *
+  name () const noexcept
+  {
+    return tarn_allocator_get_name (get ());
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_allocate(), or throws. */
+  block
+  allocate (std::size_t size) const
+  {
+    return try_allocate (size).value ();
+  }
+#endif
+};
+
+/** TarnHeapOptions, which begin with the defaults. */
+struct heap_options : TarnHeapOptions
+{
+  heap_options () noexcept : TarnHeapOptions TARN_HEAP_OPTIONS_INIT {}
+};
+
+/** TarnPoolOptions, which begin with the defaults. */
+struct pool_options : TarnPoolOptions
+{
+  pool_options () noexcept : TarnPoolOptions TARN_POOL_OPTIONS_INIT {}
+};
+
+/** tarn_heap_allocator_new(). */
+inline result<allocator>
+try_make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_options ()) noexcept
+{
+  detail::error_slot error;
+
+  return error.owner_of<allocator> (
+      tarn_heap_allocator_new (upstream.get (), &options, error.out ()));
+}
+
+#if TARN_HAS_EXCEPTIONS
+/** try_make_heap(), or throws. */
+inline allocator
+make_heap (const allocator &upstream, const TarnHeapOptions &options = heap_options ())
+{
+  return try_make_heap (upstream, options).value ();
+}
+#endif
+
+/** Pools that give back what they hold when one of them runs out of memory. */
+class reclaim_group
+    : public detail::counted<TarnReclaimGroup, tarn_reclaim_group_ref, tarn_reclaim_group_unref>
+{
+public:
+  /** tarn_reclaim_group_new(). */
+  reclaim_group () : counted (tarn_reclaim_group_new ()) {}
+
+  using counted::counted;
+};
+
+/** A reference on a pool. A block may outlive it. */
+class pool : public detail::counted<TarnPool, tarn_pool_ref, tarn_pool_unref>
+{
+public:
+  using counted::counted;
+
+  /** Takes a reference of its own. */
+  static pool
+  share (TarnPool *borrowed) noexcept
+  {
+    return pool (ref (borrowed));
+  }
+
+  /** tarn_pool_new(). */
+  static result<pool>
+  try_make (const allocator &upstream, const TarnPoolOptions &options = pool_options ()) noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<pool> (tarn_pool_new (upstream.get (), &options, error.out ()));
+  }
+
+  /** tarn_pool_allocate(); with a queue, a cl_command_queue or a CUstream,
+   * tarn_pool_allocate_ordered(). */
+  result<block>
+  try_allocate (std::size_t size, void *queue = nullptr) const noexcept
+  {
+    return try_block<block> (size, queue);
+  }
+
+  /** tarn_pool_allocate_aligned(). */
+  result<block>
+  try_allocate_aligned (std::size_t size, std::size_t alignment,
+                        void *queue = nullptr) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<block> (
+        tarn_pool_allocate_aligned (get (), size, alignment, queue, error.out ()));
+  }
+
+  /** tarn_pool_free_memory(), of a pool with TARN_POOL_FINDABLE. */
+  result<void>
+  try_free_memory (TarnMemory memory, void *queue = nullptr) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_pool_free_memory (get (), memory, queue, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_make(), or throws. */
+  explicit pool (const allocator &upstream, const TarnPoolOptions &options = pool_options ())
+      : pool (try_make (upstream, options).value ())
+  {
+  }
+
+  /** try_allocate(), or throws. */
+  block
+  allocate (std::size_t size, void *queue = nullptr) const
+  {
+    return try_allocate (size, queue).value ();
+  }
+
+  /** try_allocate_aligned(), or throws. */
+  block
+  allocate_aligned (std::size_t size, std::size_t alignment, void *queue = nullptr) const
+  {
+    return try_allocate_aligned (size, alignment, queue).value ();
+  }
+
+  /** try_free_memory(), or throws. */
+  void
+  free_memory (TarnMemory memory, void *queue = nullptr) const
+  {
+    try_free_memory (memory, queue).value ();
+  }
+#endif
+
+  /** tarn_pool_get_stats(). */
+  TarnPoolStats
+  stats () const noexcept
+  {
+    TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+    tarn_pool_get_stats (get (), &stats);
+    return stats;
+  }
+
+  /** tarn_pool_free_held(). */
+  void
+  free_held () const noexcept
+  {
+    tarn_pool_free_held (get ());
+  }
+
+  /** tarn_pool_trim(). */
+  void
+  trim (std::size_t keep_bytes) const noexcept
+  {
+    tarn_pool_trim (get (), keep_bytes);
+  }
+
+  /** tarn_pool_stop_holding(). */
+  void
+  stop_holding () const noexcept
+  {
+    tarn_pool_stop_holding (get ());
+  }
+
+  /** tarn_pool_get_limit_bytes(). */
+  std::size_t
+  limit_bytes () const noexcept
+  {
+    return tarn_pool_get_limit_bytes (get ());
+  }
+
+  /** tarn_pool_set_limit_bytes(). */
+  void
+  set_limit_bytes (std::size_t bytes) const noexcept
+  {
+    tarn_pool_set_limit_bytes (get (), bytes);
+  }
+
+  /** tarn_pool_set_reclaim_group(); an empty one: none. */
+  void
+  set_reclaim_group (const reclaim_group &group) const noexcept
+  {
+    tarn_pool_set_reclaim_group (get (), group.get ());
+  }
+
+  /**
+   * tarn_pool_add_reclaim_func(): @p function is called with the bytes that are wanted, and returns
+   * whether it gave anything back. Any thread may call it. One that throws ends the program. It
+   * must not own the pool, or neither is ever released.
+   *
+   * @return what remove_reclaim() takes
+   */
+  template <typename Function>
+  unsigned
+  add_reclaim (Function function) const
+  {
+    static_assert (std::is_invocable_r_v<bool, Function &, std::size_t>,
+                   "a reclaim function takes the bytes that are wanted, and returns a bool");
+    auto owned = std::make_unique<Function> (std::move (function));
+
+    return tarn_pool_add_reclaim_func (
+        get (),
+        [] (TarnPool *, gsize wanted, gpointer data) noexcept -> gboolean {
+          return (*static_cast<Function *> (data)) (wanted) ? TRUE : FALSE;
+        },
+        owned.release (), [] (gpointer data) noexcept { delete static_cast<Function *> (data); });
+  }
+
+  /** tarn_pool_remove_reclaim_func(). */
+  bool
+  remove_reclaim (unsigned id) const noexcept
+  {
+    return tarn_pool_remove_reclaim_func (get (), id) != FALSE;
+  }
+
+protected:
+  template <typename Block>
+  result<Block>
+  try_block (std::size_t size, void *queue) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<Block> (
+        queue != nullptr ? tarn_pool_allocate_ordered (get (), size, queue, error.out ())
+                         : tarn_pool_allocate (get (), size, error.out ()));
+  }
+};
+
+namespace detail
+{
+
+/* Fails for a pool that finds no blocks by their memory. */
+inline result<void>
+check_findable (const pool &pool) noexcept
+{
+  result<void> freed = pool.try_free_memory (TarnMemory ()); /* which is no block's */
+
+  if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))
+    return {};
+  return freed;
+}
+
+/* Throws where that is possible, and ends the program where it is not. */
+[[noreturn]] inline void
+fail (const error &reason)
+{
+#if TARN_HAS_EXCEPTIONS
+  throw_error (reason);
+#else
+  g_error ("Tarn: %s", reason.what ());
+#endif
+}
+
+/* A pool over a heap over an allocator, if there is that one. */
+template <typename Pool>
+result<Pool>
+pool_over_heap (result<allocator> upstream, const TarnPoolOptions &options) noexcept
+{
+  heap_options heap;
+
+  heap.follows_pool_limit = TRUE;
+  if (!upstream)
+    return upstream.error ();
+  result<allocator> over = try_make_heap (*upstream, heap);
+  if (!over)
+    return over.error ();
+  result<pool> made = pool::try_make (*over, options);
+  if (!made)
+    return made.error ();
+  return Pool (*std::move (made));
+}
+
+} // namespace detail
+
+} // namespace tarn
+
+#endif

@@ -1,0 +1,676 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The header for C++: who owns what, errors as exceptions and without them, containers of the
+ * standard library. */
+
+#include <tarn/memory-resource.hpp>
+#include <tarn/tarn.hpp>
+#include <tarn/testing.h>
+
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace
+{
+
+constexpr std::size_t size = 5000;
+constexpr std::size_t device_bytes = 1 << 20;
+
+/* A device, which has to be empty in the end. */
+class world
+{
+public:
+  world () : m_device (tarn_testing_device_new (device_bytes)) {}
+  world (const world &) = delete;
+  world &operator= (const world &) = delete;
+
+  ~world ()
+  {
+    tarn_testing_assert_no_leaks (m_device);
+    tarn_testing_device_free (m_device);
+  }
+
+  tarn::allocator
+  make_allocator () const
+  {
+    return tarn::allocator (tarn_testing_device_allocator_new (m_device));
+  }
+
+  unsigned
+  live () const
+  {
+    return tarn_testing_device_get_live (m_device);
+  }
+
+  TarnTestingDevice *
+  get () const
+  {
+    return m_device;
+  }
+
+private:
+  TarnTestingDevice *m_device;
+};
+
+tarn::error
+make_error (int code)
+{
+  return tarn::error (g_error_new (TARN_ERROR, code, "code %d", code));
+}
+
+void
+test_error ()
+{
+  tarn::error first = make_error (TARN_ERROR_LIMIT);
+  tarn::error copy = first;
+  tarn::error moved = std::move (first);
+
+  g_assert_cmpstr (copy.what (), ==, "code 8");
+  g_assert_cmpstr (moved.what (), ==, "code 8");
+  g_assert_cmpstr (first.what (), ==, "");
+  g_assert_cmpint (first.code (), ==, 0);
+  g_assert_false (first.matches (TARN_ERROR, TARN_ERROR_LIMIT));
+  g_assert_true (copy.get () != moved.get ());
+  g_assert_true (moved.matches (TARN_ERROR, TARN_ERROR_LIMIT));
+  g_assert_true (moved.domain () == TARN_ERROR);
+  first = copy;
+  g_assert_cmpint (first.code (), ==, TARN_ERROR_LIMIT);
+  first = make_error (TARN_ERROR_FAILED);
+  g_assert_cmpint (first.code (), ==, TARN_ERROR_FAILED);
+  static_assert (std::is_nothrow_copy_constructible_v<tarn::error>);
+  static_assert (std::is_nothrow_copy_constructible_v<tarn::out_of_memory>);
+}
+
+/* Each code of Tarn's, and one of somebody else's. */
+void
+test_no_memory ()
+{
+  for (int code = TARN_ERROR_OUT_OF_MEMORY; code <= TARN_ERROR_FAILED; code++)
+    {
+      bool is_no_memory = code == TARN_ERROR_OUT_OF_MEMORY || code == TARN_ERROR_LIMIT;
+      bool was_no_memory = false;
+
+      g_assert_true (make_error (code).is_no_memory () == is_no_memory);
+      try
+        {
+          tarn::throw_error (make_error (code));
+        }
+      catch (const std::bad_alloc &exception)
+        {
+          was_no_memory = true;
+          g_assert_nonnull (std::strstr (exception.what (), "code "));
+        }
+      catch (const tarn::error &exception)
+        {
+          g_assert_cmpint (exception.code (), ==, code);
+        }
+      g_assert_true (was_no_memory == is_no_memory);
+    }
+  g_assert_false (tarn::error (g_error_new_literal (g_quark_from_static_string ("other"), 0, ""))
+                      .is_no_memory ());
+}
+
+/* What is thrown is one of these, and every one is a std::exception. */
+template <typename Exception, typename Function>
+std::string
+catch_from (Function function)
+{
+  try
+    {
+      function ();
+    }
+  catch (const std::exception &exception)
+    {
+      g_assert_nonnull (dynamic_cast<const Exception *> (&exception));
+      return exception.what ();
+    }
+  g_assert_not_reached ();
+}
+
+void
+test_exceptions ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+  tarn::block block = pool.allocate (size);
+
+  catch_from<tarn::out_of_memory> ([&] { pool.allocate (2 * device_bytes); });
+  catch_from<std::bad_alloc> ([&] { w.make_allocator ().allocate (2 * device_bytes); });
+  pool.set_limit_bytes (2 * size);
+  g_assert_cmpuint (pool.limit_bytes (), ==, 2 * size);
+  catch_from<std::bad_alloc> ([&] { pool.allocate (2 * size); });
+  catch_from<tarn::error> ([&] { pool.allocate (std::numeric_limits<std::size_t>::max ()); });
+  catch_from<tarn::error> ([&] { pool.allocate_aligned (size, 3); });
+  catch_from<tarn::error> ([&] { pool.free_memory (block.memory ()); });
+  catch_from<tarn::error> ([&] { tarn::pool none{ tarn::allocator () }; });
+  catch_from<tarn::error> ([&] { tarn::make_heap (w.make_allocator ()); });
+  catch_from<tarn::error> ([&] { block.record_use (&w); });
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+}
+
+/* The same, as results: a failure throws nothing, even where there are exceptions. */
+void
+test_results ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+  tarn::result<tarn::block> made = pool.try_allocate (size);
+  tarn::result<tarn::block> none = pool.try_allocate (2 * device_bytes);
+
+  static_assert (noexcept (pool.try_allocate (size)));
+  g_assert_true (made.has_value () && made);
+  g_assert_cmpuint (made->size (), ==, size);
+  g_assert_cmpuint ((*made).alloc_size (), >=, size);
+  g_assert_false (none.has_value ());
+  g_assert_true (none.error ().is_no_memory ());
+  g_assert_true (none.error ().matches (TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY));
+  tarn::block block = *std::move (made);
+  g_assert_true (static_cast<bool> (block));
+  g_assert_false (static_cast<bool> (*made));
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+  tarn::result<void> freed = pool.try_free_memory (block.memory ());
+  g_assert_false (freed.has_value ());
+  g_assert_true (freed.error ().matches (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED));
+  catch_from<tarn::error> ([&] { freed.value (); });
+}
+
+/* A request that throws leaves nothing behind, whichever call of the device fails. */
+void
+test_failing_calls ()
+{
+  for (unsigned nth = 1;; nth++)
+    {
+      world w;
+      tarn::allocator allocator = w.make_allocator ();
+      bool threw = false;
+
+      tarn_testing_device_fail (w.get (), nth, TRUE);
+      try
+        {
+          tarn::pool pool (allocator);
+          std::vector<tarn::block> blocks;
+
+          for (std::size_t i = 1; i <= 5; i++)
+            blocks.push_back (pool.allocate (i * size));
+        }
+      catch (const std::bad_alloc &)
+        {
+          threw = true;
+        }
+      g_assert_cmpuint (w.live (), ==, 0);
+      if (!tarn_testing_device_has_failed (w.get ()))
+        {
+          g_assert_false (threw);
+          g_assert_cmpuint (nth, ==, 6);
+          return;
+        }
+      g_assert_true (threw);
+    }
+}
+
+void
+test_block ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+  tarn::block first = pool.allocate (size);
+  TarnBlock *raw = first.get ();
+
+  static_assert (!std::is_copy_constructible_v<tarn::block>);
+  static_assert (std::is_nothrow_move_constructible_v<tarn::block>);
+  static_assert (std::is_nothrow_move_assignable_v<tarn::block>);
+  static_assert (std::is_nothrow_destructible_v<tarn::block>);
+  tarn::block second = std::move (first);
+  g_assert_true (!first && second.get () == raw);
+  first = pool.allocate (size);
+  first = std::move (second);
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+  tarn::block &same = first;
+  first = std::move (same);
+  g_assert_true (first.get () == raw);
+  tarn::block other = first.share ();
+  first.reset ();
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+  g_assert_true (other.get () == raw);
+  other.reset ();
+  other.reset ();
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 0);
+  other = pool.allocate (size);
+  raw = other.release ();
+  g_assert_true (!other && !other.share ());
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+  tarn_block_free (raw);
+}
+
+/* Each of these keeps what it needs. */
+void
+test_references ()
+{
+  world w;
+  tarn::block block;
+  tarn::allocator allocator = w.make_allocator ();
+
+  g_assert_cmpstr (allocator.name (), !=, "");
+  {
+    tarn::pool pool (allocator);
+    tarn::pool copy = pool;
+    tarn::pool shared = tarn::pool::share (pool.get ());
+
+    g_assert_true (copy == pool && shared == pool && pool);
+    pool = tarn::pool ();
+    g_assert_true (copy != pool && !pool);
+    shared.reset ();
+    block = copy.allocate (size);
+    tarn_pool_unref (copy.release ());
+  }
+  allocator.reset ();
+  g_assert_cmpuint (block.size (), ==, size);
+  g_assert_cmpuint (w.live (), ==, 1);
+}
+
+void
+test_reclaim ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+  tarn::block cached = pool.allocate (3 * device_bytes / 4);
+  auto count = std::make_shared<unsigned> (0);
+  std::size_t asked = 0;
+
+  unsigned id = pool.add_reclaim ([&cached, &asked, count] (std::size_t wanted) {
+    bool had_one = static_cast<bool> (cached);
+
+    cached.reset ();
+    asked = wanted;
+    ++*count;
+    return had_one;
+  });
+  g_assert_cmpint (count.use_count (), ==, 2);
+  tarn::block block = pool.allocate (device_bytes / 2);
+  g_assert_cmpuint (asked, >=, device_bytes / 2);
+  g_assert_cmpuint (*count, ==, 1);
+  g_assert_true (pool.remove_reclaim (id));
+  g_assert_false (pool.remove_reclaim (id));
+  g_assert_cmpint (count.use_count (), ==, 1);
+  pool.add_reclaim ([count] (std::size_t) { return false; });
+  pool.reset ();
+  block.reset ();
+  g_assert_cmpint (count.use_count (), ==, 1);
+}
+
+void
+test_group ()
+{
+  world w;
+  tarn::allocator allocator = w.make_allocator ();
+  tarn::pool pools[] = { tarn::pool (allocator), tarn::pool (allocator) };
+  tarn::reclaim_group group;
+
+  for (const tarn::pool &pool : pools)
+    pool.set_reclaim_group (group);
+  pools[0].allocate (3 * device_bytes / 4);
+  g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 1);
+  pools[1].allocate (3 * device_bytes / 4);
+  g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 0);
+  pools[1].trim (0);
+  g_assert_cmpuint (pools[1].stats ().held_blocks, ==, 0);
+  pools[1].set_reclaim_group (tarn::reclaim_group (nullptr));
+  pools[0].allocate (size);
+  pools[0].free_held ();
+  pools[0].stop_holding ();
+  pools[0].allocate (size);
+  g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 0);
+}
+
+/* Two queues; what one of them used last, the other one has no sooner than it may. */
+class queues
+{
+public:
+  queues () : m_queues (tarn_testing_queues_new (device_bytes, 0)) {}
+  queues (const queues &) = delete;
+  queues &operator= (const queues &) = delete;
+
+  ~queues ()
+  {
+    tarn_testing_queues_run_all (m_queues);
+    tarn_testing_assert_no_hazards (m_queues);
+    g_assert_cmpuint (tarn_testing_queues_get_refs (m_queues), ==, 0);
+    tarn_testing_assert_no_leaks (tarn_testing_queues_get_device (m_queues));
+    tarn_testing_queues_free (m_queues);
+  }
+
+  tarn::pool
+  make_pool () const
+  {
+    return tarn::pool (tarn::allocator (tarn_testing_queues_allocator_new (m_queues)));
+  }
+
+  void *
+  make_queue () const
+  {
+    return tarn_testing_queue_new (m_queues, TRUE);
+  }
+
+  void
+  write (void *queue, const tarn::block &block) const
+  {
+    tarn_testing_queue_put (m_queues, queue, block.memory (), TARN_TESTING_COMMAND_WRITE, 1);
+  }
+
+  void
+  follow (void *queue, void *other) const
+  {
+    tarn_testing_queue_follow (m_queues, queue, other);
+  }
+
+  void
+  run () const
+  {
+    tarn_testing_queues_run_all (m_queues);
+  }
+
+  void
+  fail (TarnTestingCall call) const
+  {
+    tarn_testing_queues_fail (m_queues, call, 1, FALSE);
+  }
+
+private:
+  TarnTestingQueues *m_queues;
+};
+
+/* The way there does not matter: each of them names the queue that writes last. */
+enum class way
+{
+  free_on,
+  free_on_then_move,
+  free_on_then_share,
+  record_use,
+  move_to,
+  wait
+};
+
+void
+free_after (const queues &q, tarn::block block, void *queue, way taken)
+{
+  switch (taken)
+    {
+    case way::free_on:
+      block.free_on (queue);
+      break;
+    case way::free_on_then_move:
+      {
+        block.free_on (queue);
+        tarn::block moved;
+
+        moved = std::move (block);
+        tarn::block again = std::move (moved);
+        break;
+      }
+    case way::free_on_then_share:
+      {
+        block.free_on (queue);
+        tarn::block other = block.share ();
+
+        static_cast<void> (block.release ());
+        tarn_block_free (other.get ()); /* the reference of what was released */
+        break;
+      }
+    case way::record_use:
+      block.record_use (queue);
+      break;
+    case way::move_to:
+      block.move_to (queue);
+      break;
+    case way::wait:
+      block.record_use (queue);
+      q.run ();
+      block.wait ();
+      break;
+    }
+}
+
+void
+test_queues (gconstpointer data)
+{
+  queues q;
+  tarn::pool pool = q.make_pool ();
+  void *first = q.make_queue (), *second = q.make_queue ();
+
+  for (unsigned i = 0; i < 3; i++)
+    {
+      tarn::block block = pool.allocate (size, first);
+
+      q.write (first, block);
+      q.follow (second, first);
+      q.write (second, block);
+      free_after (q, std::move (block), second, *static_cast<const way *> (data));
+      block = pool.allocate (size, first);
+      q.write (first, block);
+    }
+}
+
+void
+test_queue_failures ()
+{
+  queues q;
+  tarn::pool pool = q.make_pool ();
+  void *first = q.make_queue (), *second = q.make_queue ();
+  tarn::block block = pool.allocate (size, first);
+
+  q.fail (TARN_TESTING_CALL_ANY);
+  catch_from<tarn::error> ([&] { block.record_use (second); });
+  q.fail (TARN_TESTING_CALL_ANY);
+  catch_from<tarn::error> ([&] { block.move_to (second); });
+  q.fail (TARN_TESTING_CALL_ANY);
+  catch_from<tarn::error> ([&] { pool.allocate (size, second); });
+  g_assert_cmpuint (pool.stats ().active_blocks, ==, 1);
+}
+
+/* Memory of the host, with a heap over it. */
+class host
+{
+public:
+  explicit host (std::size_t bytes) : m_room (bytes) {}
+  host (const host &) = delete;
+  host &operator= (const host &) = delete;
+  ~host () { g_assert_cmpuint (m_used, ==, 0); }
+
+  tarn::allocator
+  make_allocator ()
+  {
+    TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+
+    ops.name = "host";
+    ops.allocate = allocate;
+    ops.free = free;
+    ops.part_alignment = alignof (std::max_align_t);
+    ops.part_new = make_part;
+    return tarn::allocator (tarn_allocator_new (&ops, this, nullptr));
+  }
+
+  tarn::pool
+  make_pool ()
+  {
+    tarn::pool_options options;
+
+    options.flags = TARN_POOL_FINDABLE;
+    return tarn::pool (tarn::make_heap (make_allocator ()), options);
+  }
+
+  std::size_t
+  used () const
+  {
+    return m_used;
+  }
+
+private:
+  static gboolean
+  allocate (gpointer data, gsize bytes, TarnMemory *memory, GError **error)
+  {
+    auto self = static_cast<host *> (data);
+
+    if (bytes > self->m_room - self->m_used)
+      {
+        g_set_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY,
+                     "no room for %" G_GSIZE_FORMAT " bytes", bytes);
+        return FALSE;
+      }
+    self->m_used += bytes;
+    memory->pointer = g_malloc (bytes);
+    return TRUE;
+  }
+
+  static void
+  free (gpointer data, TarnMemory memory, gsize bytes)
+  {
+    static_cast<host *> (data)->m_used -= bytes;
+    g_free (memory.pointer);
+  }
+
+  static gboolean
+  make_part (gpointer, TarnMemory memory, gsize offset, gsize, TarnMemory *part, GError **)
+  {
+    part->pointer = static_cast<char *> (memory.pointer) + offset;
+    return TRUE;
+  }
+
+  std::size_t m_room;
+  std::size_t m_used = 0;
+};
+
+void
+test_containers ()
+{
+  host h (16 << 20);
+  {
+    tarn::memory_resource resource (h.make_pool ());
+    std::pmr::vector<int> numbers (&resource);
+    std::pmr::map<int, std::pmr::string> names (&resource);
+    long long sum = 0;
+
+    for (int i = 0; i < 10000; i++)
+      numbers.push_back (i);
+    for (int number : numbers)
+      sum += number;
+    g_assert_cmpint (sum, ==, 10000 * 9999 / 2);
+    for (int i = 0; i < 100; i++)
+      names[i] = std::string (static_cast<std::size_t> (i) * 10, 'x');
+    g_assert_cmpuint (names[99].size (), ==, 990);
+    names.erase (50);
+    std::pmr::vector<int> copy (numbers, &resource);
+    std::pmr::vector<int> moved (std::move (copy), &resource);
+    g_assert_true (moved == numbers && copy.empty ());
+    g_assert_cmpuint (resource.pool ().stats ().active_blocks, >, 100);
+    g_assert_cmpuint (h.used (), >, 0);
+  }
+  g_assert_cmpuint (h.used (), ==, 0);
+}
+
+void
+test_alignments ()
+{
+  host h (64 << 20);
+  tarn::memory_resource resource (h.make_pool ());
+  std::vector<void *> pointers;
+
+  for (std::size_t alignment = 1; alignment <= 1 << 16; alignment *= 2)
+    for (std::size_t bytes : { 0, 1, 100, 70000 })
+      {
+        void *pointer = resource.allocate (bytes, alignment);
+
+        g_assert_cmpuint (reinterpret_cast<std::uintptr_t> (pointer) % alignment, ==, 0);
+        std::memset (pointer, 0xa5, bytes);
+        for (void *other : pointers)
+          g_assert_true (other != pointer);
+        pointers.push_back (pointer);
+      }
+  std::size_t i = 0;
+  for (std::size_t alignment = 1; alignment <= 1 << 16; alignment *= 2)
+    for (std::size_t bytes : { 0, 1, 100, 70000 })
+      resource.deallocate (pointers[i++], bytes, alignment);
+  g_assert_cmpuint (resource.pool ().stats ().active_blocks, ==, 0);
+}
+
+void
+test_resource_failures ()
+{
+  host h (4 << 20);
+  tarn::pool pool = h.make_pool ();
+  tarn::memory_resource resource (pool), same (pool), other (h.make_pool ());
+  std::pmr::vector<char> bytes ({ 'a', 'b' }, &resource);
+  int number = 0;
+
+  g_assert_true (resource == same);
+  g_assert_true (resource != other);
+  g_assert_true (resource != *std::pmr::new_delete_resource ());
+  catch_from<std::bad_alloc> ([&] { bytes.resize (8 << 20); });
+  g_assert_cmpuint (bytes.size (), ==, 2);
+  catch_from<tarn::error> ([&] { tarn::memory_resource none{ tarn::pool () }; });
+  catch_from<tarn::error> (
+      [&] { tarn::memory_resource blind{ tarn::pool (tarn::make_heap (h.make_allocator ())) }; });
+  g_test_expect_message (G_LOG_DOMAIN, G_LOG_LEVEL_CRITICAL, "*is that of no block in use*");
+  resource.deallocate (&number, sizeof number);
+  g_test_assert_expected_messages ();
+}
+
+/* A resource that several threads use. */
+void
+test_threads ()
+{
+  host h (64 << 20);
+  tarn::memory_resource resource (h.make_pool ());
+  std::vector<std::thread> threads;
+
+  for (unsigned i = 0; i < 4; i++)
+    threads.emplace_back ([&resource, i] {
+      for (unsigned round = 0; round < 200; round++)
+        {
+          std::pmr::vector<unsigned> numbers (&resource);
+
+          for (unsigned j = 0; j < 300; j++)
+            numbers.push_back (i);
+          for (unsigned number : numbers)
+            g_assert_cmpuint (number, ==, i);
+        }
+    });
+  for (std::thread &thread : threads)
+    thread.join ();
+  g_assert_cmpuint (resource.pool ().stats ().active_blocks, ==, 0);
+}
+
+} // namespace
+
+int
+main (int argc, char **argv)
+{
+  static const way ways[] = { way::free_on,    way::free_on_then_move, way::free_on_then_share,
+                              way::record_use, way::move_to,           way::wait };
+  static const char *const names[]
+      = { "free-on", "free-on-then-move", "free-on-then-share", "record-use", "move-to", "wait" };
+
+  g_test_init (&argc, &argv, nullptr);
+  g_test_add_func ("/core/cxx/error", test_error);
+  g_test_add_func ("/core/cxx/no-memory", test_no_memory);
+  g_test_add_func ("/core/cxx/exceptions", test_exceptions);
+  g_test_add_func ("/core/cxx/results", test_results);
+  g_test_add_func ("/core/cxx/failing-calls", test_failing_calls);
+  g_test_add_func ("/core/cxx/block", test_block);
+  g_test_add_func ("/core/cxx/references", test_references);
+  g_test_add_func ("/core/cxx/reclaim", test_reclaim);
+  g_test_add_func ("/core/cxx/group", test_group);
+  for (std::size_t i = 0; i < G_N_ELEMENTS (ways); i++)
+    g_test_add_data_func ((std::string ("/core/cxx/queues/") + names[i]).c_str (), &ways[i],
+                          test_queues);
+  g_test_add_func ("/core/cxx/queue-failures", test_queue_failures);
+  g_test_add_func ("/core/cxx/memory-resource/containers", test_containers);
+  g_test_add_func ("/core/cxx/memory-resource/alignments", test_alignments);
+  g_test_add_func ("/core/cxx/memory-resource/failures", test_resource_failures);
+  g_test_add_func ("/core/cxx/memory-resource/threads", test_threads);
+  return g_test_run ();
+}
