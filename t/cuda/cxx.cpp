@@ -1,0 +1,294 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The header for C++: contexts, memory of each kind on streams, containers in page-locked memory.
+ * On the fake driver, or as the program of a user on the machine's. */
+
+#include <tarn/cuda.hpp>
+#include <tarn/memory-resource.hpp>
+#include <tarn/testing/cuda.h>
+
+#include <dlfcn.h>
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace
+{
+
+constexpr std::size_t size = 100000;
+constexpr std::size_t too_many_bytes = std::size_t (-1) / 4 + 1;
+const TarnTestingCuda *fake; /* NULL: it is a real driver */
+
+template <typename Exception, typename Function>
+std::string
+catch_from (Function function)
+{
+  try
+    {
+      function ();
+    }
+  catch (const std::exception &exception)
+    {
+      g_assert_nonnull (dynamic_cast<const Exception *> (&exception));
+      return exception.what ();
+    }
+  g_assert_not_reached ();
+}
+
+/* A stream that is no other's, of the driver that Tarn has opened. */
+class stream
+{
+public:
+  stream ()
+  {
+    auto create = reinterpret_cast<unsigned (*) (CUstream *, unsigned)> (find ("cuStreamCreate"));
+
+    g_assert_cmpuint (create (&m_stream, 1 /* CU_STREAM_NON_BLOCKING */), ==, 0);
+  }
+
+  stream (const stream &) = delete;
+  stream &operator= (const stream &) = delete;
+
+  ~stream ()
+  {
+    auto destroy = reinterpret_cast<unsigned (*) (CUstream)> (find ("cuStreamDestroy_v2"));
+
+    g_assert_cmpuint (destroy (m_stream), ==, 0);
+  }
+
+  CUstream
+  get () const
+  {
+    return m_stream;
+  }
+
+private:
+  static void *
+  find (const char *name)
+  {
+    void *driver = dlopen ("libcuda.so.1", RTLD_LAZY);
+
+    g_assert_nonnull (driver);
+    void *function = dlsym (driver, name);
+    g_assert_nonnull (function);
+    dlclose (driver);
+    return function;
+  }
+
+  CUstream m_stream = nullptr;
+};
+
+void
+assert_nothing_is_alive ()
+{
+  if (fake == nullptr)
+    return;
+  for (TarnTestingCudaKind kind :
+       { TARN_TESTING_CUDA_DEVICE_MEMORY, TARN_TESTING_CUDA_HOST_MEMORY,
+         TARN_TESTING_CUDA_MANAGED_MEMORY, TARN_TESTING_CUDA_MAPPING, TARN_TESTING_CUDA_ADDRESSES })
+    g_assert_cmpuint (fake->get_live (kind), ==, 0);
+}
+
+void
+test_memory (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    stream own, last;
+    tarn::cuda::pool pools[] = {
+      tarn::cuda::pool (test->context),
+      tarn::cuda::pool (tarn::cuda::make_device_allocator (test->context)),
+    };
+    tarn::cuda::memory kept = pools[0].allocate (size);
+
+    for (tarn::cuda::pool &pool : pools)
+      {
+        tarn::cuda::memory memory = pool.allocate (size, own.get ());
+        tarn::cuda::memory other = memory.share ();
+        tarn::cuda::memory on_default = pool.allocate (size, nullptr);
+
+        g_assert_cmpuint (memory.address (), !=, 0);
+        g_assert_cmpuint (memory.address (), ==, other.address ());
+        memory.reset ();
+        other.record_use (last.get ());
+        other.move_to (last.get ());
+        other.free_on (own.get ());
+        on_default.free_on (nullptr);
+        tarn::cuda::memory moved = std::move (other);
+        moved.reset ();
+        on_default.reset ();
+        pool.forget_stream (own.get ());
+        pool.forget_stream (last.get ());
+        pool.reset ();
+      }
+    g_assert_cmpuint (kept.size (), ==, size);
+  }
+  assert_nothing_is_alive ();
+}
+
+/* Memory that another stream uses last goes back to the first one when that one is done. */
+void
+test_free_on (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    stream first, second;
+    tarn::cuda::pool pool (tarn::cuda::make_device_allocator (test->context));
+
+    for (CUstream last : { second.get (), CUstream (nullptr) })
+      {
+        tarn::cuda::memory memory = pool.allocate (size, first.get ());
+        CUdeviceptr address = memory.address ();
+
+        fake->put_work (last);
+        memory.free_on (last);
+        memory.reset ();
+        memory = pool.allocate (size, first.get ());
+        g_assert_true (memory.address () != address || !fake->is_idle (first.get ()));
+        fake->finish_all_work ();
+      }
+    pool.stop_holding ();
+  }
+  assert_nothing_is_alive ();
+}
+
+void
+test_host (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    tarn::pool_options options;
+
+    options.flags = TARN_POOL_FINDABLE;
+    tarn::cuda::host_pool pools[] = {
+      tarn::cuda::host_pool (test->context, 0, options),
+      tarn::cuda::host_pool::make_managed (test->context, 1 /* CU_MEM_ATTACH_GLOBAL */, options),
+    };
+    for (tarn::cuda::host_pool &pool : pools)
+      {
+        tarn::cuda::host_memory memory = pool.allocate (size);
+        tarn::cuda::host_memory other = memory.share ();
+
+        g_assert_true (memory.data () != nullptr && memory.data () == other.data ());
+        tarn::cuda::host_memory aligned = pool.allocate_aligned (size, 4096);
+        g_assert_cmpuint (reinterpret_cast<std::uintptr_t> (aligned.data ()) % 4096, ==, 0);
+        memory.free_on (nullptr);
+      }
+    for (tarn::cuda::host_pool &pool : pools)
+      {
+        tarn::memory_resource resource (pool);
+        std::pmr::vector<int> numbers (1000, 1, &resource);
+
+        numbers.resize (100000, 2);
+        g_assert_cmpint (std::accumulate (numbers.begin (), numbers.end (), 0), ==,
+                         1000 + 2 * 99000);
+        pool.set_limit_bytes (1 << 20);
+        catch_from<std::bad_alloc> ([&] { numbers.resize (1 << 20); });
+        g_assert_cmpuint (numbers.size (), ==, 100000);
+      }
+  }
+  assert_nothing_is_alive ();
+}
+
+void
+test_errors (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    tarn::cuda::pool pool (test->context);
+    tarn::pool_options options;
+
+    options.limit_bytes = 4 << 20;
+    tarn::cuda::pool limited (test->context, options);
+    catch_from<std::bad_alloc> ([&] { limited.allocate (8 << 20); });
+    catch_from<std::bad_alloc> ([&] { limited.allocate (8 << 20, nullptr); });
+    catch_from<std::bad_alloc> ([&] { limited.allocate_aligned (8 << 20, 4096); });
+    catch_from<std::exception> ([&] { pool.allocate (too_many_bytes); });
+    catch_from<tarn::error> ([&] { tarn::cuda::pool::get_shared (-1); });
+    g_assert_true (pool.try_allocate_aligned (size, 3).error ().matches (
+        TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT));
+    g_assert_cmpuint (pool.stats ().active_blocks, ==, 0);
+  }
+  assert_nothing_is_alive ();
+}
+
+void
+test_context (const TarnCudaTest *, gconstpointer)
+{
+  auto context = tarn::cuda::default_context::make ();
+  CUcontext known = context.get ();
+  tarn::cuda::default_context moved = std::move (context);
+
+  g_assert_true (context.get () == nullptr && moved.get () == known);
+  {
+    tarn::cuda::pool pool{ CUcontext (nullptr) };
+    pool.allocate (size);
+    tarn::cuda::pool shared = tarn::cuda::pool::get_shared (moved.device ());
+    g_assert_true (shared == tarn::cuda::pool::get_shared (moved.device ()));
+  }
+  context = std::move (moved);
+  g_assert_true (context.get () == known);
+}
+
+/* All that a program does in one go; it leaves nothing, wherever it throws. */
+void
+run_program ()
+{
+  auto context = tarn::cuda::default_context::make ();
+  tarn::cuda::pool pool (context.get ());
+  tarn::cuda::host_pool host (context.get ());
+  std::vector<tarn::cuda::memory> blocks;
+
+  for (std::size_t i = 1; i <= 4; i++)
+    blocks.push_back (pool.allocate (i * size, nullptr));
+  tarn::cuda::host_memory memory = host.allocate (size);
+  memory.free_on (nullptr);
+}
+
+void
+test_failing_calls (const TarnCudaTest *, gconstpointer)
+{
+  static const char *const functions[]
+      = { "cuDeviceGet", "cuDevicePrimaryCtxRetain", "cuMemAddressReserve", "cuMemCreate",
+          "cuMemMap",    "cuMemSetAccess",           "cuMemHostAlloc" };
+  guint depth = fake->get_context_stack_depth ();
+
+  for (const char *function : functions)
+    for (guint nth = 1;; nth++)
+      {
+        fake->fail (function, nth, FALSE, 999);
+        try
+          {
+            run_program ();
+          }
+        catch (const std::bad_alloc &)
+          {
+          }
+        catch (const tarn::error &error)
+          {
+            g_assert_cmpstr (error.what (), !=, "");
+          }
+        bool has_failed = fake->get_failed () != nullptr;
+        fake->fail (nullptr, 0, FALSE, 0);
+        assert_nothing_is_alive ();
+        g_assert_cmpuint (fake->get_context_stack_depth (), ==, depth);
+        if (!has_failed)
+          break;
+      }
+}
+
+} // namespace
+
+int
+main (int argc, char **argv)
+{
+  fake = tarn_testing_cuda_get ();
+  g_test_init (&argc, &argv, nullptr);
+  tarn_cuda_test_add ("cxx/memory", test_memory, nullptr);
+  tarn_cuda_test_add ("cxx/host", test_host, nullptr);
+  tarn_cuda_test_add ("cxx/errors", test_errors, nullptr);
+  tarn_cuda_test_add ("cxx/context", test_context, nullptr);
+  if (fake != nullptr)
+    {
+      tarn_cuda_test_add ("cxx/free-on", test_free_on, nullptr);
+      tarn_cuda_test_add ("cxx/failing-calls", test_failing_calls, nullptr);
+    }
+  return g_test_run ();
+}
