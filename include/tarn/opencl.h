@@ -24,6 +24,7 @@ G_BEGIN_DECLS
 #define TARN_OPENCL_ERROR (tarn_opencl_error_quark ())
 GQuark tarn_opencl_error_quark (void);
 const gchar *tarn_opencl_status_name (cl_int status);
+cl_int tarn_opencl_error_to_status (const GError *error);
 
 /**
  * Finds an OpenCL function for Tarn. Any thread may call it.

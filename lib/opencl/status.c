@@ -23,6 +23,8 @@ tarn_opencl_error_quark (void)
   return _tarn_quark (&known, "tarn-opencl-error-quark");
 }
 
+#define NO_PLATFORM -1001 /* cl_khr_icd's CL_PLATFORM_NOT_FOUND_KHR */
+
 /* Numbers where the name came after OpenCL 1.2, whose headers are all that this library needs. */
 static const struct
 {
@@ -97,7 +99,7 @@ static const struct
   { -70, "CL_INVALID_DEVICE_QUEUE" },
   { -71, "CL_INVALID_SPEC_ID" },
   { -72, "CL_MAX_SIZE_RESTRICTION_EXCEEDED" },
-  { -1001, "CL_PLATFORM_NOT_FOUND_KHR" }, /* cl_khr_icd */
+  { NO_PLATFORM, "CL_PLATFORM_NOT_FOUND_KHR" },
 };
 
 /**
@@ -115,6 +117,55 @@ tarn_opencl_status_name (cl_int status)
     if (statuses[i].status == status)
       return statuses[i].name;
   return "unknown status";
+}
+
+/**
+ * Gets the OpenCL status that says what an error says, for programs that pass on statuses.
+ *
+ * TARN_OPENCL_ERROR's code is the status already. For TARN_ERROR's codes it is
+ *
+ * - OUT_OF_MEMORY, LIMIT: CL_MEM_OBJECT_ALLOCATION_FAILURE
+ * - INVALID_SIZE: CL_INVALID_BUFFER_SIZE
+ * - INVALID_ARGUMENT, INVALID_SELECTION: CL_INVALID_VALUE
+ * - NO_DEVICE: CL_DEVICE_NOT_FOUND
+ * - NO_DRIVER: CL_PLATFORM_NOT_FOUND_KHR, which is -1001
+ * - NO_CONTEXT, CONTEXT_LOST: CL_INVALID_CONTEXT
+ * - NOT_SUPPORTED, FORKED, RECURSION: CL_INVALID_OPERATION
+ *
+ * @param error  nullable: what a function has set; any thread may call this
+ * @return the status; CL_SUCCESS for NULL, CL_OUT_OF_RESOURCES for any other error
+ * @since 0.1
+ */
+cl_int
+tarn_opencl_error_to_status (const GError *error)
+{
+  static const struct
+  {
+    TarnError code;
+    cl_int status;
+  } rows[] = {
+    { TARN_ERROR_OUT_OF_MEMORY, CL_MEM_OBJECT_ALLOCATION_FAILURE },
+    { TARN_ERROR_LIMIT, CL_MEM_OBJECT_ALLOCATION_FAILURE },
+    { TARN_ERROR_INVALID_SIZE, CL_INVALID_BUFFER_SIZE },
+    { TARN_ERROR_INVALID_ARGUMENT, CL_INVALID_VALUE },
+    { TARN_ERROR_INVALID_SELECTION, CL_INVALID_VALUE },
+    { TARN_ERROR_NO_DEVICE, CL_DEVICE_NOT_FOUND },
+    { TARN_ERROR_NO_DRIVER, NO_PLATFORM },
+    { TARN_ERROR_NO_CONTEXT, CL_INVALID_CONTEXT },
+    { TARN_ERROR_CONTEXT_LOST, CL_INVALID_CONTEXT },
+    { TARN_ERROR_NOT_SUPPORTED, CL_INVALID_OPERATION },
+    { TARN_ERROR_FORKED, CL_INVALID_OPERATION },
+    { TARN_ERROR_RECURSION, CL_INVALID_OPERATION },
+  };
+
+  if (error == NULL)
+    return CL_SUCCESS;
+  if (error->domain == TARN_OPENCL_ERROR)
+    return error->code;
+  for (gsize i = 0; i < G_N_ELEMENTS (rows); i++)
+    if (g_error_matches (error, TARN_ERROR, (gint) rows[i].code))
+      return rows[i].status;
+  return CL_OUT_OF_RESOURCES;
 }
 
 static gboolean

@@ -218,6 +218,7 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_set_functions, FORKED, (find_function, NULL, error))                              \
   X (tarn_opencl_simultaneous_work_items_on_local_access, FORKED,                                  \
      (w->device, &number, NULL, error))                                                            \
+  X (tarn_opencl_error_to_status, QUIET, (NULL))                                                   \
   X (tarn_opencl_status_name, QUIET, (CL_INVALID_VALUE))                                           \
   X (tarn_opencl_svm_allocator_new, FORKED, (w->context, 0, 0, w->queue, error))                   \
   X (tarn_opencl_test_add, QUIET, ("child", run_test, NULL))                                       \

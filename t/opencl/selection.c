@@ -335,6 +335,34 @@ has_devices (void)
   return devices->len > 0;
 }
 
+/* Each of Tarn's errors has a status that is none of success. */
+static void
+test_error_to_status (void)
+{
+  g_autoptr (GError) opencl
+      = g_error_new_literal (TARN_OPENCL_ERROR, CL_INVALID_QUEUE_PROPERTIES, "");
+  g_autoptr (GError) other = g_error_new_literal (G_FILE_ERROR, TARN_ERROR_INVALID_SIZE, "");
+  g_autoptr (GError) size = g_error_new_literal (TARN_ERROR, TARN_ERROR_INVALID_SIZE, "");
+  g_autoptr (GError) limit = g_error_new_literal (TARN_ERROR, TARN_ERROR_LIMIT, "");
+  g_autoptr (GError) driver = g_error_new_literal (TARN_ERROR, TARN_ERROR_NO_DRIVER, "");
+  g_autoptr (GError) failed = g_error_new_literal (TARN_ERROR, TARN_ERROR_FAILED, "");
+
+  g_assert_cmpint (tarn_opencl_error_to_status (NULL), ==, CL_SUCCESS);
+  g_assert_cmpint (tarn_opencl_error_to_status (opencl), ==, CL_INVALID_QUEUE_PROPERTIES);
+  g_assert_cmpint (tarn_opencl_error_to_status (other), ==, CL_OUT_OF_RESOURCES);
+  g_assert_cmpint (tarn_opencl_error_to_status (size), ==, CL_INVALID_BUFFER_SIZE);
+  g_assert_cmpint (tarn_opencl_error_to_status (limit), ==, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+  g_assert_cmpint (tarn_opencl_error_to_status (driver), ==, -1001);
+  g_assert_cmpint (tarn_opencl_error_to_status (failed), ==, CL_OUT_OF_RESOURCES);
+  for (gint code = TARN_ERROR_OUT_OF_MEMORY; code < TARN_ERROR_FAILED; code++)
+    {
+      g_autoptr (GError) own = g_error_new_literal (TARN_ERROR, code, "");
+
+      g_assert_cmpint (tarn_opencl_error_to_status (own), !=, CL_SUCCESS);
+      g_assert_cmpint (tarn_opencl_error_to_status (own), !=, CL_OUT_OF_RESOURCES);
+    }
+}
+
 int
 main (int argc, char **argv)
 {
@@ -346,6 +374,7 @@ main (int argc, char **argv)
   g_test_add_data_func ("/opencl/other-kind/named", NAME, test_other_kind);
   g_test_add_data_func ("/opencl/other-kind/unnamed", NULL, test_other_kind);
   g_test_add_func ("/opencl/status-names", test_status_names);
+  g_test_add_func ("/opencl/error-to-status", test_error_to_status);
   layer = opencl_layer_load ();
   if (has_devices ())
     {

@@ -208,6 +208,12 @@ static const struct
   { "*:uuid=gpu-AAAA", "1:0 2:0" },
   { "1:uuid=bbbb", "2:1" },
   { "cuda:uuid=cccc", "1:1" },
+  { "*:uuid=GPU-aa", "1:0 2:0" }, /* one device, under two platforms */
+  { "cuda:uuid=c", "1:1" },
+  { "1:uuid=B,0", "2:1 2:0" },
+  { "uuid=GPU-aaaa", "1:0 2:0" },
+  { " uuid=c ; uuid=\"bb\",pci=66:00", "1:1 2:1 1:1" },
+  { "pci=65:00", "1:0 2:0" },
   { "cuda:pci=0000:66:00.0", "1:1" },
   { "cuda:pci=66:00", "1:1" },
   { "*:pci=00000000:65:00.0", "1:0 2:0" },
@@ -237,6 +243,11 @@ static const struct
   { "0:1,,0", "error: there is an empty name in '0:1,,0'" },
   { "0:\"\"", "error: there is an empty name in '0:\"\"'" },
   { "0:uuid=", "error: there is an empty name in '0:uuid='" },
+  { "uuid=", "error: there is an empty name in 'uuid='" },
+  { "cuda:uuid=GPU-", "error: no device matches 'uuid=GPU-'; devices of 'CUDA': 0 = 'NVIDIA H200', "
+                      "1 = 'NVIDIA H100'" },
+  { "cuda:uuid=b", "error: no device matches 'uuid=b'; devices of 'CUDA': 0 = 'NVIDIA H200', 1 = "
+                   "'NVIDIA H100'" },
   { "0:\"a", "error: a '\"' is missing in '0:\"a'" },
   { "0:a\"b\"", "error: misplaced '\"' in '0:a\"b\"'" },
   { "0:1:2", "error: more than one ':' in '0:1:2'" },
@@ -254,6 +265,47 @@ test_strict (void)
 
       g_test_message ("%s", strict_rows[i].selection);
       g_assert_cmpstr (chosen, ==, strict_rows[i].expected);
+    }
+}
+
+/* A beginning of a UUID has to be that of one device, unless it is all of one. */
+static void
+test_beginnings (void)
+{
+  static const TarnSelectionDevice devices[] = {
+    { "a", "x", "GPU-ab12", NULL, { NULL } }, { "b", "x", "GPU-ab34", NULL, { NULL } },
+    { "c", "x", "GPU-ab", NULL, { NULL } },   { "d", "x", NULL, NULL, { NULL } },
+    { "e", "x", "MIG-abc", NULL, { NULL } },
+  };
+  static const TarnSelectionPlatform two[] = {
+    { "one", "x", devices, G_N_ELEMENTS (devices), NULL, { NULL } },
+    { "two", "x", devices, 1, NULL, { NULL } },
+  };
+  static const struct
+  {
+    const gchar *selection, *expected;
+  } rows[] = {
+    { "0:uuid=ab1", "0:0" },
+    { "uuid=ab1", "0:0 1:0" },
+    { "0:uuid=ab3", "0:1" },
+    { "0:uuid=AB", "0:2" },
+    { "0:uuid=abc", "0:4" },
+    { "1:uuid=a", "1:0" },
+    { "0:uuid=a", "error: 'a' is the beginning of more than one device's UUID: 'GPU-ab12', "
+                  "'GPU-ab34'" },
+    { "uuid=ab1,GPU-a",
+      "error: no device matches 'GPU-a'; devices of all platforms: 'a', 'b', 'c', "
+      "'d', 'e', 'a'" },
+    { "uuid=GPU-a", "error: 'GPU-a' is the beginning of more than one device's UUID: 'GPU-ab12', "
+                    "'GPU-ab34'" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
+    {
+      g_autofree gchar *chosen
+          = resolve (rows[i].selection, TARN_SELECTION_STRICT, two, G_N_ELEMENTS (two));
+
+      g_assert_cmpstr (chosen, ==, rows[i].expected);
     }
 }
 
@@ -578,6 +630,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/core/selection/pyopencl", Data, NULL, set_up, test_pyopencl, tear_down);
   g_test_add_func ("/core/selection/strict", test_strict);
+  g_test_add_func ("/core/selection/beginnings", test_beginnings);
   g_test_add_func ("/core/selection/other-kinds", test_other_kinds);
   g_test_add_func ("/core/selection/any-kind", test_any_kind);
   g_test_add_func ("/core/selection/add-kind", test_add_kind);

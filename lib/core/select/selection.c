@@ -187,6 +187,16 @@ uuid_matches (const gchar *uuid, const gchar *wanted)
   return g_ascii_strcasecmp (skip_prefix (uuid), skip_prefix (wanted)) == 0;
 }
 
+/* Tells whether a UUID begins so; an empty text is no beginning. */
+static gboolean
+uuid_begins (const gchar *uuid, const gchar *beginning)
+{
+  const gchar *digits = skip_prefix (beginning);
+
+  return digits[0] != '\0'
+         && g_ascii_strncasecmp (skip_prefix (uuid), digits, strlen (digits)) == 0;
+}
+
 /* Reads "0000:65:00.0"; domain and function may be left out, as 0. */
 static gboolean
 parse_pci (const gchar *text, guint64 *address)
@@ -443,6 +453,72 @@ resolve_platform (const Resolver *resolver, const Name *name, GArray **choices, 
   return TRUE;
 }
 
+/* Sets the error of a beginning of a UUID that several devices have. */
+static gboolean
+refuse_beginning (const gchar *beginning, const gchar *one, const gchar *other, GError **error)
+{
+  g_autofree gchar *text = _tarn_shorten (beginning);
+  g_autofree gchar *first = _tarn_shorten (one), *second = _tarn_shorten (other);
+
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SELECTION,
+               "'%s' is the beginning of more than one device's UUID: '%s', '%s'", text, first,
+               second);
+  return FALSE;
+}
+
+/* Finds the only UUID among the choices that begins so, or is so; NULL: there is none.  A device
+ * may be among them several times, under several platforms. */
+static gboolean
+find_uuid (const GArray *choices, const gchar *beginning, const gchar **uuid, GError **error)
+{
+  *uuid = NULL;
+  for (guint i = 0; i < choices->len; i++)
+    {
+      const gchar *candidate = g_array_index (choices, Choice, i).uuid;
+
+      if (candidate != NULL && uuid_matches (candidate, beginning))
+        {
+          *uuid = candidate;
+          return TRUE;
+        }
+    }
+  for (guint i = 0; i < choices->len; i++)
+    {
+      const gchar *candidate = g_array_index (choices, Choice, i).uuid;
+
+      if (candidate == NULL || !uuid_begins (candidate, beginning))
+        continue;
+      if (*uuid != NULL && !uuid_matches (*uuid, candidate))
+        return refuse_beginning (beginning, *uuid, candidate, error);
+      *uuid = candidate;
+    }
+  return TRUE;
+}
+
+/* Puts whole UUIDs in the place of their beginnings. */
+static gboolean
+complete_uuids (const Resolver *resolver, const GArray *platforms, GArray *names, GError **error)
+{
+  g_autoptr (GArray) choices = device_choices (resolver, platforms);
+
+  for (guint i = 0; i < names->len; i++)
+    {
+      Name *name = &g_array_index (names, Name, i);
+      const gchar *uuid;
+
+      if (name->is_quoted || !g_str_has_prefix (name->text, "uuid="))
+        continue;
+      if (!find_uuid (choices, name->text + strlen ("uuid="), &uuid, error))
+        return FALSE;
+      if (uuid != NULL)
+        {
+          g_free (name->text);
+          name->text = g_strconcat ("uuid=", uuid, NULL);
+        }
+    }
+  return TRUE;
+}
+
 /* Resolves an entry: its platforms, then its devices on them. */
 static gboolean
 resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
@@ -456,10 +532,13 @@ resolve_entry (Resolver *resolver, const Entry *entry, GError **error)
   if (platforms->len == 0 && resolver->syntax == TARN_SELECTION_STRICT
       && (is_kind || resolver->n_platforms > 0))
     return TRUE;
-  if (star && entry->devices != NULL)
-    return resolve_on_every_platform (resolver, platforms, entry->devices, error);
   if (!star && !is_kind && !resolve_platform (resolver, &entry->platform, &platforms, error))
     return FALSE;
+  if (resolver->syntax == TARN_SELECTION_STRICT && entry->devices != NULL
+      && !complete_uuids (resolver, platforms, entry->devices, error))
+    return FALSE;
+  if (star && entry->devices != NULL)
+    return resolve_on_every_platform (resolver, platforms, entry->devices, error);
   return resolve_devices (resolver, platforms, entry->devices, error);
 }
 
@@ -583,13 +662,17 @@ parse_strict_devices (const Resolver *resolver, const gchar *text, Entry *entry,
   return TRUE;
 }
 
-/* Reads a selection in the strict syntax: no empty entry or name. */
+/* Reads a selection in the strict syntax: no empty entry or name.  A property alone is that of a
+ * device on any platform. */
 static gboolean
 parse_strict (const Resolver *resolver, const gchar *text, Entry *entry, GError **error)
 {
   const gchar *separator = find_unquoted (text, ':');
-  g_autofree gchar *platform = NULL;
+  g_autofree gchar *platform = NULL, *stripped = strip (text);
 
+  if (is_property (stripped))
+    return parse_name (resolver, "*", &entry->platform, error)
+           && parse_strict_devices (resolver, text, entry, error);
   if (separator == NULL)
     separator = find_unquoted (text, '=');
   platform = separator != NULL ? g_strndup (text, (gsize) (separator - text)) : g_strdup (text);
@@ -646,11 +729,13 @@ resolve_text (Resolver *resolver, GError **error)
  * `1_0`, which Python reads as 10. Platforms of other kinds than "opencl" are not chosen.
  *
  * In TARN_SELECTION_STRICT an empty name is an error; `P:*` and `*:D` choose every match; `"..."`
- * stands around a name with special characters; `uuid=...` and `pci=...` are devices. The name of a
- * kind of platforms other than "opencl", such as `cuda`, is all platforms of that kind, whose
- * devices are counted through, and no part of another's name; names and places of platforms are
- * OpenCL's. Entries for a kind that is not among the platforms are passed over, so that each
- * library can be given the same text: CUDA's, and those of tarn_selection_add_kind().
+ * stands around a name with special characters; `uuid=...` and `pci=...` are devices, which need no
+ * platform before them. A UUID may be written without what follows its first digits, as long as no
+ * other device's begins with them: `uuid=GPU-8932f9`. The name of a kind of platforms other than
+ * "opencl", such as `cuda`, is all platforms of that kind, whose devices are counted through, and
+ * no part of another's name; names and places of platforms are OpenCL's. Entries for a kind that is
+ * not among the platforms are passed over, so that each library can be given the same text: CUDA's,
+ * and those of tarn_selection_add_kind().
  *
  * @param selection    the text; nullable
  * @param syntax       how to read it
