@@ -234,6 +234,13 @@ typedef struct
    * called for each block that is freed, so it has to be fast. Nullable.
    */
   gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
+
+  /**
+   * Stores how many bytes of memory the device has, and how many of them nobody has taken; each is
+   * G_MAXUINT64 if the driver does not say. Nullable: neither is known, as for memory of the host.
+   */
+  gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
+                          GError **error);
 } TarnAllocatorOps;
 
 /**
@@ -288,7 +295,8 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* read */                                                          \
         NULL,                  /* fill */                                                          \
         NULL,                  /* find_other */                                                    \
-        NULL                   /* is_retained */                                                   \
+        NULL,                  /* is_retained */                                                   \
+        NULL                   /* get_memory */                                                    \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

@@ -66,7 +66,14 @@ typedef enum
    * is memory of its own then, which clCreateSubBuffer and cuIpcGetMemHandle () take. It costs more
    * memory, and more calls of the driver, where sizes vary.
    */
-  TARN_POOL_WHOLE_BUFFERS = 1 << 2
+  TARN_POOL_WHOLE_BUFFERS = 1 << 2,
+
+  /**
+   * The pool writes a line to standard error when its last reference is gone, or at exit: its name,
+   * what tarn_pool_stats_to_string() says of it, and the most bytes that it had. TARN_STATS=1 in
+   * the environment does it for all pools.
+   */
+  TARN_POOL_PRINTS_STATS = 1 << 3
 } TarnPoolFlags;
 
 /**
@@ -99,7 +106,9 @@ typedef struct
    * if these are enough; else it asks reclaim functions, and is TARN_ERROR_LIMIT if that does not
    * help: see tarn_pool_allocate(). It may wait for requests of other threads that are in a call of
    * the upstream allocator, which must not wait for it in turn. tarn_pool_set_limit_bytes() changes
-   * it.
+   * it. TARN_LIMIT in the environment is another limit for each pool, and the lower one counts: in
+   * bytes, such as 8G, or as a share of the device's memory, such as 80%, which is none for pools
+   * of the host's memory.
    */
   gsize limit_bytes;
 
@@ -247,6 +256,49 @@ typedef struct
         0                   /* queue_waits */                                                      \
   }
 
+/**
+ * How much memory a pool can have, in bytes. See tarn_pool_get_budget().
+ *
+ * @since 0.1
+ */
+typedef struct
+{
+  gsize struct_size; /**< sizeof (TarnBudget), as TARN_BUDGET_INIT sets it */
+
+  /** That the device has. G_MAXUINT64: the driver does not say, as for memory of the host. */
+  guint64 device_bytes;
+  /**
+   * That nobody has taken of the device, neither this process nor another one. G_MAXUINT64: the
+   * driver does not say, as most drivers of OpenCL.
+   */
+  guint64 free_bytes;
+  /** That the pool, with the heap below it, has of the driver; with tarn_pool_charge(). */
+  guint64 taken_bytes;
+  /** Of these: that blocks in use have, and tarn_pool_charge(). The pool can use the others again.
+   */
+  guint64 used_bytes;
+  /**
+   * The most that the pool can have at this moment: what it has taken and what is free, but not
+   * more than the device has, nor than the pool's limit. G_MAXUINT64: nothing is known of it.
+   */
+  guint64 budget_bytes;
+} TarnBudget;
+
+/**
+ * A TarnBudget to start from: every field at its default.
+ *
+ * @since 0.1
+ */
+#define TARN_BUDGET_INIT                                                                           \
+  {                                                                                                \
+    sizeof (TarnBudget), /* struct_size */                                                         \
+        0,               /* device_bytes */                                                        \
+        0,               /* free_bytes */                                                          \
+        0,               /* taken_bytes */                                                         \
+        0,               /* used_bytes */                                                          \
+        0                /* budget_bytes */                                                        \
+  }
+
 TarnPool *tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options,
                          GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnPool *tarn_pool_ref (TarnPool *pool);
@@ -277,6 +329,7 @@ TarnAllocator *tarn_pool_get_upstream (TarnPool *pool);
 guint64 tarn_pool_get_generation (TarnPool *pool);
 gsize tarn_pool_get_limit_bytes (TarnPool *pool);
 void tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes);
+gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error);
 gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
 void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
 gsize tarn_pool_get_charged_bytes (TarnPool *pool);

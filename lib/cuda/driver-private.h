@@ -101,6 +101,7 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuDriverGetVersion, cuDriverGetVersion, (int *version))                                       \
   X (cuGetErrorName, cuGetErrorName, (unsigned int status, const char **name))                     \
   X (cuDeviceTotalMem, cuDeviceTotalMem_v2, (size_t * bytes, CUdevice device))                     \
+  X (cuMemGetInfo, cuMemGetInfo_v2, (size_t * available, size_t * total))                          \
   X (cuDeviceGetPCIBusId, cuDeviceGetPCIBusId, (char *id, int length, CUdevice device))            \
   X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \

@@ -139,6 +139,26 @@ part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnM
   return TRUE;
 }
 
+static gboolean
+memory_get (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes, GError **error)
+{
+  TarnCudaMemoryAllocator *self = user_data;
+  const TarnCudaContext *context = &self->home.context;
+  size_t available, total;
+  TarnCudaScope scope;
+  unsigned int status;
+
+  if (!_tarn_cuda_context_enter (context, &scope, error))
+    return FALSE;
+  status = context->driver->cuMemGetInfo (&available, &total);
+  _tarn_cuda_context_leave (context, &scope);
+  if (!_tarn_cuda_check (context->driver, "cuMemGetInfo", status, error))
+    return FALSE;
+  *device_bytes = total;
+  *free_bytes = available;
+  return TRUE;
+}
+
 static void
 memory_allocator_free (gpointer user_data)
 {
@@ -163,6 +183,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
   ops.part_new = part_new;
   ops.read = _tarn_cuda_memory_read;
   ops.fill = _tarn_cuda_memory_fill;
+  if (self->kind != TARN_CUDA_HOST_MEMORY && self->home.context.driver->cuMemGetInfo != NULL)
+    ops.get_memory = memory_get;
   if (self->kind != TARN_CUDA_HOST_MEMORY && self->home.context.driver->cuLaunchKernel != NULL)
     ops.find_other = _tarn_cuda_memory_find_other;
   _tarn_cuda_set_order (&ops);

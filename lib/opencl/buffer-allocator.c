@@ -305,6 +305,7 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   if (made.trusts_parts)
     ops.is_retained = buffer_is_retained;
   ops.read = buffer_read;
+  ops.get_memory = _tarn_opencl_get_memory;
   ops.fill = buffer_fill;
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, buffer_allocator_free);

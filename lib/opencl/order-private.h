@@ -39,6 +39,11 @@ gboolean _tarn_opencl_check_in_order (cl_command_queue queue, GError **error);
 /* TARN_ERROR_INVALID_ARGUMENT for one of another context. */
 gboolean _tarn_opencl_check_queue (cl_command_queue queue, cl_context context, GError **error);
 
+/* TarnAllocatorOps.get_memory of an allocator whose user_data begins with its home: of the queue's
+ * device, or the context's device with the least. */
+gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
+                                  GError **error);
+
 /* Whose a block is. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);

@@ -290,6 +290,7 @@ tarn_opencl_svm_allocator_new (cl_context context, cl_uint alignment, cl_bitfiel
   ops.free = svm_free;
   ops.free_on_queue = svm_free_on_queue;
   ops.read = svm_read;
+  ops.get_memory = _tarn_opencl_get_memory;
   ops.fill = svm_fill;
   set_parts (&ops, alignment);
   _tarn_opencl_set_order (&ops);

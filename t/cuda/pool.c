@@ -267,6 +267,48 @@ test_plain (const TarnCudaTest *test, gconstpointer unused)
   assert_nothing_is_alive ();
 }
 
+/* The driver says what the device has, and what is free; memory of the host has no such bound. */
+static void
+test_budget (const TarnCudaTest *test, gconstpointer unused)
+{
+  TarnPool *pool = pool_new (test);
+  g_autoptr (GError) error = NULL;
+  TarnBudget budget = TARN_BUDGET_INIT;
+  TarnBlock *block = tarn_cuda_pool_allocate (pool, 5 * MIB, NULL, &error);
+
+  (void) unused;
+  g_assert_no_error (error);
+  g_assert_true (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (budget.used_bytes, ==, 5 * MIB);
+  g_assert_cmpuint (budget.taken_bytes, >=, 5 * MIB);
+  g_assert_cmpuint (budget.device_bytes, <, G_MAXUINT64);
+  g_assert_cmpuint (budget.free_bytes, <, budget.device_bytes);
+  g_assert_cmpuint (budget.budget_bytes, ==, budget.free_bytes + budget.taken_bytes);
+  if (fake != NULL)
+    {
+      fake->fail ("cuMemGetInfo", 1, FALSE, FAKE_CUDA_INVALID_VALUE);
+      g_assert_false (tarn_pool_get_budget (pool, &budget, &error));
+      g_assert_error (error, TARN_CUDA_ERROR, FAKE_CUDA_INVALID_VALUE);
+      fake->fail (NULL, 0, FALSE, 0);
+    }
+  tarn_block_free (block);
+  tarn_pool_unref (pool);
+}
+
+static void
+test_host_budget (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (TarnAllocator) allocator = tarn_cuda_host_allocator_new (test->context, 0, NULL);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  TarnBudget budget = TARN_BUDGET_INIT;
+
+  (void) unused;
+  g_assert_true (tarn_pool_get_budget (pool, &budget, NULL));
+  g_assert_cmpuint (budget.device_bytes, ==, G_MAXUINT64);
+  g_assert_cmpuint (budget.budget_bytes, ==, G_MAXUINT64);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -276,6 +318,8 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("pool/options", test_options, NULL);
   tarn_cuda_test_add ("pool/current", test_current, NULL);
   tarn_cuda_test_add ("pool/no-context", test_no_context, NULL);
+  tarn_cuda_test_add ("pool/budget", test_budget, NULL);
+  tarn_cuda_test_add ("pool/host-budget", test_host_budget, NULL);
   if (fake != NULL)
     {
       tarn_cuda_test_add ("pool/failures", test_failures, NULL);

@@ -348,6 +348,50 @@ test_failing_release (const TarnOpenclDevice *device, OpenclState *state)
   tarn_block_free (tarn_pool_allocate (pool, 1000, NULL));
 }
 
+/* What the driver says of the device's memory: all of it, and of AMD's drivers what is free. */
+static void
+test_budget (const TarnOpenclDevice *device, OpenclState *state)
+{
+  static const gchar amd[] = "cl_khr_icd cl_amd_device_attribute_query";
+  const size_t free_kib[] = { 3 << 10, 1 << 10 };
+  const cl_ulong total = 64 << 20;
+  g_autoptr (TarnPool) pool = NULL;
+  g_autoptr (GError) error = NULL;
+  TarnBudget budget = TARN_BUDGET_INIT;
+  TarnBlock *block;
+
+  (void) device;
+  layer->reset ();
+  pool = tarn_opencl_pool_new (state->queue, 0, NULL, NULL);
+  layer->set_device_info (CL_DEVICE_GLOBAL_MEM_SIZE, &total, sizeof total);
+  layer->set_device_info (CL_DEVICE_EXTENSIONS, "cl_khr_icd", sizeof "cl_khr_icd");
+  g_assert_true (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (budget.device_bytes, ==, total);
+  g_assert_cmpuint (budget.free_bytes, ==, G_MAXUINT64);
+  g_assert_cmpuint (budget.budget_bytes, ==, total);
+
+  layer->set_device_info (CL_DEVICE_EXTENSIONS, amd, sizeof amd);
+  layer->set_device_info (0x4039, free_kib, sizeof free_kib);
+  block = tarn_opencl_pool_allocate (pool, 1 << 20, state->queue, NULL);
+  g_assert_true (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (budget.free_bytes, ==, 3 << 20);
+  g_assert_cmpuint (budget.taken_bytes, >=, 1 << 20);
+  g_assert_cmpuint (budget.budget_bytes, ==, budget.taken_bytes + (3 << 20));
+  tarn_block_free (block);
+
+  layer->reset ();
+  layer->set_device_info (CL_DEVICE_EXTENSIONS, amd, sizeof amd);
+  layer->refuse_info ("clGetDeviceInfo", 0x4039, CL_INVALID_VALUE); /* an older driver */
+  g_assert_true (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_cmpuint (budget.free_bytes, ==, G_MAXUINT64);
+  layer->refuse_info ("clGetDeviceInfo", CL_DEVICE_GLOBAL_MEM_SIZE, CL_INVALID_DEVICE);
+  g_assert_false (tarn_pool_get_budget (pool, &budget, &error));
+  g_assert_error (error, TARN_OPENCL_ERROR, CL_INVALID_DEVICE);
+  layer->reset ();
+}
+
 int
 main (int argc, char **argv)
 {
@@ -355,7 +399,7 @@ main (int argc, char **argv)
     { "faults/constructors", test_constructors },       { "faults/statuses", test_statuses },
     { "faults/old-device", test_old_device },           { "faults/nvidia", test_nvidia },
     { "faults/bad-version", test_bad_version },         { "faults/hits", test_hits },
-    { "faults/failing-release", test_failing_release },
+    { "faults/failing-release", test_failing_release }, { "faults/budget", test_budget },
   };
 
   g_test_init (&argc, &argv, NULL);

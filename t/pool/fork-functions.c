@@ -221,6 +221,7 @@ static const TarnSelectionPlatform platform
     = { .name = "P", .vendor = "V", .devices = &device, .n_devices = 1 };
 static TarnAllocatorOps ops_of_allocator = TARN_ALLOCATOR_OPS_INIT;
 static TarnPoolStats pool_stats = TARN_POOL_STATS_INIT;
+static TarnBudget budget = TARN_BUDGET_INIT;
 static TarnHeapStats heap_stats = TARN_HEAP_STATS_INIT;
 static TarnMemoStats memo_stats = TARN_MEMO_STATS_INIT;
 static TarnTraceStats trace_stats = TARN_TRACE_STATS_INIT;
@@ -290,6 +291,7 @@ static gpointer value;
   X (tarn_pool_free_memory, QUIET, (w->pool, tarn_block_get_memory (w->block), NULL, error))       \
   X (tarn_pool_get_active_blocks, QUIET, (w->pool))                                                \
   X (tarn_pool_get_active_bytes, QUIET, (w->pool))                                                 \
+  X (tarn_pool_get_budget, FORKED, (w->pool, &budget, error))                                      \
   X (tarn_pool_get_charged_bytes, QUIET, (w->pool))                                                \
   X (tarn_pool_get_generation, QUIET, (w->over_heap))                                              \
   X (tarn_pool_get_held_blocks, QUIET, (w->pool))                                                  \

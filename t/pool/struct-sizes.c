@@ -50,11 +50,13 @@ typedef struct
                     GError **error);
   gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                           guint8 byte, gsize *first, GError **error);
+  gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       gboolean (*is_retained) (gpointer user_data, TarnMemory memory),
-                       is_retained);
+                       gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes,
+                                               guint64 *free_bytes, GError **error),
+                       get_memory);
 
 typedef struct
 {

@@ -120,6 +120,8 @@ gboolean _tarn_allocator_try_ref (TarnAllocator *allocator);
 void _tarn_allocator_publish (TarnAllocator *allocator);
 void _tarn_allocator_withdraw (TarnAllocator *allocator);
 void _tarn_allocators_describe (void);
+void _tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data),
+                                    gpointer data);
 void _tarn_allocators_open_anew (void);
 void _tarn_allocators_tell_frozen (TarnListener *listener);
 

@@ -120,6 +120,21 @@ _tarn_allocators_open_anew (void)
 
 /* All at one moment */
 
+/* Calls a function for each pool.  It may take the pool's lock, and calls nobody. */
+void
+_tarn_allocators_foreach_pool (void (*func) (TarnAllocator *pool, gpointer data), gpointer data)
+{
+  _tarn_mutex_lock (&lock);
+  for (GList *link = allocators.head; link != NULL; link = link->next)
+    {
+      TarnAllocator *allocator = link->data;
+
+      if (allocator->klass->trace_class == TARN_TRACE_POOL)
+        func (allocator, data);
+    }
+  _tarn_mutex_unlock (&lock);
+}
+
 static void
 for_each_of_class (TarnTraceClass class, void (*func) (TarnAllocator *allocator))
 {

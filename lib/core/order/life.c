@@ -32,7 +32,8 @@
 #define FINDABLE_PARTS 1024
 
 #define ALL_FLAGS                                                                                  \
-  ((guint) (TARN_POOL_FINDABLE | TARN_POOL_TRUSTS_HANDLES | TARN_POOL_WHOLE_BUFFERS))
+  ((guint) (TARN_POOL_FINDABLE | TARN_POOL_TRUSTS_HANDLES | TARN_POOL_WHOLE_BUFFERS                \
+            | TARN_POOL_PRINTS_STATS))
 
 static TarnBlock *
 pool_allocate_block (TarnAllocator *allocator, gsize size, GError **error)
@@ -66,6 +67,7 @@ pool_dispose (TarnAllocator *allocator)
   TarnGiveBack give_back;
   TarnBlock *block;
 
+  _tarn_pool_print_stats (pool);
   g_ptr_array_unref (pool->reclaim.funcs);
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
@@ -228,7 +230,9 @@ warn_if_deferred (TarnPool *pool)
  *                  tarn_pool_allocate() says whenever this one asks it, each time it asks.
  * @param options   nullable: the defaults; start from TARN_POOL_OPTIONS_INIT
  * @param error     return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for an option outside its
- *                  range, or one that this version of the library does not have;
+ *                  range, or one that this version of the library does not have, or a TARN_LIMIT
+ *                  that cannot be read; the backend's, if TARN_LIMIT is a share of the device's
+ *                  memory and the driver fails to say how much that is;
  *                  TARN_ERROR_FORKED in a child of fork ()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set
  * @since 0.1
@@ -265,7 +269,8 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
                    tarn_get_version (), ALL_FLAGS);
       return NULL;
     }
-  if (!_tarn_debug_read (known.debug, &debug, error))
+  if (!_tarn_debug_read (known.debug, &debug, error)
+      || !_tarn_pool_read_environment (upstream, &known, error))
     return NULL;
 
   upstream = _tarn_debug_stand_on (upstream, known.name, &debug);
@@ -274,6 +279,9 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->policy.is_findable = (known.flags & TARN_POOL_FINDABLE) != 0;
   pool->policy.asks_retained = _tarn_allocator_get_backend (upstream)->ops.is_retained != NULL
                                && (known.flags & TARN_POOL_TRUSTS_HANDLES) == 0;
+  pool->policy.prints_stats = (known.flags & TARN_POOL_PRINTS_STATS) != 0;
+  if (pool->policy.prints_stats)
+    _tarn_pool_print_stats_at_exit ();
   is_watched = pool->policy.is_findable || pool->policy.asks_retained;
   pool->policy.check_interval = _tarn_debug_get_check_interval (&debug);
   ops.name = known.name;

@@ -193,6 +193,12 @@ void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);
 
+/* environment.c: takes over what the environment says, and says what became of a pool */
+gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options,
+                                      GError **error);
+void _tarn_pool_print_stats (TarnPool *pool);
+void _tarn_pool_print_stats_at_exit (void);
+
 /* free.c */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);
 void _tarn_pool_ref_block (TarnBlock *block);

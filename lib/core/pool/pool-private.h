@@ -95,6 +95,7 @@ typedef struct
                                memory does */
   gboolean has_addresses;   /* what the heap has is addresses, not parts of upstream's */
   gboolean is_findable;     /* blocks in use are in the index */
+  gboolean prints_stats;    /* when its last reference is gone, or at exit */
   gboolean asks_retained;   /* whether the program retains the memory of a block that is freed */
   gboolean is_debugged;     /* blocks are what was asked for, and never held */
   guint check_interval;     /* requests from one check to the next; 0: there are none */
@@ -280,6 +281,8 @@ _tarn_pool_get_leading_bits (const TarnPool *pool)
 TarnBlock *_tarn_pool_take_from_share (TarnPool *pool, TarnCache *cache, const TarnQueue *queue,
                                        guint32 number, gsize size);
 TarnBlock *_tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block);
+
+gchar *_tarn_pool_make_report (TarnPool *pool); /* stats.c */
 
 /* describe.c; see TarnAllocatorClass */
 void _tarn_pool_freeze (TarnAllocator *pool);

@@ -3,6 +3,8 @@
  *
  * What a pool says of itself: its counters, and the bins that sizes belong to. */
 
+#include <tarn/heap.h>
+
 #include "base/fork-private.h"
 #include "common/struct-private.h"
 #include "pool/cache-private.h"
@@ -83,6 +85,25 @@ tarn_pool_stats_to_string (const TarnPoolStats *stats)
   g_string_append (line, "; ");
   append_bytes (line, known.active_bytes, "in use, ");
   append_bytes (line, known.held_bytes, "held");
+  return g_string_free (line, FALSE);
+}
+
+/* Makes a line, with a newline, of what a pool did until now. */
+gchar *
+_tarn_pool_make_report (TarnPool *pool)
+{
+  GString *line = g_string_new ("Tarn: ");
+  g_autofree gchar *counters = NULL;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+
+  tarn_pool_get_stats (pool, &stats);
+  if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
+    heap.peak_upstream_bytes = stats.peak_managed_bytes;
+  counters = tarn_pool_stats_to_string (&stats);
+  g_string_append_printf (line, "%s: %s; at most ", pool->base.label, counters);
+  append_bytes (line, stats.peak_active_bytes, "in use, ");
+  append_bytes (line, heap.peak_upstream_bytes, "taken\n");
   return g_string_free (line, FALSE);
 }
 

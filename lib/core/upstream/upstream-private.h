@@ -6,6 +6,7 @@
  *     miss.c           the way there, and what to do when there is no memory
  *     give-back.c      the way back
  *     limit.c          not to manage more bytes than the program allows
+ *     budget.c         how much there is
  *     charge.c         what the program takes beside the pool, within that limit
  *     aside.c          what is freed while the program still retains it
  *     reclaim.c        reclaim functions
@@ -39,6 +40,9 @@ gsize _tarn_pool_give_back_held (TarnPool *pool, gsize wanted);
 void _tarn_pool_trim (TarnPool *pool, gsize keep_bytes, gboolean stop_holding);
 
 /* aside.c; the lock is not held */
+/* Asks the backend; each is G_MAXUINT64 if it does not know. */
+gboolean _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes,
+                                       guint64 *free_bytes, GError **error);
 gboolean _tarn_pool_is_retained (const TarnPool *pool, const TarnBlock *block);
 gboolean _tarn_pool_set_aside (TarnPool *pool, TarnBlock *block);
 TarnBlock *_tarn_pool_end_aside (TarnPool *pool);

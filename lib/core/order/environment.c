@@ -1,0 +1,126 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * What the environment says to every pool: TARN_LIMIT and TARN_STATS, which are not read in a
+ * set-user-ID program. */
+
+#define _GNU_SOURCE 1 /* secure_getenv () */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fork-private.h"
+#include "common/limit-private.h"
+#include "common/lock-private.h"
+#include "order/order-private.h"
+#include "upstream/upstream-private.h"
+
+static struct
+{
+  gchar *limit; /* nullable */
+  gboolean prints_stats;
+} settings; /* constant once read */
+
+static void
+read_settings (void)
+{
+  const gchar *limit = secure_getenv ("TARN_LIMIT"), *stats = secure_getenv ("TARN_STATS");
+
+  if (limit != NULL && *limit != '\0')
+    settings.limit = g_strdup (limit);
+  settings.prints_stats = stats != NULL && *stats != '\0' && !g_str_equal (stats, "0");
+}
+
+/* Reads TARN_LIMIT for a pool over an allocator.  *limit is 0 if it says nothing of that memory. */
+static gboolean
+read_limit (TarnAllocator *upstream, gsize *limit, GError **error)
+{
+  guint64 device_bytes = G_MAXUINT64, free_bytes;
+
+  *limit = 0;
+  if (strchr (settings.limit, '%') == NULL)
+    return _tarn_parse_limit ("TARN_LIMIT", settings.limit, 0, limit, error);
+  if (!_tarn_pool_get_device_memory (upstream, &device_bytes, &free_bytes, error))
+    return FALSE;
+  if (!_tarn_parse_limit ("TARN_LIMIT", settings.limit, (gsize) MIN (device_bytes, G_MAXSIZE),
+                          limit, error))
+    return FALSE;
+  if (device_bytes == G_MAXUINT64)
+    *limit = 0;
+  return TRUE;
+}
+
+gboolean
+_tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *options, GError **error)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+  gsize limit;
+
+  _tarn_once (&once, read_settings);
+  if (settings.prints_stats)
+    options->flags |= TARN_POOL_PRINTS_STATS;
+  if (settings.limit == NULL)
+    return TRUE;
+  if (!read_limit (upstream, &limit, error))
+    return FALSE;
+  if (limit != 0 && (options->limit_bytes == 0 || limit < options->limit_bytes))
+    options->limit_bytes = limit;
+  return TRUE;
+}
+
+/* The counters of pools */
+
+void
+_tarn_pool_print_stats (TarnPool *pool)
+{
+  g_autofree gchar *line = NULL;
+
+  if (!pool->policy.prints_stats)
+    return;
+  line = _tarn_pool_make_report (pool);
+  g_printerr ("%s", line);
+}
+
+/* Adds the line of a pool that nobody has dropped. */
+static void
+add_line (TarnAllocator *allocator, gpointer lines)
+{
+  TarnPool *pool = _tarn_pool_of (allocator);
+  g_autofree gchar *line = NULL;
+  gboolean is_dropped;
+
+  if (!pool->policy.prints_stats)
+    return;
+  _tarn_mutex_lock (&pool->lock);
+  is_dropped = pool->orphaned;
+  _tarn_mutex_unlock (&pool->lock);
+  if (is_dropped)
+    return;
+  line = _tarn_pool_make_report (pool);
+  g_string_append (lines, line);
+}
+
+static void
+print_at_exit (void)
+{
+  g_autoptr (GString) lines = g_string_new (NULL);
+
+  if (_tarn_forked ())
+    return;
+  _tarn_allocators_foreach_pool (add_line, lines);
+  g_printerr ("%s", lines->str);
+}
+
+static void
+begin_to_print (void)
+{
+  atexit (print_at_exit);
+}
+
+void
+_tarn_pool_print_stats_at_exit (void)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+
+  _tarn_once (&once, begin_to_print);
+}

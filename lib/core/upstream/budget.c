@@ -1,0 +1,77 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Budgets: how much memory there is for a pool. */
+
+#include <tarn/heap.h>
+
+#include "base/fork-private.h"
+#include "common/argument-private.h"
+#include "common/struct-private.h"
+#include "pool/pool-private.h"
+#include "upstream/upstream-private.h"
+
+/* Adds bytes of which each may be unknown. */
+static guint64
+add (guint64 left, guint64 right)
+{
+  return left > G_MAXUINT64 - right ? G_MAXUINT64 : left + right;
+}
+
+gboolean
+_tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes, guint64 *free_bytes,
+                              GError **error)
+{
+  const TarnAllocator *backend = _tarn_allocator_get_backend (upstream);
+
+  *device_bytes = *free_bytes = G_MAXUINT64;
+  return backend->ops.get_memory == NULL
+         || _tarn_call (backend, get_memory, device_bytes, free_bytes, error);
+}
+
+/**
+ * Stores how much memory a pool can have: what the device has, what is free of it, what the pool
+ * has taken, and the most that it can have now. A program chooses the size of its work by it. Other
+ * processes take memory at any time, so a request may fail all the same
+ * (tarn_error_is_no_memory()).
+ *
+ * What a device has is CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of the
+ * context's device with the least memory if it has several. Of OpenCL's drivers AMD's say how much
+ * is free (cl_amd_device_attribute_query).
+ *
+ * @param pool    a pool; any thread may call it
+ * @param budget  out: start from TARN_BUDGET_INIT, whose struct_size says how much is filled.
+ *                Written on success only.
+ * @param error   return location, or NULL: the backend's, if the driver fails; TARN_ERROR_FORKED in
+ *                a child of fork ()
+ * @return TRUE, or FALSE with @p error set. That the driver does not say something is no error.
+ * @since 0.1
+ */
+gboolean
+tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **error)
+{
+  TarnBudget now = TARN_BUDGET_INIT;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnHeapStats heap = TARN_HEAP_STATS_INIT;
+  guint64 charged, limit;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+  g_return_val_if_fail (_tarn_struct_has_size (budget), FALSE);
+
+  if (!tarn_check_fork (error)
+      || !_tarn_pool_get_device_memory (pool->upstream, &now.device_bytes, &now.free_bytes, error))
+    return FALSE;
+  charged = tarn_pool_get_charged_bytes (pool);
+  limit = tarn_pool_get_limit_bytes (pool);
+  tarn_pool_get_stats (pool, &stats);
+  if (!tarn_heap_get_stats (tarn_pool_get_upstream (pool), &heap))
+    heap.upstream_bytes = stats.managed_bytes;
+  now.taken_bytes = heap.upstream_bytes + charged;
+  now.used_bytes = stats.managed_bytes - stats.held_bytes + charged;
+  now.budget_bytes = MIN (now.device_bytes, add (now.taken_bytes, now.free_bytes));
+  if (limit != 0)
+    now.budget_bytes = MIN (now.budget_bytes, limit);
+  _tarn_struct_write (budget, &now, sizeof now);
+  return TRUE;
+}
