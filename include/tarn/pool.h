@@ -157,6 +157,8 @@ typedef struct
    * that threads keep.
    *
    * G_MAXSIZE: there is no bound, even over a heap.
+   *
+   * tarn_pool_set_hold_bytes() changes it.
    */
   gsize hold_bytes;
 
@@ -333,6 +335,8 @@ gboolean tarn_pool_get_budget (TarnPool *pool, TarnBudget *budget, GError **erro
 gboolean tarn_pool_charge (TarnPool *pool, gsize bytes, GError **error);
 void tarn_pool_uncharge (TarnPool *pool, gsize bytes);
 gsize tarn_pool_get_charged_bytes (TarnPool *pool);
+gsize tarn_pool_get_hold_bytes (TarnPool *pool);
+void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);

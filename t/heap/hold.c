@@ -11,6 +11,7 @@
 #include "common/lock-private.h"
 #include "heap-fixture.h"
 #include "lib/pool-fixture.h"
+#include "pool/pool-private.h"
 
 #define N_QUEUES 4
 #define N_BLOCKS 24
@@ -348,6 +349,198 @@ test_hits (gconstpointer way)
   end (&fixture);
 }
 
+/* Bounds that change */
+
+static void
+set_bound (Fixture *fixture, gsize hold_bytes)
+{
+  fixture->hold_bytes = hold_bytes;
+  tarn_pool_set_hold_bytes (fixture->pool, hold_bytes);
+  g_assert_cmpuint (tarn_pool_get_hold_bytes (fixture->pool), ==, hold_bytes);
+  assert_valid (fixture->pool);
+}
+
+/* Frees blocks that were used on a queue, by two of them, and by the host. */
+static void
+hold_all_kinds (Fixture *fixture, const gpointer *queues)
+{
+  TarnBlock *blocks[60];
+
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    {
+      blocks[i] = take (fixture, 40000 + i * 1000, i % 3 == 0 ? NULL : queues[i % 2]);
+      if (i % 3 == 2)
+        g_assert_true (tarn_block_record_use (blocks[i], queues[1], NULL));
+    }
+  free_some (blocks, G_N_ELEMENTS (blocks));
+  assert_valid (fixture->pool);
+}
+
+/* Over a heap, threads take memory from its arenas only as long as nobody sets a bound, and then
+ * small sizes share blocks. */
+static void
+assert_is_as_new (Fixture *fixture, guint thread_cache_blocks)
+{
+  gboolean has_arenas
+      = fixture->way->has_heap && fixture->hold_bytes == 0 && thread_cache_blocks > 0;
+  TarnBlock *block = take (fixture, 1000, NULL);
+  gsize alloc_size = tarn_block_get_alloc_size (block);
+
+  g_assert_cmpint (fixture->pool->has_arenas, ==, has_arenas);
+  if (fixture->way->has_heap)
+    g_assert_cmpuint (alloc_size, ==, has_arenas ? 1024 : 1000);
+  tarn_block_free (block);
+}
+
+static void
+check_changes (const Way *way, gsize first_bound, guint thread_cache_blocks)
+{
+  const gsize bounds[] = { 0, 64 * KIB, G_MAXSIZE, 256 * KIB, 0, G_MAXSIZE, 0, MIB, 1, 0 };
+  gpointer queues[2];
+  Fixture fixture;
+
+  begin (&fixture, way, first_bound, thread_cache_blocks);
+  g_assert_cmpuint (tarn_pool_get_hold_bytes (fixture.pool), ==, first_bound);
+  assert_is_as_new (&fixture, thread_cache_blocks);
+  for (guint i = 0; i < 2; i++)
+    queues[i] = tarn_testing_queue_new (fixture.queues, TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (bounds); i++)
+    {
+      hold_all_kinds (&fixture, queues);
+      set_bound (&fixture, bounds[i]);
+      g_assert_cmpuint (get_stats (fixture.pool).held_bytes, <=, get_bound (&fixture, 1));
+      assert_is_as_new (&fixture, thread_cache_blocks);
+      hold_all_kinds (&fixture, queues);
+      if (bounds[i] == G_MAXSIZE) /* each is of another size */
+        g_assert_cmpuint (get_stats (fixture.pool).held_blocks, >=, 60);
+      if (bounds[i] > 200000)
+        g_assert_cmpuint (get_stats (fixture.pool).held_blocks, >, 0);
+    }
+  end (&fixture);
+}
+
+/* A lower bound frees what is above it at once, a higher one lets the pool hold more; and all of
+ * the three kinds of bounds follow on each other. */
+static void
+test_changed (gconstpointer way)
+{
+  const gsize bounds[] = { 0, MIB, G_MAXSIZE };
+
+  for (guint i = 0; i < G_N_ELEMENTS (bounds); i++)
+    {
+      check_changes (way, bounds[i], 0);
+      check_changes (way, bounds[i], 32);
+    }
+}
+
+/* The blocks that were held for longest go first. */
+static void
+test_changed_oldest_first (gconstpointer way)
+{
+  TarnBlock *old[4], *young[4];
+  Fixture fixture;
+  guint64 misses;
+
+  begin (&fixture, way, 40 * 1024, 0);
+  take_some (&fixture, 1000, old, 4);
+  take_some (&fixture, 3000, young, 4);
+  free_some (old, 4);
+  free_some (young, 4);
+  set_bound (&fixture, 15 * 1024);
+  misses = get_stats (fixture.pool).misses;
+  take_some (&fixture, 3000, young, 4);
+  g_assert_cmpuint (get_stats (fixture.pool).misses, ==, misses);
+  take_some (&fixture, 1000, old, 4);
+  g_assert_cmpuint (get_stats (fixture.pool).misses, >, misses);
+  free_some (old, 4);
+  free_some (young, 4);
+  end (&fixture);
+}
+
+/* What nobody can tell to be idle stays above the bound, with a message, and goes the next time. */
+static void
+test_changed_while_captured (gconstpointer data)
+{
+  const Way *way = data;
+  TarnBlock *blocks[8];
+  Fixture fixture;
+  gpointer queue;
+
+  begin (&fixture, way, G_MAXSIZE, 0);
+  queue = tarn_testing_queue_new (fixture.queues, TRUE);
+  for (guint i = 0; i < G_N_ELEMENTS (blocks); i++)
+    blocks[i] = take (&fixture, 10000 * (i + 1), queue);
+  free_some (blocks, G_N_ELEMENTS (blocks));
+  tarn_testing_queue_set_capturing (fixture.queues, queue, TRUE);
+  if (!way->has_heap && way->flags == 0)
+    g_test_expect_message ("Tarn", G_LOG_LEVEL_MESSAGE, "*in 8 blocks that may still*");
+  set_bound (&fixture, 1);
+  g_test_assert_expected_messages ();
+  if (!way->has_heap && way->flags == 0)
+    g_assert_cmpuint (get_stats (fixture.pool).held_blocks, ==, 8);
+  tarn_testing_queue_set_capturing (fixture.queues, queue, FALSE);
+  set_bound (&fixture, 1);
+  g_assert_cmpuint (get_stats (fixture.pool).held_blocks, ==, 0);
+  end (&fixture);
+}
+
+/* A pool that is to hold nothing any more does not begin again. */
+static void
+test_changed_at_end (gconstpointer way)
+{
+  Fixture fixture;
+
+  begin (&fixture, way, 0, 32);
+  tarn_block_free (take (&fixture, 1000, NULL));
+  tarn_pool_stop_holding (fixture.pool);
+  set_bound (&fixture, MIB);
+  tarn_block_free (take (&fixture, 1000, NULL));
+  g_assert_cmpuint (get_stats (fixture.pool).held_blocks, ==, 0);
+  set_bound (&fixture, 0);
+  tarn_block_free (take (&fixture, 1000, NULL));
+  g_assert_cmpuint (get_stats (fixture.pool).held_blocks, ==, 0);
+  g_assert_false (fixture.pool->has_arenas);
+  end (&fixture);
+}
+
+static gpointer
+change_bounds (gpointer data)
+{
+  static const gsize bounds[] = { 0, 64 * KIB, G_MAXSIZE, MIB, 1 };
+  TarnPool *pool = data;
+
+  for (guint i = 0; i < 100; i++)
+    {
+      tarn_pool_set_hold_bytes (pool, bounds[i % G_N_ELEMENTS (bounds)]);
+      g_thread_yield ();
+    }
+  return NULL;
+}
+
+/* One thread changes the bound while others allocate and free. */
+static void
+test_changed_meanwhile (gconstpointer way)
+{
+  GThread *threads[4];
+  Part parts[4];
+  Fixture fixture;
+
+  begin (&fixture, way, MIB, 32);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    {
+      parts[i] = (Part){ &fixture, NULL, (gsize) 1000 << 2 * i };
+      if (i % 2 == 0)
+        parts[i].queue = tarn_testing_queue_new (fixture.queues, TRUE);
+      threads[i] = g_thread_new ("filler", fill_cache, &parts[i]);
+    }
+  change_bounds (fixture.pool);
+  for (guint i = 0; i < G_N_ELEMENTS (threads); i++)
+    g_thread_join (threads[i]);
+  set_bound (&fixture, 64 * KIB);
+  g_assert_cmpuint (get_stats (fixture.pool).held_bytes, <=, 64 * KIB);
+  end (&fixture);
+}
+
 /* The order in which blocks go */
 
 /* A pool frees the oldest blocks one by one, all of one size, although some of that size went
@@ -452,6 +645,7 @@ typedef struct
   TarnCond changed;
   guint turn; /* behind the lock: whose it is, of N_WORKERS + 1; the last is the test's own */
   gboolean is_over;
+  gboolean is_changing; /* the bound changes now and then */
 } Trace;
 
 typedef struct
@@ -503,6 +697,16 @@ use_live (Trace *trace, TarnBlock **live)
 }
 
 static void
+change_bound (Trace *trace)
+{
+  const gsize bounds[] = { 0, 1, 64 * KIB, MIB, 16 * MIB, G_MAXSIZE };
+
+  set_bound (&trace->fixture, bounds[below (trace, G_N_ELEMENTS (bounds))]);
+  g_assert_cmpuint (get_stats (trace->fixture.pool).held_bytes, <=,
+                    get_bound (&trace->fixture, N_WORKERS + 1));
+}
+
+static void
 operate (Trace *trace)
 {
   TarnBlock **live = &trace->live[below (trace, N_BLOCKS)];
@@ -510,6 +714,8 @@ operate (Trace *trace)
 
   if (kind < 3)
     replace_queue (trace);
+  else if (kind < 6 && trace->is_changing)
+    change_bound (trace);
   else if (kind < 30)
     tarn_testing_queues_run_one (trace->fixture.queues);
   else if (*live != NULL)
@@ -604,9 +810,11 @@ trace_end (Trace *trace, const Worker *workers)
 }
 
 static void
-run_trace (const Way *way, gsize hold_bytes)
+run_trace (const Way *way, gsize hold_bytes, gboolean is_changing)
 {
-  Trace trace = { .rand = g_rand_new_with_seed ((guint32) g_test_rand_int ()), .turn = N_WORKERS };
+  Trace trace = { .rand = g_rand_new_with_seed ((guint32) g_test_rand_int ()),
+                  .turn = N_WORKERS,
+                  .is_changing = is_changing };
   Worker workers[N_WORKERS];
 
   begin (&trace.fixture, way, hold_bytes, 32);
@@ -635,7 +843,16 @@ test_random (gconstpointer way)
   const gsize bounds[] = { 0, 1, 64 * KIB, MIB, 16 * MIB };
 
   for (guint i = 0; i < G_N_ELEMENTS (bounds); i++)
-    run_trace (way, bounds[i]);
+    run_trace (way, bounds[i], FALSE);
+}
+
+static void
+test_random_changes (gconstpointer way)
+{
+  const gsize bounds[] = { 0, MIB, G_MAXSIZE };
+
+  for (guint i = 0; i < G_N_ELEMENTS (bounds); i++)
+    run_trace (way, bounds[i], TRUE);
 }
 
 static void
@@ -670,9 +887,15 @@ main (int argc, char **argv)
   add ("captured", test_captured);
   add ("threads", test_threads);
   add ("hits", test_hits);
+  add ("changed", test_changed);
+  add ("changed-oldest-first", test_changed_oldest_first);
+  add ("changed-while-captured", test_changed_while_captured);
+  add ("changed-at-end", test_changed_at_end);
+  add ("changed-meanwhile", test_changed_meanwhile);
   add ("oldest-first", test_oldest_first);
   add ("oldest-of-a-size", test_oldest_of_a_size);
   add ("cold", test_cold);
   add ("random", test_random);
+  add ("random-changes", test_random_changes);
   return g_test_run ();
 }

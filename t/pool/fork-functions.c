@@ -295,6 +295,7 @@ static gpointer value;
   X (tarn_pool_get_charged_bytes, QUIET, (w->pool))                                                \
   X (tarn_pool_get_generation, QUIET, (w->over_heap))                                              \
   X (tarn_pool_get_held_blocks, QUIET, (w->pool))                                                  \
+  X (tarn_pool_get_hold_bytes, QUIET, (w->pool))                                                   \
   X (tarn_pool_get_limit_bytes, QUIET, (w->pool))                                                  \
   X (tarn_pool_get_managed_bytes, QUIET, (w->pool))                                                \
   X (tarn_pool_get_name, QUIET, (w->pool))                                                         \
@@ -306,6 +307,7 @@ static gpointer value;
   X (tarn_pool_ref, QUIET, (w->pool))                                                              \
   X (tarn_pool_remove_reclaim_func, QUIET, (w->pool, 1))                                           \
   X (tarn_pool_reset_peaks, QUIET, (w->pool))                                                      \
+  X (tarn_pool_set_hold_bytes, QUIET, (w->over_heap, 1))                                           \
   X (tarn_pool_set_limit_bytes, QUIET, (w->over_heap, 1))                                          \
   X (tarn_pool_set_reclaim_group, QUIET, (w->over_heap, w->group))                                 \
   X (tarn_pool_stats_to_string, QUIET, (&pool_stats))                                              \

@@ -18,16 +18,6 @@
 #include "upstream/reclaim-group-private.h"
 #include "upstream/upstream-private.h"
 
-/* The most bytes that each thread keeps for itself of a pool over a heap, unless the program asks
- * for fewer.  The second bound is for heaps whose memory is an address: it has room for a few
- * blocks of each small size, so that most small requests need no arena. */
-#define HEAP_THREAD_CACHE_BYTES ((gsize) 1 << 20)
-#define ARENA_THREAD_CACHE_BYTES ((gsize) 3 << 20)
-
-/* A thread keeps no larger block there, and none of more than half of its bound, unless the block
- * is a temporary: such a block would take the place of many others. */
-#define HEAP_MAX_KEPT ((gsize) 512 << 10)
-
 /* The index has so many parts where all requests and frees use it. */
 #define FINDABLE_PARTS 1024
 
@@ -156,59 +146,6 @@ static const TarnAllocatorClass pool_class = POOL_CLASS (_tarn_pool_free_block);
 /* Pools of this class look at each block that is freed (order/watch.c). */
 static const TarnAllocatorClass watched_class = POOL_CLASS (_tarn_pool_free_watched);
 
-/* Makes the bins of a new pool.  If there is a bound on what it holds, lists order their blocks by
- * age. */
-static void
-make_bins (TarnPool *pool)
-{
-  gboolean is_bounded = pool->policy.hold_bytes != G_MAXSIZE;
-  gboolean frees_in_order = is_bounded && !_tarn_pool_waits_before_free (pool);
-  TarnAges *recorded = frees_in_order ? &pool->store.ready : &pool->store.recorded;
-
-  if (is_bounded)
-    pool->store.share_ages
-        = pool->heap != NULL || frees_in_order ? &pool->store.ready : &pool->store.shares;
-  pool->store.idle_bins = _tarn_bins_new (NULL, is_bounded ? &pool->store.ready : NULL);
-  pool->store.recorded_bins = _tarn_bins_new (NULL, is_bounded ? recorded : NULL);
-}
-
-/* Sets what is constant in a pool that stands on no heap: its bins hold all blocks, and blocks go
- * from queue to queue. */
-static void
-set_up_with_bins (TarnPool *pool, const TarnPoolOptions *options)
-{
-  pool->policy.moves_blocks = TRUE;
-  pool->leading_bits = options->leading_bits_in_bin_id;
-  pool->policy.hold_bytes = options->hold_bytes != 0 ? options->hold_bytes : G_MAXSIZE;
-  pool->policy.max_held = pool->policy.max_kept = G_MAXSIZE;
-}
-
-/* Sets what is constant in a pool that stands on a heap: threads take memory from its arenas, and
- * little is held elsewhere; unless the program says how much the pool is to hold, or that threads
- * are to keep nothing. */
-static void
-set_up_with_heap (TarnPool *pool, TarnPoolOptions *options)
-{
-  gboolean keeps = options->thread_cache_blocks > 0 && options->thread_cache_bytes > 0;
-  gsize most;
-
-  pool->policy.has_addresses = _tarn_heap_has_addresses (pool->heap);
-  pool->has_arenas = options->hold_bytes == 0 && keeps;
-  pool->leading_bits = TARN_MAX_LEADING_BITS;
-  if (pool->has_arenas)
-    pool->leading_bits = options->limit_bytes == 0 ? TARN_HEAP_BINS : TARN_HEAP_EXACT_BINS;
-  pool->policy.hold_bytes = options->hold_bytes;
-  pool->policy.max_held = pool->policy.max_kept = G_MAXSIZE;
-  if (options->hold_bytes != 0)
-    return;
-  most = pool->has_arenas && pool->policy.has_addresses ? ARENA_THREAD_CACHE_BYTES
-                                                        : HEAP_THREAD_CACHE_BYTES;
-  options->thread_cache_bytes = MIN (options->thread_cache_bytes, most);
-  pool->policy.max_held = _tarn_heap_get_max_held (pool->heap);
-  pool->policy.max_kept
-      = MIN (pool->policy.max_held, MIN (options->thread_cache_bytes / 2, HEAP_MAX_KEPT));
-}
-
 /* Says of a pool over a deferred allocator that it cannot see memory run out. */
 static void
 warn_if_deferred (TarnPool *pool)
@@ -293,16 +230,11 @@ tarn_pool_new (TarnAllocator *upstream, const TarnPoolOptions *options, GError *
   pool->upstream = upstream;
   pool->base.level = upstream->level + 1;
   pool->heap = _tarn_heap_of (upstream);
-  pool->policy.asked_cache_bytes = known.thread_cache_bytes;
-  if (pool->heap != NULL)
-    set_up_with_heap (pool, &known);
-  else
-    set_up_with_bins (pool, &known);
+  _tarn_pool_init_hold (pool, &known);
   pool->default_queue = _tarn_allocator_get_default_queue (upstream->direct);
   pool->limit.bytes = known.limit_bytes;
   pool->limit.ceiling_bytes = known.limit_bytes != 0 ? known.limit_bytes : G_MAXSIZE;
-  make_bins (pool);
-  _tarn_pool_init_caches (pool, &known);
+  _tarn_pool_init_caches (pool);
   _tarn_mutex_init (&pool->lock);
   _tarn_cond_init (&pool->returning.calls.changed);
   _tarn_cond_init (&pool->limit.reservation_ended);

@@ -60,6 +60,7 @@
  *     wait.c     who has to wait for a block, and waiting
  *     event.c    events, and recording them
  *     queue.c    the queues that a pool has met
+ *     hold.c     how much a pool holds, and changing that
  *     life.c     a pool's beginning and end */
 
 #ifndef TARN_ORDER_PRIVATE_H
@@ -198,6 +199,8 @@ gboolean _tarn_pool_read_environment (TarnAllocator *upstream, TarnPoolOptions *
                                       GError **error);
 void _tarn_pool_print_stats (TarnPool *pool);
 void _tarn_pool_print_stats_at_exit (void);
+/* hold.c */
+void _tarn_pool_init_hold (TarnPool *pool, const TarnPoolOptions *options);
 
 /* free.c */
 gboolean _tarn_pool_ignore_free (TarnPool *pool);

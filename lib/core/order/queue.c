@@ -421,7 +421,7 @@ forget_handle (TarnPool *pool, gpointer handle, GError **error)
     return TRUE;
   is_forgotten = forget_in_pool (pool, queue, error);
   _tarn_pool_leave_queue (pool, queue);
-  if (is_forgotten && pool->policy.hold_bytes != G_MAXSIZE)
+  if (is_forgotten && _tarn_pool_get_hold_bound (pool) != G_MAXSIZE)
     _tarn_pool_give_back_excess (pool);
   return is_forgotten;
 }

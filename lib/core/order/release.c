@@ -348,7 +348,7 @@ _tarn_pool_spare_heap (TarnPool *pool, guint32 number, const TarnQueue *queue)
   TarnSparing sparing;
 
   _tarn_assert_not_locked (&pool->lock);
-  if (pool->policy.hold_bytes != 0)
+  if (_tarn_pool_get_hold_bound (pool) != 0)
     return;
   sparing = _tarn_heap_choose_sparing (
       pool->heap, _tarn_bin_alloc_size (number, _tarn_pool_get_leading_bits (pool)),

@@ -290,7 +290,7 @@ serve_with_lock (TarnPool *pool, gsize size, gpointer handle, GError **error)
   if (block != NULL)
     _tarn_pool_record_others (pool, &request);
   end_request (pool, &request);
-  if (has_excess && pool->policy.hold_bytes != G_MAXSIZE)
+  if (has_excess && _tarn_pool_get_hold_bound (pool) != G_MAXSIZE)
     _tarn_pool_give_back_excess (pool);
   if (local != NULL)
     g_propagate_error (error, local);

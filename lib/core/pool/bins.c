@@ -344,6 +344,54 @@ get_bin_for (TarnPool *pool, const TarnBlock *block)
   return bin;
 }
 
+/* Adds the blocks of a table's bins (NULL: there are none), which are in no list by age yet, to
+ * one.
+ */
+static void
+list_bins_by_age (TarnBins *bins, TarnAges *ages)
+{
+  GHashTableIter iter;
+  gpointer item;
+
+  if (bins == NULL)
+    return;
+  g_assert (bins->ages == NULL);
+  bins->ages = ages;
+  g_hash_table_iter_init (&iter, bins->table);
+  while (g_hash_table_iter_next (&iter, NULL, &item))
+    {
+      const TarnBin *bin = item;
+      const TarnBlock *last = bin->top;
+
+      if (last == NULL)
+        continue;
+      while (last->below != NULL)
+        last = last->below;
+      link_above (bin, last);
+      _tarn_ages_add (ages, bin->top, last);
+    }
+}
+
+/* Has lists order the blocks in all bins by age from now on: recorded ones, queues', and nobody's.
+ * Those that are there count as put there now. */
+void
+_tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
+{
+  TarnStore *store = &pool->store;
+  GHashTableIter iter;
+  gpointer queue;
+
+  store->share_ages = shares;
+  list_bins_by_age (store->idle_bins, &store->ready);
+  list_bins_by_age (store->recorded_bins, recorded);
+  store->has_done = TRUE;
+  if (pool->queues.table == NULL) /* of a new pool */
+    return;
+  g_hash_table_iter_init (&iter, pool->queues.table);
+  while (g_hash_table_iter_next (&iter, NULL, &queue))
+    list_bins_by_age (((TarnQueue *) queue)->bins, shares);
+}
+
 /* Puts a single block on top of its bin. */
 void
 _tarn_pool_put_block (TarnPool *pool, TarnBlock *block)

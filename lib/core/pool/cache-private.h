@@ -161,7 +161,7 @@ struct _TarnCache
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
 /* cache.c, and count.c.  The lock is not held in the first three, */
-void _tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options);
+void _tarn_pool_init_caches (TarnPool *pool);
 TarnCache *_tarn_pool_lock (TarnPool *pool); /* and then it is */
 void _tarn_pool_free_caches (TarnPool *pool);
 /* is held in this one unless this is a child of fork (), */
@@ -172,6 +172,7 @@ void _tarn_pool_open_door (TarnPool *pool);
 void _tarn_pool_open (TarnPool *pool, gboolean was_open);
 void _tarn_pool_flush (TarnPool *pool);
 void _tarn_pool_flush_closed (TarnPool *pool);
+void _tarn_pool_give_up_room (TarnPool *pool);
 void _tarn_pool_flush_queue (TarnPool *pool, gpointer handle);
 void _tarn_pool_count (TarnPool *pool, TarnPoolStats *stats);
 gsize _tarn_pool_get_managed (const TarnPool *pool);
@@ -227,6 +228,7 @@ TarnBlock *_tarn_pool_take_received (TarnPool *pool, gsize size, gpointer handle
                                      gboolean is_followed);
 gboolean _tarn_pool_put_handing_over (TarnPool *pool, TarnBlock *block, gboolean is_followed);
 /* and is in these. */
+void _tarn_pool_bound_transfers (TarnPool *pool);
 gboolean _tarn_pool_take_from_transfer (TarnPool *pool, guint32 number, gpointer handle);
 void _tarn_pool_take_from_transfers (TarnPool *pool, guint32 number);
 void _tarn_pool_empty_transfers (TarnPool *pool);

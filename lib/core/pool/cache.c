@@ -89,15 +89,13 @@ _tarn_pool_open_door (TarnPool *pool)
 
 /* Opens the door of a new pool, unless its threads are to keep nothing. */
 void
-_tarn_pool_init_caches (TarnPool *pool, const TarnPoolOptions *options)
+_tarn_pool_init_caches (TarnPool *pool)
 {
   pool->door = TARN_DOOR_CLOSED;
   if (_tarn_forked ())
     return;
   pool->slot = _tarn_threads_take_slot (abandon);
   pool->policy.spread = pool->leading_bits > MOST_COARSE_BITS ? FINE_SPREAD : COARSE_SPREAD;
-  pool->policy.thread_cache_blocks = MIN (options->thread_cache_blocks, G_MAXUINT16);
-  pool->policy.thread_cache_bytes = options->thread_cache_bytes;
   _tarn_pool_init_transfers (pool);
   if (pool->policy.thread_cache_blocks > 0 && pool->policy.thread_cache_bytes > 0)
     _tarn_pool_open_door (pool);
@@ -432,6 +430,17 @@ give_up_unused_room (TarnCache *cache)
 {
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)
   set_capacity (cache, &cache->bins[i], cache->bins[i].length);
+}
+
+/* Takes all room from all caches, which are empty.  The door is closed. */
+void
+_tarn_pool_give_up_room (TarnPool *pool)
+{
+  _tarn_assert_locked (&pool->lock);
+  g_assert (_tarn_door_is_closed (&pool->door));
+  for (TarnCache *cache = pool->caches.first; cache != NULL; cache = cache->next)
+    give_up_unused_room (cache);
+  g_assert (pool->caches.room_bytes == 0);
 }
 
 /* Makes room for a block in a bin of a cache that is full.  It doubles the bin's capacity, so that

@@ -68,8 +68,9 @@ typedef struct
 typedef struct
 {
   TarnTransferBin bins[TARN_TRANSFER_BINS];
-  gsize max_bytes; /* constant: in all of them; G_MAXSIZE: there is no bound */
-  gsize bytes;     /* atomic: in all of them, if there is a bound */
+  gsize
+      max_bytes; /* constant while the door is open: in all of them; G_MAXSIZE: there is no bound */
+  gsize bytes;   /* atomic: in all of them, if there is a bound */
   guint n_batches; /* atomic: in all of them */
 } TarnTransfers;
 
@@ -88,7 +89,8 @@ typedef struct
   gboolean is_foreign;     /* of a call that has no reference on the pool */
 } TarnGiveBack;
 
-/* A pool's constants.  order/life.c chooses them from its options and from what it stands on. */
+/* A pool's constants.  order/life.c chooses them from its options and from what it stands on; those
+ * of how much it holds order/hold.c, which changes them with the lock held and the door closed. */
 typedef struct
 {
   gboolean moves_blocks;    /* blocks of one queue's share may go to another; not over a heap, whose
@@ -99,7 +101,9 @@ typedef struct
   gboolean asks_retained;   /* whether the program retains the memory of a block that is freed */
   gboolean is_debugged;     /* blocks are what was asked for, and never held */
   guint check_interval;     /* requests from one check to the next; 0: there are none */
-  gsize hold_bytes;         /* G_MAXSIZE: no bound; 0: by managed_bytes */
+  gsize asked_hold_bytes;   /* TarnPoolOptions.hold_bytes, or what was set later, */
+  gsize hold_bytes;         /* and what that means here: G_MAXSIZE: no bound; 0: by managed_bytes.
+                               Atomic: some look at it without the lock */
   gsize max_held;           /* bytes of a block, above which bins do not hold it, */
   gsize max_kept;           /* nor do threads, unless they have temporaries */
   gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes, */
@@ -233,7 +237,7 @@ struct _TarnPool
   TarnPoolPolicy policy;
 
   /* Behind the lock, and seldom written */
-  gboolean has_arenas; /* threads take memory from the heap's: arenas.c; once FALSE, for good */
+  gboolean has_arenas; /* atomic: threads take memory from the heap's: arenas.c */
   gboolean orphaned;
   gboolean was_open; /* the door, before reclaim-group.c or a snapshot closed it */
   guint n_unchecked; /* atomic: requests, of which one in check_interval checks */
@@ -269,6 +273,13 @@ _tarn_pool_of (TarnAllocator *base)
   gpointer pool = base; /* which is aligned as a pool is */
 
   return pool;
+}
+
+/* Gets how much a pool holds, with the lock or without. */
+static inline gsize
+_tarn_pool_get_hold_bound (const TarnPool *pool)
+{
+  return __atomic_load_n (&pool->policy.hold_bytes, __ATOMIC_RELAXED);
 }
 
 static inline guint

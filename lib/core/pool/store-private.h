@@ -102,7 +102,8 @@ typedef struct
                         ones */
   TarnAges shares;   /* other queues' blocks, which go back when the host has waited for them */
   TarnAges recorded; /* other recorded blocks, which can go back once their events are done */
-  TarnAges *share_ages; /* constant: where queues' blocks are, of the first two; NULL: in none */
+  TarnAges *share_ages; /* where queues' blocks are, of the first two; NULL: in none, as there never
+                           was a bound */
   /* The number of blocks in recorded bins, by the number of the bin modulo this.  Atomic: a request
    * looks at it without a lock, and takes the lock if such a block might serve it. */
   guint n_recorded[TARN_RECORDED_COUNTS];
@@ -126,6 +127,7 @@ TarnBins *_tarn_bins_new (TarnQueue *queue, TarnAges *ages);
 void _tarn_bin_want (TarnBin *bin);
 void _tarn_bin_unwant (TarnPool *pool, TarnBin *bin);
 void _tarn_bins_free (TarnBins *bins);
+void _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares);
 TarnBin *_tarn_bins_get (TarnBins *bins, guint32 number);
 gboolean _tarn_bins_have (TarnBins *bins, guint32 number);
 TarnBins *_tarn_pool_get_share (const TarnPool *pool, const TarnQueue *queue);

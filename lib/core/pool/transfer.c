@@ -24,19 +24,32 @@
 #define TRANSFER_SHARE 8
 #define TRANSFER_BYTES ((gsize) 1 << 20)
 
+/* Sets how many bytes are on their way at a time, by how many the pool holds.  Nothing is: the pool
+ * is new, or its lock is held and its door closed. */
+void
+_tarn_pool_bound_transfers (TarnPool *pool)
+{
+  const TarnPoolPolicy *policy = &pool->policy;
+
+  g_assert (pool->transfers.n_batches == 0 && pool->transfers.bytes == 0);
+  if (policy->hold_bytes == G_MAXSIZE)
+    pool->transfers.max_bytes = G_MAXSIZE;
+  else if (policy->transfer_blocks == 0 || policy->thread_cache_bytes == 0)
+    pool->transfers.max_bytes = 0;
+  else
+    pool->transfers.max_bytes
+        = policy->hold_bytes != 0 ? policy->hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
+}
+
 /* Sets how many blocks threads hand over in one batch: as many as a thread's bin gets from the pool
- * at once; 0: they hand over none.  Sets also how many bytes are on their way at a time. */
+ * at once; 0: they hand over none. */
 void
 _tarn_pool_init_transfers (TarnPool *pool)
 {
   guint n = pool->policy.thread_cache_blocks / 2;
 
   pool->policy.transfer_blocks = n <= MAX_BATCH ? n : 0;
-  if (pool->policy.hold_bytes == G_MAXSIZE)
-    pool->transfers.max_bytes = G_MAXSIZE;
-  else if (pool->policy.transfer_blocks > 0 && pool->policy.thread_cache_bytes > 0)
-    pool->transfers.max_bytes
-        = pool->policy.hold_bytes != 0 ? pool->policy.hold_bytes / TRANSFER_SHARE : TRANSFER_BYTES;
+  _tarn_pool_bound_transfers (pool);
 }
 
 /* Counts bytes that are to be handed over.  FALSE: they would be too many. */
