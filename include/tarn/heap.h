@@ -55,7 +55,14 @@ typedef struct
   /**
    * For how many seconds a piece is kept that nothing is in use of; the next request of the heap
    * after that gives it back. 0, the default: 10; G_MAXSIZE: for ever, or until tarn_pool_trim() or
-   * its like is called, memory runs out, or a limit is reached.
+   * its like is called, memory runs out, or a limit is reached. tarn_heap_set_idle_seconds()
+   * changes it.
+   *
+   * A CUDA graph uses the addresses that it was captured with, also after the blocks were freed.
+   * Blocks that are kept in use as long as the graph keep their memory. If they were freed, the
+   * heap may unmap the memory after so many seconds, and a launch of the graph then faults. With
+   * G_MAXSIZE memory still goes for the other reasons, and pieces move: tarn_pool_get_generation()
+   * tells whether any did.
    */
   gsize idle_seconds;
 } TarnHeapOptions;
@@ -123,6 +130,7 @@ typedef struct
 TarnAllocator *tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options,
                                         GError **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats);
+gboolean tarn_heap_set_idle_seconds (TarnAllocator *heap, gsize idle_seconds);
 
 G_END_DECLS
 

@@ -804,6 +804,44 @@ test_idle_seconds (HeapFixture *fixture, gconstpointer unused)
   tarn_clock_set (NULL);
 }
 
+/* The time can be changed: what has been idle for longer goes at once. */
+static void
+test_set_idle_seconds (HeapFixture *fixture, gconstpointer unused)
+{
+  TarnHeapOptions options = TARN_HEAP_OPTIONS_INIT;
+  TarnMemory used, idle;
+
+  (void) unused;
+  options.growth_bytes = 64 * MIB;
+  clock_time = G_TIME_SPAN_DAY;
+  tarn_clock_set (get_clock_time);
+  heap_renew (fixture, &options);
+  used = heap_take (fixture, 60 * MIB);
+  idle = heap_take (fixture, 60 * MIB);
+  heap_put (fixture, idle, 60 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).idle_pieces, ==, 1);
+  g_assert_true (tarn_heap_set_idle_seconds (fixture->heap, G_MAXSIZE));
+  clock_time += G_TIME_SPAN_DAY;
+  heap_put (fixture, heap_take (fixture, MIB), MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
+
+  g_assert_true (tarn_heap_set_idle_seconds (fixture->heap, 2 * 24 * 3600));
+  g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 2);
+  clock_time += G_TIME_SPAN_SECOND; /* before the heap would look of itself */
+  heap_assert_valid (fixture);
+  g_assert_true (tarn_heap_set_idle_seconds (fixture->heap, 0));
+  g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 1);
+  heap_assert_valid (fixture);
+
+  heap_put (fixture, used, 60 * MIB);
+  g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 1);
+  clock_time += 10 * G_TIME_SPAN_SECOND;
+  g_assert_true (tarn_heap_set_idle_seconds (fixture->heap, 0));
+  g_assert_cmpuint (heap_get_stats (fixture).pieces, ==, 0);
+  g_assert_false (tarn_heap_set_idle_seconds (fixture->upstream, 1));
+  tarn_clock_set (NULL);
+}
+
 /* What a backend does while it is asked for memory, or to give some back. */
 typedef struct
 {
@@ -918,6 +956,7 @@ main (int argc, char **argv)
   heap_add ("alignment", test_alignment);
   heap_add ("fork", test_fork);
   heap_add ("idle-seconds", test_idle_seconds);
+  heap_add ("set-idle-seconds", test_set_idle_seconds);
   heap_add ("comes-back", test_comes_back);
   g_test_add_func ("/core/heap/not-supported", test_not_supported);
   return g_test_run ();

@@ -263,6 +263,7 @@ static gpointer value;
   X (tarn_get_version, QUIET, ())                                                                  \
   X (tarn_heap_allocator_new, FORKED, (w->allocator, NULL, error))                                 \
   X (tarn_heap_get_stats, QUIET, (w->heap, &heap_stats))                                           \
+  X (tarn_heap_set_idle_seconds, QUIET, (w->heap, 1))                                              \
   X (tarn_local_memory_conflict, QUIET, (&local, 4, 1, shape, NULL, NULL, NULL, NULL))             \
   X (tarn_memo_clear, QUIET, (w->memo))                                                            \
   X (tarn_memo_clear_all, QUIET, ())                                                               \

@@ -586,3 +586,35 @@ tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options
   tarn_allocator_unref (&heap->base);
   return NULL;
 }
+
+/**
+ * Sets for how many seconds a heap keeps memory that nothing is in use of, from now on:
+ * TarnHeapOptions.idle_seconds. What has been idle for longer goes back at once, unless a queue may
+ * still use it.
+ *
+ *     tarn_heap_set_idle_seconds (tarn_pool_get_upstream (pool), G_MAXSIZE);
+ *
+ * @param heap          an allocator; any thread may call it. In a child of fork () it does nothing.
+ * @param idle_seconds  seconds. 0: 10; G_MAXSIZE: for ever, or until memory is asked to go back
+ * @return FALSE, and nothing was done: @p heap is no heap, as where a pool stands straight on the
+ *         driver
+ * @since 0.1
+ */
+gboolean
+tarn_heap_set_idle_seconds (TarnAllocator *heap, gsize idle_seconds)
+{
+  TarnHeap *known;
+
+  g_return_val_if_fail (heap != NULL, FALSE);
+
+  known = _tarn_heap_of (heap);
+  if (known == NULL || _tarn_forked ())
+    return known != NULL;
+  _tarn_heap_lock (known);
+  known->idle_time = get_idle_time (idle_seconds);
+  known->look_at = 0;
+  _tarn_heap_expire (known);
+  _tarn_heap_check_if_full_debug (known);
+  _tarn_heap_unlock (known);
+  return TRUE;
+}
