@@ -70,6 +70,28 @@ void tarn_opencl_block_free_on (TarnBlock *block, cl_command_queue queue);
 gboolean tarn_opencl_block_move_to_queue (TarnBlock *block, cl_command_queue queue, GError **error);
 cl_command_queue tarn_opencl_block_get_queue (const TarnBlock *block);
 
+/* Images */
+
+/**
+ * A pool of images, which are held and handed out again as buffers are. Any function of it may be
+ * called from any thread at any time.
+ *
+ * @since 0.1
+ */
+typedef struct _TarnOpenclImagePool TarnOpenclImagePool;
+
+TarnOpenclImagePool *tarn_opencl_image_pool_new (cl_command_queue queue, TarnPool *buffers,
+                                                 const TarnPoolOptions *options,
+                                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnOpenclImagePool *tarn_opencl_image_pool_ref (TarnOpenclImagePool *pool);
+void tarn_opencl_image_pool_unref (TarnOpenclImagePool *pool);
+TarnBlock *tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_flags flags,
+                                            const cl_image_format *format,
+                                            const cl_image_desc *desc, cl_command_queue queue,
+                                            GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnPool *tarn_opencl_image_pool_get_pool (TarnOpenclImagePool *pool);
+cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
+
 /* What is computed once for each context, queue or device */
 
 TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
@@ -260,6 +282,8 @@ typedef struct
 
 gboolean tarn_opencl_measure_local_memory (cl_device_id device, TarnOpenclLocalMemory *result,
                                            GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnOpenclImagePool, tarn_opencl_image_pool_unref)
 
 G_END_DECLS
 

@@ -6,13 +6,12 @@
  * specification, section 5.2.1, "Creating Buffer Objects").  The immediate allocator therefore
  * has each new buffer moved to its queue's device at once. */
 
-#include <string.h>
-
 #include "common/argument-private.h"
 #include "common/other-block-private.h"
 #include "contents-private.h"
 #include "device-private.h"
 #include "driver-private.h"
+#include "memory-object-private.h"
 #include "order-private.h"
 #include "status-private.h"
 
@@ -22,22 +21,12 @@
   (CL_MEM_READ_WRITE | CL_MEM_WRITE_ONLY | CL_MEM_READ_ONLY | CL_MEM_HOST_WRITE_ONLY               \
    | CL_MEM_HOST_READ_ONLY | CL_MEM_HOST_NO_ACCESS)
 
-/* The command that has the driver allocate the memory of a new buffer; see choose_command (). */
-typedef enum
-{
-  MIGRATE,
-  FILL,
-  WRITE
-} Command;
-
 /* Constant after it is made. */
 typedef struct
 {
   TarnOpenclHome home; /* first: see order-private.h; no queue: deferred */
   cl_mem_flags flags;
-  Command command; /* of the immediate allocator */
-  /* TRUE: the driver counts the program's references alone, on whole buffers and on parts. */
-  gboolean trusts_whole, trusts_parts;
+  TarnOpenclTraits traits; /* of the immediate allocator; else no count is trusted */
 } BufferAllocator;
 
 /* Has the driver allocate the memory behind a buffer, whose content is undefined.  No wait: the
@@ -50,19 +39,19 @@ make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **
   const gchar *call = NULL;
   cl_int status = CL_SUCCESS;
 
-  switch (self->command)
+  switch (self->traits.command)
     {
-    case MIGRATE:
+    case TARN_OPENCL_MIGRATE:
       call = "clEnqueueMigrateMemObjects";
       status = _tarn_cl.clEnqueueMigrateMemObjects (
           self->home.queue, 1, &buffer, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, NULL, NULL);
       break;
-    case FILL:
+    case TARN_OPENCL_FILL:
       call = "clEnqueueFillBuffer";
       status = _tarn_cl.clEnqueueFillBuffer (self->home.queue, buffer, zeros, 1, 0, few, 0, NULL,
                                              NULL);
       break;
-    case WRITE:
+    case TARN_OPENCL_WRITE:
       call = "clEnqueueWriteBuffer";
       status = _tarn_cl.clEnqueueWriteBuffer (self->home.queue, buffer, CL_FALSE, 0, few, zeros, 0,
                                               NULL, NULL);
@@ -72,16 +61,6 @@ make_resident (const BufferAllocator *self, cl_mem buffer, gsize size, GError **
     return TRUE;
   _tarn_opencl_set_error_for_size (error, call, status, size);
   return FALSE;
-}
-
-static void
-release_buffer (cl_mem buffer, gsize size)
-{
-  cl_int status = _tarn_cl.clReleaseMemObject (buffer);
-
-  if (status != CL_SUCCESS)
-    g_message ("clReleaseMemObject: %s (%d): a buffer of %" G_GSIZE_FORMAT " bytes may be lost",
-               tarn_opencl_status_name (status), status, size);
 }
 
 /* Gets the largest buffer of any device of a context, which is what clCreateBuffer goes by; 0 if no
@@ -135,7 +114,7 @@ buffer_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     }
   if (self->home.queue != NULL && !make_resident (self, buffer, size, error))
     {
-      release_buffer (buffer, size);
+      _tarn_opencl_release_memory (buffer, "a buffer", size);
       return FALSE;
     }
   memory->pointer = buffer;
@@ -147,7 +126,7 @@ buffer_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   (void) user_data;
   if (memory.pointer != NULL)
-    release_buffer (memory.pointer, size);
+    _tarn_opencl_release_memory (memory.pointer, "a buffer", size);
 }
 
 static void
@@ -194,26 +173,12 @@ buffer_part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size
   return TRUE;
 }
 
-/* Most counts are 1, and then nothing else has to be asked. */
 static gboolean
 buffer_is_retained (gpointer user_data, TarnMemory memory)
 {
   const BufferAllocator *self = user_data;
-  cl_mem whole = NULL;
-  cl_uint n = 0;
-  cl_int status
-      = _tarn_cl.clGetMemObjectInfo (memory.pointer, CL_MEM_REFERENCE_COUNT, sizeof n, &n, NULL);
 
-  if (status == CL_SUCCESS && n <= 1)
-    return FALSE;
-  if (status == CL_SUCCESS)
-    status = _tarn_cl.clGetMemObjectInfo (memory.pointer, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole,
-                                          &whole, NULL);
-  if (status == CL_SUCCESS)
-    return whole != NULL ? self->trusts_parts : self->trusts_whole;
-  g_message ("clGetMemObjectInfo: %s (%d): a buffer is freed as if the program did not retain it",
-             tarn_opencl_status_name (status), status);
-  return FALSE;
+  return _tarn_opencl_is_retained (memory.pointer, &self->traits);
 }
 
 static gboolean
@@ -242,18 +207,6 @@ buffer_allocator_free (gpointer user_data)
 
   _tarn_opencl_home_clear (&self->home);
   g_free (self);
-}
-
-static gboolean
-check_flags (cl_mem_flags flags, GError **error)
-{
-  if ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) == 0)
-    return TRUE;
-  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
-               "flags 0x%" G_GINT64_MODIFIER "x: CL_INVALID_VALUE (%d): CL_MEM_USE_HOST_PTR and "
-               "CL_MEM_COPY_HOST_PTR need a host pointer, which an allocator has not",
-               (guint64) flags, CL_INVALID_VALUE);
-  return FALSE;
 }
 
 /* Finds what offsets of parts are multiples of, in bytes; OpenCL says it in bits.  The most that
@@ -302,7 +255,7 @@ buffer_allocator_new (const gchar *name, const BufferAllocator *template, GError
   ops.frees_in_order = TRUE;
   ops.part_new = buffer_part_new;
   ops.part_release = buffer_free;
-  if (made.trusts_parts)
+  if (made.traits.trusts_parts)
     ops.is_retained = buffer_is_retained;
   ops.read = buffer_read;
   ops.get_memory = _tarn_opencl_get_memory;
@@ -340,47 +293,9 @@ tarn_opencl_deferred_allocator_new (cl_context context, cl_mem_flags flags, GErr
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (context, NULL);
 
-  if (!_tarn_opencl_load (error) || !check_flags (flags, error))
+  if (!_tarn_opencl_load (error) || !_tarn_opencl_check_flags (flags, error))
     return NULL;
   return buffer_allocator_new ("opencl-deferred", &template, error);
-}
-
-#define NVIDIA 0x10de /* the vendor's number on the PCI bus */
-#define NVIDIA_PLATFORM "NVIDIA CUDA"
-
-/* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
- * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
- * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
- * a segmentation fault in a thread of the driver's.  To fill the first bytes does not, and is legal
- * whatever access the flags leave to the host. */
-static gboolean
-choose_command (cl_device_id device, cl_uint vendor, Command *command, GError **error)
-{
-  guint major, minor;
-
-  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
-    return FALSE;
-  if (major < 1 || (major == 1 && minor < 2))
-    *command = WRITE;
-  else
-    *command = vendor == NVIDIA ? FILL : MIGRATE;
-  return TRUE;
-}
-
-/* Finds out whether reference counts are the program's alone.  Nothing says so of a driver: this
- * is what was seen while a command waited for a user event.  NVIDIA's counts no use by commands;
- * PoCL counts that of a part on the whole buffer; rusticl and Oclgrind count all of it. */
-static gboolean
-find_trust (cl_device_id device, cl_uint vendor, BufferAllocator *self, GError **error)
-{
-  g_autofree gchar *platform
-      = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
-
-  if (platform == NULL)
-    return FALSE;
-  self->trusts_whole = vendor == NVIDIA && strcmp (platform, NVIDIA_PLATFORM) == 0;
-  self->trusts_parts = self->trusts_whole || strcmp (platform, TARN_POCL_NAME) == 0;
-  return TRUE;
 }
 
 /**
@@ -411,19 +326,16 @@ TarnAllocator *
 tarn_opencl_immediate_allocator_new (cl_command_queue queue, cl_mem_flags flags, GError **error)
 {
   BufferAllocator template = { .home = { NULL, queue }, .flags = _tarn_opencl_add_access (flags) };
-  cl_uint vendor = 0;
   cl_device_id device;
 
   g_return_val_if_fail (error == NULL || *error == NULL, NULL);
   TARN_REFUSE_NULL (queue, NULL);
 
-  if (!_tarn_opencl_load (error) || !check_flags (flags, error)
+  if (!_tarn_opencl_load (error) || !_tarn_opencl_check_flags (flags, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_CONTEXT, &template.home.context,
                                         sizeof template.home.context, error)
       || !_tarn_opencl_get_queue_value (queue, CL_QUEUE_DEVICE, &device, sizeof device, error)
-      || !_tarn_opencl_get_device_value (device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor, error)
-      || !choose_command (device, vendor, &template.command, error)
-      || !find_trust (device, vendor, &template, error))
+      || !_tarn_opencl_find_traits (device, &template.traits, error))
     return NULL;
   return buffer_allocator_new ("opencl-immediate", &template, error);
 }

@@ -59,8 +59,15 @@
   X (clSetMemObjectDestructorCallback)                                                             \
   X (clWaitForEvents)
 
-/* X (result, name, arguments): of OpenCL 2.0; NULL where OpenCL is older. */
+/* X (result, name, arguments): of images, which a program may do without, and of OpenCL 2.0; NULL
+ * where there is none. */
 #define TARN_OPENCL_OPTIONAL(X)                                                                    \
+  X (cl_mem, clCreateImage,                                                                        \
+     (cl_context context, cl_mem_flags flags, const cl_image_format *format,                       \
+      const cl_image_desc *desc, gpointer host, cl_int *status))                                   \
+  X (cl_int, clEnqueueFillImage,                                                                   \
+     (cl_command_queue queue, cl_mem image, gconstpointer color, const size_t *origin,             \
+      const size_t *region, cl_uint n_events, const cl_event *events, cl_event *event))            \
   X (gpointer, clSVMAlloc,                                                                         \
      (cl_context context, cl_bitfield flags, size_t size, cl_uint alignment))                      \
   X (void, clSVMFree, (cl_context context, gpointer pointer))                                      \

@@ -46,6 +46,7 @@ gboolean _tarn_opencl_get_memory (gpointer user_data, guint64 *device_bytes, gui
 
 /* Whose a block is. */
 gboolean _tarn_opencl_is_buffer (const TarnBlock *block);
+gboolean _tarn_opencl_is_image (const TarnBlock *block);
 gboolean _tarn_opencl_is_svm (const TarnBlock *block);
 
 #endif

@@ -197,7 +197,8 @@ _tarn_opencl_set_order (TarnAllocatorOps *ops)
 static gboolean
 check_block (const gchar *function, const TarnBlock *block)
 {
-  if (_tarn_opencl_is_buffer (block) || _tarn_opencl_is_svm (block))
+  if (_tarn_opencl_is_buffer (block) || _tarn_opencl_is_svm (block)
+      || _tarn_opencl_is_image (block))
     return TRUE;
   _tarn_report_other_block (function, block, "an allocator of libtarn-opencl's");
   return FALSE;

@@ -11,6 +11,7 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -76,7 +77,8 @@ typedef struct
   cl_command_queue queue, other;
   TarnOpenclTest test;
   TarnPool *pool, *svm_pool; /* svm_pool: NULL where the device has no such memory */
-  TarnBlock *block, *svm;
+  TarnBlock *block, *svm, *image;
+  TarnOpenclImagePool *images; /* NULL where the device has none */
   TarnMemo *memo, *kernels;
   TarnOpenclKernelKey key;
 } World;
@@ -116,6 +118,18 @@ init_svm (World *w)
   w->svm = tarn_opencl_pool_allocate (w->svm_pool, 1000, w->queue, NULL);
 }
 
+static const cl_image_format format = { CL_RGBA, CL_FLOAT };
+static const cl_image_desc desc
+    = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = 20, .image_height = 10 };
+
+static void
+init_images (World *w)
+{
+  w->images = tarn_opencl_image_pool_new (w->queue, w->pool, NULL, NULL);
+  if (w->images != NULL)
+    w->image = tarn_opencl_image_pool_allocate (w->images, 0, &format, &desc, w->queue, NULL);
+}
+
 static void
 world_init (World *w, const TarnOpenclDevice *device, const OpenclState *state)
 {
@@ -139,6 +153,7 @@ world_init (World *w, const TarnOpenclDevice *device, const OpenclState *state)
   w->block = tarn_opencl_pool_allocate (w->pool, 1000, w->queue, &error);
   g_assert_no_error (error);
   init_svm (w);
+  init_images (w);
   w->memo = tarn_opencl_context_memo_new (&ops, compute, NULL, NULL);
   tarn_memo_get (w->memo, w->context, "there", &value, &error);
   g_assert_no_error (error);
@@ -154,6 +169,8 @@ world_clear (World *w)
 {
   tarn_memo_unref (w->kernels);
   tarn_memo_unref (w->memo);
+  g_clear_pointer (&w->image, tarn_block_free);
+  g_clear_pointer (&w->images, tarn_opencl_image_pool_unref);
   g_clear_pointer (&w->svm, tarn_block_free);
   g_clear_pointer (&w->svm_pool, tarn_pool_unref);
   tarn_block_free (w->block);
@@ -177,6 +194,7 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_block_create_sub_buffer, FORKED, (w->block, 0, 0, 500, error))                    \
   X (tarn_opencl_block_free_on, QUIET, (w->block, w->other))                                       \
   X (tarn_opencl_block_get_buffer, QUIET, (w->block))                                              \
+  X (tarn_opencl_block_get_image, QUIET, (w->image))                                               \
   X (tarn_opencl_block_get_queue, QUIET, (w->block))                                               \
   X (tarn_opencl_block_get_svm, QUIET, (w->svm))                                                   \
   X (tarn_opencl_block_move_to_queue, FORKED, (w->block, w->other, error))                         \
@@ -199,6 +217,11 @@ static TarnOpenclLocalMemory local = TARN_OPENCL_LOCAL_MEMORY_INIT;
   X (tarn_opencl_has_fine_grain_system_svm_atomics, FORKED, (w->device, &is_so, error))            \
   X (tarn_opencl_has_src_build_cache, FORKED, (w->device, &answer, error))                         \
   X (tarn_opencl_has_struct_arg_count_bug, FORKED, (w->device, w->context, &text, error))          \
+  X (tarn_opencl_image_pool_allocate, FORKED, (w->images, 0, &format, &desc, w->queue, error))     \
+  X (tarn_opencl_image_pool_get_pool, QUIET, (w->images))                                          \
+  X (tarn_opencl_image_pool_new, FORKED, (w->queue, w->pool, NULL, error))                         \
+  X (tarn_opencl_image_pool_ref, QUIET, (w->images))                                               \
+  X (tarn_opencl_image_pool_unref, QUIET, (w->images))                                             \
   X (tarn_opencl_immediate_allocator_new, FORKED, (w->queue, 0, error))                            \
   X (tarn_opencl_kernel_memo_get, FORKED, (w->kernels, w->context, &w->key, &kernel, error))       \
   X (tarn_opencl_kernel_memo_new, QUIET, ())                                                       \
@@ -246,6 +269,15 @@ FUNCTIONS (DEFINE)
 #define ROW(name, expected, arguments) { #name, call_##name, expected },
 static const ForkFunction functions[] = { FUNCTIONS (ROW) };
 
+/* Tells whether there is what a function is called with. */
+static gboolean
+can_call (const World *w, const ForkFunction *function)
+{
+  if (function->call == call_tarn_opencl_block_get_svm)
+    return w->svm != NULL;
+  return w->image != NULL || strstr (function->name, "image") == NULL;
+}
+
 /* Lists those that can be called; gets how many there are. */
 static guint
 list_functions (const World *w, ForkFunction *list)
@@ -253,7 +285,7 @@ list_functions (const World *w, ForkFunction *list)
   guint n = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (functions); i++)
-    if (w->svm != NULL || functions[i].call != call_tarn_opencl_block_get_svm)
+    if (can_call (w, &functions[i]))
       list[n++] = functions[i];
   return n;
 }
@@ -276,6 +308,9 @@ be_busy (gpointer data)
           tarn_block_free (tarn_opencl_pool_allocate (w->svm_pool, 5000, w->other, NULL));
           tarn_pool_free_held (w->svm_pool);
         }
+      if (w->images != NULL)
+        tarn_block_free (
+            tarn_opencl_image_pool_allocate (w->images, 0, &format, &desc, w->other, NULL));
       tarn_memo_get (w->memo, w->context, "busy", &value, NULL);
       tarn_memo_clear (w->memo);
       fork_functions_use_glib ();

@@ -25,11 +25,13 @@
   F (clCreateCommandQueueWithProperties)                                                           \
   F (clCreateContext)                                                                              \
   F (clCreateContextFromType)                                                                      \
+  F (clCreateImage)                                                                                \
   F (clCreateKernel)                                                                               \
   F (clCreateProgramWithSource)                                                                    \
   F (clCreateSubBuffer)                                                                            \
   F (clEnqueueBarrierWithWaitList)                                                                 \
   F (clEnqueueFillBuffer)                                                                          \
+  F (clEnqueueFillImage)                                                                           \
   F (clEnqueueMarkerWithWaitList)                                                                  \
   F (clEnqueueMigrateMemObjects)                                                                   \
   F (clEnqueueNDRangeKernel)                                                                       \

@@ -311,6 +311,38 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags flags, cl_buffer_create_typ
   return _layer_leave_create (part, &object, status, errcode_ret);
 }
 
+/* Counts a new image's bytes against the budget, if it is time for that. */
+static cl_int
+count_image (cl_mem image, Object *object)
+{
+  size_t size = 0;
+  cl_int status = _layer_driver->clGetMemObjectInfo (image, CL_MEM_SIZE, sizeof size, &size, NULL);
+  LOCKED;
+
+  object->size = size;
+  if (status == CL_SUCCESS && settings.budget_point == OPENCL_LAYER_AT_CREATION)
+    status = make_resident (object);
+  return status;
+}
+
+static cl_mem
+layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                     const cl_image_desc *desc, void *host, cl_int *errcode_ret)
+{
+  Object object = { .kind = OPENCL_LAYER_IMAGE };
+  cl_int status = _layer_enter_create (FUNCTION_clCreateImage, &object);
+  cl_mem image = status == CL_SUCCESS
+                     ? _layer_driver->clCreateImage (context, flags, format, desc, host, &status)
+                     : NULL;
+
+  if (image != NULL && (status = count_image (image, &object)) != CL_SUCCESS)
+    {
+      _layer_driver->clReleaseMemObject (image);
+      image = NULL;
+    }
+  return _layer_leave_create (image, &object, status, errcode_ret);
+}
+
 RETAIN_RELEASE (Context, cl_context)
 RETAIN_RELEASE (CommandQueue, cl_command_queue)
 RETAIN_RELEASE (Event, cl_event)
@@ -326,6 +358,10 @@ USE (clEnqueueFillBuffer, &buffer, 1,
      (cl_command_queue queue, cl_mem buffer, const void *pattern, size_t pattern_size,
       size_t offset, size_t size, cl_uint n_waits, const cl_event *waits, cl_event *event),
      (queue, buffer, pattern, pattern_size, offset, size, n_waits, waits, event))
+USE (clEnqueueFillImage, &image, 1,
+     (cl_command_queue queue, cl_mem image, const void *color, const size_t *origin,
+      const size_t *region, cl_uint n_waits, const cl_event *waits, cl_event *event),
+     (queue, image, color, origin, region, n_waits, waits, event))
 USE (clEnqueueMigrateMemObjects, buffers, n,
      (cl_command_queue queue, cl_uint n, const cl_mem *buffers, cl_mem_migration_flags flags,
       cl_uint n_waits, const cl_event *waits, cl_event *event),

@@ -30,6 +30,7 @@ typedef enum
   OPENCL_LAYER_EVENT, /* of a kernel's launch, or a marker or barrier */
   OPENCL_LAYER_SVM,   /* until it is freed, or a command that frees it has run */
   OPENCL_LAYER_PART,  /* a sub-buffer: of no bytes, it is its buffer that has them */
+  OPENCL_LAYER_IMAGE, /* of the bytes that the driver says */
   OPENCL_LAYER_N_KINDS
 } OpenclLayerKind;
 
@@ -39,7 +40,7 @@ typedef enum
 #define OPENCL_LAYER_ARGUMENTS 8
 typedef guint64 (*OpenclLayerClock) (const cl_uint *arguments);
 
-/* Where a buffer is counted against the budget. */
+/* Where a buffer or an image is counted against the budget. */
 typedef enum
 {
   OPENCL_LAYER_AT_CREATION,
@@ -55,12 +56,12 @@ typedef struct
   /* To how all of this is at the start, but for the ledger: what is alive stays listed. */
   void (*reset) (void);
 
-  /* The bytes for all live buffers and shared virtual memory together, whatever their context: a
-   * call that would exceed them fails with @status, commonly CL_MEM_OBJECT_ALLOCATION_FAILURE, and
-   * clSVMAlloc gives NULL, at creation only.  G_MAXUINT64: no budget, as at the start.  @point is
-   * that of buffers created from now on.  A buffer counts until its last release, and once asked
-   * for even where the driver then refuses to migrate or write it, or the budget refuses a later
-   * one of the same migration. */
+  /* The bytes for all live buffers, images and shared virtual memory together, whatever their
+   * context: a call that would exceed them fails with @status, commonly
+   * CL_MEM_OBJECT_ALLOCATION_FAILURE, and clSVMAlloc gives NULL, at creation only.  G_MAXUINT64: no
+   * budget, as at the start.  @point is that of buffers created from now on.  A buffer counts until
+   * its last release, and once asked for even where the driver then refuses to migrate or write it,
+   * or the budget refuses a later one of the same migration. */
   void (*set_budget) (guint64 bytes, OpenclLayerPoint point, cl_int status);
 
   /* The nth call of @function from now on fails with @status and has no effect, 1 being the next
@@ -90,7 +91,7 @@ typedef struct
   /* How many objects are alive, of those whose creation was seen; the first @n are stored in
    * @objects, so that the test can release what leaked because a release was made to fail. */
   guint (*get_live) (OpenclLayerKind kind, gpointer *objects, guint n);
-  guint64 (*get_live_bytes) (void); /* of buffers, migrated or not, and SVM */
+  guint64 (*get_live_bytes) (void); /* of buffers and images, migrated or not, and SVM */
 
   /* References that callers hold on a live object; 0: it is not alive, or not known. */
   guint (*get_references) (gconstpointer object);

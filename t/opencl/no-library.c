@@ -53,6 +53,7 @@ ask_for_memory (void)
   TELLS (tarn_opencl_immediate_allocator_new (queue, 0, &error));
   TELLS (tarn_opencl_svm_allocator_new (context, 0, 0, NULL, &error));
   TELLS (tarn_opencl_pool_new (queue, 0, NULL, &error));
+  TELLS (tarn_opencl_image_pool_new (queue, NULL, NULL, &error));
 }
 
 static gpointer

@@ -1,0 +1,411 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Kinds of images.  A pool tells blocks apart by their size alone.  So each kind of which there are
+ * images gets a number of bytes that no other kind has: those of its pixels, or a few more.  A pool
+ * in which each size has a bin of its own then never takes an image of one kind for another.
+ *
+ * A kind is forgotten with its last image and its last request, so that a program whose images are
+ * of ever new sizes leaves nothing behind. */
+
+#include "image-kinds-private.h"
+
+#include "common/lock-private.h"
+#include "memory-object-private.h"
+#include "order-private.h"
+
+/* Later than OpenCL 1.2. */
+#define UNORM_INT24 0x10DF
+#define UNORM_INT_101010_2 0x10E0
+
+/* The most bytes of an image, so that no sum of a few overflows. */
+#define MAX_BYTES (G_MAXSIZE / 8)
+
+/* Kinds whose pixels have the same bytes get up to so many more, and up to twice as many after a
+ * few tries that found the number taken. */
+#define FIRST_RANGE ((gsize) 64)
+#define TRIES_IN_RANGE 2
+
+/* A kind that has images or requests. */
+typedef struct
+{
+  TarnOpenclImageKind kind; /* first: the key in by_kind */
+  gsize bytes;              /* the key in by_bytes; no other kind's */
+  gsize n_uses;             /* images, and requests that are under way; at least 1 */
+} Entry;
+
+/* Invariant: both tables have the same entries. */
+struct _TarnOpenclImageKinds
+{
+  gint ref_count;       /* atomic */
+  TarnMutex lock;       /* guards the rest */
+  GHashTable *by_kind;  /* a set of Entry, owned */
+  GHashTable *by_bytes; /* bytes -> Entry */
+};
+
+/* From the program's arguments */
+
+/* Which fields a type of image uses. */
+static const struct
+{
+  cl_mem_object_type type;
+  const gchar *name;
+  gboolean has_height, has_depth, is_array;
+} types[] = {
+  { CL_MEM_OBJECT_IMAGE1D, "1D image", FALSE, FALSE, FALSE },
+  { CL_MEM_OBJECT_IMAGE1D_ARRAY, "array of 1D images", FALSE, FALSE, TRUE },
+  { CL_MEM_OBJECT_IMAGE2D, "2D image", TRUE, FALSE, FALSE },
+  { CL_MEM_OBJECT_IMAGE2D_ARRAY, "array of 2D images", TRUE, FALSE, TRUE },
+  { CL_MEM_OBJECT_IMAGE3D, "3D image", TRUE, TRUE, FALSE },
+};
+
+/* Finds a type; G_N_ELEMENTS (types): it is none of a pool's. */
+static guint
+find_type (cl_mem_object_type type)
+{
+  guint i = 0;
+
+  while (i < G_N_ELEMENTS (types) && types[i].type != type)
+    i++;
+  return i;
+}
+
+/* Refuses what the memory of a pool cannot be. */
+static gboolean
+check_desc (const cl_image_desc *desc, GError **error)
+{
+  if (desc->buffer != NULL)
+    g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                         "an image of another memory object (cl_image_desc.buffer) cannot come "
+                         "from a pool");
+  else if (desc->num_mip_levels != 0 || desc->num_samples != 0)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "cl_image_desc.num_mip_levels is %u and num_samples %u, but must be 0",
+                 desc->num_mip_levels, desc->num_samples);
+  else if (desc->image_row_pitch != 0 || desc->image_slice_pitch != 0)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "cl_image_desc.image_row_pitch is %" G_GSIZE_FORMAT " and image_slice_pitch "
+                 "%" G_GSIZE_FORMAT ", but must be 0 without a host pointer",
+                 (gsize) desc->image_row_pitch, (gsize) desc->image_slice_pitch);
+  else if (find_type (desc->image_type) == G_N_ELEMENTS (types))
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "cl_image_desc.image_type is 0x%x, which is no type of image that a pool has",
+                 desc->image_type);
+  else
+    return TRUE;
+  return FALSE;
+}
+
+/* Refuses an image without pixels. */
+static gboolean
+check_sizes (const TarnOpenclImageKind *kind, guint type, GError **error)
+{
+  g_autofree gchar *text = NULL;
+
+  if (kind->width > 0 && (kind->height > 0 || !types[type].has_height)
+      && (kind->depth > 0 || !types[type].has_depth)
+      && (kind->array_size > 0 || !types[type].is_array))
+    return TRUE;
+  text = _tarn_opencl_image_kind_describe (kind);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT, "%s has no pixels", text);
+  return FALSE;
+}
+
+gboolean
+_tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
+                              const cl_image_format *format, const cl_image_desc *desc,
+                              GError **error)
+{
+  guint type = find_type (desc->image_type);
+
+  if (!_tarn_opencl_check_flags (flags, error) || !check_desc (desc, error))
+    return FALSE;
+  *kind = (TarnOpenclImageKind){
+    .flags = _tarn_opencl_add_access (flags),
+    .format = *format,
+    .type = desc->image_type,
+    .width = desc->image_width,
+    .height = types[type].has_height ? desc->image_height : 0,
+    .depth = types[type].has_depth ? desc->image_depth : 0,
+    .array_size = types[type].is_array ? desc->image_array_size : 0,
+  };
+  return check_sizes (kind, type, error);
+}
+
+cl_image_desc
+_tarn_opencl_image_kind_get_desc (const TarnOpenclImageKind *kind)
+{
+  return (cl_image_desc){
+    .image_type = kind->type,
+    .image_width = kind->width,
+    .image_height = kind->height,
+    .image_depth = kind->depth,
+    .image_array_size = kind->array_size,
+  };
+}
+
+/* Appends a size if the image has it. */
+static void
+append_size (GString *text, gsize size)
+{
+  if (size > 0)
+    g_string_append_printf (text, " x %" G_GSIZE_FORMAT, size);
+}
+
+gchar *
+_tarn_opencl_image_kind_describe (const TarnOpenclImageKind *kind)
+{
+  GString *text = g_string_new (NULL);
+
+  g_string_printf (text, "a %" G_GSIZE_FORMAT, kind->width);
+  append_size (text, kind->height);
+  append_size (text, kind->depth);
+  append_size (text, kind->array_size);
+  g_string_append_printf (
+      text, " %s of channel order 0x%x and type 0x%x, flags 0x%" G_GINT64_MODIFIER "x",
+      types[find_type (kind->type)].name, kind->format.image_channel_order,
+      kind->format.image_channel_data_type, (guint64) kind->flags);
+  return g_string_free (text, FALSE);
+}
+
+/* Bytes */
+
+/* Counts the channels of a pixel: the most that there are, for an order that is not known. */
+static gsize
+count_channels (cl_channel_order order)
+{
+  switch (order)
+    {
+    case CL_R:
+    case CL_A:
+    case CL_INTENSITY:
+    case CL_LUMINANCE:
+    case CL_DEPTH:
+    case CL_Rx:
+      return 1;
+    case CL_RG:
+    case CL_RA:
+    case CL_RGx:
+      return 2;
+    default:
+      return 4; /* drivers pad three to four, unless the channels are packed */
+    }
+}
+
+/* Gets the bytes of a pixel, as CL_IMAGE_ELEMENT_SIZE has them. */
+static gsize
+get_pixel_bytes (const cl_image_format *format)
+{
+  switch (format->image_channel_data_type)
+    {
+    case CL_UNORM_SHORT_565:
+    case CL_UNORM_SHORT_555:
+      return 2;
+    case CL_UNORM_INT_101010:
+    case UNORM_INT_101010_2:
+    case UNORM_INT24:
+      return 4;
+    case CL_SNORM_INT8:
+    case CL_UNORM_INT8:
+    case CL_SIGNED_INT8:
+    case CL_UNSIGNED_INT8:
+      return count_channels (format->image_channel_order);
+    case CL_SNORM_INT16:
+    case CL_UNORM_INT16:
+    case CL_SIGNED_INT16:
+    case CL_UNSIGNED_INT16:
+    case CL_HALF_FLOAT:
+      return 2 * count_channels (format->image_channel_order);
+    default:
+      return 4 * count_channels (format->image_channel_order);
+    }
+}
+
+/* Multiplies bytes by a number, 0 standing for one that the image does not have.  FALSE: it is too
+ * much. */
+static gboolean
+multiply (gsize *bytes, gsize by)
+{
+  if (*bytes > MAX_BYTES / MAX (by, 1))
+    return FALSE;
+  *bytes *= MAX (by, 1);
+  return TRUE;
+}
+
+/* Counts the bytes of an image's pixels. */
+static gboolean
+count_bytes (const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
+{
+  g_autofree gchar *text = NULL;
+
+  *bytes = get_pixel_bytes (&kind->format);
+  if (multiply (bytes, kind->width) && multiply (bytes, kind->height)
+      && multiply (bytes, kind->depth) && multiply (bytes, kind->array_size))
+    return TRUE;
+  text = _tarn_opencl_image_kind_describe (kind);
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE, "%s has more bytes than can be counted",
+               text);
+  return FALSE;
+}
+
+/* The table */
+
+static guint
+mix (guint hash, guint64 value)
+{
+  return (hash ^ (guint) value ^ (guint) (value >> 32)) * 0x9e3779b1U;
+}
+
+static guint
+kind_hash (gconstpointer item)
+{
+  const TarnOpenclImageKind *kind = item;
+  guint hash = mix (kind->type, kind->flags);
+
+  hash = mix (hash, kind->format.image_channel_order);
+  hash = mix (hash, kind->format.image_channel_data_type);
+  hash = mix (hash, kind->width);
+  hash = mix (hash, kind->height);
+  hash = mix (hash, kind->depth);
+  hash = mix (hash, kind->array_size);
+  return hash ^ hash >> 15;
+}
+
+static gboolean
+kind_equal (gconstpointer a, gconstpointer b)
+{
+  const TarnOpenclImageKind *one = a, *other = b;
+
+  return one->flags == other->flags && one->type == other->type
+         && one->format.image_channel_order == other->format.image_channel_order
+         && one->format.image_channel_data_type == other->format.image_channel_data_type
+         && one->width == other->width && one->height == other->height && one->depth == other->depth
+         && one->array_size == other->array_size;
+}
+
+TarnOpenclImageKinds *
+_tarn_opencl_image_kinds_new (void)
+{
+  TarnOpenclImageKinds *kinds = g_new0 (TarnOpenclImageKinds, 1);
+
+  kinds->ref_count = 1;
+  _tarn_mutex_init (&kinds->lock);
+  kinds->by_kind = g_hash_table_new_full (kind_hash, kind_equal, g_free, NULL);
+  kinds->by_bytes = g_hash_table_new (NULL, NULL);
+  return kinds;
+}
+
+TarnOpenclImageKinds *
+_tarn_opencl_image_kinds_ref (TarnOpenclImageKinds *kinds)
+{
+  g_atomic_int_inc (&kinds->ref_count);
+  return kinds;
+}
+
+void
+_tarn_opencl_image_kinds_unref (TarnOpenclImageKinds *kinds)
+{
+  if (!g_atomic_int_dec_and_test (&kinds->ref_count))
+    return;
+  g_assert (g_hash_table_size (kinds->by_kind) == 0);
+  g_hash_table_unref (kinds->by_bytes);
+  g_hash_table_unref (kinds->by_kind);
+  _tarn_mutex_clear (&kinds->lock);
+  g_free (kinds);
+}
+
+/* Chooses a number of bytes that no kind has, and that is the size of a bin: at least that of the
+ * pixels.  Tries are at random, as numbers that are taken may stand side by side in any number. The
+ * lock is held. */
+static gsize
+choose_bytes (const TarnOpenclImageKinds *kinds, TarnPool *pool, guint hash, gsize at_least)
+{
+  gsize range = FIRST_RANGE, bytes = at_least;
+  guint n_tries = 0;
+
+  for (;;)
+    {
+      bytes = tarn_pool_alloc_size (pool, tarn_pool_bin_number (pool, bytes));
+      if (!g_hash_table_contains (kinds->by_bytes, GSIZE_TO_POINTER (bytes)))
+        return bytes;
+      if (++n_tries % TRIES_IN_RANGE == 0 && range < MAX_BYTES)
+        range *= 2;
+      bytes = at_least + mix (hash, n_tries) % range;
+    }
+}
+
+static Entry *
+entry_new (TarnOpenclImageKinds *kinds, TarnPool *pool, const TarnOpenclImageKind *kind,
+           gsize at_least)
+{
+  Entry *entry = g_new0 (Entry, 1);
+
+  entry->kind = *kind;
+  entry->bytes = choose_bytes (kinds, pool, kind_hash (kind), at_least);
+  g_hash_table_add (kinds->by_kind, entry);
+  g_hash_table_insert (kinds->by_bytes, GSIZE_TO_POINTER (entry->bytes), entry);
+  return entry;
+}
+
+gboolean
+_tarn_opencl_image_kinds_acquire (TarnOpenclImageKinds *kinds, TarnPool *pool,
+                                  const TarnOpenclImageKind *kind, gsize *bytes, GError **error)
+{
+  gsize at_least;
+  Entry *entry;
+
+  if (!count_bytes (kind, &at_least, error))
+    return FALSE;
+  _tarn_mutex_lock (&kinds->lock);
+  entry = g_hash_table_lookup (kinds->by_kind, kind);
+  if (entry == NULL)
+    entry = entry_new (kinds, pool, kind, at_least);
+  entry->n_uses++;
+  *bytes = entry->bytes;
+  _tarn_mutex_unlock (&kinds->lock);
+  return TRUE;
+}
+
+gboolean
+_tarn_opencl_image_kinds_acquire_by_bytes (TarnOpenclImageKinds *kinds, gsize bytes,
+                                           TarnOpenclImageKind *kind)
+{
+  Entry *entry;
+
+  _tarn_mutex_lock (&kinds->lock);
+  entry = g_hash_table_lookup (kinds->by_bytes, GSIZE_TO_POINTER (bytes));
+  if (entry != NULL)
+    {
+      entry->n_uses++;
+      *kind = entry->kind;
+    }
+  _tarn_mutex_unlock (&kinds->lock);
+  return entry != NULL;
+}
+
+void
+_tarn_opencl_image_kinds_release (TarnOpenclImageKinds *kinds, gsize bytes)
+{
+  Entry *entry;
+
+  _tarn_mutex_lock (&kinds->lock);
+  entry = g_hash_table_lookup (kinds->by_bytes, GSIZE_TO_POINTER (bytes));
+  g_assert (entry != NULL && entry->n_uses > 0);
+  if (--entry->n_uses == 0)
+    {
+      g_hash_table_remove (kinds->by_bytes, GSIZE_TO_POINTER (bytes));
+      g_hash_table_remove (kinds->by_kind, entry);
+    }
+  _tarn_mutex_unlock (&kinds->lock);
+}
+
+guint
+_tarn_opencl_image_kinds_get_n (TarnOpenclImageKinds *kinds)
+{
+  guint n;
+
+  _tarn_mutex_lock (&kinds->lock);
+  n = g_hash_table_size (kinds->by_kind);
+  _tarn_mutex_unlock (&kinds->lock);
+  return n;
+}

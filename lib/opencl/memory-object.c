@@ -1,0 +1,102 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory objects: what holds for buffers and for images. */
+
+#include "memory-object-private.h"
+
+#include <string.h>
+
+#include "device-private.h"
+#include "driver-private.h"
+#include "status-private.h"
+
+#define NVIDIA 0x10de /* the vendor's number on the PCI bus */
+#define NVIDIA_PLATFORM "NVIDIA CUDA"
+
+/* A migration needs OpenCL 1.2; before, the first bytes are written.  OpenCL promises that threads
+ * may enqueue on one queue (OpenCL 3.0 specification, appendix A.2, "Multiple Host Threads"), but
+ * with NVIDIA's driver 580, and no Tarn in sight, a migration while another thread enqueues ends in
+ * a segmentation fault in a thread of the driver's.  To fill the first bytes does not, and is legal
+ * whatever access the flags leave to the host. */
+static gboolean
+choose_command (cl_device_id device, cl_uint vendor, TarnOpenclCommand *command, GError **error)
+{
+  guint major, minor;
+
+  if (!_tarn_opencl_get_device_version (device, &major, &minor, error))
+    return FALSE;
+  if (major < 1 || (major == 1 && minor < 2))
+    *command = TARN_OPENCL_WRITE;
+  else
+    *command = vendor == NVIDIA ? TARN_OPENCL_FILL : TARN_OPENCL_MIGRATE;
+  return TRUE;
+}
+
+/* Finds out whether reference counts are the program's alone.  Nothing says so of a driver: this
+ * is what was seen while a command waited for a user event.  NVIDIA's counts no use by commands;
+ * PoCL counts that of a part on the whole buffer; rusticl and Oclgrind count all of it. */
+static gboolean
+find_trust (cl_device_id device, cl_uint vendor, TarnOpenclTraits *traits, GError **error)
+{
+  g_autofree gchar *platform
+      = _tarn_opencl_get_device_platform_string (device, CL_PLATFORM_NAME, error);
+
+  if (platform == NULL)
+    return FALSE;
+  traits->trusts_whole = vendor == NVIDIA && strcmp (platform, NVIDIA_PLATFORM) == 0;
+  traits->trusts_parts = traits->trusts_whole || strcmp (platform, TARN_POCL_NAME) == 0;
+  return TRUE;
+}
+
+gboolean
+_tarn_opencl_find_traits (cl_device_id device, TarnOpenclTraits *traits, GError **error)
+{
+  cl_uint vendor = 0;
+
+  return _tarn_opencl_get_device_value (device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor, error)
+         && choose_command (device, vendor, &traits->command, error)
+         && find_trust (device, vendor, traits, error);
+}
+
+gboolean
+_tarn_opencl_check_flags (cl_mem_flags flags, GError **error)
+{
+  if ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) == 0)
+    return TRUE;
+  g_set_error (error, TARN_OPENCL_ERROR, CL_INVALID_VALUE,
+               "flags 0x%" G_GINT64_MODIFIER "x: CL_INVALID_VALUE (%d): CL_MEM_USE_HOST_PTR and "
+               "CL_MEM_COPY_HOST_PTR need a host pointer, which an allocator has not",
+               (guint64) flags, CL_INVALID_VALUE);
+  return FALSE;
+}
+
+/* Most counts are 1, and then nothing else has to be asked. */
+gboolean
+_tarn_opencl_is_retained (cl_mem object, const TarnOpenclTraits *traits)
+{
+  cl_mem whole = NULL;
+  cl_uint n = 0;
+  cl_int status = _tarn_cl.clGetMemObjectInfo (object, CL_MEM_REFERENCE_COUNT, sizeof n, &n, NULL);
+
+  if (status == CL_SUCCESS && n <= 1)
+    return FALSE;
+  if (status == CL_SUCCESS)
+    status = _tarn_cl.clGetMemObjectInfo (object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof whole, &whole,
+                                          NULL);
+  if (status == CL_SUCCESS)
+    return whole != NULL ? traits->trusts_parts : traits->trusts_whole;
+  g_message ("clGetMemObjectInfo: %s (%d): memory is freed as if the program did not retain it",
+             tarn_opencl_status_name (status), status);
+  return FALSE;
+}
+
+void
+_tarn_opencl_release_memory (cl_mem object, const gchar *what, gsize size)
+{
+  cl_int status = _tarn_cl.clReleaseMemObject (object);
+
+  if (status != CL_SUCCESS)
+    g_message ("clReleaseMemObject: %s (%d): %s of %" G_GSIZE_FORMAT " bytes may be lost",
+               tarn_opencl_status_name (status), status, what, size);
+}
