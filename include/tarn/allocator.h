@@ -306,6 +306,7 @@ void tarn_allocator_unref (TarnAllocator *allocator);
 
 gboolean tarn_allocator_is_deferred (TarnAllocator *allocator);
 gboolean tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func);
+TarnAllocator *tarn_allocator_get_direct (TarnAllocator *allocator);
 const gchar *tarn_allocator_get_name (TarnAllocator *allocator);
 gpointer tarn_allocator_get_user_data (TarnAllocator *allocator);
 void tarn_allocator_get_ops (TarnAllocator *allocator, TarnAllocatorOps *ops);

@@ -338,6 +338,25 @@ gsize tarn_pool_get_charged_bytes (TarnPool *pool);
 gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 
+/**
+ * A function that may name another pool for a request. It is called with no lock held, possibly by
+ * several threads at once, and may call any function of either pool, but for a request of the same
+ * queue of @p pool, which would ask it again.
+ *
+ * @param pool       the pool that was asked
+ * @param queue      the queue of the request, alive during the call; never NULL
+ * @param user_data  as given to tarn_pool_set_redirect_func()
+ * @param error      return location for why the request fails, if it does
+ * @return (transfer full): the pool that serves the request; or NULL: @p pool does, unless @p error
+ *         is set
+ * @since 0.1
+ */
+typedef TarnPool *(*TarnPoolRedirectFunc) (TarnPool *pool, gpointer queue, gpointer user_data,
+                                           GError **error);
+
+void tarn_pool_set_redirect_func (TarnPool *pool, TarnPoolRedirectFunc func, gpointer user_data,
+                                  GDestroyNotify destroy);
+
 guint32 tarn_pool_bin_number (TarnPool *pool, gsize size);
 gsize tarn_pool_alloc_size (TarnPool *pool, guint32 bin);
 

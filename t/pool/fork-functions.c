@@ -143,6 +143,16 @@ reclaim (TarnPool *pool, gsize wanted, gpointer data)
   return FALSE;
 }
 
+static TarnPool *
+redirect (TarnPool *pool, gpointer queue, gpointer data, GError **error)
+{
+  (void) pool;
+  (void) queue;
+  (void) data;
+  (void) error;
+  return NULL;
+}
+
 static gpointer
 compute (gpointer first_arg, gconstpointer key, gpointer data, GError **error)
 {
@@ -235,6 +245,7 @@ static gpointer value;
   X (tarn_allocator_allocate, FORKED, (w->allocator, 100, error))                                  \
   X (tarn_allocator_allocate_memory, FORKED, (w->allocator, 100, &memory, error))                  \
   X (tarn_allocator_free_memory, QUIET, (w->allocator, w->bare, 100))                              \
+  X (tarn_allocator_get_direct, QUIET, (w->allocator))                                             \
   X (tarn_allocator_get_name, QUIET, (w->allocator))                                               \
   X (tarn_allocator_get_ops, QUIET, (w->allocator, &ops_of_allocator))                             \
   X (tarn_allocator_get_user_data, QUIET, (w->allocator))                                          \
@@ -311,6 +322,7 @@ static gpointer value;
   X (tarn_pool_set_hold_bytes, QUIET, (w->over_heap, 1))                                           \
   X (tarn_pool_set_limit_bytes, QUIET, (w->over_heap, 1))                                          \
   X (tarn_pool_set_reclaim_group, QUIET, (w->over_heap, w->group))                                 \
+  X (tarn_pool_set_redirect_func, QUIET, (w->pool, redirect, NULL, NULL))                          \
   X (tarn_pool_stats_to_string, QUIET, (&pool_stats))                                              \
   X (tarn_pool_stop_holding, QUIET, (w->pool))                                                     \
   X (tarn_pool_trim, QUIET, (w->pool, 0))                                                          \

@@ -634,6 +634,22 @@ tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func)
 }
 
 /**
+ * Gets the allocator that memory of an allocator comes from in the end: itself, or the one at the
+ * bottom of a pool or a heap. It is for backends, which know their own by tarn_allocator_is_of().
+ *
+ * @param allocator  an allocator, or a pool seen as one; any thread may call it
+ * @return (transfer none): a direct allocator, valid as long as @p allocator; for a block in use
+ *         tarn_block_get_allocator() gets the same
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_allocator_get_direct (TarnAllocator *allocator)
+{
+  g_return_val_if_fail (allocator != NULL, NULL);
+  return _tarn_allocator_get_backend (allocator);
+}
+
+/**
  * Gets the name of an allocator. It is for messages, not to know one by; tarn_allocator_is_of() is
  * for that.
  *

@@ -59,6 +59,7 @@ pool_dispose (TarnAllocator *allocator)
 
   _tarn_pool_print_stats (pool);
   g_ptr_array_unref (pool->reclaim.funcs);
+  _tarn_pool_end_redirect (pool);
   _tarn_pool_leave_group (pool, &give_back);
   if (pool->policy.is_debugged)
     {
@@ -104,6 +105,7 @@ static void
 pool_finalize (TarnAllocator *allocator)
 {
   TarnPool *pool = _tarn_pool_of (allocator);
+  TarnPool *finder = pool->finder;
 
   lose_stuck_and_queues (pool);
   _tarn_allocator_withdraw (allocator);
@@ -127,6 +129,7 @@ pool_finalize (TarnAllocator *allocator)
   _tarn_allocator_clear (&pool->base);
   tarn_allocator_unref (pool->upstream);
   free (pool);
+  tarn_pool_unref (finder);
 }
 
 #define POOL_CLASS(free_function)                                                                  \

@@ -190,6 +190,18 @@ gpointer _tarn_pool_get_fresh_queue (const TarnPool *pool);
 gboolean _tarn_pool_enter_fresh (TarnPool *pool, TarnQueue **fresh, GError **error);
 void _tarn_pool_leave_queue (TarnPool *pool, TarnQueue *queue);
 
+/* redirect.c; the lock is not held */
+gboolean _tarn_pool_allocate_redirected (TarnPool *pool, gsize size, gsize alignment,
+                                         gpointer handle, TarnBlock **block, GError **error);
+void _tarn_pool_end_redirect (TarnPool *pool);
+
+/* Tells whether a request has to ask whose it is. */
+static inline gboolean
+_tarn_pool_is_redirected (const TarnPool *pool)
+{
+  return __atomic_load_n (&pool->redirect, __ATOMIC_RELAXED) != NULL;
+}
+
 /* arena.c; the lock is not held */
 void _tarn_pool_meet_arena (TarnPool *pool, gpointer handle, TarnBlock *block);
 gboolean _tarn_pool_put_part (TarnPool *pool, TarnCache *cache, TarnBlock *block);

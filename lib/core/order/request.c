@@ -368,6 +368,9 @@ allocate_slowly (TarnPool *pool, gsize size, gpointer handle, GError **error)
 {
   TarnBlock *block;
 
+  if (TARN_UNLIKELY (_tarn_pool_is_redirected (pool))
+      && _tarn_pool_allocate_redirected (pool, size, 0, handle, &block, error))
+    return block;
   if (pool->policy.asks_retained && !_tarn_forked ())
     _tarn_pool_look_aside (pool, _tarn_pool_free_block);
   block = serve_slowly (pool, size, handle, error);
@@ -560,13 +563,17 @@ tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointe
                    "alignment is %" G_GSIZE_FORMAT ", which is no power of two", alignment);
       return NULL;
     }
+  if (queue == NULL)
+    queue = pool->default_queue;
+  if (_tarn_pool_is_redirected (pool)
+      && _tarn_pool_allocate_redirected (pool, size, alignment, queue, &block, error))
+    return block;
   block = tarn_pool_allocate_ordered (pool, size, queue, error);
-  if (block == NULL || is_aligned (pool, block, alignment))
+  if (block == NULL || is_aligned (_tarn_pool_of (block->source), block, alignment))
     return block;
   tarn_block_free (block);
   if (pool->heap != NULL)
-    return allocate_aligned (pool, size, alignment, queue != NULL ? queue : pool->default_queue,
-                             error);
+    return allocate_aligned (pool, size, alignment, queue, error);
   g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
                "%s: memory of %s is not aligned to %" G_GSIZE_FORMAT
                " bytes: a pool over a heap has such memory",

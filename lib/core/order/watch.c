@@ -20,6 +20,17 @@ report_retained (const TarnPool *pool, const TarnBlock *block)
               pool->base.label, block->memory.address, block->size);
 }
 
+/* Takes a block that is freed out of the indices that have it. */
+static void
+unfind (TarnPool *pool, TarnBlock *block)
+{
+  TarnPool *finder = g_atomic_pointer_get (&pool->finder);
+
+  _tarn_index_remove (&pool->index, block);
+  if (finder != NULL)
+    _tarn_index_remove (&finder->index, block);
+}
+
 /* Frees a block of a pool that looks at each. */
 void
 _tarn_pool_free_watched (TarnBlock *block)
@@ -34,7 +45,7 @@ _tarn_pool_free_watched (TarnBlock *block)
   if (TARN_UNLIKELY (block->state == TARN_BLOCK_SHARED) && _tarn_pool_drop_reference (pool, block))
     return;
   if (pool->policy.is_findable)
-    _tarn_index_remove (&pool->index, block);
+    unfind (pool, block);
   if (!pool->policy.asks_retained || block->state != TARN_BLOCK_ACTIVE)
     {
       _tarn_pool_free_block (block); /* which says so if the block was freed before */

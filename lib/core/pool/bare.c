@@ -19,7 +19,7 @@ _tarn_pool_allocate_bare (gpointer user_data, gsize size, TarnMemory *memory, GE
   if (block == NULL)
     return FALSE;
   *memory = block->memory;
-  if (!pool->policy.is_findable) /* else it is there already */
+  if (!pool->policy.is_findable || block->source != &pool->base) /* else it is there already */
     _tarn_index_add (&pool->index, block);
   return TRUE;
 }

@@ -75,13 +75,14 @@ abandon (gpointer item)
 }
 
 /* Opens the door to the visits that there are to be: those that are followed, or all.  Where blocks
- * are in the index, those who take them have to pass by a slower way, which puts them there. */
+ * are in the index, those who take them have to pass by a slower way, which puts them there; and
+ * where requests may be another pool's, all have to ask. */
 void
 _tarn_pool_open_door (TarnPool *pool)
 {
   if (_tarn_follows ())
     _tarn_door_open_followed (&pool->door);
-  else if (pool->policy.is_findable)
+  else if (pool->policy.is_findable || pool->redirect != NULL)
     _tarn_door_open_watched (&pool->door);
   else
     _tarn_door_open (&pool->door);

@@ -44,6 +44,7 @@
 
 typedef struct _TarnCache TarnCache;       /* cache-private.h */
 typedef struct _TarnMetQueue TarnMetQueue; /* there, too */
+typedef struct _TarnRedirect TarnRedirect; /* order/redirect.c */
 
 #define TARN_TRANSFER_BINS 32
 #define TARN_TRANSFER_SHARDS 8  /* bins for one size and one queue, so that not all threads meet */
@@ -243,6 +244,10 @@ struct _TarnPool
   guint n_unchecked; /* atomic: requests, of which one in check_interval checks */
   TarnStore store;
   TarnCaches caches;
+  TarnRedirect *redirect; /* atomic: whom requests ask first; NULL: nobody.  While there is one, the
+                             door is open to fenced visits only, so that no request passes it by */
+  TarnPool *finder;       /* atomic: a reference on the pool whose index has blocks in use of this
+                             one, too, because it redirects requests here; NULL: none yet */
 
   TarnTransfers transfers;
 
