@@ -168,6 +168,27 @@ name_queue (Fixture *fixture, gpointer queue)
     tarn_block_free (tarn_pool_allocate_ordered (fixture->pool, MIB, queue, NULL));
 }
 
+/* A block is its queue's, wherever its memory is from. */
+static void
+test_named (Fixture *fixture, gconstpointer unused)
+{
+  const gpointer queues[] = { fixture->first, NULL, fixture->second };
+
+  (void) unused;
+  for (guint i = 0; i < 30; i++)
+    {
+      TarnBlock *block = use (fixture, 1000 << i % 8, queues[i % 3]);
+
+      g_assert_true (tarn_block_get_queue (block) == queues[i % 3]);
+      if (i % 3 == 0 && i > 10)
+        {
+          g_assert_true (tarn_block_record_use (block, fixture->second, NULL));
+          g_assert_true (tarn_block_get_queue (block) == fixture->first);
+        }
+      end (fixture, block);
+    }
+}
+
 /* What another queue has freed is taken when that has done its work, and not before. */
 static void
 test_moves (Fixture *fixture, gconstpointer data)
@@ -1382,6 +1403,7 @@ main (int argc, char **argv)
 {
   g_test_init (&argc, &argv, NULL);
   add ("any-size", test_any_size);
+  add ("named", test_named);
   add ("moves", test_moves);
   add ("moves-early", test_moves_early);
   add ("moved-generation", test_moved_generation);

@@ -331,5 +331,7 @@ tarn_block_get_queue (const TarnBlock *block)
 {
   g_return_val_if_fail (block != NULL, NULL);
 
+  if (__atomic_load_n (&block->is_own, __ATOMIC_RELAXED)) /* it is its queue's arena's */
+    return block->share;
   return block->n_uses > 0 ? block->uses[0].queue->handle : NULL;
 }
