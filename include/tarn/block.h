@@ -21,6 +21,7 @@ gboolean tarn_block_record_use (TarnBlock *block, gpointer queue, GError **error
 gboolean tarn_block_move_to_queue (TarnBlock *block, gpointer queue, GError **error);
 gboolean tarn_block_wait (TarnBlock *block, GError **error);
 gpointer tarn_block_get_queue (const TarnBlock *block);
+void tarn_block_hide (TarnBlock *block);
 TarnBlock *tarn_block_ref (TarnBlock *block);
 void tarn_block_free (TarnBlock *block);
 void tarn_block_free_on (TarnBlock *block, gpointer queue);

@@ -262,6 +262,7 @@ static gpointer value;
   X (tarn_block_get_memory, QUIET, (w->block))                                                     \
   X (tarn_block_get_queue, QUIET, (w->block))                                                      \
   X (tarn_block_get_size, QUIET, (w->block))                                                       \
+  X (tarn_block_hide, QUIET, (w->block))                                                           \
   X (tarn_block_move_to_queue, FORKED, (w->block, &w->bare, error))                                \
   X (tarn_block_record_use, FORKED, (w->block, &w->bare, error))                                   \
   X (tarn_block_wait, FORKED, (w->block, error))                                                   \

@@ -266,6 +266,35 @@ test_find_hits (World *w, gconstpointer unused)
   g_assert_cmpuint (tarn_testing_device_get_allocate_calls (w->device), ==, 1);
 }
 
+/* One that is hidden is not found, nor freed by its memory, until it is handed out again. */
+static void
+test_hide (World *w, gconstpointer unused)
+{
+  g_autoptr (TarnPool) pool = new_pool (w->allocator, TARN_POOL_FINDABLE);
+  g_autoptr (TarnPool) other = new_pool (w->allocator, 0);
+  TarnBlock *block = take (pool, SIZE), *plain = take (other, SIZE);
+  TarnBlock *direct = tarn_allocator_allocate (w->allocator, SIZE, NULL);
+  TarnMemory memory = tarn_block_get_memory (block);
+  g_autoptr (GError) error = NULL;
+
+  (void) unused;
+  for (guint i = 0; i < 2; i++)
+    {
+      tarn_block_hide (block);
+      tarn_block_hide (plain);
+      tarn_block_hide (direct);
+      g_assert_null (tarn_pool_find (pool, memory));
+    }
+  g_assert_false (tarn_pool_free_memory (pool, memory, NULL, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  tarn_block_free (block);
+  g_assert_true (take (pool, SIZE) == block);
+  g_assert_true (tarn_pool_find (pool, memory) == block);
+  tarn_block_free (block);
+  tarn_block_free (plain);
+  tarn_block_free (direct);
+}
+
 static void
 test_not_findable (World *w, gconstpointer unused)
 {
@@ -547,6 +576,7 @@ main (int argc, char **argv)
   ADD ("references/threads", test_reference_threads);
   ADD ("find", test_find);
   ADD ("find/hits", test_find_hits);
+  ADD ("find/hide", test_hide);
   ADD ("find/not-findable", test_not_findable);
   ADD ("find/flags", test_unknown_flags);
   ADD ("find/bare", test_find_bare);

@@ -81,6 +81,28 @@ tarn_pool_find (TarnPool *pool, TarnMemory memory)
   return memory.address != 0 && !_tarn_forked () ? _tarn_index_find (&pool->index, memory) : NULL;
 }
 
+/**
+ * Hides a block from tarn_pool_find(). It is for adaptors that take blocks of a pool and hand out
+ * parts of them, of which one has the memory that the whole has.
+ *
+ * @param block  a block in use; of a pool without TARN_POOL_FINDABLE, and of no pool, it is hidden
+ *               anyway. Any thread may call it, but not while another one frees the block.
+ * @since 0.1
+ */
+void
+tarn_block_hide (TarnBlock *block)
+{
+  TarnPool *pool;
+
+  g_return_if_fail (block != NULL);
+
+  if (_tarn_forked () || block->source->klass->trace_class != TARN_TRACE_POOL)
+    return;
+  pool = _tarn_pool_of (block->source);
+  if (pool->policy.is_findable)
+    unfind (pool, block);
+}
+
 static void
 set_not_found_error (const TarnPool *pool, TarnMemory memory, GError **error)
 {
