@@ -164,6 +164,13 @@ gboolean tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream);
 gboolean tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error);
 TarnPool *tarn_cuda_get_shared_pool (CUdevice device, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/* Memory of CUDA graphs */
+
+gboolean tarn_cuda_pool_begin_graph (TarnPool *pool, CUstream stream, guint64 *graph,
+                                     GError **error);
+gboolean tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error);
+gboolean tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **error);
+
 /* Memory for frameworks that take an allocator as C functions */
 
 void *tarn_cuda_torch_malloc (gssize size, int device, CUstream stream);

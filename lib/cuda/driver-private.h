@@ -108,6 +108,8 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
   X (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
   X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  X (cuStreamGetCaptureInfo, cuStreamGetCaptureInfo,                                               \
+     (CUstream stream, unsigned int *capturing, guint64 *id))                                      \
   X (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
@@ -164,6 +166,7 @@ typedef struct
 #define TARN_CUDA_ERROR_NOT_SUPPORTED 801
 #define TARN_CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED 900
 #define TARN_CUDA_ERROR_STREAM_CAPTURE_IMPLICIT 906
+#define TARN_CUDA_STREAM_CAPTURE_STATUS_ACTIVE 1
 #define TARN_CUDA_MEM_ATTACH_GLOBAL 1
 #define TARN_CUDA_MEM_ALLOCATION_TYPE_PINNED 1
 #define TARN_CUDA_MEM_LOCATION_TYPE_DEVICE 1

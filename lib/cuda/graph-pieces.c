@@ -1,19 +1,25 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Memory that heaps for graphs are made of: virtual memory that the shared pool's heap lends, or,
- * where it has none, blocks of the shared pool.  A graph keeps addresses.  So a heap's memory stays
- * where it is until the graphs are gone. */
+ * Memory that heaps for graphs are made of: virtual memory that a pool's heap lends, or, where it
+ * has none, blocks of the pool.  A graph keeps addresses.  So a heap's memory stays where it is
+ * until the graphs are gone.
+ *
+ * Each launch of a graph uses its memory again.  So no event tells that it is idle, until the graph
+ * is gone: before that no event is recorded, as in any capture.  After that none is needed, because
+ * the host waits for the device before memory goes on. */
 
 #include "graph-pieces-private.h"
 
-#include "common/lock-private.h"
-#include "frameworks-private.h"
+#include <tarn/heap.h>
 
-/* The heap of a shared pool, as far as it lends virtual memory. */
+#include "common/lock-private.h"
+#include "order-private.h"
+
+/* The heap of a pool, as far as it lends virtual memory. */
 typedef struct
 {
-  TarnPool *shared; /* a reference */
+  TarnPool *pool; /* a reference */
   TarnAllocatorOps ops;
   gpointer data; /* for ops */
 } Lender;
@@ -32,7 +38,7 @@ typedef struct
   Lender *lender;    /* a reference */
   gint is_released;  /* atomic: the graphs are gone */
   TarnMutex lock;    /* for the next three */
-  GHashTable *used;  /* address -> TarnBlock of the shared pool */
+  GHashTable *used;  /* address -> TarnBlock of the pool */
   GPtrArray *spare;  /* of TarnBlock: what heaps have given back */
   GHashTable *known; /* backings that were mapped, by TarnMemory.address */
 } Pieces;
@@ -56,7 +62,7 @@ clear_lender (gpointer data)
 {
   Lender *lender = data;
 
-  tarn_pool_unref (lender->shared);
+  tarn_pool_unref (lender->pool);
 }
 
 static void
@@ -77,15 +83,22 @@ leave (Pieces *self, void (*give_back) (Lender *lender, TarnMemory memory, gsize
   _tarn_mutex_unlock (&lock);
 }
 
-static void
-synchronize (TarnCudaShared *shared)
+/* Has the host wait until nothing that a pool's context was given uses memory any more.  What was
+ * in a context that is gone, or with the driver, is gone, too. */
+static gboolean
+synchronize (const Lender *lender)
 {
+  const TarnCudaContext *context = _tarn_cuda_pool_get_context (lender->pool);
+  g_autoptr (GError) error = NULL;
   TarnCudaScope scope;
 
-  if (!_tarn_cuda_context_enter (&shared->context, &scope, NULL))
-    return; /* it is gone, and what was in it */
-  _tarn_cuda_context_await (&shared->context, NULL);
-  _tarn_cuda_context_leave (&shared->context, &scope);
+  if (_tarn_cuda_context_enter (context, &scope, &error))
+    {
+      _tarn_cuda_context_await (context, &error);
+      _tarn_cuda_context_leave (context, &scope);
+    }
+  return error == NULL || g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+         || g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED);
 }
 
 /* Takes what can go back now; NULL: nothing.  Graphs may still run: the caller waits for them. */
@@ -107,14 +120,46 @@ take_leaving (void)
   return taken;
 }
 
-void
-_tarn_cuda_graph_memory_settle (void)
+/* Puts back what was taken, in front of what has come since: an address must not be released before
+ * it is unmapped. */
+static void
+put_back (const GArray *taken)
 {
-  GArray *taken = take_leaving ();
+  _tarn_mutex_lock (&lock);
+  g_array_prepend_vals (leaving, taken->data, taken->len);
+  __atomic_store_n (&n_leaving, leaving->len, __ATOMIC_RELEASE);
+  _tarn_mutex_unlock (&lock);
+}
+
+/* Waits for each context that memory is of.  FALSE: it could not for one. */
+static gboolean
+synchronize_all (const GArray *entries)
+{
+  g_autoptr (GHashTable) done = g_hash_table_new (NULL, NULL);
+
+  for (guint i = 0; i < entries->len; i++)
+    {
+      const Lender *lender = g_array_index (entries, Leaving, i).lender;
+
+      if (g_hash_table_add (done, (gpointer) _tarn_cuda_pool_get_context (lender->pool))
+          && !synchronize (lender))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+void
+_tarn_cuda_graph_pieces_settle (void)
+{
+  g_autoptr (GArray) taken = take_leaving ();
 
   if (taken == NULL)
     return;
-  _tarn_cuda_shared_foreach (synchronize);
+  if (!synchronize_all (taken))
+    {
+      put_back (taken);
+      return;
+    }
   for (guint i = 0; i < taken->len; i++)
     {
       const Leaving *entry = &g_array_index (taken, Leaving, i);
@@ -122,7 +167,94 @@ _tarn_cuda_graph_memory_settle (void)
       entry->give_back (entry->lender, entry->memory, entry->size);
       lender_unref (entry->lender);
     }
-  g_array_unref (taken);
+}
+
+/* Captures */
+
+static guint n_captures; /* atomic: under way, as far as is known */
+
+void
+_tarn_cuda_count_captures (gint change)
+{
+  __atomic_add_fetch (&n_captures, (guint) change, __ATOMIC_ACQ_REL);
+}
+
+gboolean
+_tarn_cuda_is_anything_captured (void)
+{
+  return __atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) > 0;
+}
+
+/* Order */
+
+/* The event of whatever was done before the graph was gone. */
+#define DONE GUINT_TO_POINTER (1)
+
+static gboolean
+queue_ref (gpointer user_data, gpointer queue, gboolean *in_order, GError **error)
+{
+  (void) user_data;
+  (void) queue;
+  (void) error;
+  *in_order = TRUE;
+  return TRUE;
+}
+
+static void
+queue_unref (gpointer user_data, gpointer queue)
+{
+  (void) user_data;
+  (void) queue;
+}
+
+static gpointer
+event_record (gpointer user_data, gpointer queue, GError **error)
+{
+  const Pieces *self = user_data;
+
+  (void) queue;
+  if (g_atomic_int_get (&self->is_released))
+    return DONE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "a CUDA graph uses its memory at each launch, on the streams that it was "
+                       "captured with, until it is released");
+  return NULL;
+}
+
+static gboolean
+event_is_done (gpointer user_data, gpointer event)
+{
+  (void) user_data;
+  (void) event;
+  return TRUE;
+}
+
+static gboolean
+event_wait (gpointer user_data, gpointer event, gpointer queue, GError **error)
+{
+  (void) user_data;
+  (void) event;
+  (void) queue;
+  (void) error;
+  return TRUE;
+}
+
+static void
+event_release (gpointer user_data, gpointer event)
+{
+  (void) user_data;
+  (void) event;
+}
+
+static void
+set_order (TarnAllocatorOps *ops)
+{
+  ops->queue_ref = queue_ref;
+  ops->queue_unref = queue_unref;
+  ops->event_record = event_record;
+  ops->event_is_done = event_is_done;
+  ops->event_wait = event_wait;
+  ops->event_release = event_release;
 }
 
 /* Virtual memory */
@@ -147,13 +279,13 @@ pieces_addresses_release (gpointer user_data, TarnMemory addresses, gsize size)
   leave (user_data, give_addresses_back, addresses, size);
 }
 
-/* Has the shared pool get so many bytes back, by its reclaim functions or from what it holds: it
+/* Has the pool get so many bytes back, by its reclaim functions or from what it holds: it
  * does for a request what it can, and the heap lends what that had.  FALSE: there are not as many.
  */
 static gboolean
 make_room (const Lender *lender, gsize size)
 {
-  TarnBlock *block = tarn_pool_allocate (lender->shared, size, NULL);
+  TarnBlock *block = tarn_pool_allocate (lender->pool, size, NULL);
 
   if (block == NULL)
     return FALSE;
@@ -233,7 +365,7 @@ pieces_backing_stays (gpointer user_data)
   return !g_atomic_int_get (&((Pieces *) user_data)->is_released);
 }
 
-/* Blocks of the shared pool */
+/* Blocks of the pool */
 
 /* Takes the smallest spare piece that is large enough; NULL: there is none. */
 static TarnBlock *
@@ -265,9 +397,10 @@ pieces_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
   block = take_spare (self, size);
   _tarn_mutex_unlock (&self->lock);
   if (block == NULL)
-    block = tarn_pool_allocate (self->lender->shared, size, error);
+    block = tarn_pool_allocate (self->lender->pool, size, error);
   if (block == NULL)
     return FALSE;
+  tarn_block_hide (block); /* the first block of the graph has the same address */
   *memory = tarn_block_get_memory (block);
   _tarn_mutex_lock (&self->lock);
   g_hash_table_insert (self->used, GSIZE_TO_POINTER ((gsize) memory->address), block);
@@ -350,18 +483,21 @@ pieces_end (gpointer user_data)
   _tarn_mutex_clear (&self->lock);
   lender_unref (self->lender);
   g_free (self);
+  _tarn_cuda_graph_pieces_settle (); /* of blocks that outlived the graph, perhaps */
 }
 
 static Lender *
-lender_new (TarnPool *shared)
+lender_new (TarnPool *pool)
 {
   Lender *lender = g_atomic_rc_box_new0 (Lender);
-  TarnAllocator *heap = tarn_pool_get_upstream (shared);
+  TarnAllocator *upstream = tarn_pool_get_upstream (pool);
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
 
-  lender->shared = tarn_pool_ref (shared);
+  lender->pool = tarn_pool_ref (pool);
   lender->ops = (TarnAllocatorOps) TARN_ALLOCATOR_OPS_INIT;
-  tarn_allocator_get_ops (heap, &lender->ops);
-  lender->data = tarn_allocator_get_user_data (heap);
+  if (tarn_heap_get_stats (upstream, &stats)) /* a driver's would pass the pool by */
+    tarn_allocator_get_ops (upstream, &lender->ops);
+  lender->data = tarn_allocator_get_user_data (upstream);
   return lender;
 }
 
@@ -381,12 +517,12 @@ set_virtual_memory (const Lender *lender, TarnAllocatorOps *ops)
 }
 
 TarnAllocator *
-_tarn_cuda_graph_pieces_new (TarnPool *shared)
+_tarn_cuda_graph_pieces_new (TarnPool *pool)
 {
   Pieces *self = g_new0 (Pieces, 1);
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
 
-  self->lender = lender_new (shared);
+  self->lender = lender_new (pool);
   self->used = g_hash_table_new (NULL, NULL);
   self->spare = g_ptr_array_new ();
   self->known = g_hash_table_new (NULL, NULL);
@@ -396,7 +532,8 @@ _tarn_cuda_graph_pieces_new (TarnPool *shared)
   ops.free = pieces_free;
   ops.part_alignment = 512;
   ops.part_new = pieces_part_new;
-  ops.below = TARN_ALLOCATOR (shared);
+  ops.below = TARN_ALLOCATOR (pool);
+  set_order (&ops);
   set_virtual_memory (self->lender, &ops);
   return tarn_allocator_new (&ops, self, pieces_end);
 }
@@ -411,4 +548,15 @@ gboolean
 _tarn_cuda_is_graph_pieces (TarnAllocator *allocator)
 {
   return tarn_allocator_is_of (allocator, pieces_free);
+}
+
+TarnAllocator *
+_tarn_cuda_graph_pieces_get_direct (TarnAllocator *allocator)
+{
+  const Pieces *self;
+
+  if (!_tarn_cuda_is_graph_pieces (allocator))
+    return allocator;
+  self = tarn_allocator_get_user_data (allocator);
+  return tarn_allocator_get_direct (TARN_ALLOCATOR (self->lender->pool));
 }

@@ -5,6 +5,7 @@
  * pairs of driver calls. */
 
 #include "common/other-block-private.h"
+#include "graph-pieces-private.h"
 #include "memory-private.h"
 
 /* A part of memory is aligned as all of it, as far as any use needs.  Devices: an H200's textures
@@ -329,13 +330,24 @@ tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
   return self != NULL ? make_allocator (self) : NULL;
 }
 
-/* NULL if it is not one of these. */
+/* Gets the one that an allocator is, or that a graph's memory is of; NULL: it is neither. */
 static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
 {
-  if (!tarn_allocator_is_of (allocator, memory_free))
+  TarnAllocator *direct = _tarn_cuda_graph_pieces_get_direct (allocator);
+
+  if (!tarn_allocator_is_of (direct, memory_free))
     return NULL;
-  return tarn_allocator_get_user_data (allocator);
+  return tarn_allocator_get_user_data (direct);
+}
+
+const TarnCudaContext *
+_tarn_cuda_pool_get_context (TarnPool *pool)
+{
+  const TarnCudaMemoryAllocator *self
+      = get_memory_allocator (tarn_allocator_get_direct (TARN_ALLOCATOR (pool)));
+
+  return self != NULL ? &self->home.context : NULL;
 }
 
 gboolean

@@ -38,19 +38,30 @@ get_own_per_thread (void)
   return GSIZE_TO_POINTER (number * 4 + 2);
 }
 
-/* Gets what a pool knows a stream by. */
-static gpointer
-get_handle (CUstream stream)
+gpointer
+_tarn_cuda_stream_to_handle (CUstream stream)
 {
   if (stream == NULL)
     return LEGACY;
   return stream == PER_THREAD ? get_own_per_thread () : (gpointer) stream;
 }
 
-static CUstream
-get_stream (gpointer handle)
+CUstream
+_tarn_cuda_stream_of_handle (gpointer handle)
 {
   return IS_PER_THREAD (handle) ? PER_THREAD : handle;
+}
+
+gboolean
+_tarn_cuda_handle_is_legacy (gpointer handle)
+{
+  return handle == LEGACY;
+}
+
+gboolean
+_tarn_cuda_handle_is_known (gpointer handle)
+{
+  return !IS_PER_THREAD (handle) || handle == get_own_per_thread ();
 }
 
 /* As _tarn_cuda_context_enter ().  A driver that is gone, at exit, has taken everything with it, as
@@ -172,12 +183,11 @@ event_release (gpointer user_data, gpointer event)
 
 /* Streams */
 
-static gboolean
-queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **error)
+gboolean
+_tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error)
 {
-  const TarnCudaHome *home = user_data;
-  const TarnCudaDriver *driver = home->context.driver;
-  CUcontext own = home->context.handle;
+  const TarnCudaDriver *driver = context->driver;
+  CUcontext own = context->handle;
 
   if (handle == PER_THREAD)
     {
@@ -186,17 +196,27 @@ queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **err
                            "tarn_cuda_pool_allocate() and its like can take it");
       return FALSE;
     }
-  if (!_tarn_cuda_context_check (&home->context, error))
+  if (!_tarn_cuda_context_check (context, error))
     return FALSE;
   if (handle != LEGACY && !IS_PER_THREAD (handle) && driver->cuStreamGetCtx != NULL
       && !_tarn_cuda_check (driver, "cuStreamGetCtx", driver->cuStreamGetCtx (handle, &own), error))
     return FALSE;
-  if (own != home->context.handle)
+  if (own != context->handle)
     {
       g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
                    "CUDA stream %p is of another context than the memory", handle);
       return FALSE;
     }
+  return TRUE;
+}
+
+static gboolean
+queue_ref (gpointer user_data, gpointer handle, gboolean *in_order, GError **error)
+{
+  const TarnCudaHome *home = user_data;
+
+  if (!_tarn_cuda_check_stream (&home->context, handle, error))
+    return FALSE;
   *in_order = TRUE;
   return TRUE;
 }
@@ -211,7 +231,8 @@ queue_unref (gpointer user_data, gpointer handle)
 static gboolean
 check_capture (const TarnCudaHome *home, gpointer handle, GError **error)
 {
-  return _tarn_cuda_context_check_capture (&home->context, get_stream (handle), error);
+  return _tarn_cuda_context_check_capture (&home->context, _tarn_cuda_stream_of_handle (handle),
+                                           error);
 }
 
 /* Nothing captures in a context that is gone, and its streams cannot be asked: whoever calls next
@@ -248,8 +269,8 @@ record (TarnCudaHome *home, gpointer handle, GError **error)
 
   if (event == NULL)
     return NULL;
-  if (_tarn_cuda_check (driver, "cuEventRecord", driver->cuEventRecord (event, get_stream (handle)),
-                        error)
+  if (_tarn_cuda_check (driver, "cuEventRecord",
+                        driver->cuEventRecord (event, _tarn_cuda_stream_of_handle (handle)), error)
       && check_capture (home, handle, error))
     return event;
   event_release (home, event);
@@ -324,8 +345,9 @@ event_wait (gpointer user_data, gpointer event, gpointer handle, GError **error)
   if (handle != NULL)
     is_fine
         = check_capture (home, handle, error)
-          && _tarn_cuda_check (driver, "cuStreamWaitEvent",
-                               driver->cuStreamWaitEvent (get_stream (handle), event, 0), error);
+          && _tarn_cuda_check (
+              driver, "cuStreamWaitEvent",
+              driver->cuStreamWaitEvent (_tarn_cuda_stream_of_handle (handle), event, 0), error);
   else
     is_fine = _tarn_cuda_check (driver, "cuEventSynchronize", driver->cuEventSynchronize (event),
                                 error);
@@ -377,7 +399,7 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
 TarnBlock *
 tarn_cuda_pool_allocate (TarnPool *pool, gsize size, CUstream stream, GError **error)
 {
-  return tarn_pool_allocate_ordered (pool, size, get_handle (stream), error);
+  return tarn_pool_allocate_ordered (pool, size, _tarn_cuda_stream_to_handle (stream), error);
 }
 
 /**
@@ -401,7 +423,7 @@ tarn_cuda_block_record_use (TarnBlock *block, CUstream stream, GError **error)
   if (!_tarn_cuda_check_block (G_STRFUNC, block))
     return FALSE;
 
-  return tarn_block_record_use (block, get_handle (stream), error);
+  return tarn_block_record_use (block, _tarn_cuda_stream_to_handle (stream), error);
 }
 
 /**
@@ -418,7 +440,7 @@ void
 tarn_cuda_block_free_on (TarnBlock *block, CUstream stream)
 {
   if (block == NULL || _tarn_cuda_check_block (G_STRFUNC, block))
-    tarn_block_free_on (block, get_handle (stream));
+    tarn_block_free_on (block, _tarn_cuda_stream_to_handle (stream));
 }
 
 /**
@@ -459,7 +481,7 @@ tarn_cuda_block_move_to_stream (TarnBlock *block, CUstream stream, GError **erro
   if (!_tarn_cuda_check_block (G_STRFUNC, block))
     return FALSE;
 
-  return tarn_block_move_to_queue (block, get_handle (stream), error);
+  return tarn_block_move_to_queue (block, _tarn_cuda_stream_to_handle (stream), error);
 }
 
 /**
@@ -488,7 +510,7 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
   handle = tarn_block_get_queue (block);
   if (handle == NULL || (IS_PER_THREAD (handle) && handle != get_own_per_thread ()))
     return FALSE;
-  *stream = get_stream (handle);
+  *stream = _tarn_cuda_stream_of_handle (handle);
   return TRUE;
 }
 
@@ -509,5 +531,5 @@ tarn_cuda_block_get_stream (const TarnBlock *block, CUstream *stream)
 gboolean
 tarn_cuda_pool_forget_stream (TarnPool *pool, CUstream stream, GError **error)
 {
-  return tarn_pool_forget_queue (pool, get_handle (stream), error);
+  return tarn_pool_forget_queue (pool, _tarn_cuda_stream_to_handle (stream), error);
 }

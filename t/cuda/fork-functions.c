@@ -110,6 +110,7 @@ static CUmodule module;
 static CUfunction function;
 static gsize size = 100;
 static guint number = 1;
+static guint64 graph;
 static TarnCudaOccupancy occupancy = TARN_CUDA_OCCUPANCY_INIT;
 static const TarnCudaTorchPoolId id = { 1, 2 };
 
@@ -155,9 +156,12 @@ static const TarnCudaTorchPoolId id = { 1, 2 };
   X (tarn_cuda_occupancy_for_function, FORKED,                                                     \
      ((CUfunction) w->context, 256, 0, &occupancy, error))                                         \
   X (tarn_cuda_pool_allocate, FORKED, (w->pool, 100, NULL, error))                                 \
+  X (tarn_cuda_pool_begin_graph, FORKED, (w->pool, NULL, &graph, error))                           \
+  X (tarn_cuda_pool_end_graph, FORKED, (w->pool, 1, error))                                        \
   X (tarn_cuda_pool_find, QUIET, (w->pool, tarn_cuda_block_get_device_pointer (w->block)))         \
   X (tarn_cuda_pool_forget_stream, QUIET, (w->pool, NULL, error))                                  \
   X (tarn_cuda_pool_new, FORKED, (w->context, NULL, error))                                        \
+  X (tarn_cuda_pool_release_graph, FORKED, (w->pool, 1, error))                                    \
   X (tarn_cuda_select_test_devices, FORKED, ("cuda:0", error))                                     \
   X (tarn_cuda_suggest_block_size, FORKED, ((CUfunction) w->context, 0, &number, &number, error))  \
   X (tarn_cuda_test_add, QUIET, ("child", run_test, NULL))                                         \

@@ -116,7 +116,7 @@ free_block (TarnBlock *block)
   if (_tarn_cuda_graph_memory_keep (block))
     return;
   tarn_block_free (block);
-  _tarn_cuda_graph_memory_settle ();
+  _tarn_cuda_graph_pieces_settle ();
 }
 
 void

@@ -7,6 +7,7 @@
 #ifndef TARN_CUDA_FRAMEWORKS_PRIVATE_H
 #define TARN_CUDA_FRAMEWORKS_PRIVATE_H
 
+#include "cuda/graph-pieces-private.h"
 #include "cuda/shared-pool-private.h"
 
 /* Allocates of the pool that the process shares on a device, or for the graph that the stream
@@ -27,9 +28,6 @@ _tarn_cuda_framework_address (const TarnBlock *block)
   return GSIZE_TO_POINTER ((gsize) tarn_block_get_memory (block).address);
 }
 
-/* Tells whether somebody captures, so that nothing may be waited for. */
-gboolean _tarn_cuda_is_anything_captured (void);
-
 /* Tells whether commands on a stream are captured. */
 gboolean _tarn_cuda_is_capturing (CUstream stream);
 
@@ -49,9 +47,6 @@ gboolean _tarn_cuda_graph_memory_record (TarnBlock *block);
 
 /* Takes a block that is freed, if it has to be kept like that. */
 gboolean _tarn_cuda_graph_memory_keep (TarnBlock *block);
-
-/* Gives back what graphs that are gone had, unless somebody captures. */
-void _tarn_cuda_graph_memory_settle (void);
 
 /* Throws PyTorch's own exception (out of memory, or any other) with a message, which it frees.  It
  * returns where PyTorch is not in the process. */

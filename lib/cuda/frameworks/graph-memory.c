@@ -9,14 +9,13 @@
  * Within a store, freed memory is allocated again, because the graph's commands run in the order of
  * the capture; but only for the same stream, because branches of a graph run side by side.  Each
  * stream has a pool there, over a heap, over memory of the pool that the process shares
- * (graph-pieces.c).  The store keeps it, at its addresses, as long as it lives.
+ * (cuda/graph-pieces.c).  The store keeps it, at its addresses, as long as it lives.
  *
  * While PyTorch captures, the host must not wait for the device.  So memory is returned only once
  * no capture is under way. */
 
 #include "common/lock-private.h"
 #include "frameworks-private.h"
-#include "graph-pieces-private.h"
 
 /* The memory of one of PyTorch's pools.
  *
@@ -44,7 +43,7 @@ static TarnMutex lock = TARN_MUTEX_INIT;
 static GPtrArray *stores;    /* of Store */
 static GArray *captures;     /* of Capture, the oldest first */
 static GHashTable *recorded; /* TarnBlock in use that several streams of a graph use -> its Store */
-static guint n_captures;     /* atomic: of these, to be asked without the lock */
+static guint n_counted;      /* of these, as others know (_tarn_cuda_count_captures ()) */
 
 static void __attribute__ ((constructor)) make_lists (void)
 {
@@ -53,21 +52,16 @@ static void __attribute__ ((constructor)) make_lists (void)
   recorded = g_hash_table_new (NULL, NULL);
 }
 
-/* Stores how many captures are under way.  The lock is held. */
+/* Has others know how many captures are under way.  The lock is held. */
 static void
 count (void)
 {
   _tarn_assert_locked (&lock);
-  __atomic_store_n (&n_captures, captures->len, __ATOMIC_RELEASE);
+  _tarn_cuda_count_captures ((gint) captures->len - (gint) n_counted);
+  n_counted = captures->len;
 }
 
 /* Captures and threads */
-
-gboolean
-_tarn_cuda_is_anything_captured (void)
-{
-  return __atomic_load_n (&n_captures, __ATOMIC_ACQUIRE) > 0;
-}
 
 gboolean
 _tarn_cuda_is_capturing (CUstream stream)
@@ -189,7 +183,7 @@ _tarn_cuda_graph_memory_end (CUdevice device, TarnCudaTorchPoolId id)
       }
   count ();
   _tarn_mutex_unlock (&lock);
-  _tarn_cuda_graph_memory_settle ();
+  _tarn_cuda_graph_pieces_settle ();
 }
 
 static gboolean
@@ -218,7 +212,7 @@ _tarn_cuda_graph_memory_release (CUdevice device, TarnCudaTorchPoolId id)
   _tarn_mutex_unlock (&lock);
   if (store != NULL)
     store_free (store);
-  _tarn_cuda_graph_memory_settle ();
+  _tarn_cuda_graph_pieces_settle ();
 }
 
 /* Allocating */

@@ -19,6 +19,7 @@ struct _Capture
   GThread *thread;
   guint mode;
   guint status; /* CU_STREAM_CAPTURE_STATUS_ACTIVE or _INVALIDATED */
+  guint64 id;   /* no other capture ever has it */
 };
 
 #define ACTIVE 1
@@ -30,6 +31,7 @@ static _Thread_local guint thread_mode = GLOBAL;
 
 /* Guarded by the lock. */
 static GHashTable *captures; /* Stream -> Capture; the origin's is owned */
+static guint64 latest_id;    /* of a capture */
 
 static void __attribute__ ((constructor)) make_captures (void)
 {
@@ -184,7 +186,7 @@ cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)
   fake_find_stream ("cuStreamBeginCapture", handle, &stream);
   REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_ILLEGAL_STATE);
   capture = g_new0 (Capture, 1);
-  *capture = (Capture){ stream, g_thread_self (), mode, ACTIVE };
+  *capture = (Capture){ stream, g_thread_self (), mode, ACTIVE, ++latest_id };
   g_hash_table_insert (captures, stream, capture);
   return FAKE_CUDA_SUCCESS;
 }
@@ -211,22 +213,41 @@ cuStreamEndCapture (CUstream handle, CUgraph *graph)
   return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
 }
 
-Status
-cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
+/* What both of the next do. */
+static Status
+get_info (const gchar *function, CUstream handle, unsigned int *capturing, guint64 *id)
 {
   Stream *stream;
   Capture *capture;
   Status status;
-  ENTER (cuStreamIsCapturing);
-  LOCKED;
-  REQUIRE (capturing != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  status = fake_find_stream ("cuStreamIsCapturing", handle, &stream);
+  REQUIRE (capturing != NULL, FAKE_CUDA_INVALID_VALUE);
+  status = fake_find_stream (function, handle, &stream);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (!fake_is_legacy_captured (stream), FAKE_CUDA_STREAM_CAPTURE_IMPLICIT);
   capture = fake_get_capture (stream);
   *capturing = capture != NULL ? capture->status : 0;
+  if (id != NULL && *capturing == ACTIVE)
+    *id = capture->id;
   return FAKE_CUDA_SUCCESS;
+}
+
+Status
+cuStreamIsCapturing (CUstream handle, unsigned int *capturing)
+{
+  ENTER (cuStreamIsCapturing);
+  LOCKED;
+
+  return get_info ("cuStreamIsCapturing", handle, capturing, NULL);
+}
+
+Status
+cuStreamGetCaptureInfo (CUstream handle, unsigned int *capturing, guint64 *id)
+{
+  ENTER (cuStreamGetCaptureInfo);
+  LOCKED;
+
+  return get_info ("cuStreamGetCaptureInfo", handle, capturing, id);
 }
 
 Status

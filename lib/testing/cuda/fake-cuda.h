@@ -181,6 +181,8 @@ enum
   F (cuStreamBeginCapture, cuStreamBeginCapture_v2, (CUstream stream, unsigned int mode))          \
   F (cuStreamEndCapture, cuStreamEndCapture, (CUstream stream, CUgraph * graph))                   \
   F (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
+  F (cuStreamGetCaptureInfo, cuStreamGetCaptureInfo,                                               \
+     (CUstream stream, unsigned int *capturing, guint64 *id))                                      \
   F (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   F (cuGraphDestroy, cuGraphDestroy, (CUgraph graph))                                              \
   F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \

@@ -1,0 +1,477 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory of CUDA graphs.  A graph keeps the addresses that its commands were captured with: each
+ * launch reads and writes there, even after the blocks were freed.  So what is allocated for a
+ * stream that captures comes from a pool of the graph's own, over a heap, over memory of the
+ * program's pool (graph-pieces.c), to which it goes back when the graph is released.
+ *
+ * While any graph of a pool is being captured, the pool asks find_pool () about each request of a
+ * stream (tarn_pool_set_redirect_func ()).  The driver says which capture a stream is in.  Within a
+ * graph's pool each stream has again what it freed, and no other stream does, because branches of
+ * a graph run side by side. */
+
+#include <tarn/cuda.h>
+#include <tarn/heap.h>
+
+#include "common/argument-private.h"
+#include "graph-pieces-private.h"
+#include "order-private.h"
+
+typedef struct
+{
+  guint64 id;            /* no other graph ever has it */
+  TarnPool *pool;        /* a reference: the program's */
+  gpointer handle;       /* of the stream that the capture begins on; alive while is_open */
+  guint64 capture;       /* the driver's number; 0: not known yet, or the capture is over */
+  gboolean is_open;      /* begun, and not ended */
+  TarnAllocator *pieces; /* a reference */
+  TarnPool *own;         /* a reference */
+} Graph;
+
+static TarnMutex lock = TARN_MUTEX_INIT; /* taken outside of pools' locks */
+static GPtrArray *graphs;                /* of Graph: those that were not released */
+static guint64 latest_id;
+
+static void __attribute__ ((constructor)) make_list (void) { graphs = g_ptr_array_new (); }
+
+/* Finding.  The lock is held. */
+
+/* Finds a graph of a pool; NULL: there is none of that number. */
+static Graph *
+find_by_id (const TarnPool *pool, guint64 id)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++)
+    {
+      Graph *graph = graphs->pdata[i];
+
+      if (graph->id == id && graph->pool == pool)
+        return graph;
+    }
+  return NULL;
+}
+
+/* Finds a graph of a pool that is being captured by the stream that it began on; NULL: none. */
+static Graph *
+find_by_stream (const TarnPool *pool, gconstpointer handle)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++)
+    {
+      Graph *graph = graphs->pdata[i];
+
+      if (graph->is_open && graph->pool == pool && graph->handle == handle)
+        return graph;
+    }
+  return NULL;
+}
+
+/* Finds the graph of a capture; NULL: none is known to be. */
+static Graph *
+find_by_capture (const TarnPool *pool, guint64 capture)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++)
+    {
+      Graph *graph = graphs->pdata[i];
+
+      if (graph->is_open && graph->pool == pool && graph->capture == capture)
+        return graph;
+    }
+  return NULL;
+}
+
+/* Finds a graph of which it is not known yet what the driver calls its capture, after a number of
+ * others; NULL: there is none. */
+static Graph *
+find_unknown (const TarnPool *pool, guint64 after)
+{
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++)
+    {
+      Graph *graph = graphs->pdata[i];
+
+      if (graph->is_open && graph->pool == pool && graph->capture == 0 && graph->id > after)
+        return graph;
+    }
+  return NULL;
+}
+
+/* Captures */
+
+/* Asks the driver which capture a stream is in; 0: none, or one that has failed already.  Another
+ * thread's default stream has no name here. */
+static guint64
+ask_capture (const TarnCudaContext *context, gpointer handle)
+{
+  unsigned int status, capturing = 0;
+  TarnCudaScope scope;
+  guint64 capture = 0;
+
+  if (_tarn_cuda_handle_is_legacy (handle) || !_tarn_cuda_handle_is_known (handle)
+      || !_tarn_cuda_context_enter (context, &scope, NULL))
+    return 0;
+  status = context->driver->cuStreamGetCaptureInfo (_tarn_cuda_stream_of_handle (handle),
+                                                    &capturing, &capture);
+  _tarn_cuda_context_leave (context, &scope);
+  return status == TARN_CUDA_SUCCESS && capturing == TARN_CUDA_STREAM_CAPTURE_STATUS_ACTIVE
+             ? capture
+             : 0;
+}
+
+/* Asks about the streams of all graphs of a pool that had not begun to capture when they were last
+ * asked. */
+static void
+learn_captures (const TarnPool *pool, const TarnCudaContext *context)
+{
+  guint64 id = 0, capture;
+  gpointer handle = NULL;
+  Graph *graph;
+
+  for (;;)
+    {
+      _tarn_mutex_lock (&lock);
+      graph = find_unknown (pool, id);
+      if (graph != NULL)
+        {
+          id = graph->id;
+          handle = graph->handle;
+        }
+      _tarn_mutex_unlock (&lock);
+      if (graph == NULL)
+        return;
+      capture = ask_capture (context, handle);
+      _tarn_mutex_lock (&lock);
+      graph = find_by_id (pool, id);
+      if (graph != NULL && graph->is_open && graph->capture == 0)
+        graph->capture = capture;
+      _tarn_mutex_unlock (&lock);
+    }
+}
+
+/* Gets a reference on the pool of the graph that a capture makes; NULL: none is known to. */
+static TarnPool *
+ref_own_pool (const TarnPool *pool, guint64 capture)
+{
+  const Graph *graph;
+  TarnPool *own = NULL;
+
+  _tarn_mutex_lock (&lock);
+  graph = find_by_capture (pool, capture);
+  if (graph != NULL)
+    own = tarn_pool_ref (graph->own);
+  _tarn_mutex_unlock (&lock);
+  return own;
+}
+
+/* Names the pool that serves a request of a stream: a TarnPoolRedirectFunc. */
+static TarnPool *
+find_pool (TarnPool *pool, gpointer handle, gpointer unused, GError **error)
+{
+  const TarnCudaContext *context = _tarn_cuda_pool_get_context (pool);
+  guint64 capture = ask_capture (context, handle);
+  TarnPool *own;
+
+  (void) unused;
+  (void) error;
+  if (capture == 0)
+    return NULL;
+  own = ref_own_pool (pool, capture);
+  if (own != NULL)
+    return own;
+  learn_captures (pool, context);
+  return ref_own_pool (pool, capture);
+}
+
+/* Has a pool ask about its requests while any graph of it is being captured. */
+static void
+update_redirect (TarnPool *pool)
+{
+  gboolean is_captured = FALSE;
+
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++)
+    {
+      const Graph *graph = graphs->pdata[i];
+
+      is_captured |= graph->is_open && graph->pool == pool;
+    }
+  tarn_pool_set_redirect_func (pool, is_captured ? find_pool : NULL, NULL, NULL);
+}
+
+/* Ends a graph's capture, if that has not been done. */
+static void
+close_graph (Graph *graph)
+{
+  _tarn_assert_locked (&lock);
+  if (!graph->is_open)
+    return;
+  graph->is_open = FALSE;
+  graph->capture = 0;
+  _tarn_cuda_count_captures (-1);
+  update_redirect (graph->pool);
+}
+
+/* Life */
+
+/* Makes the pool of a graph.  It finds its blocks by their memory, because the program's pool may.
+ */
+static TarnPool *
+own_pool_new (TarnAllocator *pieces, GError **error)
+{
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) heap = NULL;
+
+  heap_options.idle_seconds = G_MAXSIZE;
+  heap = tarn_heap_allocator_new (pieces, &heap_options, error);
+  options.name = "CUDA graph";
+  options.flags = TARN_POOL_FINDABLE;
+  return heap != NULL ? tarn_pool_new (heap, &options, error) : NULL;
+}
+
+/* Frees a graph that is in the list no more.  Blocks in use keep the pieces that they are in. */
+static void
+graph_free (Graph *graph)
+{
+  if (graph->own != NULL)
+    {
+      _tarn_cuda_graph_pieces_release (graph->pieces);
+      tarn_pool_stop_holding (graph->own);
+      tarn_pool_unref (graph->own);
+    }
+  tarn_allocator_unref (graph->pieces);
+  tarn_pool_unref (graph->pool);
+  g_free (graph);
+}
+
+static Graph *
+graph_new (TarnPool *pool, gpointer handle, GError **error)
+{
+  Graph *graph = g_new0 (Graph, 1);
+
+  graph->pool = tarn_pool_ref (pool);
+  graph->handle = handle;
+  graph->is_open = TRUE;
+  graph->pieces = _tarn_cuda_graph_pieces_new (pool);
+  graph->own = own_pool_new (graph->pieces, error);
+  if (graph->own != NULL)
+    return graph;
+  graph_free (graph);
+  return NULL;
+}
+
+static gboolean
+check_driver (const TarnCudaDriver *driver, GError **error)
+{
+  if (driver->cuStreamGetCaptureInfo != NULL && driver->cuThreadExchangeStreamCaptureMode != NULL)
+    return TRUE;
+  g_set_error_literal (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                       "the CUDA driver is too old to allocate in a capture: it lacks "
+                       "cuStreamGetCaptureInfo or cuThreadExchangeStreamCaptureMode");
+  return FALSE;
+}
+
+/* Gets the context of a pool whose stream can be captured. */
+static const TarnCudaContext *
+check_begin (TarnPool *pool, gpointer handle, GError **error)
+{
+  const TarnCudaContext *context = _tarn_cuda_pool_get_context (pool);
+  const gchar *name = tarn_pool_get_name (pool);
+
+  if (context == NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "pool '%s' is over no allocator of libtarn-cuda's", name != NULL ? name : "");
+      return NULL;
+    }
+  if (_tarn_cuda_handle_is_legacy (handle))
+    {
+      g_set_error_literal (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                           "the default stream that all threads share cannot be captured");
+      return NULL;
+    }
+  return check_driver (context->driver, error) && _tarn_cuda_check_stream (context, handle, error)
+             ? context
+             : NULL;
+}
+
+/* Adds a graph to the list.  FALSE: its stream has one already. */
+static gboolean
+add (Graph *graph, guint64 *id, GError **error)
+{
+  const Graph *other;
+
+  _tarn_mutex_lock (&lock);
+  other = find_by_stream (graph->pool, graph->handle);
+  if (other != NULL)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "CUDA stream %p has graph %" G_GUINT64_FORMAT " of this pool, which was not ended",
+                 graph->handle, other->id);
+  else
+    {
+      *id = graph->id = ++latest_id;
+      g_ptr_array_add (graphs, graph);
+      _tarn_cuda_count_captures (1);
+      update_redirect (graph->pool);
+    }
+  _tarn_mutex_unlock (&lock);
+  return other == NULL;
+}
+
+/**
+ * Begins memory of a CUDA graph that a stream captures. Call it right before
+ * cuStreamBeginCapture(), or right after.
+ *
+ *     tarn_cuda_pool_begin_graph (pool, stream, &graph, &error);
+ *     cuStreamBeginCapture (stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+ *     block = tarn_cuda_pool_allocate (pool, size, stream, &error);
+ *     ...
+ *     tarn_block_free (block);
+ *     cuStreamEndCapture (stream, &captured);
+ *     tarn_cuda_pool_end_graph (pool, graph, &error);
+ *
+ * Until tarn_cuda_pool_end_graph() requests of the pool that name this stream while it captures, or
+ * another stream that has joined the capture, get memory of the graph. What is freed is allocated
+ * again by the same stream of the capture. Nothing else gets memory of the graph until
+ * tarn_cuda_pool_release_graph(), so that the graph may be launched again and again. The memory is
+ * taken from the pool, and counts for its limit, in whichever capture mode. Requests of other
+ * streams, and of no stream, are served as usual.
+ *
+ * A block that several streams of the capture use (tarn_cuda_block_record_use()) is not allocated
+ * again in the graph. A block that was allocated before the capture and is used in it has to live
+ * as long as the graph. A block of the graph may be used after the capture, such as its result; it
+ * may be freed at any time, also after the graph was released.
+ *
+ * Before a capture, tarn_pool_free_held() makes the most room for the graph, because what the pool
+ * holds for other streams is none that the graph can take.
+ *
+ * @param pool    a pool over one of libtarn-cuda's allocators; any thread may call it. The graph
+ *                keeps a reference.
+ * @param stream  of the allocator's context, alive until tarn_cuda_pool_end_graph(), as are those
+ *                that join the capture
+ * @param graph   out: the graph's number, never 0
+ * @param error   return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for the default stream that
+ *                all threads share, a stream of another context, a stream for which the pool has
+ *                begun a graph that was not ended, or a pool of another backend;
+ *                TARN_ERROR_NOT_SUPPORTED for a driver older than CUDA 10.1;
+ *                TARN_ERROR_CONTEXT_LOST, TARN_ERROR_FORKED, or TARN_CUDA_ERROR with the driver's
+ *                status
+ * @return TRUE, or FALSE with @p error set and nothing begun
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_pool_begin_graph (TarnPool *pool, CUstream stream, guint64 *graph, GError **error)
+{
+  gpointer handle = _tarn_cuda_stream_to_handle (stream);
+  Graph *fresh;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  g_return_val_if_fail (graph != NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+
+  if (!tarn_check_fork (error) || check_begin (pool, handle, error) == NULL)
+    return FALSE;
+  fresh = graph_new (pool, handle, error);
+  if (fresh == NULL)
+    return FALSE;
+  if (add (fresh, graph, error))
+    return TRUE;
+  graph_free (fresh);
+  return FALSE;
+}
+
+static gboolean
+set_unknown (guint64 graph, GError **error)
+{
+  g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+               "this pool has no CUDA graph %" G_GUINT64_FORMAT ": it was released, or is another "
+               "pool's",
+               graph);
+  return FALSE;
+}
+
+/**
+ * Ends memory of a CUDA graph that was captured. Call it after cuStreamEndCapture(), also if the
+ * capture failed. The pool serves all requests as before. What the graph has stays the graph's.
+ *
+ * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it
+ * @param graph  what that stored
+ * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was ended or
+ *               released, or is another pool's; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_pool_end_graph (TarnPool *pool, guint64 graph, GError **error)
+{
+  gboolean was_open;
+  Graph *found;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  _tarn_mutex_lock (&lock);
+  found = find_by_id (pool, graph);
+  was_open = found != NULL && found->is_open;
+  if (was_open)
+    close_graph (found);
+  _tarn_mutex_unlock (&lock);
+  if (found == NULL)
+    return set_unknown (graph, error);
+  if (!was_open)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                   "CUDA graph %" G_GUINT64_FORMAT " was ended before", graph);
+      return FALSE;
+    }
+  _tarn_cuda_graph_pieces_settle ();
+  return TRUE;
+}
+
+/**
+ * Gives the memory of a CUDA graph back to its pool. Call it when the graph is not launched any
+ * more, right before or after cuGraphExecDestroy(). Launches may still run: the host waits until
+ * all streams of the context are done with what they were given. While a graph is being captured
+ * with memory of Tarn's, nobody waits, and the memory goes back when the last such capture ends.
+ *
+ * What blocks in use are in stays theirs. When the last of these is freed, the host waits like
+ * that, and the memory goes back.
+ *
+ * A graph that was not ended is ended. One that is never released keeps its memory, and its pool.
+ *
+ * @param pool   the pool that tarn_cuda_pool_begin_graph() was given; any thread may call it. The
+ *               program's own reference may be gone.
+ * @param graph  what that stored
+ * @param error  return location, or NULL: TARN_ERROR_INVALID_ARGUMENT for a graph that was released
+ *               before, or is another pool's; TARN_ERROR_FORKED
+ * @return TRUE, or FALSE with @p error set
+ * @since 0.1
+ */
+gboolean
+tarn_cuda_pool_release_graph (TarnPool *pool, guint64 graph, GError **error)
+{
+  Graph *found;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  _tarn_mutex_lock (&lock);
+  found = find_by_id (pool, graph);
+  if (found != NULL)
+    {
+      close_graph (found);
+      g_ptr_array_remove_fast (graphs, found);
+    }
+  _tarn_mutex_unlock (&lock);
+  if (found == NULL)
+    return set_unknown (graph, error);
+  graph_free (found);
+  _tarn_cuda_graph_pieces_settle ();
+  return TRUE;
+}
