@@ -408,4 +408,21 @@ public:
 
 } // namespace tarn::cuda
 
+namespace tarn::detail
+{
+
+/* As free_memory(), for memory that a stream uses last. */
+inline void
+free_on_stream (const pool &pool, TarnMemory memory, CUstream stream) noexcept
+{
+  TarnBlock *found = tarn_pool_find (pool.get (), memory);
+
+  if (found != nullptr)
+    tarn_cuda_block_free_on (found, stream);
+  else
+    free_memory (pool, memory); /* says that there is none; nothing in a child of fork () */
+}
+
+} // namespace tarn::detail
+
 #endif

@@ -67,9 +67,7 @@ protected:
     TarnMemory memory = {};
 
     memory.pointer = pointer;
-    result<void> freed = m_pool.try_free_memory (memory);
-    if (!freed)
-      g_critical ("tarn::memory_resource: %s", freed.error ().what ());
+    detail::free_memory (m_pool, memory);
   }
 
   bool

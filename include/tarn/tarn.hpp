@@ -98,13 +98,13 @@ public:
   }
 
   /**
-   * Whether it says that there is no memory: of the driver's, or within a limit. A program that
-   * frees some, or asks for less, may succeed then.
+   * tarn_error_is_no_memory(): whether there is too little memory, in the device or within a limit.
+   * A program that frees some, or asks for less, may succeed then.
    */
   bool
   is_no_memory () const noexcept
   {
-    return matches (TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY) || matches (TARN_ERROR, TARN_ERROR_LIMIT);
+    return tarn_error_is_no_memory (m_error) != FALSE;
   }
 
   /** (transfer none): the error as C has it. */
@@ -807,6 +807,13 @@ public:
     tarn_pool_stop_holding (get ());
   }
 
+  /** tarn_pool_get_generation(). */
+  std::uint64_t
+  generation () const noexcept
+  {
+    return tarn_pool_get_generation (get ());
+  }
+
   /** tarn_pool_get_limit_bytes(). */
   std::size_t
   limit_bytes () const noexcept
@@ -883,6 +890,16 @@ check_findable (const pool &pool) noexcept
   if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))
     return {};
   return freed;
+}
+
+/* Frees the block that has a piece of memory; that there is none is a mistake of the program's. */
+inline void
+free_memory (const pool &pool, TarnMemory memory) noexcept
+{
+  result<void> freed = pool.try_free_memory (memory);
+
+  if (!freed)
+    g_critical ("Tarn: %s", freed.error ().what ());
 }
 
 /* Throws where that is possible, and ends the program where it is not. */

@@ -317,7 +317,9 @@ test_group ()
   g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 1);
   pools[1].allocate (3 * device_bytes / 4);
   g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 0);
+  std::uint64_t generation = pools[1].generation ();
   pools[1].trim (0);
+  g_assert_true (pools[1].generation () != generation);
   g_assert_cmpuint (pools[1].stats ().held_blocks, ==, 0);
   pools[1].set_reclaim_group (tarn::reclaim_group (nullptr));
   pools[0].allocate (size);
