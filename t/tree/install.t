@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: MIT
 #
 # What is installed is enough to build and run a program outside the tree: the one in README, and
-# others with the static libraries alone.
+# others with the static libraries alone, by pkg-config and by CMake.
 . "$(dirname "$0")/../lib/tap.sh"
 
 if [ ! -f "$top_builddir/Makefile" ] || [ -z "$libdir" ]; then
@@ -185,6 +185,73 @@ else
       && grep -q '^OpenCL: CL_PLATFORM_NOT_FOUND_KHR$' "$scratch/err"
   }
   check "... says why it cannot, without a device" says_why_not
+fi
+
+# CMake finds the package where it is, which is not where configure meant it to be.
+mkdir "$scratch/project"
+cp "$scratch/core.c" "$scratch/readme.c" "$scratch/project"
+cat >"$scratch/project/CMakeLists.txt" <<'CODE'
+cmake_minimum_required (VERSION 3.13)
+project (user C)
+find_package (tarn ${version} REQUIRED COMPONENTS ${components})
+add_executable (core core.c)
+target_link_libraries (core PRIVATE tarn::tarn)
+if (TARGET tarn::opencl AND "opencl" IN_LIST components)
+  add_executable (readme readme.c)
+  target_link_libraries (readme PRIVATE tarn::opencl OpenCL)
+endif ()
+CODE
+cmake_configure () { # FOLDER VERSION COMPONENTS [FLAG]...
+  folder=$1 version=$2 components=$3
+  shift 3
+  env PKG_CONFIG_PATH="${PKG_CONFIG_PATH#"$pkgconfig"}" CC="$CC" CFLAGS="$T_CC_FLAGS -Wall -Wextra -Werror" \
+    cmake -S "$scratch/project" -B "$scratch/$folder" -Dtarn_DIR="$stage$libdir/cmake/tarn" \
+    -Dversion="$version" -Dcomponents="$components" "$@"
+}
+cmake_build () { # FOLDER
+  env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL cmake --build "$scratch/$1"
+}
+cmake_refuses () { # PATTERN VERSION COMPONENTS
+  pattern=$1
+  shift
+  ! cmake_configure refused "$@" >"$scratch/out" 2>&1 || { echo "it does not fail"; return 1; }
+  cat "$scratch/out"
+  tr -s ' \n' ' ' <"$scratch/out" | grep -q "$pattern"
+}
+is_static () { # PROGRAM
+  ldd "$scratch/$1" >"$scratch/needs" && grep libglib "$scratch/needs" && ! grep libtarn "$scratch/needs"
+}
+this_version=$($PKG_CONFIG --modversion tarn)
+if ! command -v cmake >/dev/null; then
+  skip "CMake" "there is no cmake"
+else
+  with_opencl=
+  ! $PKG_CONFIG --exists tarn-opencl OpenCL || with_opencl=opencl
+  check "CMake finds tarn" cmake_configure cmake 0.1 "$with_opencl"
+  check "... a program is built with it" cmake_build cmake
+  check "... and runs without LD_LIBRARY_PATH" env -u LD_LIBRARY_PATH "$scratch/cmake/core"
+  if [ -n "$with_opencl" ]; then
+    check "... and the program in README" test -x "$scratch/cmake/readme"
+  else
+    skip "... and the program in README" "no tarn-opencl, or no OpenCL.pc"
+  fi
+  check "... this very version" cmake_configure exact "$this_version;EXACT" ""
+  check "... a range of versions" cmake_configure range "0.0.1...<99" ""
+  check "... no later version" cmake_refuses 'requested version "99' 99 ""
+  check "... no later version of this series" cmake_refuses 'requested version "0.99' 0.99 ""
+  check "... no component that there is not" cmake_refuses "has no component wave" 0.1 wave
+  if [ ! -e "$stage$libdir/libtarn.a" ]; then
+    skip "... static libraries" "none were built"
+  elif ! command -v ldd >/dev/null; then
+    skip "... static libraries" "there is no ldd"
+  else
+    check "... static libraries" cmake_configure cmake-static 0.1 "$with_opencl" \
+      -Dtarn_USE_STATIC_LIBS=ON
+    check "... a program is built with them" cmake_build cmake-static
+    check "... needs no shared one of ours" is_static cmake-static/core
+    check "... and runs" env -u LD_LIBRARY_PATH "$scratch/cmake-static/core"
+    [ -z "$with_opencl" ] || check "... and the program in README" is_static cmake-static/readme
+  fi
 fi
 
 # Static libraries, where no shared one of ours is: neither the linker nor the program finds any.
