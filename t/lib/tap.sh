@@ -7,7 +7,7 @@
 : "${top_builddir:=$top_srcdir}"
 : "${CC:=cc}" "${CXX:=c++}" "${NM:=nm}" "${PKG_CONFIG:=pkg-config}" "${MAKE:=make}"
 : "${CLANG_FORMAT=clang-format}" "${SANITIZER:=no}" "${have_opencl=}" "${have_opencl_library=}" "${libdir=}"
-: "${T_CFLAGS=$($PKG_CONFIG --cflags glib-2.0)}" "${T_OPENCL_CFLAGS=}" "${T_CC_FLAGS=}"
+: "${T_CFLAGS=$($PKG_CONFIG --cflags glib-2.0)}" "${T_OPENCL_CFLAGS=}" "${T_CC_FLAGS=}" "${T_CXX_FLAGS=}"
 
 fake=$top_builddir/lib/testing/cuda/.libs
 

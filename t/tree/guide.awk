@@ -35,8 +35,8 @@ open != "" { print >file; next }
 /^ +```/ { fault ("a block is indented"); next }
 /^```c$/ { begin ("fragment"); next }
 /^```c functions$/ { begin ("functions"); next }
-/^```(c|python) doc\/examples\/[^ ]*$/ { begin ("quotation", $2); next }
-/^```(c|cmake|make) [A-Za-z][^ \/]*$/ { begin ("file", $2); next }
+/^```(c|cpp|python) doc\/examples\/[^ ]*$/ { begin ("quotation", $2); next }
+/^```(c|cpp|cmake|make) [A-Za-z][^ \/]*$/ { begin ("file", $2); next }
 /^```sh$/ { begin ("sh"); next }
 /^```output$/ { begin ("output"); next }
 /^```console$/ {

@@ -7,13 +7,14 @@
 # line says:
 #   ```c NAME.c         a program: compiled by itself, and saved under that name for the shell; one that
 #                       includes CL/cl.h needs nothing of ours
+#   ```cpp NAME.cpp     the same in C++
 #   ```make NAME, ```cmake NAME
 #                       a file: saved under that name
 #   ```c                a fragment: the body of a function.  All of a page are one program, behind
 #                       what the page has in comments <!-- c ... -->, where begin () is defined,
 #                       which comes first when the program runs
 #   ```c functions      the same, outside functions
-#   ```c doc/examples/NAME.c
+#   ```c doc/examples/NAME.c, ```cpp doc/examples/NAME.cpp
 #                       a quotation of that file, which make compiles, and the shell finds
 #   ```python doc/examples/NAME.py
 #                       the same of a program that t/cuda/python.t runs
@@ -43,12 +44,17 @@ cat >"$bin/cc" <<CODE
 PATH='$PATH' && export PATH
 exec $CC $T_CC_FLAGS -I'$scratch/include' "\$@" -L'$fake'
 CODE
+cat >"$bin/c++" <<CODE
+#!/bin/sh
+PATH='$PATH' && export PATH
+exec $CXX $T_CXX_FLAGS -I'$scratch/include' "\$@" -L'$fake'
+CODE
 cat >"$bin/pkg-config" <<CODE
 #!/bin/sh
 PATH='$PATH' && export PATH
 exec $PKG_CONFIG "\$@"
 CODE
-chmod +x "$bin/cc" "$bin/pkg-config"
+chmod +x "$bin/cc" "$bin/c++" "$bin/pkg-config"
 PATH=$bin:$top_builddir/tools:$PATH
 
 # What a page wants of <cuda.h> is what the fake driver has.
@@ -70,16 +76,25 @@ has_layers=no
   | grep -q '^Tarn: OpenCL buffers' || has_layers=yes
 has_cuda=no
 [ ! -e "$fake/libcuda.so.1" ] || has_cuda=yes
+has_cxx=no
+printf '#include <memory_resource>\n#include <variant>\n' >"$scratch/cxx17.cc"
+! c++ -std=c++17 -fsyntax-only "$scratch/cxx17.cc" 2>/dev/null || has_cxx=yes
 
+# Or that of the same name for C++, tarn/opencl.hpp for tarn/opencl.h, which includes it.
 includes () { # HEADER FILE...
   header=$1
   shift
-  cat "$@" | grep -q "^#include <$header>"
+  cat "$@" | grep -q "^#include <$header\(pp\)\?>"
+}
+is_cxx () { # FILE...
+  cat "$@" | grep -q '^#include <tarn/.*\.hpp>'
 }
 
 # Why what includes these headers can be neither built nor run; nothing if it can.
 cannot_build () { # FILE...
-  if includes tarn/opencl.h "$@" && [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ]; then
+  if is_cxx "$@" && [ $has_cxx = no ]; then
+    echo "there is no compiler for C++17"
+  elif includes tarn/opencl.h "$@" && [ ! -f "$top_builddir/lib/opencl/libtarn-opencl.la" ]; then
     echo "built without OpenCL"
   elif includes tarn/cuda.h "$@" && [ ! -f "$top_builddir/lib/cuda/libtarn-cuda.la" ]; then
     echo "built without CUDA"
@@ -111,6 +126,12 @@ build () { # SOURCE PROGRAM
   ! calls_opencl "$1" || modules="$modules OpenCL"
   libraries=
   ! includes cuda.h "$1" || libraries=-lcuda
+  if is_cxx "$1"; then
+    # shellcheck disable=SC2046,SC2086  # flags are words
+    c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -x c++ "$1" -x none -o "$2" \
+      $(pkg-config --cflags --libs $modules) $libraries
+    return
+  fi
   # Clang counts what only a cleanup uses as unused.
   # shellcheck disable=SC2046,SC2086  # flags are words
   cc -std=gnu11 -Wall -Wextra -Wno-unused-function -Wno-unused-variable -Werror \
@@ -286,7 +307,7 @@ page () { # FILE
       fault) check "$where: $argument" false ;;
       file)
         case $argument in
-          *.c)
+          *.c | *.cpp)
             build_and_run "$where: $argument" "$page/$number" "$page/program"
             takes_faults "$argument" "$page/$number" "$page/program"
             ;;
@@ -318,9 +339,9 @@ for file in "$guide"/*.md; do
 done
 
 # Programs that use memory, each on a few small vectors or as it is when it is right.
-for file in "$top_srcdir"/doc/examples/*.c; do
+for file in "$top_srcdir"/doc/examples/*.c "$top_srcdir"/doc/examples/*.cpp; do
   grep -q '^main (' "$file" || continue
-  name=$(basename "$file" .c)
+  name=$(basename "${file%.*}")
   page=$scratch/pages/$name
   mkdir -p "$page/files"
   case $name in
@@ -356,6 +377,7 @@ names_exist () { # FILE
   [ ! -s "$scratch/unknown" ]
 }
 cat "$top_srcdir"/include/tarn/*.h "$top_srcdir"/include/tarn/*/*.h "$top_builddir/include/tarn/version.h" "$top_srcdir/doc/man/tarn.7" \
+  "$top_srcdir"/pkgconfig/*.cmake.in \
   | grep -o -w -E '(tarn|TARN)_[A-Za-z0-9_]+|Tarn[A-Z][A-Za-z]+' | sort -u >"$scratch/public"
 links_lead_somewhere () { # FILE
   grep -o ']([^)#:]*' "$1" | sed 's/^..//' | sort -u | while read -r link; do
