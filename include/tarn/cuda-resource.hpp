@@ -78,7 +78,7 @@ public:
   deallocate (::cuda::stream_ref stream, void *pointer, std::size_t,
               std::size_t = default_alignment) noexcept
   {
-    tarn::detail::free_on_stream (m_pool, memory_at (pointer), stream.get ());
+    tarn::detail::free_on_stream (m_pool, tarn::memory_at (pointer), stream.get ());
   }
 
   /** Allocates memory that any stream may use at once. */
@@ -92,7 +92,7 @@ public:
   void
   deallocate_sync (void *pointer, std::size_t, std::size_t = default_alignment) noexcept
   {
-    tarn::detail::free_memory (m_pool, memory_at (pointer));
+    tarn::detail::free_memory (m_pool, tarn::memory_at (pointer));
   }
 
   /* By the names that CCCL had before 3.1. */
@@ -173,15 +173,6 @@ private:
   is_aligned (const block &made, std::size_t alignment) noexcept
   {
     return alignment == 0 || made.memory ().address % alignment == 0;
-  }
-
-  static TarnMemory
-  memory_at (void *pointer) noexcept
-  {
-    TarnMemory memory = {};
-
-    memory.address = reinterpret_cast<std::uintptr_t> (pointer);
-    return memory;
   }
 
   template <typename Result>

@@ -64,10 +64,7 @@ protected:
   void
   do_deallocate (void *pointer, std::size_t, std::size_t) override
   {
-    TarnMemory memory = {};
-
-    memory.pointer = pointer;
-    detail::free_memory (m_pool, memory);
+    detail::free_memory (m_pool, memory_at (pointer));
   }
 
   bool

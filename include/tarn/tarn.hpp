@@ -299,6 +299,17 @@ private:
   std::optional<tarn::error> m_error;
 };
 
+/** Memory that is a pointer or a handle, such as a cl_mem: for pool::free_memory(). */
+inline TarnMemory
+memory_at (void *pointer) noexcept
+{
+  TarnMemory memory;
+
+  memory.address = 0; /* all of it, where a pointer has half of its bytes */
+  memory.pointer = pointer;
+  return memory;
+}
+
 /* For the headers of Tarn. */
 namespace detail
 {
@@ -885,7 +896,7 @@ namespace detail
 inline result<void>
 check_findable (const pool &pool) noexcept
 {
-  result<void> freed = pool.try_free_memory (TarnMemory ()); /* which is no block's */
+  result<void> freed = pool.try_free_memory (memory_at (nullptr)); /* which is no block's */
 
   if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))
     return {};

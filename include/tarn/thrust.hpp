@@ -78,10 +78,7 @@ public:
   void
   do_deallocate (::thrust::device_ptr<void> freed, std::size_t, std::size_t) override
   {
-    TarnMemory memory = {};
-
-    memory.address = reinterpret_cast<std::uintptr_t> (freed.get ());
-    tarn::detail::free_on_stream (m_pool, memory, m_stream);
+    tarn::detail::free_on_stream (m_pool, memory_at (freed.get ()), m_stream);
   }
 
   /** Whether either can free the other's memory. */

@@ -137,7 +137,7 @@ test_parts (const TarnOpenclDevice *, OpenclState *state)
   g_assert_true (pool.find (nullptr) == nullptr);
   catch_from<tarn::error> ([&] { buffer.create_sub_buffer (0, 0); });
   g_assert_false (buffer.try_create_sub_buffer (size, size).has_value ());
-  pool.free_memory (copy.memory (), state->queue);
+  pool.free_memory (tarn::memory_at (copy.handle ()), state->queue);
   static_cast<void> (copy.release ());
   g_assert_cmpuint (pool.stats ().active_blocks, ==, 2);
 }
