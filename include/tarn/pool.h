@@ -312,6 +312,9 @@ TarnBlock *tarn_pool_allocate_ordered (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_pool_allocate_aligned (TarnPool *pool, gsize size, gsize alignment, gpointer queue,
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue,
+                                       gint64 microseconds,
+                                       GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);

@@ -296,6 +296,7 @@ static gpointer value;
   X (tarn_pool_allocate, FORKED, (w->over_heap, 1000, error))                                      \
   X (tarn_pool_allocate_aligned, FORKED, (w->pool, 1000, 4096, &w->queue, error))                  \
   X (tarn_pool_allocate_ordered, FORKED, (w->pool, 1000, &w->queue, error))                        \
+  X (tarn_pool_allocate_timeout, FORKED, (w->pool, 1000, &w->queue, -1, error))                    \
   X (tarn_pool_bin_number, QUIET, (w->pool, 1000))                                                 \
   X (tarn_pool_charge, FORKED, (w->pool, 1000, error))                                             \
   X (tarn_pool_find, QUIET, (w->pool, tarn_block_get_memory (w->block)))                           \

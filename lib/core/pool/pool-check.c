@@ -555,6 +555,11 @@ check_locked (TarnPool *pool, gchar **violation)
   if (was_open)
     _tarn_pool_count_closed (pool);
   is_valid = check_closed (pool, violation);
+  if (is_valid && was_open && pool->room.n_waiting > 0)
+    {
+      *violation = g_strdup ("the door is open, although somebody waits for memory");
+      is_valid = FALSE;
+    }
   if (was_open)
     _tarn_pool_open_door (pool);
   return is_valid;

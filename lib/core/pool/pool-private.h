@@ -17,6 +17,7 @@
  *     transfer.c    what threads hand over to each other
  *     block-chunk.c where the structs of blocks are
  *     index.c       which block in use has which memory
+ *     room.c        requests that wait until others free memory
  *     bare.c        memory without a block, for allocators built on a pool
  *     stats.c       what it says of itself
  *     describe.c    what recordings and snapshots say of it
@@ -153,6 +154,24 @@ typedef struct
   TarnReclaimGroup *group; /* a reference; NULL: none */
 } TarnReclaim;
 
+/* Who waits for memory of a pool: room.c.
+ *
+ * Invariant: the door is closed if anybody does. */
+typedef struct
+{
+  guint n_waiting;   /* requests, of this pool or of others of its group */
+  gboolean was_open; /* the door, before the first of them closed it */
+  guint n_freed;     /* atomic: how often there was news for them; modulo 2^32 */
+} TarnRoom;
+
+/* A request that waits for memory, on the stack of its thread. */
+typedef struct
+{
+  GPtrArray *pools; /* of TarnPool: whose memory will do */
+  guint n_seen;     /* the sum of their n_freed before the last attempt, */
+  guint n_own;      /* and how often the attempt itself freed something */
+} TarnRoomWait;
+
 /* The queues that a pool has met: order/queue.c.
  *
  * Invariants: a queue is in the table as long as it is_known; unrecorded has those that have
@@ -267,6 +286,7 @@ struct _TarnPool
   TarnQueues queues;
   TarnLimit limit;
   TarnReturning returning;
+  TarnRoom room;
   TarnReclaim reclaim;
 
   guint ignored_frees; /* atomic: counted in a child of fork (), where the lock is not to be had */
@@ -309,6 +329,23 @@ void _tarn_pool_tell_counters (TarnAllocator *pool, TarnListener *listener);
 /* bare.c */
 gboolean _tarn_pool_allocate_bare (gpointer pool, gsize size, TarnMemory *memory, GError **error);
 void _tarn_pool_free_bare (gpointer pool, TarnMemory memory, gsize size);
+
+/* room.c.  The lock is not held in these, */
+void _tarn_room_begin (TarnRoomWait *wait, GPtrArray *pools);
+void _tarn_room_begin_attempt (TarnRoomWait *wait);
+void _tarn_room_end_attempt (void);
+gboolean _tarn_room_await (const TarnRoomWait *wait, gint64 end_time);
+void _tarn_room_end (const TarnRoomWait *wait);
+/* and is in these. */
+void _tarn_pool_tell_waiting (TarnPool *pool);
+
+/* Notes that there may be memory for who waits. */
+static inline void
+_tarn_pool_note_room (TarnPool *pool)
+{
+  if (TARN_UNLIKELY (pool->room.n_waiting > 0))
+    _tarn_pool_tell_waiting (pool);
+}
 
 /* pool-check.c */
 gboolean _tarn_pool_check (TarnPool *pool, gchar **violation);

@@ -101,7 +101,10 @@ _tarn_pool_end_use (TarnPool *pool, TarnCache *cache, TarnBlock *block)
   block->is_handed_on = FALSE;
   _tarn_block_update_share (block);
   if (hold (pool, cache, block))
-    return _tarn_pool_take_excess (pool);
+    {
+      _tarn_pool_note_room (pool);
+      return _tarn_pool_take_excess (pool);
+    }
   _tarn_pool_settle (pool, block);
   _tarn_pool_retire (pool, block);
   block->below = pool->store.has_ended || block->exact ? _tarn_pool_take_stuck (pool)

@@ -79,7 +79,8 @@ _tarn_pool_end_grants (TarnPool *pool)
   _tarn_pool_open (pool, was_open);
 }
 
-/* Grants this thread some of what is left below the limit. */
+/* Grants this thread some of what is left below the limit, unless the door is closed, because
+ * others wait for memory. */
 void
 _tarn_cache_grant (TarnCache *cache)
 {
@@ -87,7 +88,7 @@ _tarn_cache_grant (TarnCache *cache)
   gssize managed = (gssize) cache->managed_bytes;
   gsize most = MIN (pool->limit.bytes / GRANT_SHARE, MAX_GRANT), committed, left;
 
-  if (!pool->has_arenas || pool->limit.bytes == 0
+  if (!pool->has_arenas || pool->limit.bytes == 0 || _tarn_door_is_closed (&pool->door)
       || cache->granted_bytes - managed >= (gssize) most)
     return;
   cache->granted_bytes = managed;

@@ -401,6 +401,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
   tell_awaiting (pool);
+  _tarn_pool_note_room (pool);
   _tarn_pool_begin_give_back (pool, &give_back,
                               _tarn_pool_take_excess_after (pool, take_above_limit (pool)));
   _tarn_pool_check_if_full_debug (pool);

@@ -29,6 +29,7 @@ void _tarn_group_begin_give_back (TarnReclaimGroup *group, TarnTicket *ticket);
 void _tarn_group_end_give_back (TarnReclaimGroup *group, TarnTicket *ticket, gboolean has_given);
 
 TarnReclaimGroup *_tarn_pool_get_group (TarnPool *pool);
+void _tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools);
 gsize _tarn_group_get_managed_bytes (TarnReclaimGroup *group);
 gsize _tarn_group_give_back_held (TarnReclaimGroup *group, gsize wanted);
 guint64 _tarn_group_get_ended (TarnReclaimGroup *group);

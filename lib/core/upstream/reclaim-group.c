@@ -264,6 +264,17 @@ get_member (const TarnReclaimGroup *group, guint i)
   return g_ptr_array_index (group->members, i);
 }
 
+/* Adds the members of a group to a list, with references. */
+void
+_tarn_group_list (TarnReclaimGroup *group, GPtrArray *pools)
+{
+  _tarn_mutex_lock (&group->lock);
+  for (guint i = 0; i < group->members->len; i++)
+    if (_tarn_allocator_try_ref (&get_member (group, i)->base)) /* else it is about to leave */
+      g_ptr_array_add (pools, get_member (group, i));
+  _tarn_mutex_unlock (&group->lock);
+}
+
 /* Takes the locks of a group and all its members. */
 static void
 lock_members (TarnReclaimGroup *group)

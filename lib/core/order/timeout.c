@@ -1,0 +1,131 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Requests that wait for memory. */
+
+#include "common/argument-private.h"
+#include "order/order-private.h"
+#include "upstream/reclaim-group-private.h"
+#include "upstream/upstream-private.h"
+
+/* Tells whether this thread may wait until others free memory: not in a call of a backend's, nor of
+ * a reclaim function, because they may be waiting for that to end. */
+static gboolean
+may_wait (void)
+{
+  if (!_tarn_may_await (TARN_MAX_LEVEL, TARN_DUTY_ASK) || !_tarn_reclaim_begin ())
+    return FALSE;
+  _tarn_reclaim_end ();
+  return TRUE;
+}
+
+/* Tells whether a request could never be served, whatever is freed. */
+static gboolean
+is_above_limit (TarnPool *pool, gsize size)
+{
+  gsize limit_bytes = tarn_pool_get_limit_bytes (pool);
+
+  return limit_bytes != 0 && size > limit_bytes;
+}
+
+/* Lists a pool and the others of its group, with references. */
+static GPtrArray *
+list_pools (TarnPool *pool)
+{
+  g_autoptr (TarnReclaimGroup) group = _tarn_pool_get_group (pool);
+  GPtrArray *pools = g_ptr_array_new_with_free_func ((GDestroyNotify) tarn_pool_unref);
+
+  if (group != NULL)
+    _tarn_group_list (group, pools);
+  if (!g_ptr_array_find (pools, pool, NULL)) /* it may just have left */
+    g_ptr_array_add (pools, tarn_pool_ref (pool));
+  return pools;
+}
+
+/* Has an attempt that failed, and is made again, not count as a request of its own. */
+static void
+uncount_failure (TarnPool *pool)
+{
+  _tarn_mutex_lock (&pool->lock);
+  pool->stats.failures--;
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Tries again whenever somebody has freed something, after an attempt that left *error, which is
+ * replaced. */
+static TarnBlock *
+allocate_waiting (TarnPool *pool, gsize size, gpointer queue, gint64 end_time, GError **error)
+{
+  g_autoptr (GPtrArray) pools = list_pools (pool);
+  TarnBlock *block;
+  TarnRoomWait wait;
+
+  _tarn_room_begin (&wait, pools);
+  do
+    {
+      g_clear_error (error);
+      uncount_failure (pool);
+      _tarn_room_begin_attempt (&wait);
+      block = tarn_pool_allocate_ordered (pool, size, queue, error);
+      _tarn_room_end_attempt ();
+    }
+  while (block == NULL && tarn_error_is_no_memory (*error) && !is_above_limit (pool, size)
+         && _tarn_room_await (&wait, end_time));
+  _tarn_room_end (&wait);
+  return block;
+}
+
+/* Reckons when it is too late. */
+static gint64
+get_end_time (gint64 microseconds)
+{
+  gint64 now = g_get_monotonic_time ();
+
+  return microseconds < 0 || microseconds > G_MAXINT64 - now ? G_MAXINT64 : now + microseconds;
+}
+
+/**
+ * Allocates a block, and waits until other threads have freed enough for it. It is
+ * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
+ * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
+ * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
+ * pool's limit is raised.
+ *
+ * It fails at once, as without a timeout, where a wait is of no use: if none of these pools has a
+ * block in use, if @p size is more than the pool's limit, and inside reclaim functions and
+ * functions of a backend. It does not see what is freed elsewhere: by other programs, or by pools
+ * that are in no group with this one. If the calling thread itself has the memory that is missing,
+ * it waits in vain.
+ *
+ * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
+ * waits, all requests and frees of these pools take a lock.
+ *
+ * @param pool          a pool; any thread may call it, and threads may wait at a time
+ * @param size          bytes; 0 is allowed
+ * @param queue         nullable: as for tarn_pool_allocate_ordered()
+ * @param microseconds  the longest wait, of which the last attempt may take a little more; 0: none;
+ *                      below 0: as long as it takes
+ * @param error         return location, or NULL: as tarn_pool_allocate_ordered(), of the last
+ *                      attempt
+ * @return (transfer full): the block, for tarn_block_free(), or NULL with @p error set
+ * @since 0.1
+ */
+TarnBlock *
+tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queue, gint64 microseconds,
+                            GError **error)
+{
+  gint64 end_time = microseconds != 0 ? get_end_time (microseconds) : 0;
+  GError *local = NULL;
+  TarnBlock *block;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+  TARN_REFUSE_NULL (pool, NULL);
+
+  block = tarn_pool_allocate_ordered (pool, size, queue, &local);
+  if (block == NULL && microseconds != 0 && tarn_error_is_no_memory (local)
+      && !is_above_limit (pool, size) && may_wait ())
+    block = allocate_waiting (pool, size, queue, end_time, &local);
+  if (local != NULL)
+    g_propagate_error (error, local);
+  return block;
+}
