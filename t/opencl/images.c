@@ -632,6 +632,21 @@ typedef struct
   cl_command_queue queue;
 } Worker;
 
+/* Takes an image that may find no room while others hold some.  What all have in use at a time fits
+ * within the limit, so that the small ones do, too. */
+static void
+try_large (const Worker *worker, guint i)
+{
+  const cl_image_format format = FLOATS;
+  const cl_image_desc desc = plane (128, 40 + i % 19);
+  g_autoptr (GError) error = NULL;
+
+  tarn_block_free (
+      tarn_opencl_image_pool_allocate (worker->pool, 0, &format, &desc, worker->queue, &error));
+  if (error != NULL)
+    g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+}
+
 static gpointer
 work (gpointer data)
 {
@@ -641,6 +656,7 @@ work (gpointer data)
   for (guint i = 0; i < N_STEPS / 4; i++)
     {
       use_image (worker->pool, worker->queue, i, words);
+      try_large (worker, i);
       tarn_block_free (take (worker->pool, BYTES, 1 + i % 9, 1 + i % 5, worker->queue));
       opencl_settle (worker->queue);
       assert_words (words, i);
@@ -648,28 +664,35 @@ work (gpointer data)
   return NULL;
 }
 
-/* Threads that have a limit together with buffers */
 static void
-test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+use_buffers (TarnPool *buffers)
 {
-  g_autoptr (TarnPool) buffers = NULL;
-  g_autoptr (TarnOpenclImagePool) pool = NULL;
+  for (guint i = 0; i < 2 * N_STEPS; i++)
+    {
+      g_autoptr (GError) error = NULL;
+
+      tarn_block_free (tarn_pool_allocate (buffers, LIMIT / 2 - 1000 * (i % 50), &error));
+      if (error != NULL)
+        g_assert_error (error, TARN_ERROR, TARN_ERROR_LIMIT);
+      if (i % 10 == 0)
+        assert_valid (buffers);
+    }
+}
+
+static void
+use_together (OpenclState *state, gboolean has_heap)
+{
+  g_autoptr (TarnPool) buffers = buffers_new (state, has_heap);
+  g_autoptr (TarnOpenclImagePool) pool = pool_new (state, buffers, NULL);
   Worker workers[N_THREADS];
   GThread *threads[N_THREADS];
 
-  (void) memory;
-  (void) data;
-  if (!have_images (state))
-    return;
-  buffers = buffers_new (state, FALSE);
-  pool = pool_new (state, buffers, NULL);
   for (guint i = 0; i < N_THREADS; i++)
     {
       workers[i] = (Worker){ pool, opencl_queue_new (state, FALSE) };
       threads[i] = g_thread_new ("images", work, &workers[i]);
     }
-  for (guint i = 0; i < N_STEPS; i++)
-    tarn_block_free (tarn_pool_allocate (buffers, LIMIT / 2, NULL));
+  use_buffers (buffers);
   for (guint i = 0; i < N_THREADS; i++)
     g_thread_join (threads[i]);
   assert_valid (buffers);
@@ -680,6 +703,18 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   g_assert_cmpuint (tarn_pool_get_charged_bytes (buffers), ==, 0);
   for (guint i = 0; i < N_THREADS; i++)
     opencl_queue_free (workers[i].queue);
+}
+
+/* Threads that have a limit together with buffers, straight from the driver or of a heap */
+static void
+test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  (void) memory;
+  (void) data;
+  if (!have_images (state))
+    return;
+  use_together (state, FALSE);
+  use_together (state, TRUE);
 }
 
 /* Kinds */
