@@ -96,9 +96,13 @@ pass_null (void)
   g_autoptr (GBytes) image = g_bytes_new_static ("", 1);
   CUfunction function;
   CUmodule module;
+  guint64 graph;
 
   REFUSES_NULL (tarn_cuda_pool_allocate (NULL, 1, NULL, &error) != NULL, "pool");
   REFUSES_NULL (tarn_cuda_pool_forget_stream (NULL, NULL, &error), "pool");
+  REFUSES_NULL (tarn_cuda_pool_begin_graph (NULL, NULL, &graph, &error), "pool");
+  REFUSES_NULL (tarn_cuda_pool_end_graph (NULL, 1, &error), "pool");
+  REFUSES_NULL (tarn_cuda_pool_release_graph (NULL, 1, &error), "pool");
   REFUSES_NULL (tarn_cuda_block_record_use (NULL, NULL, &error), "block");
   REFUSES_NULL (tarn_cuda_block_move_to_stream (NULL, NULL, &error), "block");
   REFUSES_NULL (tarn_cuda_module_memo_get (NULL, NULL, image, &module, &error), "memo");

@@ -306,9 +306,13 @@ typedef struct
 static guint
 get_capturing (CUstream stream)
 {
-  guint capturing;
+  guint capturing, same;
+  guint64 id = 0;
 
   SUCCEED (cuStreamIsCapturing (stream, &capturing));
+  SUCCEED (cuStreamGetCaptureInfo (stream, &same, &id));
+  g_assert_cmpuint (same, ==, capturing);
+  g_assert_cmpuint (id != 0, ==, capturing == 1);
   return capturing;
 }
 
