@@ -29,12 +29,15 @@ static TarnPool *
 redirect (TarnPool *pool, gpointer queue, gpointer data, GError **error)
 {
   World *w = data;
-  GDestroyNotify at = g_steal_pointer (&w->at);
+  GDestroyNotify at = w->at;
 
   g_assert_nonnull (queue);
   g_atomic_int_inc (&w->n_calls);
   if (at != NULL)
-    at (w);
+    {
+      w->at = NULL;
+      at (w);
+    }
   if (queue != w->handle)
     return NULL;
   if (!w->fails)
