@@ -159,12 +159,24 @@ typedef struct
 
 STRUCT_SIZES_VERSIONS (TarnTraceStats, guint64 written_bytes, written_bytes);
 
+typedef struct
+{
+  gsize struct_size;
+  guint64 device_bytes;
+  guint64 free_bytes;
+  guint64 taken_bytes;
+  guint64 used_bytes;
+} OldTarnBudget;
+
+STRUCT_SIZES_VERSIONS (TarnBudget, guint64 budget_bytes, budget_bytes);
+
 static void
 test_defaults (void)
 {
   struct_sizes_check_defaults (TarnAllocatorOps, TARN_ALLOCATOR_OPS_INIT);
   struct_sizes_check_defaults (TarnPoolOptions, TARN_POOL_OPTIONS_INIT);
   struct_sizes_check_defaults (TarnPoolStats, TARN_POOL_STATS_INIT);
+  struct_sizes_check_defaults (TarnBudget, TARN_BUDGET_INIT);
   struct_sizes_check_defaults (TarnMemoOps, TARN_MEMO_OPS_INIT);
   struct_sizes_check_defaults (TarnMemoStats, TARN_MEMO_STATS_INIT);
   struct_sizes_check_defaults (TarnLocalMemory, TARN_LOCAL_MEMORY_INIT);
@@ -355,6 +367,28 @@ test_pool_stats (void)
   tarn_block_free (block);
 }
 
+static void
+test_budget (void)
+{
+  g_autoptr (TarnPool) pool = pool_new (NULL, NULL);
+  TarnBlock *block = tarn_pool_allocate (pool, 5, NULL);
+  OlderTarnBudget older;
+  NewerTarnBudget newer;
+
+  struct_sizes_begin (&older);
+  g_assert_true (tarn_pool_get_budget (pool, (gpointer) &older, NULL));
+  struct_sizes_check (&older);
+  g_assert_cmpuint (older.as.device_bytes, ==, G_MAXUINT64);
+  g_assert_cmpuint (older.as.used_bytes, ==, 5);
+  struct_sizes_begin (&newer);
+  g_assert_true (tarn_pool_get_budget (pool, &newer.as.known, NULL));
+  struct_sizes_check (&newer);
+  g_assert_cmpuint (newer.as.known.used_bytes, ==, 5);
+  g_assert_cmpuint (newer.as.known.budget_bytes, ==, G_MAXUINT64);
+  g_assert_null (newer.as.later);
+  tarn_block_free (block);
+}
+
 /* Memos */
 
 static gpointer
@@ -526,6 +560,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/struct-sizes/pool-options", test_pool_options);
   g_test_add_func ("/core/struct-sizes/dirty-stack", test_dirty_stack);
   g_test_add_func ("/core/struct-sizes/pool-stats", test_pool_stats);
+  g_test_add_func ("/core/struct-sizes/budget", test_budget);
   g_test_add_func ("/core/struct-sizes/memo-ops", test_memo_ops);
   g_test_add_func ("/core/struct-sizes/memo-stats", test_memo_stats);
   g_test_add_func ("/core/struct-sizes/trace", test_trace);
