@@ -379,6 +379,26 @@ test_hits (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpuint (layer->get_calls (NULL) - layer->get_calls ("clGetMemObjectInfo"), ==, n_calls);
 }
 
+/* An eighth of the device's memory is held at most, unless the program says how much. */
+static void
+test_held (const TarnOpenclDevice *device, OpenclState *state)
+{
+  const cl_ulong bytes = 8 << 20;
+  g_autoptr (TarnOpenclImagePool) pool = NULL;
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  (void) device;
+  if (!begin (state))
+    return;
+  layer->set_device_info (CL_DEVICE_GLOBAL_MEM_SIZE, &bytes, sizeof bytes);
+  pool = pool_new (state, NULL);
+  for (guint i = 0; i < 8; i++) /* more than 256 KiB each */
+    tarn_block_free (take_sure (pool, 128, 128 + i, NULL));
+  tarn_pool_get_stats (tarn_opencl_image_pool_get_pool (pool), &stats);
+  g_assert_cmpuint (stats.held_blocks, ==, 3);
+  layer->reset ();
+}
+
 static void
 assert_not_supported (OpenclState *state, const gchar *text)
 {
@@ -415,6 +435,7 @@ main (int argc, char **argv)
     { "image-faults/out-of-memory", test_out_of_memory },
     { "image-faults/retained", test_retained },
     { "image-faults/nvidia", test_nvidia },
+    { "image-faults/held", test_held },
     { "image-faults/hits", test_hits },
     { "image-faults/not-supported", test_not_supported },
     { "image-faults/failing-release", test_failing_release },

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "allocator/allocator-private.h"
 #include "lib/pool-fixture.h"
 #include "opencl/image-kinds-private.h"
 #include "queues.h"
@@ -435,6 +436,10 @@ test_group (const TarnOpenclDevice *device, OpenclState *state)
       g_assert_nonnull (group);
       g_assert_true (group == other);
       g_assert_true (given == NULL || group == given);
+      /* A thread that makes an image may wait for threads that make buffers, and not the other way
+       * round. */
+      g_assert_cmpuint (tarn_pool_get_upstream (pool_of (pool))->level, >,
+                        TARN_ALLOCATOR (buffers)->level);
     }
 }
 
@@ -717,6 +722,56 @@ test_threads (OpenclState *state, const OpenclMemory *memory, gconstpointer data
   use_together (state, TRUE);
 }
 
+#define N_POOLS 200
+
+typedef struct
+{
+  TarnPool *buffers;
+  gboolean is_ending; /* atomic */
+} Maker;
+
+/* Has held images go, time and again. */
+static gpointer
+make_buffers (gpointer data)
+{
+  Maker *maker = data;
+
+  while (!g_atomic_int_get (&maker->is_ending))
+    {
+      tarn_block_free (tarn_pool_allocate (maker->buffers, LIMIT, NULL));
+      tarn_pool_free_held (maker->buffers);
+    }
+  return NULL;
+}
+
+/* Pools of images end while requests of buffers ask them to free some. */
+static void
+test_end_meanwhile (OpenclState *state, const OpenclMemory *memory, gconstpointer data)
+{
+  Maker maker = { .is_ending = FALSE };
+  GThread *thread;
+
+  (void) memory;
+  (void) data;
+  if (!have_images (state))
+    return;
+  maker.buffers = buffers_new (state, FALSE);
+  thread = g_thread_new ("buffers", make_buffers, &maker);
+  for (guint i = 0; i < N_POOLS; i++)
+    {
+      g_autoptr (TarnOpenclImagePool) pool = pool_new (state, maker.buffers, NULL);
+      const cl_image_format format = BYTES;
+      const cl_image_desc desc = plane (40, 40);
+
+      for (guint j = 0; j < 5; j++)
+        tarn_block_free (tarn_opencl_image_pool_allocate (pool, 0, &format, &desc, NULL, NULL));
+    }
+  g_atomic_int_set (&maker.is_ending, TRUE);
+  g_thread_join (thread);
+  g_assert_cmpuint (tarn_pool_get_charged_bytes (maker.buffers), ==, 0);
+  tarn_pool_unref (maker.buffers);
+}
+
 /* Kinds */
 
 #define N_KINDS 100000
@@ -855,6 +910,7 @@ main (int argc, char **argv)
   };
   static const OpenclQueueCase queue_cases[] = {
     { "images/threads", test_threads, OPENCL_NEEDS_THREADS, NULL },
+    { "images/end-meanwhile", test_end_meanwhile, OPENCL_NEEDS_THREADS, NULL },
   };
 
   g_test_init (&argc, &argv, NULL);
