@@ -224,6 +224,32 @@ test_several (PoolFixture *fixture, gconstpointer unused)
 }
 
 static void
+uncharge (TarnPool *pool, TarnBlock **blocks)
+{
+  (void) blocks;
+  tarn_pool_uncharge (pool, 2 * SIZE);
+  while (get_stats (pool).active_blocks == 0)
+    g_thread_yield ();
+}
+
+/* A charge that is taken back makes room; nothing else was in use. */
+static void
+test_charge (PoolFixture *fixture, gconstpointer unused)
+{
+  Other other = { fixture->pool, fixture->pool, { NULL }, uncharge, NULL, FALSE, FALSE };
+  TarnBlock *block;
+
+  (void) unused;
+  g_assert_true (tarn_pool_charge (fixture->pool, 3 * SIZE, NULL));
+  other_begin (&other);
+  block = allocate_in_time (fixture->pool, SIZE);
+  g_thread_join (other.thread);
+  tarn_block_free (block);
+  tarn_pool_uncharge (fixture->pool, SIZE);
+  assert_is_as_before (fixture->pool);
+}
+
+static void
 raise_limit (TarnPool *pool, TarnBlock **blocks)
 {
   (void) blocks;
@@ -609,6 +635,7 @@ main (int argc, char **argv)
   ADD ("other-size", test_other_size);
   ADD ("several", test_several);
   ADD_LIMITED ("limit", test_limit);
+  ADD_LIMITED ("charge", test_charge);
   ADD ("group", test_group);
   ADD ("group-ends", test_group_ends);
   ADD ("stops-holding", test_stops_holding);

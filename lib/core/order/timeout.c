@@ -89,13 +89,13 @@ get_end_time (gint64 microseconds)
  * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
  * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
  * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the
- * pool's limit is raised.
+ * pool's limit is raised, or less is charged to it (tarn_pool_uncharge()).
  *
  * It fails at once, as without a timeout, where a wait is of no use: if none of these pools has a
- * block in use, if @p size is more than the pool's limit, and inside reclaim functions and
- * functions of a backend. It does not see what is freed elsewhere: by other programs, or by pools
- * that are in no group with this one. If the calling thread itself has the memory that is missing,
- * it waits in vain.
+ * block in use or a charge, if @p size is more than the pool's limit, and inside reclaim functions
+ * and functions of a backend. It does not see what is freed elsewhere: by other programs, or by
+ * pools that are in no group with this one. If the calling thread itself has the memory that is
+ * missing, it waits in vain.
  *
  * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
  * waits, all requests and frees of these pools take a lock.

@@ -77,8 +77,8 @@ count_freed (const TarnRoomWait *wait)
   return n;
 }
 
-/* Tells whether somebody has memory of the pools that may be freed: as a block, or on its way from
- * upstream or back. */
+/* Tells whether somebody has memory of the pools that may be freed: as a block, as a charge, or on
+ * its way from upstream or back. */
 static gboolean
 is_any_in_use (const TarnRoomWait *wait)
 {
@@ -92,7 +92,7 @@ is_any_in_use (const TarnRoomWait *wait)
       _tarn_mutex_lock (&pool->lock);
       _tarn_pool_count (pool, &stats);
       is_any = stats.active_blocks > 0 || pool->limit.reserved_bytes > 0
-               || pool->returning.calls.oldest != NULL;
+               || pool->limit.charged_bytes > 0 || pool->returning.calls.oldest != NULL;
       _tarn_mutex_unlock (&pool->lock);
     }
   return is_any;

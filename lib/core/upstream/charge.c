@@ -114,7 +114,7 @@ tarn_pool_uncharge (TarnPool *pool, gsize bytes)
       pool->limit.charged_bytes -= bytes;
       if (pool->limit.bytes != 0)
         _tarn_pool_tell_limit (pool);
-      _tarn_pool_note_room (pool);
+      _tarn_pool_note_limit_room (pool);
       _tarn_pool_check_if_full_debug (pool);
     }
   _tarn_mutex_unlock (&pool->lock);

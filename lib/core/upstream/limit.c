@@ -224,12 +224,13 @@ tell_awaiting (TarnPool *pool)
     _tarn_cond_broadcast (&pool->limit.reservation_ended);
 }
 
-/* Has requests look again that wait for room within the limit, because something made room beside
- * the pool's blocks.  The lock is held. */
+/* Has requests look again that wait for reservations, or for memory, because there is more room
+ * within the limit.  The lock is held. */
 void
-_tarn_pool_note_room (TarnPool *pool)
+_tarn_pool_note_limit_room (TarnPool *pool)
 {
   tell_awaiting (pool);
+  _tarn_pool_note_room (pool);
 }
 
 /* Ends a reservation: the bytes are allocated, and counted as managed in the same stretch under
@@ -400,8 +401,7 @@ tarn_pool_set_limit_bytes (TarnPool *pool, gsize limit_bytes)
   _tarn_pool_open (pool, was_open);
   has_more = _tarn_pool_tell_limit (pool);
   _tarn_pool_fit_ceiling (pool);
-  tell_awaiting (pool);
-  _tarn_pool_note_room (pool);
+  _tarn_pool_note_limit_room (pool);
   _tarn_pool_begin_give_back (pool, &give_back,
                               _tarn_pool_take_excess_after (pool, take_above_limit (pool)));
   _tarn_pool_check_if_full_debug (pool);

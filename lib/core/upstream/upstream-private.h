@@ -58,7 +58,7 @@ gboolean _tarn_pool_tell_limit (TarnPool *pool);
 gboolean _tarn_pool_reserve (TarnPool *pool, TarnReservation *reservation, GError **error);
 void _tarn_pool_end_reservation (TarnPool *pool, const TarnReservation *reservation);
 void _tarn_pool_fit_ceiling (TarnPool *pool); /* the lock is held, here and in the next */
-void _tarn_pool_note_room (TarnPool *pool);
+void _tarn_pool_note_limit_room (TarnPool *pool);
 gboolean _tarn_pool_try_upstream (TarnPool *pool, const TarnReservation *reservation,
                                   gsize alignment, const TarnQueue *queue, TarnMemory *memory,
                                   guint64 *owner, GError **error);
