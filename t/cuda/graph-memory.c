@@ -432,6 +432,71 @@ test_limit (const TarnCudaTest *test, gconstpointer unused)
   world_clear (&world, test);
 }
 
+static gsize
+get_taken (const World *world)
+{
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+
+  g_assert_true (tarn_heap_get_stats (tarn_pool_get_upstream (world->shared), &stats));
+  return stats.upstream_bytes;
+}
+
+/* Takes what a step of a training takes, and gives it back in the order in which gradients are
+ * computed. */
+static void
+take_step (const TarnCudaTest *test, CUstream stream)
+{
+  guint64 addresses[N_BLOCKS];
+
+  for (guint i = 0; i < N_BLOCKS; i++)
+    {
+      addresses[i] = take_memory (test, (10 + i % 3 * 10) * MIB, stream);
+      give_memory (test, take_memory (test, (5 + i % 5) * MIB, stream), stream);
+    }
+  for (guint i = N_BLOCKS; i > 0; i--)
+    {
+      guint64 gradient = take_memory (test, 10 * MIB, stream);
+
+      give_memory (test, addresses[i - 1], stream);
+      give_memory (test, gradient, stream);
+    }
+}
+
+/* PyTorch runs a few steps on another stream, gives its cache back, and captures a step: the graph
+ * has the room that the steps had, and the device is no fuller than with either. */
+static void
+test_room (const TarnCudaTest *test, gconstpointer unused)
+{
+  gsize before, steps, captured;
+  World world;
+
+  (void) unused;
+  world_init (&world, test);
+  before = get_taken (&world);
+  for (guint i = 0; i < 3; i++)
+    take_step (test, world.b);
+  steps = get_taken (&world) - before;
+  tarn_cuda_torch_empty_cache ();
+  g_assert_cmpuint (get_taken (&world), <=, before + 4 * MIB);
+  begin (test, one, world.a);
+  take_step (test, world.a);
+  end (test, one, world.a);
+  captured = get_taken (&world) - before;
+  g_assert_cmpuint (captured, <=, steps + steps / 4);
+  for (guint i = 0; i < 3; i++) /* a second graph that shares the memory adds none */
+    {
+      begin (test, one, world.a);
+      take_step (test, world.a);
+      end (test, one, world.a);
+      g_assert_cmpuint (get_taken (&world) - before, ==, captured);
+    }
+  for (guint i = 0; i < 4; i++)
+    tarn_cuda_torch_release_pool (test->device, one);
+  tarn_pool_free_held (world.shared);
+  g_assert_cmpuint (get_taken (&world), <=, before + 4 * MIB);
+  world_clear (&world, test);
+}
+
 typedef struct
 {
   const TarnCudaTest *test;
@@ -566,6 +631,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graph-memory/thread", test_thread, NULL);
   tarn_cuda_test_add ("graph-memory/no-hooks", test_no_hooks, NULL);
   tarn_cuda_test_add ("graph-memory/limit", test_limit, NULL);
+  tarn_cuda_test_add ("graph-memory/room", test_room, NULL);
   tarn_cuda_test_add ("graph-memory/reclaim", test_reclaim, NULL);
   tarn_cuda_test_add ("graph-memory/random", test_random, NULL);
   tarn_cuda_test_add ("graph-memory/fork", test_fork, NULL);
