@@ -493,6 +493,66 @@ test_capture_and_threads (void)
   SUCCEED (cuCtxDestroy_v2 (context));
 }
 
+static guint
+read_word (CUdeviceptr address)
+{
+  guint word;
+
+  SUCCEED (cuMemcpyDtoH_v2 (&word, address, sizeof word));
+  return word;
+}
+
+/* A graph does at each launch what was captured, and not when it is; on whichever stream, behind
+ * what that was given, and into another graph. */
+static void
+test_graph (void)
+{
+  CUcontext context = create_context ();
+  CUstream captured = create_stream (), other = create_stream ();
+  CUdeviceptr address = allocate (4 * sizeof (guint));
+  CUgraphExec execs[2] = { NULL };
+  CUgraph graphs[2];
+  guint word = 0;
+
+  SUCCEED (cuMemsetD32_v2 (address, 7, 1));
+  SUCCEED (cuStreamBeginCapture_v2 (captured, 0));
+  SUCCEED (cuMemcpyDtoHAsync_v2 (&word, address, sizeof word, captured));
+  SUCCEED (cuMemsetD32Async (address, 5, 1, captured));
+  SUCCEED (cuStreamEndCapture (captured, &graphs[0]));
+  g_assert_cmpuint (read_word (address), ==, 7);
+  SUCCEED (cuGraphInstantiateWithFlags (&execs[0], graphs[0], 0));
+  SUCCEED (cuGraphDestroy (graphs[0]));
+  fake->put_work (other);
+  SUCCEED (cuGraphLaunch (execs[0], other));
+  g_assert_cmpuint (read_word (address), ==, 7);
+  fake->finish_work (other);
+  g_assert_cmpuint (word, ==, 7);
+  g_assert_cmpuint (read_word (address), ==, 5);
+  SUCCEED (cuGraphLaunch (execs[0], captured));
+  g_assert_cmpuint (word, ==, 5);
+
+  SUCCEED (cuMemsetD32_v2 (address, 9, 1));
+  SUCCEED (cuStreamBeginCapture_v2 (captured, 0));
+  SUCCEED (cuGraphLaunch (execs[0], captured));
+  SUCCEED (cuStreamEndCapture (captured, &graphs[1]));
+  g_assert_cmpuint (read_word (address), ==, 9);
+  SUCCEED (cuGraphInstantiateWithFlags (&execs[1], graphs[1], 0));
+  SUCCEED (cuGraphDestroy (graphs[1]));
+  ASSERT_STATUS (cuGraphDestroy (graphs[1]), FAKE_CUDA_INVALID_VALUE);
+  ASSERT_STATUS (cuGraphInstantiateWithFlags (&execs[1], graphs[1], 0), FAKE_CUDA_INVALID_VALUE);
+  SUCCEED (cuGraphExecDestroy (execs[0]));
+  ASSERT_STATUS (cuGraphExecDestroy (execs[0]), FAKE_CUDA_INVALID_VALUE);
+  ASSERT_STATUS (cuGraphLaunch (execs[0], captured), FAKE_CUDA_INVALID_VALUE);
+  SUCCEED (cuGraphLaunch (execs[1], NULL));
+  g_assert_cmpuint (word, ==, 9);
+  g_assert_cmpuint (read_word (address), ==, 5);
+  SUCCEED (cuGraphExecDestroy (execs[1]));
+  SUCCEED (cuMemFree_v2 (address));
+  SUCCEED (cuStreamDestroy_v2 (captured));
+  SUCCEED (cuStreamDestroy_v2 (other));
+  SUCCEED (cuCtxDestroy_v2 (context));
+}
+
 int
 main (int argc, char **argv)
 {
@@ -509,6 +569,7 @@ main (int argc, char **argv)
     { "/cuda/fake/captures/calls", test_captures },
     { "/cuda/fake/captures/legacy", test_legacy },
     { "/cuda/fake/captures/threads", test_capture_and_threads },
+    { "/cuda/fake/captures/graph", test_graph },
   };
 
   fake = tarn_fake_cuda ();

@@ -2,9 +2,12 @@
  * SPDX-License-Identifier: MIT
  *
  * Capturing what is put on streams, as far as an H200 was seen to answer: which calls end a capture
- * and what they return.  The graph has nothing in it. */
+ * and what they return.  The graph has the commands on memory that were captured, in their order;
+ * it launches them all on one stream. */
 
 #include "testing/cuda/fake-private.h"
+
+#include <string.h>
 
 enum
 {
@@ -20,11 +23,22 @@ struct _Capture
   guint mode;
   guint status; /* CU_STREAM_CAPTURE_STATUS_ACTIVE or _INVALIDATED */
   guint64 id;   /* no other capture ever has it */
+  GArray *nodes;
 };
 
 #define ACTIVE 1
 #define INVALIDATED 2
-#define GRAPH ((CUgraph) FAKE_HANDLES (4))
+
+/* A command that was captured. */
+typedef struct
+{
+  void (*function) (gpointer);
+  gpointer data; /* owned */
+  gsize size;    /* bytes of that, of which each launch has a copy */
+} Node;
+
+static HandleTable graph_handles = { .base = FAKE_HANDLES (4) }; /* of GArray of Node */
+static HandleTable exec_handles = { .base = FAKE_HANDLES (9) };  /* the same */
 
 /* What this thread minds (cuThreadExchangeStreamCaptureMode). */
 static _Thread_local guint thread_mode = GLOBAL;
@@ -46,6 +60,36 @@ fake_get_capture (const Stream *stream)
   return g_hash_table_lookup (captures, stream);
 }
 
+static void
+clear_node (gpointer data)
+{
+  g_free (((Node *) data)->data);
+}
+
+static GArray *
+nodes_new (void)
+{
+  GArray *nodes = g_array_new (FALSE, FALSE, sizeof (Node));
+
+  g_array_set_clear_func (nodes, clear_node);
+  return nodes;
+}
+
+static void
+add_node (GArray *nodes, void (*function) (gpointer), gconstpointer data, gsize size)
+{
+  Node node = { function, g_malloc (size), size };
+
+  memcpy (node.data, data, size);
+  g_array_append_val (nodes, node);
+}
+
+void
+fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data, gsize size)
+{
+  add_node (capture->nodes, function, data, size);
+}
+
 static gboolean
 is_of (gpointer stream, gpointer capture, gpointer wanted)
 {
@@ -58,6 +102,7 @@ end_capture (Capture *capture)
 {
   g_hash_table_foreach_remove (captures, is_of, capture);
   fake_forget_captured_events (capture);
+  g_array_unref (capture->nodes);
   g_free (capture);
 }
 
@@ -186,7 +231,7 @@ cuStreamBeginCapture_v2 (CUstream handle, unsigned int mode)
   fake_find_stream ("cuStreamBeginCapture", handle, &stream);
   REQUIRE (fake_get_capture (stream) == NULL, FAKE_CUDA_ILLEGAL_STATE);
   capture = g_new0 (Capture, 1);
-  *capture = (Capture){ stream, g_thread_self (), mode, ACTIVE, ++latest_id };
+  *capture = (Capture){ stream, g_thread_self (), mode, ACTIVE, ++latest_id, nodes_new () };
   g_hash_table_insert (captures, stream, capture);
   return FAKE_CUDA_SUCCESS;
 }
@@ -208,8 +253,8 @@ cuStreamEndCapture (CUstream handle, CUgraph *graph)
   REQUIRE (capture != NULL, FAKE_CUDA_ILLEGAL_STATE);
   REQUIRE (capture->origin == stream, FAKE_CUDA_STREAM_CAPTURE_UNMATCHED);
   is_valid = capture->status == ACTIVE;
+  *graph = is_valid ? fake_handle_new (&graph_handles, g_array_ref (capture->nodes)) : NULL;
   end_capture (capture);
-  *graph = is_valid ? GRAPH : NULL;
   return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
 }
 
@@ -262,11 +307,83 @@ cuThreadExchangeStreamCaptureMode (unsigned int *mode)
   return FAKE_CUDA_SUCCESS;
 }
 
+static Status
+destroy (HandleTable *table, gpointer handle)
+{
+  GArray *nodes = fake_handle_get (table, handle);
+
+  REQUIRE (nodes != NULL, FAKE_CUDA_INVALID_VALUE);
+  fake_handle_free (table, handle);
+  g_array_unref (nodes);
+  return FAKE_CUDA_SUCCESS;
+}
+
 Status
 cuGraphDestroy (CUgraph graph)
 {
   ENTER (cuGraphDestroy);
-  REQUIRE (graph == GRAPH, FAKE_CUDA_INVALID_VALUE);
+  LOCKED;
 
+  return destroy (&graph_handles, graph);
+}
+
+/* The program keeps the graph, and what it does to that is no matter. */
+#if FAKE_CUDA_VERSION >= 11040
+Status
+cuGraphInstantiateWithFlags (CUgraphExec *exec, CUgraph graph, unsigned long long flags)
+{
+  GArray *nodes;
+  ENTER (cuGraphInstantiateWithFlags);
+  LOCKED;
+  REQUIRE (exec != NULL && flags == 0, FAKE_CUDA_INVALID_VALUE);
+
+  nodes = fake_handle_get (&graph_handles, graph);
+  REQUIRE (nodes != NULL, FAKE_CUDA_INVALID_VALUE);
+  *exec = fake_handle_new (&exec_handles, g_array_ref (nodes));
+  return FAKE_CUDA_SUCCESS;
+}
+#endif
+
+Status
+cuGraphExecDestroy (CUgraphExec exec)
+{
+  ENTER (cuGraphExecDestroy);
+  LOCKED;
+
+  return destroy (&exec_handles, exec);
+}
+
+/* Puts everything in a graph on a stream; into another graph, if that captures. */
+Status
+cuGraphLaunch (CUgraphExec exec, CUstream handle)
+{
+  const GArray *nodes;
+  Capture *capture;
+  Stream *stream;
+  Status status;
+  ENTER (cuGraphLaunch);
+  LOCKED;
+
+  nodes = fake_handle_get (&exec_handles, exec);
+  REQUIRE (nodes != NULL, FAKE_CUDA_INVALID_VALUE);
+  status = fake_find_stream ("cuGraphLaunch", handle, &stream);
+  if (status == FAKE_CUDA_SUCCESS)
+    status = fake_check_legacy (stream);
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  capture = fake_get_capture (stream);
+  for (guint i = 0; i < nodes->len; i++)
+    {
+      const Node *node = &g_array_index (nodes, Node, i);
+      gpointer copy;
+
+      if (capture != NULL)
+        {
+          fake_capture_do (capture, node->function, node->data, node->size);
+          continue;
+        }
+      copy = g_malloc (node->size);
+      memcpy (copy, node->data, node->size);
+      fake_stream_do (stream, node->function, copy);
+    }
   return FAKE_CUDA_SUCCESS;
 }

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Commands that do something when their turn on a stream comes: they write memory, read it, call a
- * function of the host.  On a stream that captures they are put into the graph, where nothing is.
+ * function of the host.  On a stream that captures they are put into the graph: those on memory
+ * only, as functions of the host are left out.
  *
  * A driver waits for all streams before it frees memory.  Here the memory is gone first, and then
  * the call waits, so that a test can see who relies on that for the memory itself: memory that is
@@ -58,7 +59,10 @@ put_access (CUstream handle, Access access)
   REQUIRE (fake_find_bytes (access.address, access.size, access.device, &bytes),
            FAKE_CUDA_INVALID_VALUE);
   if (fake_get_capture (stream) != NULL)
-    return FAKE_CUDA_SUCCESS;
+    {
+      fake_capture_do (fake_get_capture (stream), run_access, &access, sizeof access);
+      return FAKE_CUDA_SUCCESS;
+    }
   copy = g_new (Access, 1);
   *copy = access;
   fake_stream_do (stream, run_access, copy);

@@ -28,6 +28,7 @@ G_BEGIN_DECLS
 /* As in <cuda.h>; CUresult and enums are unsigned int. */
 typedef struct CUevent_st *CUevent;
 typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphExec_st *CUgraphExec;
 
 typedef unsigned long long CUmemGenericAllocationHandle;
 
@@ -185,6 +186,10 @@ enum
      (CUstream stream, unsigned int *capturing, guint64 *id))                                      \
   F (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   F (cuGraphDestroy, cuGraphDestroy, (CUgraph graph))                                              \
+  FAKE_CUDA_IF_11_4 (F (cuGraphInstantiateWithFlags, cuGraphInstantiateWithFlags,                  \
+                        (CUgraphExec * exec, CUgraph graph, unsigned long long flags)))            \
+  F (cuGraphExecDestroy, cuGraphExecDestroy, (CUgraphExec exec))                                   \
+  F (cuGraphLaunch, cuGraphLaunch, (CUgraphExec exec, CUstream stream))                            \
   F (cuEventCreate, cuEventCreate, (CUevent * event, unsigned int flags))                          \
   F (cuEventDestroy, cuEventDestroy_v2, (CUevent event))                                           \
   F (cuEventRecord, cuEventRecord, (CUevent event, CUstream stream))                               \

@@ -248,6 +248,9 @@ Capture *fake_get_capture (const Stream *stream); /* nullable */
 void fake_join_capture (Stream *stream, Capture *capture);
 void fake_leave_capture (Stream *stream);
 void fake_invalidate_capture (Capture *capture);
+/* Adds a command to a graph, whose launches free copies of its data. */
+void fake_capture_do (Capture *capture, void (*function) (gpointer), gconstpointer data,
+                      gsize size);
 Status fake_end_captures (void);
 Status fake_end_captures_of (guint64 context_id); /* in whatever mode */
 Status fake_end_blocking_captures_of (guint64 context_id);
