@@ -141,8 +141,8 @@ _tarn_cuda_context_check_capture (const TarnCudaContext *context, CUstream strea
     return _tarn_cuda_check (driver, "cuStreamIsCapturing", status, error);
   g_set_error_literal (
       error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
-      "the CUDA stream, or one that the default stream waits for, captures a graph: "
-      "allocate before that, and free after the last launch");
+      "the CUDA stream, or one that the default stream waits for, captures a graph: call "
+      "tarn_cuda_pool_begin_graph (), or allocate before that, and free after the last launch");
   return FALSE;
 }
 

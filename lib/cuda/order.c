@@ -375,11 +375,12 @@ _tarn_cuda_set_order (TarnAllocatorOps *ops)
  * Nothing keeps a stream alive. Call tarn_cuda_pool_forget_stream() before you destroy a stream
  * that is not idle: the next stream may get the same handle, and the pool cannot tell them apart.
  *
- * While the stream is being captured, the pool serves requests from memory that the stream used
- * last, or that is idle, without a call of the driver. A request that needs the driver fails with
- * TARN_ERROR_NOT_SUPPORTED. So allocate before the capture, and free after the last launch of the
- * graph. Calls for other streams work as usual, in the same thread and in others, and do not end
- * the capture.
+ * While the stream is being captured, the graph has memory of its own if
+ * tarn_cuda_pool_begin_graph() was called. Without that, the pool serves requests from memory that
+ * the stream used last, or that is idle, without a call of the driver. A request that needs the
+ * driver fails with TARN_ERROR_NOT_SUPPORTED. So allocate before the capture, and free after the
+ * last launch of the graph. Calls for other streams work as usual, in the same thread and in
+ * others, and do not end the capture.
  *
  * If another thread frees or moves a block of CU_STREAM_PER_THREAD, the pool may record an event on
  * the legacy stream. Then all blocking streams wait for each other, as they do for any command

@@ -62,6 +62,7 @@ PATH=$bin:$top_builddir/tools:$PATH
   echo '#include "fake-cuda.h"'
   echo 'typedef unsigned int CUresult;'
   echo '#define CUDA_SUCCESS 0'
+  echo '#define CU_STREAM_CAPTURE_MODE_GLOBAL 0'
   sed -n 's/^.*F (\(cu[A-Za-z0-9_]*\), \(cu[A-Za-z0-9_]*\),.*/#define \1 \2/p' \
     "$top_srcdir/lib/testing/cuda/fake-cuda.h"
 } >"$scratch/include/cuda.h"
