@@ -82,20 +82,33 @@ find_by_capture (const TarnPool *pool, guint64 capture)
   return NULL;
 }
 
-/* Finds a graph of which it is not known yet what the driver calls its capture, after a number of
- * others; NULL: there is none. */
-static Graph *
+/* Finds the graph with the lowest number above another of which it is not known yet what the driver
+ * calls its capture; NULL: there is none. */
+static const Graph *
 find_unknown (const TarnPool *pool, guint64 after)
 {
-  _tarn_assert_locked (&lock);
-  for (guint i = 0; i < graphs->len; i++)
-    {
-      Graph *graph = graphs->pdata[i];
+  const Graph *found = NULL;
 
-      if (graph->is_open && graph->pool == pool && graph->capture == 0 && graph->id > after)
-        return graph;
+  _tarn_assert_locked (&lock);
+  for (guint i = 0; i < graphs->len; i++) /* in no order */
+    {
+      const Graph *graph = graphs->pdata[i];
+
+      if (graph->is_open && graph->pool == pool && graph->capture == 0 && graph->id > after
+          && (found == NULL || graph->id < found->id))
+        found = graph;
     }
-  return NULL;
+  return found;
+}
+
+/* Notes what the driver calls a graph's capture, unless that is over by now. */
+static void
+set_capture (const TarnPool *pool, guint64 id, guint64 capture)
+{
+  Graph *graph = find_by_id (pool, id);
+
+  if (graph != NULL && graph->is_open && graph->capture == 0)
+    graph->capture = capture;
 }
 
 /* Captures */
@@ -125,29 +138,22 @@ ask_capture (const TarnCudaContext *context, gpointer handle)
 static void
 learn_captures (const TarnPool *pool, const TarnCudaContext *context)
 {
-  guint64 id = 0, capture;
-  gpointer handle = NULL;
-  Graph *graph;
+  const Graph *graph;
 
-  for (;;)
+  _tarn_mutex_lock (&lock);
+  graph = find_unknown (pool, 0);
+  while (graph != NULL)
     {
-      _tarn_mutex_lock (&lock);
-      graph = find_unknown (pool, id);
-      if (graph != NULL)
-        {
-          id = graph->id;
-          handle = graph->handle;
-        }
+      guint64 id = graph->id, capture;
+      gpointer handle = graph->handle;
+
       _tarn_mutex_unlock (&lock);
-      if (graph == NULL)
-        return;
       capture = ask_capture (context, handle);
       _tarn_mutex_lock (&lock);
-      graph = find_by_id (pool, id);
-      if (graph != NULL && graph->is_open && graph->capture == 0)
-        graph->capture = capture;
-      _tarn_mutex_unlock (&lock);
+      set_capture (pool, id, capture);
+      graph = find_unknown (pool, id);
     }
+  _tarn_mutex_unlock (&lock);
 }
 
 /* Gets a reference on the pool of the graph that a capture makes; NULL: none is known to. */

@@ -722,6 +722,36 @@ test_two (const TarnCudaTest *test, gconstpointer way)
   world_clear (&world);
 }
 
+/* Whichever of many that have begun captures first. */
+static void
+test_many (const TarnCudaTest *test, gconstpointer unused)
+{
+  guint64 graphs[N_BLOCKS];
+  CUstream streams[N_BLOCKS];
+  World world;
+
+  (void) unused;
+  world_init (&world, test, WHOLE);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    {
+      streams[i] = order_stream_new ();
+      graphs[i] = begin_memory (world.pool, streams[i]);
+    }
+  for (guint i = 0; i < N_BLOCKS; i++)
+    {
+      guint k = i * 7 % N_BLOCKS; /* each once, in another order */
+
+      SUCCEED (cuda.cuStreamBeginCapture (streams[k], GLOBAL_MODE));
+      tarn_block_free (take_block (world.pool, MIB, streams[k]));
+      end (world.pool, graphs[k], streams[k]);
+      release_memory (world.pool, graphs[k]);
+    }
+  g_assert_cmpuint (get_used (world.pool), ==, 0);
+  for (guint i = 0; i < N_BLOCKS; i++)
+    order_stream_free (streams[i]);
+  world_clear (&world);
+}
+
 /* Sizes, frees, streams and graphs at random, beside what is no graph's. */
 typedef struct
 {
@@ -1210,6 +1240,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("graphs/free-held", test_free_held, NULL);
   add_ways ("meanwhile", test_meanwhile);
   add_ways ("two", test_two);
+  tarn_cuda_test_add ("graphs/many", test_many, NULL);
   add_ways ("random", test_random);
   add_ways ("threads", test_threads);
   tarn_cuda_test_add ("graphs/thread", test_thread, NULL);
