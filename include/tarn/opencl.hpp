@@ -246,6 +246,92 @@ public:
   }
 };
 
+/** The owner of a block that is an image. */
+class image : public block
+{
+public:
+  using block::block;
+
+  /** A block of a pool of images. */
+  explicit image (block &&other) noexcept : block (std::move (other)) {}
+
+  /** Another owner of the image. */
+  image
+  share () const noexcept
+  {
+    return image (block::share ());
+  }
+
+  /** The image, as OpenCL's functions take it. It is valid as long as the block is in use. */
+  cl_mem
+  handle () const noexcept
+  {
+    return tarn_opencl_block_get_image (get ());
+  }
+
+  /** block::free_on() for a queue of OpenCL's. */
+  void
+  free_on (cl_command_queue queue) noexcept
+  {
+    block::free_on (queue);
+  }
+};
+
+/** A reference on a pool of images. */
+class image_pool : public detail::counted<TarnOpenclImagePool, tarn_opencl_image_pool_ref,
+                                          tarn_opencl_image_pool_unref>
+{
+public:
+  using counted::counted;
+
+  /** tarn_opencl_image_pool_new(); without a pool of buffers the images have a limit of their own.
+   */
+  static result<image_pool>
+  try_make (cl_command_queue queue, const tarn::pool &buffers = tarn::pool (),
+            const TarnPoolOptions &options = pool_options ()) noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<image_pool> (
+        tarn_opencl_image_pool_new (queue, buffers.get (), &options, error.out ()));
+  }
+
+  /** tarn_opencl_image_pool_allocate(); without a queue the image is for commands of any. */
+  result<image>
+  try_allocate (const cl_image_format &format, const cl_image_desc &desc,
+                cl_command_queue queue = nullptr, cl_mem_flags flags = 0) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<image> (
+        tarn_opencl_image_pool_allocate (get (), flags, &format, &desc, queue, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_make(), or throws. */
+  explicit image_pool (cl_command_queue queue, const tarn::pool &buffers = tarn::pool (),
+                       const TarnPoolOptions &options = pool_options ())
+      : image_pool (try_make (queue, buffers, options).value ())
+  {
+  }
+
+  /** try_allocate(), or throws. */
+  image
+  allocate (const cl_image_format &format, const cl_image_desc &desc,
+            cl_command_queue queue = nullptr, cl_mem_flags flags = 0) const
+  {
+    return try_allocate (format, desc, queue, flags).value ();
+  }
+#endif
+
+  /** tarn_opencl_image_pool_get_pool(): for its counters, limit, and what it holds. */
+  tarn::pool
+  pool () const noexcept
+  {
+    return tarn::pool::share (tarn_opencl_image_pool_get_pool (get ()));
+  }
+};
+
 /** The owner of a block that is shared virtual memory. */
 class svm : public block
 {

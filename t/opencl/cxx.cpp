@@ -142,6 +142,55 @@ test_parts (const TarnOpenclDevice *, OpenclState *state)
   g_assert_cmpuint (pool.stats ().active_blocks, ==, 2);
 }
 
+cl_image_desc
+describe_image (std::size_t width)
+{
+  cl_image_desc desc = {};
+
+  desc.image_type = CL_MEM_OBJECT_IMAGE2D;
+  desc.image_width = width;
+  desc.image_height = 50;
+  return desc;
+}
+
+void
+test_images (const TarnOpenclDevice *, OpenclState *state)
+{
+  const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
+  tarn::opencl::pool buffers (state->queue);
+  auto made = tarn::opencl::image_pool::try_make (state->queue, buffers);
+
+  if (!made)
+    {
+      g_assert_true (made.error ().matches (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED));
+      g_test_skip ("the device has no images");
+      return;
+    }
+  tarn::opencl::image_pool pool = *std::move (made), same = pool;
+  tarn::opencl::image image = pool.allocate (format, describe_image (100), state->queue);
+  tarn::opencl::image other = image.share ();
+  cl_mem handle = image.handle ();
+
+  g_assert_true (handle != nullptr && handle == other.handle () && same == pool);
+  image.reset ();
+  g_assert_cmpuint (pool.pool ().stats ().active_blocks, ==, 1);
+  other.free_on (state->queue);
+  other.reset ();
+  image = same.allocate (format, describe_image (100), state->queue);
+  g_assert_true (image.handle () == handle);
+  tarn::opencl::image any = pool.allocate (format, describe_image (200));
+  g_assert_true (any.handle () != handle);
+  cl_image_desc no_image = describe_image (0);
+  no_image.buffer = handle;
+  catch_from<tarn::error> ([&] { pool.allocate (format, no_image, state->queue); });
+  buffers.set_limit_bytes (1 << 20);
+  catch_from<std::bad_alloc> ([&] { pool.allocate (format, describe_image (8000), state->queue); });
+  catch_from<tarn::error> ([&] { tarn::opencl::image_pool none{ cl_command_queue (nullptr) }; });
+  pool.reset ();
+  same.reset ();
+  buffers.reset ();
+}
+
 /* Errors that are Tarn's own, whatever the driver. */
 void
 test_errors (const TarnOpenclDevice *, OpenclState *state)
@@ -275,6 +324,7 @@ main (int argc, char **argv)
   static const OpenclCase cases[] = {
     { "cxx/buffers", test_buffers },
     { "cxx/parts", test_parts },
+    { "cxx/images", test_images },
     { "cxx/errors", test_errors },
   };
   static const OpenclQueueCase queue_cases[] = {
