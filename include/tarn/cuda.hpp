@@ -313,6 +313,89 @@ public:
 #endif
 };
 
+/**
+ * The owner of a graph's memory: its destructor gives the memory back, for which the host waits as
+ * tarn_cuda_pool_release_graph() does. It can be moved, and outlives the graph's last launch.
+ */
+class graph_memory
+{
+public:
+  /** Owns nothing. */
+  graph_memory () noexcept = default;
+
+  graph_memory (graph_memory &&other) noexcept : m_pool (std::move (other.m_pool)),
+                                                 m_graph (std::exchange (other.m_graph, 0))
+  {
+  }
+
+  graph_memory &
+  operator= (graph_memory &&other) noexcept
+  {
+    graph_memory moved (std::move (other));
+
+    m_pool.swap (moved.m_pool);
+    std::swap (m_graph, moved.m_graph);
+    return *this;
+  }
+
+  ~graph_memory ()
+  {
+    detail::error_slot error;
+
+    if (m_graph != 0 && !tarn_cuda_pool_release_graph (m_pool.get (), m_graph, error.out ()))
+      g_warning ("Tarn: %s", error.take ().what ());
+  }
+
+  /** tarn_cuda_pool_begin_graph(): for the capture that begins next on the stream. */
+  static result<graph_memory>
+  try_begin (const tarn::pool &pool, CUstream stream) noexcept
+  {
+    detail::error_slot error;
+    graph_memory made;
+
+    made.m_pool = pool;
+    if (!tarn_cuda_pool_begin_graph (pool.get (), stream, &made.m_graph, error.out ()))
+      return error.take ();
+    return made;
+  }
+
+  /** tarn_cuda_pool_end_graph(): after cuStreamEndCapture(), also if the capture failed. */
+  result<void>
+  try_end () noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_cuda_pool_end_graph (m_pool.get (), m_graph, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_begin(), or throws. */
+  static graph_memory
+  begin (const tarn::pool &pool, CUstream stream)
+  {
+    return try_begin (pool, stream).value ();
+  }
+
+  /** try_end(), or throws. */
+  void
+  end ()
+  {
+    try_end ().value ();
+  }
+#endif
+
+  /** The graph's number, for functions of C; 0: it owns none. */
+  std::uint64_t
+  id () const noexcept
+  {
+    return m_graph;
+  }
+
+private:
+  tarn::pool m_pool;
+  guint64 m_graph = 0;
+};
+
 /** A reference on a pool of device memory. */
 class pool : public stream_pool<memory>
 {

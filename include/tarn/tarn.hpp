@@ -825,6 +825,64 @@ public:
     return tarn_pool_get_generation (get ());
   }
 
+  /** tarn_pool_get_budget(). */
+  result<TarnBudget>
+  try_get_budget () const noexcept
+  {
+    TarnBudget budget = TARN_BUDGET_INIT;
+    detail::error_slot error;
+
+    if (!tarn_pool_get_budget (get (), &budget, error.out ()))
+      return error.take ();
+    return budget;
+  }
+
+  /** tarn_pool_charge(): bytes beside the pool, which count within its limit. */
+  result<void>
+  try_charge (std::size_t bytes) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_pool_charge (get (), bytes, error.out ()));
+  }
+
+  /** tarn_pool_uncharge(). */
+  void
+  uncharge (std::size_t bytes) const noexcept
+  {
+    tarn_pool_uncharge (get (), bytes);
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_get_budget(), or throws. */
+  TarnBudget
+  get_budget () const
+  {
+    return try_get_budget ().value ();
+  }
+
+  /** try_charge(), or throws. */
+  void
+  charge (std::size_t bytes) const
+  {
+    try_charge (bytes).value ();
+  }
+#endif
+
+  /** tarn_pool_get_hold_bytes(). */
+  std::size_t
+  hold_bytes () const noexcept
+  {
+    return tarn_pool_get_hold_bytes (get ());
+  }
+
+  /** tarn_pool_set_hold_bytes(). */
+  void
+  set_hold_bytes (std::size_t bytes) const noexcept
+  {
+    tarn_pool_set_hold_bytes (get (), bytes);
+  }
+
   /** tarn_pool_get_limit_bytes(). */
   std::size_t
   limit_bytes () const noexcept

@@ -63,6 +63,26 @@ public:
     return m_stream;
   }
 
+  void
+  begin_capture () const
+  {
+    auto begin
+        = reinterpret_cast<unsigned (*) (CUstream, unsigned)> (find ("cuStreamBeginCapture_v2"));
+
+    g_assert_cmpuint (begin (m_stream, 1 /* CU_STREAM_CAPTURE_MODE_THREAD_LOCAL */), ==, 0);
+  }
+
+  void
+  end_capture () const
+  {
+    auto end = reinterpret_cast<unsigned (*) (CUstream, void **)> (find ("cuStreamEndCapture"));
+    auto destroy = reinterpret_cast<unsigned (*) (void *)> (find ("cuGraphDestroy"));
+    void *graph = nullptr;
+
+    g_assert_cmpuint (end (m_stream, &graph), ==, 0);
+    g_assert_cmpuint (destroy (graph), ==, 0);
+  }
+
 private:
   static void *
   find (const char *name)
@@ -188,6 +208,31 @@ test_host (const TarnCudaTest *test, gconstpointer)
   assert_nothing_is_alive ();
 }
 
+/* A graph has its memory as long as it has an owner. */
+void
+test_graph (const TarnCudaTest *test, gconstpointer)
+{
+  {
+    stream own;
+    tarn::cuda::pool pool (test->context);
+    auto graph = tarn::cuda::graph_memory::begin (pool, own.get ());
+    g_assert_cmpuint (graph.id (), !=, 0);
+    own.begin_capture ();
+    CUdeviceptr address = pool.allocate (size, own.get ()).address ();
+    g_assert_cmpuint (pool.allocate (size, own.get ()).address (), ==, address);
+    own.end_capture ();
+    graph.end ();
+    catch_from<tarn::error> ([&] { graph.end (); });
+    tarn::cuda::graph_memory moved = std::move (graph);
+    g_assert_true (graph.id () == 0 && moved.id () != 0);
+    g_assert_cmpuint (pool.allocate (size, own.get ()).address (), !=, address);
+    catch_from<tarn::error> ([&] { tarn::cuda::graph_memory::begin (pool, nullptr); });
+    graph = std::move (moved);
+    pool.reset ();
+  }
+  assert_nothing_is_alive ();
+}
+
 void
 test_errors (const TarnCudaTest *test, gconstpointer)
 {
@@ -283,6 +328,7 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, nullptr);
   tarn_cuda_test_add ("cxx/memory", test_memory, nullptr);
   tarn_cuda_test_add ("cxx/host", test_host, nullptr);
+  tarn_cuda_test_add ("cxx/graph", test_graph, nullptr);
   tarn_cuda_test_add ("cxx/errors", test_errors, nullptr);
   tarn_cuda_test_add ("cxx/context", test_context, nullptr);
   if (fake != nullptr)

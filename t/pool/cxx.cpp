@@ -329,6 +329,27 @@ test_group ()
   g_assert_cmpuint (pools[0].stats ().held_blocks, ==, 0);
 }
 
+/* What is beside the pool counts, and what it says of itself is its own. */
+void
+test_budget ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+
+  pool.set_limit_bytes (4 * size);
+  tarn::block block = pool.allocate (size);
+  g_assert_cmpuint (pool.get_budget ().taken_bytes, >=, size);
+  g_assert_cmpuint (pool.get_budget ().budget_bytes, ==, 4 * size);
+  pool.charge (2 * size);
+  catch_from<std::bad_alloc> ([&] { pool.charge (2 * size); });
+  catch_from<std::bad_alloc> ([&] { pool.allocate (2 * size); });
+  pool.uncharge (2 * size);
+  pool.allocate (2 * size);
+  pool.set_hold_bytes (size);
+  g_assert_cmpuint (pool.hold_bytes (), ==, size);
+  g_assert_cmpuint (pool.stats ().held_bytes, <=, size);
+}
+
 /* Two queues; what one of them used last, the other one has no sooner than it may. */
 class queues
 {
@@ -666,6 +687,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/cxx/references", test_references);
   g_test_add_func ("/core/cxx/reclaim", test_reclaim);
   g_test_add_func ("/core/cxx/group", test_group);
+  g_test_add_func ("/core/cxx/budget", test_budget);
   for (std::size_t i = 0; i < G_N_ELEMENTS (ways); i++)
     g_test_add_data_func ((std::string ("/core/cxx/queues/") + names[i]).c_str (), &ways[i],
                           test_queues);
