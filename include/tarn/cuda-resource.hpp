@@ -23,8 +23,6 @@
 
 #include <tarn/cuda.hpp>
 
-#include <algorithm>
-
 namespace tarn::cuda
 {
 
@@ -166,7 +164,7 @@ private:
   static std::size_t
   at_least_one (std::size_t bytes) noexcept
   {
-    return std::max<std::size_t> (bytes, 1);
+    return bytes > 0 ? bytes : 1;
   }
 
   static bool

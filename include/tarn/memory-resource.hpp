@@ -12,7 +12,6 @@
 
 #include <tarn/tarn.hpp>
 
-#include <algorithm>
 #include <memory_resource>
 
 namespace tarn
@@ -54,7 +53,7 @@ protected:
   do_allocate (std::size_t bytes, std::size_t alignment) override
   {
     /* Memory of no bytes would have no address of its own, by which it is found again. */
-    result<block> made = m_pool.try_allocate_aligned (std::max<std::size_t> (bytes, 1), alignment);
+    result<block> made = m_pool.try_allocate_aligned (bytes > 0 ? bytes : 1, alignment);
 
     if (!made)
       detail::fail (made.error ());

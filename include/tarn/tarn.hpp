@@ -26,9 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
-#include <memory>
 #include <new>
-#include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -272,7 +270,7 @@ public:
   bool
   has_value () const noexcept
   {
-    return !m_error.has_value ();
+    return m_error.get () == nullptr;
   }
 
   /** Whether it succeeded. */
@@ -282,7 +280,7 @@ public:
   const tarn::error &
   error () const noexcept
   {
-    return *m_error;
+    return m_error;
   }
 
 #if TARN_HAS_EXCEPTIONS
@@ -290,13 +288,13 @@ public:
   void
   value ()
   {
-    if (m_error.has_value ())
-      throw_error (std::move (*m_error));
+    if (!has_value ())
+      throw_error (m_error);
   }
 #endif
 
 private:
-  std::optional<tarn::error> m_error;
+  tarn::error m_error{ nullptr }; /* none: it succeeded */
 };
 
 /** Memory that is a pointer or a handle, such as a cl_mem: for pool::free_memory(). */
@@ -917,14 +915,13 @@ public:
   {
     static_assert (std::is_invocable_r_v<bool, Function &, std::size_t>,
                    "a reclaim function takes the bytes that are wanted, and returns a bool");
-    auto owned = std::make_unique<Function> (std::move (function));
-
     return tarn_pool_add_reclaim_func (
         get (),
         [] (TarnPool *, gsize wanted, gpointer data) noexcept -> gboolean {
           return (*static_cast<Function *> (data)) (wanted) ? TRUE : FALSE;
         },
-        owned.release (), [] (gpointer data) noexcept { delete static_cast<Function *> (data); });
+        new Function (std::move (function)),
+        [] (gpointer data) noexcept { delete static_cast<Function *> (data); });
   }
 
   /** tarn_pool_remove_reclaim_func(). */

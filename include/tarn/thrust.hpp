@@ -22,8 +22,6 @@
 #include <thrust/mr/allocator.h>
 #include <thrust/mr/memory_resource.h>
 
-#include <algorithm>
-
 namespace tarn::cuda
 {
 
@@ -61,7 +59,7 @@ public:
   do_allocate (std::size_t bytes, std::size_t alignment) override
   {
     /* Memory of no bytes would have no address of its own, by which it is found again. */
-    std::size_t size = std::max<std::size_t> (bytes, 1);
+    std::size_t size = bytes > 0 ? bytes : 1;
     tarn::detail::error_slot error;
     block made (tarn_cuda_pool_allocate (m_pool.get (), size, m_stream, error.out ()));
 
