@@ -747,6 +747,17 @@ public:
         tarn_pool_allocate_aligned (get (), size, alignment, queue, error.out ()));
   }
 
+  /** tarn_pool_allocate_timeout(): waits so long until other threads have freed enough. */
+  result<block>
+  try_allocate_timeout (std::size_t size, std::int64_t microseconds,
+                        void *queue = nullptr) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.owner_of<block> (
+        tarn_pool_allocate_timeout (get (), size, queue, microseconds, error.out ()));
+  }
+
   /** tarn_pool_free_memory(), of a pool with TARN_POOL_FINDABLE. */
   result<void>
   try_free_memory (TarnMemory memory, void *queue = nullptr) const noexcept
@@ -775,6 +786,13 @@ public:
   allocate_aligned (std::size_t size, std::size_t alignment, void *queue = nullptr) const
   {
     return try_allocate_aligned (size, alignment, queue).value ();
+  }
+
+  /** try_allocate_timeout(), or throws. */
+  block
+  allocate_timeout (std::size_t size, std::int64_t microseconds, void *queue = nullptr) const
+  {
+    return try_allocate_timeout (size, microseconds, queue).value ();
   }
 
   /** try_free_memory(), or throws. */

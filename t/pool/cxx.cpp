@@ -351,6 +351,21 @@ test_budget ()
   g_assert_cmpuint (pool.stats ().held_bytes, <=, size);
 }
 
+/* A request waits until another thread has freed enough, and no longer than it was told. */
+void
+test_timeout ()
+{
+  world w;
+  tarn::pool pool (w.make_allocator ());
+  tarn::block block = pool.allocate (3 * device_bytes / 4);
+
+  catch_from<std::bad_alloc> ([&] { pool.allocate_timeout (device_bytes / 2, 1000); });
+  std::thread other ([&block] { block.reset (); });
+  tarn::block waited = pool.allocate_timeout (device_bytes / 2, -1);
+  other.join ();
+  g_assert_cmpuint (waited.size (), ==, device_bytes / 2);
+}
+
 /* Two queues; what one of them used last, the other one has no sooner than it may. */
 class queues
 {
@@ -689,6 +704,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/cxx/reclaim", test_reclaim);
   g_test_add_func ("/core/cxx/group", test_group);
   g_test_add_func ("/core/cxx/budget", test_budget);
+  g_test_add_func ("/core/cxx/timeout", test_timeout);
   for (std::size_t i = 0; i < G_N_ELEMENTS (ways); i++)
     g_test_add_data_func ((std::string ("/core/cxx/queues/") + names[i]).c_str (), &ways[i],
                           test_queues);
