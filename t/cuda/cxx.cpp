@@ -214,12 +214,17 @@ test_graph (const TarnCudaTest *test, gconstpointer)
 {
   {
     stream own;
-    tarn::cuda::pool pool (test->context);
+    tarn::pool_options options;
+    options.flags = TARN_POOL_FINDABLE;
+    tarn::cuda::pool pool (test->context, options);
     auto graph = tarn::cuda::graph_memory::begin (pool, own.get ());
     g_assert_cmpuint (graph.id (), !=, 0);
     own.begin_capture ();
     CUdeviceptr address = pool.allocate (size, own.get ()).address ();
-    g_assert_cmpuint (pool.allocate (size, own.get ()).address (), ==, address);
+    tarn::cuda::memory again = pool.allocate (size, own.get ());
+    g_assert_cmpuint (again.address (), ==, address);
+    g_assert_true (pool.find (address) == again.get ());
+    again.reset ();
     own.end_capture ();
     graph.end ();
     catch_from<tarn::error> ([&] { graph.end (); });
