@@ -317,6 +317,7 @@ TarnBlock *tarn_pool_allocate_timeout (TarnPool *pool, gsize size, gpointer queu
                                        GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnBlock *tarn_pool_find (TarnPool *pool, TarnMemory memory);
 gboolean tarn_pool_free_memory (TarnPool *pool, TarnMemory memory, gpointer queue, GError **error);
+gboolean tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error);
 gboolean tarn_pool_forget_queue (TarnPool *pool, gpointer queue, GError **error);
 void tarn_pool_free_held (TarnPool *pool);
 void tarn_pool_trim (TarnPool *pool, gsize keep_bytes);

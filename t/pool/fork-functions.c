@@ -320,6 +320,7 @@ static gpointer value;
   X (tarn_pool_new, FORKED, (w->allocator, NULL, error))                                           \
   X (tarn_pool_ref, QUIET, (w->pool))                                                              \
   X (tarn_pool_remove_reclaim_func, QUIET, (w->pool, 1))                                           \
+  X (tarn_pool_reserve, FORKED, (w->pool, 1000, &w->queue, error))                                 \
   X (tarn_pool_reset_peaks, QUIET, (w->pool))                                                      \
   X (tarn_pool_set_hold_bytes, QUIET, (w->over_heap, 1))                                           \
   X (tarn_pool_set_limit_bytes, QUIET, (w->over_heap, 1))                                          \

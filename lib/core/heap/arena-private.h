@@ -46,6 +46,9 @@ gboolean _tarn_heap_has_addresses (const TarnHeap *heap);
 gsize _tarn_heap_get_alignment (const TarnHeap *heap);
 gsize _tarn_heap_get_max_held (const TarnHeap *heap);
 
+/* Gets the largest request whose memory also serves others once it is free.  It takes the lock. */
+gsize _tarn_heap_get_max_shared (TarnHeap *heap);
+
 /* With the lock or without: for tarn_pool_get_generation (). */
 guint64 _tarn_heap_get_generation (const TarnHeap *heap);
 

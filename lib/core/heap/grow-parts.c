@@ -401,11 +401,19 @@ parts_choose (const TarnHeap *heap, gsize size)
              : TARN_RANGE_HUGE;
 }
 
+/* Larger requests are huge, if not at once then when the heap comes near its limit. */
+static gsize
+parts_get_max_shared (const TarnHeap *heap)
+{
+  return MAX (1, MIN (MIN_HUGE_BYTES, _tarn_heap_get_share (heap, TARN_MUCH_SHARE)));
+}
+
 /* A larger block that a pool holds keeps a piece in use which could go back, or be split. */
 const TarnHeapGrowth _tarn_heap_parts_growth = {
   .max_small = MAX_SMALL_BYTES,
   .max_held = MAX_SMALL_BYTES,
   .choose = parts_choose,
+  .get_max_shared = parts_get_max_shared,
   .get_target = get_target,
   .grow = parts_grow,
   .suits = parts_suits,

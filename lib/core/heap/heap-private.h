@@ -312,6 +312,8 @@ typedef struct
   gsize max_held;  /* the largest block that a pool above may hold, as _tarn_heap_get_max_held () */
   /* Chooses the range for a request.  NULL: its size alone does, by max_small. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
+  /* Gets the largest request whose piece serves others, too.  NULL: there is no such bound. */
+  gsize (*get_max_shared) (const TarnHeap *heap);
   /* Reckons how many bytes the heap may have for a request before it takes what queues do not use.
    */
   gsize (*get_target) (const TarnHeap *heap, gsize size);

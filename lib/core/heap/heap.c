@@ -453,6 +453,18 @@ _tarn_heap_get_max_held (const TarnHeap *heap)
   return heap->growth->max_held;
 }
 
+gsize
+_tarn_heap_get_max_shared (TarnHeap *heap)
+{
+  gsize bytes = G_MAXSIZE;
+
+  _tarn_heap_lock (heap);
+  if (heap->growth->get_max_shared != NULL)
+    bytes = heap->growth->get_max_shared (heap);
+  _tarn_heap_unlock (heap);
+  return bytes;
+}
+
 /* Chooses how a heap grows, by what its upstream allocator offers; NULL: it offers nothing.  What
  * another heap lends is for adaptors. */
 static const TarnHeapGrowth *

@@ -51,6 +51,7 @@
  *
  *     request.c  requests, from top to bottom
  *     timeout.c  ... that wait for memory
+ *     reserve.c  ... ahead of those to come
  *     held.c     ... served from what the pool holds
  *     others.c   ... and from the shares of other queues
  *     arena.c    meeting the arenas from which threads take memory without a lock

@@ -1,0 +1,163 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory for requests to come: it is allocated, and freed so that the pool, or the heap below it,
+ * has it. */
+
+#include "common/argument-private.h"
+#include "order/order-private.h"
+#include "pool/cache-private.h"
+
+/* A heap has memory in several segments where one is not to be had, of so many bytes at least. */
+#define MIN_PART ((gsize) 2 << 20)
+
+/* Tells whether a request that failed may succeed in smaller parts: if memory is short, and if the
+ * driver refuses it. */
+static gboolean
+may_be_smaller (const GError *error)
+{
+  return error->domain != TARN_ERROR || tarn_error_is_no_memory (error);
+}
+
+/* Allocates blocks that have so many bytes together, in as few parts as there can be.  FALSE: there
+ * are fewer bytes. */
+static gboolean
+take (TarnPool *pool, gsize bytes, gpointer queue, GPtrArray *blocks, GError **error)
+{
+  gsize part = pool->heap != NULL ? _tarn_heap_get_max_shared (pool->heap) : G_MAXSIZE;
+
+  while (bytes > 0)
+    {
+      g_autoptr (GError) local = NULL;
+      TarnBlock *block;
+
+      part = MIN (part, bytes);
+      block = tarn_pool_allocate_ordered (pool, part, queue, &local);
+      if (block != NULL)
+        {
+          g_ptr_array_add (blocks, block);
+          bytes -= part;
+          continue;
+        }
+      if (pool->heap == NULL || part <= MIN_PART || !may_be_smaller (local))
+        {
+          g_propagate_error (error, g_steal_pointer (&local));
+          return FALSE;
+        }
+      part = MAX (MIN_PART, _tarn_round_up (part / 2, MIN_PART));
+    }
+  return TRUE;
+}
+
+/* Sees to it that a block of a heap's memory goes back there when it is freed.  A bin would have it
+ * for requests of its size only. */
+static void
+set_exact (TarnBlock *block)
+{
+  TarnPool *pool = _tarn_pool_of (block->source);
+
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_settle (pool, block);
+  block->exact = pool->heap != NULL || block->exact;
+  _tarn_block_update_share (block);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/* Tells whether a pool without a heap holds a block once it is freed. */
+static gboolean
+is_to_be_held (TarnPool *pool, const TarnBlock *block, GError **error)
+{
+  gboolean has_limit;
+  gsize room;
+
+  if (pool->policy.is_debugged)
+    return TRUE; /* it holds nothing, whoever asks */
+  _tarn_mutex_lock (&pool->lock);
+  has_limit = pool->limit.bytes != 0;
+  room = pool->store.has_ended ? 0 : _tarn_pool_get_room (pool);
+  _tarn_mutex_unlock (&pool->lock);
+  if (block->alloc_size <= room && !block->exact)
+    return TRUE;
+  if (room == 0 || block->alloc_size > room)
+    g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT,
+                 "%s holds %" G_GSIZE_FORMAT " bytes at most, and %" G_GSIZE_FORMAT
+                 " are to be reserved",
+                 pool->base.label, room, block->alloc_size);
+  else
+    g_set_error (error, TARN_ERROR, has_limit ? TARN_ERROR_LIMIT : TARN_ERROR_OUT_OF_MEMORY,
+                 "%s: there are %" G_GSIZE_FORMAT " bytes, but not the %" G_GSIZE_FORMAT
+                 " of a block that can be held",
+                 pool->base.label, block->alloc_size,
+                 _tarn_bin_alloc_size (block->bin, _tarn_pool_get_leading_bits (pool)));
+  return FALSE;
+}
+
+/* Moves what this thread keeps of a queue to the pool's bins, for all threads. */
+static void
+flush (TarnPool *pool, gpointer queue)
+{
+  _tarn_mutex_lock (&pool->lock);
+  _tarn_pool_flush_queue (pool, queue);
+  _tarn_pool_check_if_full_debug (pool);
+  _tarn_mutex_unlock (&pool->lock);
+}
+
+/**
+ * Sees to it that a pool has memory for so many bytes, so that requests to come are served without
+ * a call of the driver. It counts what the pool has already, and waits for nobody's frees.
+ *
+ * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
+ * sizes of that queue. The heap keeps it like all that nobody uses, for
+ * TarnHeapOptions.idle_seconds: raise that (tarn_heap_set_idle_seconds()) for memory that is to
+ * stay longer before it is used. Requests of up to 256 KiB have segments of their own. Where
+ * segments cannot move (OpenCL, page-locked and managed memory) they have up to 64 MiB each, or
+ * 1/512 of the limit if that is less, and larger requests have segments of their own, too.
+ *
+ * Without a heap the pool holds one block, which serves one request of the same bin. Call this once
+ * for each block that is needed, while the others are in use.
+ *
+ * The bytes count in the pool's limit while the call lasts, and in its peaks. A pool that
+ * TARN_DEBUG looks at holds nothing: there the call only sees whether there is so much memory.
+ *
+ * @param pool   a pool; any thread may call it
+ * @param bytes  how many; 0: nothing is done
+ * @param queue  nullable: whose requests are to have the memory, as for
+ *               tarn_pool_allocate_ordered(); NULL: those that name no queue. Others get it once it
+ *               is idle.
+ * @param error  return location, or NULL: as tarn_pool_allocate_ordered(), where there is no memory
+ *               for so many bytes; TARN_ERROR_INVALID_ARGUMENT if a pool without a heap would not
+ *               hold them: see TarnPoolOptions.hold_bytes
+ * @return TRUE, or FALSE with @p error set
+ * @since 0.1
+ */
+gboolean
+tarn_pool_reserve (TarnPool *pool, gsize bytes, gpointer queue, GError **error)
+{
+  g_autoptr (GPtrArray) blocks = NULL;
+  gboolean is_there;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, FALSE);
+  TARN_REFUSE_NULL (pool, FALSE);
+
+  if (!tarn_check_fork (error))
+    return FALSE;
+  if (!_tarn_size_is_valid (bytes))
+    {
+      _tarn_allocator_refuse_size (&pool->base, bytes, error);
+      return FALSE;
+    }
+  blocks = g_ptr_array_new ();
+  is_there = take (pool, bytes, queue, blocks, error);
+  if (is_there && pool->heap == NULL && blocks->len > 0)
+    is_there = is_to_be_held (pool, g_ptr_array_index (blocks, 0), error);
+  for (guint i = 0; i < blocks->len; i++)
+    {
+      if (pool->heap != NULL)
+        set_exact (g_ptr_array_index (blocks, i));
+      tarn_block_free (g_ptr_array_index (blocks, i));
+    }
+  if (pool->heap == NULL && blocks->len > 0)
+    flush (pool, queue != NULL ? queue : pool->default_queue);
+  return is_there;
+}
