@@ -433,6 +433,42 @@ test_timeout (PoolFixture *fixture, gconstpointer unused)
   tarn_block_free (allocate_in_time (fixture->pool, SIZE));
 }
 
+/* Attempts that another pool was to serve are that pool's failures. */
+static TarnPool *
+redirect (TarnPool *pool, gpointer queue, gpointer other, GError **error)
+{
+  (void) pool;
+  (void) queue;
+  (void) error;
+  return tarn_pool_ref (other);
+}
+
+static void
+test_redirected (void)
+{
+  g_autoptr (TarnTestingQueues) queues = tarn_testing_queues_new (2 * SIZE, 0);
+  g_autoptr (TarnAllocator) allocator = tarn_testing_queues_allocator_new (queues);
+  g_autoptr (TarnPool) pool = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (TarnPool) other = tarn_pool_new (allocator, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  gpointer queue = tarn_testing_queue_new (queues, TRUE);
+  TarnBlock *blocks[2];
+
+  blocks[0] = allocate (pool, SIZE);
+  blocks[1] = allocate (other, SIZE);
+  tarn_pool_set_redirect_func (pool, redirect, other, NULL);
+  g_assert_null (tarn_pool_allocate_timeout (pool, SIZE, queue, LITTLE, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_OUT_OF_MEMORY);
+  g_assert_cmpuint (get_stats (pool).failures, ==, 0);
+  g_assert_cmpuint (get_stats (other).failures, >, 0);
+  tarn_pool_set_redirect_func (pool, NULL, NULL, NULL);
+  for (guint i = 0; i < 2; i++)
+    tarn_block_free (blocks[i]);
+  g_clear_pointer (&pool, tarn_pool_unref);
+  g_clear_pointer (&other, tarn_pool_unref);
+  g_clear_pointer (&allocator, tarn_allocator_unref);
+}
+
 /* What nobody can free is not waited for, however long the program would. */
 static void
 test_in_vain (PoolFixture *fixture, gconstpointer unused)
@@ -648,6 +684,7 @@ main (int argc, char **argv)
   g_test_add_data_func ("/core/timeout/heap-limited/parts",
                         GUINT_TO_POINTER (TARN_TESTING_PAGES_PARTS), test_heap_limited);
   ADD ("timeout", test_timeout);
+  g_test_add_func ("/core/timeout/redirected", test_redirected);
   ADD_LIMITED ("in-vain", test_in_vain);
   ADD ("in-vain-together", test_in_vain_together);
   ADD ("inside", test_inside);

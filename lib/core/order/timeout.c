@@ -42,12 +42,14 @@ list_pools (TarnPool *pool)
   return pools;
 }
 
-/* Has an attempt that failed, and is made again, not count as a request of its own. */
+/* Has an attempt that failed, and is made again, not count as a request of its own.  If another
+ * pool was to serve it (redirect.c), that has counted it. */
 static void
 uncount_failure (TarnPool *pool)
 {
   _tarn_mutex_lock (&pool->lock);
-  pool->stats.failures--;
+  if (!_tarn_pool_is_redirected (pool) && pool->stats.failures > 0)
+    pool->stats.failures--;
   _tarn_mutex_unlock (&pool->lock);
 }
 
