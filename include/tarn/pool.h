@@ -11,6 +11,7 @@
 
 #include <tarn/allocator.h>
 #include <tarn/block.h>
+#include <tarn/heap.h>
 
 G_BEGIN_DECLS
 
@@ -168,6 +169,15 @@ typedef struct
    * the environment has for all pools. Read once.
    */
   const gchar *debug;
+
+  /**
+   * For tarn_opencl_pool_new(), tarn_cuda_pool_new() and their like; it means nothing to
+   * tarn_pool_new(). Options of the heap below the pool: its name, the alignment of blocks, for how
+   * many seconds it keeps idle memory. NULL, the default: all at their defaults. The heap follows
+   * the pool's limit in any case. Where there is no heap, as with TARN_POOL_WHOLE_BUFFERS, these
+   * options are not read. They are copied.
+   */
+  const TarnHeapOptions *heap;
 } TarnPoolOptions;
 
 /**
@@ -185,7 +195,8 @@ typedef struct
         32,                                         /* thread_cache_blocks */                      \
         G_MAXSIZE >> (sizeof (gsize) > 4 ? 30 : 2), /* thread_cache_bytes */                       \
         0,                                          /* hold_bytes */                               \
-        NULL                                        /* debug */                                    \
+        NULL,                                       /* debug */                                    \
+        NULL                                        /* heap */                                     \
   }
 
 /**

@@ -30,6 +30,10 @@ _tarn_pool_new_over_heap (TarnAllocator *allocator, const TarnPoolOptions *optio
     return NULL;
   if ((known.flags & TARN_POOL_WHOLE_BUFFERS) != 0)
     return tarn_pool_new (driver, options, error);
+  if (known.heap != NULL
+      && !_tarn_struct_read_or_set_error (&heap_options, sizeof heap_options, known.heap,
+                                          "TarnHeapOptions", error))
+    return NULL;
   heap_options.follows_pool_limit = TRUE;
   heap = tarn_heap_allocator_new (driver, &heap_options, &reason);
   if (heap != NULL || g_error_matches (reason, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED))

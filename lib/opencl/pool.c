@@ -29,7 +29,7 @@
  *                 CL_MEM_READ_WRITE
  * @param options  nullable: the defaults; start from TARN_POOL_OPTIONS_INIT. A limit is the
  *                 heap's, too: no more is taken of the driver. tarn_pool_set_limit_bytes()
- *                 changes both.
+ *                 changes both. TarnPoolOptions.heap has other options of the heap.
  * @param error    return location, or NULL: as tarn_opencl_immediate_allocator_new(),
  *                 tarn_heap_allocator_new() and tarn_pool_new()
  * @return (transfer full): an empty pool, which any thread may use, or NULL with @p error set

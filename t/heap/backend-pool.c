@@ -6,6 +6,7 @@
 
 #include <tarn/tarn.h>
 
+#include "heap/heap-private.h"
 #include "lib/conformance.h"
 
 static GError *heap_error; /* what heaps cannot be made for; NULL: they can */
@@ -94,6 +95,15 @@ upstream_new (Ledger *ledger, gboolean has_parts)
   return tarn_allocator_new (&ops, ledger, ledger_end);
 }
 
+static gsize
+get_used_bytes (TarnPool *pool)
+{
+  TarnHeapStats stats = TARN_HEAP_STATS_INIT;
+
+  g_assert_true (tarn_heap_get_stats (tarn_pool_get_upstream (pool), &stats));
+  return stats.used_bytes;
+}
+
 /* The pool alone keeps the rest alive. */
 static void
 test_steps (gconstpointer has_parts)
@@ -116,6 +126,68 @@ test_steps (gconstpointer has_parts)
   g_assert_cmpuint (ledger.blocks, ==, 0);
   g_assert_cmpuint (ledger.allocators, ==, 0);
   g_assert_cmpuint (ledger.released, ==, ledger.parts);
+}
+
+/* The program's options are the heap's; it follows the pool's limit, whatever they say. */
+static void
+test_heap_options (gconstpointer has_parts)
+{
+  Ledger ledger = { 0, 0, 0, 0, 0 };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  TarnHeapOptions heap_options = TARN_HEAP_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+  TarnPool *pool;
+  const TarnHeap *heap;
+  TarnBlock *block;
+
+  heap_options.name = "below";
+  heap_options.alignment = 4096;
+  heap_options.idle_seconds = 77;
+  options.heap = &heap_options;
+  pool = _tarn_pool_new_over_heap (upstream_new (&ledger, has_parts != NULL), &options, &error);
+  g_assert_no_error (error);
+  heap = _tarn_heap_of (tarn_pool_get_upstream (pool));
+  g_assert_cmpint (heap != NULL, ==, has_parts != NULL);
+  if (heap != NULL)
+    {
+      g_assert_cmpstr (tarn_allocator_get_name (tarn_pool_get_upstream (pool)), ==, "below");
+      g_assert_cmpint (heap->idle_time, ==, 77 * G_TIME_SPAN_SECOND);
+      g_assert_true (heap->follows_pool);
+      block = allocate (pool, 1000);
+      g_assert_cmpuint (get_used_bytes (pool), ==, 4096);
+      tarn_block_free (block);
+    }
+  tarn_pool_unref (pool);
+
+  heap_options.alignment = 100; /* which nobody reads where there is no heap */
+  pool = _tarn_pool_new_over_heap (upstream_new (&ledger, has_parts != NULL), &options, &error);
+  if (has_parts != NULL)
+    g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  else
+    g_assert_no_error (error);
+  g_assert_cmpint (pool == NULL, ==, has_parts != NULL);
+  tarn_pool_unref (pool);
+  g_assert_cmpuint (ledger.allocators, ==, 0);
+}
+
+/* Nor are options read that a later version has. */
+static void
+test_later_heap_options (void)
+{
+  struct
+  {
+    TarnHeapOptions known;
+    gpointer later;
+  } later = { TARN_HEAP_OPTIONS_INIT, &later };
+  Ledger ledger = { 0, 0, 0, 0, 0 };
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (GError) error = NULL;
+
+  later.known.struct_size = sizeof later;
+  options.heap = &later.known;
+  g_assert_null (_tarn_pool_new_over_heap (upstream_new (&ledger, TRUE), &options, &error));
+  g_assert_error (error, TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT);
+  g_assert_cmpuint (ledger.allocators, ==, 0);
 }
 
 /* What the driver says of its allocator stays what is said. */
@@ -167,6 +239,9 @@ main (int argc, char **argv)
   g_test_init (&argc, &argv, NULL);
   g_test_add_data_func ("/core/heap/backend-pool/parts", parts, test_steps);
   g_test_add_data_func ("/core/heap/backend-pool/no-parts", NULL, test_steps);
+  g_test_add_data_func ("/core/heap/backend-pool/options", parts, test_heap_options);
+  g_test_add_data_func ("/core/heap/backend-pool/options-no-parts", NULL, test_heap_options);
+  g_test_add_func ("/core/heap/backend-pool/later-options", test_later_heap_options);
   g_test_add_func ("/core/heap/backend-pool/no-allocator", test_no_allocator);
   g_test_add_func ("/core/heap/backend-pool/no-heap", test_no_heap);
   g_test_add_data_func ("/core/heap/backend-pool/no-pool", parts, test_no_pool);

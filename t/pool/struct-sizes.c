@@ -68,9 +68,10 @@ typedef struct
   guint thread_cache_blocks;
   gsize thread_cache_bytes;
   gsize hold_bytes;
+  const gchar *debug;
 } OldTarnPoolOptions;
 
-STRUCT_SIZES_VERSIONS (TarnPoolOptions, const gchar *debug, debug);
+STRUCT_SIZES_VERSIONS (TarnPoolOptions, const TarnHeapOptions *heap, heap);
 
 typedef struct
 {
