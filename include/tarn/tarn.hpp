@@ -834,6 +834,24 @@ public:
     tarn_pool_stop_holding (get ());
   }
 
+  /** tarn_pool_reserve(): afterwards there is memory for so many bytes of requests. */
+  result<void>
+  try_reserve (std::size_t bytes, void *queue = nullptr) const noexcept
+  {
+    detail::error_slot error;
+
+    return error.success_if (tarn_pool_reserve (get (), bytes, queue, error.out ()));
+  }
+
+#if TARN_HAS_EXCEPTIONS
+  /** try_reserve(), or throws. */
+  void
+  reserve (std::size_t bytes, void *queue = nullptr) const
+  {
+    try_reserve (bytes, queue).value ();
+  }
+#endif
+
   /** tarn_pool_get_generation(). */
   std::uint64_t
   generation () const noexcept

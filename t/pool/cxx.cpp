@@ -611,6 +611,21 @@ test_containers ()
   g_assert_cmpuint (h.used (), ==, 0);
 }
 
+/* What is reserved is there without another call of the driver. */
+void
+test_reserve ()
+{
+  host h (16 << 20);
+  tarn::pool pool = h.make_pool ();
+
+  pool.reserve (4 << 20);
+  guint64 calls = pool.stats ().driver_calls;
+  g_assert_cmpuint (h.used (), >=, 4 << 20);
+  tarn::block block = pool.allocate (2 << 20);
+  g_assert_cmpuint (pool.stats ().driver_calls, ==, calls);
+  catch_from<std::bad_alloc> ([&] { pool.reserve (32 << 20); });
+}
+
 void
 test_alignments ()
 {
@@ -705,6 +720,7 @@ main (int argc, char **argv)
   g_test_add_func ("/core/cxx/group", test_group);
   g_test_add_func ("/core/cxx/budget", test_budget);
   g_test_add_func ("/core/cxx/timeout", test_timeout);
+  g_test_add_func ("/core/cxx/reserve", test_reserve);
   for (std::size_t i = 0; i < G_N_ELEMENTS (ways); i++)
     g_test_add_data_func ((std::string ("/core/cxx/queues/") + names[i]).c_str (), &ways[i],
                           test_queues);
