@@ -779,7 +779,7 @@ static void
 test_random (const TarnCudaTest *test, gconstpointer way)
 {
   World world;
-  Slot slots[64] = { { NULL } };
+  Slot slots[64] = { { NULL, NULL } };
   guint64 graphs[10];
 
   world_init (&world, test, GPOINTER_TO_UINT (way));
