@@ -62,7 +62,8 @@ typedef struct
    * Blocks that are kept in use as long as the graph keep their memory. If they were freed, the
    * heap may unmap the memory after so many seconds, and a launch of the graph then faults. With
    * G_MAXSIZE memory still goes for the other reasons, and pieces move: tarn_pool_get_generation()
-   * tells whether any did.
+   * tells whether any did. Memory of tarn_cuda_pool_begin_graph() stays where it is until the graph
+   * is released.
    */
   gsize idle_seconds;
 } TarnHeapOptions;
