@@ -298,7 +298,7 @@ tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_flags flags,
 }
 
 /**
- * Gets the pool behind a pool of images, for counters, limits, trimming and the like. All of
+ * Gets the pool behind a pool of images. It is for counters, limits and trimming: all of
  * tarn_pool_get_stats(), tarn_pool_trim(), tarn_pool_set_limit_bytes(), tarn_pool_find() and so on
  * hold for images. It is no pool to allocate from: tarn_pool_allocate() there is
  * TARN_ERROR_INVALID_SIZE, or gives an image that happens to have so many bytes.

@@ -120,7 +120,7 @@ tarn_opencl_status_name (cl_int status)
 }
 
 /**
- * Gets the OpenCL status that says what an error says, for programs that pass on statuses.
+ * Gets the OpenCL status that says what an error says. It is for programs that pass on statuses.
  *
  * TARN_OPENCL_ERROR's code is the status already. For TARN_ERROR's codes it is
  *

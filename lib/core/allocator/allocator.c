@@ -634,8 +634,9 @@ tarn_allocator_is_of (TarnAllocator *allocator, TarnAllocatorFreeFunc func)
 }
 
 /**
- * Gets the allocator that memory of an allocator comes from in the end: itself, or the one at the
- * bottom of a pool or a heap. It is for backends, which know their own by tarn_allocator_is_of().
+ * Gets the allocator at the bottom, where memory comes from in the end. Of a pool or a heap that is
+ * the backend's, of a backend's itself. It is for backends, which know their own by
+ * tarn_allocator_is_of().
  *
  * @param allocator  an allocator, or a pool seen as one; any thread may call it
  * @return (transfer none): a direct allocator, valid as long as @p allocator; for a block in use

@@ -600,7 +600,7 @@ tarn_heap_allocator_new (TarnAllocator *upstream, const TarnHeapOptions *options
 }
 
 /**
- * Sets for how many seconds a heap keeps memory that nothing is in use of, from now on:
+ * Sets for how many seconds a heap keeps idle memory from now on. It changes
  * TarnHeapOptions.idle_seconds. What has been idle for longer goes back at once, unless a queue may
  * still use it.
  *

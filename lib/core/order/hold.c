@@ -190,11 +190,11 @@ tarn_pool_get_hold_bytes (TarnPool *pool)
 }
 
 /**
- * Sets the most bytes that a pool holds from now on: TarnPoolOptions.hold_bytes. If the pool holds
- * more, it frees blocks at once: those that nobody uses, the oldest first, and if these are not
- * enough the largest others, for which the call waits as tarn_pool_trim() does. Threads give up
- * what they keep for themselves, and begin anew. A pool that tarn_pool_stop_holding() was called
- * for goes on to hold nothing.
+ * Sets the most bytes that a pool holds from now on. It changes TarnPoolOptions.hold_bytes. If the
+ * pool holds more, it frees blocks at once: those that nobody uses, the oldest first, and if these
+ * are not enough the largest others, for which the call waits as tarn_pool_trim() does. Threads
+ * give up what they keep for themselves, and begin anew. A pool that tarn_pool_stop_holding() was
+ * called for goes on to hold nothing.
  *
  * @param pool        a pool; any thread may call it. In a child of fork () it does nothing.
  * @param hold_bytes  bytes. 0: no bound, except over a heap, where the pool holds little;

@@ -104,8 +104,8 @@ flush (TarnPool *pool, gpointer queue)
 }
 
 /**
- * Sees to it that a pool has memory for so many bytes, so that requests to come are served without
- * a call of the driver. It counts what the pool has already, and waits for nobody's frees.
+ * Reserves memory in a pool. Requests of so many bytes together are then served without a call of
+ * the driver. It counts what the pool has already, and waits for nobody's frees.
  *
  * Over a heap the memory is the heap's, in one segment or several, and serves requests of any
  * sizes of that queue. The heap keeps it like all that nobody uses, for

@@ -87,7 +87,7 @@ get_end_time (gint64 microseconds)
 }
 
 /**
- * Allocates a block, and waits until other threads have freed enough for it. It is
+ * Allocates a block, and waits until other threads have freed enough. It is
  * tarn_pool_allocate_ordered() for programs whose threads share a device that has not enough for
  * all of them at a time. Where there is no memory (tarn_error_is_no_memory()), the request is tried
  * again whenever a block of the pool is freed, or of another pool of its reclaim group, or the

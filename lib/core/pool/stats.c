@@ -166,7 +166,7 @@ tarn_pool_get_name (TarnPool *pool)
 }
 
 /**
- * Gets a number that changes whenever memory of a pool goes back to the driver. It is for programs
+ * Gets a number that changes when memory of a pool goes back to the driver. It is for programs
  * that keep addresses longer than blocks, as a CUDA graph does. Such a program gets the number
  * before it allocates what the graph uses. As long as the number stays the same, that memory is
  * mapped where it was, although the blocks may have been freed. Once it is another one, some memory

@@ -30,9 +30,9 @@ _tarn_pool_get_device_memory (TarnAllocator *upstream, guint64 *device_bytes, gu
 }
 
 /**
- * Stores how much memory a pool can have: what the device has, what is free of it, what the pool
- * has taken, and the most that it can have now. A program chooses the size of its work by it. Other
- * processes take memory at any time, so a request may fail all the same
+ * Stores how much memory a pool can have. That is what the device has, what is free of it, what the
+ * pool has taken, and the most that it can have now. A program chooses the size of its work by it.
+ * Other processes take memory at any time, so a request may fail all the same
  * (tarn_error_is_no_memory()).
  *
  * What a device has is CUDA's cuMemGetInfo, and for OpenCL CL_DEVICE_GLOBAL_MEM_SIZE, of the
