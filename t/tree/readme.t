@@ -21,7 +21,7 @@ present () { # FOLDER
     cd "$top_srcdir/t/$1" || exit
     for file in *; do
       case $file in
-        *.c | *.cpp | *.sh | *.awk | *.pml | *.litmus) echo "$file" ;;
+        *.c | *.cpp | *.sh | *.awk | *.patch | *.pml | *.litmus) echo "$file" ;;
         *.t) sed -n 2p "$file" | grep -q '^# Tarn: ' && echo "$file" ;;
       esac
     done
@@ -34,7 +34,7 @@ lists_what_is_there () { # FOLDER
   [ -s "$scratch/present" ] && diff "$scratch/listed" "$scratch/present"
 }
 
-for folder in "$top_srcdir"/t/*/ "$top_srcdir"/t/opencl/layer/; do
+for folder in "$top_srcdir"/t/*/ "$top_srcdir"/t/opencl/layer/ "$top_srcdir"/t/opencl/programs/; do
   name=${folder#"$top_srcdir"/t/}
   name=${name%/}
   [ "$name" = data ] || check "$name/" lists_what_is_there "$name"
