@@ -8,7 +8,8 @@
 # libbabl-dev, libjson-glib-dev, libpng-dev and libjpeg-dev.  Each program is built twice: with two
 # processors, GEGL takes about 5 minutes, CLBlast about 20.
 # REAL_PROGRAMS_DIR=FOLDER keeps what it gets and builds (default: a temporary folder).
-# GEGL_USE_OPENCL=cpu|gpu is GEGL's device (default: cpu), CLBLAST_DEVICE=N CLBlast's of platform 0.
+# GEGL_USE_OPENCL=cpu|gpu is GEGL's device (default: cpu), CLBLAST_DEVICE=N CLBlast's of platform 0;
+# CLBLAST_ROUTINES="xgemm xtrsm" names the routines of CLBlast that are tested.
 # The last line says what failed.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -165,7 +166,8 @@ results_of () { sed -E 's/\x1b\[[0-9;]*m//g; s/[0-9.]+ ms//g' "$1"; }
 # it has to print the same with Tarn and without.
 run_clblast () {
   local version routine
-  local routines=(xdot xgemm xsyrk xtrsm xgemmbatched)
+  local routines
+  read -r -a routines <<<"${CLBLAST_ROUTINES:-xdot xsyrk xgemmbatched}"
   get_tarball clblast 1.6.3 clblast_1.6.3.orig.tar.gz && unpack clblast clblast_1.6.3.orig.tar.gz || return
   for version in plain tarn; do
     { [ -e "$work/clblast-$version/build.ninja" ] ||
@@ -177,7 +179,7 @@ run_clblast () {
   done
   check_linked clblast libclblast.so
   for routine in "${routines[@]}"; do
-    set -- "$work/clblast-VERSION/clblast_test_$routine" -platform 0 -device "${CLBLAST_DEVICE:-0}"
+    set -- "$work/clblast-VERSION/clblast_test_$routine" -precision 32 -platform 0 -device "${CLBLAST_DEVICE:-0}"
     for version in plain tarn; do
       in_version $version "${@//VERSION/$version}" >"$work/clblast-$version/$routine.log" 2>&1 ||
         fail "clblast $routine ($version) exits with $?"
