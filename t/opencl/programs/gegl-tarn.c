@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * GEGL's buffers from pools. GEGL calls OpenCL through variables such as gegl_clCreateBuffer, so
- * none of its calls has to be changed. It has one in-order queue, which it need not name. */
+ * none of its calls has to be changed. It has one in-order queue, which is the pools', so it need
+ * not name it again. */
 
 #define CL_TARGET_OPENCL_VERSION 120
 #include <tarn/opencl.h>
@@ -39,13 +40,13 @@ release_buffer (cl_mem buffer)
 }
 
 void
-gegl_cl_tarn_init (cl_context ctx, cl_device_id id, Create *create, Release *release)
+gegl_cl_tarn_init (cl_command_queue queue, Create *create, Release *release)
 {
   TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
 
   options.flags = TARN_POOL_FINDABLE;
   for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
-    pools[i] = tarn_opencl_pool_new_for_device (ctx, id, i * CL_MEM_ALLOC_HOST_PTR, &options, NULL);
+    pools[i] = tarn_opencl_pool_new (queue, i * CL_MEM_ALLOC_HOST_PTR, &options, NULL);
   create_plain = *create;
   release_plain = *release;
   *create = create_buffer;

@@ -156,6 +156,12 @@ run_gegl () {
     cmp "$work"/gegl-{plain,tarn}/images/"$name.png" || fail "gegl $name: another image with Tarn"
     n_compared=$((n_compared + 1))
     say_buffers "gegl $name" "$@"
+    # Memory that is poisoned too early makes another image.
+    in_version tarn env TARN_DEBUG=guards,poison "${@//VERSION/tarn}" \
+      >"$work/gegl-tarn/images/$name.log" 2>&1 ||
+      fail "gegl $name with TARN_DEBUG"
+    ! grep -aw Tarn "$work/gegl-tarn/images/$name.log" || fail "gegl $name: TARN_DEBUG finds a mistake"
+    cmp "$work"/gegl-{plain,tarn}/images/"$name.png" || fail "gegl $name: another image with TARN_DEBUG"
   done
 }
 
