@@ -14,7 +14,8 @@
 #include "memory-object-private.h"
 #include "order-private.h"
 
-/* Later than OpenCL 1.2. */
+/* Later than OpenCL 1.2, or missing in headers of that time. */
+#define DEPTH 0x10BD
 #define UNORM_INT24 0x10DF
 #define UNORM_INT_101010_2 0x10E0
 
@@ -180,7 +181,7 @@ count_channels (cl_channel_order order)
     case CL_A:
     case CL_INTENSITY:
     case CL_LUMINANCE:
-    case CL_DEPTH:
+    case DEPTH:
     case CL_Rx:
       return 1;
     case CL_RG:
