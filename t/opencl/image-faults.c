@@ -360,6 +360,12 @@ test_nvidia (const TarnOpenclDevice *device, OpenclState *state)
   layer->reset ();
 }
 
+static guint
+count_calls_but_questions (void)
+{
+  return layer->get_calls (NULL) - layer->get_calls ("clGetMemObjectInfo");
+}
+
 /* A hit asks the driver for nothing but who retains the image. */
 static void
 test_hits (const TarnOpenclDevice *device, OpenclState *state)
@@ -372,11 +378,11 @@ test_hits (const TarnOpenclDevice *device, OpenclState *state)
     return;
   pool = pool_new (state, NULL);
   tarn_block_free (take_sure (pool, 10, 10, NULL));
-  n_calls = layer->get_calls (NULL);
+  n_calls = count_calls_but_questions ();
   for (guint i = 0; i < 100; i++)
     tarn_block_free (take_sure (pool, 10, 10, NULL));
   g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 1);
-  g_assert_cmpuint (layer->get_calls (NULL) - layer->get_calls ("clGetMemObjectInfo"), ==, n_calls);
+  g_assert_cmpuint (count_calls_but_questions (), ==, n_calls);
 }
 
 /* An eighth of the device's memory is held at most, unless the program says how much. */
