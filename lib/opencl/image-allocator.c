@@ -197,6 +197,7 @@ allocator_new (const ImageAllocator *made)
   ops.frees_in_order = TRUE;
   if (self->traits.trusts_whole)
     ops.is_retained = image_is_retained;
+  ops.get_memory = _tarn_opencl_get_memory;
   _tarn_opencl_set_order (&ops);
   return tarn_allocator_new (&ops, self, image_allocator_free);
 }

@@ -392,6 +392,7 @@ test_held (const TarnOpenclDevice *device, OpenclState *state)
   const cl_ulong bytes = 8 << 20;
   g_autoptr (TarnOpenclImagePool) pool = NULL;
   TarnPoolStats stats = TARN_POOL_STATS_INIT;
+  TarnBudget budget = TARN_BUDGET_INIT;
 
   (void) device;
   if (!begin (state))
@@ -402,6 +403,8 @@ test_held (const TarnOpenclDevice *device, OpenclState *state)
     tarn_block_free (take_sure (pool, 128, 128 + i, NULL));
   tarn_pool_get_stats (tarn_opencl_image_pool_get_pool (pool), &stats);
   g_assert_cmpuint (stats.held_blocks, ==, 3);
+  g_assert_true (tarn_pool_get_budget (tarn_opencl_image_pool_get_pool (pool), &budget, NULL));
+  g_assert_cmpuint (budget.device_bytes, ==, bytes);
   layer->reset ();
 }
 
