@@ -37,7 +37,6 @@ static const gsize mixed_sizes[]
 /* The driver */
 
 typedef struct CUstream_st *CUstream;
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
 
 /* X (name, "symbol", arguments): what is measured against Tarn, and what that needs. */
 #define REQUIRED(X)                                                                                \

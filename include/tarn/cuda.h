@@ -29,6 +29,7 @@ typedef unsigned int CUdeviceptr;
 typedef struct CUstream_st *CUstream;
 typedef struct CUmod_st *CUmodule;
 typedef struct CUfunc_st *CUfunction;
+typedef struct CUmemPoolHandle_st *CUmemoryPool;
 /** @endcond */
 
 /**
@@ -146,6 +147,8 @@ TarnAllocator *tarn_cuda_host_allocator_new (CUcontext context, guint flags,
                                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 TarnAllocator *tarn_cuda_managed_allocator_new (CUcontext context, guint flags,
                                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
+TarnAllocator *tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool,
+                                              GError **error) G_GNUC_WARN_UNUSED_RESULT;
 guint64 tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator);
 CUdeviceptr tarn_cuda_block_get_device_pointer (const TarnBlock *block);
 gpointer tarn_cuda_block_get_host_pointer (const TarnBlock *block);

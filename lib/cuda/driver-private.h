@@ -106,6 +106,9 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuDeviceGetUuid, cuDeviceGetUuid_v2, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuDeviceGetUuid_v1, cuDeviceGetUuid, (TarnCudaUuid * uuid, CUdevice device))                  \
   X (cuCtxGetId, cuCtxGetId, (CUcontext context, unsigned long long *id))                          \
+  X (cuStreamCreate, cuStreamCreate, (CUstream * stream, unsigned int flags))                      \
+  X (cuStreamDestroy, cuStreamDestroy_v2, (CUstream stream))                                       \
+  X (cuStreamSynchronize, cuStreamSynchronize, (CUstream stream))                                  \
   X (cuStreamGetCtx, cuStreamGetCtx, (CUstream stream, CUcontext * context))                       \
   X (cuStreamIsCapturing, cuStreamIsCapturing, (CUstream stream, unsigned int *capturing))         \
   X (cuStreamGetCaptureInfo, cuStreamGetCaptureInfo,                                               \
@@ -113,6 +116,10 @@ typedef TarnCudaOwnAccess TarnCudaAccess;
   X (cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, (unsigned int *mode))   \
   X (cuMemAllocManaged, cuMemAllocManaged,                                                         \
      (CUdeviceptr * pointer, size_t size, unsigned int flags))                                     \
+  X (cuMemAllocAsync, cuMemAllocAsync, (CUdeviceptr * pointer, size_t size, CUstream stream))      \
+  X (cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync,                                             \
+     (CUdeviceptr * pointer, size_t size, CUmemoryPool pool, CUstream stream))                     \
+  X (cuMemFreeAsync, cuMemFreeAsync, (CUdeviceptr pointer, CUstream stream))                       \
   X (cuMemGetAllocationGranularity, cuMemGetAllocationGranularity,                                 \
      (size_t * bytes, const TarnCudaProperties *properties, unsigned int option))                  \
   X (cuMemAddressReserve, cuMemAddressReserve,                                                     \
@@ -176,6 +183,8 @@ typedef struct
 #define TARN_CUDA_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED 102
 #define TARN_CUDA_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED 103
 #define TARN_CUDA_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED 110
+#define TARN_CUDA_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED 115
+#define TARN_CUDA_STREAM_NON_BLOCKING 1
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER 5
 #define TARN_CUDA_JIT_ERROR_LOG_BUFFER_SIZE_BYTES 6
 

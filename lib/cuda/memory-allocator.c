@@ -1,8 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of device memory, of page-locked host memory, and of managed memory: one, over three
- * pairs of driver calls. */
+ * Allocators of device memory, of page-locked host memory, of managed memory, and of memory of
+ * CUDA's own pools (async-memory.c): one, over four pairs of driver calls. */
 
 #include "common/other-block-private.h"
 #include "graph-pieces-private.h"
@@ -15,6 +15,9 @@
 #define DEVICE_ALIGNMENT 512
 #define HOST_ALIGNMENT 64
 
+/* Nothing says how CUDA's pools align memory beyond what cudaMalloc does: 256 bytes. */
+#define ASYNC_ALIGNMENT 256
+
 static const struct
 {
   const gchar *name, *allocate, *free;
@@ -24,6 +27,7 @@ static const struct
   [TARN_CUDA_HOST_MEMORY] = { "cuda-host", "cuMemHostAlloc", "cuMemFreeHost", HOST_ALIGNMENT },
   [TARN_CUDA_MANAGED_MEMORY]
   = { "cuda-managed", "cuMemAllocManaged", "cuMemFree", DEVICE_ALIGNMENT },
+  [TARN_CUDA_ASYNC_MEMORY] = { "cuda-async", "cuMemAllocAsync", "cuMemFreeAsync", ASYNC_ALIGNMENT },
 };
 
 static unsigned int
@@ -41,6 +45,7 @@ call_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memo
       status = driver->cuMemAllocManaged (&address, size, self->flags);
       break;
     case TARN_CUDA_DEVICE_MEMORY:
+    case TARN_CUDA_ASYNC_MEMORY: /* it has a function of its own */
     default:
       status = driver->cuMemAlloc (&address, size);
       break;
@@ -54,6 +59,7 @@ static gboolean
 memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   TarnCudaMemoryAllocator *self = user_data;
+  gboolean is_allocated;
   TarnCudaScope scope;
   unsigned int status;
 
@@ -62,6 +68,12 @@ memory_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **er
     return TRUE;
   if (!_tarn_cuda_context_enter (&self->home.context, &scope, error))
     return FALSE;
+  if (self->kind == TARN_CUDA_ASYNC_MEMORY)
+    {
+      is_allocated = _tarn_cuda_async_allocate (self, size, memory, error);
+      _tarn_cuda_context_leave (&self->home.context, &scope);
+      return is_allocated;
+    }
   status = call_allocate (self, size, memory);
   _tarn_cuda_context_leave (&self->home.context, &scope);
   if (status == TARN_CUDA_SUCCESS)
@@ -86,8 +98,17 @@ call_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
 {
   const TarnCudaDriver *driver = self->home.context.driver;
 
-  return self->kind == TARN_CUDA_HOST_MEMORY ? driver->cuMemFreeHost (memory.pointer)
-                                             : driver->cuMemFree ((CUdeviceptr) memory.address);
+  switch (self->kind)
+    {
+    case TARN_CUDA_HOST_MEMORY:
+      return driver->cuMemFreeHost (memory.pointer);
+    case TARN_CUDA_ASYNC_MEMORY:
+      return _tarn_cuda_async_free (self, memory);
+    case TARN_CUDA_DEVICE_MEMORY:
+    case TARN_CUDA_MANAGED_MEMORY:
+    default:
+      return driver->cuMemFree ((CUdeviceptr) memory.address);
+    }
 }
 
 /* FALSE with an error if it is not freed. */
@@ -167,6 +188,7 @@ memory_allocator_free (gpointer user_data)
 
   _tarn_cuda_finder_clear (&self->finder, &self->home.context);
   _tarn_cuda_virtual_clear (&self->virtual_memory);
+  _tarn_cuda_async_clear (self);
   _tarn_cuda_home_clear (&self->home);
   g_free (self);
 }
@@ -188,6 +210,8 @@ make_allocator (TarnCudaMemoryAllocator *self)
     ops.get_memory = memory_get;
   if (self->kind != TARN_CUDA_HOST_MEMORY && self->home.context.driver->cuLaunchKernel != NULL)
     ops.find_other = _tarn_cuda_memory_find_other;
+  if (self->kind == TARN_CUDA_ASYNC_MEMORY)
+    ops.free_on_queue = _tarn_cuda_async_free_on_queue;
   _tarn_cuda_set_order (&ops);
   _tarn_cuda_virtual_set_ops (&self->virtual_memory, &ops);
   return tarn_allocator_new (&ops, self, memory_allocator_free);
@@ -330,6 +354,49 @@ tarn_cuda_managed_allocator_new (CUcontext context, guint flags, GError **error)
   return self != NULL ? make_allocator (self) : NULL;
 }
 
+/**
+ * Makes an allocator of memory of CUDA's own pools (cuMemAllocAsync). A program that shares a
+ * device with libraries which call cudaMallocAsync() takes memory from the same place as they do,
+ * so that what one of them has freed serves the others. Put a pool over it: Tarn's pool then serves
+ * most requests, and CUDA's pool the others. Otherwise as tarn_cuda_device_allocator_new().
+ *
+ * A block is ready for all streams when it is allocated: the allocator has a stream of its own for
+ * allocations, and the host waits for that. This takes long only if the device has no other memory
+ * than what a library has freed and commands still use. What is freed without a pool goes on the
+ * stream that used the block first, after the others, and the host does not wait
+ * (cuMemFreeAsync()). What a pool gives back goes when the host has waited for the streams that
+ * used it; no other stream is waited for.
+ *
+ * CUDA's pool decides when memory goes back to the device: see
+ * CU_MEMPOOL_ATTR_RELEASE_THRESHOLD. Such memory has no cuIpcGetMemHandle(), and a heap over the
+ * allocator makes parts of it, aligned to 256 bytes.
+ *
+ * @param context  nullable: the one that is current in this thread
+ * @param pool     the pool that memory is from, alive until the allocator and its blocks are gone;
+ *                 NULL: whichever is the current one of the device (cuDeviceSetMemPool()) when
+ *                 memory is allocated
+ * @param error    return location, or NULL: as tarn_cuda_device_allocator_new(), and
+ *                 TARN_ERROR_NOT_SUPPORTED if the driver lacks a function (CUDA before 11.2), which
+ *                 the error names, or the device has no memory pools
+ * @return (transfer full): the allocator, which any thread may use, or NULL with @p error set
+ * @since 0.1
+ */
+TarnAllocator *
+tarn_cuda_async_allocator_new (CUcontext context, CUmemoryPool pool, GError **error)
+{
+  TarnCudaMemoryAllocator *self;
+
+  g_return_val_if_fail (error == NULL || *error == NULL, NULL);
+
+  self = memory_allocator_new (TARN_CUDA_ASYNC_MEMORY, context, 0, error);
+  if (self == NULL)
+    return NULL;
+  if (_tarn_cuda_async_init (self, pool, error))
+    return make_allocator (self);
+  memory_allocator_free (self);
+  return NULL;
+}
+
 /* Gets the one that an allocator is, or that a graph's memory is of; NULL: it is neither. */
 static TarnCudaMemoryAllocator *
 get_memory_allocator (TarnAllocator *allocator)
@@ -379,7 +446,8 @@ tarn_cuda_allocator_get_lost_bytes (TarnAllocator *allocator)
 }
 
 /**
- * Gets the address on the device of a block. It is one of device or managed memory.
+ * Gets the address on the device of a block. It is one of device or managed memory, or of memory of
+ * CUDA's pools.
  *
  * @param block  a block in use; one of another kind of memory is a programming error. Any thread
  *               may call it.
@@ -396,7 +464,7 @@ tarn_cuda_block_get_device_pointer (const TarnBlock *block)
   self = get_memory_allocator (tarn_block_get_allocator (block));
   if (self == NULL || self->kind == TARN_CUDA_HOST_MEMORY)
     {
-      _tarn_report_other_block (G_STRFUNC, block, "'cuda-device' or 'cuda-managed'");
+      _tarn_report_other_block (G_STRFUNC, block, "'cuda-device', 'cuda-managed' or 'cuda-async'");
       return 0;
     }
 
@@ -419,7 +487,8 @@ tarn_cuda_block_get_host_pointer (const TarnBlock *block)
 
   g_return_val_if_fail (block != NULL, NULL);
   self = get_memory_allocator (tarn_block_get_allocator (block));
-  if (self == NULL || self->kind == TARN_CUDA_DEVICE_MEMORY)
+  if (self == NULL
+      || (self->kind != TARN_CUDA_HOST_MEMORY && self->kind != TARN_CUDA_MANAGED_MEMORY))
     {
       _tarn_report_other_block (G_STRFUNC, block, "'cuda-host' or 'cuda-managed'");
       return NULL;

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Allocators of memory.  Host and managed memory has no virtual memory. */
+ * Allocators of memory.  Only device memory of cuMemAlloc has virtual memory beside it. */
 
 #ifndef TARN_CUDA_MEMORY_PRIVATE_H
 #define TARN_CUDA_MEMORY_PRIVATE_H
@@ -14,7 +14,8 @@ typedef enum
 {
   TARN_CUDA_DEVICE_MEMORY,
   TARN_CUDA_HOST_MEMORY,
-  TARN_CUDA_MANAGED_MEMORY
+  TARN_CUDA_MANAGED_MEMORY,
+  TARN_CUDA_ASYNC_MEMORY
 } TarnCudaKind;
 
 /* How memory of a device is mapped.  All zero: there is no virtual memory. */
@@ -43,6 +44,8 @@ typedef struct
   TarnCudaKind kind; /* constant, as are the next two, but for what says so */
   guint flags;
   TarnCudaVirtual virtual_memory;
+  CUmemoryPool pool; /* of TARN_CUDA_ASYNC_MEMORY; NULL: whichever is the device's current one */
+  CUstream stream;   /* of that, too: its own; see async-memory.c */
   TarnCudaFinder finder;
   guint64 lost_bytes TARN_WHOLE; /* atomic: that went with the context */
   gint is_told;                  /* atomic: whether somebody was told */
@@ -63,6 +66,16 @@ gboolean _tarn_cuda_virtual_try (TarnCudaMemoryAllocator *allocator, GError **er
  * not. */
 TarnAllocator *_tarn_cuda_pool_allocator_new (CUcontext context,
                                               const TarnCudaDeviceOptions *options, GError **error);
+
+/* async-memory.c.  The allocator's home is there; to allocate and to free, the context is current.
+ */
+gboolean _tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError **error);
+void _tarn_cuda_async_clear (TarnCudaMemoryAllocator *self);
+gboolean _tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size,
+                                    TarnMemory *memory, GError **error);
+unsigned int _tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory);
+gboolean _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size,
+                                         gpointer queue);
 
 /* contents.c */
 gboolean _tarn_cuda_memory_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size,

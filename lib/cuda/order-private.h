@@ -29,6 +29,7 @@ CUstream _tarn_cuda_stream_of_handle (gpointer handle);
  * thread's if it is of one of a thread's own. */
 gboolean _tarn_cuda_handle_is_legacy (gpointer handle);
 gboolean _tarn_cuda_handle_is_known (gpointer handle);
+CUstream _tarn_cuda_get_legacy_stream (void);
 
 /* Checks that a stream is of a context: TARN_ERROR_INVALID_ARGUMENT. */
 gboolean _tarn_cuda_check_stream (const TarnCudaContext *context, gpointer handle, GError **error);

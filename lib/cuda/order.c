@@ -58,6 +58,12 @@ _tarn_cuda_handle_is_legacy (gpointer handle)
   return handle == LEGACY;
 }
 
+CUstream
+_tarn_cuda_get_legacy_stream (void)
+{
+  return (CUstream) LEGACY;
+}
+
 gboolean
 _tarn_cuda_handle_is_known (gpointer handle)
 {

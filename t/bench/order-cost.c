@@ -16,8 +16,6 @@
 
 /* The driver */
 
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
 /* X (name, "symbol", arguments) */
 #define REQUIRED(X)                                                                                \
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \

@@ -18,14 +18,25 @@ typedef struct
 {
   const TarnCudaTest *test;
   TarnTestingCudaKind kind;
+  gboolean is_async; /* of a pool of CUDA's */
+  CUmemoryPool pool; /* of which one; NULL: the device's */
 } State;
+
+static gpointer
+find_optional (const gchar *symbol)
+{
+  gpointer library = dlopen ("libcuda.so.1", RTLD_NOW);
+
+  g_assert_nonnull (library);
+  return dlsym (library, symbol);
+}
 
 static gpointer
 open_kind (gconstpointer test, TarnTestingCudaKind kind)
 {
   State *state = g_new (State, 1);
 
-  *state = (State){ test, kind };
+  *state = (State){ test, kind, FALSE, NULL };
   if (fake != NULL)
     fake->reset ();
   return state;
@@ -52,15 +63,75 @@ open_managed (gconstpointer test, gchar **reason)
   return open_kind (test, TARN_TESTING_CUDA_MANAGED_MEMORY);
 }
 
+static gboolean
+has_pools (CUdevice device)
+{
+  int value = 0;
+
+  if (find_optional ("cuMemAllocAsync") == NULL)
+    return FALSE;
+  g_assert_cmpuint (cuda_get_driver ()->cuDeviceGetAttribute (
+                        &value, TARN_CUDA_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, device),
+                    ==, 0);
+  return value != 0;
+}
+
+static gpointer
+open_async (gconstpointer test, gchar **reason)
+{
+  State *state;
+
+  if (!has_pools (((const TarnCudaTest *) test)->device))
+    {
+      *reason = g_strdup ("there are no memory pools of CUDA's");
+      return NULL;
+    }
+  state = open_kind (test, TARN_TESTING_CUDA_DEVICE_MEMORY);
+  state->is_async = TRUE;
+  return state;
+}
+
+static gpointer
+open_async_pool (gconstpointer test, gchar **reason)
+{
+  unsigned int (*create) (CUmemoryPool *, const CUmemPoolProps *);
+  State *state = open_async (test, reason);
+  CUmemPoolProps props = { .allocType = 1, .location = { .type = 1 } };
+
+  if (state == NULL)
+    return NULL;
+  *(gpointer *) &create = find_optional ("cuMemPoolCreate");
+  props.location.id = state->test->device;
+  g_assert_cmpuint (create (&state->pool, &props), ==, 0);
+  return state;
+}
+
+static void
+destroy_pool (CUmemoryPool pool)
+{
+  unsigned int (*get_attribute) (CUmemoryPool, unsigned int, void *);
+  unsigned int (*destroy) (CUmemoryPool);
+  guint64 used = 1;
+
+  *(gpointer *) &get_attribute = find_optional ("cuMemPoolGetAttribute");
+  g_assert_cmpuint (get_attribute (pool, 7 /* CU_MEMPOOL_ATTR_USED_MEM_CURRENT */, &used), ==, 0);
+  g_assert_cmpuint (used, ==, 0);
+  *(gpointer *) &destroy = find_optional ("cuMemPoolDestroy");
+  g_assert_cmpuint (destroy (pool), ==, 0);
+}
+
 static void
 close_state (gpointer data)
 {
   State *state = data;
 
+  if (state->pool != NULL)
+    destroy_pool (state->pool);
   g_assert_true (cuda_get_current () == state->test->context);
   if (fake != NULL)
     {
       g_assert_cmpuint (fake->get_live (state->kind), ==, 0);
+      g_assert_cmpuint (fake->get_live (TARN_TESTING_CUDA_STREAM), ==, 0);
       g_assert_cmpuint (fake->get_context_stack_depth (), ==, 1);
       g_assert_cmpuint (fake->get_strangers_freed (NULL, 0), ==, 0);
     }
@@ -72,6 +143,8 @@ allocator_new (gpointer data, GError **error)
 {
   State *state = data;
 
+  if (state->is_async)
+    return tarn_cuda_async_allocator_new (NULL, state->pool, error);
   switch (state->kind)
     {
     case TARN_TESTING_CUDA_HOST_MEMORY:
@@ -98,7 +171,12 @@ fail_allocation (gpointer data, guint nth, gboolean for_ever)
     [TARN_TESTING_CUDA_MANAGED_MEMORY] = "cuMemAllocManaged",
   };
 
-  fake->fail (functions[((State *) data)->kind], nth, for_ever, FAKE_CUDA_OUT_OF_MEMORY);
+  const State *state = data;
+  const gchar *function = functions[state->kind];
+
+  if (state->is_async)
+    function = state->pool != NULL ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync";
+  fake->fail (function, nth, for_ever, FAKE_CUDA_OUT_OF_MEMORY);
 }
 
 static gboolean
@@ -136,9 +214,12 @@ add_backends (void)
     { .open = open_device, .set_budget = set_budget },
     { .open = open_host },
     { .open = open_managed, .set_budget = set_budget },
+    { .open = open_async, .set_budget = set_budget },
+    { .open = open_async_pool, .set_budget = set_budget },
   };
-  static const gchar *const names[] = { "device", "host", "managed" };
-  static const gchar *const with_heaps[] = { "device-heap", "host-heap", "managed-heap" };
+  static const gchar *const names[] = { "device", "host", "managed", "async", "async-pool" };
+  static const gchar *const with_heaps[]
+      = { "device-heap", "host-heap", "managed-heap", "async-heap", "async-pool-heap" };
 
   for (gsize i = 0; i < G_N_ELEMENTS (backends); i++)
     {
@@ -468,7 +549,8 @@ test_pointers (const TarnCudaTest *test, gconstpointer unused)
   g_assert_null (tarn_cuda_block_get_host_pointer (on_device));
   g_test_expect_message ("Tarn-CUDA", G_LOG_LEVEL_CRITICAL,
                          "tarn_cuda_block_get_device_pointer: the block is from allocator "
-                         "'cuda-host', but must be from 'cuda-device' or 'cuda-managed'");
+                         "'cuda-host', but must be from 'cuda-device', 'cuda-managed' "
+                         "or 'cuda-async'");
   g_assert_cmpuint (tarn_cuda_block_get_device_pointer (on_host), ==, 0);
   g_test_assert_expected_messages ();
 }

@@ -116,6 +116,7 @@ static const TarnCudaTorchPoolId id = { 1, 2 };
 
 #define FUNCTIONS(X)                                                                               \
   X (tarn_cuda_allocator_get_lost_bytes, QUIET, (w->allocator))                                    \
+  X (tarn_cuda_async_allocator_new, FORKED, (w->context, NULL, error))                             \
   X (tarn_cuda_autoinit, FORKED, (&device, &context, error))                                       \
   X (tarn_cuda_block_get_device_pointer, QUIET, (w->block))                                        \
   X (tarn_cuda_block_get_host_pointer, QUIET, (w->host_block))                                     \

@@ -48,6 +48,7 @@ rows () { # FILE
   {
     echo '#define FAKE_CUDA_IF_10_2(row) row'
     echo '#define FAKE_CUDA_IF_11_0(row) row'
+    echo '#define FAKE_CUDA_IF_11_2(row) row'
     echo '#define FAKE_CUDA_IF_11_4(row) row'
     echo '#define FAKE_CUDA_IF_12_0(row) row'
     echo '#define FAKE_CUDA_IF_12_5(row) row'
@@ -126,8 +127,11 @@ EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED,
        CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
 EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED,
        CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+EQUAL (TARN_CUDA_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+       CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)
+EQUAL (TARN_CUDA_STREAM_NON_BLOCKING, CU_STREAM_NON_BLOCKING)
 CODE
-compare "the library's constants" 19
+compare "the library's constants" 21
 rows "$top_srcdir/lib/cuda/driver-private.h" >"$scratch/rows"
 compare "the library's functions" "$(count_rows "$top_srcdir/lib/cuda/driver-private.h")"
 
@@ -198,11 +202,15 @@ for name in type requestedHandleTypes location win32HandleMetaData allocFlags \
   allocFlags.compressionType allocFlags.gpuDirectRDMACapable allocFlags.usage; do
   field FakeMemAllocationProp $name CUmemAllocationProp $name
 done >"$scratch/rows"
+for name in allocType handleTypes location win32SecurityAttributes maxSize usage reserved; do
+  field FakeMemPoolProps $name CUmemPoolProps $name
+done >>"$scratch/rows"
 for name in location location.type location.id flags; do
   field FakeMemAccessDesc $name CUmemAccessDesc $name
 done >>"$scratch/rows"
 echo 'EQUAL (sizeof (FakeMemAllocationProp), sizeof (CUmemAllocationProp))' >>"$scratch/rows"
-compare "... its structs" 25 "$(sed -n '/^typedef .* CUmemGenericAllocationHandle;/,/} CUmemAccessDesc;/p' \
+echo 'EQUAL (sizeof (FakeMemPoolProps), sizeof (CUmemPoolProps))' >>"$scratch/rows"
+compare "... its structs" 40 "$(sed -n '/^typedef .* CUmemGenericAllocationHandle;/,/} CUmemPoolProps;/p' \
   "$fake/fake-cuda.h" | sed 's/CUmem/FakeMem/g')"
 numbers "$fake/errors.c" 's/^  ERROR (\([0-9]*\), "\([A-Z0-9_]*\)".*/\1 CUDA_ERROR_\2/p' \
   >"$scratch/rows"

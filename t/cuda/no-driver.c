@@ -69,6 +69,8 @@ ask_for_allocators (CUcontext context)
   assert_told (&error);
   g_assert_null (tarn_cuda_managed_allocator_new (context, 0, &error));
   assert_told (&error);
+  g_assert_null (tarn_cuda_async_allocator_new (context, NULL, &error));
+  assert_told (&error);
 }
 
 static void

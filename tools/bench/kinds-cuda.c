@@ -11,8 +11,6 @@
 
 /* Functions of the driver's that Tarn does not use */
 
-typedef struct CUmemPoolHandle_st *CUmemoryPool;
-
 /* X (name, "symbol", arguments) */
 #define STREAM_FUNCTIONS(X)                                                                        \
   X (cuStreamCreate, "cuStreamCreate", (CUstream * stream, unsigned int flags))                    \

@@ -6,10 +6,10 @@
  * The fake CUDA driver: a libcuda.so.1 without a GPU, and how a test controls it.
  *
  * It has devices whose attributes can be set, memory with a budget and a ledger, virtual memory,
- * contexts, streams, events, captures and modules, and calls that fail or take their time on
- * demand. It runs no kernels. A program finds it in the place of the driver where LD_LIBRARY_PATH
- * has the folder that `pkg-config --variable=fakecudadir tarn-testing` prints. Its environment is
- * read by its first call:
+ * memory pools (cuMemAllocAsync), contexts, streams, events, captures and modules, and calls that
+ * fail or take their time on demand. It runs no kernels. A program finds it in the place of the
+ * driver where LD_LIBRARY_PATH has the folder that `pkg-config --variable=fakecudadir tarn-testing`
+ * prints. Its environment is read by its first call:
  *
  * - TARN_TESTING_CUDA_DEVICES: how many devices there are; 2
  * - TARN_TESTING_CUDA_TOTAL_MEMORY: the bytes of each device; an H200's
@@ -19,9 +19,9 @@
  * What it makes easy to get wrong, as the real driver does: a new context, stream or event has the
  * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
  * context; a context's memory, streams, events and modules die with it. It answers as an H200 was
- * seen to. Where that crashed, a message says so and ends the test: what is asked of a destroyed
- * stream; what is still on a stream and uses memory that was freed; a context that is current and
- * destroyed.
+ * seen to, and about memory pools as CUDA documents them. Where that crashed, a message says so and
+ * ends the test: what is asked of a destroyed stream; what is still on a stream and uses memory
+ * that was freed; a context that is current and destroyed.
  */
 
 #ifndef TARN_TESTING_CUDA_H
@@ -46,8 +46,9 @@ G_BEGIN_DECLS
  */
 typedef enum
 {
-  TARN_TESTING_CUDA_DEVICE_MEMORY = 0,  /**< of cuMemAlloc() */
-  TARN_TESTING_CUDA_HOST_MEMORY = 1,    /**< of cuMemHostAlloc() */
+  TARN_TESTING_CUDA_DEVICE_MEMORY = 0, /**< of cuMemAlloc(), and of cuMemAllocAsync() until a stream
+                                          frees it */
+  TARN_TESTING_CUDA_HOST_MEMORY = 1,   /**< of cuMemHostAlloc() */
   TARN_TESTING_CUDA_MANAGED_MEMORY = 2, /**< of cuMemAllocManaged() */
   TARN_TESTING_CUDA_CONTEXT = 3,        /**< contexts, and primary ones that are active */
   TARN_TESTING_CUDA_STREAM = 4,         /**< streams */

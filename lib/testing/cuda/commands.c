@@ -23,6 +23,7 @@ typedef struct
   unsigned int value; /* what is written */
   void *to;           /* where what is read goes; NULL: nothing is read */
   CUdevice device;    /* the stream's */
+  guint64 allocation; /* at the address when the command was put there; 0: of no pool */
 } Access;
 
 /* Called locked. */
@@ -34,6 +35,8 @@ run_access (gpointer data)
 
   if (!fake_find_bytes (access->address, access->size, access->device, &bytes))
     g_error ("%s: the memory is gone before the command is done", access->function);
+  if (access->allocation != 0)
+    fake_check_ready (access->function, access->address, access->allocation);
   if (access->to != NULL)
     memcpy (access->to, bytes, access->size);
   for (gsize i = 0; access->to == NULL && i < access->size; i += sizeof access->value)
@@ -58,6 +61,7 @@ put_access (CUstream handle, Access access)
   access.device = context->device;
   REQUIRE (fake_find_bytes (access.address, access.size, access.device, &bytes),
            FAKE_CUDA_INVALID_VALUE);
+  access.allocation = fake_get_allocation (access.function, access.address);
   if (fake_get_capture (stream) != NULL)
     {
       fake_capture_do (fake_get_capture (stream), run_access, &access, sizeof access);
@@ -76,7 +80,8 @@ cuMemsetD32Async (CUdeviceptr to, unsigned int value, size_t n, CUstream stream)
   LOCKED;
   REQUIRE (to % sizeof value == 0 && n <= G_MAXSIZE / sizeof value, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream, (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL, -1 });
+  return put_access (stream,
+                     (Access){ "cuMemsetD32Async", to, n * sizeof value, value, NULL, -1, 0 });
 }
 
 Status
@@ -86,7 +91,7 @@ cuMemcpyDtoHAsync_v2 (void *to, CUdeviceptr from, size_t size, CUstream stream)
   LOCKED;
   REQUIRE (to != NULL, FAKE_CUDA_INVALID_VALUE);
 
-  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1 });
+  return put_access (stream, (Access){ "cuMemcpyDtoHAsync", from, size, 0, to, -1, 0 });
 }
 
 /* Functions of the host: each in a thread of its own, while the stream waits for a mark. */

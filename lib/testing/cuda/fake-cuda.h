@@ -15,6 +15,13 @@
  * H200 lets pass although it is not allowed, to map more than was reserved and to unmap what is not
  * mapped, ends the test here, as does a handle that never was, which crashes there.
  *
+ * Memory of CUDA's pools (cuMemAllocAsync) is ready once its stream comes to the allocation, and
+ * gone once a stream comes to its free.  Where there is no other memory, an allocation has that of
+ * a free which is still to come, and its stream waits for that: so <cuda.h> says of
+ * CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, which is on at first.  Commands that come too
+ * early or too late end the test, and so does what would put memory into a graph.  A pool keeps
+ * nothing that is free.  This is by CUDA's documentation, and was not compared with a device.
+ *
  * Only today's functions are exported: cuMemAlloc_v2 and no cuMemAlloc, whose size has 32 bits. */
 
 #ifndef TARN_FAKE_CUDA_H
@@ -58,6 +65,17 @@ typedef struct
   CUmemLocation location;
   unsigned int flags; /* CU_MEM_ACCESS_FLAGS_PROT_NONE: 0, _READ: 1, _READWRITE: 3 */
 } CUmemAccessDesc;
+
+typedef struct
+{
+  unsigned int allocType;   /* CU_MEM_ALLOCATION_TYPE_PINNED: 1 */
+  unsigned int handleTypes; /* CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR: 1; or none: 0 */
+  CUmemLocation location;
+  void *win32SecurityAttributes;
+  size_t maxSize; /* bytes; 0: no bound */
+  unsigned short usage;
+  unsigned char reserved[54];
+} CUmemPoolProps;
 
 /* Bytes that virtual memory is a multiple of, as an H200's. */
 #define FAKE_CUDA_GRANULARITY ((gsize) 2 << 20)
@@ -108,6 +126,11 @@ enum
 #define FAKE_CUDA_IF_11_0(row) row
 #else
 #define FAKE_CUDA_IF_11_0(row)
+#endif
+#if FAKE_CUDA_VERSION >= 11020
+#define FAKE_CUDA_IF_11_2(row) row
+#else
+#define FAKE_CUDA_IF_11_2(row)
 #endif
 #if FAKE_CUDA_VERSION >= 11040
 #define FAKE_CUDA_IF_11_4(row) row
@@ -225,6 +248,22 @@ enum
                          unsigned long long flags)))                                               \
   FAKE_CUDA_IF_11_0 (F (cuMemRetainAllocationHandle, cuMemRetainAllocationHandle,                  \
                         (CUmemGenericAllocationHandle * handle, void *address)))                   \
+  FAKE_CUDA_IF_11_2 (                                                                              \
+      F (cuMemAllocAsync, cuMemAllocAsync, (CUdeviceptr * address, size_t size, CUstream stream))) \
+  FAKE_CUDA_IF_11_2 (F (cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync,                          \
+                        (CUdeviceptr * address, size_t size, CUmemoryPool pool, CUstream stream))) \
+  FAKE_CUDA_IF_11_2 (F (cuMemFreeAsync, cuMemFreeAsync, (CUdeviceptr address, CUstream stream)))   \
+  FAKE_CUDA_IF_11_2 (                                                                              \
+      F (cuMemPoolCreate, cuMemPoolCreate, (CUmemoryPool * pool, const CUmemPoolProps *props)))    \
+  FAKE_CUDA_IF_11_2 (F (cuMemPoolDestroy, cuMemPoolDestroy, (CUmemoryPool pool)))                  \
+  FAKE_CUDA_IF_11_2 (F (cuMemPoolGetAttribute, cuMemPoolGetAttribute,                              \
+                        (CUmemoryPool pool, unsigned int attribute, void *value)))                 \
+  FAKE_CUDA_IF_11_2 (F (cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool,                      \
+                        (CUmemoryPool * pool, CUdevice device)))                                   \
+  FAKE_CUDA_IF_11_2 (                                                                              \
+      F (cuDeviceGetMemPool, cuDeviceGetMemPool, (CUmemoryPool * pool, CUdevice device)))          \
+  FAKE_CUDA_IF_11_2 (                                                                              \
+      F (cuDeviceSetMemPool, cuDeviceSetMemPool, (CUdevice device, CUmemoryPool pool)))            \
   F (cuDeviceCanAccessPeer, cuDeviceCanAccessPeer,                                                 \
      (int *can_access, CUdevice device, CUdevice peer))                                            \
   F (cuModuleLoadData, cuModuleLoadData, (CUmodule * module, const void *image))                   \

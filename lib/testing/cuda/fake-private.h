@@ -9,6 +9,7 @@
  *     devices.c    what devices are
  *     contexts.c   contexts, each thread's stack of them
  *     ledger.c     memory, and what lies in it; memory.c
+ *     pools.c      CUDA's memory pools; what is allocated and freed in the order of streams
  *     virtual.c    virtual memory: addresses, backings, mappings
  *     streams.c    streams, and work on them; commands.c; captures.c; events.c
  *     modules.c    modules, and their functions
@@ -219,6 +220,20 @@ typedef struct
 } Stream;
 
 typedef struct _Capture Capture;
+
+/* Memory in the order of streams; all are called locked. */
+
+/* Allocates for a pool, whose number is not 0; the memory is ready when the stream comes there. */
+Status fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
+                              CUdeviceptr *address);
+Status fake_release_ordered (CUdeviceptr address, Stream *stream);
+guint64 fake_count_pool (guint pool); /* bytes, of what is still to be freed, too */
+
+/* The number of the allocation at an address, which no other has; 0: it is in no pool.  Memory that
+ * a stream is to free, or has freed, ends the test. */
+guint64 fake_get_allocation (const gchar *function, CUdeviceptr address);
+/* Ends the test if a command comes before the memory that it was put there for is ready. */
+void fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation);
 
 Mark *fake_mark_ref (Mark *mark);
 void fake_mark_unref (Mark *mark); /* NULL is allowed */

@@ -21,6 +21,14 @@ typedef struct
   TarnTestingCudaMemory memory;
   gsize capacity; /* bytes to the next address that may be another's */
   guint8 *bytes;  /* owned; for device memory NULL until it is first written */
+
+  /* Of memory that is allocated in the order of streams: */
+  guint pool;         /* whose it is; 0: it is none of these */
+  guint64 allocation; /* no other has this number */
+  Mark *ready;        /* a reference: the stream has come to the allocation */
+  Mark *freed;        /* a reference: the stream has come to the free; NULL: it is not known when */
+  gboolean is_freed;  /* a stream is to free it */
+  gboolean is_legacy_safe; /* what is on the legacy stream waits until it is ready */
 } Block;
 
 /* Where a block was, and one may be again. */
@@ -52,6 +60,8 @@ free_block (gpointer data)
   Block *block = data;
 
   free (block->bytes);
+  fake_mark_unref (block->ready);
+  fake_mark_unref (block->freed);
   g_free (block);
 }
 
@@ -234,18 +244,15 @@ find_address (gsize capacity)
   return address;
 }
 
-Status
-fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
+static Status
+allocate (TarnTestingCudaKind kind, gsize size, CUdevice device, guint64 context_id, Block **made)
 {
   Block *block;
-  Context *context;
   void *bytes = NULL;
   gsize capacity = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  Status status = fake_get_context (&context);
 
-  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (size > 0, FAKE_CUDA_INVALID_VALUE);
-  REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (context->device),
+  REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (device),
            FAKE_CUDA_OUT_OF_MEMORY);
   REQUIRE (capacity >= size, FAKE_CUDA_OUT_OF_MEMORY);
   REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY
@@ -260,11 +267,25 @@ fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
                                  .address = bytes == NULL ? find_address (capacity)
                                                           : (CUdeviceptr) (guintptr) bytes,
                                  .size = size,
-                                 .device = context->device,
-                                 .context_id = context->id };
+                                 .device = device,
+                                 .context_id = context_id };
   g_tree_insert (blocks, block, block);
-  *address = block->memory.address;
+  *made = block;
   return FAKE_CUDA_SUCCESS;
+}
+
+Status
+fake_allocate (TarnTestingCudaKind kind, gsize size, CUdeviceptr *address)
+{
+  Block *block;
+  Context *context;
+  Status status = fake_get_context (&context);
+
+  if (status == FAKE_CUDA_SUCCESS)
+    status = allocate (kind, size, context->device, context->id, &block);
+  if (status == FAKE_CUDA_SUCCESS)
+    *address = block->memory.address;
+  return status;
 }
 
 /* Memory is found by its address alone, whatever context is current, if any.  Waits for all streams
@@ -282,7 +303,7 @@ fake_release (CUdeviceptr address, gboolean is_host)
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   REQUIRE (address != 0, FAKE_CUDA_SUCCESS);
   block = find_block (address);
-  REQUIRE (block != NULL && block->memory.address == address
+  REQUIRE (block != NULL && block->memory.address == address && !block->is_freed
                && (block->memory.kind == TARN_TESTING_CUDA_HOST_MEMORY) == is_host,
            FAKE_CUDA_INVALID_VALUE);
   if (context != NULL && block->memory.context_id != context->id)
@@ -319,6 +340,155 @@ fake_find_bytes (CUdeviceptr address, gsize size, CUdevice device, guint8 **byte
   return TRUE;
 }
 
+/* In the order of streams */
+
+static guint64 last_allocation;
+
+guint64
+fake_get_allocation (const gchar *function, CUdeviceptr address)
+{
+  const Block *block = find_block (address);
+
+  if (block != NULL && block->is_freed)
+    g_error ("%s: the memory is used after cuMemFreeAsync", function);
+  return block != NULL ? block->allocation : 0;
+}
+
+/* Memory that another allocation has by now was some stream's until then. */
+void
+fake_check_ready (const gchar *function, CUdeviceptr address, guint64 allocation)
+{
+  const Block *block = find_block (address);
+
+  if (block != NULL && block->allocation == allocation && block->ready != NULL
+      && !block->ready->is_reached)
+    g_error ("%s: the memory is used before the stream that allocates it comes there", function);
+}
+
+/* As the legacy stream does for what blocking streams were given. */
+static void
+await_ready (CUdeviceptr address)
+{
+  const Block *block = find_block (address);
+
+  if (block == NULL || block->ready == NULL || block->ready->is_reached)
+    return;
+  if (!block->is_legacy_safe)
+    g_error ("the default stream uses memory before the stream that allocates it comes there");
+  fake_mark_wait (block->ready);
+}
+
+typedef struct
+{
+  guint pool;
+  gsize size;
+  guint64 bytes;
+  Block *pending; /* that is to be freed, and is as large */
+} PoolSearch;
+
+static gboolean
+look_in_pool (gpointer key, gpointer value, gpointer data)
+{
+  Block *block = value;
+  PoolSearch *search = data;
+
+  (void) key;
+  if (block->pool != search->pool)
+    return FALSE;
+  search->bytes += block->memory.size;
+  if (block->is_freed && block->freed != NULL && block->capacity >= search->size)
+    search->pending = block;
+  return FALSE;
+}
+
+guint64
+fake_count_pool (guint pool)
+{
+  PoolSearch search = { .pool = pool, .size = G_MAXSIZE };
+
+  g_tree_foreach (blocks, look_in_pool, &search);
+  return search.bytes;
+}
+
+/* Takes memory back that another stream is to free: the stream waits for that. */
+static Block *
+take_pending (guint pool, gsize size, Stream *stream)
+{
+  PoolSearch search = { .pool = pool, .size = size };
+  Block *block;
+
+  g_tree_foreach (blocks, look_in_pool, &search);
+  block = search.pending;
+  if (block == NULL)
+    return NULL;
+  fake_stream_wait (stream, block->freed);
+  g_clear_pointer (&block->freed, fake_mark_unref);
+  g_clear_pointer (&block->ready, fake_mark_unref);
+  block->is_freed = FALSE;
+  block->memory.size = size;
+  return block;
+}
+
+/* Nothing is in the ledger before its stream's mark is. */
+Status
+fake_allocate_ordered (guint pool, CUdevice device, gsize size, Stream *stream,
+                       CUdeviceptr *address)
+{
+  Block *block = NULL;
+  Status status
+      = allocate (TARN_TESTING_CUDA_DEVICE_MEMORY, size, device, stream->context_id, &block);
+
+  if (status == FAKE_CUDA_OUT_OF_MEMORY && (block = take_pending (pool, size, stream)) != NULL)
+    status = FAKE_CUDA_SUCCESS;
+  REQUIRE (status == FAKE_CUDA_SUCCESS, status);
+  block->pool = pool;
+  block->allocation = ++last_allocation;
+  block->is_legacy_safe = stream->is_default || stream->is_blocking;
+  block->ready = fake_stream_record (stream);
+  *address = block->memory.address;
+  return FAKE_CUDA_SUCCESS;
+}
+
+typedef struct
+{
+  CUdeviceptr address;
+  guint64 allocation;
+} Release;
+
+/* Frees memory, unless another allocation has it by now. */
+static void
+run_release (gpointer data)
+{
+  const Release *release = data;
+  Block *block = find_block (release->address);
+
+  if (block == NULL || block->allocation != release->allocation)
+    return;
+  fake_check_ready ("cuMemFreeAsync", release->address, release->allocation);
+  remove_block (block);
+}
+
+Status
+fake_release_ordered (CUdeviceptr address, Stream *stream)
+{
+  Block *block = find_block (address);
+  Release *release;
+  guint64 allocation;
+
+  REQUIRE (block != NULL && block->memory.address == address && block->pool != 0
+               && !block->is_freed,
+           FAKE_CUDA_INVALID_VALUE);
+  allocation = block->allocation;
+  block->is_freed = TRUE;
+  release = g_new (Release, 1);
+  *release = (Release){ address, allocation };
+  fake_stream_do (stream, run_release, release);
+  block = find_block (address); /* it may be gone */
+  if (block != NULL && block->allocation == allocation)
+    block->freed = fake_stream_record (stream);
+  return FAKE_CUDA_SUCCESS;
+}
+
 /* Reaches memory on the legacy stream of the current context, also for no bytes at all. */
 Status
 fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
@@ -331,6 +501,8 @@ fake_reach (CUdeviceptr address, gsize size, guint8 **bytes)
     status = fake_end_blocking_captures_of (context->id);
   REQUIRE (status == FAKE_CUDA_SUCCESS, status);
   *bytes = nothing;
+  if (fake_get_allocation ("the default stream", address) != 0)
+    await_ready (address);
   return size == 0 || fake_find_bytes (address, size, context->device, bytes)
              ? FAKE_CUDA_SUCCESS
              : FAKE_CUDA_INVALID_VALUE;

@@ -1,0 +1,196 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Memory of CUDA's own pools (CUDA 11.2), which is allocated and freed in the order of a stream.
+ *
+ * Whoever asks an allocator for memory names no stream, and may use it on any.  So memory is
+ * allocated on a stream of the allocator's own, and the host waits until that comes there.  Nothing
+ * else is on the stream.  It stands still only if the pool gives memory that another stream is yet
+ * to free (CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES), for lack of any other.  The stream
+ * is a non-blocking one, so that no default stream waits for it, and no capture has to do with it.
+ */
+
+#include "memory-private.h"
+
+/* Finds a function that the driver lacks; NULL: none. */
+static const gchar *
+find_missing (const TarnCudaDriver *driver, gboolean has_pool)
+{
+  if (has_pool && driver->cuMemAllocFromPoolAsync == NULL)
+    return "cuMemAllocFromPoolAsync";
+  if (!has_pool && driver->cuMemAllocAsync == NULL)
+    return "cuMemAllocAsync";
+  if (driver->cuMemFreeAsync == NULL)
+    return "cuMemFreeAsync";
+  if (driver->cuDeviceGetAttribute == NULL)
+    return "cuDeviceGetAttribute";
+  if (driver->cuStreamCreate == NULL)
+    return "cuStreamCreate";
+  if (driver->cuStreamDestroy == NULL)
+    return "cuStreamDestroy";
+  return driver->cuStreamSynchronize == NULL ? "cuStreamSynchronize" : NULL;
+}
+
+static gboolean
+check_support (const TarnCudaContext *context, gboolean has_pool, GError **error)
+{
+  const TarnCudaDriver *driver = context->driver;
+  const gchar *missing = find_missing (driver, has_pool);
+  int value = 0;
+
+  if (missing != NULL)
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+                   "the CUDA driver is too old for memory in the order of streams: it has no "
+                   "function %s",
+                   missing);
+      return FALSE;
+    }
+  if (!_tarn_cuda_check (
+          driver, "cuDeviceGetAttribute",
+          driver->cuDeviceGetAttribute (&value, TARN_CUDA_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
+                                        context->device),
+          error))
+    return FALSE;
+  if (value != 0)
+    return TRUE;
+  g_set_error (error, TARN_ERROR, TARN_ERROR_NOT_SUPPORTED,
+               "CUDA device %d has no memory pools (cuMemAllocAsync)", context->device);
+  return FALSE;
+}
+
+gboolean
+_tarn_cuda_async_init (TarnCudaMemoryAllocator *self, CUmemoryPool pool, GError **error)
+{
+  const TarnCudaContext *context = &self->home.context;
+  CUstream stream = NULL;
+  TarnCudaScope scope;
+  gboolean is_made;
+
+  self->pool = pool;
+  if (!check_support (context, pool != NULL, error)
+      || !_tarn_cuda_context_enter (context, &scope, error))
+    return FALSE;
+  is_made = _tarn_cuda_check (
+      context->driver, "cuStreamCreate",
+      context->driver->cuStreamCreate (&stream, TARN_CUDA_STREAM_NON_BLOCKING), error);
+  _tarn_cuda_context_leave (context, &scope);
+  if (is_made)
+    self->stream = stream;
+  return is_made;
+}
+
+/* A stream goes with its context, and with the driver. */
+static void
+report_lost_stream (const GError *error)
+{
+  if (!g_error_matches (error, TARN_ERROR, TARN_ERROR_CONTEXT_LOST)
+      && !g_error_matches (error, TARN_CUDA_ERROR, TARN_CUDA_ERROR_DEINITIALIZED))
+    g_message ("%s: a CUDA stream may be lost", error->message);
+}
+
+void
+_tarn_cuda_async_clear (TarnCudaMemoryAllocator *self)
+{
+  const TarnCudaContext *context = &self->home.context;
+  g_autoptr (GError) error = NULL;
+  TarnCudaScope scope;
+
+  if (self->stream == NULL)
+    return;
+  if (_tarn_cuda_context_enter (context, &scope, &error))
+    {
+      _tarn_cuda_check (context->driver, "cuStreamDestroy",
+                        context->driver->cuStreamDestroy (self->stream), &error);
+      _tarn_cuda_context_leave (context, &scope);
+    }
+  if (error != NULL)
+    report_lost_stream (error);
+}
+
+/* Frees memory that the stream may not have come to. */
+static void
+free_unready (const TarnCudaMemoryAllocator *self, CUdeviceptr address, gsize size)
+{
+  const TarnCudaDriver *driver = self->home.context.driver;
+  unsigned int status = driver->cuMemFreeAsync (address, self->stream);
+  g_autoptr (GError) error = NULL;
+
+  if (status == TARN_CUDA_SUCCESS || status == TARN_CUDA_ERROR_CONTEXT_IS_DESTROYED
+      || status == TARN_CUDA_ERROR_DEINITIALIZED)
+    return;
+  _tarn_cuda_set_error_for_size (&error, driver, "cuMemFreeAsync", status, size);
+  g_message ("cuMemFreeAsync: %" G_GSIZE_FORMAT " bytes may be lost: %s", size, error->message);
+}
+
+gboolean
+_tarn_cuda_async_allocate (const TarnCudaMemoryAllocator *self, gsize size, TarnMemory *memory,
+                           GError **error)
+{
+  const TarnCudaDriver *driver = self->home.context.driver;
+  CUdeviceptr address = 0;
+  unsigned int status
+      = self->pool != NULL
+            ? driver->cuMemAllocFromPoolAsync (&address, size, self->pool, self->stream)
+            : driver->cuMemAllocAsync (&address, size, self->stream);
+
+  if (status != TARN_CUDA_SUCCESS)
+    {
+      _tarn_cuda_set_error_for_size (
+          error, driver, self->pool != NULL ? "cuMemAllocFromPoolAsync" : "cuMemAllocAsync", status,
+          size);
+      return FALSE;
+    }
+  if (!_tarn_cuda_check (driver, "cuStreamSynchronize", driver->cuStreamSynchronize (self->stream),
+                         error))
+    {
+      free_unready (self, address, size);
+      return FALSE;
+    }
+  memory->address = address;
+  return TRUE;
+}
+
+/* Nothing uses the memory any more. */
+unsigned int
+_tarn_cuda_async_free (const TarnCudaMemoryAllocator *self, TarnMemory memory)
+{
+  return self->home.context.driver->cuMemFreeAsync ((CUdeviceptr) memory.address, self->stream);
+}
+
+/* Puts a free on a stream.  In a capture it would be part of the graph.  The default stream of
+ * another thread has no name here, but the legacy stream waits for it. */
+static gboolean
+free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer handle,
+                GError **error)
+{
+  const TarnCudaContext *context = &self->home.context;
+  CUstream stream = _tarn_cuda_handle_is_known (handle) ? _tarn_cuda_stream_of_handle (handle)
+                                                        : _tarn_cuda_get_legacy_stream ();
+
+  return _tarn_cuda_context_check_capture (context, stream, error)
+         && _tarn_cuda_check (
+             context->driver, "cuMemFreeAsync",
+             context->driver->cuMemFreeAsync ((CUdeviceptr) memory.address, stream), error);
+}
+
+/* What went with its context, and what a capture is in the way of, is told by whoever waits. */
+gboolean
+_tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
+{
+  const TarnCudaMemoryAllocator *self = user_data;
+  g_autoptr (GError) error = NULL;
+  TarnCudaScope scope;
+  gboolean is_freed = FALSE;
+
+  if (memory.address == 0)
+    return TRUE;
+  if (_tarn_cuda_context_enter (&self->home.context, &scope, &error))
+    {
+      is_freed = free_on_stream (self, memory, queue, &error);
+      _tarn_cuda_context_leave (&self->home.context, &scope);
+    }
+  if (!is_freed && error->domain == TARN_CUDA_ERROR && error->code != TARN_CUDA_ERROR_DEINITIALIZED)
+    g_message ("%s: the host waits instead, for %" G_GSIZE_FORMAT " bytes", error->message, size);
+  return is_freed;
+}
