@@ -122,6 +122,15 @@ try_make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0) noe
   return error.owner_of<allocator> (tarn_cuda_managed_allocator_new (context, flags, error.out ()));
 }
 
+/** tarn_cuda_async_allocator_new(): of a pool of CUDA's; NULL: the device's. */
+inline result<allocator>
+try_make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr) noexcept
+{
+  detail::error_slot error;
+
+  return error.owner_of<allocator> (tarn_cuda_async_allocator_new (context, pool, error.out ()));
+}
+
 #if TARN_HAS_EXCEPTIONS
 /** try_make_device_allocator(), or throws. */
 inline allocator
@@ -143,6 +152,13 @@ inline allocator
 make_managed_allocator (CUcontext context = nullptr, unsigned flags = 0)
 {
   return try_make_managed_allocator (context, flags).value ();
+}
+
+/** try_make_async_allocator(), or throws. */
+inline allocator
+make_async_allocator (CUcontext context = nullptr, CUmemoryPool pool = nullptr)
+{
+  return try_make_async_allocator (context, pool).value ();
 }
 #endif
 

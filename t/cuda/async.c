@@ -400,6 +400,50 @@ test_capture (const TarnCudaTest *test, gconstpointer unused)
   async_clear (&self);
 }
 
+/* A graph has memory of its own from a pool over such memory, until it is released. */
+static void
+test_graph (const TarnCudaTest *test, gconstpointer unused)
+{
+  g_autoptr (GError) error = NULL;
+  CUgraph captured = NULL;
+  TarnBlock *block, *other;
+  CUdeviceptr address;
+  guint64 graph = 0;
+  TarnPool *pool;
+  Async self;
+
+  (void) unused;
+  if (!async_init (&self, test))
+    return;
+  pool = tarn_pool_new (self.allocator, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (tarn_cuda_pool_begin_graph (pool, self.base.a, &graph, &error));
+  g_assert_no_error (error);
+  SUCCEED (cuda.cuStreamBeginCapture (self.base.a, 0));
+  block = tarn_cuda_pool_allocate (pool, SIZE, self.base.a, &error);
+  g_assert_no_error (error);
+  address = tarn_cuda_block_get_device_pointer (block);
+  put_write (block, 1, self.base.a);
+  tarn_block_free (block);
+  SUCCEED (cuda.cuStreamEndCapture (self.base.a, &captured));
+  g_assert_true (tarn_cuda_pool_end_graph (pool, graph, &error));
+  g_assert_no_error (error);
+  tarn_pool_free_held (pool);
+  block = tarn_cuda_pool_allocate (pool, SIZE, self.base.a, &error);
+  g_assert_no_error (error);
+  other = take_direct (&self, NULL);
+  g_assert_true (tarn_cuda_block_get_device_pointer (block) != address);
+  g_assert_true (tarn_cuda_block_get_device_pointer (other) != address);
+  tarn_block_free (other);
+  tarn_block_free (block);
+  SUCCEED (cuda.cuGraphDestroy (captured));
+  g_assert_true (tarn_cuda_pool_release_graph (pool, graph, &error));
+  g_assert_no_error (error);
+  tarn_pool_unref (pool);
+  assert_live (&self, 0);
+  async_clear (&self);
+}
+
 /* The stream of a block is captured when it is freed: the free must not go into the graph, nobody
  * can tell when the stream is done, and so the memory is kept, with a message. */
 static void
@@ -646,6 +690,7 @@ main (int argc, char **argv)
   tarn_cuda_test_add ("async/pool", test_pool, NULL);
   tarn_cuda_test_add ("async/shared", test_shared, NULL);
   tarn_cuda_test_add ("async/capture", test_capture, NULL);
+  tarn_cuda_test_add ("async/graph", test_graph, NULL);
   tarn_cuda_test_add ("async/threads", test_threads, NULL);
   if (fake == NULL || FAKE_CUDA_VERSION < 11020)
     return g_test_run ();

@@ -146,6 +146,39 @@ test_memory (const TarnCudaTest *test, gconstpointer)
   assert_nothing_is_alive ();
 }
 
+/* Memory of the device's own pool, in a pool and without one. */
+void
+test_async (const TarnCudaTest *test, gconstpointer)
+{
+  tarn::result<tarn::allocator> made = tarn::cuda::try_make_async_allocator (test->context);
+
+  if (!made)
+    {
+      g_assert_true (made.error ().matches (TARN_ERROR, TARN_ERROR_NOT_SUPPORTED));
+      g_test_skip (made.error ().what ());
+      return;
+    }
+  {
+    stream own;
+    tarn::allocator allocator = tarn::cuda::make_async_allocator (test->context);
+    tarn::cuda::pool pool (allocator);
+    tarn::cuda::memory memory = pool.allocate (size, own.get ());
+    tarn::cuda::memory direct (allocator.allocate (size));
+
+    g_assert_cmpuint (memory.address (), !=, 0);
+    g_assert_cmpuint (memory.address (), !=, direct.address ());
+    direct.free_on (own.get ());
+  }
+  made = tarn::allocator ();
+  if (fake != nullptr)
+    {
+      fake->set_attribute (test->device, 115 /* CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED */, 0);
+      catch_from<tarn::error> ([&] { tarn::cuda::make_async_allocator (test->context); });
+      fake->reset ();
+    }
+  assert_nothing_is_alive ();
+}
+
 /* Memory that another stream uses last goes back to the first one when that one is done. */
 void
 test_free_on (const TarnCudaTest *test, gconstpointer)
@@ -332,6 +365,7 @@ main (int argc, char **argv)
   fake = tarn_testing_cuda_get ();
   g_test_init (&argc, &argv, nullptr);
   tarn_cuda_test_add ("cxx/memory", test_memory, nullptr);
+  tarn_cuda_test_add ("cxx/async", test_async, nullptr);
   tarn_cuda_test_add ("cxx/host", test_host, nullptr);
   tarn_cuda_test_add ("cxx/graph", test_graph, nullptr);
   tarn_cuda_test_add ("cxx/errors", test_errors, nullptr);
