@@ -30,14 +30,20 @@ get_memory (gpointer unused, guint64 *bytes, guint64 *free_bytes, GError **error
   return TRUE;
 }
 
-/* Makes a pool over a device that lives until the process ends. */
+static GPtrArray *devices; /* of TarnTestingDevice, until the process ends */
+
+/* Makes a pool over a device of its own. */
 static TarnPool *
 pool_new (gboolean is_host, const TarnPoolOptions *options, GError **error)
 {
+  TarnTestingDevice *device = tarn_testing_device_new (DEVICE);
   TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
   g_autoptr (TarnAllocator) allocator = NULL, plain = NULL;
 
-  plain = tarn_testing_device_allocator_new (tarn_testing_device_new (DEVICE));
+  if (devices == NULL)
+    devices = g_ptr_array_new ();
+  g_ptr_array_add (devices, device);
+  plain = tarn_testing_device_allocator_new (device);
   tarn_allocator_get_ops (plain, &ops);
   if (!is_host)
     ops.get_memory = get_memory;
