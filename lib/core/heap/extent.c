@@ -330,7 +330,8 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
 }
 
 /* Puts all of an extent in use back but so many bytes from an offset on.  Both are multiples of the
- * alignment.  Gets what is left, which is in use. */
+ * alignment, but for an offset in a piece whose address is none.  Gets what is left, which is in
+ * use. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {

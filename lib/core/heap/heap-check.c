@@ -32,6 +32,17 @@ end_of (const TarnExtent *extent)
   return extent->start + extent->size;
 }
 
+/* Gets what sizes of a piece's extents are multiples of.  An address may have to be a multiple of
+ * more than the piece's own is, so that less than the heap's alignment lies in front of it. */
+static gsize
+get_granularity (const TarnHeap *heap, const TarnPiece *piece)
+{
+  guint64 address = piece->region != NULL ? piece->start : piece->memory.address;
+  gsize lowest = (gsize) (address & -address);
+
+  return heap->has_addresses && lowest != 0 ? MIN (heap->alignment, lowest) : heap->alignment;
+}
+
 static void
 check_extent (Walk *walk, const TarnExtent *extent)
 {
@@ -39,7 +50,7 @@ check_extent (Walk *walk, const TarnExtent *extent)
 
   demand (walk, extent->size > 0, "an extent of no bytes");
   demand (walk,
-          extent->size % walk->heap->alignment == 0
+          extent->size % get_granularity (walk->heap, extent->piece) == 0
               || end_of (extent) == extent->piece->start + extent->piece->size,
           "%" G_GSIZE_FORMAT " bytes are no multiple of the alignment", extent->size);
   if (after != NULL)

@@ -59,8 +59,9 @@ typedef struct _TarnPiece TarnPiece;
 
 /* A stretch of memory, in a cache line of its own, as threads work on neighbours.
  *
- * Invariants: size > 0, and a multiple of the alignment unless it ends where its piece does; two
- * neighbours are not both free. */
+ * Invariants: size > 0, and a multiple of the alignment, or of what its piece's address is a
+ * multiple of if that is less, unless it ends where its piece does; two neighbours are not both
+ * free. */
 struct _TarnExtent
 {
   union /* first: the table finds an extent by its memory */

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define ALIGNMENT 512
 #define HOST_ALIGNMENT 4096
@@ -43,6 +44,25 @@ static GTree *blocks;     /* Block -> the same, owned, by address: no two overla
 static GArray *vacant;    /* of Place, last in, first out */
 static GArray *strangers; /* of TarnTestingCudaMemory */
 static CUdeviceptr next_address = FAKE_HANDLES (7);
+
+#if GLIB_SIZEOF_VOID_P < 8
+/* Keeps the host's memory out of the addresses of devices, as far as there is nothing yet: a system
+ * of 64 bits gives programs of 32 bits all of 4 GiB. */
+static void __attribute__ ((constructor)) keep_host_out (void)
+{
+  for (gsize size = (gsize) 640 << 20; size >= (gsize) 16 << 20; size /= 2)
+    {
+      void *first = (void *) FAKE_HANDLES (7);
+      void *range
+          = mmap (first, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+      if (range == first)
+        return;
+      if (range != MAP_FAILED)
+        munmap (range, size);
+    }
+}
+#endif
 
 static gint
 compare_blocks (gconstpointer a, gconstpointer b, gpointer unused)
