@@ -305,6 +305,20 @@ copies_by_pieces (cl_device_id device)
   return pocl != NULL && g_ascii_strtoull (pocl + strlen ("PoCL "), NULL, 10) < 7;
 }
 
+/* Seen of rusticl of Mesa 22.3: what is copied to an image is read from the beginning of the whole
+ * buffer, wherever the sub-buffer begins. */
+static gboolean
+copies_images_by_pieces (cl_device_id device)
+{
+  cl_platform_id platform = NULL;
+  gchar name[64] = "";
+
+  _tarn_layer_driver->clGetDeviceInfo (device, CL_DEVICE_PLATFORM, sizeof platform, &platform,
+                                       NULL);
+  _tarn_layer_driver->clGetPlatformInfo (platform, CL_PLATFORM_NAME, sizeof name - 1, name, NULL);
+  return strcmp (name, "rusticl") == 0 || copies_by_pieces (device);
+}
+
 /* Whether OpenCL is 1.2 or newer, with which markers and barriers came. */
 static gboolean
 has_markers (cl_device_id device)
@@ -364,5 +378,6 @@ _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
       = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
   context->counts_objects = counts_objects (context);
   context->copies_by_pieces = copies_by_pieces (device);
+  context->copies_images_by_pieces = copies_images_by_pieces (device);
   return context->max_bytes > 0;
 }

@@ -284,7 +284,7 @@ place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *regio
   LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, *object);
   gsize bytes, start;
 
-  if (buffer == NULL || buffer->is_image || !buffer->context->copies_by_pieces
+  if (buffer == NULL || buffer->is_image || !buffer->context->copies_images_by_pieces
       || !get_image_bytes (image, region, &bytes))
     return TRUE;
   if (*offset > buffer->size || bytes > buffer->size - *offset)

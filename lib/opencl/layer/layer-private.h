@@ -214,7 +214,8 @@ struct _LayerContext
   gsize max_bytes;           /* of a buffer */
   gsize alignment;           /* of a sub-buffer */
   gboolean counts_objects;   /* the driver's references to a context count what is made of it */
-  gboolean copies_by_pieces; /* the driver cannot copy boxes, or images, of sub-buffers */
+  gboolean copies_by_pieces; /* the driver cannot copy boxes of sub-buffers */
+  gboolean copies_images_by_pieces; /* ... nor between sub-buffers and images */
 
   TarnMutex lock; /* guards all below */
   TarnCond changed;

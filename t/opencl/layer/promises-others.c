@@ -262,6 +262,7 @@ images_copies (World *world)
   for (guint i = 0; i < 20; i++)
     {
       cl_event gate = promise_gate (world);
+      cl_int beyond[2];
 
       from = promise_filled (world, 1024 + i, i);
       to = promise_filled (world, 1024 + i, 50);
@@ -279,12 +280,14 @@ images_copies (World *world)
         for (guint k = 0; k < 1024; k++)
           wrong += read[k] != promise_byte (i, i + k);
         printf ("%zu wrong, ", wrong);
+        promise_expect (world, wrong == 0);
       }
-      printf ("beyond the end: %s, %s\n",
-              promise_status (clEnqueueCopyBufferToImage (world->queue, from, image, i + 1, origin,
-                                                          region, 0, NULL, NULL)),
-              promise_status (clEnqueueCopyImageToBuffer (world->queue, image, to, origin, region,
-                                                          i + 1, 0, NULL, NULL)));
+      beyond[0] = clEnqueueCopyBufferToImage (world->queue, from, image, i + 1, origin, region, 0,
+                                              NULL, NULL);
+      beyond[1] = clEnqueueCopyImageToBuffer (world->queue, image, to, origin, region, i + 1, 0,
+                                              NULL, NULL);
+      promise_expect (world, beyond[0] == CL_INVALID_VALUE && beyond[1] == CL_INVALID_VALUE);
+      printf ("beyond the end: %s, %s\n", promise_status (beyond[0]), promise_status (beyond[1]));
       OK (clFinish (world->queue));
       OK (clReleaseMemObject (from));
       OK (clReleaseMemObject (to));
