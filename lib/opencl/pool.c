@@ -18,11 +18,12 @@
  *
  * Its buffers are sub-buffers of larger ones. To kernels and commands they are buffers as any
  * other; but clCreateSubBuffer makes none of them, their CL_MEM_ASSOCIATED_MEMOBJECT is the larger
- * buffer, and they are aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only. For a program to which that
- * matters, TARN_POOL_WHOLE_BUFFERS makes a pool straight over the allocator, and
- * tarn_opencl_block_create_sub_buffer() makes a part of any block. In a context of several devices
- * name a queue in each request (tarn_opencl_pool_allocate()): then no buffer has blocks of two
- * queues in it, which some drivers would move as a whole.
+ * buffer, and they are aligned to CL_DEVICE_MEM_BASE_ADDR_ALIGN only. Some drivers fail at copies
+ * between sub-buffers and images (PoCL 3.1 to 6.0, also at clEnqueueCopyBufferRect; rusticl of Mesa
+ * 22.3). For a program to which that matters, TARN_POOL_WHOLE_BUFFERS makes a pool straight over
+ * the allocator, and tarn_opencl_block_create_sub_buffer() makes a part of any block. In a context
+ * of several devices name a queue in each request (tarn_opencl_pool_allocate()): then no buffer has
+ * blocks of two queues in it, which some drivers would move as a whole.
  *
  * @param queue    of the device; retained, as its context is. It makes memory ready.
  * @param flags    for clCreateBuffer, as tarn_opencl_immediate_allocator_new() takes them; 0 for
