@@ -3,8 +3,10 @@
  *
  * What a loader calls that knows cl_loader_layers. */
 
+#define _GNU_SOURCE /* dladdr () */
 #include "faults-private.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,7 +75,8 @@ _tarn_layer_is_blind (void)
 #define STRING(name) #name,
 #define ADDRESS(name) (void *) layer_##name,
 
-static gboolean has_faults; /* constant after clInitLayer () */
+static gboolean has_faults;      /* constant after clInitLayer () */
+static cl_icd_dispatch dispatch; /* constant after clInitLayer () */
 
 /* Gets the layer's own function; NULL: it has none of that name. */
 static void *
@@ -153,20 +156,19 @@ clGetLayerInfo (cl_layer_info name, size_t size, void *value, size_t *size_ret)
 #define MEMBER(name) dispatch.name = target->name != NULL ? layer_##name : NULL;
 #define REACH(name) entries = MAX (entries, offsetof (cl_icd_dispatch, name) / sizeof (void *) + 1);
 
-/* A loader has as many entries as its own version of the header, and takes its own for one that is
- * NULL or beyond the end. */
-cl_int CL_API_CALL
-clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
-             const cl_icd_dispatch **dispatch_ret)
+/* Keeps the library that has this address loaded until the process ends. */
+static void
+keep_loaded (const void *address)
 {
-  static cl_icd_dispatch dispatch;
-  cl_uint entries = 0;
+  Dl_info library;
 
-  if (target == NULL || n_ret == NULL || dispatch_ret == NULL)
-    return CL_INVALID_VALUE;
-  LAYER_FUNCTIONS (REACH);
-  if (n < entries)
-    return CL_INVALID_VALUE;
+  if (dladdr (address, &library) != 0 && library.dli_fname != NULL)
+    (void) dlopen (library.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+static void
+begin (const cl_icd_dispatch *target)
+{
   LAYER_FUNCTIONS (MEMBER);
   _tarn_layer_read_settings ();
   _tarn_layer_driver = target;
@@ -176,6 +178,34 @@ clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
   if (_tarn_layer_get_settings ()->prints_stats)
     atexit (print_stats);
   _tarn_layer_report_begin ();
+}
+
+/* A loader has as many entries as its own version of the header, and takes its own for one that is
+ * NULL or beyond the end.
+ *
+ * A program may unload the loader while commands still run, and the layer still has work to do when
+ * they are done: so the loader stays, and what lies between it and the layer.  A process may have
+ * two loaders, each of which calls this.  The layer goes on with the first one's functions: they
+ * serve the handles of both, because each handle names its own driver. */
+cl_int CL_API_CALL
+clInitLayer (cl_uint n, const cl_icd_dispatch *target, cl_uint *n_ret,
+             const cl_icd_dispatch **dispatch_ret)
+{
+  static gsize has_begun;
+  cl_uint entries = 0;
+
+  if (target == NULL || n_ret == NULL || dispatch_ret == NULL)
+    return CL_INVALID_VALUE;
+  LAYER_FUNCTIONS (REACH);
+  if (n < entries)
+    return CL_INVALID_VALUE;
+  keep_loaded (__builtin_return_address (0));
+  keep_loaded ((const void *) target->clGetPlatformIDs);
+  if (g_once_init_enter (&has_begun))
+    {
+      begin (target);
+      g_once_init_leave (&has_begun, 1);
+    }
   *n_ret = entries;
   *dispatch_ret = &dispatch;
   return CL_SUCCESS;
