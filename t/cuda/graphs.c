@@ -999,6 +999,11 @@ test_failures (const TarnCudaTest *test, gconstpointer way)
 
   if (fake == NULL)
     g_test_skip ("a driver does not fail on demand");
+  if (sizeof (gpointer) < 8 && test->device == 0)
+    {
+      g_test_skip ("the next device's tests need the addresses that a failing driver loses");
+      is_over = TRUE;
+    }
   for (guint nth = 1; fake != NULL && !is_over; nth++)
     {
       World world;

@@ -11,7 +11,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define ALIGNMENT 512
 #define HOST_ALIGNMENT 4096
@@ -44,25 +43,6 @@ static GTree *blocks;     /* Block -> the same, owned, by address: no two overla
 static GArray *vacant;    /* of Place, last in, first out */
 static GArray *strangers; /* of TarnTestingCudaMemory */
 static CUdeviceptr next_address = FAKE_HANDLES (7);
-
-#if GLIB_SIZEOF_VOID_P < 8
-/* Keeps the host's memory out of the addresses of devices, as far as there is nothing yet: a system
- * of 64 bits gives programs of 32 bits all of 4 GiB. */
-static void __attribute__ ((constructor)) keep_host_out (void)
-{
-  for (gsize size = (gsize) 640 << 20; size >= (gsize) 16 << 20; size /= 2)
-    {
-      void *first = (void *) FAKE_HANDLES (7);
-      void *range
-          = mmap (first, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-      if (range == first)
-        return;
-      if (range != MAP_FAILED)
-        munmap (range, size);
-    }
-}
-#endif
 
 static gint
 compare_blocks (gconstpointer a, gconstpointer b, gpointer unused)
@@ -245,21 +225,70 @@ fake_count_available (CUdevice device)
   return used < limit ? limit - used : 0;
 }
 
+typedef struct
+{
+  guint64 address, end;
+  gboolean is_taken;
+} Range;
+
+static gboolean
+look_for_overlap (gpointer key, gpointer value, gpointer data)
+{
+  const Block *block = value;
+  Range *range = data;
+
+  (void) key;
+  range->is_taken = block->memory.address < range->end
+                    && range->address < (guint64) block->memory.address + block->capacity;
+  return range->is_taken;
+}
+
+/* Tells whether there is no memory in a range.  With addresses of 64 bits memory of the host is
+ * never in the place of a device's, nor the other way round. */
+static gboolean
+is_free (CUdeviceptr address, gsize capacity)
+{
+  Range range = { address, (guint64) address + capacity, FALSE };
+
+  if (sizeof (gpointer) < sizeof (guint64))
+    g_tree_foreach (blocks, look_for_overlap, &range);
+  return !range.is_taken;
+}
+
+/* Allocates memory of the host where no device has any; NULL: there is none. */
+static void *
+allocate_bytes (gsize capacity)
+{
+  g_autoptr (GPtrArray) unusable = g_ptr_array_new_with_free_func (free);
+  void *bytes = NULL;
+
+  while (posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0)
+    {
+      if (is_free ((CUdeviceptr) (guintptr) bytes, capacity))
+        return bytes;
+      g_ptr_array_add (unusable, bytes);
+    }
+  return NULL;
+}
+
 /* The place that was left last of those that are as large. */
 static CUdeviceptr
 find_address (gsize capacity)
 {
-  CUdeviceptr address = next_address;
+  CUdeviceptr address;
 
   for (guint i = vacant->len; i > 0; i--)
     {
       Place place = g_array_index (vacant, Place, i - 1);
 
-      if (place.capacity != capacity)
+      if (place.capacity != capacity || !is_free (place.address, capacity))
         continue;
       g_array_remove_index (vacant, i - 1);
       return place.address;
     }
+  while (!is_free (next_address, capacity))
+    next_address += ALIGNMENT << 10;
+  address = next_address;
   next_address += (CUdeviceptr) capacity + ALIGNMENT;
   return address;
 }
@@ -275,8 +304,7 @@ allocate (TarnTestingCudaKind kind, gsize size, CUdevice device, guint64 context
   REQUIRE (kind == TARN_TESTING_CUDA_HOST_MEMORY || size <= fake_count_available (device),
            FAKE_CUDA_OUT_OF_MEMORY);
   REQUIRE (capacity >= size, FAKE_CUDA_OUT_OF_MEMORY);
-  REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY
-               || posix_memalign (&bytes, HOST_ALIGNMENT, capacity) == 0,
+  REQUIRE (kind == TARN_TESTING_CUDA_DEVICE_MEMORY || (bytes = allocate_bytes (capacity)) != NULL,
            FAKE_CUDA_OUT_OF_MEMORY);
 
   block = g_new0 (Block, 1);
