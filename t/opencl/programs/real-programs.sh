@@ -3,13 +3,15 @@
 # SPDX-License-Identifier: MIT
 #
 # Puts Tarn into programs that Debian has, and compares their results with those without Tarn.
-#   t/opencl/programs/real-programs.sh [PROGRAM...]      programs: gegl clblast (default: both)
+#   t/opencl/programs/real-programs.sh [PROGRAM...]      programs: gegl clblast opencv (default: all)
 # It wants Tarn built in this tree, an OpenCL device, a network, apt-get, cmake, meson, ninja, CBLAS,
 # libbabl-dev, libjson-glib-dev, libpng-dev and libjpeg-dev.  Each program is built twice: with two
-# processors, GEGL takes about 5 minutes, CLBlast about 20.
+# processors, GEGL takes about 5 minutes, CLBlast about 20, OpenCV about 30.
 # REAL_PROGRAMS_DIR=FOLDER keeps what it gets and builds (default: a temporary folder).
 # GEGL_USE_OPENCL=cpu|gpu is GEGL's device (default: cpu), CLBLAST_DEVICE=N CLBlast's of platform 0;
 # CLBLAST_ROUTINES="xgemm xtrsm" names the routines of CLBlast that are tested.
+# OPENCV_OPENCL_DEVICE=:CPU: and its like choose OpenCV's device (default: the CPU),
+# OPENCV_TESTS='UMat*' its tests.
 # The last line says what failed.
 set -u -o pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -198,17 +200,74 @@ run_clblast () {
   done
 }
 
+# OpenCV's lines about tests, without what differs from run to run.
+opencv_results_of () { sed -E 's/ \([0-9]+ ms[^)]*\)//' "$1" | grep -aE '^\[ *(OK|FAILED|PASSED|SKIPPED)'; }
+
+# OpenCV's tests of buffers that a device has, with its pools on.  Tests are built once, and run with
+# either library: some fail without their images, which Debian's tarball has not, and have to fail in
+# the same way.
+run_opencv () {
+  local version options tests lines
+  local source=$work/opencv-plain-source adapter=$here/opencv-tarn.hpp
+  tests=${OPENCV_TESTS:-UMat.*:OCL_OpenCL*:OCL_Context*:Image2D*:UMat/UMatBasic*:UMat/UMatTestRoi*:UMat/UMatTestReshape*:UMat/Core_DivideRules*}
+  lines=$(sed '1,/\*\/$/d' "$adapter" | grep -c .)
+  echo "opencv-tarn.hpp: $lines lines"
+  [ "$lines" -le 40 ] || fail "opencv-tarn.hpp has more than 40 lines"
+  get_tarball opencv 4.6.0+dfsg opencv_4.6.0+dfsg.orig.tar.xz &&
+    unpack opencv opencv_4.6.0+dfsg.orig.tar.xz &&
+    cp "$adapter" "$work/opencv-tarn-source/modules/core/src/" || return
+  mapfile -t options < <(grep -oE 'OCV_OPTION\(WITH_[A-Z0-9_]+' "$source/CMakeLists.txt" |
+                           sed 's/.*(//' | sort -u | sed '/^WITH_OPENCL$/d; s/.*/-D&=OFF/')
+  for version in plain tarn; do
+    { [ -e "$work/opencv-$version/build.ninja" ] ||
+        cmake -G Ninja -S "$work/opencv-$version-source" -B "$work/opencv-$version" "${options[@]}" \
+          -DBUILD_LIST=core,ts -DBUILD_PERF_TESTS=OFF -DBUILD_opencv_apps=OFF -DBUILD_ZLIB=OFF \
+          -DCMAKE_BUILD_TYPE=Release -DCPU_DISPATCH= -DCPU_BASELINE=SSE2 -DCMAKE_SKIP_RPATH=ON \
+          "-Dtarn_DIR=$library_dir/cmake/tarn" \
+          "-DCMAKE_DISABLE_FIND_PACKAGE_tarn=$([ $version = tarn ] || echo ON)"; } \
+      >"$work/opencv-$version.log" 2>&1 || return
+  done
+  ninja -C "$work/opencv-plain" opencv_test_core >>"$work/opencv-plain.log" 2>&1 &&
+    ninja -C "$work/opencv-tarn" opencv_core >>"$work/opencv-tarn.log" 2>&1 || return
+  check_linked opencv lib/libopencv_core.so
+  ! in_version tarn ldd "$work/opencv-tarn/lib/libopencv_core.so" | grep libOpenCL ||
+    fail "opencv with Tarn needs libOpenCL"
+
+  export OPENCV_OPENCL_DEVICE=${OPENCV_OPENCL_DEVICE:-:CPU:} OPENCV_OPENCL_BUFFERPOOL_LIMIT=134217728
+  set -- env "LD_LIBRARY_PATH=$work/opencv-VERSION/lib:$library_dir:$work/opencv-plain/lib" \
+    "$work/opencv-plain/bin/opencv_test_core" "--gtest_filter=$tests"
+  for version in plain tarn; do
+    in_version $version "${@//VERSION/$version}" >"$work/opencv-$version/results.log" 2>&1
+    opencv_results_of "$work/opencv-$version/results.log" >"$work/opencv-$version/results"
+  done
+  grep -q '\[ *OK' "$work/opencv-plain/results" || fail "opencv passed nothing"
+  cmp "$work"/opencv-{plain,tarn}/results || fail "opencv: other results with Tarn"
+  n_compared=$((n_compared + 1))
+  say_buffers "opencv core" "$@"
+
+  c++ -std=c++11 -O2 -Wall -I"$work/opencv-plain" -I"$source/modules/core/include" \
+    "$here/opencv-test.cpp" -o "$work/opencv-test" -L"$work/opencv-plain/lib" -lopencv_core \
+    -lOpenCL -pthread >>"$work/opencv-plain.log" 2>&1 || return
+  set -- env "LD_LIBRARY_PATH=$work/opencv-VERSION/lib:$library_dir" "$work/opencv-test"
+  for version in plain tarn; do
+    in_version $version "${@//VERSION/$version}" >"$work/opencv-$version/test" 2>&1 ||
+      fail "opencv-test ($version) exits with $?"
+  done
+  cmp "$work"/opencv-{plain,tarn}/test || fail "opencv-test: other results with Tarn"
+  n_compared=$((n_compared + 1))
+}
+
 install_tarn || { echo "Tarn could not be installed: see $work/install.log"; exit 1; }
-[ $# -gt 0 ] || set -- gegl clblast
+[ $# -gt 0 ] || set -- gegl clblast opencv
 for program; do
   all_plain=0 all_tarn=0
   case $program in
-    gegl | clblast)
+    gegl | clblast | opencv)
       "run_$program" ||
         fail "$program could not be got or built: $(tail -q -n 3 "$work/$program"-{plain,tarn}.log 2>/dev/null)"
       ;;
     *)
-      fail "there is no program $program: gegl, clblast"
+      fail "there is no program $program: gegl, clblast, opencv"
       continue
       ;;
   esac
