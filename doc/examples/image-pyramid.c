@@ -175,8 +175,8 @@ run (Session *session, int n_frames, GError **error)
         }
     }
   tarn_pool_get_stats (tarn_opencl_image_pool_get_pool (session->images), &stats);
-  g_print ("%d frames of %d images: %" G_GUINT64_FORMAT " calls of clCreateImage\n", n_frames, 9,
-           stats.driver_calls);
+  g_printerr ("%d frames of %d images: %" G_GUINT64_FORMAT " calls of clCreateImage\n", n_frames, 9,
+              stats.driver_calls);
   return TRUE;
 }
 
