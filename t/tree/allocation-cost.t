@@ -62,7 +62,7 @@ if [ -e "$fake/libcuda.so.1" ]; then
   check "it runs" runs with_fake "$program" --repetitions 3
   check "... with a row for each way" has_table
   check "... and says what the driver lacks" \
-    grep -q 'cuMemFreeAsync *(the driver has no cuMemAllocAsync)' "$scratch/table"
+    grep -q 'kept *(the driver has no cuMemPoolSetAttribute)' "$scratch/table"
   check "... in 80 columns" fits
   check "one repetition, one size" runs with_fake "$program" --repetitions 1 --size 1000
   CUDA_DEVICE=1
