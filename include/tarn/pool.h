@@ -354,9 +354,9 @@ gsize tarn_pool_get_hold_bytes (TarnPool *pool);
 void tarn_pool_set_hold_bytes (TarnPool *pool, gsize hold_bytes);
 
 /**
- * A function that may name another pool for a request. It is called with no lock held, possibly by
- * several threads at once, and may call any function of either pool, but for a request of the same
- * queue of @p pool, which would ask it again.
+ * A function that may name another pool for a request. Several threads may call it at once. Tarn
+ * holds no lock then, so it may call any function of either pool. It must not request memory of @p
+ * pool for the same queue, because that would call it again.
  *
  * @param pool       the pool that was asked
  * @param queue      the queue of the request, alive during the call; never NULL

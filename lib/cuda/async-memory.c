@@ -174,7 +174,8 @@ free_on_stream (const TarnCudaMemoryAllocator *self, TarnMemory memory, gpointer
              context->driver->cuMemFreeAsync ((CUdeviceptr) memory.address, stream), error);
 }
 
-/* What went with its context, and what a capture is in the way of, is told by whoever waits. */
+/* Fails without a message if the context is gone or the stream is being captured: the caller waits
+ * then, and reports it. */
 gboolean
 _tarn_cuda_async_free_on_queue (gpointer user_data, TarnMemory memory, gsize size, gpointer queue)
 {

@@ -206,7 +206,7 @@ update_redirect (TarnPool *pool)
   tarn_pool_set_redirect_func (pool, is_captured ? find_pool : NULL, NULL, NULL);
 }
 
-/* Ends a graph's capture, if that has not been done. */
+/* Ends a graph's capture, unless it has ended already. */
 static void
 close_graph (Graph *graph)
 {

@@ -46,7 +46,7 @@ struct _TarnOpenclImageKinds
 
 /* From the program's arguments */
 
-/* Which fields a type of image uses. */
+/* The types of images, and the fields of cl_image_desc that each uses. */
 static const struct
 {
   cl_mem_object_type type;

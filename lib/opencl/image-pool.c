@@ -12,7 +12,7 @@
 #include "image-allocator-private.h"
 #include "order-private.h"
 
-/* So many that each size of an image has a bin of its own. */
+/* Enough for each size of an image to have a bin of its own. */
 #define LEADING_BITS 26
 
 /* Part of the device's memory that is held at most, unless the program says how much. */

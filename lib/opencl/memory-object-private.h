@@ -16,7 +16,7 @@ typedef enum
   TARN_OPENCL_WRITE
 } TarnOpenclCommand;
 
-/* What a device's driver does with memory objects. */
+/* How Tarn has to treat memory objects of a device's driver. */
 typedef struct
 {
   TarnOpenclCommand command;

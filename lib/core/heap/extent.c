@@ -329,9 +329,9 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
   return kept;
 }
 
-/* Puts all of an extent in use back but so many bytes from an offset on.  Both are multiples of the
- * alignment, but for an offset in a piece whose address is none.  Gets what is left, which is in
- * use. */
+/* Keeps so many bytes of an extent in use, from an offset on, and puts back the rest.  Returns the
+ * extent that is kept.  The size is a multiple of the alignment.  So is the offset, unless the
+ * piece's own address is not. */
 TarnExtent *
 _tarn_range_narrow (TarnExtent *extent, gsize offset, gsize size)
 {

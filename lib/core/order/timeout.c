@@ -97,7 +97,7 @@ get_end_time (gint64 microseconds)
  * block in use or a charge, if @p size is more than the pool's limit, and inside reclaim functions
  * and functions of a backend. It does not see what is freed elsewhere: by other programs, or by
  * pools that are in no group with this one. If the calling thread itself has the memory that is
- * missing, it waits in vain.
+ * missing, nobody can free it, and the call waits until the timeout.
  *
  * Those who wait have no turns: whoever asks first after a free may get the memory. While a request
  * waits, all requests and frees of these pools take a lock.

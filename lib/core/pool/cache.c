@@ -13,10 +13,10 @@
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
-/* What numbers of bins are multiplied by for their homes.  Where sizes are told apart coarsely, the
- * low bits of the numbers tell apart what comes often.  Otherwise, as over a heap, sizes have bins
- * of their own, and most of their low bits are the same (0 for a power of two), so that all bits
- * have to count (2^32 divided by the golden ratio). */
+/* The factors that turn a bin's number into its home.  With few leading bits the low bits of the
+ * number differ between sizes that programs often use.  With more, and over a heap, each size has a
+ * bin of its own, and the low bits are mostly equal (0 for a power of two).  Then the factor has to
+ * mix all bits: 2^32 divided by the golden ratio. */
 #define COARSE_SPREAD (1U << TARN_SPREAD_SHIFT)
 #define FINE_SPREAD 0x9e3779b1U
 

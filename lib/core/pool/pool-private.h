@@ -154,7 +154,7 @@ typedef struct
   TarnReclaimGroup *group; /* a reference; NULL: none */
 } TarnReclaim;
 
-/* Who waits for memory of a pool: room.c.
+/* The requests that wait until memory of a pool is freed: room.c.
  *
  * Invariant: the door is closed if anybody does. */
 typedef struct

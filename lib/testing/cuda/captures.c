@@ -258,7 +258,7 @@ cuStreamEndCapture (CUstream handle, CUgraph *graph)
   return is_valid ? FAKE_CUDA_SUCCESS : FAKE_CUDA_STREAM_CAPTURE_INVALIDATED;
 }
 
-/* What both of the next do. */
+/* Serves both functions below. */
 static Status
 get_info (const gchar *function, CUstream handle, unsigned int *capturing, guint64 *id)
 {
