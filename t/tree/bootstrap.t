@@ -105,13 +105,13 @@ check "... after it has said what is missing" \
 
 new_machine 0
 check "root, demo" bootstrap 1 demo # there is no example
-check "... what it needs" asks_for autoconf automake gcc libtool make pkgconf libglib2.0-dev \
+check "... what it needs" asks_for autoconf automake g++ gcc libtool make pkgconf libglib2.0-dev \
   libjson-glib-dev ocl-icd-opencl-dev pocl-opencl-icd systemtap-sdt-dev
-check "... and no more" asks_not_for g++ clinfo cmake debhelper doxygen mandoc
+check "... and no more" asks_not_for clinfo cmake debhelper doxygen mandoc
 check "then check" bootstrap 0 check
-check "... what tests need" asks_for g++ clinfo cmake mandoc
+check "... what tests need" asks_for clinfo cmake mandoc
 check "... and no package that decides on objects" decides_on_no_object
-check "... and not what is there" asks_not_for autoconf gcc pocl-opencl-icd
+check "... and not what is there" asks_not_for autoconf g++ gcc pocl-opencl-icd
 check "then all again" bootstrap 0 check
 check "... installs nothing" test ! -s "$scratch/asked"
 
