@@ -389,7 +389,7 @@ _tarn_arena_take (const TarnArenaRef *ref, gsize size, TarnMemory *memory, gbool
   TarnExtent *extent = NULL;
   TarnArena *arena;
 
-  if (!is_open (heap) || !_tarn_arena_is_met (ref) || !heap->suits_all)
+  if (!is_open (heap) || !_tarn_arena_is_met (ref) || rounded > heap->max_unchecked)
     return NULL;
   arena = _tarn_queue_get_arena (ref->queue);
   if (TARN_UNLIKELY (!try_lock (arena)))
@@ -417,7 +417,7 @@ _tarn_arena_take_with_lock (const TarnArenaRef *ref, gsize size, TarnMemory *mem
   TarnArena *arena;
 
   _tarn_heap_lock (heap);
-  if (_tarn_arena_is_met (ref) && heap->suits_all)
+  if (_tarn_arena_is_met (ref) && rounded <= heap->max_unchecked)
     extent = _tarn_queue_take (_tarn_queue_get_arena (ref->queue), rounded, TRUE);
   if (extent != NULL)
     {

@@ -84,8 +84,10 @@ parts_suits (const TarnHeapRange *range, const TarnExtent *extent, gsize size)
 {
   const TarnHeap *heap = range->heap;
 
-  return range->kind == TARN_RANGE_SMALL || extent->size - size <= get_spare (heap, size)
-         || (extent->piece->n_used > 0 && _tarn_heap_get_spare (heap, size) > 0);
+  if (range->kind == TARN_RANGE_SMALL || extent->size == size)
+    return TRUE;
+  return extent->piece->n_used > 0 ? _tarn_heap_may_share (heap, size)
+                                   : extent->size - size <= get_spare (heap, size);
 }
 
 /* Gets the size of the largest piece that a request may be served from without stranding more than
@@ -396,7 +398,7 @@ parts_choose (const TarnHeap *heap, gsize size)
   if (size <= MIN (MAX_SMALL_BYTES, _tarn_heap_get_share (heap, LIMIT_SMALL_SHARE)))
     return TARN_RANGE_SMALL;
   return size <= max_large && !_tarn_heap_is_much (heap, size)
-                 && (heap->suits_all || _tarn_heap_get_spare (heap, size) > 0)
+                 && (size <= heap->max_unchecked || _tarn_heap_may_share (heap, size))
              ? TARN_RANGE_LARGE
              : TARN_RANGE_HUGE;
 }

@@ -106,7 +106,8 @@ open_door (TarnHeap *heap)
 {
   if (!_tarn_door_is_closed (&heap->door))
     return;
-  heap->suits_all = heap->growth->suits == NULL || _tarn_heap_is_far_from_limit (heap);
+  heap->max_unchecked
+      = heap->growth->suits == NULL ? G_MAXSIZE : _tarn_heap_get_max_unchecked (heap);
   heap->mark_bytes = MAX (MARK_STEP, heap->stats.peak_used_bytes / MARK_SHARE);
   heap->room_bytes = _tarn_heap_get_room (heap);
   if (heap->has_visitors && !_tarn_follows ())

@@ -369,7 +369,7 @@ struct _TarnHeap
   gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
   gsize mark_bytes;      /* of a queue have to become idle before it is looked after */
   guint n_growths;       /* requests that took more than there was in their queue's ranges */
-  gboolean suits_all;    /* any free extent does for any request */
+  gsize max_unchecked;   /* requests up to this are served from any free extent */
   gsize room_bytes;      /* that it may take of upstream rather than of a thread's other arenas */
   guint64 peak_in_visits
       TARN_WHOLE; /* atomic: the most bytes in use that visits have seen; 0: none looked */
@@ -483,7 +483,8 @@ gsize _tarn_heap_get_most (const TarnHeap *heap);
 gsize _tarn_heap_get_share (const TarnHeap *heap, gsize share);
 gboolean _tarn_heap_is_much (const TarnHeap *heap, gsize size);
 gsize _tarn_heap_get_spare (const TarnHeap *heap, gsize size);
-gboolean _tarn_heap_is_far_from_limit (const TarnHeap *heap);
+gboolean _tarn_heap_may_share (const TarnHeap *heap, gsize size);
+gsize _tarn_heap_get_max_unchecked (const TarnHeap *heap);
 void _tarn_heap_age_peaks (TarnHeap *heap);
 void _tarn_heap_note_full (TarnHeap *heap, gsize size);
 void _tarn_heap_note_growth (TarnHeap *heap);

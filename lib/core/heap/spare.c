@@ -7,18 +7,26 @@
  * such stranded bytes are lost for a request that is too large for each of them.  That does not
  * matter as long as the heap is far from its limit.  So the heap compares: what the program has
  * lately used at most, and what is stranded, must fit into the limit together.  The difference is
- * what a request may strand more.  With nothing to spare, a request gets a piece of exactly its
- * size.  A request for much of the limit could strand much as soon as the program uses more; it may
- * do so only as long as the program has used less than a quarter of the limit.
+ * what a request may strand more.
+ *
+ * A request for much of the limit could strand much as soon as the program uses more.  So the heap
+ * reckons with a program that goes on to use half as much again; and in all, such requests strand
+ * a small share of the limit, which is the most that a program cannot use of it.  With nothing to
+ * spare, a request gets a piece of exactly its size.  A piece that is in use such a request may
+ * share only as long as the program has used less than a quarter of the limit: the others in the
+ * piece would strand all of its bytes once it is freed.
  *
  * Without a limit, the heap learns it when upstream runs out.  The lock is held in all of this. */
 
 #include "heap/heap-private.h"
 
-/* A heap that has had less than this share of the most that it can have is far from that: four
- * times what it has is what _tarn_heap_get_spare () keeps for a request for much, and as much again
- * may be stranded, and free. */
+/* The share of the limit that requests for much of it may strand. */
+#define STRANDED_SHARE 64
+
+/* A heap that has had less than these shares of the most that it can have is far from that, and
+ * very far. */
 #define FAR_SHARE 6
+#define VERY_FAR_SHARE 16
 
 /* Gets the most bytes that the heap can have, as far as it knows; G_MAXSIZE: it does not know. */
 gsize
@@ -54,33 +62,56 @@ get_stranded (const TarnHeap *heap)
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Gets how many bytes a request may strand. */
-gsize
-_tarn_heap_get_spare (const TarnHeap *heap, gsize size)
+/* Gets what a heap with a limit has left beside what is stranded, and what the program is going to
+ * use at most: what it has lately used, and so many halves of that. */
+static gsize
+get_left (const TarnHeap *heap, gsize size, gsize halves)
 {
   gsize most = _tarn_heap_get_most (heap), used = heap->stats.used_bytes;
   gsize peak = MAX (heap->peak_lately, heap->peak_before), left;
 
-  if (most == G_MAXSIZE)
-    return G_MAXSIZE;
   _tarn_assert_locked (&heap->lock);
   peak = MAX (peak, used + MIN (size, G_MAXSIZE - used));
   left = most - MIN (most, peak);
-  if (_tarn_heap_is_much (heap, size))
-    left -= MIN (left, 3 * MIN (peak, G_MAXSIZE / 3));
+  left -= MIN (left, halves * (MIN (peak, G_MAXSIZE / 4) / 2));
   return left - MIN (left, get_stranded (heap));
 }
 
-/* Tells whether the heap is so far from its limit that any free extent does for any request: also
- * if all that the heap has were in use, were free in one extent, and were stranded, there would be
- * something to spare for a request for much. */
+/* Gets how many bytes a request may strand. */
+gsize
+_tarn_heap_get_spare (const TarnHeap *heap, gsize size)
+{
+  gsize stranded, strandable;
+
+  if (_tarn_heap_get_most (heap) == G_MAXSIZE)
+    return G_MAXSIZE;
+  if (!_tarn_heap_is_much (heap, size))
+    return get_left (heap, size, 0);
+  stranded = get_stranded (heap);
+  strandable = _tarn_heap_get_share (heap, STRANDED_SHARE);
+  return MIN (get_left (heap, size, 1), strandable - MIN (strandable, stranded));
+}
+
+/* Tells whether a request may share a piece that others use. */
 gboolean
-_tarn_heap_is_far_from_limit (const TarnHeap *heap)
+_tarn_heap_may_share (const TarnHeap *heap, gsize size)
+{
+  return _tarn_heap_get_most (heap) == G_MAXSIZE
+         || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 6 : 0) > 0;
+}
+
+/* Gets the largest request that any free extent may serve, without a look at what is stranded.
+ * Where the heap is far from its limit, these are all but requests for much of it; where it is very
+ * far, all. */
+gsize
+_tarn_heap_get_max_unchecked (const TarnHeap *heap)
 {
   gsize most = _tarn_heap_get_most (heap);
-  gsize peak = MAX (heap->peak_lately, heap->peak_before);
+  gsize had = MAX (MAX (heap->peak_lately, heap->peak_before), heap->stats.upstream_bytes);
 
-  return most == G_MAXSIZE || MAX (peak, heap->stats.upstream_bytes) < most / FAR_SHARE;
+  if (most == G_MAXSIZE || had < most / VERY_FAR_SHARE)
+    return G_MAXSIZE;
+  return had < most / FAR_SHARE ? most / TARN_MUCH_SHARE : 0;
 }
 
 /* Begins a new period if the last one has ended.  Peaks before that one are forgotten, and so is
