@@ -10,7 +10,7 @@
  * what a request may strand more.
  *
  * A request for much of the limit could strand much as soon as the program uses more.  So the heap
- * reckons with a program that goes on to use half as much again; and in all, such requests strand
+ * reckons with a program that goes on to use a quarter more; and in all, such requests strand
  * a small share of the limit, which is the most that a program cannot use of it.  With nothing to
  * spare, a request gets a piece of exactly its size.  A piece that is in use such a request may
  * share only as long as the program has used less than a quarter of the limit: the others in the
@@ -63,9 +63,9 @@ get_stranded (const TarnHeap *heap)
 }
 
 /* Gets what a heap with a limit has left beside what is stranded, and what the program is going to
- * use at most: what it has lately used, and so many halves of that. */
+ * use at most: what it has lately used, and so many quarters of that. */
 static gsize
-get_left (const TarnHeap *heap, gsize size, gsize halves)
+get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {
   gsize most = _tarn_heap_get_most (heap), used = heap->stats.used_bytes;
   gsize peak = MAX (heap->peak_lately, heap->peak_before), left;
@@ -73,7 +73,7 @@ get_left (const TarnHeap *heap, gsize size, gsize halves)
   _tarn_assert_locked (&heap->lock);
   peak = MAX (peak, used + MIN (size, G_MAXSIZE - used));
   left = most - MIN (most, peak);
-  left -= MIN (left, halves * (MIN (peak, G_MAXSIZE / 4) / 2));
+  left -= MIN (left, quarters * (MIN (peak, G_MAXSIZE / 4) / 4));
   return left - MIN (left, get_stranded (heap));
 }
 
@@ -97,7 +97,7 @@ gboolean
 _tarn_heap_may_share (const TarnHeap *heap, gsize size)
 {
   return _tarn_heap_get_most (heap) == G_MAXSIZE
-         || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 6 : 0) > 0;
+         || get_left (heap, size, _tarn_heap_is_much (heap, size) ? 12 : 0) > 0;
 }
 
 /* Gets the largest request that any free extent may serve, without a look at what is stranded.
