@@ -237,31 +237,66 @@ get_number (cl_device_id device, cl_device_info name)
   return size == sizeof number.narrow ? number.narrow : number.wide;
 }
 
-/* Whether a driver makes an image of a buffer, or of a sub-buffer if @region is not NULL. */
-static gboolean
-makes_image (const LayerContext *context, cl_mem buffer, const cl_buffer_region *region)
+/* Makes an image of one pixel of a buffer; NULL: the driver does not. */
+static cl_mem
+make_image (const LayerContext *context, cl_mem buffer)
 {
   const cl_image_format format = { CL_R, CL_UNSIGNED_INT8 };
   cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 1 };
   cl_int status;
-  cl_mem image, part = region != NULL ? _tarn_layer_driver->clCreateSubBuffer (
-                           buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, region, &status)
-                                      : NULL;
 
-  desc.mem_object = part != NULL ? part : buffer;
-  image = _tarn_layer_driver->clCreateImage (context->base.handle, CL_MEM_READ_WRITE, &format,
-                                             &desc, NULL, &status);
+  desc.mem_object = buffer;
+  return _tarn_layer_driver->clCreateImage (context->base.handle, CL_MEM_READ_WRITE, &format, &desc,
+                                            NULL, &status);
+}
+
+/* Whether an image is read where its buffer is, as far as it can be read. */
+static gboolean
+reads_image (cl_command_queue queue, cl_mem buffer, cl_mem image)
+{
+  static const size_t origin[3], region[3] = { 1, 1, 1 };
+  const guchar byte = 0xA5;
+  guchar read = 0;
+
+  return _tarn_layer_driver->clEnqueueWriteBuffer (queue, buffer, CL_TRUE, 0, 1, &byte, 0, NULL,
+                                                   NULL)
+             != CL_SUCCESS
+         || _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_TRUE, origin, region, 0, 0,
+                                                    &read, 0, NULL, NULL)
+                != CL_SUCCESS
+         || read == byte;
+}
+
+/* Whether a driver makes an image of a buffer that is read where the buffer is. */
+static gboolean
+makes_image (LayerContext *context, cl_mem buffer)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_mem image = make_image (context, buffer);
+  gboolean makes = image != NULL && (queue == NULL || reads_image (queue, buffer, image));
+
   if (image != NULL)
     _tarn_layer_driver->clReleaseMemObject (image);
-  if (part != NULL)
-    _tarn_layer_driver->clReleaseMemObject (part);
-  return image != NULL;
+  return makes;
 }
 
 static gboolean
-makes_images_of_parts (const LayerContext *context)
+makes_image_of_part (LayerContext *context, cl_mem buffer)
 {
   const cl_buffer_region region = { context->alignment, context->alignment };
+  cl_int status;
+  cl_mem part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION,
+                                                       &region, &status);
+  gboolean makes = part != NULL && makes_image (context, part);
+
+  if (part != NULL)
+    _tarn_layer_driver->clReleaseMemObject (part);
+  return makes;
+}
+
+static gboolean
+makes_images_of_parts (LayerContext *context)
+{
   cl_int status;
   cl_mem buffer;
   gboolean makes;
@@ -272,13 +307,69 @@ makes_images_of_parts (const LayerContext *context)
                                                2 * context->alignment, NULL, &status);
   if (buffer == NULL)
     return TRUE;
-  makes = makes_image (context, buffer, &region) || !makes_image (context, buffer, NULL);
+  makes = makes_image_of_part (context, buffer) || !makes_image (context, buffer);
   _tarn_layer_driver->clReleaseMemObject (buffer);
   return makes;
 }
 
-/* Seen of PoCL up to 7.0: it makes them of buffers only.  Asked of programs alone that want such:
- * with 3.1 a context is not gone again that had one. */
+/* Whether a byte that is written to one buffer is read from another. */
+static gboolean
+hands_byte_over (cl_command_queue queue, cl_mem from, cl_mem to, guchar byte)
+{
+  guchar read = 0;
+
+  return _tarn_layer_driver->clEnqueueWriteBuffer (queue, from, CL_TRUE, 0, 1, &byte, 0, NULL, NULL)
+             == CL_SUCCESS
+         && _tarn_layer_driver->clEnqueueReadBuffer (queue, to, CL_TRUE, 0, 1, &read, 0, NULL, NULL)
+                == CL_SUCCESS
+         && read == byte;
+}
+
+/* Whether a buffer that nobody else uses shares its memory with one over its address. */
+static gboolean
+shares_address (LayerContext *context, cl_mem buffer)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  gpointer address = _tarn_layer_ask_address (context, buffer);
+  gboolean shares;
+  cl_int status;
+  cl_mem other;
+
+  if (queue == NULL || address == NULL)
+    return FALSE;
+  other = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_USE_HOST_PTR, 1, address,
+                                              &status);
+  if (other == NULL)
+    return FALSE;
+  shares = hands_byte_over (queue, buffer, other, 0xA5)
+           && hands_byte_over (queue, other, buffer, 0x5A)
+           && hands_byte_over (queue, buffer, other, 0x3C);
+  _tarn_layer_driver->clReleaseMemObject (other);
+  return shares;
+}
+
+gboolean
+_tarn_layer_ask_addresses (LayerContext *context)
+{
+  gint known = __atomic_load_n (&context->shares_addresses, __ATOMIC_RELAXED);
+  cl_int status;
+  cl_mem buffer;
+
+  if (known >= 0)
+    return known;
+  buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE, 1, NULL,
+                                               &status);
+  if (buffer == NULL)
+    return FALSE;
+  known = shares_address (context, buffer);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  __atomic_store_n (&context->shares_addresses, known, __ATOMIC_RELAXED);
+  return known;
+}
+
+/* Seen of PoCL up to 7.0: it makes them of buffers only; and of rusticl of Mesa 22.3: they are of
+ * the beginning of the whole buffer.  Asked of programs alone that want such: with PoCL 3.1 a
+ * context is not gone again that had one. */
 gboolean
 _tarn_layer_ask_images (LayerContext *context)
 {
@@ -292,17 +383,38 @@ _tarn_layer_ask_images (LayerContext *context)
   return known != FALSE;
 }
 
+/* Whether a device is PoCL's, and of which version: 0 before 4.0, which does not say. */
+static gboolean
+is_pocl (cl_device_id device, guint64 *version)
+{
+  g_autofree gchar *text = get_text (device, CL_DEVICE_VERSION);
+  const gchar *pocl = strstr (text, "PoCL ");
+
+  if (pocl == NULL)
+    pocl = strstr (text, "pocl ");
+  *version = pocl != NULL ? g_ascii_strtoull (pocl + strlen ("PoCL "), NULL, 10) : 0;
+  return pocl != NULL;
+}
+
 /* Seen of PoCL 3.1 to 6.0: a segmentation fault where boxes, or images, are copied from or to a
  * sub-buffer. */
 static gboolean
 copies_by_pieces (cl_device_id device)
 {
-  g_autofree gchar *version = get_text (device, CL_DEVICE_VERSION);
-  const gchar *pocl = strstr (version, "PoCL ");
+  guint64 version;
 
-  if (pocl == NULL)
-    pocl = strstr (version, "pocl ");
-  return pocl != NULL && g_ascii_strtoull (pocl + strlen ("PoCL "), NULL, 10) < 7;
+  return is_pocl (device, &version) && version < 7;
+}
+
+/* PoCL makes no images of sub-buffers.  Where the device is the host's processor, an image can be
+ * made of the host's address; other devices have no such address, and would copy what is there. */
+static gboolean
+notes_addresses (cl_device_id device)
+{
+  guint64 version;
+
+  return is_pocl (device, &version)
+         && (get_number (device, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) != 0;
 }
 
 /* Seen of rusticl of Mesa 22.3: what is copied to an image is read from the beginning of the whole
@@ -379,5 +491,6 @@ _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
   context->counts_objects = counts_objects (context);
   context->copies_by_pieces = copies_by_pieces (device);
   context->copies_images_by_pieces = copies_images_by_pieces (device);
+  context->notes_addresses = notes_addresses (device);
   return context->max_bytes > 0;
 }

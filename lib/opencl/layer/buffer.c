@@ -368,9 +368,8 @@ answer (cl_mem buffer, cl_int status, cl_int *status_ret)
   return buffer;
 }
 
-/* Whether a driver that has no memory may have some now. */
-static gboolean
-made_room (cl_context handle, cl_int status)
+gboolean
+_tarn_layer_made_room (cl_context handle, cl_int status)
 {
   LAYER_AUTO LayerContext *context = NULL;
 
@@ -396,7 +395,7 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
     return answer (buffer, status, status_ret);
   LAYER_COUNT (passed_on);
   buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
-  if (buffer == NULL && made_room (context, status))
+  if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   return answer (buffer, status, status_ret);
 }
@@ -414,7 +413,7 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   LAYER_COUNT (passed_on);
   buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
                                                              &status);
-  if (buffer == NULL && made_room (context, status))
+  if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
                                                                host, &status);
   return answer (buffer, status, status_ret);
@@ -495,52 +494,14 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   return answer (part, status, status_ret);
 }
 
-static cl_mem
-add_image (cl_mem image, const cl_image_desc *desc)
+LayerBuffer *
+_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image)
 {
-  LAYER_AUTO LayerBuffer *whole = NULL;
-  static gboolean once;
-  LayerBuffer *part;
+  LayerBuffer *part = buffer_new (image, whole->context, 0, 0, 0);
 
-  if (desc == NULL || desc->mem_object == NULL)
-    return image;
-  whole = _tarn_layer_find (LAYER_BUFFER, desc->mem_object);
-  if (whole != NULL && image == NULL && !_tarn_layer_ask_images (whole->context))
-    _tarn_layer_warn (&once, "this driver makes no images of buffers that are from a pool: "
-                             "TARN_LAYER_POOL=0 leaves them to the driver");
-  if (whole == NULL || image == NULL)
-    return image;
-  part = buffer_new (image, whole->context, 0, 0, 0);
   part->is_image = TRUE;
   add_part (whole, part);
-  return image;
-}
-
-cl_mem CL_API_CALL
-layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
-                     const cl_image_desc *desc, void *host, cl_int *status_ret)
-{
-  cl_int status = CL_SUCCESS;
-  cl_mem image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
-
-  if (image == NULL && made_room (context, status))
-    image = _tarn_layer_driver->clCreateImage (context, flags, format, desc, host, &status);
-  return answer (add_image (image, desc), status, status_ret);
-}
-
-cl_mem CL_API_CALL
-layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *properties,
-                                   cl_mem_flags flags, const cl_image_format *format,
-                                   const cl_image_desc *desc, void *host, cl_int *status_ret)
-{
-  cl_int status = CL_SUCCESS;
-  cl_mem image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags,
-                                                                  format, desc, host, &status);
-
-  if (image == NULL && made_room (context, status))
-    image = _tarn_layer_driver->clCreateImageWithProperties (context, properties, flags, format,
-                                                             desc, host, &status);
-  return answer (add_image (image, desc), status, status_ret);
+  return part;
 }
 
 /* SVM is the driver's, which may need what is held here. */
@@ -549,7 +510,7 @@ layer_clSVMAlloc (cl_context context, cl_svm_mem_flags flags, size_t size, cl_ui
 {
   void *memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
 
-  if (memory == NULL && size > 0 && made_room (context, CL_OUT_OF_RESOURCES))
+  if (memory == NULL && size > 0 && _tarn_layer_made_room (context, CL_OUT_OF_RESOURCES))
     memory = _tarn_layer_driver->clSVMAlloc (context, flags, size, alignment);
   return memory;
 }

@@ -342,6 +342,7 @@ finalize_now (gpointer data)
     _tarn_layer_driver->clReleaseEvent (self->only_end);
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
+  g_hash_table_unref (self->addresses);
   _tarn_layer_spares_clear (self);
   g_hash_table_unref (self->answers);
   _tarn_cond_clear (&self->changed);
@@ -392,9 +393,10 @@ add_context (cl_context handle)
   _tarn_cond_init (&self->changed);
   self->queues = g_ptr_array_new ();
   self->pieces = g_ptr_array_new ();
+  self->addresses = g_hash_table_new (NULL, NULL);
   self->answers = g_hash_table_new (NULL, NULL);
   _tarn_layer_spares_init (self);
-  self->counts_parts = self->counts_maps = self->has_images = -1;
+  self->counts_parts = self->counts_maps = self->has_images = self->shares_addresses = -1;
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     self->sources[i] = (LayerSource){ self, (LayerMemory) i };
   _tarn_layer_list (self);

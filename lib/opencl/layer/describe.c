@@ -30,7 +30,7 @@ layer_clGetMemObjectInfo (cl_mem object, cl_mem_info name, size_t size, void *va
       count = get_references (self);
       return _tarn_layer_answer (&count, sizeof count, size, value, size_ret);
     }
-  if (self != NULL && !self->is_image)
+  if (self != NULL && (!self->is_image || self->is_disguised))
     switch (name)
       {
       case CL_MEM_FLAGS:

@@ -19,6 +19,7 @@
  *     waiter.c     ... for one command of theirs
  *     spares.c     what buffers that are gone had, for the next ones
  *     buffer.c     buffers, and what is made of them
+ *     images.c     images, some of which are made of buffers
  *     uses.c       which commands use a buffer
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
@@ -216,6 +217,7 @@ struct _LayerContext
   gboolean counts_objects;   /* the driver's references to a context count what is made of it */
   gboolean copies_by_pieces; /* the driver cannot copy boxes of sub-buffers */
   gboolean copies_images_by_pieces; /* ... nor between sub-buffers and images */
+  gboolean notes_addresses;         /* ... and makes no images of sub-buffers: see images.c */
 
   TarnMutex lock; /* guards all below */
   TarnCond changed;
@@ -227,6 +229,7 @@ struct _LayerContext
   GPtrArray *queues;     /* references: those that commands can be put on, or that are not done */
   guint turn;            /* of the queue that is looked at next */
   GPtrArray *pieces;     /* the driver's buffers by number; NULL: free */
+  GHashTable *addresses; /* a piece -> where the host has it, if that is known */
   guint all_used_before; /* no number below is free */
   cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
@@ -242,7 +245,8 @@ struct _LayerContext
   gint counts_parts;     /* whether a buffer's references count its sub-buffers; -1: unknown */
   gint counts_maps;      /* ... its maps; -1: unknown */
   gint has_images;       /* whether images are made of sub-buffers, too; -1: unknown */
-  gboolean wants_images; /* they are not, but the program wants such */
+  gint shares_addresses; /* whether what is made of a piece's address shares it; -1: unknown */
+  gboolean wants_images; /* images are not made of sub-buffers, but the program wants such */
   gsize piece_bytes;
   gint64 looked;        /* when the queues were looked at last, monotonic */
   guint pending;        /* buffers that wait for commands */
@@ -316,6 +320,9 @@ gboolean _tarn_layer_ask_map_references (LayerContext *context);
 /* Whether the driver makes images of sub-buffers, if it does of buffers. */
 gboolean _tarn_layer_ask_images (LayerContext *context);
 
+/* Whether a buffer over the address at which the host has another one is the same memory. */
+gboolean _tarn_layer_ask_addresses (LayerContext *context);
+
 /* Learns what the device of a new context, and its driver, want of buffers; FALSE: the layer cannot
  * serve it. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
@@ -330,6 +337,12 @@ TarnPool *_tarn_layer_pool_new (LayerSource *source);
 
 /* Gets where a block is: in which of the driver's buffers, and how many bytes from its start. */
 cl_mem _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *offset);
+
+/* Gets where the host has a piece; NULL: that is not known. */
+gpointer _tarn_layer_find_address (LayerContext *context, cl_mem piece);
+
+/* Gets where the host has a buffer that nobody else uses yet; NULL: nowhere, or not in time. */
+gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 
 /* spares.c */
 
@@ -494,10 +507,11 @@ struct _LayerBuffer
   cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
   cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
-  gboolean was_mapped; /* when it ended */
-  gboolean is_watched; /* atomic: it has callbacks, which are not to come late */
-  guint parts;         /* atomic: what is made of it, and not gone */
-  guint waits;         /* atomic: queues that it waits for */
+  gboolean is_disguised; /* an image that the driver made of a host address: see images.c */
+  gboolean was_mapped;   /* when it ended */
+  gboolean is_watched;   /* atomic: it has callbacks, which are not to come late */
+  guint parts;           /* atomic: what is made of it, and not gone */
+  guint waits;           /* atomic: queues that it waits for */
 
   TarnMutex lock; /* guards all below */
   gboolean ended; /* nobody has a reference: nothing below changes any more */
@@ -520,6 +534,12 @@ void _tarn_layer_buffer_let_go (LayerBuffer *self);
 
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
+
+/* Makes the record of an image that was made of a buffer; borrowed. */
+LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
+
+/* Whether a driver that had no memory, as a status says, may have some now. */
+gboolean _tarn_layer_made_room (cl_context handle, cl_int status);
 
 /* uses.c */
 
@@ -588,12 +608,13 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clCreateBuffer) /* buffer.c */                                                                \
   F (clCreateBufferWithProperties)                                                                 \
   F (clCreateSubBuffer)                                                                            \
-  F (clCreateImage)                                                                                \
-  F (clCreateImageWithProperties)                                                                  \
   F (clSVMAlloc)                                                                                   \
   F (clRetainMemObject)                                                                            \
   F (clReleaseMemObject)                                                                           \
   F (clSetMemObjectDestructorCallback)                                                             \
+  F (clCreateImage) /* images.c */                                                                 \
+  F (clCreateImageWithProperties)                                                                  \
+  F (clGetImageInfo)                                                                               \
   F (clGetMemObjectInfo)  /* describe.c */                                                         \
   F (clEnqueueReadBuffer) /* commands.c */                                                         \
   F (clEnqueueWriteBuffer)                                                                         \

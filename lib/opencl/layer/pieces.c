@@ -136,6 +136,63 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
+/* Unmaps what is mapped; FALSE: it may be mapped still. */
+static gboolean
+unmap (cl_command_queue queue, cl_mem buffer, gpointer address)
+{
+  cl_event event;
+
+  return _tarn_layer_driver->clEnqueueUnmapMemObject (queue, buffer, address, 0, NULL, &event)
+             == CL_SUCCESS
+         && wait_for (queue, event) == CL_SUCCESS;
+}
+
+gpointer
+_tarn_layer_ask_address (LayerContext *context, cl_mem buffer)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_event event = NULL;
+  gboolean is_mapped;
+  cl_int status;
+  gpointer address;
+
+  if (queue == NULL)
+    return NULL;
+  address = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, CL_FALSE, CL_MAP_READ, 0, 1, 0,
+                                                    NULL, &event, &status);
+  if (address == NULL)
+    return NULL;
+  is_mapped = wait_for (queue, event) == CL_SUCCESS;
+  return unmap (queue, buffer, address) && is_mapped ? address : NULL;
+}
+
+/* Nobody has used the piece yet: later, a command of the layer's might run beside the program's. */
+static void
+note_address (LayerContext *context, cl_mem piece)
+{
+  gpointer address = context->notes_addresses ? _tarn_layer_ask_address (context, piece) : NULL;
+  LAYER_LOCKED (&context->lock);
+
+  if (address != NULL)
+    g_hash_table_insert (context->addresses, piece, address);
+}
+
+static void
+forget_address (LayerContext *context, cl_mem piece)
+{
+  LAYER_LOCKED (&context->lock);
+
+  g_hash_table_remove (context->addresses, piece);
+}
+
+gpointer
+_tarn_layer_find_address (LayerContext *context, cl_mem piece)
+{
+  LAYER_LOCKED (&context->lock);
+
+  return g_hash_table_lookup (context->addresses, piece);
+}
+
 static void
 release_piece (cl_mem piece)
 {
@@ -172,6 +229,7 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
       release_piece (piece);
       return fail (CL_OUT_OF_HOST_MEMORY, size, error);
     }
+  note_address (source->context, piece);
   memory->address = number << OFFSET_BITS;
   __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
@@ -182,8 +240,11 @@ piece_free (gpointer user_data, TarnMemory memory, gsize size)
 {
   const LayerSource *source = user_data;
 
+  cl_mem piece = remove_piece (source->context, memory.address >> OFFSET_BITS);
+
   __atomic_sub_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
-  release_piece (remove_piece (source->context, memory.address >> OFFSET_BITS));
+  forget_address (source->context, piece);
+  release_piece (piece);
 }
 
 /* Contents, for TARN_DEBUG */

@@ -25,7 +25,7 @@ typedef struct
   cl_context context;
   cl_command_queue queues[2];
   cl_mem buffers[3];
-  cl_mem part;
+  cl_mem part; /* or an image */
 } Program;
 
 static gint n_destroyed; /* atomic */
@@ -115,6 +115,39 @@ check_contents (Program *self, cl_int *status)
     g_assert_cmpint (bytes[i], ==, 2);
 }
 
+static void
+make_image_of (Program *self, guint i, cl_int *status)
+{
+  const cl_image_format format = { CL_R, CL_UNSIGNED_INT8 };
+  cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = SIZE };
+
+  desc.buffer = self->buffers[i];
+  if (*status == CL_SUCCESS)
+    self->part = clCreateImage (self->context, CL_MEM_READ_WRITE, &format, &desc, NULL, status);
+}
+
+/* An image of a buffer that the context's pool has served. */
+static cl_int
+run_image (Program *self, cl_device_id device)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { SIZE, 1, 1 };
+  guint8 bytes[SIZE] = { 0 };
+  cl_int status = CL_SUCCESS;
+
+  self->context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  make_queue (self, 0, device, &status);
+  make_buffer (self, 0, SIZE, &status);
+  make_buffer (self, 1, SIZE, &status);
+  fill (self, 0, 1, SIZE, 7, &status);
+  make_image_of (self, 1, &status);
+  if (status == CL_SUCCESS)
+    status = clEnqueueReadImage (self->queues[0], self->part, CL_TRUE, origin, region, 0, 0, bytes,
+                                 0, NULL, NULL);
+  for (guint i = 0; status == CL_SUCCESS && i < SIZE; i++)
+    g_assert_cmpint (bytes[i], ==, 7);
+  return status;
+}
+
 static cl_int
 run (Program *self, cl_device_id device)
 {
@@ -194,7 +227,8 @@ show_live (void)
 
 /* Fails each call of the driver in turn until there is none that was to fail. */
 static void
-fail_each (const TarnOpenclDevice *device, gboolean for_ever)
+fail_each (const TarnOpenclDevice *device, gboolean for_ever,
+           cl_int (*run_program) (Program *program, cl_device_id device))
 {
   guint lost = count_live ();
 
@@ -206,7 +240,7 @@ fail_each (const TarnOpenclDevice *device, gboolean for_ever)
 
       layer->reset ();
       layer->fail (NULL, nth, for_ever, CL_OUT_OF_HOST_MEMORY);
-      status = run (&program, device->device);
+      status = run_program (&program, device->device);
       failed = layer->get_failed ();
       layer->fail (NULL, 0, FALSE, CL_SUCCESS);
       end (&program);
@@ -231,14 +265,83 @@ static void
 once (const TarnOpenclDevice *device, OpenclState *state)
 {
   (void) state;
-  fail_each (device, FALSE);
+  fail_each (device, FALSE, run);
 }
 
 static void
 for_ever (const TarnOpenclDevice *device, OpenclState *state)
 {
   (void) state;
-  fail_each (device, TRUE);
+  fail_each (device, TRUE, run);
+}
+
+/* Images of buffers */
+
+/* Whether a device makes them; FALSE: and the test is skipped. */
+static gboolean
+has_images_of_buffers (const TarnOpenclDevice *device)
+{
+  Program program = { .context = NULL };
+  cl_bool has = CL_FALSE;
+  cl_int status;
+
+  layer->reset ();
+  g_assert_cmpint (
+      clGetDeviceInfo (device->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL), ==,
+      CL_SUCCESS);
+  status = has ? run_image (&program, device->device) : CL_INVALID_OPERATION;
+  end (&program);
+  if (status != CL_SUCCESS)
+    g_test_skip ("the driver makes no images of buffers that are from a pool");
+  return status == CL_SUCCESS;
+}
+
+static void
+image_once (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  if (has_images_of_buffers (device))
+    fail_each (device, FALSE, run_image);
+}
+
+static void
+image_for_ever (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  if (has_images_of_buffers (device))
+    fail_each (device, TRUE, run_image);
+}
+
+/* A driver that makes no images of sub-buffers, for a device that is not the host's processor: the
+ * program has its error, and from then on buffers of which there are images. */
+static void
+image_later (const TarnOpenclDevice *device, OpenclState *state)
+{
+  const cl_device_type type = CL_DEVICE_TYPE_GPU;
+  cl_int status = CL_SUCCESS;
+  Program program = { .context = NULL };
+
+  (void) state;
+  if (!has_images_of_buffers (device))
+    return;
+  layer->set_device_info (CL_DEVICE_TYPE, &type, sizeof type);
+  program.context = opencl_context_new (device);
+  make_buffer (&program, 0, SIZE, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  make_image_of (&program, 0, &status);
+  if (status == CL_SUCCESS)
+    g_test_skip ("the driver makes images of sub-buffers");
+  else
+    {
+      g_assert_cmpint (status, ==, CL_INVALID_MEM_OBJECT);
+      g_assert_null (program.part);
+      status = CL_SUCCESS;
+      make_buffer (&program, 1, SIZE, &status);
+      make_image_of (&program, 1, &status);
+      g_assert_cmpint (status, ==, CL_SUCCESS);
+    }
+  end (&program);
+  layer->reset ();
 }
 
 /* The layer has to be there for any of this to mean something. */
@@ -560,6 +663,9 @@ out_of_order (const TarnOpenclDevice *device, OpenclState *state)
 static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
                                     { "/layer/faults/once", once },
                                     { "/layer/faults/for-ever", for_ever },
+                                    { "/layer/faults/image-once", image_once },
+                                    { "/layer/faults/image-for-ever", image_for_ever },
+                                    { "/layer/faults/image-later", image_later },
                                     { "/layer/faults/no-thread", no_thread },
                                     { "/layer/budget/fits", fits },
                                     { "/layer/budget/makes-room", makes_room },

@@ -109,19 +109,26 @@ svm_arguments (World *world)
 
 static const cl_image_format rgba = { CL_RGBA, CL_UNSIGNED_INT8 };
 
+static void
+need_any_images (World *world)
+{
+  cl_bool has = CL_FALSE;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
+  if (!has)
+    promise_skip ("the device has no images");
+}
+
 /* Also, there is a program that uses images of buffers: that may be what tells a layer so. */
 static void
 need_images (World *world)
 {
   const gchar *text = "kernel void look (read_only image1d_buffer_t image, global uint4 *pixels)\n"
                       "{ pixels[get_global_id (0)] = read_imageui (image, get_global_id (0)); }\n";
-  cl_bool has = CL_FALSE;
   cl_int status = 99;
   cl_program program;
 
-  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
-  if (!has)
-    promise_skip ("the device has no images");
+  need_any_images (world);
   program = clCreateProgramWithSource (world->context, 1, &text, NULL, &status);
   promise_check (status, "clCreateProgramWithSource");
   OK (clReleaseProgram (program));
@@ -225,6 +232,130 @@ images (World *world)
       OK (clReleaseMemObject (before));
       OK (clReleaseMemObject (after));
     }
+}
+
+/* What a program sees of an image with each flags that a buffer's can have. */
+static void
+show_image_flags (World *world, cl_mem_flags flags, cl_mem buffer)
+{
+  cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE1D_BUFFER, .image_width = 1024 };
+
+  desc.buffer = buffer;
+  for (guint i = 0; i < ACCESS_FLAGS; i++)
+    for (guint k = 0; k < HOST_FLAGS; k++)
+      {
+        cl_mem_flags asked = promise_access[i] | promise_host_access[k], seen = 0;
+        g_autofree gchar *of_buffer = promise_flags (flags), *of_image = promise_flags (asked);
+        g_autofree gchar *answer = NULL;
+        gpointer host = NULL;
+        cl_int status = 99;
+        cl_mem image = clCreateImage (world->context, asked, &rgba, &desc, NULL, &status);
+
+        printf ("%s of %s: %s", of_image, of_buffer, promise_status (status));
+        if (image != NULL)
+          {
+            OK (clGetMemObjectInfo (image, CL_MEM_FLAGS, sizeof seen, &seen, NULL));
+            OK (clGetMemObjectInfo (image, CL_MEM_HOST_PTR, sizeof host, &host, NULL));
+            answer = promise_flags (seen);
+            printf (", %s, %s", answer, host == NULL ? "no host pointer" : "a host pointer");
+            OK (clReleaseMemObject (image));
+          }
+        printf ("\n");
+      }
+}
+
+/* Writes to a buffer by a kernel, and to an image of it by a map: each is seen in the other. */
+static void
+use_beside (World *world, cl_mem buffer, cl_mem image, cl_kernel add)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 1024, 1, 1 };
+  gsize wrong[3] = { 1, 1, 1 };
+  guchar read[4096];
+  guchar *mapped;
+  size_t row = 0;
+  cl_int status = 99;
+
+  promise_write (world->queue, buffer, 0, 4096, 9);
+  promise_run (world->queue, add, buffer, 4096, 3);
+  OK (clEnqueueReadImage (world->queue, image, CL_TRUE, origin, region, 0, 0, read, 0, NULL, NULL));
+  wrong[0] = promise_count_wrong (read, 4096, 9, 3);
+  mapped = clEnqueueMapImage (world->queue, image, CL_TRUE, CL_MAP_READ | CL_MAP_WRITE, origin,
+                              region, &row, NULL, 0, NULL, NULL, &status);
+  if (mapped != NULL)
+    {
+      wrong[1] = promise_count_wrong (mapped, 4096, 9, 3);
+      for (guint i = 0; i < 4096; i++)
+        mapped[i]++;
+      OK (clEnqueueUnmapMemObject (world->queue, image, mapped, 0, NULL, NULL));
+      wrong[2] = promise_read_wrong (world->queue, buffer, 0, 4096, 9, 4);
+    }
+  printf ("%zu wrong, mapped: %s, %zu wrong, %zu wrong\n", wrong[0], promise_status (status),
+          wrong[1], wrong[2]);
+  promise_expect (world, wrong[0] + wrong[1] + wrong[2] == 0);
+}
+
+/* Nothing has told that images of buffers will come until there are buffers, with parts, maps and
+ * commands that wait. */
+static void
+images_unannounced (World *world)
+{
+  gsize alignment = promise_get_alignment (world);
+  cl_mem buffers[2][ACCESS_FLAGS][HOST_FLAGS], filled[5], part, image;
+  cl_kernel add = promise_kernel (world, "add");
+  cl_event gate = promise_gate (world);
+  cl_int status = 99;
+  gpointer mapped;
+
+  need_any_images (world);
+  for (guint i = 0; i < 2; i++)
+    for (guint k = 0; k < ACCESS_FLAGS; k++)
+      for (guint l = 0; l < HOST_FLAGS; l++)
+        buffers[i][k][l] = promise_buffer (world,
+                                           (i == 0 ? 0 : CL_MEM_ALLOC_HOST_PTR) | promise_access[k]
+                                               | promise_host_access[l],
+                                           4096, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (filled); i++)
+    filled[i] = promise_filled (world, 4096, i + 1);
+  part = promise_part (filled[1], 0, alignment, 1024);
+  mapped = clEnqueueMapBuffer (world->queue, filled[1], CL_TRUE, CL_MAP_READ, 0, 4096, 0, NULL,
+                               NULL, &status);
+  promise_check (status, "clEnqueueMapBuffer");
+  OK (clEnqueueBarrierWithWaitList (world->queue, 1, &gate, NULL));
+  promise_set (add, filled[4], 4096, 0);
+  promise_launch (world->queue, add, 0, NULL, NULL);
+  image = image_of (world, filled[1], 1024, 0, &status);
+  printf ("while commands wait: %s\n", promise_status (status));
+  OK (clEnqueueUnmapMemObject (world->queue, filled[1], mapped, 0, NULL, NULL));
+  promise_open (gate);
+  if (image != NULL)
+    {
+      print_image (world, image, filled[1], 3);
+      use_beside (world, filled[1], image, add);
+      OK (clReleaseMemObject (image));
+    }
+  show_image (world, filled[1], 1024, 0, 3, FALSE);
+  show_image (world, filled[1], 1025, 0, 3, FALSE);
+  show_image (world, part, 256, 0, 2, FALSE);
+  OK (clReleaseMemObject (part));
+  show_image (world, filled[3], 1024, 0, 2, TRUE);
+  printf ("neighbours %zu, %zu, %zu\n", promise_read_wrong (world->queue, filled[0], 0, 4096, 1, 0),
+          promise_read_wrong (world->queue, filled[2], 0, 4096, 3, 0),
+          promise_read_wrong (world->queue, filled[4], 0, 4096, 5, 0));
+  for (guint i = 0; i < 2; i++)
+    for (guint k = 0; k < ACCESS_FLAGS; k++)
+      for (guint l = 0; l < HOST_FLAGS; l++)
+        {
+          show_image_flags (world,
+                            (i == 0 ? 0 : CL_MEM_ALLOC_HOST_PTR) | promise_access[k]
+                                | promise_host_access[l],
+                            buffers[i][k][l]);
+          OK (clReleaseMemObject (buffers[i][k][l]));
+        }
+  show_image (world, filled[2], 64, 16, 2, FALSE);
+  for (guint i = 0; i < G_N_ELEMENTS (filled); i++)
+    if (i != 3)
+      OK (clReleaseMemObject (filled[i]));
+  OK (clReleaseKernel (add));
 }
 
 static void
@@ -536,6 +667,7 @@ contexts_end (World *world)
 const Promise promises_others[] = { { "svm", svm, FALSE },
                                     { "svm-arguments", svm_arguments, FALSE },
                                     { "images", images, FALSE },
+                                    { "images-unannounced", images_unannounced, FALSE },
                                     { "images-flat", images_flat, FALSE },
                                     { "images-copies", images_copies, FALSE },
                                     { "images-errors", images_errors, FALSE },

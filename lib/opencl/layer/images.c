@@ -1,0 +1,188 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Images: OpenCL 3.0 specification, section 5.3.1, "Creating Image Objects".
+ *
+ * A driver that makes images of buffers may refuse sub-buffers, which the program's buffers are
+ * here, or mistake where they begin.  PoCL refuses them.  Where its device is the host's processor,
+ * a buffer with CL_MEM_USE_HOST_PTR at the address of the sub-buffer is the same memory, and the
+ * image is made of that; nothing has to be copied, and no handle changes.  The image does not tell:
+ * see describe.c. */
+
+#include "layer-private.h"
+
+/* What clCreateImage is asked for, or clCreateImageWithProperties. */
+typedef struct
+{
+  cl_context context;
+  gboolean has_properties; /* it is the latter */
+  const cl_mem_properties *properties;
+  cl_mem_flags flags;
+  const cl_image_format *format;
+  const cl_image_desc *desc;
+  void *host;
+} Request;
+
+static cl_mem
+create (const Request *request, const cl_image_desc *desc, cl_int *status)
+{
+  if (request->has_properties)
+    return _tarn_layer_driver->clCreateImageWithProperties (request->context, request->properties,
+                                                            request->flags, request->format, desc,
+                                                            request->host, status);
+  return _tarn_layer_driver->clCreateImage (request->context, request->flags, request->format, desc,
+                                            request->host, status);
+}
+
+/* Makes an image, after making room for it if that helps. */
+static cl_mem
+create_with_room (const Request *request, const cl_image_desc *desc, cl_int *status)
+{
+  cl_mem image = create (request, desc, status);
+
+  if (image == NULL && _tarn_layer_made_room (request->context, *status))
+    image = create (request, desc, status);
+  return image;
+}
+
+/* Images of buffers */
+
+/* Makes a buffer over the memory of another one, or, where that cannot be, one like it: @shares
+ * says which. */
+static cl_mem
+make_stand_in (LayerBuffer *whole, gboolean *shares)
+{
+  cl_mem_flags flags = whole->flags & ~(cl_mem_flags) CL_MEM_COPY_HOST_PTR;
+  gsize offset;
+  cl_mem piece = _tarn_layer_buffer_find_piece (whole, &offset);
+  guchar *address = _tarn_layer_find_address (whole->context, piece);
+  cl_int status;
+
+  *shares = address != NULL && _tarn_layer_ask_addresses (whole->context);
+  if (*shares)
+    flags = (flags & ~(cl_mem_flags) CL_MEM_ALLOC_HOST_PTR) | CL_MEM_USE_HOST_PTR;
+  return _tarn_layer_driver->clCreateBuffer (whole->context->base.handle, flags, whole->size,
+                                             *shares ? address + offset : NULL, &status);
+}
+
+/* Lists an image that does not look as if it were made of a host address. */
+static void
+add_disguised (LayerBuffer *whole, cl_mem image)
+{
+  LayerBuffer *part = _tarn_layer_buffer_add_image (whole, image);
+
+  _tarn_layer_driver->clGetMemObjectInfo (image, CL_MEM_FLAGS, sizeof part->flags, &part->flags,
+                                          NULL);
+  part->flags &= ~(cl_mem_flags) CL_MEM_USE_HOST_PTR;
+  part->flags |= whole->flags & CL_MEM_ALLOC_HOST_PTR;
+  part->is_disguised = TRUE;
+}
+
+/* Makes the image of a buffer of which the driver makes none, or a wrong one, because it is a
+ * sub-buffer.  What it would not make of a buffer of its own either, it refuses as it would there;
+ * @status is what it said so far. */
+static cl_mem
+create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
+{
+  static gboolean once;
+  cl_image_desc desc = *request->desc;
+  gboolean shares;
+  cl_int without = CL_SUCCESS;
+  cl_mem image;
+
+  desc.mem_object = make_stand_in (whole, &shares);
+  if (desc.mem_object == NULL)
+    return NULL;
+  image = create (request, &desc, &without);
+  _tarn_layer_driver->clReleaseMemObject (desc.mem_object); /* the image has it still */
+  if (image == NULL || shares)
+    *status = without;
+  if (image == NULL)
+    return NULL;
+  __atomic_store_n (&whole->context->wants_images, TRUE, __ATOMIC_RELEASE);
+  if (shares)
+    {
+      add_disguised (whole, image);
+      return image;
+    }
+  _tarn_layer_driver->clReleaseMemObject (image);
+  _tarn_layer_warn (&once,
+                    "this driver makes no image of a buffer that is from a pool (%d): those "
+                    "made from now on are the driver's, as all are with TARN_LAYER_POOL=0",
+                    *status);
+  return NULL;
+}
+
+static cl_mem
+create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
+{
+  gboolean is_ours = whole->whole == NULL && !whole->is_image;
+  cl_mem image = create_with_room (request, request->desc, status);
+
+  if (is_ours && !_tarn_layer_ask_images (whole->context))
+    {
+      if (image != NULL)
+        {
+          _tarn_layer_driver->clReleaseMemObject (image);
+          *status = CL_INVALID_MEM_OBJECT;
+        }
+      return create_of_stand_in (request, whole, status);
+    }
+  if (image != NULL)
+    _tarn_layer_buffer_add_image (whole, image);
+  return image;
+}
+
+/* The functions */
+
+static cl_mem
+serve (const Request *request, cl_int *status_ret)
+{
+  cl_int status = CL_SUCCESS;
+  LayerBuffer *whole = request->desc != NULL && request->desc->mem_object != NULL
+                           ? _tarn_layer_buffer_find_held (request->desc->mem_object)
+                           : NULL;
+  cl_mem image;
+
+  if (whole != NULL)
+    {
+      image = create_of_buffer (request, whole, &status);
+      _tarn_layer_buffer_let_go (whole);
+    }
+  else
+    image = create_with_room (request, request->desc, &status);
+  if (status_ret != NULL)
+    *status_ret = status;
+  return image;
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                     const cl_image_desc *desc, void *host, cl_int *status)
+{
+  const Request request = { context, FALSE, NULL, flags, format, desc, host };
+
+  return serve (&request, status);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *properties,
+                                   cl_mem_flags flags, const cl_image_format *format,
+                                   const cl_image_desc *desc, void *host, cl_int *status)
+{
+  const Request request = { context, TRUE, properties, flags, format, desc, host };
+
+  return serve (&request, status);
+}
+
+cl_int CL_API_CALL
+layer_clGetImageInfo (cl_mem image, cl_image_info name, size_t size, void *value, size_t *size_ret)
+{
+  LAYER_AUTO LayerBuffer *self
+      = name == CL_IMAGE_BUFFER ? _tarn_layer_find (LAYER_BUFFER, image) : NULL;
+
+  if (self != NULL && self->is_disguised)
+    return _tarn_layer_answer (&self->whole->base.handle, sizeof self->whole->base.handle, size,
+                               value, size_ret);
+  return _tarn_layer_driver->clGetImageInfo (image, name, size, value, size_ret);
+}
