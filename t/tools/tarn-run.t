@@ -466,10 +466,25 @@ is_recorded () {
   echo "$2 served, $(wc -l <"$scratch/events") requests"
   [ "$2" -gt 0 ] && [ "$(wc -l <"$scratch/events")" -ge "$2" ]
 }
+# Buffers that are made and released again and again: each is a request of its own, and a free, and the
+# sizes are the program's.
+counts_events () { # KINDS
+  "$top_builddir/tools/tarn-trace" --print --object buffers --kind "$1" "$scratch/same.trace" | wc -l
+}
+is_each_recorded () {
+  status_is 0 "$runner" --stats --trace "$scratch/same.trace" "$promises" --platform "$platform" \
+    released-same || return
+  # shellcheck disable=SC2046
+  set -- $(numbers)
+  echo "$2 served, $(counts_events hit,miss,lent) requests, $(counts_events free) frees"
+  [ "$2" -gt 1000 ] && [ "$(counts_events hit,miss,lent)" -eq "$2" ] \
+    && [ "$(counts_events free)" -eq "$2" ]
+}
 if [ -x "$top_builddir/tools/tarn-trace" ]; then
   check "--trace records" is_recorded
+  check "... each buffer, also where it has the memory of one before" is_each_recorded
 else
-  skip "--trace records" "tarn-trace is not built"
+  skip "--trace records, and each buffer" "tarn-trace is not built"
 fi
 is_limited () {
   status_is 0 "$runner" --limit 80% "$promises" --platform "$platform" released-same && silent || return

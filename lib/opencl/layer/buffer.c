@@ -126,7 +126,10 @@ whole_go (LayerBuffer *self)
   if (_tarn_layer_is_debugged (self->context))
     _tarn_layer_debug_defer (give_back, _tarn_layer_ref (self));
   else if (!self->was_mapped && !_tarn_layer_is_blind ())
-    _tarn_layer_keep_spare (self->context, self);
+    {
+      _tarn_layer_keep_spare (self->context, self);
+      tarn_block_free (self->block);
+    }
   else
     give_back (_tarn_layer_ref (self));
 }
@@ -248,85 +251,79 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
 /* Makes the driver's sub-buffer that the program gets; FALSE: it does not. */
 static gboolean
-make (LayerContext *context, LayerSpare *made)
+make (LayerContext *context, const TarnBlock *block, LayerSpare *made)
 {
-  cl_buffer_region region = { 0, made->kind.size };
-  cl_mem piece = _tarn_layer_find_piece (context, made->block, &region.origin);
-  cl_mem_flags asked = made->kind.asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
+  cl_buffer_region region = { 0, made->place.size };
+  cl_mem piece = _tarn_layer_find_piece (context, block, &region.origin);
+  cl_mem_flags asked = made->place.asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS);
   cl_int status;
 
   made->handle = _tarn_layer_driver->clCreateSubBuffer (piece, asked, CL_BUFFER_CREATE_TYPE_REGION,
                                                         &region, &status);
-  made->offset = region.origin;
   if (made->handle == NULL)
     return FALSE;
   LAYER_COUNT (sub_buffers);
-  return _tarn_layer_ask_flags (context, made->kind.asked, &made->flags) == CL_SUCCESS;
+  return _tarn_layer_ask_flags (context, made->place.asked, &made->flags) == CL_SUCCESS;
 }
 
-/* Makes what a buffer has of new memory; NULL: it cannot be. */
-static LayerSpare *
-make_new (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+static void
+unmake (LayerSpare *made)
 {
-  TarnBlock *block;
-  LayerSpare *made;
-
-  if (_tarn_layer_is_debugged (context))
-    _tarn_layer_debug_keep_up ();
-  block = allocate (context, pool, size, error);
-  if (block == NULL)
-    return NULL;
-  made = g_new0 (LayerSpare, 1);
-  made->kind = (LayerSpareKind){ size, flags };
-  made->block = block;
-  /* After it was allocated: what commands that the layer does not see use has been free since. */
-  if (!_tarn_layer_is_blind () && make (context, made))
-    return made;
   if (made->handle != NULL)
     _tarn_layer_driver->clReleaseMemObject (made->handle);
-  tarn_block_free (block);
   g_free (made);
+}
+
+/* Makes a sub-buffer of new memory; NULL: it cannot be. */
+static LayerSpare *
+make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place)
+{
+  LayerSpare *made = g_new0 (LayerSpare, 1);
+
+  made->place = *place;
+  /* After it was allocated: what commands that the layer does not see use has been free since. */
+  if (!_tarn_layer_is_blind () && make (context, block, made))
+    return made;
+  unmake (made);
   return NULL;
 }
 
-static LayerSpare *
-get (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags, GError **error)
+static TarnBlock *
+get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
-  LayerSpare *spare = _tarn_layer_take_spare (context, size, flags);
-
-  _tarn_layer_context_look (context, spare == NULL);
-  if (spare == NULL)
-    spare = _tarn_layer_take_spare (context, size, flags);
-  return spare != NULL ? spare : make_new (context, pool, size, flags, error);
+  _tarn_layer_context_look (context, TRUE);
+  if (_tarn_layer_is_debugged (context))
+    _tarn_layer_debug_keep_up ();
+  return allocate (context, pool, size, error);
 }
 
 /* Puts there what a buffer is to contain, before the program's first command; FALSE: it does not.
  */
 static gboolean
-set_contents (LayerContext *context, const LayerSpare *got, gconstpointer host)
+set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
 {
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   gsize offset;
-  cl_mem piece = _tarn_layer_find_piece (context, got->block, &offset);
+  cl_mem piece = _tarn_layer_find_piece (context, block, &offset);
 
   return queue != NULL
-         && _tarn_layer_driver->clEnqueueWriteBuffer (queue, piece, CL_TRUE, offset, got->kind.size,
-                                                      host, 0, NULL, NULL)
+         && _tarn_layer_driver->clEnqueueWriteBuffer (
+                queue, piece, CL_TRUE, offset, tarn_block_get_size (block), host, 0, NULL, NULL)
                 == CL_SUCCESS;
 }
 
-/* The same as get (), with contents if there are any. */
+/* Gets what a buffer has besides its block, with contents if there are any; NULL: it cannot be. */
 static LayerSpare *
-get_with_contents (LayerContext *context, TarnPool *pool, gsize size, cl_mem_flags flags,
-                   gconstpointer host, GError **error)
+get (LayerContext *context, const TarnBlock *block, cl_mem_flags flags, gconstpointer host)
 {
-  LayerSpare *got = get (context, pool, size, flags, error);
+  LayerPlace place = _tarn_layer_get_place (context, block, flags);
+  LayerSpare *got = _tarn_layer_take_spare (context, &place);
 
-  if (got == NULL || host == NULL || set_contents (context, got, host))
+  if (got == NULL)
+    got = make_new (context, block, &place);
+  if (got == NULL || host == NULL || set_contents (context, block, host))
     return got;
-  _tarn_layer_driver->clReleaseMemObject (got->handle);
-  tarn_block_free (got->block);
-  g_free (got);
+  unmake (got);
   return NULL;
 }
 
@@ -338,6 +335,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   g_autoptr (GError) error = NULL;
   TarnPool *pool = NULL;
   LAYER_AUTO LayerContext *context = NULL;
+  g_autoptr (TarnBlock) block = NULL;
   g_autofree LayerSpare *got = NULL;
   LayerBuffer *self;
 
@@ -345,15 +343,17 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
     return NULL;
   context = _tarn_layer_context_find_pool (handle, flags, size, &pool);
   if (context != NULL)
-    got = get_with_contents (context, pool, size, flags, host, &error);
+    block = get_block (context, pool, size, &error);
+  if (block != NULL)
+    got = get (context, block, flags, host);
   if (got == NULL)
     {
       if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
         *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
       return NULL;
     }
-  self = buffer_new (got->handle, context, got->offset, size, flags);
-  self->block = got->block;
+  self = buffer_new (got->handle, context, 0, size, flags);
+  self->block = g_steal_pointer (&block);
   self->flags = got->flags;
   _tarn_layer_list (self);
   LAYER_COUNT (served);

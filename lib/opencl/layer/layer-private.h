@@ -17,7 +17,7 @@
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
  *     waiter.c     ... for one command of theirs
- *     spares.c     what buffers that are gone had, for the next ones
+ *     spares.c     sub-buffers that buffers had which are gone, for the next ones
  *     buffer.c     buffers, and what is made of them
  *     images.c     images, some of which are made of buffers
  *     uses.c       which commands use a buffer
@@ -237,7 +237,7 @@ struct _LayerContext
   GHashTable *answers; /* see ask.c */
 
   TarnMutex spares_lock; /* guards these: see spares.c */
-  GHashTable *spares;    /* LayerSpareKind, owned -> GQueue of LayerSpare, owned */
+  GHashTable *spares;    /* a spare's LayerPlace -> LayerSpare, owned */
   GQueue spares_by_age;
   gsize spare_bytes;
 
@@ -329,6 +329,14 @@ gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
 /* pieces.c */
 
+/* What tells a sub-buffer from others: where it is, and what it was asked for with. */
+typedef struct
+{
+  guint64 address; /* of the block */
+  gsize size;
+  cl_mem_flags asked;
+} LayerPlace;
+
 /* Gets the layer's own queue, made at the first request; NULL: it could not be. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);
 
@@ -344,21 +352,17 @@ gpointer _tarn_layer_find_address (LayerContext *context, cl_mem piece);
 /* Gets where the host has a buffer that nobody else uses yet; NULL: nowhere, or not in time. */
 gpointer _tarn_layer_ask_address (LayerContext *context, cl_mem buffer);
 
+/* Gets the sub-buffer that a buffer of a block has. */
+LayerPlace _tarn_layer_get_place (LayerContext *context, const TarnBlock *block,
+                                  cl_mem_flags asked);
+
 /* spares.c */
 
+/* What a buffer of the program's has that is not of a part, besides its block. */
 typedef struct
 {
-  gsize size;
-  cl_mem_flags asked;
-} LayerSpareKind;
-
-/* What a buffer of the program's has that is not of a part. */
-typedef struct
-{
-  LayerSpareKind kind;
+  LayerPlace place;
   cl_mem handle;      /* a reference */
-  TarnBlock *block;   /* owned */
-  gsize offset;       /* from the start of the piece */
   cl_mem_flags flags; /* as the driver calls them */
   gint64 time;        /* monotonic, when it was put there */
   GList by_age;       /* its link there */
@@ -368,15 +372,18 @@ void _tarn_layer_spares_init (LayerContext *context);
 void _tarn_layer_spares_clear (LayerContext *context); /* which are none */
 
 /* Takes a spare, which the caller is to free with g_free (); NULL: there is none. */
-LayerSpare *_tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_flags asked);
+LayerSpare *_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place);
 
-/* Takes over what the buffer had. */
+/* Takes over the sub-buffer of a buffer that still has its block. */
 void _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer);
 
 guint _tarn_layer_count_spares (LayerContext *context);
 
-/* Gives back the oldest until so many bytes are left, and those that are too old; FALSE: none. */
-gboolean _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
+/* Releases the oldest until so many bytes are left, and those that are too old. */
+void _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes);
+
+/* Releases those from an address on to another. */
+void _tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end);
 
 /* queue.c */
 
@@ -502,7 +509,7 @@ struct _LayerBuffer
   LayerContext *context; /* a reference */
   LayerBuffer *whole;    /* what it is made of, a reference; NULL: of a piece */
   TarnBlock *block;      /* its memory; NULL: with a whole */
-  gsize offset;          /* from the start of the piece, or of the whole */
+  gsize offset;          /* from the start of the whole */
   gsize size;            /* as was asked for; 0: an image's */
   cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
   cl_mem_flags flags;    /* as the driver calls them */

@@ -62,6 +62,13 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
+LayerPlace
+_tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
+{
+  (void) context;
+  return (LayerPlace){ tarn_block_get_memory (block).address, tarn_block_get_size (block), asked };
+}
+
 cl_command_queue
 _tarn_layer_context_get_queue (LayerContext *context)
 {
@@ -336,14 +343,6 @@ read_limit (const LayerContext *context, gsize *limit)
   return FALSE;
 }
 
-static gboolean
-give_spares_back (TarnPool *pool, gsize wanted, gpointer context)
-{
-  (void) pool;
-  (void) wanted;
-  return _tarn_layer_drop_spares (context, 0);
-}
-
 static TarnAllocator *
 allocator_new (LayerSource *source)
 {
@@ -395,7 +394,5 @@ _tarn_layer_pool_new (LayerSource *source)
   pool = _tarn_pool_new_over_heap (allocator_new (source), &options, &error);
   if (pool == NULL)
     _tarn_layer_warn (&once, "%s", error->message);
-  else
-    tarn_pool_add_reclaim_func (pool, give_spares_back, source->context, NULL);
   return pool;
 }

@@ -1,46 +1,41 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Spares: sub-buffers that no buffer of the program's needs any more, with their memory, for the
- * next buffer of the same size and flags.  A driver's call may wait for all that other threads ask
- * of the driver meanwhile, and a buffer that finds a spare needs none.
+ * Spares: sub-buffers that no buffer of the program's needs any more, for the next buffer that gets
+ * the same memory.  Their memory is the pool's again: each buffer of the program is one request and
+ * one free there, and what has a spare may go to a buffer of another size, too, or to the driver
+ * with its piece, before which the piece's spares go.  A driver's call may wait for all that other
+ * threads ask of the driver meanwhile, and a buffer that finds a spare needs none.
  *
- * Invariants, under the context's spares_lock: each spare is in by_age and in the queue of its size
- * and flags, both with the youngest first; spare_bytes is the sum of their sizes. */
+ * Invariants, under the context's spares_lock: each spare is in the table and in by_age, the
+ * youngest first; spare_bytes is the sum of their sizes. */
 
 #include "layer-private.h"
 
-#define MIN_BYTES ((gsize) 32 << 20) /* that are kept however little there is */
-#define SHARE 8                      /* of the pieces' bytes: one in so many */
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
 static guint
-hash_kind (gconstpointer data)
+hash_place (gconstpointer data)
 {
-  const LayerSpareKind *kind = data;
+  const LayerPlace *place = data;
 
-  return (guint) (kind->size * 31 + kind->asked);
+  return g_int64_hash (&place->address) ^ (guint) (place->size * 31 + place->asked);
 }
 
 static gboolean
-equal_kinds (gconstpointer a, gconstpointer b)
+equal_places (gconstpointer a, gconstpointer b)
 {
-  const LayerSpareKind *first = a, *second = b;
+  const LayerPlace *first = a, *second = b;
 
-  return first->size == second->size && first->asked == second->asked;
-}
-
-static void
-free_queue (gpointer queue)
-{
-  g_queue_free (queue);
+  return first->address == second->address && first->size == second->size
+         && first->asked == second->asked;
 }
 
 void
 _tarn_layer_spares_init (LayerContext *context)
 {
   _tarn_mutex_init (&context->spares_lock);
-  context->spares = g_hash_table_new_full (hash_kind, equal_kinds, g_free, free_queue);
+  context->spares = g_hash_table_new (hash_place, equal_places);
   g_queue_init (&context->spares_by_age);
 }
 
@@ -52,18 +47,12 @@ _tarn_layer_spares_clear (LayerContext *context)
   _tarn_mutex_clear (&context->spares_lock);
 }
 
-/* Takes one out that is at an end of its queue. */
 static void
-remove_locked (LayerContext *context, LayerSpare *spare, GQueue *queue, gboolean is_youngest)
+remove_locked (LayerContext *context, LayerSpare *spare)
 {
-  G_GNUC_UNUSED gpointer removed
-      = is_youngest ? g_queue_pop_head (queue) : g_queue_pop_tail (queue);
-
-  g_assert (removed == spare);
+  g_hash_table_remove (context->spares, &spare->place);
   g_queue_unlink (&context->spares_by_age, &spare->by_age);
-  context->spare_bytes -= spare->kind.size;
-  if (queue->length == 0)
-    g_hash_table_remove (context->spares, &spare->kind);
+  context->spare_bytes -= spare->place.size;
 }
 
 /* Takes the oldest out if there are more bytes, or if it is too old; NULL: neither. */
@@ -75,46 +64,65 @@ take_oldest (LayerContext *context, gsize most_bytes, gint64 not_before)
 
   if (oldest == NULL || (context->spare_bytes <= most_bytes && oldest->time >= not_before))
     return NULL;
-  remove_locked (context, oldest, g_hash_table_lookup (context->spares, &oldest->kind), FALSE);
+  remove_locked (context, oldest);
   return oldest;
 }
 
 static void
-spare_free (LayerSpare *spare)
+spare_free (gpointer data)
 {
   static gboolean once;
+  LayerSpare *spare = data;
 
   if (_tarn_layer_driver->clReleaseMemObject (spare->handle) != CL_SUCCESS)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: a sub-buffer may be lost");
-  tarn_block_free (spare->block);
   g_free (spare);
 }
 
-gboolean
+void
 _tarn_layer_drop_spares (LayerContext *context, gsize most_bytes)
 {
   gint64 not_before = g_get_monotonic_time () - MAX_AGE;
-  gboolean dropped = FALSE;
   LayerSpare *spare;
 
   while ((spare = take_oldest (context, most_bytes, not_before)) != NULL)
+    spare_free (spare);
+}
+
+static GSList *
+take_between (LayerContext *context, guint64 start, guint64 end)
+{
+  LAYER_LOCKED (&context->spares_lock);
+  GSList *taken = NULL;
+  GList *next;
+
+  for (GList *link = context->spares_by_age.head; link != NULL; link = next)
     {
-      spare_free (spare);
-      dropped = TRUE;
+      LayerSpare *spare = link->data;
+
+      next = link->next;
+      if (spare->place.address < start || spare->place.address >= end)
+        continue;
+      remove_locked (context, spare);
+      taken = g_slist_prepend (taken, spare);
     }
-  return dropped;
+  return taken;
+}
+
+void
+_tarn_layer_drop_spares_between (LayerContext *context, guint64 start, guint64 end)
+{
+  g_slist_free_full (take_between (context, start, end), spare_free);
 }
 
 LayerSpare *
-_tarn_layer_take_spare (LayerContext *context, gsize size, cl_mem_flags asked)
+_tarn_layer_take_spare (LayerContext *context, const LayerPlace *place)
 {
-  const LayerSpareKind kind = { size, asked };
   LAYER_LOCKED (&context->spares_lock);
-  GQueue *queue = g_hash_table_lookup (context->spares, &kind);
-  LayerSpare *spare = queue != NULL ? g_queue_peek_head (queue) : NULL;
+  LayerSpare *spare = g_hash_table_lookup (context->spares, place);
 
   if (spare != NULL)
-    remove_locked (context, spare, queue, TRUE);
+    remove_locked (context, spare);
   return spare;
 }
 
@@ -131,22 +139,14 @@ static gboolean
 put (LayerContext *context, LayerSpare *spare)
 {
   LAYER_LOCKED (&context->spares_lock);
-  GQueue *queue;
 
   if (__atomic_load_n (&context->ended, __ATOMIC_ACQUIRE) || _tarn_layer_is_blind ())
     return FALSE;
-  queue = g_hash_table_lookup (context->spares, &spare->kind);
-  if (queue == NULL)
-    {
-      LayerSpareKind *key = g_new (LayerSpareKind, 1);
-
-      *key = spare->kind;
-      queue = g_queue_new ();
-      g_hash_table_insert (context->spares, key, queue);
-    }
-  g_queue_push_head (queue, spare);
+  /* The memory is still the buffer's, so that nobody else can have left one. */
+  g_assert (!g_hash_table_contains (context->spares, &spare->place));
+  g_hash_table_insert (context->spares, &spare->place, spare);
   g_queue_push_head_link (&context->spares_by_age, &spare->by_age);
-  context->spare_bytes += spare->kind.size;
+  context->spare_bytes += spare->place.size;
   return TRUE;
 }
 
@@ -155,18 +155,13 @@ _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer)
 {
   LayerSpare *spare = g_new0 (LayerSpare, 1);
 
-  spare->kind.size = buffer->size;
-  spare->kind.asked = buffer->asked;
+  spare->place = _tarn_layer_get_place (context, buffer->block, buffer->asked);
   spare->handle = buffer->base.handle;
-  spare->block = buffer->block;
-  spare->offset = buffer->offset;
   spare->flags = buffer->flags;
   spare->time = g_get_monotonic_time ();
   spare->by_age.data = spare;
   if (!put (context, spare))
     spare_free (spare);
   else
-    _tarn_layer_drop_spares (
-        context,
-        MAX (MIN_BYTES, __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED) / SHARE));
+    _tarn_layer_drop_spares (context, __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED));
 }
