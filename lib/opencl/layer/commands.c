@@ -95,11 +95,11 @@ _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking)
 
 #define SPLICE(...) __VA_ARGS__
 
-/* Whether so many bytes are within a buffer of ours, or in none of ours.  Not every driver sees to
- * it for a sub-buffer, whose neighbours are other buffers here; behind a part there may be more of
- * its buffer, where the driver is to be as lax as it is without the layer. */
-static gboolean
-is_within (cl_mem object, gsize offset, gsize size)
+/* The driver's sub-buffer may be larger than the program's buffer, and not every driver sees to it
+ * that a command stays within one; what is behind is other buffers' here.  Behind a part there may
+ * be more of its buffer, where the driver is to be as lax as it is without the layer. */
+gboolean
+_tarn_layer_is_within (cl_mem object, gsize offset, gsize size)
 {
   LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, object);
   gsize all;
@@ -126,18 +126,19 @@ is_within (cl_mem object, gsize offset, gsize size)
     return status;                                                                                 \
   }
 
-COMMAND (clEnqueueReadBuffer, is_within (buffer, offset, size), wait,
+COMMAND (clEnqueueReadBuffer, _tarn_layer_is_within (buffer, offset, size), wait,
          (cl_mem buffer, cl_bool wait, size_t offset, size_t size, void *host),
          (buffer, wait, offset, size, host), buffer)
-COMMAND (clEnqueueWriteBuffer, is_within (buffer, offset, size), wait,
+COMMAND (clEnqueueWriteBuffer, _tarn_layer_is_within (buffer, offset, size), wait,
          (cl_mem buffer, cl_bool wait, size_t offset, size_t size, const void *host),
          (buffer, wait, offset, size, host), buffer)
-COMMAND (clEnqueueFillBuffer, is_within (buffer, offset, size), FALSE,
+COMMAND (clEnqueueFillBuffer, _tarn_layer_is_within (buffer, offset, size), FALSE,
          (cl_mem buffer, const void *pattern, size_t pattern_size, size_t offset, size_t size),
          (buffer, pattern, pattern_size, offset, size), buffer)
 COMMAND (clEnqueueCopyBuffer,
-         is_within (from, from_offset, size) && is_within (to, to_offset, size), FALSE,
-         (cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t size),
+         _tarn_layer_is_within (from, from_offset, size)
+             && _tarn_layer_is_within (to, to_offset, size),
+         FALSE, (cl_mem from, cl_mem to, size_t from_offset, size_t to_offset, size_t size),
          (from, to, from_offset, to_offset, size), from, to)
 COMMAND (clEnqueueReadImage, TRUE, wait,
          (cl_mem image, cl_bool wait, const size_t *origin, const size_t *region, size_t row,

@@ -277,18 +277,21 @@ get_image_bytes (cl_mem image, const size_t *region, gsize *bytes)
 }
 
 /* Where a driver cannot copy from or to a sub-buffer, has it do so in the piece; FALSE: the buffer
- * ends before. */
+ * ends before, though the driver's sub-buffer may not. */
 static gboolean
 place_in_piece (cl_mem *object, gsize *offset, cl_mem image, const size_t *region)
 {
   LAYER_AUTO LayerBuffer *buffer = _tarn_layer_find (LAYER_BUFFER, *object);
   gsize bytes, start;
 
-  if (buffer == NULL || buffer->is_image || !buffer->context->copies_images_by_pieces
+  if (buffer == NULL || buffer->is_image
+      || (buffer->whole != NULL && !buffer->context->copies_images_by_pieces)
       || !get_image_bytes (image, region, &bytes))
     return TRUE;
   if (*offset > buffer->size || bytes > buffer->size - *offset)
     return FALSE;
+  if (!buffer->context->copies_images_by_pieces)
+    return TRUE;
   *object = _tarn_layer_buffer_find_piece (buffer, &start);
   *offset += start;
   return TRUE;

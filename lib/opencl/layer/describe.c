@@ -35,6 +35,10 @@ layer_clGetMemObjectInfo (cl_mem object, cl_mem_info name, size_t size, void *va
       {
       case CL_MEM_FLAGS:
         return _tarn_layer_answer (&self->flags, sizeof self->flags, size, value, size_ret);
+      case CL_MEM_SIZE:
+        if (self->is_image)
+          break;
+        return _tarn_layer_answer (&self->size, sizeof self->size, size, value, size_ret);
       case CL_MEM_MAP_COUNT:
         count = _tarn_layer_count_maps (self);
         return _tarn_layer_answer (&count, sizeof count, size, value, size_ret);

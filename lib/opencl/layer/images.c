@@ -113,6 +113,45 @@ create_of_stand_in (const Request *request, LayerBuffer *whole, cl_int *status)
   return NULL;
 }
 
+/* Whether an image of a buffer ends where the buffer does, or before. */
+static gboolean
+is_within (cl_mem image, gsize size)
+{
+  size_t element = 0, width = 0, height = 0, row = 0;
+
+  _tarn_layer_driver->clGetImageInfo (image, CL_IMAGE_ELEMENT_SIZE, sizeof element, &element, NULL);
+  _tarn_layer_driver->clGetImageInfo (image, CL_IMAGE_WIDTH, sizeof width, &width, NULL);
+  _tarn_layer_driver->clGetImageInfo (image, CL_IMAGE_HEIGHT, sizeof height, &height, NULL);
+  _tarn_layer_driver->clGetImageInfo (image, CL_IMAGE_ROW_PITCH, sizeof row, &row, NULL);
+  return MAX (row, width * element) * MAX (height, 1) <= size;
+}
+
+/* The sub-buffer that the program has may be larger than what it asked for.  Has an image that is
+ * larger, too, refused as it would be of one that is not; NULL: it was. */
+static cl_mem
+refuse_too_large (const Request *request, LayerBuffer *whole, cl_mem image, cl_int *status)
+{
+  cl_buffer_region region = { 0, whole->size };
+  cl_image_desc desc = *request->desc;
+  cl_int without = CL_SUCCESS;
+  cl_mem exact, of_exact;
+
+  if (is_within (image, whole->size))
+    return image;
+  exact = _tarn_layer_driver->clCreateSubBuffer (
+      _tarn_layer_buffer_find_piece (whole, &region.origin),
+      whole->asked & (LAYER_ACCESS_FLAGS | LAYER_HOST_FLAGS), CL_BUFFER_CREATE_TYPE_REGION, &region,
+      &without);
+  desc.mem_object = exact;
+  of_exact = exact != NULL ? create (request, &desc, &without) : NULL;
+  if (exact != NULL)
+    _tarn_layer_driver->clReleaseMemObject (exact);
+  if (of_exact == NULL)
+    *status = without;
+  _tarn_layer_driver->clReleaseMemObject (of_exact != NULL ? of_exact : image);
+  return of_exact != NULL ? image : NULL;
+}
+
 static cl_mem
 create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 {
@@ -128,6 +167,8 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
         }
       return create_of_stand_in (request, whole, status);
     }
+  if (image != NULL && is_ours)
+    image = refuse_too_large (request, whole, image, status);
   if (image != NULL)
     _tarn_layer_buffer_add_image (whole, image);
   return image;

@@ -585,6 +585,9 @@ void _tarn_layer_command_begin (LayerCommand *self, cl_command_queue handle, con
 void _tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle,
                                      LayerBuffer **buffers, guint n, cl_event **event);
 
+/* Whether so many bytes are within a buffer of ours, or in none of ours. */
+gboolean _tarn_layer_is_within (cl_mem object, gsize offset, gsize size);
+
 /* After it, whatever came of it.  @blocking: the host has waited for it, so that it is done, and so
  * is what was before it on a queue in order. */
 void _tarn_layer_command_end (LayerCommand *self, cl_int status, gboolean blocking);

@@ -100,12 +100,13 @@ layer_clEnqueueMapBuffer (cl_command_queue queue, cl_mem buffer, cl_bool wait, c
                           cl_event *event, cl_int *status_ret)
 {
   LayerCommand command;
-  cl_int status = CL_SUCCESS;
-  void *pointer;
+  cl_int status = CL_INVALID_VALUE;
+  void *pointer = NULL;
 
   _tarn_layer_command_begin (&command, queue, &buffer, 1, &event);
-  pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
-                                                    n_waits, waits, event, &status);
+  if (_tarn_layer_is_within (buffer, offset, size))
+    pointer = _tarn_layer_driver->clEnqueueMapBuffer (queue, buffer, wait, flags, offset, size,
+                                                      n_waits, waits, event, &status);
   note_map (&command, status, pointer);
   _tarn_layer_command_end (&command, status, wait);
   if (status_ret != NULL)

@@ -62,11 +62,16 @@ _tarn_layer_find_piece (LayerContext *context, const TarnBlock *block, gsize *of
   return find_at (context, tarn_block_get_memory (block).address, offset);
 }
 
+/* All that the block has: buffers of nearly the same size have the same sub-buffer, one after the
+ * other.  Bounds that the program is to see are the layer's matter: see _tarn_layer_is_within ().
+ * Where TARN_DEBUG looks at buffers, what is behind them is no buffer's. */
 LayerPlace
 _tarn_layer_get_place (LayerContext *context, const TarnBlock *block, cl_mem_flags asked)
 {
-  (void) context;
-  return (LayerPlace){ tarn_block_get_memory (block).address, tarn_block_get_size (block), asked };
+  gsize size = _tarn_layer_is_debugged (context) ? tarn_block_get_size (block)
+                                                 : tarn_block_get_alloc_size (block);
+
+  return (LayerPlace){ tarn_block_get_memory (block).address, size, asked };
 }
 
 cl_command_queue

@@ -12,6 +12,7 @@
 
 #include "layer-private.h"
 
+#define OVERLAP 4 /* so many spares may have a byte of the pieces, on average */
 #define MAX_AGE (10 * G_TIME_SPAN_SECOND)
 
 static guint
@@ -163,5 +164,6 @@ _tarn_layer_keep_spare (LayerContext *context, const LayerBuffer *buffer)
   if (!put (context, spare))
     spare_free (spare);
   else
-    _tarn_layer_drop_spares (context, __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED));
+    _tarn_layer_drop_spares (context,
+                             OVERLAP * __atomic_load_n (&context->piece_bytes, __ATOMIC_RELAXED));
 }
