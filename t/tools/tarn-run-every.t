@@ -230,7 +230,7 @@ check "... as is expected" is_to_abort
 ignored='ignored: exit status 0, and another output than without a fault'
 ignores () {
   every 1 ignore && finds_only "clEnqueueFillBuffer:1, $ignored" "clEnqueueCopyBuffer:1, $ignored" \
-    "clEnqueueFillBuffer:2, $ignored"
+    "clEnqueueFillBuffer:2, $ignored" && [ "$(grep -c "^# line 1: '2' expected, '.*' printed" "$scratch/out")" -eq 3 ]
 }
 check "one that ignores errors" ignores
 leaks () {
@@ -251,9 +251,15 @@ sanitizes () {
 }
 check "one in which a sanitizer finds something" sanitizes
 differs () {
-  every 0 noise && grep -qx '# standard output is another one each time: it is not compared' "$scratch/out"
+  every 0 noise && grep -qx \
+    '# standard output varies from run to run; lines compared: 1 whole, 1 in part, of 2' "$scratch/out"
 }
 check "one that prints something else each time" differs
+is_wrong_elsewhere () {
+  every 1 vary && finds_only "clEnqueueFillBuffer:1, $ignored" "clEnqueueCopyBuffer:1, $ignored" \
+    "clEnqueueFillBuffer:2, $ignored" && [ "$(grep -c "^# line 2: '2' expected, '.*' printed" "$scratch/out")" -eq 3 ]
+}
+check "... and ignores errors" is_wrong_elsewhere
 is_unexpected () {
   every 1 recover --expect-status 1 --every=clFinish,clCreateBuffer \
     && finds_only "clCreateBuffer:1, exit status 0, which is not expected" \

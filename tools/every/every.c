@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Two runs without a fault say what there is to fail, and whether the program prints the same each
- * time.  The runs that follow are in an order that does not depend on how long each takes: the
+ * time.  If it does not, there are more of them, as there are before the first output is called
+ * wrong.  The runs that follow are in an order that does not depend on how long each takes: the
  * first call of each name, the second of each name, and so on, so that the first few are of all
  * sorts. */
 
@@ -20,18 +21,27 @@
 #include "../tap.h"
 #include "../terminal.h"
 #include "../text.h"
+#include "agreement.h"
 #include "trial.h"
 #include "verdict.h"
 
 #define MAX_ERROR_LINES 8 /* of a program that did wrong */
+
+/* Runs without a fault: first; where output varies, or seems to be wrong; and where it varies and
+ * seems to be wrong. */
+#define FEW_GOOD 2
+#define MORE_GOOD 5
+#define MOST_GOOD 10
 
 /* Invariant: n_printed <= n_started <= trials->len; those before n_printed are freed, and those
  * that run are between the two. */
 typedef struct
 {
   const EverySettings *settings;
-  gchar *folder; /* of reports */
-  Trial *good[2];
+  gchar *folder;        /* of reports */
+  GPtrArray *good;      /* of Trial: runs without a fault */
+  Agreement *agreement; /* of them; NULL: none as yet */
+  gboolean is_over;     /* nobody reads the results */
   Verdict verdict;
   GPtrArray *trials; /* of Trial, NULL once it was printed; in the order of the points */
   guint n_started, n_running, n_printed;
@@ -68,7 +78,7 @@ list_calls (const Session *session)
   GList *names = NULL;
 
   if (calls == NULL)
-    names = g_hash_table_get_keys (session->good[0]->calls);
+    names = g_hash_table_get_keys (session->verdict.good->calls);
   for (gsize i = 0; calls != NULL && calls[i] != NULL; i++)
     names = g_list_prepend (names, calls[i]);
   return g_list_sort (names, compare_ranks);
@@ -88,7 +98,7 @@ plan_number (Session *session, const GList *calls, guint64 number)
   gboolean has_some = FALSE;
 
   for (const GList *l = calls; l != NULL; l = l->next)
-    if (number <= trial_get_count (session->good[0]->calls, l->data))
+    if (number <= trial_get_count (session->verdict.good->calls, l->data))
       {
         has_some = TRUE;
         g_ptr_array_add (session->trials,
@@ -119,6 +129,15 @@ print_count (gpointer name, gpointer count, gpointer unused)
 }
 
 static void
+print_agreement (const Session *session)
+{
+  g_autofree gchar *text = agreement_describe (session->agreement);
+
+  if (text != NULL && session->settings->statuses == NULL)
+    printf ("# %s\n", text);
+}
+
+static void
 print_plan (const Session *session)
 {
   GList *calls = list_calls (session);
@@ -127,17 +146,16 @@ print_plan (const Session *session)
           session->trials->len == 0 ? " # SKIP the program makes no call that can fail" : "");
   for (const GList *l = calls; l != NULL; l = l->next)
     {
-      guint64 n = trial_get_count (session->good[0]->calls, l->data);
+      guint64 n = trial_get_count (session->verdict.good->calls, l->data);
 
       print_count (l->data, &n, NULL);
     }
-  if (!session->verdict.compares_output && session->settings->statuses == NULL)
-    printf ("# standard output is another one each time: it is not compared\n");
+  print_agreement (session);
   fflush (stdout);
   g_list_free (calls);
 }
 
-/* The points */
+/* A point */
 
 static void
 print_errors (const Trial *trial)
@@ -196,27 +214,11 @@ print_point (Session *session, const Trial *trial)
   printf ("%s\n", is_red ? "\033[0m" : "");
   if (problem != NULL)
     {
+      if (trial->difference != NULL)
+        printf ("# %s\n", trial->difference);
       print_errors (trial);
       print_again (session, trial);
     }
-}
-
-/* Those that are done, up to the first that is not. */
-static void
-print_points (Session *session)
-{
-  terminal_set_progress (NULL);
-  while (session->n_printed < session->trials->len)
-    {
-      Trial **trial = (Trial **) &session->trials->pdata[session->n_printed];
-
-      if (!(*trial)->is_done)
-        break;
-      print_point (session, *trial);
-      g_clear_pointer (trial, trial_free);
-      session->n_printed++;
-    }
-  fflush (stdout);
 }
 
 static void
@@ -236,8 +238,11 @@ on_ended (Trial *trial, gpointer data)
 {
   Session *session = data;
 
-  (void) trial;
   session->n_running--;
+  if (trial->call != NULL && trial->output != NULL
+      && (!verdict_compares_output (&session->verdict, trial)
+          || g_string_equal (trial->output, session->verdict.good->output)))
+    trial_drop_output (trial);
 }
 
 /* The loop */
@@ -253,8 +258,8 @@ kill_trial (const Trial *trial)
 static void
 kill_all (const Session *session)
 {
-  kill_trial (session->good[0]);
-  kill_trial (session->good[1]);
+  for (guint i = 0; i < session->good->len; i++)
+    kill_trial (g_ptr_array_index (session->good, i));
   for (guint i = session->n_printed; i < session->n_started; i++)
     kill_trial (g_ptr_array_index (session->trials, i));
 }
@@ -262,8 +267,8 @@ kill_all (const Session *session)
 static void
 session_clear (Session *session)
 {
-  g_clear_pointer (&session->good[0], trial_free);
-  g_clear_pointer (&session->good[1], trial_free);
+  g_ptr_array_set_size (session->good, 0);
+  g_clear_pointer (&session->agreement, agreement_free);
   for (guint i = session->n_printed; i < session->trials->len; i++)
     trial_free (g_ptr_array_index (session->trials, i));
   g_ptr_array_set_size (session->trials, 0);
@@ -312,21 +317,42 @@ get_error_status (const Trial *trial)
   return trial->error_code >= 0 ? EXIT_NOT_EXECUTED : EXIT_OURS;
 }
 
+/* Runs the program without a fault; NULL: nobody reads the results. */
+static Trial *
+run_good_once (Session *session)
+{
+  g_autofree gchar *name = g_strdup_printf ("good-%u", session->good->len + 1);
+  Trial *trial = trial_new (NULL, 0, FALSE);
+
+  g_ptr_array_add (session->good, trial);
+  start (session, trial, name);
+  while (!trial->is_done && !session->is_over)
+    session->is_over = !wait_for_more (session);
+  return session->is_over ? NULL : trial;
+}
+
+static void
+learn (Session *session)
+{
+  g_autoptr (GPtrArray) outputs = g_ptr_array_new ();
+
+  for (guint i = 0; i < session->good->len; i++)
+    g_ptr_array_add (outputs, ((Trial *) session->good->pdata[i])->output);
+  g_clear_pointer (&session->agreement, agreement_free);
+  session->agreement = agreement_new (outputs);
+}
+
 /* Our exit status if there is nothing more to run; EXIT_SUCCESS: there is. */
 static gint
-run_good (Session *session)
+run_good (Session *session, guint n)
 {
-  static const gchar *const names[] = { "good", "good-again" };
-
-  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+  while (session->good->len < n)
     {
-      Trial *trial = session->good[i] = trial_new (NULL, 0, FALSE);
+      const Trial *trial = run_good_once (session);
       g_autofree gchar *problem = NULL;
 
-      start (session, trial, names[i]);
-      while (session->n_running > 0)
-        if (!wait_for_more (session))
-          return EXIT_FAILURE;
+      if (trial == NULL)
+        return EXIT_FAILURE;
       if (trial->error != NULL)
         {
           text_complain ("tarn-run", "%s", trial->error);
@@ -340,10 +366,88 @@ run_good (Session *session)
           return EXIT_FAILURE;
         }
     }
-  session->verdict.good = session->good[0];
-  session->verdict.compares_output = g_str_equal (g_checksum_get_string (session->good[0]->output),
-                                                  g_checksum_get_string (session->good[1]->output));
+  session->verdict.good = session->good->pdata[0];
+  learn (session);
   return EXIT_SUCCESS;
+}
+
+static gint
+begin (Session *session)
+{
+  gint status = run_good (session, FEW_GOOD);
+
+  if (status == EXIT_SUCCESS && session->settings->statuses == NULL
+      && !agreement_is_complete (session->agreement))
+    status = run_good (session, MORE_GOOD);
+  return status;
+}
+
+/* Learns from more runs without a fault, as output seems to be wrong.  FALSE: there have been
+ * enough of them, or one of them is not well, from which nothing is learnt. */
+static gboolean
+learn_more (Session *session)
+{
+  guint n = session->good->len < MORE_GOOD               ? MORE_GOOD
+            : agreement_is_complete (session->agreement) ? 0
+                                                         : MOST_GOOD;
+  gboolean was_complete = agreement_is_complete (session->agreement);
+
+  if (session->good->len >= n)
+    return FALSE;
+  while (session->good->len < n)
+    {
+      const Trial *trial = run_good_once (session);
+      g_autofree gchar *problem = NULL;
+
+      if (trial == NULL)
+        return FALSE;
+      problem = verdict_find_in_good (&session->verdict, trial);
+      if (problem != NULL)
+        {
+          g_ptr_array_remove_index (session->good, session->good->len - 1);
+          return FALSE;
+        }
+    }
+  learn (session);
+  if (was_complete)
+    print_agreement (session);
+  return TRUE;
+}
+
+/* The points */
+
+static void
+find_difference (Session *session, Trial *trial)
+{
+  if (trial->output == NULL)
+    return;
+  do
+    {
+      g_free (trial->difference);
+      trial->difference = agreement_find_difference (session->agreement, trial->output);
+    }
+  while (trial->difference != NULL && learn_more (session));
+}
+
+/* Prints those that are done, up to the first that is not. */
+static void
+print_points (Session *session)
+{
+  terminal_set_progress (NULL);
+  while (session->n_printed < session->trials->len)
+    {
+      Trial **trial = (Trial **) &session->trials->pdata[session->n_printed];
+
+      if (!(*trial)->is_done)
+        break;
+      find_difference (session, *trial);
+      if (session->is_over)
+        return;
+      print_point (session, *trial);
+      g_clear_pointer (trial, trial_free);
+      session->n_printed++;
+    }
+  fflush (stdout);
 }
 
 static void
@@ -370,6 +474,8 @@ run_trials (Session *session)
       if (session->n_running > 0 && !wait_for_more (session))
         return EXIT_FAILURE;
       print_points (session);
+      if (session->is_over)
+        return EXIT_FAILURE;
       start_trials (session);
     }
   terminal_set_progress (NULL);
@@ -382,10 +488,12 @@ gint
 every_run (const EverySettings *settings)
 {
   g_autoptr (GPtrArray) trials = g_ptr_array_new ();
+  g_autoptr (GPtrArray) good = g_ptr_array_new_with_free_func ((GDestroyNotify) trial_free);
   g_autoptr (GError) error = NULL;
   Session session = {
     .settings = settings,
     .trials = trials,
+    .good = good,
     .verdict = { .statuses = settings->statuses,
                  .ignores_leaks = settings->ignores_leaks,
                  .timeout = settings->timeout },
@@ -402,7 +510,7 @@ every_run (const EverySettings *settings)
   interrupt_init ();
   interrupt_watch (); /* a pipe that nobody reads is seen by wait_for_more () */
   signal (SIGCHLD, SIG_DFL);
-  status = run_good (&session);
+  status = begin (&session);
   if (status == EXIT_SUCCESS)
     status = run_trials (&session);
   session_clear (&session);

@@ -26,7 +26,8 @@ struct _Trial
   gint code;
   gchar *error; /* why it could not be run; nullable */
   gint error_code;
-  GChecksum *output;   /* of its standard output */
+  GString *output;     /* its standard output; NULL where nobody compares it */
+  gchar *difference;   /* of it from what good runs print; nullable */
   GString *errors;     /* its standard error */
   gboolean has_failed; /* what was to fail did */
   GHashTable *calls; /* name -> guint64 *: how often it was called, by the process that did most */
@@ -38,6 +39,9 @@ struct _Trial
 
 Trial *trial_new (const gchar *call, guint64 number, gboolean all);
 void trial_free (Trial *trial);
+
+/* Frees its standard output, of which there may be much. */
+void trial_drop_output (Trial *trial);
 
 /* Runs the program in an environment that has the layer's path; @report: a file that is not there.
  * Calls @ended when all in it is final. */
