@@ -235,19 +235,46 @@ finish_aside (LayerQueue *self)
     __atomic_store_n (&self->finishing, FALSE, __ATOMIC_RELEASE);
 }
 
+/* Looks which markers are reached.  @reached: nullable; the event of one that is, as far as no
+ * earlier one failed.  The driver is not asked about it: rusticl of Mesa 22.3 calls back with a
+ * lock that it would wait for. */
+static void
+look (LayerQueue *self, cl_event reached)
+{
+  LayerMark *mark;
+  cl_int state = CL_COMPLETE;
+
+  while (state == CL_COMPLETE && !is_finishing (self) && (mark = get_mark (self, FALSE)) != NULL)
+    {
+      state = mark->event == reached ? CL_COMPLETE : _tarn_layer_get_state (mark->event);
+      if (state == CL_COMPLETE)
+        _tarn_layer_queue_set_done (self, mark->number);
+      else if (state < CL_COMPLETE)
+        finish_aside (self);
+      mark_unref (mark);
+    }
+  _tarn_layer_look_at_waiters (self);
+  _tarn_layer_queue_end_if_over (self);
+}
+
+void
+_tarn_layer_queue_look (LayerQueue *self)
+{
+  look (self, NULL);
+}
+
 /* The driver's: what was put on the queue before the marker is done, or something failed. */
 static void CL_CALLBACK
 on_mark (cl_event event, cl_int status, void *ticket)
 {
   LAYER_AUTO LayerQueue *self = _tarn_layer_ticket_take (ticket);
 
-  (void) event;
   if (self == NULL)
     return;
   if (status < CL_COMPLETE)
     finish_aside (self);
-  else /* unless an earlier one failed */
-    _tarn_layer_queue_look (self);
+  else
+    look (self, event);
 }
 
 /* Has the driver call when a mark is reached. */
@@ -372,25 +399,6 @@ _tarn_layer_get_state (cl_event event)
   _tarn_layer_driver->clGetEventInfo (event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
                                       &state, NULL);
   return state;
-}
-
-void
-_tarn_layer_queue_look (LayerQueue *self)
-{
-  LayerMark *mark;
-  cl_int state = CL_COMPLETE;
-
-  while (state == CL_COMPLETE && !is_finishing (self) && (mark = get_mark (self, FALSE)) != NULL)
-    {
-      state = _tarn_layer_get_state (mark->event);
-      if (state == CL_COMPLETE)
-        _tarn_layer_queue_set_done (self, mark->number);
-      else if (state < CL_COMPLETE)
-        finish_aside (self);
-      mark_unref (mark);
-    }
-  _tarn_layer_look_at_waiters (self);
-  _tarn_layer_queue_end_if_over (self);
 }
 
 gboolean

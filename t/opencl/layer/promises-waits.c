@@ -252,6 +252,7 @@ callbacks_soon (World *world)
   cl_event gate = promise_gate (world), done;
   cl_mem buffer = promise_buffer (world, 0, SIZE, NULL);
   cl_mem beside = promise_buffer (world, 0, SIZE, NULL);
+  gboolean is_destroyed;
   Door door;
 
   door_init (&door);
@@ -261,7 +262,9 @@ callbacks_soon (World *world)
   OK (clFlush (world->queue));
   OK (clWaitForEvents (1, &done));
   OK (clReleaseMemObject (buffer));
-  printf ("%s\n", door_wait (&door, WAIT / 5) ? "destroyed" : "not destroyed");
+  is_destroyed = door_wait (&door, WAIT / 5);
+  printf ("%s\n", is_destroyed ? "destroyed" : "not destroyed");
+  promise_expect (world, is_destroyed);
   promise_open (gate);
   OK (clFinish (world->queue));
   OK (clReleaseEvent (done));
@@ -289,6 +292,7 @@ callbacks_failed (World *world)
       is_destroyed = door_wait (&door, WAIT / 50);
     }
   printf ("%s\n", is_destroyed ? "destroyed" : "not destroyed");
+  promise_expect (world, is_destroyed);
   OK (clReleaseEvent (failed));
   OK (clReleaseEvent (failing));
 }
