@@ -480,15 +480,30 @@ counts_objects (const LayerContext *context)
   return with_buffer > before;
 }
 
+/* What that keeps counts as a reference to the context, with some drivers. */
+static void
+begin_address (LayerContext *context)
+{
+  cl_uint before;
+
+  if (!_tarn_layer_get_settings ()->uses_pool)
+    return;
+  before = count_references (context);
+  _tarn_layer_address_begin (context);
+  context->own_references = count_references (context) - before;
+}
+
 gboolean
 _tarn_layer_ask_device (LayerContext *context, cl_device_id device)
 {
   if (!has_markers (device))
     return FALSE;
+  context->device = device;
   context->alignment = get_alignment (device);
   context->max_bytes
       = (gsize) MIN (get_number (device, CL_DEVICE_MAX_MEM_ALLOC_SIZE), G_MAXSIZE / 4);
   context->counts_objects = counts_objects (context);
+  begin_address (context);
   context->copies_by_pieces = copies_by_pieces (device);
   context->copies_images_by_pieces = copies_images_by_pieces (device);
   context->notes_addresses = notes_addresses (device);

@@ -305,10 +305,13 @@ set_contents (LayerContext *context, const TarnBlock *block, gconstpointer host)
   cl_command_queue queue = _tarn_layer_context_get_queue (context);
   gsize offset;
   cl_mem piece = _tarn_layer_find_piece (context, block, &offset);
+  cl_event event;
 
   return queue != NULL
-         && _tarn_layer_driver->clEnqueueWriteBuffer (
-                queue, piece, CL_TRUE, offset, tarn_block_get_size (block), host, 0, NULL, NULL)
+         && _tarn_layer_await (_tarn_layer_driver->clEnqueueWriteBuffer (
+                                   queue, piece, CL_FALSE, offset, tarn_block_get_size (block),
+                                   host, 0, NULL, &event),
+                               &event)
                 == CL_SUCCESS;
 }
 

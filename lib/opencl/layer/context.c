@@ -340,6 +340,8 @@ finalize_now (gpointer data)
     _tarn_layer_driver->clReleaseCommandQueue (self->own_queue);
   if (self->only_end != NULL)
     _tarn_layer_driver->clReleaseEvent (self->only_end);
+  if (self->where != NULL)
+    _tarn_layer_driver->clReleaseProgram (self->where);
   g_ptr_array_unref (self->queues);
   g_ptr_array_unref (self->pieces);
   g_hash_table_unref (self->addresses);
@@ -450,7 +452,7 @@ count_pieces (LayerContext *self)
 static cl_uint
 count_own (LayerContext *self)
 {
-  return count_pieces (self) + _tarn_layer_count_spares (self);
+  return self->own_references + count_pieces (self) + _tarn_layer_count_spares (self);
 }
 
 cl_int CL_API_CALL

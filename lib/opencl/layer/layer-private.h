@@ -14,6 +14,7 @@
  *     table.c      what the layer knows of the driver's objects
  *     context.c    contexts: their pools, and how their queues are ordered
  *     debug.c      what is otherwise where TARN_DEBUG looks at buffers
+ *     address.c    where these begin on the device, for drivers that align less than they say
  *     pieces.c     large buffers of the driver's, and the heap and pool over them
  *     queue.c      queues, and what waits for their commands
  *     waiter.c     ... for one command of theirs
@@ -215,9 +216,11 @@ struct _LayerContext
   gsize max_bytes;           /* of a buffer */
   gsize alignment;           /* of a sub-buffer */
   gboolean counts_objects;   /* the driver's references to a context count what is made of it */
+  cl_uint own_references;    /* ... of the layer's, from the start */
   gboolean copies_by_pieces; /* the driver cannot copy boxes of sub-buffers */
   gboolean copies_images_by_pieces; /* ... nor between sub-buffers and images */
   gboolean notes_addresses;         /* ... and makes no images of sub-buffers: see images.c */
+  cl_program where;                 /* says where a piece begins; NULL: that is of no use */
 
   TarnMutex lock; /* guards all below */
   TarnCond changed;
@@ -327,6 +330,15 @@ gboolean _tarn_layer_ask_addresses (LayerContext *context);
  * serve it. */
 gboolean _tarn_layer_ask_device (LayerContext *context, cl_device_id device);
 
+/* address.c */
+
+/* Finds out whether pieces may begin anywhere, before anybody else has the context. */
+void _tarn_layer_address_begin (LayerContext *context);
+
+/* Gets how many bytes from the start of a piece the first aligned address is; 0 where it is not
+ * known. */
+gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
+
 /* pieces.c */
 
 /* What tells a sub-buffer from others: where it is, and what it was asked for with. */
@@ -336,6 +348,14 @@ typedef struct
   gsize size;
   cl_mem_flags asked;
 } LayerPlace;
+
+/* Waits for a command, but not for long, and releases its event: its state. */
+cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
+
+/* Waits for a command of the layer's own, if there is a status of CL_SUCCESS for it, and releases
+ * its event.  It is for what several threads put on one queue: with rusticl of Mesa 22.3 a call
+ * that blocks, or clFinish, returns at once if another thread has just flushed the queue. */
+cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
 /* Gets the layer's own queue, made at the first request; NULL: it could not be. */
 cl_command_queue _tarn_layer_context_get_queue (LayerContext *context);

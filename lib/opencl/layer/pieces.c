@@ -111,10 +111,10 @@ fail (cl_int status, gsize size, GError **error)
 
 #define MAX_WAIT (G_USEC_PER_SEC / 5)
 
-/* Waits for the only command of a queue, but not for ever: clCreateBuffer does not wait for what a
- * device does, which may wait for the very thread that is here. */
-static cl_int
-wait_for (cl_command_queue queue, cl_event event)
+/* clCreateBuffer does not wait for what a device does, which may wait for the very thread that is
+ * here. */
+cl_int
+_tarn_layer_wait_briefly (cl_command_queue queue, cl_event event)
 {
   gint64 end = g_get_monotonic_time () + MAX_WAIT;
   cl_int state = CL_QUEUED;
@@ -126,7 +126,17 @@ wait_for (cl_command_queue queue, cl_event event)
          && state > CL_COMPLETE && g_get_monotonic_time () < end)
     g_usleep (20);
   _tarn_layer_driver->clReleaseEvent (event);
-  return MIN (state, CL_SUCCESS);
+  return state;
+}
+
+cl_int
+_tarn_layer_await (cl_int status, const cl_event *event)
+{
+  if (status != CL_SUCCESS)
+    return status;
+  status = _tarn_layer_driver->clWaitForEvents (1, event);
+  _tarn_layer_driver->clReleaseEvent (*event);
+  return status;
 }
 
 /* Has the driver put a new piece on the device: it may find out only now that there is no memory,
@@ -144,7 +154,7 @@ make_ready (LayerContext *context, cl_mem piece, gsize size, GError **error)
     status = _tarn_layer_driver->clEnqueueReadBuffer (
         queue, piece, CL_FALSE, 0, MIN (size, sizeof nowhere), nowhere, 0, NULL, &event);
   if (status == CL_SUCCESS)
-    status = wait_for (queue, event);
+    status = MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS);
   return status == CL_SUCCESS || fail (status, size, error);
 }
 
@@ -214,20 +224,31 @@ release_piece (cl_mem piece)
     _tarn_layer_warn (&once, "clReleaseMemObject failed: memory may be lost");
 }
 
+/* Gets how many bytes more a piece is to have, for its blocks to begin at an aligned address. */
+static gsize
+get_room (const LayerContext *context, gsize size)
+{
+  return context->where != NULL
+                 && context->max_bytes - MIN (size, context->max_bytes) >= context->alignment
+             ? context->alignment
+             : 0;
+}
+
 static gboolean
 piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **error)
 {
   const LayerSource *source = user_data;
   cl_mem_flags flags = source->memory == LAYER_HOST ? CL_MEM_ALLOC_HOST_PTR : 0;
   cl_int status = CL_SUCCESS;
+  gsize room = get_room (source->context, size);
   guint64 number;
   cl_mem piece;
 
   if (size > source->context->max_bytes)
     return fail (CL_INVALID_BUFFER_SIZE, size, error);
   LAYER_COUNT (pieces);
-  piece = _tarn_layer_driver->clCreateBuffer (source->context->base.handle,
-                                              CL_MEM_READ_WRITE | flags, size, NULL, &status);
+  piece = _tarn_layer_driver->clCreateBuffer (
+      source->context->base.handle, CL_MEM_READ_WRITE | flags, size + room, NULL, &status);
   if (piece == NULL)
     return fail (status, size, error);
   if (!make_ready (source->context, piece, size, error))
@@ -243,6 +264,8 @@ piece_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **err
     }
   note_address (source->context, piece);
   memory->address = number << OFFSET_BITS;
+  if (room > 0)
+    memory->address += _tarn_layer_find_shift (source->context, piece);
   __atomic_add_fetch (&source->context->piece_bytes, size, __ATOMIC_RELAXED);
   return TRUE;
 }
@@ -293,12 +316,14 @@ static gboolean
 piece_read (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gpointer bytes,
             GError **error)
 {
+  cl_event event;
   Place place;
 
   return find_place (user_data, memory, offset, &place, error)
-         && check_contents (_tarn_layer_driver->clEnqueueReadBuffer (place.queue, place.piece,
-                                                                     CL_TRUE, place.offset, size,
-                                                                     bytes, 0, NULL, NULL),
+         && check_contents (_tarn_layer_await (_tarn_layer_driver->clEnqueueReadBuffer (
+                                                   place.queue, place.piece, CL_FALSE, place.offset,
+                                                   size, bytes, 0, NULL, &event),
+                                               &event),
                             error);
 }
 
@@ -307,14 +332,15 @@ static gboolean
 piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, guint8 byte,
             GError **error)
 {
+  cl_event event;
   Place place;
 
   return find_place (user_data, memory, offset, &place, error)
-         && check_contents (
-             _tarn_layer_driver->clEnqueueFillBuffer (place.queue, place.piece, &byte, sizeof byte,
-                                                      place.offset, size, 0, NULL, NULL),
-             error)
-         && check_contents (_tarn_layer_driver->clFinish (place.queue), error);
+         && check_contents (_tarn_layer_await (_tarn_layer_driver->clEnqueueFillBuffer (
+                                                   place.queue, place.piece, &byte, sizeof byte,
+                                                   place.offset, size, 0, NULL, &event),
+                                               &event),
+                            error);
 }
 
 /* Only the sub-buffer that the program gets is one of the driver's. */

@@ -319,6 +319,7 @@ alignment (World *world)
           OK (clEnqueueReadBuffer (world->queue, answer, CL_TRUE, 0, sizeof rest, &rest, 0, NULL,
                                    NULL));
           printf ("%zu bytes: %u\n", size, (guint) rest);
+          promise_expect (world, rest == 0);
           OK (clReleaseMemObject (buffers[i]));
         }
     }

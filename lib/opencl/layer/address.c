@@ -1,0 +1,107 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Where a piece begins on the device.  A kernel may rely on a buffer's being aligned as the device
+ * says (CL_DEVICE_MEM_BASE_ADDR_ALIGN), and all buffers of a piece are aligned as the piece is.
+ * rusticl of Mesa 22.3 aligns its buffers to 64 bytes where it says 512, but it also takes a
+ * sub-buffer at any offset.  So where a driver does take such a one, a kernel says where each piece
+ * begins, and the piece's blocks begin at the first address there that is aligned.  A driver that
+ * refuses it, as OpenCL 3.0 says in section 5.2.1 (CL_MISALIGNED_SUB_BUFFER_OFFSET), is asked
+ * nothing more. */
+
+#include "layer-private.h"
+
+static gboolean
+takes_any_offset (const LayerContext *context)
+{
+  const cl_buffer_region region = { context->alignment / 2, 1 };
+  cl_int status;
+  cl_mem part, buffer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
+                                                            context->alignment, NULL, &status);
+
+  if (buffer == NULL)
+    return FALSE;
+  part = _tarn_layer_driver->clCreateSubBuffer (buffer, 0, CL_BUFFER_CREATE_TYPE_REGION, &region,
+                                                &status);
+  if (part != NULL)
+    _tarn_layer_driver->clReleaseMemObject (part);
+  _tarn_layer_driver->clReleaseMemObject (buffer);
+  return part != NULL;
+}
+
+void
+_tarn_layer_address_begin (LayerContext *context)
+{
+  const gchar *source = "kernel void where (global uchar *piece, global ulong *answer)"
+                        "{ *answer = (ulong) piece; }";
+  cl_program program;
+  cl_int status;
+
+  if (context->alignment < 2 || !takes_any_offset (context))
+    return;
+  program = _tarn_layer_driver->clCreateProgramWithSource (context->base.handle, 1, &source, NULL,
+                                                           &status);
+  if (program == NULL)
+    return;
+  if (_tarn_layer_driver->clBuildProgram (program, 1, &context->device, "", NULL, NULL)
+      == CL_SUCCESS)
+    context->where = program;
+  else
+    _tarn_layer_driver->clReleaseProgram (program);
+}
+
+/* Each thread has a kernel of its own, because its arguments are nobody else's. */
+static gboolean
+enqueue (const LayerContext *context, cl_command_queue queue, cl_mem piece, cl_mem answer,
+         cl_event *event)
+{
+  const size_t one = 1;
+  cl_int status;
+  cl_kernel kernel = _tarn_layer_driver->clCreateKernel (context->where, "where", &status);
+
+  if (kernel == NULL)
+    return FALSE;
+  status = _tarn_layer_driver->clSetKernelArg (kernel, 0, sizeof piece, &piece);
+  if (status == CL_SUCCESS)
+    status = _tarn_layer_driver->clSetKernelArg (kernel, 1, sizeof answer, &answer);
+  if (status == CL_SUCCESS)
+    status = _tarn_layer_driver->clEnqueueNDRangeKernel (queue, kernel, 1, NULL, &one, &one, 0,
+                                                         NULL, event);
+  _tarn_layer_driver->clReleaseKernel (kernel);
+  return status == CL_SUCCESS;
+}
+
+/* Runs the kernel; FALSE: it cannot be, or takes too long. */
+static gboolean
+ask (LayerContext *context, cl_mem piece, cl_mem answer, cl_ulong *address)
+{
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_event event;
+
+  return queue != NULL && enqueue (context, queue, piece, answer, &event)
+         && _tarn_layer_wait_briefly (queue, event) == CL_COMPLETE
+         && _tarn_layer_await (_tarn_layer_driver->clEnqueueReadBuffer (queue, answer, CL_FALSE, 0,
+                                                                        sizeof *address, address, 0,
+                                                                        NULL, &event),
+                               &event)
+                == CL_SUCCESS;
+}
+
+gsize
+_tarn_layer_find_shift (LayerContext *context, cl_mem piece)
+{
+  cl_ulong address = 0;
+  cl_int status;
+  cl_mem answer;
+
+  if (context->where == NULL)
+    return 0;
+  answer = _tarn_layer_driver->clCreateBuffer (context->base.handle, CL_MEM_READ_WRITE,
+                                               sizeof address, NULL, &status);
+  if (answer == NULL)
+    return 0;
+  if (!ask (context, piece, answer, &address))
+    address = 0;
+  _tarn_layer_driver->clReleaseMemObject (answer);
+  return (gsize) (-address & (context->alignment - 1));
+}
