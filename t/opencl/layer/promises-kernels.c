@@ -26,6 +26,8 @@ arguments (World *world)
       printf ("%zu, %zu wrong", promise_read_wrong (world->queue, first, 0, sizes[i], i, 100),
               promise_read_wrong (world->queue, other, 0, sizes[i], i, 50));
       printf (", held by %u, %u\n", promise_wait_count (first, 1), promise_wait_count (other, 1));
+      /* A kernel holds no reference. */
+      promise_expect (world, promise_get_count (first) == 1 && promise_get_count (other) == 1);
       OK (clReleaseMemObject (first));
       OK (clReleaseMemObject (other));
     }

@@ -76,6 +76,7 @@ maps (World *world)
       OK (clWaitForEvents (1, &event));
       OK (clReleaseEvent (event));
       printf ("%u, %u: %u maps", i, (guint) how, get_maps (buffer));
+      promise_expect (world, get_maps (buffer) == 1);
       if (how & CL_MAP_READ)
         printf (", %zu wrong", count_wrong (map, offset, size, 2));
       if (how != CL_MAP_READ)
@@ -111,6 +112,7 @@ maps_many (World *world)
     {
       map[i] = map_buffer (world, buffer, CL_TRUE, CL_MAP_READ, i * 37, SIZE - i * 50, NULL, NULL);
       printf ("%u maps, %u of the other\n", get_maps (buffer), get_maps (other));
+      promise_expect (world, get_maps (buffer) == i + 1);
     }
   of_other = map_buffer (world, other, CL_TRUE, CL_MAP_WRITE, 0, SIZE, NULL, NULL);
   put (of_other, 0, SIZE, 8);
