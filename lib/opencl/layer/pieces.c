@@ -166,7 +166,7 @@ unmap (cl_command_queue queue, cl_mem buffer, gpointer address)
 
   return _tarn_layer_driver->clEnqueueUnmapMemObject (queue, buffer, address, 0, NULL, &event)
              == CL_SUCCESS
-         && wait_for (queue, event) == CL_SUCCESS;
+         && _tarn_layer_wait_briefly (queue, event) == CL_COMPLETE;
 }
 
 gpointer
@@ -184,7 +184,7 @@ _tarn_layer_ask_address (LayerContext *context, cl_mem buffer)
                                                     NULL, &event, &status);
   if (address == NULL)
     return NULL;
-  is_mapped = wait_for (queue, event) == CL_SUCCESS;
+  is_mapped = _tarn_layer_wait_briefly (queue, event) == CL_COMPLETE;
   return unmap (queue, buffer, address) && is_mapped ? address : NULL;
 }
 
