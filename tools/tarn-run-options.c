@@ -111,6 +111,7 @@ complete_every (Options *options, GError **error)
   each->timeout = each->timeout != NOT_GIVEN ? each->timeout : DEFAULT_TIMEOUT;
   each->all = options->faults.all;
   each->budget = options->faults.budget;
+  each->debug = options->debug;
   each->program = options->program;
   if (options->every_calls != NULL && !check_names (options->every_calls, error))
     return FALSE;
@@ -124,10 +125,10 @@ complete_every (Options *options, GError **error)
 static gboolean
 check_every (Options *options, GError **error)
 {
-  if (options->limit != NULL || options->stats || options->trace != NULL || options->debug != NULL
+  if (options->limit != NULL || options->stats || options->trace != NULL
       || options->faults.calls != NULL || options->faults.loss != NULL)
-    return refuse (error, "--limit, --stats, --trace, --debug, --fail and --device-loss do not go "
-                          "with --every");
+    return refuse (error, "--limit, --stats, --trace, --fail and --device-loss do not go with "
+                          "--every");
   return check_numbers (&options->each, error) && complete_every (options, error);
 }
 

@@ -13,7 +13,9 @@
  *     hang      tries a buffer until it has one
  *     sanitize  says what a sanitizer would, and ends with status 1
  *     noise     ... like good, but prints something else each time
- *     vary      ... like ignore, but prints something else each time, too */
+ *     vary      ... like ignore, but prints something else each time, too
+ *     overrun   ... like good, but has a kernel write behind a buffer when commands fail
+ *     always    ... and when none does */
 
 #include <CL/cl.h>
 #include <stdio.h>
@@ -120,6 +122,24 @@ compute (Program *self)
   return is_careless () ? CL_SUCCESS : status;
 }
 
+/* A kernel adds 1 to each byte of a buffer, and to the one behind it. */
+static void
+overrun (Program *self)
+{
+  const char *source = "kernel void add (global uchar *x) { x[get_global_id (0)] += 1; }";
+  const size_t length = SIZE + 1;
+  cl_program program = clCreateProgramWithSource (self->context, 1, &source, NULL, NULL);
+  cl_kernel kernel;
+
+  clBuildProgram (program, 1, &self->device, NULL, NULL, NULL);
+  kernel = clCreateKernel (program, "add", NULL);
+  clSetKernelArg (kernel, 0, sizeof self->from, &self->from);
+  clEnqueueNDRangeKernel (self->queue, kernel, 1, NULL, &length, NULL, 0, NULL, NULL);
+  clFinish (self->queue);
+  clReleaseKernel (kernel);
+  clReleaseProgram (program);
+}
+
 static int
 print (Program *self)
 {
@@ -144,6 +164,8 @@ run (Program *self)
   status = compute (self);
   if (status != CL_SUCCESS && is_way ("recover"))
     status = compute (self);
+  if ((status != CL_SUCCESS && is_way ("overrun")) || is_way ("always"))
+    overrun (self);
   if (is_way ("crash"))
     status = CL_SUCCESS;
   return !has_failed (status, "commands") && print (self)

@@ -15,7 +15,7 @@ if [ ! -x "$runner" ]; then
   exit
 fi
 unset OPENCL_LAYERS TARN_LAYER_LIMIT TARN_LAYER_POOL TARN_LAYER_STATS TARN_LAYER_REPORT TARN_LAYER_FAULTS
-unset TARN_FAULTS TARN_FAULTS_REPORT
+unset TARN_FAULTS TARN_FAULTS_REPORT TARN_DEBUG
 mkdir "$scratch/tmp"
 TMPDIR=$scratch/tmp
 export TMPDIR
@@ -31,8 +31,13 @@ refuses () { # MESSAGE ARGUMENT...
 }
 for option in --limit=1G --stats --trace=x --fail=clFinish:1 --device-loss=1; do
   check "--every $option" refuses \
-    "--limit, --stats, --trace, --debug, --fail and --device-loss do not go with --every" --every "$option"
+    "--limit, --stats, --trace, --fail and --device-loss do not go with --every" --every "$option"
 done
+check "--every --debug --no-pool" refuses \
+  "--debug looks at what is from a pool: it does not go with --no-pool" --every --debug=all --no-pool
+check "--every --debug nonsense" refuses \
+  "--debug: 'nonsense' is none of these: guards, gaps, poison, quarantine[=BYTES], leaks, check[=N], exit=STATUS, stacks=N or all" \
+  --every --debug=nonsense
 for option in --jobs=2 --max=2 --timeout=1 --expect-status=1 --no-leaks; do
   check "$option alone" refuses \
     "--jobs, --max, --timeout, --expect-status and --no-leaks are for --every" "$option"
@@ -122,6 +127,89 @@ quotes_words () {
       "$scratch/out"
 }
 check "the command that does it again is for a shell" quotes_words
+
+# What TARN_DEBUG finds is reported by the core.
+cat >"$scratch/debugged" <<'PROGRAM'
+#!/bin/sh
+echo "${TARN_LAYER_POOL-unset} $TARN_DEBUG" >>"$1"
+find () { echo "found $$ $*" >>"$TARN_FAULTS_REPORT"; echo "said: $*" >&2; }
+echo "calls $$ clFinish 2" >>"$TARN_LAYER_REPORT"
+[ "$2" != pool ] || echo "buffers $$ 5 4 1 1" >>"$TARN_LAYER_REPORT"
+echo "requests $$ 3 0" >>"$TARN_FAULTS_REPORT"
+case $TARN_LAYER_FAULTS in
+  *clFinish=1*)
+    echo "failed $$ clFinish 1" >>"$TARN_LAYER_REPORT"
+    echo "requests $$ 3 100" >>"$TARN_FAULTS_REPORT"
+    find leak one is left
+    find mistake "pool 'a': is written"
+    find mistake "another one"
+    exit 9 ;;
+  *clFinish=2*)
+    echo "failed $$ clFinish 2" >>"$TARN_LAYER_REPORT"
+    find leak two are left
+    exit 1 ;;
+esac
+[ "$2" != leaks ] || find leak three are left
+[ "$2" != errs ] || find mistake it is bad
+PROGRAM
+chmod +x "$scratch/debugged"
+debugs () { # POINTS ARGUMENT...
+  points=$1
+  shift
+  rm -f "$scratch/told"
+  status_is 1 "$runner" --every --debug guards,leaks "$@" && prints "$points" \
+    && [ "$(sort -u "$scratch/told")" = "unset guards,leaks" ]
+}
+again="# again: tarn-run --debug guards,leaks --fail"
+check "--debug: findings of a run are its failures" debugs "TAP version 13
+1..5
+# clFinish: 2
+# tarn: 3
+not ok 1 - clFinish:1, found: pool 'a': is written
+# said: leak one is left
+# said: mistake pool 'a': is written
+# said: mistake another one
+$again clFinish:1 -- $scratch/debugged $scratch/told
+ok 2 - tarn:1+ # SKIP it did not come to that call
+not ok 3 - clFinish:2, found: two are left
+# said: leak two are left
+$again clFinish:2 -- $scratch/debugged $scratch/told
+ok 4 - tarn:2+ # SKIP it did not come to that call
+ok 5 - tarn:3+ # SKIP it did not come to that call
+0 passed, 2 failed, 3 skipped" "$scratch/debugged" "$scratch/told"
+check "... leaks are not with --no-leaks" debugs "TAP version 13
+1..2
+# clFinish: 2
+not ok 1 - clFinish:1, found: pool 'a': is written
+# said: leak one is left
+# said: mistake pool 'a': is written
+# said: mistake another one
+$again clFinish:1 -- $scratch/debugged $scratch/told
+ok 2 - clFinish:2, exit status 1
+1 passed, 1 failed, 0 skipped" --no-leaks --every=clFinish "$scratch/debugged" "$scratch/told"
+check "... what the layer's pool asks for, and keeps, is not the program's" debugs "TAP version 13
+1..2
+# clFinish: 2
+not ok 1 - clFinish:1, found: pool 'a': is written
+# said: leak one is left
+# said: mistake pool 'a': is written
+# said: mistake another one
+$again clFinish:1 -- $scratch/debugged $scratch/told pool
+ok 2 - clFinish:2, exit status 1
+1 passed, 1 failed, 0 skipped" "$scratch/debugged" "$scratch/told" pool
+check "... leaks without a fault" debugs "TAP version 13
+Bail out! Without a fault: found: three are left
+# said: leak three are left" "$scratch/debugged" "$scratch/told" leaks
+check "... mistakes without a fault" debugs "TAP version 13
+Bail out! Without a fault: found: it is bad
+# said: mistake it is bad" "$scratch/debugged" "$scratch/told" errs
+debugs_from_environment () { # that of the program's own pools
+  rm -f "$scratch/told"
+  TARN_DEBUG=guards status_is 1 "$runner" --every=clFinish "$scratch/debugged" "$scratch/told" \
+    && grep -qx "not ok 1 - clFinish:1, found: pool 'a': is written" "$scratch/out" \
+    && [ "$(sort -u "$scratch/told")" = "0 guards" ]
+}
+check "... by TARN_DEBUG" debugs_from_environment
 
 ends_all () { # SIGNAL STATUS
   rm -f "$scratch/pid"
@@ -260,6 +348,24 @@ is_wrong_elsewhere () {
     "clEnqueueFillBuffer:2, $ignored" && [ "$(grep -c "^# line 2: '2' expected, '.*' printed" "$scratch/out")" -eq 3 ]
 }
 check "... and ignores errors" is_wrong_elsewhere
+overruns () {
+  every 0 overrun && every 1 overrun --debug guards,leaks && grep -q \
+    "^not ok clEnqueueCopyBuffer:1, found: pool 'buffers' over .* of 4096 bytes: written behind its end, at offset 4096" \
+    "$scratch/points" && [ "$(grep -c '^not ok' "$scratch/points")" -eq 3 ] \
+    && grep -q '^#   allocated by thread' "$scratch/out"
+}
+check "--debug: one that writes behind a buffer" overruns
+overruns_always () {
+  status_is 1 "$runner" --every --debug guards "$program" always \
+    && grep -q "^Bail out! Without a fault: found: pool 'buffers' over .*: written behind its end" "$scratch/out"
+}
+check "... also without a fault" overruns_always
+check "... one that notices all" every 0 good --debug all
+leaks_debugged () {
+  every 1 leak --debug all && finds_only "clCreateBuffer:2, leaked: 1 cl_mem" \
+    && grep -q '1 blocks are in use when the program ends, 4096 bytes' "$scratch/out"
+}
+check "... one that leaks" leaks_debugged
 is_unexpected () {
   every 1 recover --expect-status 1 --every=clFinish,clCreateBuffer \
     && finds_only "clCreateBuffer:1, exit status 0, which is not expected" \

@@ -25,7 +25,8 @@
 #include "trial.h"
 #include "verdict.h"
 
-#define MAX_ERROR_LINES 8 /* of a program that did wrong */
+#define MAX_ERROR_LINES 8  /* of a program that did wrong */
+#define MAX_FOUND_LINES 30 /* ... with stacks of what TARN_DEBUG found */
 
 /* Runs without a fault: first; where output varies, or seems to be wrong; and where it varies and
  * seems to be wrong. */
@@ -55,11 +56,15 @@ static void
 start (Session *session, Trial *trial, const gchar *name)
 {
   const EverySettings *settings = session->settings;
+  const TrialSettings trial_settings = { .program = settings->program,
+                                         .environment = settings->environment,
+                                         .budget = settings->budget,
+                                         .debug = settings->debug,
+                                         .timeout = settings->timeout };
   g_autofree gchar *report = g_build_filename (session->folder, name, NULL);
 
   session->n_running++;
-  trial_start (trial, settings->program, settings->environment, settings->budget, report,
-               settings->timeout, on_ended, session);
+  trial_start (trial, &trial_settings, report, on_ended, session);
 }
 
 /* The plan */
@@ -70,7 +75,16 @@ compare_ranks (gconstpointer a, gconstpointer b)
   return (gint) faults_get_rank (a) - (gint) faults_get_rank (b);
 }
 
-/* The names of what can fail, those that were asked for or else all, in their order; borrowed. */
+static GList *
+remove_requests (GList *names)
+{
+  GList *link = g_list_find_custom (names, FAULTS_REQUESTS, (GCompareFunc) strcmp);
+
+  return g_list_delete_link (names, link);
+}
+
+/* Gets the names of what can fail, those that were asked for or else all, in their order; borrowed.
+ * Requests of the layer's own pool are not the program's. */
 static GList *
 list_calls (const Session *session)
 {
@@ -79,6 +93,8 @@ list_calls (const Session *session)
 
   if (calls == NULL)
     names = g_hash_table_get_keys (session->verdict.good->calls);
+  if (calls == NULL && session->verdict.good->has_pool)
+    names = remove_requests (names);
   for (gsize i = 0; calls != NULL && calls[i] != NULL; i++)
     names = g_list_prepend (names, calls[i]);
   return g_list_sort (names, compare_ranks);
@@ -163,8 +179,9 @@ print_errors (const Trial *trial)
   g_autofree gchar *text = text_make_printable (trial->errors->str, (gssize) trial->errors->len);
   g_auto (GStrv) lines = g_strsplit (g_strchomp (text), "\n", -1);
   guint n = g_strv_length (lines);
+  guint max = trial->mistake != NULL || trial->leak != NULL ? MAX_FOUND_LINES : MAX_ERROR_LINES;
 
-  for (guint i = n > MAX_ERROR_LINES ? n - MAX_ERROR_LINES : 0; i < n; i++)
+  for (guint i = n > max ? n - max : 0; i < n; i++)
     printf ("# %s\n", lines[i]);
 }
 
@@ -175,7 +192,10 @@ print_again (const Session *session, const Trial *trial)
   const EverySettings *settings = session->settings;
   g_autofree gchar *fault = trial_get_fault (trial);
 
-  printf ("# again: tarn-run --no-pool --fail %s", fault);
+  if (settings->debug != NULL)
+    printf ("# again: tarn-run --debug %s --fail %s", settings->debug, fault);
+  else
+    printf ("# again: tarn-run --no-pool --fail %s", fault);
   if (settings->budget != NULL)
     printf (" --budget %s", settings->budget);
   printf (" --");

@@ -14,6 +14,7 @@ typedef struct
   gchar **environment; /* that has the layer's path */
   gchar **calls;       /* names; NULL: all that the program makes */
   gchar *budget;       /* nullable: in each run */
+  gchar *debug;        /* nullable: what is looked for in each run */
   gboolean all;        /* all later calls of the name fail as well */
   gint jobs;           /* runs at once */
   gint max;            /* runs; 0: all */

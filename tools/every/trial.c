@@ -49,6 +49,8 @@ trial_free (Trial *trial)
   g_free (trial->error);
   trial_drop_output (trial);
   g_free (trial->difference);
+  g_free (trial->mistake);
+  g_free (trial->leak);
   if (trial->errors != NULL)
     g_string_free (trial->errors, TRUE);
   g_clear_pointer (&trial->calls, g_hash_table_unref);
@@ -82,6 +84,16 @@ set_count (GHashTable *counts, const gchar *name, guint64 value)
 
 /* The report */
 
+/* Keeps the first text of "found PID KIND TEXT". */
+static void
+read_finding (gchar **finding, const gchar *line, const gchar *kind)
+{
+  const gchar *text = strchr (line + strlen ("found "), ' ');
+
+  if (text != NULL && g_str_has_prefix (text + 1, kind) && *finding == NULL)
+    *finding = g_strdup (text + 1 + strlen (kind));
+}
+
 /* A process by itself counts its calls, as it counts those that fail; what each leaves adds up. */
 static void
 read_line (Trial *trial, const gchar *line)
@@ -89,7 +101,14 @@ read_line (Trial *trial, const gchar *line)
   gchar name[64];
   guint64 n, bytes;
 
-  if (sscanf (line, "calls %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
+  if (g_str_has_prefix (line, "found "))
+    {
+      read_finding (&trial->mistake, line, "mistake ");
+      read_finding (&trial->leak, line, "leak ");
+    }
+  else if (sscanf (line, "buffers %*d %*u %" G_GUINT64_FORMAT, &n) == 1)
+    trial->has_pool |= n > 0;
+  else if (sscanf (line, "calls %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
     set_count (trial->calls, name, MAX (n, trial_get_count (trial->calls, name)));
   else if (sscanf (line, "left %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
     set_count (trial->left, name, n + trial_get_count (trial->left, name));
@@ -155,18 +174,21 @@ set_or_unset (GStrv environment, const gchar *variable, const gchar *value)
                        : g_environ_unsetenv (environment, variable);
 }
 
-/* Without a pool: the program's own calls are those that the driver gets. */
+/* Without a pool the program's own calls are those that the driver gets; but only what is from a
+ * pool is debugged. */
 static GStrv
-environment_for (const Trial *trial, gchar **environment, const gchar *budget)
+environment_for (const Trial *trial, const TrialSettings *settings)
 {
   g_autofree gchar *fault = trial->call != NULL ? trial_get_fault (trial) : NULL;
   gchar *calls[] = { fault, NULL };
-  const Faults faults = { .calls = calls, .budget = (gchar *) budget, .counts = TRUE };
+  const Faults faults = { .calls = calls, .budget = (gchar *) settings->budget, .counts = TRUE };
   g_autofree gchar *layer = faults_for_layer (&faults);
   g_autofree gchar *tarn = faults_for_tarn (&faults);
-  GStrv set = g_strdupv (environment);
+  GStrv set = g_strdupv (settings->environment);
 
-  set = set_or_unset (set, "TARN_LAYER_POOL", "0");
+  set = set_or_unset (set, "TARN_LAYER_POOL", settings->debug != NULL ? NULL : "0");
+  if (settings->debug != NULL)
+    set = g_environ_setenv (set, "TARN_DEBUG", settings->debug, TRUE);
   set = set_or_unset (set, "TARN_LAYER_FAULTS", layer);
   set = set_or_unset (set, "TARN_LAYER_REPORT", trial->report);
   set = set_or_unset (set, "TARN_FAULTS", tarn);
@@ -174,9 +196,8 @@ environment_for (const Trial *trial, gchar **environment, const gchar *budget)
 }
 
 void
-trial_start (Trial *trial, gchar **program, gchar **environment, const gchar *budget,
-             const gchar *report, gdouble timeout, void (*ended) (Trial *trial, gpointer user_data),
-             gpointer user_data)
+trial_start (Trial *trial, const TrialSettings *settings, const gchar *report,
+             void (*ended) (Trial *trial, gpointer user_data), gpointer user_data)
 {
   static const ProcessFuncs funcs = { on_output, on_ended };
   g_auto (GStrv) own = NULL;
@@ -186,9 +207,10 @@ trial_start (Trial *trial, gchar **program, gchar **environment, const gchar *bu
   trial->report = g_strdup (report);
   trial->ended = ended;
   trial->user_data = user_data;
-  own = environment_for (trial, environment, budget);
+  own = environment_for (trial, settings);
   if (g_file_set_contents (report, "", 0, &error))
-    trial->process = process_start (program, own, timeout, &funcs, trial, &error);
+    trial->process
+        = process_start (settings->program, own, settings->timeout, &funcs, trial, &error);
   if (trial->process != NULL)
     return;
   trial->error = g_strdup (error->message);

@@ -30,6 +30,9 @@ struct _Trial
   gchar *difference;   /* of it from what good runs print; nullable */
   GString *errors;     /* its standard error */
   gboolean has_failed; /* what was to fail did */
+  gchar *mistake;      /* the first that TARN_DEBUG found; nullable */
+  gchar *leak;         /* ... of leaks; nullable */
+  gboolean has_pool;   /* the layer has a pool: requests and bytes of Tarn's are that one's, too */
   GHashTable *calls; /* name -> guint64 *: how often it was called, by the process that did most */
   GHashTable *left;  /* kind -> guint64 *: what is left at the end, in all processes */
 
@@ -43,10 +46,17 @@ void trial_free (Trial *trial);
 /* Frees its standard output, of which there may be much. */
 void trial_drop_output (Trial *trial);
 
-/* Runs the program in an environment that has the layer's path; @report: a file that is not there.
- * Calls @ended when all in it is final. */
-void trial_start (Trial *trial, gchar **program, gchar **environment, const gchar *budget,
-                  const gchar *report, gdouble timeout,
+typedef struct
+{
+  gchar **program;
+  gchar **environment; /* that has the layer's path */
+  const gchar *budget; /* nullable */
+  const gchar *debug;  /* what the layer looks for, in buffers of its pool; NULL: no pool */
+  gdouble timeout;     /* seconds; 0: any */
+} TrialSettings;
+
+/* Runs the program; @report: a file that is not there.  Calls @ended when all in it is final. */
+void trial_start (Trial *trial, const TrialSettings *settings, const gchar *report,
                   void (*ended) (Trial *trial, gpointer user_data), gpointer user_data);
 
 /* "clCreateBuffer:3", as --fail takes it; free it with g_free (). */

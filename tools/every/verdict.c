@@ -78,6 +78,13 @@ find_finding (const Trial *trial)
   return NULL;
 }
 
+/* @found: nullable. */
+static gchar *
+find_mistake (const gchar *found)
+{
+  return found != NULL ? g_strconcat ("found: ", found, NULL) : NULL;
+}
+
 static gint
 compare_names (gconstpointer a, gconstpointer b)
 {
@@ -97,6 +104,9 @@ find_leak (const Verdict *verdict, const Trial *trial)
       guint64 usual = trial_get_count (verdict->good->left, kind);
       guint64 n = trial_get_count (trial->left, kind);
 
+      /* What the layer's pool keeps, the program did not leave. */
+      if (trial->has_pool && g_str_equal (kind, FAULTS_REQUESTS))
+        continue;
       if (n > usual)
         g_string_append_printf (text, "%s%" G_GUINT64_FORMAT " %s", text->len > 0 ? ", " : "",
                                 n - usual,
@@ -135,9 +145,15 @@ verdict_find (const Verdict *verdict, const Trial *trial)
   if (problem == NULL)
     problem = find_finding (trial);
   if (problem == NULL)
+    problem = find_mistake (trial->mistake);
+  if (problem == NULL)
     problem = find_wrong_end (verdict, trial);
   if (problem == NULL && !verdict->ignores_leaks)
     problem = find_leak (verdict, trial);
+  /* Buffers that the program released may be in use in the layer's pool if a call failed: one whose
+   * unmapping failed stays mapped.  References, which find_leak () counts, tell them apart. */
+  if (problem == NULL && !verdict->ignores_leaks && !trial->has_pool)
+    problem = find_mistake (trial->leak);
   return problem;
 }
 
@@ -146,6 +162,10 @@ verdict_find_in_good (const Verdict *verdict, const Trial *trial)
 {
   gchar *problem = trial->error != NULL ? g_strdup (trial->error) : find_crash (verdict, trial);
 
+  if (problem == NULL)
+    problem = find_mistake (trial->mistake);
+  if (problem == NULL && !verdict->ignores_leaks)
+    problem = find_mistake (trial->leak);
   if (problem == NULL && trial->code != 0)
     problem = g_strdup_printf ("exit status %d", trial->code);
   return problem != NULL ? problem : find_finding (trial);

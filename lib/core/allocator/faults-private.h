@@ -17,4 +17,7 @@ gboolean _tarn_fault_admit (const TarnAllocator *allocator, gsize size, GError *
 /* The backend did not grant a request that was admitted, or was given its memory back. */
 void _tarn_fault_settle (gsize size);
 
+/* Adds the first line of what TARN_DEBUG found, of a kind, to the report if there is one. */
+void _tarn_faults_report_finding (const gchar *kind, const gchar *text);
+
 #endif

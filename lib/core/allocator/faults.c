@@ -15,6 +15,8 @@
  *
  *     refused PID N          the Nth request was made to fail
  *     requests PID N BYTES   at exit: there were N, and the process still has BYTES
+ *     found PID KIND TEXT    TARN_DEBUG has found it: the first line of its message; KIND is
+ *                            mistake or leak
  *
  * A request is one call of a backend for memory: a pool that is refused and tries again makes
  * another one.  Neither variable is read in a set-user-ID program. */
@@ -181,6 +183,18 @@ report_refusal (guint64 number)
   if (report == NULL)
     return;
   line = g_strdup_printf ("refused %ld %" G_GUINT64_FORMAT "\n", (glong) getpid (), number);
+  _tarn_report_add_line (report, line);
+}
+
+void
+_tarn_faults_report_finding (const gchar *kind, const gchar *text)
+{
+  g_autofree gchar *line = NULL;
+
+  if (report == NULL)
+    return;
+  line = g_strdup_printf ("found %ld %s %.*s\n", (glong) getpid (), kind,
+                          (gint) strcspn (text, "\n"), text);
   _tarn_report_add_line (report, line);
 }
 

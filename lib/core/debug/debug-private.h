@@ -150,7 +150,8 @@ void _tarn_findings_add_unknown (TarnFindings *findings, const TarnGuarded *self
 /* Says them, and frees the list. */
 void _tarn_findings_report (TarnFindings *findings);
 
-void _tarn_finding_count (void);
+/* Counts a finding, whose message is said by the caller, and adds it to TARN_FAULTS_REPORT. */
+void _tarn_finding_count (gboolean is_leak, const gchar *text);
 gsize _tarn_findings_get_n (void);
 /* Has the program end with TarnDebugSettings.exit_status if something was found, also by what is
  * called at its end from now on. */

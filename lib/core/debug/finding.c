@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "allocator/faults-private.h"
 #include "base/fork-private.h"
 #include "record/record-private.h"
 
@@ -34,9 +35,10 @@ _tarn_finding_watch_exit (void)
 }
 
 void
-_tarn_finding_count (void)
+_tarn_finding_count (gboolean is_leak, const gchar *text)
 {
   g_atomic_int_inc (&n_findings);
+  _tarn_faults_report_finding (is_leak ? "leak" : "mistake", text);
 }
 
 gsize
@@ -153,8 +155,10 @@ _tarn_findings_report (TarnFindings *findings)
 {
   for (guint i = 0; i < findings->len; i++)
     {
-      _tarn_finding_count ();
-      g_critical ("%s", (const gchar *) g_ptr_array_index (findings, i));
+      const gchar *text = g_ptr_array_index (findings, i);
+
+      _tarn_finding_count (FALSE, text);
+      g_critical ("%s", text);
     }
   g_ptr_array_unref (findings);
 }

@@ -107,7 +107,7 @@ _tarn_leaks_report (TarnGuarded *self, const gchar *when)
         g_string_append_printf (text, ", tag '%s'", tag);
       _tarn_finding_append_stack (text, group->stack);
     }
-  _tarn_finding_count ();
+  _tarn_finding_count (TRUE, text->str);
   /* A message, because g_test makes warnings fatal, and nothing has gone wrong as yet. */
   g_message ("%s", text->str);
 }

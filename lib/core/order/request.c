@@ -313,14 +313,15 @@ refuse_size (TarnPool *pool, gsize size, GError **error)
 static void
 check_now_and_then (TarnPool *pool)
 {
-  g_autofree gchar *violation = NULL;
+  g_autofree gchar *violation = NULL, *text = NULL;
 
   if (__atomic_add_fetch (&pool->n_unchecked, 1, __ATOMIC_RELAXED) % pool->policy.check_interval
           != 0
       || _tarn_pool_check (pool, &violation))
     return;
-  _tarn_finding_count ();
-  g_critical ("%s: %s", pool->base.label, violation);
+  text = g_strdup_printf ("%s: %s", pool->base.label, violation);
+  _tarn_finding_count (FALSE, text);
+  g_critical ("%s", text);
 }
 
 /* Serves a request without the lock if any other way will do than the usual ones. */

@@ -14,10 +14,13 @@
 static void
 report_retained (const TarnPool *pool, const TarnBlock *block)
 {
-  _tarn_finding_count ();
-  g_critical ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
-              " bytes is freed, but the program still retains it",
-              pool->base.label, block->memory.address, block->size);
+  g_autofree gchar *text
+      = g_strdup_printf ("%s: memory 0x%" G_GINT64_MODIFIER "x of %" G_GSIZE_FORMAT
+                         " bytes is freed, but the program still retains it",
+                         pool->base.label, block->memory.address, block->size);
+
+  _tarn_finding_count (FALSE, text);
+  g_critical ("%s", text);
 }
 
 /* Takes a block that is freed out of the indices that have it. */
