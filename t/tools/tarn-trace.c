@@ -359,18 +359,31 @@ test_names (Fixture *self, gconstpointer data)
   g_assert_nonnull (strstr (self->output, "  app::load(int)+0x10 < _Z+0x20\n"));
 }
 
-/* Lines stay lines of 80 columns. */
+/* Gets the texts behind a column of lines, together. */
+static gchar *
+join_from (gchar **lines, guint n, glong column)
+{
+  GString *text = g_string_new (NULL);
+
+  for (guint i = 0; i < n; i++)
+    g_string_append (text, g_utf8_offset_to_pointer (lines[i], column));
+  return g_string_free (text, FALSE);
+}
+
+/* Lines stay lines of 80 columns, and no name is cut. */
 static void
 test_summary_long (Fixture *self, gconstpointer data)
 {
   TraceWriter *writer = trace_writer_new ();
   g_autoptr (GBytes) bytes = NULL;
   g_autoptr (GString) name = g_string_new (NULL);
+  g_autofree gchar *pool = NULL, *tag = NULL;
   g_auto (GStrv) lines = NULL;
 
   (void) data;
   for (guint i = 0; i < 60; i++)
     g_string_append (name, "\xc3\xa4");
+  g_string_append (name, "0123456789z");
   trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
   trace_writer_add_object (writer, 7, TARN_TRACE_POOL, 0, "", name->str, 1, 1);
   trace_writer_add_string (writer, 1, name->str);
@@ -381,11 +394,65 @@ test_summary_long (Fixture *self, gconstpointer data)
   save (self->path, bytes, g_bytes_get_size (bytes));
   SUCCEED (self->path);
   lines = g_strsplit (self->output, "\n", -1);
-  g_assert_cmpuint (g_strv_length (lines), ==, 7);
+  g_assert_cmpuint (g_strv_length (lines), ==, 10);
   g_assert_cmpint (g_utf8_strlen (lines[2], -1), ==, 80);
   g_assert_cmpint (g_utf8_strlen (lines[3], -1), ==, 80);
   g_assert_cmpint (g_utf8_strlen (lines[5], -1), ==, 80);
-  g_assert_true (g_str_has_suffix (lines[5], "\xc3\xa4..."));
+  g_assert_cmpint (g_utf8_strlen (lines[7], -1), ==, 80);
+  pool = join_from (lines + 3, 2, 13);
+  g_assert_cmpstr (pool, ==, name->str);
+  tag = join_from (lines + 7, 2, 36);
+  g_assert_cmpstr (tag, ==, name->str);
+}
+
+/* The layer's names are in their column; stacks go on behind a frame, and not for ever. */
+static void
+test_summary_wrapped (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (GBytes) bytes = NULL;
+  g_autoptr (GString) tag = g_string_new ("begin");
+
+  (void) data;
+  for (guint i = 0; i < 60; i++)
+    g_string_append_printf (tag, " < frame-%02u", i);
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 1, TARN_TRACE_POOL, 0, "", "host buffers", 1, 1);
+  trace_writer_add_string (writer, 1, tag->str);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_TAG, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 5, 5, 5);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED (self->path);
+  g_assert_nonnull (strstr (
+      self->output,
+      "   class     name        requests   hits misses fails  frees      peak    in use\n"
+      " 1 pool      host buffers       1      0      1     0      0       5 B       5 B\n"));
+  g_assert_nonnull (strstr (self->output, "blocks  begin < frame-00 < frame-01 < frame-02 <\n"
+                                          "                                    frame-03 < "));
+  g_assert_true (g_str_has_suffix (self->output, "...\n"));
+}
+
+/* Nobody reads that all of it has no tag; what can be done about it is said. */
+static void
+test_summary_unknown (Fixture *self, gconstpointer data)
+{
+  TraceWriter *writer = trace_writer_new ();
+  g_autoptr (GBytes) bytes = NULL;
+
+  (void) data;
+  trace_writer_packet (writer, 0, TARN_TRACE_FIRST, 0);
+  trace_writer_add_object (writer, 1, TARN_TRACE_POOL, 0, "", "x", 1, 1);
+  trace_writer_add (writer, TARN_TRACE_USE, 0, 1);
+  trace_writer_add (writer, TARN_TRACE_MISS, 0, 1, 5, 5, 5);
+  bytes = trace_writer_end (writer);
+  save (self->path, bytes, g_bytes_get_size (bytes));
+  SUCCEED (self->path);
+  g_assert_null (strstr (self->output, "(no tag)"));
+  g_assert_true (g_str_has_suffix (
+      self->output, "At the peak, 5 B after 0.000000 s\n"
+                    "no request has a tag or a stack; TARN_TRACE_STACKS=16 records stacks\n"));
 }
 
 /* Events */
@@ -975,6 +1042,8 @@ main (int argc, char **argv)
   ADD ("summary", test_summary);
   ADD ("summary/json", test_summary_json);
   ADD ("summary/long", test_summary_long);
+  ADD ("summary/wrapped", test_summary_wrapped);
+  ADD ("summary/unknown", test_summary_unknown);
   ADD ("names", test_names);
   ADD ("print", test_print);
   ADD ("print/json", test_print_json);

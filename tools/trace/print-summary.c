@@ -13,8 +13,11 @@
 
 #define MAX_OBJECTS 10 /* for people: those with most in use */
 #define MAX_HOLDERS 10
-#define NAME_WIDTH 11
-#define HOLDER_WIDTH 44 /* of its tag or stack, in a line of 80 columns */
+#define COLUMNS 80       /* of a line */
+#define NAME_COLUMN 13   /* where a name begins, from 0 */
+#define NAME_WIDTH 12    /* "host buffers", as the layer has them; a longer one has its own line */
+#define HOLDER_COLUMN 36 /* where a tag or stack begins */
+#define MAX_HOLDER_LINES 4 /* of a tag or stack, which may have any length */
 
 /* Of an object, when all is over. */
 typedef struct
@@ -158,16 +161,60 @@ print_count (const Output *output, gint width, gboolean is_known, guint64 n)
   fprintf (output->file, " %*s", width, text);
 }
 
+/* Gets how many of the characters fit a line: up to behind a space where there is one, or all of
+ * the width. */
+static glong
+find_break (const gchar *text, glong width)
+{
+  glong n = 0, last = 0;
+
+  for (const gchar *c = text; n < width && *c != '\0'; c = g_utf8_next_char (c))
+    {
+      n++;
+      last = *c == ' ' ? n : last;
+    }
+  return last > width / 2 ? last : n;
+}
+
+/* Prints a text from a column on, in as many lines as it needs, but not more than that; what does
+ * not fit them ends in "...".  The last line has no newline. */
+static void
+print_wrapped (const Output *output, const gchar *text, guint column, guint max_lines)
+{
+  glong width = COLUMNS - (glong) column;
+
+  for (guint i = 1; g_utf8_strlen (text, -1) > width; i++)
+    {
+      gboolean is_cut = i == max_lines;
+      glong n = is_cut ? width - 3 : find_break (text, width);
+      g_autofree gchar *line = g_utf8_substring (text, 0, n);
+
+      fprintf (output->file, "%s", is_cut ? line : g_strchomp (line));
+      if (is_cut)
+        {
+          fputs ("...", output->file);
+          return;
+        }
+      fprintf (output->file, "\n%*s", (gint) column, "");
+      text = g_utf8_offset_to_pointer (text, n);
+    }
+  fputs (text, output->file);
+}
+
 /* Texts are padded by their characters, not by their bytes. */
 static void
 print_name (const Output *output, const Object *object)
 {
   g_autofree gchar *text = format_text (object->name != NULL ? object->name : object->kind);
-  glong length = MIN (g_utf8_strlen (text, -1), NAME_WIDTH);
-  g_autofree gchar *start = g_utf8_substring (text, 0, length);
+  glong length = g_utf8_strlen (text, -1);
 
-  fprintf (output->file, "%2" G_GUINT64_FORMAT " %-9s %s%*s", object->number,
-           name_class (object->object_class), start, (gint) (NAME_WIDTH - length), "");
+  fprintf (output->file, "%2" G_GUINT64_FORMAT " %-9s ", object->number,
+           name_class (object->object_class));
+  print_wrapped (output, text, NAME_COLUMN, G_MAXUINT);
+  if (length > NAME_WIDTH)
+    fprintf (output->file, "\n%*s", NAME_COLUMN + NAME_WIDTH, "");
+  else
+    fprintf (output->file, "%*s", (gint) (NAME_WIDTH - length), "");
 }
 
 static void
@@ -177,7 +224,7 @@ print_row (const Output *output, const Row *row)
   g_autofree gchar *peak = format_bytes (row->peak), *in_use = format_bytes (row->in_use);
 
   print_name (output, row->object);
-  print_count (output, 8, TRUE, row->requests);
+  print_count (output, 7, TRUE, row->requests);
   print_count (output, 6, is_pool, row->hits);
   print_count (output, 6, is_pool, row->misses);
   print_count (output, 5, TRUE, row->failures);
@@ -192,8 +239,9 @@ print_rows (const Output *output, GArray *rows)
 
   if (rows->len == 0)
     return;
+  /* The word "requests" is wider than its numbers, and "name" than its names. */
   heading
-      = g_strdup_printf ("%2s %-9s %-*s %8s %6s %6s %5s %6s %9s %9s", "", "class", NAME_WIDTH,
+      = g_strdup_printf ("%2s %-9s %-*s %8s %6s %6s %5s %6s %9s %9s", "", "class", NAME_WIDTH - 1,
                          "name", "requests", "hits", "misses", "fails", "frees", "peak", "in use");
   print_heading (output, heading);
   g_array_sort (rows, compare_rows);
@@ -208,14 +256,22 @@ print_holder (const Output *output, const Holder *holder, const Peak *peak, gboo
 {
   g_autofree gchar *what = describe_holder (output, holder, is_tag);
   g_autofree gchar *line = format_text (what != NULL ? what : is_tag ? "(no tag)" : "(no stack)");
-  glong length = g_utf8_strlen (line, -1);
-  gboolean fits = length <= HOLDER_WIDTH;
-  g_autofree gchar *text = g_utf8_substring (line, 0, fits ? length : HOLDER_WIDTH - 3);
   g_autofree gchar *bytes = format_bytes (holder->bytes);
 
-  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " blocks  %s%s\n", bytes,
-           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks, text,
-           fits ? "" : "...");
+  fprintf (output->file, "%10s %5.1f %% %8" G_GUINT64_FORMAT " blocks  ", bytes,
+           100 * (gdouble) holder->bytes / (gdouble) MAX (peak->bytes, 1), holder->n_blocks);
+  print_wrapped (output, line, HOLDER_COLUMN, MAX_HOLDER_LINES);
+  fputs ("\n", output->file);
+}
+
+/* Whether any has a tag, or a stack: the others would only repeat the sum. */
+static gboolean
+has_names (const GArray *holders)
+{
+  for (guint i = 0; i < holders->len; i++)
+    if (g_array_index (holders, Holder, i).key != 0)
+      return TRUE;
+  return FALSE;
 }
 
 static void
@@ -226,13 +282,25 @@ print_holders (const Output *output, const Peak *peak, const GArray *holders, gb
       = g_strdup_printf ("At the peak, %s after %.6f s, by %s", bytes, (gdouble) peak->time / 1e9,
                          is_tag ? "tag" : "stack");
 
-  if (holders->len == 0)
+  if (!has_names (holders))
     return;
   print_heading (output, heading);
   for (guint i = 0; i < holders->len && i < MAX_HOLDERS; i++)
     print_holder (output, &g_array_index (holders, Holder, i), peak, is_tag);
   if (holders->len > MAX_HOLDERS)
     fprintf (output->file, "           and %u more\n", holders->len - MAX_HOLDERS);
+}
+
+/* Says how to find out who had the memory. */
+static void
+print_unknown (const Output *output, const Peak *peak)
+{
+  g_autofree gchar *bytes = format_bytes (peak->bytes);
+  g_autofree gchar *heading
+      = g_strdup_printf ("At the peak, %s after %.6f s", bytes, (gdouble) peak->time / 1e9);
+
+  print_heading (output, heading);
+  fputs ("no request has a tag or a stack; TARN_TRACE_STACKS=16 records stacks\n", output->file);
 }
 
 static void
@@ -242,6 +310,8 @@ print_text (const Output *output, GArray *rows, const Peak *peak)
   print_rows (output, rows);
   print_holders (output, peak, peak->by_tag, TRUE);
   print_holders (output, peak, peak->by_stack, FALSE);
+  if (peak->bytes > 0 && !has_names (peak->by_tag) && !has_names (peak->by_stack))
+    print_unknown (output, peak);
 }
 
 /* For programs */
