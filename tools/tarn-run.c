@@ -43,7 +43,8 @@ typedef struct
 {
   guint n_loaded;
   guint n_ended;        /* in order: those whose buffers are known */
-  guint64 made, served; /* of these processes */
+  guint64 made, images; /* buffers and images of these processes */
+  guint64 served;       /* of both */
 } Findings;
 
 typedef struct
@@ -229,6 +230,12 @@ read_line (const gchar *line, Findings *findings)
       findings->made += made;
       findings->served += served;
     }
+  else if (sscanf (line, "images %*d %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, &made, &served)
+           == 2)
+    {
+      findings->images += made;
+      findings->served += served;
+    }
 }
 
 /* FALSE: there is no report. */
@@ -257,12 +264,12 @@ explain (const gchar *program, const Findings *findings)
     say ("%s has loaded no OpenCL loader that knows layers", name);
   else if (findings->n_ended < findings->n_loaded)
     return;
-  else if (findings->made == 0)
+  else if (findings->made == 0 && findings->images == 0)
     say ("%s never made a buffer", name);
   else if (findings->served == 0 && has_pool ())
-    say ("none of the %" G_GUINT64_FORMAT
-         " buffers of %s was from a pool: see NOTES in tarn-run(1)",
-         findings->made, name);
+    say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool: see NOTES in tarn-run(1)",
+         findings->made > 0 ? findings->made : findings->images,
+         findings->made > 0 ? "buffers" : "images", name);
 }
 
 /* The program */

@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Kinds of images: what clCreateImage takes, each with a number of bytes that no other kind has. */
+ * Kinds of images: what clCreateImage takes, each with a number of bytes that no other kind has.
+ * The layer (lib/opencl/layer) has them, too, so that nothing here calls OpenCL. */
 
 #ifndef TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
 #define TARN_OPENCL_IMAGE_KINDS_PRIVATE_H
@@ -18,8 +19,8 @@ typedef struct
   gsize width, height, depth, array_size; /* pixels; images of an array */
 } TarnOpenclImageKind;
 
-/* Takes a kind from the program's arguments.  FALSE with TARN_ERROR_INVALID_ARGUMENT, or
- * TARN_OPENCL_ERROR with CL_INVALID_VALUE for the flags: a pool has no such images. */
+/* Takes a kind from the program's arguments, the flags as they are.  FALSE with
+ * TARN_ERROR_INVALID_ARGUMENT: a pool has no such images. */
 gboolean _tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
                                        const cl_image_format *format, const cl_image_desc *desc,
                                        GError **error);

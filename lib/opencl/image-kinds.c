@@ -11,8 +11,6 @@
 #include "image-kinds-private.h"
 
 #include "common/lock-private.h"
-#include "memory-object-private.h"
-#include "order-private.h"
 
 /* Later than OpenCL 1.2, or missing in headers of that time. */
 #define DEPTH 0x10BD
@@ -119,10 +117,10 @@ _tarn_opencl_image_kind_init (TarnOpenclImageKind *kind, cl_mem_flags flags,
 {
   guint type = find_type (desc->image_type);
 
-  if (!_tarn_opencl_check_flags (flags, error) || !check_desc (desc, error))
+  if (!check_desc (desc, error))
     return FALSE;
   *kind = (TarnOpenclImageKind){
-    .flags = _tarn_opencl_add_access (flags),
+    .flags = flags,
     .format = *format,
     .type = desc->image_type,
     .width = desc->image_width,

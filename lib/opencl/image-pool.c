@@ -10,6 +10,7 @@
 #include "device-private.h"
 #include "driver-private.h"
 #include "image-allocator-private.h"
+#include "memory-object-private.h"
 #include "order-private.h"
 
 /* Enough for each size of an image to have a bin of its own. */
@@ -289,7 +290,8 @@ tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_flags flags,
   g_return_val_if_fail (format != NULL, NULL);
   g_return_val_if_fail (desc != NULL, NULL);
 
-  if (!tarn_check_fork (error) || !_tarn_opencl_image_kind_init (&kind, flags, format, desc, error)
+  if (!tarn_check_fork (error) || !_tarn_opencl_check_flags (flags, error)
+      || !_tarn_opencl_image_kind_init (&kind, _tarn_opencl_add_access (flags), format, desc, error)
       || !_tarn_opencl_image_kinds_acquire (pool->kinds, pool->pool, &kind, &bytes, error))
     return NULL;
   block = tarn_opencl_pool_allocate (pool->pool, bytes, queue, error);

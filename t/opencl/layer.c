@@ -378,9 +378,6 @@ USE (clSetEventCallback, NULL, 0,
      (cl_event event, cl_int type, void (CL_CALLBACK *notify) (cl_event, cl_int, void *),
       void *user_data),
      (event, type, notify, user_data))
-USE (clGetMemObjectInfo, NULL, 0,
-     (cl_mem object, cl_mem_info name, size_t size, void *value, size_t *size_ret),
-     (object, name, size, value, size_ret))
 USE (clGetCommandQueueInfo, NULL, 0,
      (cl_command_queue queue, cl_command_queue_info name, size_t size, void *value,
       size_t *size_ret),
@@ -514,6 +511,7 @@ ASK (clGetDeviceInfo, CL_DEVICE_TYPE, (device), cl_device_id device)
 ASK (clGetKernelInfo, CL_KERNEL_NUM_ARGS, (kernel), cl_kernel kernel)
 ASK (clGetKernelWorkGroupInfo, CL_KERNEL_WORK_GROUP_SIZE, (kernel, device), cl_kernel kernel,
      cl_device_id device)
+ASK (clGetMemObjectInfo, CL_MEM_TYPE, (object), cl_mem object)
 ASK (clGetPlatformInfo, CL_PLATFORM_NAME, (platform), cl_platform_id platform)
 ASK (clGetProgramBuildInfo, CL_PROGRAM_BUILD_STATUS, (program, device), cl_program program,
      cl_device_id device)

@@ -375,6 +375,10 @@ check "all buffers were the driver's" \
   "loaded 1" "loaded 2" "buffers 2 5 0 5 0" "buffers 1 7 0 7 0"
 check "some were from a pool" reports "" \
   "loaded 1" "loaded 2" "buffers 2 5 1 4 1" "buffers 1 7 0 7 0"
+check "all images were the driver's" \
+  reports "none of the 3 images of sh was from a pool: see NOTES in tarn-run(1)" \
+  "loaded 1" "buffers 1 0 0 0 0" "images 1 3 0 3 0"
+check "some images were from a pool" reports "" "loaded 1" "buffers 1 2 0 2 0" "images 1 3 1 2 1"
 check "a process that was killed" reports "" "loaded 1"
 check "... beside others" reports "" "loaded 1" "loaded 2" "buffers 2 0 0 0 0"
 reports_without_pool () { # ARGUMENT...
@@ -492,6 +496,37 @@ is_limited () {
     && grep -q CL_MEM_OBJECT_ALLOCATION_FAILURE "$scratch/err"
 }
 check "--limit: no more than that" is_limited
+
+# What is said of images: made, from a pool, the driver's own, made for the pool, share of bytes.
+image_numbers () {
+  sed -n '/^ *images /{n;p;}' "$scratch/err"
+}
+counts_images () {
+  status_is 0 "$runner" --stats "$promises" --platform "$platform" pooled-images-early || return
+  # shellcheck disable=SC2046
+  set -- $(image_numbers)
+  [ $# -eq 5 ] && [ "$1" -gt 100 ] && [ "$2" -eq "$1" ] && [ "$3" -eq 0 ] && [ "$4" -lt "$1" ] \
+    && [ "$5" = 50.0% ]
+}
+passes_images_on () {
+  status_is 0 "$runner" --no-pool --stats "$promises" --platform "$platform" pooled-images-early || return
+  # shellcheck disable=SC2046
+  set -- $(image_numbers)
+  [ $# -eq 5 ] && [ "$1" -gt 100 ] && [ "$2" -eq 0 ] && [ "$3" -eq "$1" ] && [ "$4" -eq 0 ] \
+    && [ "$5" = 50.0% ]
+}
+limits_images () {
+  ! status_is 0 "$runner" --limit 1 "$promises" --platform "$platform" pooled-images-older \
+    && grep -q 'clCreateImage: CL_MEM_OBJECT_ALLOCATION_FAILURE' "$scratch/err"
+}
+"$promises" --platform "$platform" pooled-images-older >/dev/null 2>&1
+if [ $? -eq 0 ]; then
+  check "--stats: images are from a pool" counts_images
+  check "... or with --no-pool the driver's" passes_images_on
+  check "--limit: no image beyond it either" limits_images
+else
+  skip "images" "the device has none"
+fi
 makes_none () {
   status_is 0 "$runner" "$promises" --platforms && says "$promises never made a buffer"
 }

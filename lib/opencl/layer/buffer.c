@@ -112,8 +112,13 @@ give_back (gpointer data)
 {
   LAYER_AUTO LayerBuffer *self = data;
 
-  release_handle (self);
-  tarn_block_free (self->block);
+  if (self->is_image)
+    _tarn_layer_image_free (self->context, self->block, self->was_mapped);
+  else
+    {
+      release_handle (self);
+      tarn_block_free (self->block);
+    }
   if (_tarn_layer_is_blind ())
     _tarn_layer_context_trim (self->context);
 }
@@ -125,7 +130,7 @@ whole_go (LayerBuffer *self)
 {
   if (_tarn_layer_is_debugged (self->context))
     _tarn_layer_debug_defer (give_back, _tarn_layer_ref (self));
-  else if (!self->was_mapped && !_tarn_layer_is_blind ())
+  else if (!self->is_image && !self->was_mapped && !_tarn_layer_is_blind ())
     {
       _tarn_layer_keep_spare (self->context, self);
       tarn_block_free (self->block);
@@ -360,6 +365,7 @@ serve (cl_context handle, cl_mem_flags flags, gsize size, gconstpointer host, cl
   self->flags = got->flags;
   _tarn_layer_list (self);
   LAYER_COUNT (served);
+  LAYER_COUNT_BYTES (buffer_bytes, size);
   return got->handle;
 }
 
@@ -400,6 +406,8 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
   buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
+  if (buffer != NULL)
+    LAYER_COUNT_BYTES (buffer_bytes, size);
   return answer (buffer, status, status_ret);
 }
 
@@ -419,6 +427,8 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
                                                                host, &status);
+  if (buffer != NULL)
+    LAYER_COUNT_BYTES (buffer_bytes, size);
   return answer (buffer, status, status_ret);
 }
 
@@ -489,12 +499,23 @@ layer_clCreateSubBuffer (cl_mem buffer, cl_mem_flags asked, cl_buffer_create_typ
   cl_int status;
 
   /* Of a sub-buffer or an image the driver makes none. */
-  if (whole == NULL || whole->whole != NULL)
+  if (whole == NULL || whole->whole != NULL || whole->is_image)
     return _tarn_layer_driver->clCreateSubBuffer (buffer, asked, type, info, status_ret);
   status = check_part (whole, asked, type, info, &flags);
   if (status == CL_SUCCESS)
     part = make_part (whole, asked, info, flags, &status);
   return answer (part, status, status_ret);
+}
+
+LayerBuffer *
+_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlock *block, cl_mem image)
+{
+  LayerBuffer *self = buffer_new (image, context, 0, tarn_block_get_size (block), 0);
+
+  self->is_image = TRUE;
+  self->block = block;
+  _tarn_layer_list (self);
+  return self;
 }
 
 LayerBuffer *

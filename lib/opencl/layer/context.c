@@ -13,9 +13,8 @@
 
 /* Whether buffers may have memory of a pool */
 
-/* A pool, made at the first request; NULL: it could not be. */
-static TarnPool *
-get_pool (LayerContext *self, LayerMemory memory)
+TarnPool *
+_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory)
 {
   TarnPool *made;
 
@@ -36,6 +35,14 @@ get_pool (LayerContext *self, LayerMemory memory)
   }
   tarn_pool_unref (made);
   return self->pools[memory];
+}
+
+gboolean
+_tarn_layer_context_may_serve (LayerContext *self)
+{
+  return _tarn_layer_get_settings ()->uses_pool && !_tarn_layer_is_blind ()
+         && tarn_check_fork (NULL) && self->device != NULL
+         && !__atomic_load_n (&self->ended, __ATOMIC_ACQUIRE);
 }
 
 static gboolean
@@ -59,7 +66,8 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
   self = _tarn_layer_find (LAYER_CONTEXT, handle);
   if (!can_serve (self, plain, size) || _tarn_layer_ask_flags (self, flags, &real) != CL_SUCCESS)
     return NULL;
-  *pool = get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST : LAYER_PLAIN);
+  *pool = _tarn_layer_context_get_pool (self, (flags & CL_MEM_ALLOC_HOST_PTR) != 0 ? LAYER_HOST
+                                                                                   : LAYER_PLAIN);
   if (*pool == NULL || (plain != flags && !_tarn_layer_is_debugged (self)))
     return NULL;
   return g_steal_pointer (&self);
@@ -68,15 +76,16 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
 void
 _tarn_layer_context_trim (LayerContext *self)
 {
-  TarnPool *pools[LAYER_N_KINDS];
+  TarnPool *pools[LAYER_N_KINDS + 1];
 
   _tarn_layer_drop_spares (self, 0);
   {
     LAYER_LOCKED (&self->lock);
 
-    memcpy (pools, self->pools, sizeof pools); /* each is there as long as the context is */
+    memcpy (pools, self->pools, sizeof self->pools); /* each is there as long as the context is */
+    pools[LAYER_N_KINDS] = self->images;
   }
-  for (guint i = 0; i < LAYER_N_KINDS; i++)
+  for (guint i = 0; i < G_N_ELEMENTS (pools); i++)
     if (pools[i] != NULL)
       tarn_pool_trim (pools[i], 0);
 }
@@ -334,6 +343,7 @@ finalize_now (gpointer data)
 {
   LayerContext *self = data;
 
+  _tarn_layer_images_clear (self);
   for (guint i = 0; i < LAYER_N_KINDS; i++)
     tarn_pool_unref (self->pools[i]);
   if (self->own_queue != NULL)
@@ -452,7 +462,8 @@ count_pieces (LayerContext *self)
 static cl_uint
 count_own (LayerContext *self)
 {
-  return self->own_references + count_pieces (self) + _tarn_layer_count_spares (self);
+  return self->own_references + count_pieces (self) + _tarn_layer_count_spares (self)
+         + __atomic_load_n (&self->spare_images, __ATOMIC_RELAXED);
 }
 
 cl_int CL_API_CALL
@@ -476,6 +487,7 @@ end (LayerContext *self)
 
   __atomic_store_n (&self->ended, TRUE, __ATOMIC_RELEASE);
   _tarn_layer_drop_spares (self, 0);
+  _tarn_layer_trim_images (self);
   queues = list_queues (self);
   for (guint i = 0; i < queues->len; i++)
     {

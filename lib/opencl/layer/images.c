@@ -11,12 +11,20 @@
 
 #include "layer-private.h"
 
-/* What clCreateImage is asked for, or clCreateImageWithProperties. */
+typedef enum
+{
+  LAYER_CREATE_IMAGE,
+  LAYER_CREATE_WITH_PROPERTIES,
+  LAYER_CREATE_2D, /* functions of OpenCL 1.1 */
+  LAYER_CREATE_3D
+} LayerFunction;
+
+/* What one of them is asked for. */
 typedef struct
 {
   cl_context context;
-  gboolean has_properties; /* it is the latter */
-  const cl_mem_properties *properties;
+  LayerFunction function;
+  const cl_mem_properties *properties; /* NULL: none */
   cl_mem_flags flags;
   const cl_image_format *format;
   const cl_image_desc *desc;
@@ -26,12 +34,25 @@ typedef struct
 static cl_mem
 create (const Request *request, const cl_image_desc *desc, cl_int *status)
 {
-  if (request->has_properties)
-    return _tarn_layer_driver->clCreateImageWithProperties (request->context, request->properties,
-                                                            request->flags, request->format, desc,
-                                                            request->host, status);
-  return _tarn_layer_driver->clCreateImage (request->context, request->flags, request->format, desc,
-                                            request->host, status);
+  switch (request->function)
+    {
+    case LAYER_CREATE_WITH_PROPERTIES:
+      return _tarn_layer_driver->clCreateImageWithProperties (request->context, request->properties,
+                                                              request->flags, request->format, desc,
+                                                              request->host, status);
+    case LAYER_CREATE_2D:
+      return _tarn_layer_driver->clCreateImage2D (request->context, request->flags, request->format,
+                                                  desc->image_width, desc->image_height,
+                                                  desc->image_row_pitch, request->host, status);
+    case LAYER_CREATE_3D:
+      return _tarn_layer_driver->clCreateImage3D (
+          request->context, request->flags, request->format, desc->image_width, desc->image_height,
+          desc->image_depth, desc->image_row_pitch, desc->image_slice_pitch, request->host, status);
+    case LAYER_CREATE_IMAGE:
+    default:
+      return _tarn_layer_driver->clCreateImage (request->context, request->flags, request->format,
+                                                desc, request->host, status);
+    }
 }
 
 /* Makes an image, after making room for it if that helps. */
@@ -176,8 +197,54 @@ create_of_buffer (const Request *request, LayerBuffer *whole, cl_int *status)
 
 /* The functions */
 
+/* Counts an image that the driver has made for the program; NULL: it has not. */
+static void
+count_passed_on (cl_mem image)
+{
+  size_t bytes = 0;
+
+  LAYER_COUNT (images_passed_on);
+  if (image != NULL
+      && _tarn_layer_driver->clGetMemObjectInfo (image, CL_MEM_SIZE, sizeof bytes, &bytes, NULL)
+             == CL_SUCCESS)
+    LAYER_COUNT_BYTES (image_bytes, bytes);
+}
+
+/* Serves an image from a pool, whose bytes are those of the driver's, too; NULL: as
+ * _tarn_layer_serve_image (). */
 static cl_mem
-serve (const Request *request, cl_int *status_ret)
+serve (const Request *request, cl_int *status)
+{
+  cl_mem image = _tarn_layer_serve_image (request->context, request->flags, request->format,
+                                          request->desc, status);
+  size_t bytes = 0;
+
+  if (image == NULL)
+    return NULL;
+  LAYER_COUNT (images_served);
+  _tarn_layer_driver->clGetMemObjectInfo (image, CL_MEM_SIZE, sizeof bytes, &bytes, NULL);
+  LAYER_COUNT_BYTES (image_bytes, bytes);
+  return image;
+}
+
+/* Makes an image that is of no other object. */
+static cl_mem
+create_new (const Request *request, cl_int *status)
+{
+  cl_mem image = NULL;
+
+  LAYER_COUNT (images_created);
+  if (request->properties == NULL && request->host == NULL)
+    image = serve (request, status);
+  if (image != NULL || *status != CL_SUCCESS)
+    return image;
+  image = create_with_room (request, request->desc, status);
+  count_passed_on (image);
+  return image;
+}
+
+static cl_mem
+create_any (const Request *request, cl_int *status_ret)
 {
   cl_int status = CL_SUCCESS;
   LayerBuffer *whole = request->desc != NULL && request->desc->mem_object != NULL
@@ -190,8 +257,10 @@ serve (const Request *request, cl_int *status_ret)
       image = create_of_buffer (request, whole, &status);
       _tarn_layer_buffer_let_go (whole);
     }
-  else
+  else if (request->desc != NULL && request->desc->mem_object != NULL)
     image = create_with_room (request, request->desc, &status);
+  else
+    image = create_new (request, &status);
   if (status_ret != NULL)
     *status_ret = status;
   return image;
@@ -201,9 +270,9 @@ cl_mem CL_API_CALL
 layer_clCreateImage (cl_context context, cl_mem_flags flags, const cl_image_format *format,
                      const cl_image_desc *desc, void *host, cl_int *status)
 {
-  const Request request = { context, FALSE, NULL, flags, format, desc, host };
+  const Request request = { context, LAYER_CREATE_IMAGE, NULL, flags, format, desc, host };
 
-  return serve (&request, status);
+  return create_any (&request, status);
 }
 
 cl_mem CL_API_CALL
@@ -211,9 +280,39 @@ layer_clCreateImageWithProperties (cl_context context, const cl_mem_properties *
                                    cl_mem_flags flags, const cl_image_format *format,
                                    const cl_image_desc *desc, void *host, cl_int *status)
 {
-  const Request request = { context, TRUE, properties, flags, format, desc, host };
+  const Request request
+      = { context, LAYER_CREATE_WITH_PROPERTIES, properties, flags, format, desc, host };
 
-  return serve (&request, status);
+  return create_any (&request, status);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImage2D (cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                       size_t width, size_t height, size_t row, void *host, cl_int *status)
+{
+  const cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE2D,
+                               .image_width = width,
+                               .image_height = height,
+                               .image_row_pitch = row };
+  const Request request = { context, LAYER_CREATE_2D, NULL, flags, format, &desc, host };
+
+  return create_any (&request, status);
+}
+
+cl_mem CL_API_CALL
+layer_clCreateImage3D (cl_context context, cl_mem_flags flags, const cl_image_format *format,
+                       size_t width, size_t height, size_t depth, size_t row, size_t slice,
+                       void *host, cl_int *status)
+{
+  const cl_image_desc desc = { .image_type = CL_MEM_OBJECT_IMAGE3D,
+                               .image_width = width,
+                               .image_height = height,
+                               .image_depth = depth,
+                               .image_row_pitch = row,
+                               .image_slice_pitch = slice };
+  const Request request = { context, LAYER_CREATE_3D, NULL, flags, format, &desc, host };
+
+  return create_any (&request, status);
 }
 
 cl_int CL_API_CALL

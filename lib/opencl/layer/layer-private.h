@@ -21,6 +21,7 @@
  *     spares.c     sub-buffers that buffers had which are gone, for the next ones
  *     buffer.c     buffers, and what is made of them
  *     images.c     images, some of which are made of buffers
+ *     image-pool.c ... and others have memory of a pool
  *     uses.c       which commands use a buffer
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
@@ -56,6 +57,7 @@
 
 #include "common/lock-private.h"
 #include "common/whole-private.h"
+#include "opencl/image-kinds-private.h"
 
 /* The driver's functions; set before any call, and constant. */
 extern const cl_icd_dispatch *_tarn_layer_driver;
@@ -111,12 +113,23 @@ typedef struct
   gsize pieces;      /* buffers that the layer asked the driver for */
   gsize passed_on;   /* buffers that the driver was asked for instead */
   gsize sub_buffers; /* that the layer asked the driver for */
+
+  gsize images_created; /* that the program asked for, but for those of buffers */
+  gsize images_served;  /* of these: from a pool */
+  gsize images_passed_on;
+  gsize pool_images; /* that the layer asked the driver for */
+
+  guint64 buffer_bytes TARN_WHOLE; /* of buffers that the program got, all together */
+  guint64 image_bytes TARN_WHOLE;  /* ... of images that are of no buffer */
 } LayerCounts;
 
 extern LayerCounts _tarn_layer_counts;
 
 #define LAYER_COUNT(field)                                                                         \
   ((void) __atomic_add_fetch (&_tarn_layer_counts.field, 1, __ATOMIC_RELAXED))
+
+#define LAYER_COUNT_BYTES(field, bytes)                                                            \
+  ((void) __atomic_add_fetch (&_tarn_layer_counts.field, bytes, __ATOMIC_RELAXED))
 
 /* A message, once for each @once. */
 void _tarn_layer_warn (gboolean *once, const gchar *format, ...) G_GNUC_PRINTF (2, 3);
@@ -237,7 +250,11 @@ struct _LayerContext
   cl_command_queue own_queue;     /* on which pieces are made ready; NULL: not made yet */
   TarnPool *pools[LAYER_N_KINDS]; /* NULL: not made yet */
   LayerSource sources[LAYER_N_KINDS];
-  GHashTable *answers; /* see ask.c */
+  TarnOpenclImageKinds *image_kinds; /* of the next; NULL: not made yet */
+  TarnPool *images;                  /* within the limit of the pool of plain buffers; NULL: ... */
+  gsize least_held;                  /* bytes of images that nobody had, at the least */
+  gint64 least_since;                /* ... since then, monotonic */
+  GHashTable *answers;               /* see ask.c */
 
   TarnMutex spares_lock; /* guards these: see spares.c */
   GHashTable *spares;    /* a spare's LayerPlace -> LayerSpare, owned */
@@ -251,6 +268,7 @@ struct _LayerContext
   gint shares_addresses; /* whether what is made of a piece's address shares it; -1: unknown */
   gboolean wants_images; /* images are not made of sub-buffers, but the program wants such */
   gsize piece_bytes;
+  guint spare_images;   /* of the driver's, in the pool and not the program's */
   gint64 looked;        /* when the queues were looked at last, monotonic */
   guint pending;        /* buffers that wait for commands */
   gboolean ended;       /* the program has no reference any more */
@@ -276,6 +294,12 @@ void _tarn_layer_context_drop_queue (LayerContext *self, LayerQueue *queue);
 
 /* Looks at a queue or two, if there is anything to wait for; not @now: unless it has just been. */
 void _tarn_layer_context_look (LayerContext *self, gboolean now);
+
+/* Whether buffers and images may have memory of a pool. */
+gboolean _tarn_layer_context_may_serve (LayerContext *self);
+
+/* Gets the pool of a kind of memory, made at the first request; NULL: it could not be. */
+TarnPool *_tarn_layer_context_get_pool (LayerContext *self, LayerMemory memory);
 
 /* Gives the driver back what no buffer has. */
 void _tarn_layer_context_trim (LayerContext *self);
@@ -518,7 +542,8 @@ typedef struct
       event; /* of the command, a reference; NULL: none is known, of those of a queue in order */
 } LayerUse;
 
-/* What the program has as a cl_mem: a buffer of ours, or a sub-buffer or an image made of one.  The
+/* What the program has as a cl_mem: a buffer of ours, a sub-buffer or an image made of one, or an
+ * image from a pool.  The
  * program's references to it (LayerObject.held) include those of what is made of it.
  *
  * It ends in three steps: nobody has a reference; its commands are done, as far as that matters;
@@ -527,10 +552,10 @@ struct _LayerBuffer
 {
   LayerObject base;
   LayerContext *context; /* a reference */
-  LayerBuffer *whole;    /* what it is made of, a reference; NULL: of a piece */
+  LayerBuffer *whole;    /* what it is made of, a reference; NULL: of a piece, or a pooled image */
   TarnBlock *block;      /* its memory; NULL: with a whole */
   gsize offset;          /* from the start of the whole */
-  gsize size;            /* as was asked for; 0: an image's */
+  gsize size;            /* as was asked for; 0: of an image that is made of a buffer */
   cl_mem_flags asked;    /* by the program, less what a sub-buffer inherits */
   cl_mem_flags flags;    /* as the driver calls them */
   gboolean is_image;
@@ -562,11 +587,33 @@ void _tarn_layer_buffer_let_go (LayerBuffer *self);
 /* One queue is done with all that the buffer waits for there. */
 void _tarn_layer_buffer_commands_done (LayerBuffer *self);
 
+/* Makes the record of an image from the pool, whose block it takes over; borrowed. */
+LayerBuffer *_tarn_layer_buffer_add_pooled_image (LayerContext *context, TarnBlock *block,
+                                                  cl_mem image);
+
 /* Makes the record of an image that was made of a buffer; borrowed. */
 LayerBuffer *_tarn_layer_buffer_add_image (LayerBuffer *whole, cl_mem image);
 
 /* Whether a driver that had no memory, as a status says, may have some now. */
 gboolean _tarn_layer_made_room (cl_context handle, cl_int status);
+
+/* image-pool.c */
+
+/* Makes an image from the pool of images, as clCreateImage would; NULL: the driver is to make it,
+ * unless *status says that there is to be none. */
+cl_mem _tarn_layer_serve_image (cl_context handle, cl_mem_flags flags,
+                                const cl_image_format *format, const cl_image_desc *desc,
+                                cl_int *status);
+
+/* Gives an image back to its pool, or with @ends to the driver.  Nobody uses it any more, or what
+ * comes next is behind those who do. */
+void _tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends);
+
+/* Gives the driver back the images that nobody has. */
+void _tarn_layer_trim_images (LayerContext *context);
+
+/* Ends the pool of a context that ends. */
+void _tarn_layer_images_clear (LayerContext *context);
 
 /* uses.c */
 
@@ -643,6 +690,8 @@ gboolean _tarn_layer_forget_maps (LayerBuffer *self);
   F (clReleaseMemObject)                                                                           \
   F (clSetMemObjectDestructorCallback)                                                             \
   F (clCreateImage) /* images.c */                                                                 \
+  F (clCreateImage2D)                                                                              \
+  F (clCreateImage3D)                                                                              \
   F (clCreateImageWithProperties)                                                                  \
   F (clGetImageInfo)                                                                               \
   F (clGetMemObjectInfo)  /* describe.c */                                                         \

@@ -37,6 +37,23 @@ get_count (const gsize *count)
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
+/* How much of all bytes that the program asked for, one after the other, were images'. */
+static void
+print_image_stats (void)
+{
+  const LayerCounts *counts = &_tarn_layer_counts;
+  guint64 images = __atomic_load_n (&counts->image_bytes, __ATOMIC_RELAXED);
+  guint64 buffers = __atomic_load_n (&counts->buffer_bytes, __ATOMIC_RELAXED);
+
+  g_printerr ("%12s %12s %12s %12s %12s\n"
+              "%12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT " %12" G_GSIZE_FORMAT
+              " %11.1f%%\n",
+              "images", "from a pool", "driver's own", "pool's", "of all bytes",
+              get_count (&counts->images_created), get_count (&counts->images_served),
+              get_count (&counts->images_passed_on), get_count (&counts->pool_images),
+              100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
+}
+
 static void
 print_stats (void)
 {
@@ -49,6 +66,8 @@ print_stats (void)
               "made", "from a pool", "driver's own", "pool's",
               get_count (&_tarn_layer_counts.created), get_count (&_tarn_layer_counts.served),
               get_count (&_tarn_layer_counts.passed_on), get_count (&_tarn_layer_counts.pieces));
+  if (get_count (&_tarn_layer_counts.images_created) > 0)
+    print_image_stats ();
 }
 
 cl_int

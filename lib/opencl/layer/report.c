@@ -6,6 +6,7 @@
  *
  *     loaded PID                                     the layer has been loaded
  *     buffers PID MADE SERVED DRIVERS-OWN POOLS-OWN  at exit: numbers of buffers, as LayerCounts
+ *     images PID MADE SERVED DRIVERS-OWN POOLS-OWN   ... of images, if any were made
  *
  * A process that was killed, or that has become another program, leaves the first alone. */
 
@@ -24,6 +25,19 @@ get_count (const gsize *count)
   return __atomic_load_n (count, __ATOMIC_RELAXED);
 }
 
+static void
+report_images (void)
+{
+  const LayerCounts *counts = &_tarn_layer_counts;
+  g_autofree gchar *line = g_strdup_printf (
+      "images %ld %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT " %" G_GSIZE_FORMAT
+      "\n",
+      (glong) loaded_by, get_count (&counts->images_created), get_count (&counts->images_served),
+      get_count (&counts->images_passed_on), get_count (&counts->pool_images));
+
+  _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
+}
+
 /* A child of fork () has the counts of its parent, who reports them. */
 static void
 report_end (void)
@@ -39,6 +53,8 @@ report_end (void)
                           get_count (&counts->served), get_count (&counts->passed_on),
                           get_count (&counts->pieces));
   _tarn_report_add_line (_tarn_layer_get_settings ()->report, line);
+  if (get_count (&counts->images_created) > 0)
+    report_images ();
 }
 
 void

@@ -85,6 +85,8 @@ for platform in $("$promises" --platforms); do
   else
     check "$on: a queue out of order" is_found out-of-order "$block: written behind its end, at offset 1000"
   fi
+  check "$on: nothing is said of images" is_right right-images
+  check "$on: images that nobody releases" is_named unreleased-images "pool 'images' over .*: 3 blocks are in use when the program ends, 1800 bytes\$"
   check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"
   check "$on: ... of a context that nobody releases" is_named kept ": 1 blocks are in use when the program ends, 1000 bytes\$"
   for depth in 0 1 3; do

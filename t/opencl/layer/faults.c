@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/whole-private.h"
 #include "opencl/device.h"
 
 #define SIZE 4096
@@ -145,6 +147,56 @@ run_image (Program *self, cl_device_id device)
                                  0, NULL, NULL);
   for (guint i = 0; status == CL_SUCCESS && i < SIZE; i++)
     g_assert_cmpint (bytes[i], ==, 7);
+  return status;
+}
+
+static cl_mem
+make_image (Program *self, gsize width, cl_int *status)
+{
+  const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
+  const cl_image_desc desc
+      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = 256 };
+
+  return *status == CL_SUCCESS
+             ? clCreateImage (self->context, CL_MEM_READ_WRITE, &format, &desc, NULL, status)
+             : NULL;
+}
+
+/* Fills an image, reads a pixel, and releases it if it is to be. */
+static void
+use_image (Program *self, guint queue, guint value, cl_mem image, cl_int *status)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 16, 16, 1 }, one[3] = { 1, 1, 1 };
+  const cl_uint colour[4] = { value, value, value, value };
+  guint8 pixel[4] = { 0 };
+
+  if (*status == CL_SUCCESS)
+    *status
+        = clEnqueueFillImage (self->queues[queue], image, colour, origin, region, 0, NULL, NULL);
+  if (*status == CL_SUCCESS)
+    *status = clEnqueueReadImage (self->queues[queue], image, CL_TRUE, origin, one, 0, 0, pixel, 0,
+                                  NULL, NULL);
+  if (*status == CL_SUCCESS)
+    g_assert_cmpint (pixel[0], ==, value);
+}
+
+/* Images that the context's pool serves, on two queues. */
+static cl_int
+run_pooled_images (Program *self, cl_device_id device)
+{
+  cl_int status = CL_SUCCESS;
+
+  self->context = clCreateContext (NULL, 1, &device, NULL, NULL, &status);
+  make_queue (self, 0, device, &status);
+  make_queue (self, 1, device, &status);
+  for (guint i = 0; i < 6 && status == CL_SUCCESS; i++)
+    {
+      self->buffers[i % 2] = make_image (self, 16 + i / 2 % 2, &status);
+      use_image (self, i % 2, 1 + i, self->buffers[i % 2], &status);
+      release (&self->buffers[i % 2], &status);
+    }
+  self->part = make_image (self, 18, &status);
+  use_image (self, 1, 9, self->part, &status);
   return status;
 }
 
@@ -340,6 +392,164 @@ image_later (const TarnOpenclDevice *device, OpenclState *state)
       make_image_of (&program, 1, &status);
       g_assert_cmpint (status, ==, CL_SUCCESS);
     }
+  end (&program);
+  layer->reset ();
+}
+
+/* Images from a pool */
+
+static gboolean
+has_images (const TarnOpenclDevice *device)
+{
+  cl_bool has = CL_FALSE;
+
+  g_assert_cmpint (
+      clGetDeviceInfo (device->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL), ==,
+      CL_SUCCESS);
+  if (!has)
+    g_test_skip ("the device has no images");
+  return has;
+}
+
+static void
+pooled_once (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  if (has_images (device))
+    fail_each (device, FALSE, run_pooled_images);
+}
+
+static void
+pooled_for_ever (const TarnOpenclDevice *device, OpenclState *state)
+{
+  (void) state;
+  if (has_images (device))
+    fail_each (device, TRUE, run_pooled_images);
+}
+
+static guint
+wait_images (guint expected)
+{
+  gint64 deadline = g_get_monotonic_time () + WAIT;
+
+  while (layer->get_live (OPENCL_LAYER_IMAGE, NULL, 0) > expected
+         && g_get_monotonic_time () < deadline)
+    g_thread_yield ();
+  return layer->get_live (OPENCL_LAYER_IMAGE, NULL, 0);
+}
+
+/* The same images are made again without the driver, and are all released with their context. */
+static void
+pooled_again (const TarnOpenclDevice *device, OpenclState *state)
+{
+  Program program = { .context = NULL };
+  cl_int status = CL_SUCCESS;
+  guint before, n_images;
+
+  (void) state;
+  if (!has_images (device))
+    return;
+  before = count_live ();
+  n_images = layer->get_live (OPENCL_LAYER_IMAGE, NULL, 0);
+  program.context = opencl_context_new (device);
+  make_queue (&program, 0, device->device, &status);
+  layer->reset ();
+  for (guint i = 0; i < 100; i++)
+    {
+      program.buffers[0] = make_image (&program, 16 + i % 2, &status);
+      use_image (&program, 0, i, program.buffers[0], &status);
+      release (&program.buffers[0], &status);
+      g_assert_cmpint (status, ==, CL_SUCCESS);
+    }
+  g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 2);
+  make_buffer (&program, 0, SIZE, &status);
+  g_assert_cmpint (clReleaseContext (g_steal_pointer (&program.context)), ==, CL_SUCCESS);
+  g_assert_cmpuint (wait_images (n_images), ==, n_images); /* though the buffer has the context */
+  end (&program);
+  g_assert_cmpuint (wait_live (before, WAIT), ==, before);
+}
+
+static gint64 ahead TARN_WHOLE; /* microseconds; atomic */
+
+/* In place of GLib's, for the layer. */
+gint64
+g_get_monotonic_time (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (gint64) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000
+         + __atomic_load_n (&ahead, __ATOMIC_RELAXED);
+}
+
+static void
+make_and_release (Program *program, gsize width)
+{
+  cl_int status = CL_SUCCESS;
+  cl_mem image = make_image (program, width, &status);
+
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_cmpint (clReleaseMemObject (image), ==, CL_SUCCESS);
+}
+
+/* Images that are not needed for long go back, those that are do not. */
+static void
+pooled_idle (const TarnOpenclDevice *device, OpenclState *state)
+{
+  guint n_images = layer->get_live (OPENCL_LAYER_IMAGE, NULL, 0);
+  Program program = { .context = state->context };
+
+  if (!has_images (device))
+    return;
+  layer->reset ();
+  for (guint i = 0; i < 10; i++)
+    make_and_release (&program, 16 + i);
+  g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 10);
+  for (guint i = 0; i < 4; i++)
+    {
+      __atomic_add_fetch (&ahead, 6 * G_TIME_SPAN_SECOND, __ATOMIC_RELAXED);
+      make_and_release (&program, 16);
+    }
+  g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 10);
+  g_assert_cmpuint (wait_images (n_images + 1), ==, n_images + 1);
+}
+
+/* On a driver whose maps hold no references, an image that is released while it is mapped is not
+ * handed out again. */
+static void
+pooled_mapped (const TarnOpenclDevice *device, OpenclState *state)
+{
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 16, 16, 1 };
+  const cl_uint one = 1;
+  Program program = { .context = NULL };
+  cl_int status = CL_SUCCESS;
+  gpointer pointer;
+  size_t row;
+  cl_mem image;
+
+  (void) state;
+  if (!has_images (device))
+    return;
+  layer->reset ();
+  program.context = opencl_context_new (device);
+  make_queue (&program, 0, device->device, &status);
+  layer->set_info ("clGetMemObjectInfo", CL_MEM_REFERENCE_COUNT, &one, sizeof one);
+  for (guint i = 0; i < 3; i++)
+    {
+      image = make_image (&program, 16, &status);
+      g_assert_cmpint (status, ==, CL_SUCCESS);
+      pointer = clEnqueueMapImage (program.queues[0], image, CL_TRUE, CL_MAP_READ, origin, region,
+                                   &row, NULL, 0, NULL, NULL, &status);
+      g_assert_cmpint (status, ==, CL_SUCCESS);
+      if (i == 2)
+        g_assert_cmpint (clEnqueueUnmapMemObject (program.queues[0], image, pointer, 0, NULL, NULL),
+                         ==, CL_SUCCESS);
+      g_assert_cmpint (clReleaseMemObject (image), ==, CL_SUCCESS);
+    }
+  g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 3);
+  program.part = make_image (&program, 16, &status);
+  g_assert_cmpint (status, ==, CL_SUCCESS);
+  g_assert_cmpuint (layer->get_calls ("clCreateImage"), ==, 3);
   end (&program);
   layer->reset ();
 }
@@ -554,6 +764,44 @@ makes_room (const TarnOpenclDevice *device, OpenclState *state)
   g_assert_cmpint (clReleaseContext (other), ==, CL_SUCCESS);
 }
 
+/* Makes images until there is no memory, and releases them: how many bytes that were. */
+static gsize
+fill_with_images (cl_context context, gsize width)
+{
+  g_autoptr (GPtrArray) images = g_ptr_array_new_with_free_func (release_buffer);
+  Program program = { .context = context };
+  cl_int status = CL_SUCCESS;
+  cl_mem image;
+
+  while ((image = make_image (&program, width, &status)) != NULL)
+    g_ptr_array_add (images, image);
+  g_assert_cmpint (status, ==, CL_MEM_OBJECT_ALLOCATION_FAILURE);
+  return images->len * width * 256 * 4;
+}
+
+/* Held images go for buffers, and for images of other kinds; held buffers for images. */
+static void
+images_make_room (const TarnOpenclDevice *device, OpenclState *state)
+{
+  gsize size = 50 * LARGE;
+  g_autofree gpointer host = NULL;
+
+  if (!has_images (device))
+    return;
+  host = g_malloc0 (size);
+  layer->reset ();
+  set_budget (BUDGET);
+  for (guint i = 0; i < 3; i++)
+    {
+      g_assert_cmpuint (fill_with_images (state->context, 1024), >=, BUDGET / 4 * 3);
+      g_assert_cmpuint (fill_budget (state->context, 0, LARGE), >=, BUDGET / 4 * 3);
+      g_assert_cmpuint (fill_with_images (state->context, 1024), >=, BUDGET / 4 * 3);
+      g_assert_cmpuint (fill_with_images (state->context, 1000), >=, BUDGET / 4 * 3);
+      takes (state->context, CL_MEM_COPY_HOST_PTR, size, host);
+    }
+  set_budget (G_MAXUINT64);
+}
+
 /* Fills and releases buffers of several times the budget, each once it is filled. */
 static void
 fill_many (Program *program, cl_int *status)
@@ -666,9 +914,15 @@ static const OpenclCase cases[] = { { "/layer/at-work", is_at_work },
                                     { "/layer/faults/image-once", image_once },
                                     { "/layer/faults/image-for-ever", image_for_ever },
                                     { "/layer/faults/image-later", image_later },
+                                    { "/layer/faults/pooled-images-once", pooled_once },
+                                    { "/layer/faults/pooled-images-for-ever", pooled_for_ever },
+                                    { "/layer/pooled-images-again", pooled_again },
+                                    { "/layer/pooled-images-idle", pooled_idle },
+                                    { "/layer/pooled-images-mapped", pooled_mapped },
                                     { "/layer/faults/no-thread", no_thread },
                                     { "/layer/budget/fits", fits },
                                     { "/layer/budget/makes-room", makes_room },
+                                    { "/layer/budget/images-make-room", images_make_room },
                                     { "/layer/budget/out-of-order", out_of_order } };
 
 int

@@ -171,6 +171,54 @@ unreleased (void)
   make (CL_MEM_READ_WRITE, 2 * SIZE, NULL);
 }
 
+static cl_mem
+make_image (size_t width)
+{
+  const cl_image_format format = { CL_RGBA, CL_UNSIGNED_INT8 };
+  const cl_image_desc desc
+      = { .image_type = CL_MEM_OBJECT_IMAGE2D, .image_width = width, .image_height = 10 };
+  cl_bool has = CL_FALSE;
+  cl_int status;
+  cl_mem image;
+
+  OK (clGetDeviceInfo (device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
+  if (!has)
+    exit (77);
+  image = clCreateImage (context, CL_MEM_READ_WRITE, &format, &desc, NULL, &status);
+  OK (status);
+  return image;
+}
+
+static void
+fill_image (cl_mem image)
+{
+  const cl_uint colour[4] = { 1, 2, 3, 4 };
+  const size_t origin[3] = { 0, 0, 0 }, region[3] = { 10, 10, 1 };
+
+  OK (clEnqueueFillImage (queue, image, colour, origin, region, 0, NULL, NULL));
+}
+
+static void
+right_images (void)
+{
+  for (unsigned i = 0; i < 20; i++)
+    {
+      cl_mem image = make_image (10 + i % 2);
+
+      fill_image (image);
+      OK (clReleaseMemObject (image));
+    }
+}
+
+/* Of the three kinds, and one more that is released. */
+static void
+unreleased_images (void)
+{
+  for (unsigned i = 0; i < 3; i++)
+    fill_image (make_image (10 + 5 * i));
+  right_images ();
+}
+
 static void
 other_queue (void)
 {
@@ -343,6 +391,8 @@ static const struct
                  { "part", part },
                  { "kept", kept },
                  { "unreleased", unreleased },
+                 { "right-images", right_images },
+                 { "unreleased-images", unreleased_images },
                  { "other-queue", other_queue },
                  { "out-of-order", out_of_order },
                  { "gated", gated },

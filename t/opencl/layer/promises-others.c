@@ -109,16 +109,6 @@ svm_arguments (World *world)
 
 static const cl_image_format rgba = { CL_RGBA, CL_UNSIGNED_INT8 };
 
-static void
-need_any_images (World *world)
-{
-  cl_bool has = CL_FALSE;
-
-  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
-  if (!has)
-    promise_skip ("the device has no images");
-}
-
 /* Also, there is a program that uses images of buffers: that may be what tells a layer so. */
 static void
 need_images (World *world)
@@ -128,7 +118,7 @@ need_images (World *world)
   cl_int status = 99;
   cl_program program;
 
-  need_any_images (world);
+  promise_need_images (world);
   program = clCreateProgramWithSource (world->context, 1, &text, NULL, &status);
   promise_check (status, "clCreateProgramWithSource");
   OK (clReleaseProgram (program));
@@ -306,7 +296,7 @@ images_unannounced (World *world)
   cl_int status = 99;
   gpointer mapped;
 
-  need_any_images (world);
+  promise_need_images (world);
   for (guint i = 0; i < 2; i++)
     for (guint k = 0; k < ACCESS_FLAGS; k++)
       for (guint l = 0; l < HOST_FLAGS; l++)

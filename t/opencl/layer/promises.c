@@ -14,7 +14,7 @@
 static const Promise *const tables[]
     = { promises_info,     promises_references, promises_parts, promises_kernels,
         promises_contents, promises_commands,   promises_maps,  promises_queues,
-        promises_waits,    promises_others };
+        promises_waits,    promises_images,     promises_others };
 
 const cl_mem_flags promise_access[ACCESS_FLAGS]
     = { 0, CL_MEM_READ_WRITE, CL_MEM_READ_ONLY, CL_MEM_WRITE_ONLY };
@@ -236,6 +236,16 @@ promise_kernel (World *world, const gchar *name)
   kernel = clCreateKernel (world->program, name, &status);
   promise_check (status, "clCreateKernel");
   return kernel;
+}
+
+void
+promise_need_images (World *world)
+{
+  cl_bool has = CL_FALSE;
+
+  OK (clGetDeviceInfo (world->device, CL_DEVICE_IMAGE_SUPPORT, sizeof has, &has, NULL));
+  if (!has)
+    promise_skip ("the device has no images");
 }
 
 cl_uint

@@ -48,6 +48,7 @@ extern const Promise promises_commands[];
 extern const Promise promises_maps[];
 extern const Promise promises_queues[];
 extern const Promise promises_waits[];
+extern const Promise promises_images[];
 extern const Promise promises_others[];
 
 /* For calls that have to succeed: anything else ends the program. */
@@ -75,6 +76,7 @@ cl_mem promise_buffer (World *world, cl_mem_flags flags, gsize size, gpointer ho
 cl_mem promise_filled (World *world, gsize size, guint seed);
 cl_mem promise_part (cl_mem whole, cl_mem_flags flags, gsize offset, gsize size);
 cl_kernel promise_kernel (World *world, const gchar *name);
+void promise_need_images (World *world);   /* skips where there are none */
 cl_uint promise_get_count (cl_mem memory); /* never used by a command */
 cl_uint promise_wait_count (cl_mem memory, cl_uint expected);
 gsize promise_get_alignment (World *world); /* bytes, of sub-buffers */

@@ -1,0 +1,405 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * The pool of a context's images: a plain pool, in which each kind of image has a size, and so a
+ * bin, of its own (see image-kinds-private.h).  Images are released, and noted while commands use
+ * them, as buffers are.
+ *
+ * The bytes of all images are charged to the pool of plain buffers, so that its limit is that of
+ * both.  Near the limit, and out of memory, images that nobody has go for buffers, and the other
+ * way round.
+ *
+ * The pool's memory is the record of an image.  Its handle may be NULL: an image that the program
+ * left mapped, for example, goes to the driver, and the block is given another one when it is
+ * handed out again. */
+
+#include "layer-private.h"
+
+/* Enough for each size of an image to have a bin of its own. */
+#define LEADING_BITS 26
+
+/* Part of the device's memory that is held at most. */
+#define HELD_SHARE 8
+
+/* For so long images are held that no request has needed. */
+#define MAX_AGE (10 * G_TIME_SPAN_SECOND)
+
+/* Images that the host cannot read are the driver's: a new one is read to be put on the device. */
+#define SERVED_FLAGS                                                                               \
+  (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
+   | CL_MEM_ALLOC_HOST_PTR)
+
+typedef struct
+{
+  TarnOpenclImageKind kind;
+  cl_mem handle; /* a reference; NULL: none */
+} LayerImage;
+
+/* Below the pool */
+
+static gboolean
+is_no_memory (cl_int status)
+{
+  return status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES
+         || status == CL_OUT_OF_HOST_MEMORY;
+}
+
+static gboolean
+fail (cl_int status, const TarnOpenclImageKind *kind, GError **error)
+{
+  g_autofree gchar *text = _tarn_opencl_image_kind_describe (kind);
+
+  g_set_error (error, TARN_ERROR,
+               is_no_memory (status) ? TARN_ERROR_OUT_OF_MEMORY : TARN_ERROR_FAILED,
+               "OpenCL makes no such image (%d): %s", status, text);
+  return FALSE;
+}
+
+static void
+release_handle (cl_mem image)
+{
+  static gboolean once;
+
+  if (_tarn_layer_driver->clReleaseMemObject (image) != CL_SUCCESS)
+    _tarn_layer_warn (&once, "clReleaseMemObject failed: an image may be lost");
+}
+
+/* Has the driver put a new image on the device, as new pieces are. */
+static cl_int
+make_ready (LayerContext *context, cl_mem image)
+{
+  static const size_t origin[3], region[3] = { 1, 1, 1 };
+  static guint8 nowhere[16]; /* the largest pixel */
+  cl_command_queue queue = _tarn_layer_context_get_queue (context);
+  cl_event event = NULL;
+  cl_int status = CL_OUT_OF_RESOURCES;
+
+  if (queue != NULL)
+    status = _tarn_layer_driver->clEnqueueReadImage (queue, image, CL_FALSE, origin, region, 0, 0,
+                                                     nowhere, 0, NULL, &event);
+  return status == CL_SUCCESS ? MIN (_tarn_layer_wait_briefly (queue, event), CL_SUCCESS) : status;
+}
+
+/* Makes the driver's image. */
+static gboolean
+make (LayerContext *context, LayerImage *image, GError **error)
+{
+  cl_image_desc desc = _tarn_opencl_image_kind_get_desc (&image->kind);
+  cl_int status = CL_SUCCESS;
+
+  LAYER_COUNT (pool_images);
+  image->handle = _tarn_layer_driver->clCreateImage (context->base.handle, image->kind.flags,
+                                                     &image->kind.format, &desc, NULL, &status);
+  if (image->handle == NULL)
+    return fail (status, &image->kind, error);
+  status = make_ready (context, image->handle);
+  if (status == CL_SUCCESS)
+    {
+      __atomic_add_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
+      return TRUE;
+    }
+  release_handle (g_steal_pointer (&image->handle));
+  return fail (status, &image->kind, error);
+}
+
+/* Lets an image go that is nobody's. */
+static void
+unmake (LayerContext *context, LayerImage *image)
+{
+  if (image->handle == NULL)
+    return;
+  __atomic_sub_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
+  release_handle (g_steal_pointer (&image->handle));
+}
+
+static gboolean
+image_allocate (gpointer user_data, gsize bytes, TarnMemory *memory, GError **error)
+{
+  LayerContext *context = user_data;
+  g_autofree LayerImage *image = g_new0 (LayerImage, 1);
+
+  if (!_tarn_opencl_image_kinds_acquire_by_bytes (context->image_kinds, bytes, &image->kind))
+    {
+      g_set_error (error, TARN_ERROR, TARN_ERROR_INVALID_SIZE,
+                   "no image has %" G_GSIZE_FORMAT " bytes", bytes);
+      return FALSE;
+    }
+  if (tarn_pool_charge (context->pools[LAYER_PLAIN], bytes, error))
+    {
+      if (make (context, image, error))
+        {
+          memory->pointer = g_steal_pointer (&image);
+          return TRUE;
+        }
+      tarn_pool_uncharge (context->pools[LAYER_PLAIN], bytes);
+    }
+  _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
+  return FALSE;
+}
+
+static void
+image_free (gpointer user_data, TarnMemory memory, gsize bytes)
+{
+  LayerContext *context = user_data;
+  LayerImage *image = memory.pointer;
+
+  unmake (context, image);
+  g_free (image);
+  tarn_pool_uncharge (context->pools[LAYER_PLAIN], bytes);
+  _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
+}
+
+/* The pool */
+
+static TarnPool *
+find_images (LayerContext *context)
+{
+  LAYER_LOCKED (&context->lock);
+
+  return context->images;
+}
+
+void
+_tarn_layer_trim_images (LayerContext *context)
+{
+  TarnPool *images = find_images (context);
+
+  if (images != NULL)
+    tarn_pool_trim (images, 0);
+}
+
+static gsize
+get_held_bytes (TarnPool *images)
+{
+  TarnPoolStats stats = TARN_POOL_STATS_INIT;
+
+  tarn_pool_get_stats (images, &stats);
+  return stats.held_bytes;
+}
+
+/* Notes how many bytes are held after a request.  Gets how many of them no request has needed for a
+ * while, which begins anew; 0: it is not over. */
+static gsize
+note_held (LayerContext *context, gsize held)
+{
+  gint64 now = g_get_monotonic_time ();
+  LAYER_LOCKED (&context->lock);
+  gsize unneeded;
+
+  context->least_held = MIN (context->least_held, held);
+  if (now - context->least_since < MAX_AGE)
+    return 0;
+  unneeded = context->least_held;
+  context->least_since = now;
+  context->least_held = held;
+  return unneeded;
+}
+
+/* Gives the driver back those that were held for longest, if more are held than are needed. */
+static void
+drop_unneeded (LayerContext *context, TarnPool *images)
+{
+  gsize held = get_held_bytes (images);
+  gsize unneeded = note_held (context, held);
+
+  if (unneeded > 0)
+    tarn_pool_trim (images, held - unneeded);
+}
+
+/* Gives back about as many bytes of images as are wanted. */
+static gboolean
+give_images_back (TarnPool *buffers, gsize wanted, gpointer context)
+{
+  TarnPool *images = find_images (context);
+  gsize held = images != NULL ? get_held_bytes (images) : 0;
+
+  (void) buffers;
+  if (held == 0)
+    return FALSE;
+  tarn_pool_trim (images, held - MIN (held, wanted));
+  return TRUE;
+}
+
+static TarnPool *
+pool_new (LayerContext *context, TarnPool *buffers)
+{
+  TarnAllocatorOps ops = TARN_ALLOCATOR_OPS_INIT;
+  TarnPoolOptions options = TARN_POOL_OPTIONS_INIT;
+  g_autoptr (TarnAllocator) allocator = NULL;
+  g_autoptr (GError) error = NULL;
+  static gboolean once;
+  cl_ulong bytes = 0;
+  TarnPool *pool;
+
+  ops.name = "layer-image";
+  ops.allocate = image_allocate;
+  ops.free = image_free;
+  ops.below = TARN_ALLOCATOR (buffers);
+  allocator = tarn_allocator_new (&ops, context, NULL);
+  _tarn_layer_driver->clGetDeviceInfo (context->device, CL_DEVICE_GLOBAL_MEM_SIZE, sizeof bytes,
+                                       &bytes, NULL);
+  options.name = "images";
+  options.leading_bits_in_bin_id = LEADING_BITS;
+  options.hold_bytes = (gsize) MIN (MAX (bytes / HELD_SHARE, 1), G_MAXSIZE);
+  pool = tarn_pool_new (allocator, &options, &error);
+  if (pool == NULL)
+    _tarn_layer_warn (&once, "%s", error->message);
+  return pool;
+}
+
+/* Lists a pool of images; FALSE: there is one already. */
+static gboolean
+list_pool (LayerContext *context, TarnPool *pool)
+{
+  LAYER_LOCKED (&context->lock);
+
+  if (context->images != NULL)
+    return FALSE;
+  context->images = pool;
+  return TRUE;
+}
+
+static void
+make_kinds (LayerContext *context)
+{
+  LAYER_LOCKED (&context->lock);
+
+  if (context->image_kinds == NULL)
+    context->image_kinds = _tarn_opencl_image_kinds_new ();
+}
+
+/* Gets the pool, made at the first request; NULL: it could not be. */
+static TarnPool *
+get_pool (LayerContext *context)
+{
+  TarnPool *images = find_images (context);
+  TarnPool *buffers;
+
+  if (images != NULL)
+    return images;
+  buffers = _tarn_layer_context_get_pool (context, LAYER_PLAIN);
+  if (buffers == NULL)
+    return NULL;
+  make_kinds (context);
+  images = pool_new (context, buffers);
+  if (images == NULL)
+    return NULL;
+  if (!list_pool (context, images))
+    tarn_pool_unref (images);
+  else
+    {
+      tarn_pool_add_reclaim_func (buffers, give_images_back, context, NULL);
+      if (tarn_pool_is_debugged (images))
+        _tarn_layer_debug_begin (context);
+    }
+  return find_images (context);
+}
+
+void
+_tarn_layer_images_clear (LayerContext *context)
+{
+  TarnPool *images = find_images (context);
+
+  {
+    LAYER_LOCKED (&context->lock);
+
+    context->images = NULL;
+  }
+  tarn_pool_unref (images);
+  if (context->image_kinds != NULL)
+    _tarn_opencl_image_kinds_unref (context->image_kinds);
+}
+
+/* Images */
+
+/* Gets a block of so many bytes, after making room for it if that helps. */
+static TarnBlock *
+allocate (LayerContext *context, TarnPool *pool, gsize bytes, GError **error)
+{
+  g_autoptr (GError) first = NULL;
+  TarnBlock *block = tarn_pool_allocate (pool, bytes, &first);
+
+  if (block != NULL)
+    return block;
+  if (!tarn_error_is_no_memory (first))
+    {
+      g_propagate_error (error, g_steal_pointer (&first));
+      return NULL;
+    }
+  _tarn_layer_context_make_room (context);
+  return tarn_pool_allocate (pool, bytes, error);
+}
+
+/* Takes an image out of a block, which gets one if it has none; NULL: there is none. */
+static cl_mem
+take (LayerContext *context, TarnBlock *block)
+{
+  LayerImage *image = tarn_block_get_memory (block).pointer;
+
+  if (image->handle == NULL && !make (context, image, NULL))
+    return NULL;
+  __atomic_sub_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
+  return image->handle;
+}
+
+/* Gets a block with an image. */
+static TarnBlock *
+get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GError **error)
+{
+  TarnPool *pool = get_pool (context);
+  TarnBlock *block;
+  gsize bytes;
+
+  if (pool == NULL
+      || !_tarn_opencl_image_kinds_acquire (context->image_kinds, pool, kind, &bytes, error))
+    return NULL;
+  if (_tarn_layer_is_debugged (context))
+    _tarn_layer_debug_keep_up ();
+  block = allocate (context, pool, bytes, error);
+  drop_unneeded (context, pool);
+  _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
+  if (block == NULL)
+    return NULL;
+  /* After it was allocated: see make_new () of buffers. */
+  *handle = _tarn_layer_is_blind () ? NULL : take (context, block);
+  if (*handle != NULL)
+    return block;
+  tarn_block_free (block);
+  return NULL;
+}
+
+void
+_tarn_layer_image_free (LayerContext *context, TarnBlock *block, gboolean ends)
+{
+  LayerImage *image = tarn_block_get_memory (block).pointer;
+
+  __atomic_add_fetch (&context->spare_images, 1, __ATOMIC_RELAXED);
+  if (ends || _tarn_layer_is_blind () || __atomic_load_n (&context->ended, __ATOMIC_ACQUIRE))
+    unmake (context, image);
+  tarn_block_free (block);
+}
+
+cl_mem
+_tarn_layer_serve_image (cl_context handle, cl_mem_flags flags, const cl_image_format *format,
+                         const cl_image_desc *desc, cl_int *status)
+{
+  LAYER_AUTO LayerContext *context = NULL;
+  g_autoptr (GError) error = NULL;
+  TarnOpenclImageKind kind;
+  TarnBlock *block;
+  cl_mem image = NULL;
+
+  if (format == NULL || desc == NULL || (flags & ~(cl_mem_flags) SERVED_FLAGS) != 0)
+    return NULL;
+  context = _tarn_layer_find (LAYER_CONTEXT, handle);
+  if (context == NULL || !_tarn_layer_context_may_serve (context)
+      || !_tarn_opencl_image_kind_init (&kind, flags, format, desc, NULL))
+    return NULL;
+  _tarn_layer_context_look (context, TRUE);
+  block = get (context, &kind, &image, &error);
+  if (block != NULL)
+    _tarn_layer_buffer_add_pooled_image (context, block, image);
+  else if (g_error_matches (error, TARN_ERROR, TARN_ERROR_LIMIT))
+    *status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+  return image;
+}
