@@ -163,18 +163,16 @@ _tarn_layer_buffer_commands_done (LayerBuffer *self)
   __atomic_sub_fetch (&context->pending, 1, __ATOMIC_ACQ_REL);
 }
 
-/* Has the buffer wait for a command; FALSE: it has to wait for the queue. */
+/* Has the buffer wait for a command, whose event that takes over; FALSE: it has to wait for the
+ * queue. */
 static gboolean
-wait_for_event (LayerBuffer *self, const LayerUse *use)
+wait_for_event (LayerBuffer *self, LayerUse *use, gboolean notify)
 {
   if (use->event == NULL || _tarn_layer_queue_is_done (use->queue, use->number))
     return FALSE;
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-  if (_tarn_layer_wait_for_event (self, use->queue, use->number, use->event))
-    return TRUE;
-  /* It is not the last: the one is left that was counted first. */
-  __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
-  return FALSE;
+  _tarn_layer_wait_for_event (self, use->queue, use->number, g_steal_pointer (&use->event), notify);
+  return TRUE;
 }
 
 static void
@@ -182,7 +180,8 @@ wait_for_queue (LayerBuffer *self, const LayerUse *use, gboolean notify)
 {
   __atomic_add_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   if (!_tarn_layer_queue_add_waiting (use->queue, self, use->number))
-    __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL); /* nor is this the last */
+    /* It is not the last: the one is left that was counted first. */
+    __atomic_sub_fetch (&self->waits, 1, __ATOMIC_ACQ_REL);
   else if (notify)
     _tarn_layer_queue_mark (use->queue, TRUE);
   else
@@ -200,7 +199,7 @@ go_after_commands (LayerBuffer *self)
   __atomic_add_fetch (&self->context->pending, 1, __ATOMIC_ACQ_REL);
   __atomic_store_n (&self->waits, 1, __ATOMIC_RELEASE);
   for (guint i = 0; i < self->n_uses; i++)
-    if (!wait_for_event (self, &self->uses[i]))
+    if (!wait_for_event (self, &self->uses[i], notify))
       wait_for_queue (self, &self->uses[i], notify);
   _tarn_layer_buffer_commands_done (self);
 }
@@ -211,7 +210,7 @@ hand_uses_on (LayerBuffer *self)
 {
   for (guint i = 0; i < self->n_uses; i++)
     _tarn_layer_buffer_use (self->whole, self->uses[i].queue, self->uses[i].number,
-                            self->uses[i].event);
+                            self->uses[i].event, FALSE);
 }
 
 static gboolean

@@ -57,13 +57,17 @@ _tarn_layer_command_begin_held (LayerCommand *self, cl_command_queue handle, Lay
   begin (self, event);
 }
 
+/* The last buffer takes the layer's own event over. */
 static void
 note (LayerCommand *self)
 {
   cl_event event = self->event != NULL ? *self->event : NULL;
   guint64 number = 0;
+  guint last = self->n;
 
-  for (guint i = 0; i < self->n; i++)
+  while (last > 0 && get_buffers (self)[last - 1] == NULL)
+    last--;
+  for (guint i = 0; i < last; i++)
     {
       LayerBuffer *buffer = get_buffers (self)[i];
 
@@ -71,8 +75,11 @@ note (LayerCommand *self)
         continue;
       if (number == 0)
         number = _tarn_layer_queue_count (self->queue);
-      _tarn_layer_buffer_use (buffer, self->queue, number, event);
+      _tarn_layer_buffer_use (buffer, self->queue, number, event,
+                              i + 1 == last && self->own != NULL);
     }
+  if (last > 0)
+    self->own = NULL;
 }
 
 void

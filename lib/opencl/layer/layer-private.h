@@ -512,15 +512,16 @@ typedef struct
   LayerObject base;
   LayerBuffer *buffer; /* references */
   LayerQueue *queue;
-  guint64 number; /* of the command */
-  cl_event event; /* a reference */
-  gpointer ticket;
-  GList link; /* in the list, under the queue's lock; without data it is not there */
+  guint64 number;  /* of the command */
+  cl_event event;  /* a reference */
+  gpointer ticket; /* of the driver's call; NULL: it is not to call */
+  GList link;      /* in the list, under the queue's lock; without data it is not there */
 } LayerWaiter;
 
-/* Has a buffer wait for a command, see _tarn_layer_buffer_commands_done (); FALSE: it cannot. */
-gboolean _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number,
-                                     cl_event event);
+/* Has a buffer wait for a command, see _tarn_layer_buffer_commands_done ().  @event: is taken over.
+ * @notify: the driver is to call, because nobody may look. */
+void _tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number,
+                                 cl_event event, gboolean notify);
 
 /* With the queue's lock held: takes those out whose commands are among the first @number. */
 GSList *_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number);
@@ -528,7 +529,7 @@ GSList *_tarn_layer_take_waiters_locked (LayerQueue *queue, guint64 number);
 /* Tells the buffers of such. */
 void _tarn_layer_settle_waiters (GSList *waiters);
 
-/* Asks the driver about one or two, of whose commands it may not tell. */
+/* Asks the driver about them until one or two are not done. */
 void _tarn_layer_look_at_waiters (LayerQueue *queue);
 
 /* buffer.c */
@@ -618,8 +619,9 @@ void _tarn_layer_images_clear (LayerContext *context);
 /* uses.c */
 
 /* Notes that a command of the queue, the latest with that number, uses a buffer, which the caller
- * holds.  @event: nullable; the command's. */
-void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event);
+ * holds.  @event: nullable; the command's.  @takes: a reference to it is taken over. */
+void _tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
+                             gboolean takes);
 
 /* Ends what was noted, of a buffer that is being finalized. */
 void _tarn_layer_buffer_forget_uses (LayerBuffer *self);

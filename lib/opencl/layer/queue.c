@@ -350,7 +350,7 @@ has_waiting (LayerQueue *self)
 {
   LAYER_LOCKED (&self->lock);
 
-  return self->waiting.length > 0;
+  return self->waiting.length > 0 || self->waiters.length > 0;
 }
 
 void

@@ -99,16 +99,29 @@ replace_use (LayerBuffer *self, LayerUse *use, gboolean in_order)
   return FALSE;
 }
 
+/* Gets a reference for a use of an event; NULL: the use has to do without. */
+static cl_event
+get_event (LayerBuffer *self, gboolean in_order, cl_event event, gboolean takes)
+{
+  if (event == NULL)
+    return NULL;
+  if (in_order && !__atomic_load_n (&self->is_watched, __ATOMIC_RELAXED))
+    {
+      if (takes)
+        _tarn_layer_release_event (event);
+      return NULL;
+    }
+  return takes || _tarn_layer_driver->clRetainEvent (event) == CL_SUCCESS ? event : NULL;
+}
+
 void
-_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event)
+_tarn_layer_buffer_use (LayerBuffer *self, LayerQueue *queue, guint64 number, cl_event event,
+                        gboolean takes)
 {
   gboolean in_order = __atomic_load_n (&queue->in_order, __ATOMIC_ACQUIRE);
-  LayerUse use = { _tarn_layer_ref (queue), number, NULL };
+  LayerUse use = { _tarn_layer_ref (queue), number, get_event (self, in_order, event, takes) };
   GArray *all;
 
-  if (event != NULL && (!in_order || __atomic_load_n (&self->is_watched, __ATOMIC_RELAXED))
-      && _tarn_layer_driver->clRetainEvent (event) == CL_SUCCESS)
-    use.event = event;
   if ((in_order || use.event == NULL) && replace_use (self, &use, in_order))
     {
       use_clear (&use);

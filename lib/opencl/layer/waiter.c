@@ -1,10 +1,15 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Waiters: what waits for one command, rather than for all that is on its queue.  The driver tells,
- * and is asked now and then: PoCL up to 3.1 at least does not tell of commands that fail. */
+ * Waiters: what waits for one command, rather than for all that is on its queue.  The driver is
+ * asked now and then.  It is to call only where nobody may ask, since most drivers wake a thread
+ * for that; and it is asked all the same: PoCL up to 3.1 at least does not tell of commands that
+ * fail.
+ */
 
 #include "layer-private.h"
+
+#define MANY_LOOKS 1000 /* at waiters, one after the other */
 
 static void
 waiter_finalize (gpointer record)
@@ -17,14 +22,12 @@ waiter_finalize (gpointer record)
   g_free (self);
 }
 
+/* Takes the event over. */
 static LayerWaiter *
 waiter_new (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
 {
-  LayerWaiter *self;
+  LayerWaiter *self = g_new0 (LayerWaiter, 1);
 
-  if (_tarn_layer_driver->clRetainEvent (event) != CL_SUCCESS)
-    return NULL;
-  self = g_new0 (LayerWaiter, 1);
   self->base = (LayerObject){ LAYER_WAITER, 1, 0, NULL, waiter_finalize };
   self->buffer = _tarn_layer_ref (buffer);
   self->queue = _tarn_layer_ref (queue);
@@ -97,7 +100,8 @@ settle (LayerWaiter *self, gboolean has_failed)
     _tarn_layer_queue_mark (self->queue, TRUE);
   else
     _tarn_layer_buffer_commands_done (self->buffer);
-  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
+  if (self->ticket != NULL)
+    _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
   _tarn_layer_queue_end_if_over (self->queue);
   _tarn_layer_unref (self);
 }
@@ -134,34 +138,51 @@ get_next (LayerQueue *queue)
   return _tarn_layer_ref (first);
 }
 
+/* FALSE: its command is not done. */
+static gboolean
+look_at (LayerWaiter *self)
+{
+  cl_int state = _tarn_layer_get_state (self->event);
+
+  if (state > CL_COMPLETE)
+    return FALSE;
+  if (take (self))
+    settle (self, state < CL_COMPLETE);
+  return TRUE;
+}
+
 void
 _tarn_layer_look_at_waiters (LayerQueue *queue)
 {
-  for (guint i = 0; i < 2; i++)
+  guint n_running = 0;
+
+  for (guint i = 0; i < MANY_LOOKS && n_running < 2; i++)
     {
       LAYER_AUTO LayerWaiter *waiter = get_next (queue);
-      cl_int state = waiter != NULL ? _tarn_layer_get_state (waiter->event) : CL_QUEUED;
 
-      if (state <= CL_COMPLETE && take (waiter))
-        settle (waiter, state < CL_COMPLETE);
+      if (waiter == NULL)
+        break;
+      if (!look_at (waiter))
+        n_running++;
     }
 }
 
-gboolean
-_tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event)
+void
+_tarn_layer_wait_for_event (LayerBuffer *buffer, LayerQueue *queue, guint64 number, cl_event event,
+                            gboolean notify)
 {
   LAYER_AUTO LayerWaiter *self = waiter_new (buffer, queue, number, event);
 
-  if (self == NULL)
-    return FALSE;
-  self->ticket = _tarn_layer_ticket_new (self);
+  if (notify)
+    self->ticket = _tarn_layer_ticket_new (self);
   add (self);
-  if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_done, self->ticket)
-      == CL_SUCCESS)
-    return TRUE;
-  if (!take (self))
-    return TRUE; /* it was settled meanwhile */
-  _tarn_layer_unref (_tarn_layer_ticket_take (self->ticket));
-  _tarn_layer_unref (self);
-  return FALSE;
+  if (notify)
+    {
+      if (_tarn_layer_driver->clSetEventCallback (event, CL_COMPLETE, on_done, self->ticket)
+          != CL_SUCCESS)
+        _tarn_layer_queue_mark (queue, TRUE);
+    }
+  /* Of a context that has ended meanwhile, nobody may look again. */
+  else if (__atomic_load_n (&queue->context->ended, __ATOMIC_ACQUIRE))
+    _tarn_layer_queue_mark (queue, TRUE);
 }
