@@ -249,6 +249,11 @@ allocate (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 
   if (block != NULL)
     return block;
+  /* What is done already may do, without waiting for anything. */
+  _tarn_layer_context_look (context, TRUE);
+  block = tarn_pool_allocate (pool, size, NULL);
+  if (block != NULL)
+    return block;
   _tarn_layer_context_make_room (context);
   return tarn_pool_allocate (pool, size, error);
 }
@@ -292,10 +297,14 @@ make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place
   return NULL;
 }
 
+/* For so many bytes the driver is asked at once whether what was released is free: so long a
+ * request takes anyway, and so much there would be in use in vain. */
+#define LARGE ((gsize) 256 << 10)
+
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
-  _tarn_layer_context_look (context, TRUE);
+  _tarn_layer_context_look (context, size >= LARGE);
   if (_tarn_layer_is_debugged (context))
     _tarn_layer_debug_keep_up ();
   return allocate (context, pool, size, error);
