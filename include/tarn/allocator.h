@@ -241,6 +241,14 @@ typedef struct
    */
   gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
                           GError **error);
+
+  /**
+   * Gets where the host can read memory of so many bytes without a call, as it may be where the
+   * device is the host's processor. TARN_DEBUG calls it for memory that nobody uses yet, and does
+   * not rely on it before it has seen there what fill() writes. It looks at guards there when a
+   * signal ends the program. Nullable, and so is what it returns: the host cannot.
+   */
+  gconstpointer (*find_host) (gpointer user_data, TarnMemory memory, gsize size);
 } TarnAllocatorOps;
 
 /**
@@ -296,7 +304,8 @@ typedef void (*TarnAllocatorFreeFunc) (gpointer user_data, TarnMemory memory, gs
         NULL,                  /* fill */                                                          \
         NULL,                  /* find_other */                                                    \
         NULL,                  /* is_retained */                                                   \
-        NULL                   /* get_memory */                                                    \
+        NULL,                  /* get_memory */                                                    \
+        NULL                   /* find_host */                                                     \
   }
 
 TarnAllocator *tarn_allocator_new (const TarnAllocatorOps *ops, gpointer user_data,

@@ -51,6 +51,7 @@ typedef enum
   BY_READ,
   BY_FILL,
   BY_FIND_OTHER,
+  BY_FIND_HOST,
   BY_RECLAIM_FUNC,
   BY_DESTROY,
   BY_MESSAGE, /* a log handler: events fail, so that there are messages; but none inside of
@@ -83,6 +84,7 @@ static const gchar *const caller_names[N_CALLERS] = {
   [BY_READ] = "read",
   [BY_FILL] = "fill",
   [BY_FIND_OTHER] = "find-other",
+  [BY_FIND_HOST] = "find-host",
   [BY_RECLAIM_FUNC] = "reclaim-func",
   [BY_DESTROY] = "destroy",
   [BY_MESSAGE] = "message",
@@ -438,6 +440,14 @@ back_find_other (gpointer data, TarnMemory memory, gsize offset, gsize size, gui
   return TRUE;
 }
 
+static gconstpointer
+back_find_host (gpointer data, TarnMemory memory, gsize size)
+{
+  (void) size;
+  call_back (data, BY_FIND_HOST);
+  return memory.pointer;
+}
+
 static void
 set_heap_ops (const Kind *kind, TarnAllocatorOps *ops)
 {
@@ -483,6 +493,7 @@ allocator_new (World *world)
       ops.read = back_read;
       ops.fill = back_fill;
       ops.find_other = back_find_other;
+      ops.find_host = back_find_host;
     }
   return tarn_allocator_new (&ops, world, NULL);
 }

@@ -51,12 +51,14 @@ typedef struct
   gboolean (*find_other) (gpointer user_data, TarnMemory memory, gsize offset, gsize size,
                           guint8 byte, gsize *first, GError **error);
   gboolean (*is_retained) (gpointer user_data, TarnMemory memory);
+  gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes, guint64 *free_bytes,
+                          GError **error);
 } OldTarnAllocatorOps;
 
 STRUCT_SIZES_VERSIONS (TarnAllocatorOps,
-                       gboolean (*get_memory) (gpointer user_data, guint64 *device_bytes,
-                                               guint64 *free_bytes, GError **error),
-                       get_memory);
+                       gconstpointer (*find_host) (gpointer user_data, TarnMemory memory,
+                                                   gsize size),
+                       find_host);
 
 typedef struct
 {

@@ -465,7 +465,7 @@ static gboolean
 contents_are_whole (const TarnAllocatorOps *ops)
 {
   return (ops->read == NULL) == (ops->fill == NULL)
-         && (ops->find_other == NULL || ops->read != NULL);
+         && ((ops->find_other == NULL && ops->find_host == NULL) || ops->read != NULL);
 }
 
 /* Tells whether what a heap needs is there in full, or not at all. */

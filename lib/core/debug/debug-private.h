@@ -6,6 +6,7 @@
  *     settings.c   what TARN_DEBUG asks for
  *     guarded.c    an allocator that stands between a pool and its upstream allocator
  *     gaps.c       blocks behind which nothing is mapped
+ *     dying.c      guards in the host's memory, when a signal ends the program
  *     contents.c   reading, filling and comparing memory, through the backend
  *     finding.c    messages
  *     leaks.c      what is in use when a pool ends, or the program
@@ -44,6 +45,8 @@ _tarn_debug_get_check_interval (const TarnDebugSettings *settings)
   return (settings->flags & TARN_DEBUG_CHECK) != 0 ? settings->check_interval : 0;
 }
 
+typedef struct _TarnDyingSlot TarnDyingSlot; /* dying.c */
+
 /* A block, from its request until its memory goes back. */
 typedef struct
 {
@@ -51,6 +54,9 @@ typedef struct
   gsize size, whole_size;   /* bytes */
   gsize margin;             /* before its user's; 0: it has no guards */
   gboolean is_unguarded;    /* they could not be written, because a stream was being captured */
+  gboolean is_said;         /* a finding has named its guards; behind the lock */
+  gconstpointer host;       /* where the host sees all of it; NULL: nowhere */
+  TarnDyingSlot *slot;      /* nullable */
   gboolean has_gap;         /* gaps.c; then: */
   TarnMemory backing;
   guint32 tag, stack, thread;
@@ -90,6 +96,7 @@ typedef struct
   gsize taken_bytes;     /* of all blocks, and of those that are being asked for */
   gsize limit_bytes;     /* of these; 0: none */
   gboolean has_ended;    /* the pool has */
+  gint shows_host;       /* atomic: whether the host sees such memory; -1: not known yet */
   gint is_captured_said; /* atomic: a message said that a capture is in the way */
   gboolean is_nameless;  /* blocks were at the same address at once: not all are in the table */
 } TarnGuarded;
@@ -113,6 +120,16 @@ void _tarn_debug_note_stuck (TarnAllocator *upstream, TarnMemory memory);
 gboolean _tarn_debug_report_double_free (TarnAllocator *upstream, TarnMemory memory);
 /* Looks at all blocks, in use and in quarantine. */
 void _tarn_guarded_check (TarnGuarded *self, GPtrArray *findings);
+
+/* dying.c */
+
+/* Has the guards of a block that the host sees looked at when a signal ends the program; @front:
+ * where they begin.  NULL: they are not. */
+TarnDyingSlot *_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block,
+                                  gsize front);
+void _tarn_dying_forget (TarnDyingSlot *slot);
+/* Reads the process's own memory; FALSE: there is none, or the system does not allow it. */
+gboolean _tarn_dying_read (gconstpointer from, gpointer to, gsize size);
 
 /* gaps.c */
 

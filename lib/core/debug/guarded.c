@@ -351,6 +351,82 @@ note_block (TarnGuarded *self, TarnDebugBlock *block)
     g_free (block);
 }
 
+/* What the host sees */
+
+static gboolean
+host_sees (const TarnDebugBlock *block, gsize start, gsize end, guint8 byte)
+{
+  guint8 bytes[256];
+
+  for (gsize n; start < end; start += n)
+    {
+      n = MIN (end - start, sizeof bytes);
+      if (!_tarn_dying_read ((const guint8 *) block->host + start, bytes, n))
+        return FALSE;
+      for (gsize i = 0; i < n; i++)
+        if (bytes[i] != byte)
+          return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+host_sees_guards (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  return host_sees (block, get_front (self, block), block->margin, TARN_DEBUG_GUARD_BYTE)
+         && host_sees (block, get_end (block), block->whole_size, TARN_DEBUG_GUARD_BYTE);
+}
+
+/* Tells whether the host sees what the device writes, and not a copy of what was there before: the
+ * guards are filled with another byte, which the host has to see, and the caller fills them with
+ * theirs. */
+static gboolean
+host_sees_writes (const TarnGuarded *self, const TarnDebugBlock *block)
+{
+  const guint8 other = (guint8) ~TARN_DEBUG_GUARD_BYTE;
+  gsize front = get_front (self, block), end = get_end (block);
+
+  return _tarn_contents_fill (self, block->whole, front, block->margin - front, other, NULL)
+         && _tarn_contents_fill (self, block->whole, end, block->whole_size - end, other, NULL)
+         && host_sees (block, front, block->margin, other)
+         && host_sees (block, end, block->whole_size, other);
+}
+
+/* Finds where the host sees a block, before its guards are filled. */
+static void
+find_host (TarnGuarded *self, TarnDebugBlock *block)
+{
+  gint shows = g_atomic_int_get (&self->shows_host);
+
+  if (self->direct->ops.find_host == NULL || block->margin == 0 || shows == FALSE)
+    return;
+  block->host = _tarn_call (self->direct, find_host, block->whole, block->whole_size);
+  if (shows < 0)
+    {
+      shows = block->host != NULL && host_sees_writes (self, block);
+      g_atomic_int_set (&self->shows_host, shows);
+    }
+  if (!shows)
+    block->host = NULL;
+}
+
+/* Has the guards, which are filled, watched where the host sees them. */
+static void
+watch_host (const TarnGuarded *self, TarnDebugBlock *block)
+{
+  if (block->host != NULL && !block->is_unguarded && host_sees_guards (self, block))
+    block->slot = _tarn_dying_watch (self, block, get_front (self, block));
+  else
+    block->host = NULL;
+}
+
+static void
+forget_host (TarnDebugBlock *block)
+{
+  if (block->slot != NULL)
+    _tarn_dying_forget (g_steal_pointer (&block->slot));
+}
+
 /* Fills a fresh block and its guards.  While a stream is being captured that cannot be done: the
  * block has no guards then. */
 static gboolean
@@ -392,11 +468,13 @@ guarded_allocate (gpointer user_data, gsize size, TarnMemory *memory, GError **e
       g_free (block);
       return FALSE;
     }
+  find_host (self, block);
   if (!prepare_fresh (self, block, error))
     {
       give_back (self, block);
       return FALSE;
     }
+  watch_host (self, block);
   *memory = block->memory;
   note_block (self, block);
   return TRUE;
@@ -427,18 +505,48 @@ check_margin (const TarnGuarded *self, const TarnDebugBlock *block, gboolean is_
                         block->margin - change.last, block->margin - change.first, change.byte);
 }
 
+static gboolean
+is_said (TarnGuarded *self, const TarnDebugBlock *block)
+{
+  gboolean is_said;
+
+  _tarn_mutex_lock (&self->lock);
+  is_said = block->is_said;
+  _tarn_mutex_unlock (&self->lock);
+  return is_said;
+}
+
 static void
-check_guards (TarnGuarded *self, const TarnDebugBlock *block, TarnFindings *findings)
+set_said (TarnGuarded *self, TarnDebugBlock *block)
+{
+  TarnDyingSlot *slot;
+
+  _tarn_mutex_lock (&self->lock);
+  block->is_said = TRUE;
+  slot = g_steal_pointer (&block->slot); /* of several threads that look one forgets it */
+  _tarn_mutex_unlock (&self->lock);
+  if (slot != NULL)
+    _tarn_dying_forget (slot);
+}
+
+/* Looks at guards until they have been named once, without a command of the driver's where the host
+ * sees them. */
+static void
+check_guards (TarnGuarded *self, TarnDebugBlock *block, TarnFindings *findings)
 {
   g_autoptr (GError) error = NULL;
+  guint n_before = findings->len;
 
-  if (block->margin == 0 || block->is_unguarded)
+  if (block->margin == 0 || block->is_unguarded || is_said (self, block)
+      || (block->host != NULL && host_sees_guards (self, block)))
     return;
   check_margin (self, block, FALSE, findings, &error);
   if (error == NULL)
     check_margin (self, block, TRUE, findings, &error);
   if (error != NULL)
     say_unreachable (self, "the guards of a block cannot be looked at", error);
+  if (findings->len > n_before)
+    set_said (self, block);
 }
 
 /* Adds a finding if a block is freed that was freed before; FALSE: it was not.  The lock is held.
@@ -519,6 +627,7 @@ put_into_quarantine (TarnGuarded *self, TarnDebugBlock *block)
 static void
 end_block (TarnGuarded *self, TarnDebugBlock *block)
 {
+  forget_host (block);
   /* Without room in quarantine it is filled all the same, for whoever reads it. */
   if (!poisons_freed (self) || !poison_freed (self, block)
       || block->whole_size > self->settings.quarantine_bytes)
@@ -584,6 +693,7 @@ forget_stuck (TarnGuarded *self)
     {
       const TarnDebugBlock *stuck = block;
 
+      forget_host (block);
       if (!stuck->has_gap)
         _tarn_allocator_lose (self->below, stuck->whole, stuck->whole_size);
       g_free (block);
@@ -721,6 +831,7 @@ guarded_new (TarnAllocator *upstream, const TarnDebugSettings *settings, const g
   self->label = make_label (pool_name, self->direct);
   self->settings = *settings;
   self->has_contents = self->direct->ops.read != NULL;
+  self->shows_host = -1;
   self->margin = choose_margin (self);
   self->below = choose_below (self);
   self->blocks = g_hash_table_new (g_int64_hash, g_int64_equal);

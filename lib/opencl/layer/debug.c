@@ -182,6 +182,26 @@ _tarn_layer_debug_end (LayerContext *context)
   g_ptr_array_remove_fast (contexts, context);
 }
 
+/* A look may take a program at most one part in so many of its time. */
+#define LOOK_SHARE 8
+
+void
+_tarn_layer_debug_look (const LayerContext *context)
+{
+  static gint64 next; /* atomic: monotonic time */
+  gint64 begin = g_get_monotonic_time (), end, expected;
+
+  expected = __atomic_load_n (&next, __ATOMIC_RELAXED);
+  /* Of several threads one looks. */
+  if (!_tarn_layer_is_debugged (context) || begin < expected
+      || !__atomic_compare_exchange_n (&next, &expected, G_MAXINT64, FALSE, __ATOMIC_ACQUIRE,
+                                       __ATOMIC_RELAXED))
+    return;
+  tarn_debug_check ();
+  end = g_get_monotonic_time ();
+  __atomic_store_n (&next, end + LOOK_SHARE * (end - begin), __ATOMIC_RELEASE);
+}
+
 void
 _tarn_layer_debug_note_end (LayerBuffer *buffer)
 {

@@ -330,6 +330,9 @@ void _tarn_layer_debug_defer (void (*func) (gpointer data), gpointer data);
 void _tarn_layer_debug_keep_up (void);
 /* Waits until that thread has nothing to do. */
 void _tarn_layer_debug_drain (void);
+/* Looks at the guards of all buffers, because commands of a context are done, unless that was just
+ * done. */
+void _tarn_layer_debug_look (const LayerContext *context);
 
 /* ask.c */
 

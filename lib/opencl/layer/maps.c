@@ -163,5 +163,7 @@ layer_clEnqueueUnmapMemObject (cl_command_queue queue, cl_mem object, void *poin
   _tarn_layer_command_end (&command, status, FALSE);
   if (map.buffer != NULL)
     end_map (&map, status != CL_SUCCESS);
+  if (self != NULL && status == CL_SUCCESS)
+    _tarn_layer_debug_look (self->context); /* what the host wrote is there */
   return status;
 }

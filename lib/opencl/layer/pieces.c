@@ -343,6 +343,30 @@ piece_fill (gpointer user_data, TarnMemory memory, gsize offset, gsize size, gui
                             error);
 }
 
+/* Drivers for the host's processor map a buffer where it is.  The rest is behind the first byte
+ * then, and nowhere otherwise: whoever asks finds out. */
+static gconstpointer
+piece_find_host (gpointer user_data, TarnMemory memory, gsize size)
+{
+  gpointer pointer;
+  cl_event event;
+  cl_int status;
+  Place place;
+
+  (void) size;
+  if (!find_place (user_data, memory, 0, &place, NULL))
+    return NULL;
+  pointer = _tarn_layer_driver->clEnqueueMapBuffer (place.queue, place.piece, CL_FALSE, CL_MAP_READ,
+                                                    place.offset, 1, 0, NULL, &event, &status);
+  if (_tarn_layer_await (status, &event) != CL_SUCCESS
+      || _tarn_layer_await (_tarn_layer_driver->clEnqueueUnmapMemObject (place.queue, place.piece,
+                                                                         pointer, 0, NULL, &event),
+                            &event)
+             != CL_SUCCESS)
+    return NULL;
+  return pointer;
+}
+
 /* Only the sub-buffer that the program gets is one of the driver's. */
 static gboolean
 part_new (gpointer user_data, TarnMemory memory, gsize offset, gsize size, TarnMemory *part,
@@ -386,6 +410,7 @@ allocator_new (LayerSource *source)
   ops.part_new = part_new;
   ops.read = piece_read;
   ops.fill = piece_fill;
+  ops.find_host = piece_find_host;
   return tarn_allocator_new (&ops, source, NULL);
 }
 

@@ -581,6 +581,9 @@ layer_clFinish (cl_command_queue queue)
   cl_int status = _tarn_layer_driver->clFinish (queue);
 
   if (self != NULL && status == CL_SUCCESS)
-    _tarn_layer_queue_set_done (self, number);
+    {
+      _tarn_layer_queue_set_done (self, number);
+      _tarn_layer_debug_look (self->context);
+    }
   return status;
 }

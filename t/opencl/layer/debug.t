@@ -58,6 +58,17 @@ names_who_freed () {
   grep -A 1 '^  freed by thread ' "$scratch/out" | grep -q '#0 .*/mistakes+0x'
 }
 
+# The program dies as it does alone, and one message says what was written.
+dies () { # NAME STATUS TEXT
+  run "$1" guards
+  [ $status -eq "$2" ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$3" "$scratch/out"
+}
+
+dies_silently () { # NAME STATUS
+  run "$1" guards
+  [ $status -eq "$2" ] && [ "$(n_findings)" -eq 0 ]
+}
+
 block='block at 0x[0-9a-f]* of 1000 bytes'
 
 n_platforms=0
@@ -87,6 +98,7 @@ for platform in $("$promises" --platforms); do
   fi
   check "$on: nothing is said of images" is_right right-images
   check "$on: images that nobody releases" is_named unreleased-images "pool 'images' over .*: 3 blocks are in use when the program ends, 1800 bytes\$"
+  check "$on: a byte behind, at clFinish" dies behind-and-finish 137 "$block: written behind its end, at offset 1000"
   check "$on: buffers that nobody releases" is_named unreleased ": 2 blocks are in use when the program ends, 3000 bytes\$"
   check "$on: ... of a context that nobody releases" is_named kept ": 1 blocks are in use when the program ends, 1000 bytes\$"
   for depth in 0 1 3; do
@@ -99,7 +111,17 @@ for platform in $("$promises" --platforms); do
     else
       skip "$on: what is released by many threads" "the sanitizer has memory of its own"
     fi
+    if [ "$SANITIZER" = no ]; then
+      check "$on: ... before abort ()" dies behind-and-abort 134 "pool 'buffers' over .*: block of 1000 bytes: written behind its end, at offset 1002: 0x07, and up to offset 1002; found when signal 6 came\$"
+      check "$on: ... before a signal that the program sends itself" dies behind-and-raise 139 "written behind its end, at offset 1000"
+      check "$on: ... before a fault" dies before-and-fault 139 "pool 'host buffers' over .*: block of 1000 bytes: written before its beginning, at offset -1, and from offset -1 on: 0x07; found when signal 11 came\$"
+      check "$on: a fault of a program that wrote where it may" dies_silently right-and-fault 139
+      check "$on: ... before a handler of the program's own" dies behind-and-handled 55 "written behind its end, at offset 1002"
+    else
+      skip "$on: ... before a signal" "the sanitizer has handlers of its own"
+    fi
     check "$on: a byte behind, by the host" is_found mapped "$block: written behind its end, at offset 1001"
+    check "$on: ... as it is unmapped" dies mapped-and-killed 137 "$block: written behind its end, at offset 1001"
     check "$on: after its release, by the host" is_found after-release "$block: written after it was freed, at offset 3: 0x07, and up to offset 3\$"
     check "$on: ... with who released it" names_who_freed
   else

@@ -9,10 +9,12 @@
 
 #include <CL/cl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #define SIZE 1000
 
@@ -377,6 +379,84 @@ many (void)
     fprintf (stderr, "%ld KiB more are in use\n", after.ru_maxrss - before.ru_maxrss);
 }
 
+/* The commands are done, and nothing looked at the buffer since: clFinish () does. */
+static void
+write_and_wait (cl_mem buffer, cl_int at)
+{
+  unsigned char byte;
+
+  write_byte (buffer, at);
+  OK (clEnqueueReadBuffer (queue, buffer, CL_TRUE, 0, 1, &byte, 0, NULL, NULL));
+}
+
+static void
+behind_and_abort (void)
+{
+  write_and_wait (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE + 2);
+  abort ();
+}
+
+static void
+behind_and_raise (void)
+{
+  write_and_wait (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
+  raise (SIGSEGV);
+}
+
+static void
+before_and_fault (void)
+{
+  volatile int *volatile nowhere = NULL;
+
+  write_and_wait (make (CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, SIZE, NULL), -1);
+  *nowhere = 1;
+}
+
+static void
+right_and_fault (void)
+{
+  volatile int *volatile nowhere = NULL;
+
+  write_and_wait (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE - 1);
+  *nowhere = 1;
+}
+
+static void
+exit_by_handler (int number)
+{
+  (void) number;
+  _exit (55);
+}
+
+/* The program's own handler, of before its first buffer, has the last word. */
+static void
+behind_and_handled (void)
+{
+  struct sigaction action = { .sa_handler = exit_by_handler };
+
+  sigaction (SIGABRT, &action, NULL);
+  behind_and_abort ();
+}
+
+static void
+behind_and_finish (void)
+{
+  write_byte (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
+  OK (clFinish (queue));
+  kill (getpid (), SIGKILL);
+}
+
+static void
+mapped_and_killed (void)
+{
+  cl_mem buffer = make (CL_MEM_READ_WRITE, SIZE, NULL);
+  unsigned char *pointer = map (buffer);
+
+  pointer[SIZE + 1] = 7;
+  OK (clEnqueueUnmapMemObject (queue, buffer, pointer, 0, NULL, NULL));
+  kill (getpid (), SIGKILL);
+}
+
 static const struct
 {
   const char *name;
@@ -398,7 +478,14 @@ static const struct
                  { "gated", gated },
                  { "called-back", called_back },
                  { "mapped", mapped },
-                 { "after-release", after_release } };
+                 { "after-release", after_release },
+                 { "behind-and-abort", behind_and_abort },
+                 { "behind-and-raise", behind_and_raise },
+                 { "before-and-fault", before_and_fault },
+                 { "right-and-fault", right_and_fault },
+                 { "behind-and-handled", behind_and_handled },
+                 { "behind-and-finish", behind_and_finish },
+                 { "mapped-and-killed", mapped_and_killed } };
 
 static void
 begin (cl_uint number)

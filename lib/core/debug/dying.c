@@ -1,0 +1,338 @@
+/* Tarn: memory pools for OpenCL and CUDA.
+ * SPDX-License-Identifier: MIT
+ *
+ * Guards when the program dies: a program that a signal ends frees nothing and calls nothing at
+ * exit, although what it wrote beside a block may be what it dies of.  So a handler looks at the
+ * guards that are in the host's memory.
+ *
+ * The handler may interrupt anything, also a thread that holds locks.  It reads slots, which are
+ * never freed, and writes with write ().  Other threads go on meanwhile, and change slots: each has
+ * a version, which is odd while the slot is being changed, and what was read of a slot counts only
+ * if its version is still the same afterwards.  Guards are read by the kernel
+ * (process_vm_readv ()), for which memory that is gone is an error and not another signal.
+ *
+ * A handler that the program had is called after it.  One that the program installs later takes its
+ * place. */
+
+#define _GNU_SOURCE 1 /* process_vm_readv () */
+
+#include "debug/debug-private.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define LABEL_BYTES 96
+#define FIRST_SLOTS 64 /* of the first chunk; each has twice as many as the one before */
+#define MAX_CHUNKS 20
+
+struct _TarnDyingSlot
+{
+  guint version; /* atomic; odd: it is being changed */
+  const guint8 *whole;
+  gsize front, margin, size, whole_size; /* as of the block; 0 of whole_size: there is none */
+  gchar label[LABEL_BYTES];
+  gboolean is_said;         /* atomic: by the handler, which may be called again */
+  TarnDyingSlot *next_free; /* behind the lock */
+};
+
+static TarnMutex lock = TARN_MUTEX_INIT;
+static TarnDyingSlot *first_free;
+static guint n_chunks; /* atomic */
+static TarnDyingSlot *chunks[MAX_CHUNKS];
+
+static const int signals[] = { SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT };
+static struct sigaction before[G_N_ELEMENTS (signals)];
+static pid_t owner; /* constant once the handler is there */
+
+gboolean
+_tarn_dying_read (gconstpointer from, gpointer to, gsize size)
+{
+  const struct iovec local = { to, size };
+  const struct iovec remote = { (gpointer) from, size };
+
+  return process_vm_readv (getpid (), &local, 1, &remote, 1, 0) == (gssize) size;
+}
+
+/* The handler.  From here on to its end everything is safe in it. */
+
+typedef struct
+{
+  gchar text[320];
+  gsize length;
+} Line;
+
+static void
+append (Line *line, const gchar *text)
+{
+  while (*text != '\0' && line->length < sizeof line->text)
+    line->text[line->length++] = *text++;
+}
+
+static void
+append_number (Line *line, guint64 number, guint base)
+{
+  gchar digits[24];
+  gsize i = sizeof digits - 1;
+
+  digits[i] = '\0';
+  do
+    digits[--i] = "0123456789abcdef"[number % base];
+  while ((number /= base) > 0);
+  append (line, digits + i);
+}
+
+static void
+append_offset (Line *line, const TarnDyingSlot *slot, gsize at)
+{
+  append (line, at < slot->margin ? "-" : "");
+  append_number (line, at < slot->margin ? slot->margin - at : at - slot->margin, 10);
+}
+
+static void
+say (const TarnDyingSlot *slot, int signal, gboolean is_behind, const TarnContentsChange *change)
+{
+  Line line = { .length = 0 };
+  const gchar *text = line.text;
+
+  append (&line, "\n** Tarn-CRITICAL **: ");
+  append (&line, slot->label);
+  append (&line, ": block of ");
+  append_number (&line, slot->size, 10);
+  append (&line, is_behind ? " bytes: written behind its end, at offset "
+                           : " bytes: written before its beginning, at offset ");
+  append_offset (&line, slot, is_behind ? change->first : change->last);
+  if (!is_behind)
+    {
+      append (&line, ", and from offset ");
+      append_offset (&line, slot, change->first);
+      append (&line, " on");
+    }
+  append (&line, ": 0x");
+  append (&line, change->byte < 16 ? "0" : "");
+  append_number (&line, change->byte, 16);
+  if (is_behind)
+    {
+      append (&line, ", and up to offset ");
+      append_offset (&line, slot, change->last);
+    }
+  append (&line, "; found when signal ");
+  append_number (&line, (guint64) signal, 10);
+  append (&line, " came\n");
+  while (line.length > 0)
+    {
+      gssize n = write (STDERR_FILENO, text, line.length);
+
+      if (n <= 0)
+        return;
+      text += n;
+      line.length -= (gsize) n;
+    }
+}
+
+/* TRUE: something is changed there, and that could be seen. */
+static gboolean
+find_change (const TarnDyingSlot *slot, gsize start, gsize end, TarnContentsChange *change)
+{
+  guint8 bytes[128];
+  gboolean is_changed = FALSE;
+
+  for (gsize n; start < end; start += n)
+    {
+      n = MIN (end - start, sizeof bytes);
+      if (!_tarn_dying_read (slot->whole + start, bytes, n))
+        return FALSE;
+      for (gsize i = 0; i < n; i++)
+        {
+          if (bytes[i] == TARN_DEBUG_GUARD_BYTE)
+            continue;
+          if (!is_changed)
+            *change = (TarnContentsChange){ start + i, 0, bytes[i] };
+          is_changed = TRUE;
+          change->last = start + i;
+        }
+    }
+  return is_changed;
+}
+
+static gboolean
+is_still (const TarnDyingSlot *slot, guint version)
+{
+  __atomic_thread_fence (__ATOMIC_ACQUIRE);
+  return __atomic_load_n (&slot->version, __ATOMIC_RELAXED) == version;
+}
+
+static void
+look_at_slot (TarnDyingSlot *slot, int signal)
+{
+  guint version = __atomic_load_n (&slot->version, __ATOMIC_ACQUIRE);
+  TarnContentsChange before_it, behind;
+  gboolean is_before, is_behind;
+  TarnDyingSlot copy;
+
+  if (version % 2 != 0)
+    return;
+  copy = *slot;
+  if (!is_still (slot, version) || copy.whole_size == 0)
+    return;
+  is_before = find_change (&copy, copy.front, copy.margin, &before_it);
+  is_behind = find_change (&copy, copy.margin + copy.size, copy.whole_size, &behind);
+  if ((!is_before && !is_behind) || !is_still (slot, version)
+      || __atomic_exchange_n (&slot->is_said, TRUE, __ATOMIC_RELAXED))
+    return;
+  if (is_before)
+    say (&copy, signal, FALSE, &before_it);
+  if (is_behind)
+    say (&copy, signal, TRUE, &behind);
+}
+
+static void
+look_at_all (int signal)
+{
+  guint n = __atomic_load_n (&n_chunks, __ATOMIC_ACQUIRE);
+
+  for (guint i = 0; i < n; i++)
+    for (gsize k = 0; k < (gsize) FIRST_SLOTS << i; k++)
+      look_at_slot (&chunks[i][k], signal);
+}
+
+static void
+end_by (int signal, const siginfo_t *info)
+{
+  struct sigaction by_default = { .sa_handler = SIG_DFL };
+
+  sigaction (signal, &by_default, NULL);
+  /* What a machine instruction has caused, it causes once more, so that a core shows the place. */
+  if (info->si_code <= 0)
+    raise (signal);
+}
+
+static void
+on_signal (int signal, siginfo_t *info, void *context)
+{
+  const struct sigaction *older = before;
+  int saved = errno;
+
+  while (signals[older - before] != signal)
+    older++;
+  if (getpid () == owner)
+    look_at_all (signal);
+  errno = saved;
+  if ((older->sa_flags & SA_SIGINFO) != 0)
+    older->sa_sigaction (signal, info, context);
+  else if (older->sa_handler != SIG_DFL)
+    older->sa_handler (signal);
+  else
+    end_by (signal, info);
+}
+
+/* Here the handler ends. */
+
+/* A program that ignores a signal does not die of it.  Nor does one that handles SIGFPE, mostly:
+ * PoCL goes on behind a division by zero, of which a kernel may do many. */
+static gboolean
+may_be_last (int signal, const struct sigaction *older)
+{
+  if ((older->sa_flags & SA_SIGINFO) != 0)
+    return signal != SIGFPE;
+  return older->sa_handler != SIG_IGN && (signal != SIGFPE || older->sa_handler == SIG_DFL);
+}
+
+static void
+watch_signals (void)
+{
+  owner = getpid ();
+  for (gsize i = 0; i < G_N_ELEMENTS (signals); i++)
+    {
+      struct sigaction ours;
+
+      if (sigaction (signals[i], NULL, &before[i]) != 0 || !may_be_last (signals[i], &before[i]))
+        continue;
+      ours = before[i];
+      ours.sa_sigaction = on_signal;
+      ours.sa_flags |= SA_SIGINFO | SA_ONSTACK;
+      sigaction (signals[i], &ours, NULL);
+    }
+}
+
+/* FALSE: there are too many slots.  The lock is held. */
+static gboolean
+add_chunk (void)
+{
+  gsize n = (gsize) FIRST_SLOTS << n_chunks;
+  TarnDyingSlot *chunk;
+
+  if (n_chunks == MAX_CHUNKS)
+    return FALSE;
+  chunk = chunks[n_chunks] = g_new0 (TarnDyingSlot, n);
+  for (gsize i = 0; i < n; i++)
+    {
+      chunk[i].next_free = first_free;
+      first_free = &chunk[i];
+    }
+  __atomic_store_n (&n_chunks, n_chunks + 1, __ATOMIC_RELEASE);
+  return TRUE;
+}
+
+static TarnDyingSlot *
+take_slot (void)
+{
+  TarnDyingSlot *slot = NULL;
+
+  _tarn_mutex_lock (&lock);
+  if (first_free != NULL || add_chunk ())
+    {
+      slot = first_free;
+      first_free = slot->next_free;
+    }
+  _tarn_mutex_unlock (&lock);
+  return slot;
+}
+
+static void
+begin_change (TarnDyingSlot *slot)
+{
+  __atomic_store_n (&slot->version, slot->version + 1, __ATOMIC_RELAXED);
+  __atomic_thread_fence (__ATOMIC_RELEASE);
+}
+
+static void
+end_change (TarnDyingSlot *slot)
+{
+  __atomic_store_n (&slot->version, slot->version + 1, __ATOMIC_RELEASE);
+}
+
+TarnDyingSlot *
+_tarn_dying_watch (const TarnGuarded *self, const TarnDebugBlock *block, gsize front)
+{
+  static TarnOnce once = TARN_ONCE_INIT;
+  TarnDyingSlot *slot = take_slot ();
+
+  _tarn_once (&once, watch_signals);
+  if (slot == NULL)
+    return NULL;
+  begin_change (slot);
+  slot->whole = block->host;
+  slot->front = front;
+  slot->margin = block->margin;
+  slot->size = block->size;
+  slot->whole_size = block->whole_size;
+  g_strlcpy (slot->label, self->label, sizeof slot->label);
+  __atomic_store_n (&slot->is_said, FALSE, __ATOMIC_RELAXED);
+  end_change (slot);
+  return slot;
+}
+
+void
+_tarn_dying_forget (TarnDyingSlot *slot)
+{
+  begin_change (slot);
+  slot->whole_size = 0;
+  end_change (slot);
+  _tarn_mutex_lock (&lock);
+  slot->next_free = first_free;
+  first_free = slot;
+  _tarn_mutex_unlock (&lock);
+}
