@@ -1,0 +1,228 @@
+#!/bin/bash
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# Runs programs that Debian has as packages, and tests of others, unmodified: without Tarn's layer, with
+# it, with its debugging, and with a recording.  Every result has to be the same.
+#   t/opencl/programs/packaged-programs.sh [-n TIMES] [PROGRAM...]      (default: clblast clfft)
+# It wants Tarn built in this tree and an OpenCL device of platform 0.
+#   clblast    tests of CLBlast's (package clblast-tests); CLBLAST_ROUTINES="xdot xtrsm" names others
+#   clfft      clFFT's client, which looks at its results (clfft-client)
+#   gegl       chains of filters, whose image has to be the same to the byte (gegl)
+#   pyopencl   PyOpenCL's tests (python3-pyopencl python3-mako python3-pytest), which no package has:
+#              PYOPENCL_TESTS is their folder, or a file there; PYOPENCL_CHOICE says what of it is run (pytest's -k)
+#   cts        tests of Khronos's OpenCL-CTS that are built: CTS_BUILD is the folder; CTS_TESTS="test_api
+#              test_buffers" names others, "test_basic:loop,hostptr" some of one
+# -n TIMES runs each TIMES times without the layer and with it, in turns, once its kernels are compiled,
+# and prints medians of the time and of the largest peak of memory (package time).  PROGRAMS_SECONDS
+# (300) is the most that one run may take.
+# The last line says what failed, or how many results are the same.
+set -u -o pipefail
+top=$(cd "$(dirname "$0")/../../.." && pwd)
+work=$(mktemp -d "${TMPDIR:-/tmp}/packaged-programs.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+times=0
+seconds=${PROGRAMS_SECONDS:-300}
+failures=()
+n_results=0
+# Kernels are compiled once, and none is what another version of a package left.
+export POCL_CACHE_DIR=$work/cache
+mkdir "$POCL_CACHE_DIR"
+unset OPENCL_LAYERS TARN_DEBUG TARN_TRACE
+
+fail () {
+  echo "not ok: $*"
+  failures+=("$*")
+}
+
+wants () { # COMMAND...
+  local command
+  for command; do
+    command -v "$command" >/dev/null || { fail "$command is not installed"; return 1; }
+  done
+}
+
+# Runs a command in a folder of its own: out, err and status are its results there.
+run_as () { # HOW COMMAND...
+  local how=$1 wrap=()
+  shift
+  case $how in
+    plain) ;;
+    layer) wrap=("$top/tools/tarn-run" --stats --) ;;
+    debug) wrap=("$top/tools/tarn-run" --debug "guards,poison,leaks" --) ;;
+    trace) wrap=("$top/tools/tarn-run" --trace "$work/trace.%p" --) ;;
+    driver) wrap=("$top/tools/tarn-run" --no-pool --stats --) ;;
+  esac
+  rm -rf "${work:?}/$how"
+  mkdir "$work/$how"
+  (cd "$work/$how" && timeout "$seconds" "${wrap[@]}" "$@" >out 2>err; echo $? >status)
+}
+
+# The numbers of a row of --stats, of all processes of a command: 1 made, 2 from a pool, 3 the driver's
+# own, 4 the pool's.
+sum_stats () { # HOW COLUMN
+  awk -v column="$2" '/^Tarn: OpenCL buffers/ { row = NR + 2 } NR == row { sum += $column } END { print sum + 0 }' \
+    "$work/$1/err"
+}
+
+median () { sort -n | awk '{ n[NR] = $1 } END { print n[int((NR + 1) / 2)] }'; }
+
+measure () { # HOW COMMAND...
+  local how=$1
+  /usr/bin/time -a -o "$work/$how.times" -f '%e %M' bash -c '"$@"' bash env \
+    ${2:+"${@:2}"} >/dev/null 2>&1
+}
+
+# Medians of runs in turns, as the machine may be busy with other things.
+compare_times () { # NAME COMMAND...
+  local name=$1 i how
+  shift
+  rm -f "$work"/*.times
+  for ((i = 0; i < times; i++)); do
+    measure plain "$@"
+    measure layer "$top/tools/tarn-run" "$@"
+  done
+  for how in plain layer; do
+    printf -v "seconds_$how" %s "$(cut -d' ' -f1 "$work/$how.times" | median)"
+    printf -v "peak_$how" %s "$(cut -d' ' -f2 "$work/$how.times" | median)"
+  done
+  # shellcheck disable=SC2154  # set above
+  echo "   $name: $seconds_plain s without the layer, $seconds_layer s with it" \
+    "($(awk "BEGIN { printf \"%.2f\", $seconds_layer / ($seconds_plain + 1e-9) }"));" \
+    "peaks of $((peak_plain / 1024)) and $((peak_layer / 1024)) MiB"
+}
+
+# What is compared of a run of the current program; each line is a result.
+results () { # HOW
+  "results_of_$program" "$1" && echo "exit status $(cat "$work/$1/status")"
+}
+
+# Runs a command in each way, and compares.
+compare () { # NAME COMMAND...
+  local name=$1 how n trace
+  shift
+  run_as plain "$@"
+  results plain >"$work/plain.results"
+  n=$(($(wc -l <"$work/plain.results") - 1))
+  if [ "$n" -lt 1 ]; then
+    fail "$name has no results: $(tail -n 3 "$work"/plain/{out,err} | tr '\n' ' ')"
+    return
+  fi
+  for how in layer debug trace; do
+    run_as $how "$@"
+    results $how >"$work/$how.results"
+    diff "$work"/{plain,$how}.results | head -n 20 && continue
+    fail "$name: other results ($how)"
+    grep -a '^Tarn' "$work/$how/err" | head -n 20
+  done
+  # The layer says nothing, but for numbers that were asked for, unless something is wrong.
+  if grep -aE '^\(?Tarn|Tarn-(WARNING|CRITICAL)|\*\*' "$work/debug/err" | grep -v '^Tarn: OpenCL buffers'; then
+    fail "$name: debugging finds a mistake"
+  fi
+  for trace in "$work"/trace.[0-9]*; do
+    [ -e "$trace" ] || continue
+    "$top/tools/tarn-trace" "$trace" >"$work/said" 2>&1 && grep -q '0 lost, complete' "$work/said" ||
+      fail "$name: the recording cannot be read, or is not complete: $(head -n 2 "$work/said")"
+    rm -f "$trace"
+  done
+  local made pooled own pools
+  made=$(sum_stats layer 1) pooled=$(sum_stats layer 2) own=$(sum_stats layer 3) pools=$(sum_stats layer 4)
+  echo "$name: $n results; $made buffers, $pooled of them from a pool; the driver makes $((own + pools))"
+  all_made=$((all_made + made)) all_driver=$((all_driver + own + pools))
+  n_results=$((n_results + n))
+  [ "$times" -eq 0 ] || compare_times "$name" "$@"
+}
+
+# CLBlast's tests compare their results with a CBLAS.  Colours go, and each test's mark is a line.
+results_of_clblast () {
+  grep -q passed "$work/$1/out" || return
+  sed -E 's/\x1b\[[0-9;]*m//g; s/[0-9.]+ ms//g; s/^ +([:.X\/\\o-]+)$/\1/' "$work/$1/out" |
+    awk '/^[:.X\/\\o-]+$/ { for (i = 1; i <= length ($0); i++) print ++n, substr ($0, i, 1); next } /passed|failed|Starting/'
+}
+
+run_clblast () {
+  local routine
+  local routines
+  read -r -a routines <<<"${CLBLAST_ROUTINES:-xamax xaxpybatched xdot xger xhad xher2 xher2k xomatcopy}"
+  wants "${routines[@]/#/clblast_test_}" || return
+  for routine in "${routines[@]}"; do
+    compare "clblast $routine" "clblast_test_$routine" -precision 32 -platform 0 -device 0
+  done
+}
+
+# The client prints what it thinks of its results.
+results_of_clfft () { grep -aE '(PASS|FAIL)' "$work/$1/out"; }
+
+run_clfft () {
+  wants clFFT-client || return
+  compare "clfft 1D" clFFT-client -a -x 1024 -b 8
+  compare "clfft 2D, planar, in place or not" clFFT-client -a -o -x 64 -y 48 --inLayout 2 --outLayout 2 -b 3
+  compare "clfft 3D, real" clFFT-client -a -o -x 16 -y 15 -z 8 --inLayout 5 --outLayout 3
+}
+
+results_of_gegl () { [ -s "$work/$1/image.png" ] && sha256sum <"$work/$1/image.png"; }
+
+run_gegl () {
+  local chain='' radius crop
+  export GEGL_USE_OPENCL=${GEGL_USE_OPENCL:-cpu} GEGL_SWAP=RAM
+  wants gegl || return
+  crop="<node operation='gegl:crop'><params><param name='width'>1024</param><param name='height'>768</param></params></node>"
+  for radius in 3 5 7 9; do
+    chain+="<node operation='gegl:edge-sobel'/>
+            <node operation='gegl:box-blur'><params><param name='radius'>$radius</param></params></node>
+            <node operation='gegl:brightness-contrast'><params><param name='contrast'>1.1</param></params></node>"
+  done
+  compare "gegl chain" gegl -x "<gegl>$chain$crop<node operation='gegl:checkerboard'/></gegl>" -o image.png
+}
+
+# Devices have their addresses in the names of tests.
+results_of_pyopencl () {
+  grep -aE '^(PASSED|FAILED|ERROR|SKIPPED|XFAIL)' "$work/$1/out" | sed -E 's/ at 0x[0-9a-f]+//; s/ - .*//' | sort
+}
+
+run_pyopencl () {
+  wants /usr/bin/python3 && [ -e "${PYOPENCL_TESTS:-}" ] || { fail "PYOPENCL_TESTS is no folder, and no file"; return; }
+  export PYOPENCL_TEST=${PYOPENCL_TEST:-0:0} PYOPENCL_NO_CACHE=1
+  compare pyopencl /usr/bin/python3 -m pytest -q -rA -p no:cacheprovider -k "${PYOPENCL_CHOICE:-}" \
+    "$PYOPENCL_TESTS"
+}
+
+# A test ends with a line of its own, by the name; the rest has addresses and times.
+results_of_cts () { grep -aE '^(\S+ (passed|failed|FAILED|skipped|SKIPPED)$|(PASSED|FAILED|SKIPPED)( |$))' "$work/$1/out"; }
+
+run_cts () {
+  local test binary names
+  [ -d "${CTS_BUILD:-}" ] || { fail "CTS_BUILD is no folder"; return; }
+  for test in ${CTS_TESTS:-test_api test_basic test_buffers test_allocations test_mem_host_flags test_events \
+    test_profiling test_svm test_multiples}; do
+    names=()
+    [[ $test != *:* ]] || IFS=, read -r -a names <<<"${test#*:}"
+    test=${test%%:*}
+    binary=$(find "$CTS_BUILD" -name "$test" -type f -perm -u+x | head -n 1)
+    [ -n "$binary" ] || { fail "$CTS_BUILD has no $test"; continue; }
+    compare "cts $test" "$binary" "${names[@]}"
+  done
+}
+
+while getopts n: option; do
+  case $option in
+    n) times=$OPTARG && wants /usr/bin/time || exit ;;
+    *) exit 2 ;;
+  esac
+done
+shift $((OPTIND - 1))
+[ $# -gt 0 ] || set -- clblast clfft
+all_made=0 all_driver=0
+for program; do
+  case $program in
+    clblast | clfft | gegl | pyopencl | cts) "run_$program" ;;
+    *) fail "there is no program $program: clblast, clfft, gegl, pyopencl, cts" ;;
+  esac
+done
+# Otherwise the layer was not there.
+[ "$all_driver" -lt "$all_made" ] || fail "the driver made $all_driver of $all_made buffers"
+if [ ${#failures[@]} -gt 0 ]; then
+  printf 'failed: %s\n' "$(IFS=';'; echo "${failures[*]}" | tr '\n' ' ')"
+  exit 1
+fi
+echo "$n_results results are the same with the layer; the driver made $all_driver of $all_made buffers"
