@@ -58,13 +58,22 @@ names_who_freed () {
   grep -A 1 '^  freed by thread ' "$scratch/out" | grep -q '#0 .*/mistakes+0x'
 }
 
+dies_alone () { # NAME STATUS
+  timeout 60 "$mistakes" "$platform" "$1" >"$scratch/out" 2>&1
+  status=$?
+  cat "$scratch/out"
+  [ $status -eq "$2" ]
+}
+
 # The program dies as it does alone, and one message says what was written.
 dies () { # NAME STATUS TEXT
+  dies_alone "$1" "$2" || return 1
   run "$1" guards
   [ $status -eq "$2" ] && [ "$(n_findings)" -eq 1 ] && grep -q -e "$3" "$scratch/out"
 }
 
 dies_silently () { # NAME STATUS
+  dies_alone "$1" "$2" || return 1
   run "$1" guards
   [ $status -eq "$2" ] && [ "$(n_findings)" -eq 0 ]
 }
@@ -113,7 +122,8 @@ for platform in $("$promises" --platforms); do
     fi
     if [ "$SANITIZER" = no ]; then
       check "$on: ... before abort ()" dies behind-and-abort 134 "pool 'buffers' over .*: block of 1000 bytes: written behind its end, at offset 1002: 0x07, and up to offset 1002; found when signal 6 came\$"
-      check "$on: ... before a signal that the program sends itself" dies behind-and-raise 139 "written behind its end, at offset 1000"
+      check "$on: ... before a signal that the program sends itself" dies behind-and-raise 132 "written behind its end, at offset 1000"
+      check "$on: ... before a fault that nobody handles" dies behind-and-fault 139 "written behind its end, at offset 1000"
       check "$on: ... before a fault" dies before-and-fault 139 "pool 'host buffers' over .*: block of 1000 bytes: written before its beginning, at offset -1, and from offset -1 on: 0x07; found when signal 11 came\$"
       check "$on: a fault of a program that wrote where it may" dies_silently right-and-fault 139
       check "$on: ... before a handler of the program's own" dies behind-and-handled 55 "written behind its end, at offset 1002"

@@ -396,11 +396,23 @@ behind_and_abort (void)
   abort ();
 }
 
+/* PoCL has LLVM, which handles these signals: here nobody does. */
 static void
 behind_and_raise (void)
 {
+  signal (SIGILL, SIG_DFL);
   write_and_wait (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
-  raise (SIGSEGV);
+  raise (SIGILL);
+}
+
+static void
+behind_and_fault (void)
+{
+  volatile int *volatile nowhere = NULL;
+
+  signal (SIGSEGV, SIG_DFL);
+  write_and_wait (make (CL_MEM_READ_WRITE, SIZE, NULL), SIZE);
+  *nowhere = 1;
 }
 
 static void
@@ -481,6 +493,7 @@ static const struct
                  { "after-release", after_release },
                  { "behind-and-abort", behind_and_abort },
                  { "behind-and-raise", behind_and_raise },
+                 { "behind-and-fault", behind_and_fault },
                  { "before-and-fault", before_and_fault },
                  { "right-and-fault", right_and_fault },
                  { "behind-and-handled", behind_and_handled },
