@@ -261,15 +261,16 @@ explain (const gchar *program, const Findings *findings)
   g_autofree gchar *name = g_filename_display_name (program);
 
   if (findings->n_loaded == 0)
-    say ("%s has loaded no OpenCL loader that knows layers", name);
+    say ("%s has loaded no OpenCL loader that knows layers: see MESSAGES in tarn-run(1)", name);
   else if (findings->n_ended < findings->n_loaded)
     return;
   else if (findings->made == 0 && findings->images == 0)
     say ("%s never made a buffer", name);
   else if (findings->served == 0 && has_pool ())
-    say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool: see NOTES in tarn-run(1)",
+    say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool%s: see NOTES in tarn-run(1)",
          findings->made > 0 ? findings->made : findings->images,
-         findings->made > 0 ? "buffers" : "images", name);
+         findings->made > 0 ? "buffers" : "images", name,
+         g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was looked for" : "");
 }
 
 /* The program */

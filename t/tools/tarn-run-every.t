@@ -64,10 +64,22 @@ prints () { # TEXT
 }
 has_none () {
   status_is 0 "$runner" --every true && [ ! -s "$scratch/err" ] && prints 'TAP version 13
-1..0 # SKIP the program makes no call that can fail
+1..0 # SKIP the program has loaded no OpenCL loader that knows layers, and asks Tarn for nothing
 0 passed, 0 failed, 0 skipped'
 }
 check "nothing to fail" has_none
+makes_none () { # TEXT ARGUMENT...
+  text=$1
+  shift
+  status_is 0 "$runner" --every "$@" && prints "TAP version 13
+1..0 # SKIP $text
+0 passed, 0 failed, 0 skipped"
+}
+printf '#!/bin/sh\necho "loaded $$" >>"$TARN_LAYER_REPORT"\n' >"$scratch/loaded"
+chmod +x "$scratch/loaded"
+check "... under the layer" makes_none "the program makes no call that can fail" "$scratch/loaded"
+check "... of some names" makes_none "the program makes none of these calls
+# clFinish: 0" --every=clFinish "$scratch/loaded"
 is_missing () {
   status_is 127 "$runner" --every ./no-such-program && [ ! -s "$scratch/out" ] && leaves_nothing
 }
@@ -203,6 +215,18 @@ Bail out! Without a fault: found: three are left
 check "... mistakes without a fault" debugs "TAP version 13
 Bail out! Without a fault: found: it is bad
 # said: mistake it is bad" "$scratch/debugged" "$scratch/told" errs
+looks_at_none () { # ANSWER ARGUMENT...
+  answer=$1
+  shift
+  printf '#!/bin/sh\necho "buffers $$ 3 %s 3 0" >>"$TARN_LAYER_REPORT"\n' "$1" >"$scratch/made"
+  chmod +x "$scratch/made"
+  shift
+  status_is 0 "$runner" --every "$@" "$scratch/made" \
+    && [ "$(grep -c -x '# --debug looks at no buffer: none is from a pool, see NOTES in tarn-run(1)' "$scratch/out")" -eq "$answer" ]
+}
+check "... buffers that are all the driver's" looks_at_none 1 0 --debug=guards
+check "... some of them" looks_at_none 0 2 --debug=guards
+check "... without --debug" looks_at_none 0 0
 debugs_from_environment () { # that of the program's own pools
   rm -f "$scratch/told"
   TARN_DEBUG=guards status_is 1 "$runner" --every=clFinish "$scratch/debugged" "$scratch/told" \

@@ -32,7 +32,7 @@ says () { # MESSAGE: that, and nothing else
 
 # What is said of a program that has nothing to do with OpenCL.
 unused () { # PROGRAM
-  says "$1 has loaded no OpenCL loader that knows layers"
+  says "$1 has loaded no OpenCL loader that knows layers: see MESSAGES in tarn-run(1)"
 }
 
 program () { # NAME: its lines are read
@@ -373,6 +373,12 @@ check "... of several processes" reports "sh never made a buffer" \
 check "all buffers were the driver's" \
   reports "none of the 12 buffers of sh was from a pool: see NOTES in tarn-run(1)" \
   "loaded 1" "loaded 2" "buffers 2 5 0 5 0" "buffers 1 7 0 7 0"
+reports_nothing_looked_for () {
+  TARN_DEBUG=guards reports \
+    "none of the 12 buffers of sh was from a pool, so nothing was looked for: see NOTES in tarn-run(1)" \
+    "loaded 1" "buffers 1 12 0 12 0"
+}
+check "... which --debug does not look at" reports_nothing_looked_for
 check "some were from a pool" reports "" \
   "loaded 1" "loaded 2" "buffers 2 5 1 4 1" "buffers 1 7 0 7 0"
 check "all images were the driver's" \

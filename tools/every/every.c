@@ -153,13 +153,27 @@ print_agreement (const Session *session)
     printf ("# %s\n", text);
 }
 
+/* Says why there is nothing to run. */
+static const gchar *
+explain_nothing (const Session *session)
+{
+  if (session->settings->calls != NULL)
+    return "the program makes none of these calls";
+  return session->verdict.good->has_layer ? "the program makes no call that can fail"
+                                          : "the program has loaded no OpenCL loader that knows "
+                                            "layers, and asks Tarn for nothing";
+}
+
 static void
 print_plan (const Session *session)
 {
   GList *calls = list_calls (session);
 
-  printf ("TAP version 13\n1..%u%s\n", session->trials->len,
-          session->trials->len == 0 ? " # SKIP the program makes no call that can fail" : "");
+  const Trial *good = session->verdict.good;
+  gboolean is_empty = session->trials->len == 0;
+
+  printf ("TAP version 13\n1..%u%s%s\n", session->trials->len, is_empty ? " # SKIP " : "",
+          is_empty ? explain_nothing (session) : "");
   for (const GList *l = calls; l != NULL; l = l->next)
     {
       guint64 n = trial_get_count (session->verdict.good->calls, l->data);
@@ -167,6 +181,8 @@ print_plan (const Session *session)
       print_count (l->data, &n, NULL);
     }
   print_agreement (session);
+  if (session->settings->debug != NULL && good->n_buffers > 0 && !good->has_pool)
+    printf ("# --debug looks at no buffer: none is from a pool, see NOTES in tarn-run(1)\n");
   fflush (stdout);
   g_list_free (calls);
 }

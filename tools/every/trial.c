@@ -99,15 +99,21 @@ static void
 read_line (Trial *trial, const gchar *line)
 {
   gchar name[64];
-  guint64 n, bytes;
+  guint64 n, bytes, made, served;
 
   if (g_str_has_prefix (line, "found "))
     {
       read_finding (&trial->mistake, line, "mistake ");
       read_finding (&trial->leak, line, "leak ");
     }
-  else if (sscanf (line, "buffers %*d %*u %" G_GUINT64_FORMAT, &n) == 1)
-    trial->has_pool |= n > 0;
+  else if (g_str_has_prefix (line, "loaded "))
+    trial->has_layer = TRUE;
+  else if (sscanf (line, "buffers %*d %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, &made, &served)
+           == 2)
+    {
+      trial->n_buffers += made;
+      trial->has_pool |= served > 0;
+    }
   else if (sscanf (line, "calls %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
     set_count (trial->calls, name, MAX (n, trial_get_count (trial->calls, name)));
   else if (sscanf (line, "left %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)

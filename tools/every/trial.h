@@ -32,6 +32,8 @@ struct _Trial
   gboolean has_failed; /* what was to fail did */
   gchar *mistake;      /* the first that TARN_DEBUG found; nullable */
   gchar *leak;         /* ... of leaks; nullable */
+  gboolean has_layer;  /* it was loaded */
+  guint64 n_buffers;   /* that the program made, as far as the layer has told */
   gboolean has_pool;   /* the layer has a pool: requests and bytes of Tarn's are that one's, too */
   GHashTable *calls; /* name -> guint64 *: how often it was called, by the process that did most */
   GHashTable *left;  /* kind -> guint64 *: what is left at the end, in all processes */
