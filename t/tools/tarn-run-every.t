@@ -75,6 +75,7 @@ makes_none () { # TEXT ARGUMENT...
 1..0 # SKIP $text
 0 passed, 0 failed, 0 skipped"
 }
+# shellcheck disable=SC2016  # it is text here
 printf '#!/bin/sh\necho "loaded $$" >>"$TARN_LAYER_REPORT"\n' >"$scratch/loaded"
 chmod +x "$scratch/loaded"
 check "... under the layer" makes_none "the program makes no call that can fail" "$scratch/loaded"
@@ -218,6 +219,7 @@ Bail out! Without a fault: found: it is bad
 looks_at_none () { # ANSWER ARGUMENT...
   answer=$1
   shift
+  # shellcheck disable=SC2016
   printf '#!/bin/sh\necho "buffers $$ 3 %s 3 0" >>"$TARN_LAYER_REPORT"\n' "$1" >"$scratch/made"
   chmod +x "$scratch/made"
   shift

@@ -5,6 +5,8 @@
 # tarn-run --every: programs whose output varies from run to run.  What is compared all the same is
 # found if it is wrong; what is not, gives no alarm.  The programs are shell scripts, which report
 # their calls as the layer would.
+#
+# shellcheck disable=SC2016  # they are text here
 . "$(dirname "$0")/../lib/tap.sh"
 
 top=$(cd "$top_builddir" && pwd -P)
