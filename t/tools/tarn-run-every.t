@@ -147,6 +147,7 @@ cat >"$scratch/debugged" <<'PROGRAM'
 echo "${TARN_LAYER_POOL-unset} $TARN_DEBUG" >>"$1"
 find () { echo "found $$ $*" >>"$TARN_FAULTS_REPORT"; echo "said: $*" >&2; }
 echo "calls $$ clFinish 2" >>"$TARN_LAYER_REPORT"
+[ "$2" != images ] || echo "images $$ 5 4 1 1" >>"$TARN_LAYER_REPORT"
 [ "$2" != pool ] || echo "buffers $$ 5 4 1 1" >>"$TARN_LAYER_REPORT"
 echo "requests $$ 3 0" >>"$TARN_FAULTS_REPORT"
 case $TARN_LAYER_FAULTS in
@@ -210,6 +211,16 @@ not ok 1 - clFinish:1, found: pool 'a': is written
 $again clFinish:1 -- $scratch/debugged $scratch/told pool
 ok 2 - clFinish:2, exit status 1
 1 passed, 1 failed, 0 skipped" "$scratch/debugged" "$scratch/told" pool
+check "... nor what its pool of images does" debugs "TAP version 13
+1..2
+# clFinish: 2
+not ok 1 - clFinish:1, found: pool 'a': is written
+# said: leak one is left
+# said: mistake pool 'a': is written
+# said: mistake another one
+$again clFinish:1 -- $scratch/debugged $scratch/told images
+ok 2 - clFinish:2, exit status 1
+1 passed, 1 failed, 0 skipped" "$scratch/debugged" "$scratch/told" images
 check "... leaks without a fault" debugs "TAP version 13
 Bail out! Without a fault: found: three are left
 # said: leak three are left" "$scratch/debugged" "$scratch/told" leaks

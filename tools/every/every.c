@@ -181,7 +181,7 @@ print_plan (const Session *session)
       print_count (l->data, &n, NULL);
     }
   print_agreement (session);
-  if (session->settings->debug != NULL && good->n_buffers > 0 && !good->has_pool)
+  if (session->settings->debug != NULL && good->n_buffers > 0 && good->n_served == 0)
     printf ("# --debug looks at no buffer: none is from a pool, see NOTES in tarn-run(1)\n");
   fflush (stdout);
   g_list_free (calls);

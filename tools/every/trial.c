@@ -112,8 +112,11 @@ read_line (Trial *trial, const gchar *line)
            == 2)
     {
       trial->n_buffers += made;
+      trial->n_served += served;
       trial->has_pool |= served > 0;
     }
+  else if (sscanf (line, "images %*d %*u %" G_GUINT64_FORMAT, &served) == 1)
+    trial->has_pool |= served > 0;
   else if (sscanf (line, "calls %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)
     set_count (trial->calls, name, MAX (n, trial_get_count (trial->calls, name)));
   else if (sscanf (line, "left %*d %63s %" G_GUINT64_FORMAT, name, &n) == 2)

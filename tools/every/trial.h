@@ -34,6 +34,7 @@ struct _Trial
   gchar *leak;         /* ... of leaks; nullable */
   gboolean has_layer;  /* it was loaded */
   guint64 n_buffers;   /* that the program made, as far as the layer has told */
+  guint64 n_served;    /* of these, from the layer's pool */
   gboolean has_pool;   /* the layer has a pool: requests and bytes of Tarn's are that one's, too */
   GHashTable *calls; /* name -> guint64 *: how often it was called, by the process that did most */
   GHashTable *left;  /* kind -> guint64 *: what is left at the end, in all processes */
