@@ -502,6 +502,14 @@ is_limited () {
     && grep -q CL_MEM_OBJECT_ALLOCATION_FAILURE "$scratch/err"
 }
 check "--limit: no more than that" is_limited
+fits () { # LIMIT NUMBER
+  status_is 0 "$runner" --limit "$1" "$promises" --platform "$platform" all-at-once
+  grep -qx "$2 buffers" "$scratch/out"
+}
+fill_up () {
+  fits 22000000 8 && fits 21999999 7 && fits 22M 8 && fits 5500000 2
+}
+check "... and no less: buffers fit to the last byte" fill_up
 
 # What is said of images: made, from a pool, the driver's own, made for the pool, share of bytes.
 image_numbers () {

@@ -94,6 +94,34 @@ released_behind (World *world)
   release_rounds (world, 2000, promise_gate (world));
 }
 
+#define AT_ONCE 2750000 /* bytes: 8 of them are 22,000,000 */
+
+/* So many buffers there are at the same time. */
+static void
+all_at_once (World *world)
+{
+  cl_mem buffers[8];
+  guint n = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    {
+      cl_int status = 99;
+
+      buffers[i] = clCreateBuffer (world->context, 0, AT_ONCE, NULL, &status);
+      if (buffers[i] != NULL)
+        promise_write (world->queue, buffers[i], 0, AT_ONCE, i);
+      n += buffers[i] != NULL;
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (buffers); i++)
+    if (buffers[i] != NULL)
+      {
+        promise_expect (world,
+                        promise_read_wrong (world->queue, buffers[i], 0, AT_ONCE, i, 0) == 0);
+        OK (clReleaseMemObject (buffers[i]));
+      }
+  printf ("%u buffers\n", n);
+}
+
 /* One size again and again: what was just released is what a pool has at hand. */
 static void
 released_same (World *world)
@@ -474,6 +502,7 @@ copies (World *world)
 const Promise promises_contents[] = { { "released", released, FALSE },
                                       { "released-behind", released_behind, FALSE },
                                       { "released-same", released_same, FALSE },
+                                      { "all-at-once", all_at_once, FALSE },
                                       { "live", live, FALSE },
                                       { "guards", guards, FALSE },
                                       { "ranges", ranges, FALSE },

@@ -416,6 +416,25 @@ images_copies (World *world)
   OK (clReleaseMemObject (image));
 }
 
+/* An image ends where its buffer does, which may have more memory. */
+static void
+images_beyond (World *world)
+{
+  cl_mem buffer = promise_filled (world, 1000, 1);
+
+  need_any_images (world);
+  for (gsize width = 251; width < 260; width++)
+    {
+      cl_int status;
+      cl_mem image = image_of (world, buffer, width, 0, &status);
+
+      printf ("%zu pixels: %s\n", width, promise_status (status));
+      if (image != NULL)
+        OK (clReleaseMemObject (image));
+    }
+  OK (clReleaseMemObject (buffer));
+}
+
 /* What is no buffer is none, and what is a buffer is no image. */
 static void
 images_errors (World *world)
@@ -660,6 +679,7 @@ const Promise promises_others[] = { { "svm", svm, FALSE },
                                     { "images-unannounced", images_unannounced, FALSE },
                                     { "images-flat", images_flat, FALSE },
                                     { "images-copies", images_copies, FALSE },
+                                    { "images-beyond", images_beyond, FALSE },
                                     { "images-errors", images_errors, FALSE },
                                     { "contexts-first", contexts_first, FALSE },
                                     { "contexts-many", contexts_many, FALSE },
