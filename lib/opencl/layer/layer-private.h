@@ -380,8 +380,8 @@ typedef struct
 cl_int _tarn_layer_wait_briefly (cl_command_queue queue, cl_event event);
 
 /* Waits for a command of the layer's own, if there is a status of CL_SUCCESS for it, and releases
- * its event.  It is for what several threads put on one queue: with rusticl of Mesa 22.3 a call
- * that blocks, or clFinish, returns at once if another thread has just flushed the queue. */
+ * its event.  It is for what several threads put on one queue: with rusticl of Mesa 22.3 and calls
+ * that block, guards seemed to be overwritten now and then, as if a call had returned early. */
 cl_int _tarn_layer_await (cl_int status, const cl_event *event);
 
 /* Gets the layer's own queue, made at the first request; NULL: it could not be. */

@@ -422,7 +422,7 @@ images_beyond (World *world)
 {
   cl_mem buffer = promise_filled (world, 1000, 1);
 
-  need_any_images (world);
+  promise_need_images (world);
   for (gsize width = 251; width < 260; width++)
     {
       cl_int status;
