@@ -112,6 +112,10 @@ compare () { # NAME COMMAND...
   fi
   for how in layer debug trace; do
     run_as $how "$@"
+    if [ "$(cat "$work/$how/status")" -eq 124 ]; then
+      fail "$name takes longer than $seconds s ($how; PROGRAMS_SECONDS)"
+      continue
+    fi
     results $how >"$work/$how.results"
     diff "$work"/{plain,$how}.results | head -n 20 && continue
     fail "$name: other results ($how)"
