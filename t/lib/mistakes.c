@@ -77,6 +77,7 @@ test_none (const MistakesMemory *memory, gpointer state)
   g_assert_cmpuint (tarn_debug_check (), ==, before);
 }
 
+/* Each is named once: on demand, or when it is freed. */
 static void
 plant (const MistakesMemory *memory, gpointer state, gsize size, gssize offset, const gchar *text)
 {
@@ -86,11 +87,17 @@ plant (const MistakesMemory *memory, gpointer state, gsize size, gssize offset, 
 
   memory->put (state, tarn_block_get_memory (block), offset, 7);
   expect (size, text, NULL);
-  g_assert_cmpuint (tarn_debug_check (), ==, before + 1); /* on demand */
+  g_assert_cmpuint (tarn_debug_check (), ==, before + 1);
   g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_debug_check (), ==, before + 1);
+  tarn_block_free (block);
+
+  block = ask (pool, size);
+  memory->put (state, tarn_block_get_memory (block), offset, 7);
   expect (size, text, NULL);
   tarn_block_free (block);
   g_test_assert_expected_messages ();
+  g_assert_cmpuint (tarn_debug_check (), ==, before + 2);
 }
 
 static void
