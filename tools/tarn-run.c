@@ -45,6 +45,7 @@ typedef struct
   guint n_ended;        /* in order: those whose buffers are known */
   guint64 made, images; /* buffers and images of these processes */
   guint64 served;       /* of both */
+  GHashTable *reasons;  /* why buffers were the driver's own -> how many, as a guint64 */
 } Findings;
 
 typedef struct
@@ -217,9 +218,23 @@ report_close (Report *report)
 }
 
 static void
+add_reason (Findings *findings, const gchar *text, guint64 n)
+{
+  guint64 *sum = g_hash_table_lookup (findings->reasons, text);
+
+  if (sum == NULL)
+    {
+      sum = g_new0 (guint64, 1);
+      g_hash_table_insert (findings->reasons, g_strdup (text), sum);
+    }
+  *sum += n;
+}
+
+static void
 read_line (const gchar *line, Findings *findings)
 {
   guint64 made, served;
+  gint start = 0;
 
   if (g_str_has_prefix (line, "loaded "))
     findings->n_loaded++;
@@ -230,6 +245,8 @@ read_line (const gchar *line, Findings *findings)
       findings->made += made;
       findings->served += served;
     }
+  else if (sscanf (line, "own %*d %" G_GUINT64_FORMAT " %n", &made, &start) == 1 && start > 0)
+    add_reason (findings, line + start, made);
   else if (sscanf (line, "images %*d %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, &made, &served)
            == 2)
     {
@@ -253,12 +270,41 @@ report_read (const Report *report, Findings *findings)
   return TRUE;
 }
 
+static gint
+compare_texts (gconstpointer a, gconstpointer b)
+{
+  return strcmp (*(const gchar *const *) a, *(const gchar *const *) b);
+}
+
+/* Says why buffers were the driver's own, as far as the layer does. */
+static gchar *
+describe_reasons (const Findings *findings)
+{
+  g_autoptr (GPtrArray) texts = g_ptr_array_new ();
+  GString *all = g_string_new (NULL);
+  GHashTableIter iter;
+  gpointer text;
+
+  g_hash_table_iter_init (&iter, findings->reasons);
+  while (g_hash_table_iter_next (&iter, &text, NULL))
+    g_ptr_array_add (texts, text);
+  g_ptr_array_sort (texts, compare_texts);
+  for (guint i = 0; i < texts->len; i++)
+    g_string_append_printf (all, "%s%" G_GUINT64_FORMAT " %s", i > 0 ? "; " : "",
+                            *(guint64 *) g_hash_table_lookup (findings->reasons, texts->pdata[i]),
+                            (const gchar *) texts->pdata[i]);
+  if (all->len == 0)
+    g_string_assign (all, "see NOTES in tarn-run(1)");
+  return g_string_free (all, FALSE);
+}
+
 /* What the user has to know to find out why nothing is different.  Of a process that was killed, or
  * that goes on, nobody knows what buffers it made. */
 static void
 explain (const gchar *program, const Findings *findings)
 {
   g_autofree gchar *name = g_filename_display_name (program);
+  g_autofree gchar *reasons = describe_reasons (findings);
 
   if (findings->n_loaded == 0)
     say ("%s has loaded no OpenCL loader that knows layers: see MESSAGES in tarn-run(1)", name);
@@ -267,10 +313,10 @@ explain (const gchar *program, const Findings *findings)
   else if (findings->made == 0 && findings->images == 0)
     say ("%s never made a buffer", name);
   else if (findings->served == 0 && has_pool ())
-    say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool%s: see NOTES in tarn-run(1)",
+    say ("none of the %" G_GUINT64_FORMAT " %s of %s was from a pool%s: %s",
          findings->made > 0 ? findings->made : findings->images,
          findings->made > 0 ? "buffers" : "images", name,
-         g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was looked for" : "");
+         g_getenv ("TARN_DEBUG") != NULL ? ", so nothing was looked for" : "", reasons);
 }
 
 /* The program */
@@ -408,7 +454,8 @@ get_exit_status (const Child *child)
 static void
 tell (const Options *options, const Child *child, const Report *report)
 {
-  Findings findings = { 0 };
+  g_autoptr (GHashTable) reasons = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  Findings findings = { .reasons = reasons };
 
   if (child->error != 0)
     say ("'%s': %s", options->program[0], g_strerror (child->error));

@@ -400,6 +400,17 @@ _tarn_layer_made_room (cl_context handle, cl_int status)
   return TRUE;
 }
 
+/* Counts a buffer that the driver is asked for; of what it refuses nobody asks why. */
+static void
+count_passed_on (LayerReason reason, cl_mem buffer, gsize size)
+{
+  LAYER_COUNT (passed_on);
+  if (buffer == NULL)
+    return;
+  LAYER_COUNT (reasons[reason]);
+  LAYER_COUNT_BYTES (buffer_bytes, size);
+}
+
 cl_mem CL_API_CALL
 layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void *host,
                       cl_int *status_ret)
@@ -410,12 +421,10 @@ layer_clCreateBuffer (cl_context context, cl_mem_flags flags, size_t size, void 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
-  LAYER_COUNT (passed_on);
   buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
   if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBuffer (context, flags, size, host, &status);
-  if (buffer != NULL)
-    LAYER_COUNT_BYTES (buffer_bytes, size);
+  count_passed_on (_tarn_layer_context_find_reason (context, flags, size), buffer, size);
   return answer (buffer, status, status_ret);
 }
 
@@ -429,14 +438,14 @@ layer_clCreateBufferWithProperties (cl_context context, const cl_mem_properties 
   LAYER_COUNT (created);
   if (buffer != NULL || status != CL_SUCCESS)
     return answer (buffer, status, status_ret);
-  LAYER_COUNT (passed_on);
   buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size, host,
                                                              &status);
   if (buffer == NULL && _tarn_layer_made_room (context, status))
     buffer = _tarn_layer_driver->clCreateBufferWithProperties (context, properties, flags, size,
                                                                host, &status);
-  if (buffer != NULL)
-    LAYER_COUNT_BYTES (buffer_bytes, size);
+  count_passed_on (properties != NULL ? LAYER_FLAGS
+                                      : _tarn_layer_context_find_reason (context, flags, size),
+                   buffer, size);
   return answer (buffer, status, status_ret);
 }
 

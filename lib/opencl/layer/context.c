@@ -73,6 +73,24 @@ _tarn_layer_context_find_pool (cl_context handle, cl_mem_flags flags, gsize size
   return g_steal_pointer (&self);
 }
 
+LayerReason
+_tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size)
+{
+  LAYER_AUTO LayerContext *self = _tarn_layer_find (LAYER_CONTEXT, handle);
+
+  if ((flags & (CL_MEM_USE_HOST_PTR | CL_MEM_COPY_HOST_PTR)) != 0)
+    return LAYER_OF_HOST;
+  if (self == NULL)
+    return LAYER_NO_POOL;
+  if (self->device == NULL)
+    return LAYER_OF_DEVICES;
+  if ((flags & ~(cl_mem_flags) SERVED_FLAGS) != 0)
+    return LAYER_FLAGS;
+  if (size > self->max_bytes)
+    return LAYER_TOO_LARGE;
+  return __atomic_load_n (&self->wants_images, __ATOMIC_ACQUIRE) ? LAYER_FOR_IMAGES : LAYER_NO_POOL;
+}
+
 void
 _tarn_layer_context_trim (LayerContext *self)
 {

@@ -100,19 +100,35 @@ const LayerSettings *_tarn_layer_get_settings (void);
 
 /* report.c */
 
+/* Why a buffer is the driver's own. */
+typedef enum
+{
+  LAYER_OF_HOST,    /* its contents are, or come from there */
+  LAYER_OF_DEVICES, /* of a context of several, or of one that is too old */
+  LAYER_FLAGS,      /* or properties: the layer does not know them */
+  LAYER_TOO_LARGE,
+  LAYER_FOR_IMAGES, /* the program makes images of buffers */
+  LAYER_NO_POOL,    /* there was none, or none that could serve it */
+  LAYER_N_REASONS
+} LayerReason;
+
 /* Adds the first line to the report, if there is one, and sees to the last. */
 void _tarn_layer_report_begin (void);
+
+/* Gets a reason in words that go on behind a number of buffers. */
+const gchar *_tarn_layer_describe_reason (LayerReason reason);
 
 /* layer.c */
 
 /* Calls of the program's and of the layer's own; atomic. */
 typedef struct
 {
-  gsize created;     /* buffers that the program asked for */
-  gsize served;      /* of these: with memory of a pool */
-  gsize pieces;      /* buffers that the layer asked the driver for */
-  gsize passed_on;   /* buffers that the driver was asked for instead */
-  gsize sub_buffers; /* that the layer asked the driver for */
+  gsize created;                  /* buffers that the program asked for */
+  gsize served;                   /* of these: with memory of a pool */
+  gsize pieces;                   /* buffers that the layer asked the driver for */
+  gsize passed_on;                /* buffers that the driver was asked for instead */
+  gsize reasons[LAYER_N_REASONS]; /* ... why */
+  gsize sub_buffers;              /* that the layer asked the driver for */
 
   gsize images_created; /* that the program asked for, but for those of buffers */
   gsize images_served;  /* of these: from a pool */
@@ -274,6 +290,9 @@ struct _LayerContext
   gboolean ended;       /* the program has no reference any more */
   gboolean is_debugged; /* TARN_DEBUG looks at its buffers */
 };
+
+/* Finds out why a buffer, which is not invalid, is not from a pool. */
+LayerReason _tarn_layer_context_find_reason (cl_context handle, cl_mem_flags flags, gsize size);
 
 /* Gets a reference to the context of memory for a buffer with such flags, and its pool; NULL: the
  * driver is to make the buffer.  One that is filled from the host's memory is a driver's matter,

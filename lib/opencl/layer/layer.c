@@ -54,6 +54,20 @@ print_image_stats (void)
               100.0 * (gdouble) images / MAX (1.0, (gdouble) images + (gdouble) buffers));
 }
 
+/* Why buffers were not from a pool, unless none was to be. */
+static void
+print_reasons (void)
+{
+  for (guint i = 0; i < LAYER_N_REASONS && _tarn_layer_get_settings ()->uses_pool; i++)
+    {
+      gsize n = get_count (&_tarn_layer_counts.reasons[i]);
+
+      if (n > 0)
+        g_printerr ("driver's own: %" G_GSIZE_FORMAT " %s\n", n,
+                    _tarn_layer_describe_reason ((LayerReason) i));
+    }
+}
+
 static void
 print_stats (void)
 {
@@ -66,6 +80,7 @@ print_stats (void)
               "made", "from a pool", "driver's own", "pool's",
               get_count (&_tarn_layer_counts.created), get_count (&_tarn_layer_counts.served),
               get_count (&_tarn_layer_counts.passed_on), get_count (&_tarn_layer_counts.pieces));
+  print_reasons ();
   if (get_count (&_tarn_layer_counts.images_created) > 0)
     print_image_stats ();
 }
