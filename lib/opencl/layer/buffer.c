@@ -301,13 +301,30 @@ make_new (LayerContext *context, const TarnBlock *block, const LayerPlace *place
  * request takes anyway, and so much there would be in use in vain. */
 #define LARGE ((gsize) 256 << 10)
 
+/* Small buffers of about the same size share blocks, which have less than an eighth more: the fewer
+ * sizes, the more often a block is held that has a sub-buffer. */
+#define MAX_ROUNDED ((gsize) 64 << 10)
+
+static gsize
+round_size (gsize size)
+{
+  gsize step = MAX (512, (gsize) 1 << (g_bit_storage (size) - 1) >> 3);
+
+  return size > MAX_ROUNDED || !_tarn_layer_get_settings ()->rounds_sizes
+             ? size
+             : (size + step - 1) / step * step;
+}
+
 static TarnBlock *
 get_block (LayerContext *context, TarnPool *pool, gsize size, GError **error)
 {
+  LayerMemory memory = pool == context->pools[LAYER_HOST] ? LAYER_HOST : LAYER_PLAIN;
+
   _tarn_layer_context_look (context, size >= LARGE);
   if (_tarn_layer_is_debugged (context))
     _tarn_layer_debug_keep_up ();
-  return allocate (context, pool, size, error);
+  _tarn_layer_drop_unneeded (context, pool, &context->idle[memory]);
+  return allocate (context, pool, round_size (size), error);
 }
 
 /* Puts there what a buffer is to contain, before the program's first command; FALSE: it does not.

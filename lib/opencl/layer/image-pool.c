@@ -21,9 +21,6 @@
 /* Part of the device's memory that is held at most. */
 #define HELD_SHARE 8
 
-/* For so long images are held that no request has needed. */
-#define MAX_AGE (10 * G_TIME_SPAN_SECOND)
-
 /* Images that the host cannot read are the driver's: a new one is read to be put on the device. */
 #define SERVED_FLAGS                                                                               \
   (LAYER_ACCESS_FLAGS | CL_MEM_KERNEL_READ_AND_WRITE | CL_MEM_HOST_READ_ONLY                       \
@@ -168,50 +165,12 @@ _tarn_layer_trim_images (LayerContext *context)
     tarn_pool_trim (images, 0);
 }
 
-static gsize
-get_held_bytes (TarnPool *images)
-{
-  TarnPoolStats stats = TARN_POOL_STATS_INIT;
-
-  tarn_pool_get_stats (images, &stats);
-  return stats.held_bytes;
-}
-
-/* Notes how many bytes are held after a request.  Gets how many of them no request has needed for a
- * while, which begins anew; 0: it is not over. */
-static gsize
-note_held (LayerContext *context, gsize held)
-{
-  gint64 now = g_get_monotonic_time ();
-  LAYER_LOCKED (&context->lock);
-  gsize unneeded;
-
-  context->least_held = MIN (context->least_held, held);
-  if (now - context->least_since < MAX_AGE)
-    return 0;
-  unneeded = context->least_held;
-  context->least_since = now;
-  context->least_held = held;
-  return unneeded;
-}
-
-/* Gives the driver back those that were held for longest, if more are held than are needed. */
-static void
-drop_unneeded (LayerContext *context, TarnPool *images)
-{
-  gsize held = get_held_bytes (images);
-  gsize unneeded = note_held (context, held);
-
-  if (unneeded > 0)
-    tarn_pool_trim (images, held - unneeded);
-}
-
 /* Gives back about as many bytes of images as are wanted. */
 static gboolean
 give_images_back (TarnPool *buffers, gsize wanted, gpointer context)
 {
   TarnPool *images = find_images (context);
-  gsize held = images != NULL ? get_held_bytes (images) : 0;
+  gsize held = images != NULL ? _tarn_layer_get_held_bytes (images) : 0;
 
   (void) buffers;
   if (held == 0)
@@ -356,7 +315,7 @@ get (LayerContext *context, const TarnOpenclImageKind *kind, cl_mem *handle, GEr
   if (_tarn_layer_is_debugged (context))
     _tarn_layer_debug_keep_up ();
   block = allocate (context, pool, bytes, error);
-  drop_unneeded (context, pool);
+  _tarn_layer_drop_unneeded (context, pool, &context->image_idle);
   _tarn_opencl_image_kinds_release (context->image_kinds, bytes);
   if (block == NULL)
     return NULL;

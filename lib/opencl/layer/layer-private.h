@@ -22,6 +22,7 @@
  *     buffer.c     buffers, and what is made of them
  *     images.c     images, some of which are made of buffers
  *     image-pool.c ... and others have memory of a pool
+ *     idle.c       what pools hold that no request needs
  *     uses.c       which commands use a buffer
  *     describe.c   what is said of buffers
  *     ask.c        what the driver does with buffers of its own, which is what programs are to see
@@ -90,9 +91,10 @@ typedef struct
   gboolean uses_pool;
   gchar *limit; /* nullable */
   gboolean prints_stats;
-  gchar *faults;      /* nullable */
-  gchar *report;      /* a file; nullable */
-  gboolean may_debug; /* TARN_DEBUG is set, and may be worth something */
+  gchar *faults;         /* nullable */
+  gchar *report;         /* a file; nullable */
+  gboolean may_debug;    /* TARN_DEBUG is set, and may be worth something */
+  gboolean rounds_sizes; /* blocks of small buffers may be larger than these */
 } LayerSettings;
 
 void _tarn_layer_read_settings (void);
@@ -238,6 +240,14 @@ typedef struct
   LayerMemory memory;
 } LayerSource;
 
+/* How much a pool holds: see idle.c. */
+typedef struct
+{
+  gint64 look_at;    /* atomic: monotonic time */
+  gsize least_bytes; /* behind the context's lock: that were held, */
+  gint64 since;      /* ... since then */
+} LayerIdle;
+
 struct _LayerContext
 {
   LayerObject base;
@@ -268,8 +278,8 @@ struct _LayerContext
   LayerSource sources[LAYER_N_KINDS];
   TarnOpenclImageKinds *image_kinds; /* of the next; NULL: not made yet */
   TarnPool *images;                  /* within the limit of the pool of plain buffers; NULL: ... */
-  gsize least_held;                  /* bytes of images that nobody had, at the least */
-  gint64 least_since;                /* ... since then, monotonic */
+  LayerIdle idle[LAYER_N_KINDS];     /* what the pools hold, */
+  LayerIdle image_idle;              /* and that of images */
   GHashTable *answers;               /* see ask.c */
 
   TarnMutex spares_lock; /* guards these: see spares.c */
@@ -384,6 +394,13 @@ void _tarn_layer_address_begin (LayerContext *context);
 /* Gets how many bytes from the start of a piece the first aligned address is; 0 where it is not
  * known. */
 gsize _tarn_layer_find_shift (LayerContext *context, cl_mem piece);
+
+/* idle.c */
+
+/* Gives back what a pool has held for a while without a request that needed it, if it is time to
+ * look. */
+void _tarn_layer_drop_unneeded (LayerContext *context, TarnPool *pool, LayerIdle *self);
+gsize _tarn_layer_get_held_bytes (TarnPool *pool);
 
 /* pieces.c */
 

@@ -429,6 +429,11 @@ debugged_pool_new (LayerSource *source, const TarnPoolOptions *options)
   return NULL;
 }
 
+/* A held block serves the next buffer of its size, whose sub-buffer there is already.  Memory that
+ * is joined with its neighbours is cut anew, mostly at another place, for which the driver makes
+ * another sub-buffer. */
+#define HELD_BYTES ((gsize) 32 << 20)
+
 TarnPool *
 _tarn_layer_pool_new (LayerSource *source)
 {
@@ -438,6 +443,7 @@ _tarn_layer_pool_new (LayerSource *source)
   TarnPool *pool = NULL;
 
   options.name = source->memory == LAYER_HOST ? "host buffers" : "buffers";
+  options.hold_bytes = HELD_BYTES;
   if (!read_limit (source->context, &options.limit_bytes))
     return NULL;
   if (_tarn_layer_get_settings ()->may_debug)

@@ -18,12 +18,26 @@
 
 static LayerSettings settings;
 
+/* Where one of these is set, a block has just the bytes that the program asked for: a limit is to
+ * be used to the last byte, or somebody reads the sizes. */
+static const gchar *const of_exact_sizes[]
+    = { "TARN_LAYER_LIMIT",        "TARN_LIMIT", "TARN_DEBUG", "TARN_TRACE", "TARN_SNAPSHOT_ON_OOM",
+        "TARN_SNAPSHOT_ON_SIGNAL", NULL };
+
 static gboolean
 is_on (const gchar *name, gboolean by_default)
 {
   const gchar *value = secure_getenv (name);
 
   return value == NULL || *value == '\0' ? by_default : !g_str_equal (value, "0");
+}
+
+static gboolean
+has_any (const gchar *const *names)
+{
+  while (*names != NULL && secure_getenv (*names) == NULL)
+    names++;
+  return *names != NULL;
 }
 
 void
@@ -34,6 +48,7 @@ _tarn_layer_read_settings (void)
   settings.prints_stats = is_on ("TARN_LAYER_STATS", FALSE);
   settings.faults = g_strdup (secure_getenv ("TARN_LAYER_FAULTS"));
   settings.may_debug = secure_getenv ("TARN_DEBUG") != NULL;
+  settings.rounds_sizes = !has_any (of_exact_sizes);
   settings.report = g_strdup (secure_getenv ("TARN_LAYER_REPORT"));
 }
 
