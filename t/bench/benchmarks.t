@@ -106,7 +106,7 @@ fi
 
 opencl=$top_builddir/t/bench/opencl-order-cost
 if [ -x "$opencl" ]; then
-  POCL_DEVICES=pthread # its other device deadlocks where threads enqueue: README, known faults
+  POCL_DEVICES=pthread # its other device deadlocks where threads enqueue: doc/drivers
   export POCL_DEVICES
   check "opencl-order-cost --help fits a screen" test "$("$opencl" --help | wc -l)" -le 24
   glance "$opencl"

@@ -29,7 +29,7 @@ if [ -z "${OCL_ICD_VENDORS:-}" ] && [ -e /etc/OpenCL/vendors/pocl.icd ]; then
   export OCL_ICD_VENDORS
 fi
 
-# PoCL's other device deadlocks now and then where queues wait for one another: README, known faults.
+# PoCL's other device deadlocks now and then where queues wait for one another: doc/drivers.
 POCL_DEVICES=pthread
 export POCL_DEVICES
 
