@@ -2,8 +2,9 @@
 # Tarn: memory pools for OpenCL and CUDA.
 # SPDX-License-Identifier: MIT
 #
-# t/README: it lists the files that are there, and no others.  README: its program is built and run
-# as it says, also with each of its OpenCL calls failing.
+# t/README: it lists the files that are there, and no others.  README: it is short, the files that it
+# names exist, and its numbers are in doc/performance; its program is built and run as it says, also
+# with each of its OpenCL calls failing.
 . "$(dirname "$0")/../lib/tap.sh"
 
 readme=$top_srcdir/t/README
@@ -43,6 +44,29 @@ check "every section is a folder" sh -c '
   sed -n "s,^## \([a-z/-]*\)/: .*,\1,p" "$1/README" | while read -r name; do
     [ -d "$1/$name" ] || { echo "$name"; exit 1; }
   done' sh "$top_srcdir/t"
+
+is_short () {
+  [ "$(wc -l <"$top_srcdir/README")" -le 120 ]
+}
+check "README has at most 120 lines" is_short
+names_files () {
+  grep -o -w -E '(doc|t)/[A-Za-z0-9_./-]*[A-Za-z0-9]' "$top_srcdir/README" | sort -u >"$scratch/paths"
+  [ "$(wc -l <"$scratch/paths")" -ge 10 ] || return
+  while read -r path; do
+    [ -e "$top_srcdir/$path" ] || { echo "no $path"; return 1; }
+  done <"$scratch/paths"
+}
+check "README names files that exist" names_files
+# Those of more than one digit, in its features and its table.
+has_measured_numbers () {
+  sed -n '/^## Features$/,/^## Install$/p' "$top_srcdir/README" | sed 's/\([0-9]\),\([0-9]\)/\1\2/g' \
+    | grep -o -E '[0-9]+(\.[0-9]+)?' | grep .. | sort -u >"$scratch/numbers"
+  [ "$(wc -l <"$scratch/numbers")" -ge 20 ] || return
+  while read -r number; do
+    grep -qwF "$number" "$top_srcdir/doc/performance" || { echo "no $number"; return 1; }
+  done <"$scratch/numbers"
+}
+check "README's numbers are in doc/performance" has_measured_numbers
 
 # In an empty folder: what README says, and what it calls $PWD is this tree.
 top=$(cd "$top_builddir" && pwd -P)
