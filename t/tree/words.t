@@ -1,0 +1,125 @@
+#!/bin/sh
+# Tarn: memory pools for OpenCL and CUDA.
+# SPDX-License-Identifier: MIT
+#
+# Plain English: words.awk finds wordings that cost a second reading, such as "but for", or a comment
+# that begins with "What" or "Whether".  A function's comment begins with a verb and its object
+# ("Frees a block."), a struct's says what it is ("A cached block.").
+#
+# data/words.tsv has the number of such wordings in each file that still has some; numbers only go
+# down.  The wordings of some files, or all:
+#     t/tree/words.t --find [FILE...]
+# After some were mended:
+#     t/tree/words.t --print >t/data/words.tsv
+. "$(dirname "$0")/../lib/tap.sh"
+
+cd "$top_srcdir" || exit
+
+# Sources and pages.  tools/view has a source that its makefile writes.
+list_files () {
+  find include lib tools doc \( -name built -o -path tools/view/texts.c \) -prune -o -type f \( \
+    -name '*.[ch]' -o -name '*.[ch]pp' -o -name '*.h.in' -o -name '*.md' -o -name '*.[1-9]' \) -print
+  find doc -maxdepth 1 -type f
+  ls CONTRIBUTING NEWS README SECURITY
+}
+
+find_words () { # [FILE...]
+  if [ $# -eq 0 ]; then
+    # shellcheck disable=SC2046  # no name has a blank
+    set -- $(list_files)
+  fi
+  awk -f t/tree/words.awk "$@"
+}
+
+count_words () {
+  find_words | cut -d : -f 1 | sort | uniq -c | awk '{ print $2 "\t" $1 }'
+}
+
+case ${1-} in
+  --find)
+    shift
+    find_words "$@"
+    exit
+    ;;
+  --print)
+    count_words
+    exit
+    ;;
+esac
+
+# One of each sort, and what only looks like it.
+cat >"$scratch/sample.c" <<'END'
+/* What a thread keeps.  */
+static int kept;
+/* Frees a block, but
+ * for the last one.  */
+const char *help = "Of memory, "
+                   "such as null";
+int twice; /* which it is  */
+int once;  /* whether it is idle  */
+// Tries again where that was in
+// vain.
+/* What now?  */
+/* Nothing but forks "/" and '"'.  */
+char quote = '"', slash = '/'; /* So many blocks.  */
+/* Tells whether a block is free, so many as there are.  */
+/** @return Whether it is free. */
+END
+cat >"$scratch/sample.md" <<'END'
+# What is in it
+
+Nobody knows, but
+for one.
+
+- Of these, none
+- Not of these
+
+    Of what is indented
+END
+cat >"$scratch/sample.1" <<'END'
+.TP
+.B \-n
+Whether it is.
+Of the same paragraph.
+END
+finds_samples () {
+  find_words "$scratch/sample.c" "$scratch/sample.md" "$scratch/sample.1" \
+    | sed 's,.*/sample\.\([a-z1]*:[0-9]*\):.*,\1,' | tr '\n' ' ' >"$scratch/lines"
+  echo "c:1 c:3 c:5 c:7 c:9 c:13 c:15 md:3 md:6 1:3 " >"$scratch/expected"
+  cat "$scratch/lines"
+  echo
+  cat "$scratch/expected"
+  [ "$(cat "$scratch/lines")" = "$(cat "$scratch/expected")" ]
+}
+check "finds one of each sort" finds_samples
+
+count_words >"$scratch/counted"
+compare () { # WHICH
+  awk -F '\t' -v which="$1" '
+    NR == FNR { listed[$1] = $2; next }
+    { counted[$1] = $2 }
+    END {
+      for (file in counted)
+        if (which == "more" && counted[file] > listed[file])
+          print file ": " counted[file] " wordings, " listed[file] + 0 " listed"
+      for (file in listed)
+        if (which == "fewer" && counted[file] < listed[file])
+          print file ": " counted[file] + 0 " wordings, " listed[file] " listed"
+    }' "t/data/words.tsv" "$scratch/counted" | sort >"$scratch/differences"
+}
+has_no_new_ones () {
+  compare more
+  cat "$scratch/differences"
+  # shellcheck disable=SC2046  # no name has a blank
+  [ ! -s "$scratch/differences" ] \
+    || { find_words $(cut -d : -f 1 "$scratch/differences"); return 1; }
+}
+check "no new wordings that cost a second reading" has_no_new_ones
+
+list_is_not_too_high () {
+  compare fewer
+  cat "$scratch/differences"
+  [ ! -s "$scratch/differences" ] || { echo "t/tree/words.t --print >t/data/words.tsv"; return 1; }
+}
+check "data/words.tsv has no number that is too high" list_is_not_too_high
+done_testing
