@@ -65,7 +65,7 @@ typedef struct
 
   const gchar *name; /**< nullable; for messages, such as "opencl-immediate"; copied */
 
-  /** Whether allocate() may succeed without memory behind it, as clCreateBuffer () does. */
+  /** TRUE: allocate() may succeed without memory behind it, as clCreateBuffer () does. */
   gboolean deferred;
 
   /**
@@ -107,7 +107,7 @@ typedef struct
    */
   gpointer (*event_record) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Whether everything that @p event stands for is done; it does not wait. */
+  /** Tells whether everything that @p event stands for is done; it does not wait. */
   gboolean (*event_is_done) (gpointer user_data, gpointer event);
 
   /** @p queue waits for @p event; the host does where @p queue is NULL. */
@@ -132,23 +132,23 @@ typedef struct
    */
   gpointer (*fresh_queue) (gpointer user_data);
 
-  /** Whether memory can be allocated now for use on @p queue: asked before allocate(). */
+  /** Tells whether memory can be allocated now for use on @p queue: called before allocate(). */
   gboolean (*check_queue) (gpointer user_data, gpointer queue, GError **error);
 
-  /** Whether free() may be called while commands on queues still use the memory. */
+  /** TRUE: free() may be called while commands on queues still use the memory. */
   gboolean frees_in_order;
 
   /**
-   * Gives memory back once everything put on @p queue so far is done, without a wait of the host's;
-   * FALSE if it cannot. Without it the host waits, and then it is free().
+   * Frees memory once everything put on @p queue so far is done; the host does not wait. FALSE if
+   * it cannot. Where the function is missing, the host waits, and then calls free().
    */
   gboolean (*free_on_queue) (gpointer user_data, TarnMemory memory, gsize size, gpointer queue);
 
-  /* What a heap makes blocks of. Parts, or virtual memory, or both, of which it takes the latter.
-   */
+  /* Memory that a heap makes blocks of: parts, or virtual memory. Where there are both, a heap
+   * uses virtual memory. */
 
   /**
-   * What offsets of parts are multiples of: bytes, a power of two. With part_new().
+   * Offsets of parts are multiples of this: bytes, a power of two. With part_new().
    */
   gsize part_alignment;
 
@@ -194,8 +194,8 @@ typedef struct
                            GError **error);
 
   /**
-   * Whether backing_map() can map a backing that is mapped elsewhere already, so that the same
-   * bytes have two addresses. A heap then moves freed memory within a queue although commands on
+   * TRUE: backing_map() can map a backing that is mapped elsewhere already, so that the same bytes
+   * have two addresses. A heap then moves freed memory within a queue although commands on
    * that queue still use the old address. Commands that are put on the queue later use the new
    * address, and see what the earlier ones wrote. FALSE: the heap takes more memory instead.
    */
@@ -256,7 +256,7 @@ typedef struct
  * tarn_allocator_is_of().
  *
  * @param user_data  as given to tarn_allocator_new()
- * @param memory     what TarnAllocatorOps.allocate stored
+ * @param memory     the memory that TarnAllocatorOps.allocate stored
  * @param size       bytes, as asked for then
  * @since 0.1
  */

@@ -138,7 +138,7 @@ public:
     deallocate (stream, pointer, bytes);
   }
 
-  /** Whether either can free the other's memory: they are over the same pool. */
+  /** Tells whether either can free the other's memory: they are over the same pool. */
   friend bool
   operator== (const basic_resource &a, const basic_resource &b) noexcept
   {

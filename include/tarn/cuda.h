@@ -76,7 +76,7 @@ typedef struct
 /**
  * The function of a test. It runs in the thread that calls g_test_run ().
  *
- * @param test  what it is to run on
+ * @param test  the device and context to run on
  * @param data  as given to tarn_cuda_test_add()
  * @since 0.1
  */
@@ -95,7 +95,7 @@ gboolean tarn_cuda_get_default_device (gint fallback, CUdevice *device, GError *
 /* Memory */
 
 /**
- * What device memory is to be able to do. tarn_cuda_device_allocator_new_with_options() reads it.
+ * Options of device memory, which tarn_cuda_device_allocator_new_with_options() reads.
  *
  * All but plain_memory is about virtual memory, of which a heap over the allocator may make its
  * blocks. What tarn_allocator_allocate() takes from the allocator itself is plain memory in any
@@ -208,7 +208,7 @@ typedef CUstream (*TarnCudaStreamFunc) (void);
 void *tarn_cuda_cupy_malloc (void *param, gsize size, int device);
 void tarn_cuda_cupy_free (void *param, void *memory, int device);
 
-/* What is computed once for each context */
+/* Results that are computed once for each context */
 
 TarnMemo *tarn_cuda_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func, gpointer user_data,
                                       GDestroyNotify destroy) G_GNUC_WARN_UNUSED_RESULT;

@@ -257,7 +257,7 @@ public:
   }
 };
 
-/** What pools of CUDA's memory share: Block is memory or host_memory. */
+/** The base of pools of CUDA's memory: Block is memory or host_memory. */
 template <typename Block> class stream_pool : public tarn::pool
 {
 public:

@@ -31,9 +31,10 @@ typedef struct
   gsize limit_bytes;
 
   /**
-   * Whether the limit of a pool over the heap is the heap's as well, if that is less than
-   * limit_bytes, so that it bounds what is taken of the device: that of the pool which was made, or
-   * was given one, last; rounded up to what virtual memory is given in. Default: FALSE.
+   * TRUE: the limit of a pool over the heap is the heap's limit as well, if that is less than
+   * limit_bytes. So it bounds the memory that the heap allocates from the device. Where there are
+   * several such pools, the limit of the one counts that was made, or was given a limit, last. The
+   * heap rounds it up to the granularity of virtual memory. Default: FALSE.
    */
   gboolean follows_pool_limit;
 
@@ -46,9 +47,9 @@ typedef struct
   gsize growth_bytes;
 
   /**
-   * What sizes of blocks are rounded up to, and their addresses, or their offsets in what upstream
-   * allocated, are multiples of: bytes, a power of two. 0, the default: 512, or more where the
-   * backend's parts need that.
+   * The alignment of blocks: bytes, a power of two. Sizes of blocks are rounded up to a multiple of
+   * it. Addresses of blocks are multiples of it, or else their offsets in the memory that upstream
+   * allocated. 0, the default: 512, or more where the backend's parts need that.
    */
   gsize alignment;
 
@@ -85,7 +86,7 @@ typedef struct
   }
 
 /**
- * What a heap has, all at one moment.
+ * The counters of a heap, all at one moment.
  *
  * @since 0.1
  */
@@ -93,14 +94,14 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnHeapStats), as TARN_HEAP_STATS_INIT sets it */
 
-  gsize upstream_bytes;      /**< that it has of its upstream allocator */
+  gsize upstream_bytes;      /**< allocated from its upstream allocator */
   gsize peak_upstream_bytes; /**< the most that upstream_bytes was */
   gsize used_bytes;          /**< in use: what was asked for, rounded up to the alignment */
   gsize peak_used_bytes;     /**< the most that used_bytes was */
   gsize free_bytes;          /**< neither in use nor on its way to or from upstream */
   gsize largest_free_bytes;  /**< the most of these that lie side by side */
-  gsize pieces;              /**< that it has of its upstream allocator */
-  gsize idle_pieces;         /**< of them: that nothing is in use of, so that they can go back */
+  gsize pieces;              /**< allocated from its upstream allocator */
+  gsize idle_pieces;         /**< pieces without a block in use, which can be freed */
 
   guint64 driver_calls;   /**< calls of the driver for pieces, also those that failed */
   guint64 upstream_frees; /**< pieces that went back */

@@ -61,10 +61,10 @@ typedef enum
  */
 typedef union
 {
-  gint64 integer;        /**< of TARN_MEMO_KEY_PART_INTEGER */
-  const gchar *string;   /**< of TARN_MEMO_KEY_PART_STRING; nullable */
-  GBytes *bytes;         /**< of TARN_MEMO_KEY_PART_BYTES; nullable */
-  gconstpointer pointer; /**< of TARN_MEMO_KEY_PART_POINTER; nullable */
+  gint64 integer;        /**< for TARN_MEMO_KEY_PART_INTEGER */
+  const gchar *string;   /**< for TARN_MEMO_KEY_PART_STRING; nullable */
+  GBytes *bytes;         /**< for TARN_MEMO_KEY_PART_BYTES; nullable */
+  gconstpointer pointer; /**< for TARN_MEMO_KEY_PART_POINTER; nullable */
 } TarnMemoKeyPartValue;
 
 /**
@@ -74,7 +74,7 @@ typedef union
  */
 typedef struct
 {
-  TarnMemoKeyPartType type;   /**< which one of value's is set */
+  TarnMemoKeyPartType type;   /**< tells which member of value is set */
   TarnMemoKeyPartValue value; /**< the value itself */
 } TarnMemoKeyPart;
 

@@ -92,7 +92,7 @@ TarnBlock *tarn_opencl_image_pool_allocate (TarnOpenclImagePool *pool, cl_mem_fl
 TarnPool *tarn_opencl_image_pool_get_pool (TarnOpenclImagePool *pool);
 cl_mem tarn_opencl_block_get_image (const TarnBlock *block);
 
-/* What is computed once for each context, queue or device */
+/* Results that are computed once for each context, queue or device */
 
 TarnMemo *tarn_opencl_context_memo_new (const TarnMemoOps *ops, TarnMemoFunc func,
                                         gpointer user_data,
@@ -178,7 +178,7 @@ typedef struct
 /**
  * The function of a test. It runs in the thread that calls g_test_run ().
  *
- * @param test  what it is to run on
+ * @param test  the device, context and queue to run on
  * @param data  as given to tarn_opencl_test_add() or tarn_opencl_test_add_per_platform()
  * @since 0.1
  */
@@ -190,7 +190,7 @@ void tarn_opencl_test_add_per_platform (const gchar *path, TarnOpenclTestFunc fu
 cl_context tarn_opencl_test_create_context (const TarnOpenclTest *test,
                                             GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* What devices can do and how they are best used: what PyOpenCL has in pyopencl.characterize. */
+/* Abilities of devices, and how they are best used, as in PyOpenCL's pyopencl.characterize. */
 
 /**
  * An answer that may be unknown.

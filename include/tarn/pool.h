@@ -38,7 +38,7 @@ typedef struct _TarnPool TarnPool;
 #endif
 
 /**
- * What a pool is to do besides.
+ * Abilities that a pool has on request.
  *
  * @since 0.1
  */
@@ -164,9 +164,9 @@ typedef struct
   gsize hold_bytes;
 
   /**
-   * What mistakes with the pool's blocks are looked for: words of TARN_DEBUG, see tarn(7), but for
-   * "exit" and "stacks", such as "guards,leaks"; "": none. NULL, the default: what TARN_DEBUG in
-   * the environment has for all pools. Read once.
+   * Mistakes to look for in the use of the pool's blocks, such as "guards,leaks": words of
+   * TARN_DEBUG, see tarn(7), except "exit" and "stacks". "": none. NULL, the default: the words of
+   * TARN_DEBUG in the environment, which hold for all pools. Read once.
    */
   const gchar *debug;
 
@@ -225,8 +225,8 @@ typedef struct
   guint64 misses;   /**< requests that the upstream allocator served: a heap, or the driver */
   guint64 failures; /**< requests that ended in an error */
   /**
-   * Of hits and misses: requests that were served without a call of the driver for memory, by a
-   * held block or by the heap below the pool.
+   * Requests that were served without a call of the driver for memory, by a held block or by the
+   * heap below the pool. They are among hits and misses.
    */
   guint64 served_without_driver;
   /**
@@ -278,16 +278,21 @@ typedef struct
 {
   gsize struct_size; /**< sizeof (TarnBudget), as TARN_BUDGET_INIT sets it */
 
-  /** That the device has. G_MAXUINT64: the driver does not say, as for memory of the host. */
+  /** Bytes of the device. G_MAXUINT64: the driver does not say, as for memory of the host. */
   guint64 device_bytes;
   /**
-   * That nobody has taken of the device, neither this process nor another one. G_MAXUINT64: the
-   * driver does not say, as most drivers of OpenCL.
+   * Bytes of the device that nobody has allocated, neither this process nor another one.
+   * G_MAXUINT64: the driver does not say, as most drivers of OpenCL.
    */
   guint64 free_bytes;
-  /** That the pool, with the heap below it, has of the driver; with tarn_pool_charge(). */
+  /**
+   * Bytes that the pool, with the heap below it, has allocated from the driver, and those of
+   * tarn_pool_charge().
+   */
   guint64 taken_bytes;
-  /** Of these: that blocks in use have, and tarn_pool_charge(). The pool can use the others again.
+  /**
+   * Bytes of blocks in use, and those of tarn_pool_charge(). The pool can use the others of
+   * taken_bytes again.
    */
   guint64 used_bytes;
   /**

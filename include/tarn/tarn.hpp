@@ -32,7 +32,7 @@
 #include <variant>
 
 #if defined(__cpp_exceptions)
-/** Whether there are functions that throw. */
+/** Defined where there are functions that throw. */
 #define TARN_HAS_EXCEPTIONS 1
 #else
 #define TARN_HAS_EXCEPTIONS 0
@@ -88,7 +88,7 @@ public:
     return m_error != nullptr ? m_error->code : 0;
   }
 
-  /** Whether the error is this one. */
+  /** Tells whether the error is this one. */
   bool
   matches (GQuark domain, int code) const noexcept
   {
@@ -171,14 +171,14 @@ public:
   /** An error. */
   result (tarn::error reason) noexcept : m_state (std::in_place_index<1>, std::move (reason)) {}
 
-  /** Whether there is a value. */
+  /** Tells whether there is a value. */
   bool
   has_value () const noexcept
   {
     return m_state.index () == 0;
   }
 
-  /** Whether there is a value. */
+  /** Tells whether there is a value. */
   explicit operator bool () const noexcept { return has_value (); }
 
   /** The value: there is one. */
@@ -266,14 +266,14 @@ public:
   /** An error. */
   result (tarn::error reason) noexcept : m_error (std::move (reason)) {}
 
-  /** Whether it succeeded. */
+  /** Tells whether it succeeded. */
   bool
   has_value () const noexcept
   {
     return m_error.get () == nullptr;
   }
 
-  /** Whether it succeeded. */
+  /** Tells whether it succeeded. */
   explicit operator bool () const noexcept { return has_value (); }
 
   /** The error: it did not succeed. */
@@ -414,7 +414,7 @@ public:
     counted ().swap (*this);
   }
 
-  /** Whether it owns anything. */
+  /** Tells whether it owns anything. */
   explicit operator bool () const noexcept { return m_object != nullptr; }
 
   void
@@ -527,7 +527,7 @@ public:
     return std::exchange (m_block, nullptr);
   }
 
-  /** Whether it owns a block. */
+  /** Tells whether it owns a block. */
   explicit operator bool () const noexcept { return m_block != nullptr; }
 
   /** The driver's handle or address. */
@@ -834,7 +834,7 @@ public:
     tarn_pool_stop_holding (get ());
   }
 
-  /** tarn_pool_reserve(): afterwards there is memory for so many bytes of requests. */
+  /** tarn_pool_reserve(): afterwards there is memory for that many bytes of requests. */
   result<void>
   try_reserve (std::size_t bytes, void *queue = nullptr) const noexcept
   {
@@ -943,7 +943,7 @@ public:
    * whether it gave anything back. Any thread may call it. One that throws ends the program. It
    * must not own the pool, or neither is ever released.
    *
-   * @return what remove_reclaim() takes
+   * @return the number that remove_reclaim() takes
    */
   template <typename Function>
   unsigned
@@ -987,7 +987,7 @@ namespace detail
 inline result<void>
 check_findable (const pool &pool) noexcept
 {
-  result<void> freed = pool.try_free_memory (memory_at (nullptr)); /* which is no block's */
+  result<void> freed = pool.try_free_memory (memory_at (nullptr)); /* no block has that memory */
 
   if (pool && !freed && freed.error ().matches (TARN_ERROR, TARN_ERROR_INVALID_ARGUMENT))
     return {};

@@ -3,10 +3,10 @@
 
 /**
  * @file
- * Everything of libtarn-testing but the CUDA driver: devices, pages and queues that are tables, for
- * tests of programs, and what tests ask of them.
+ * All of libtarn-testing except the CUDA driver: fake devices, pages and queues, for tests of
+ * programs, and functions by which tests control them.
  *
- * What a device has is no memory: its addresses are numbers, which nobody may read or write. It is
+ * A fake device has no memory: its addresses are numbers, which nobody may read or write. It is
  * for tests; nothing in it is fast. In a child of fork() only the child's own may be used.
  */
 
@@ -101,7 +101,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (TarnTestingDevice, tarn_testing_device_free)
 typedef struct _TarnTestingQueues TarnTestingQueues;
 
 /**
- * What the allocator over queues does, besides: its TarnAllocatorOps.
+ * Abilities of the allocator over queues, as TarnAllocatorOps has them.
  *
  * @since 0.1
  */
@@ -136,13 +136,13 @@ typedef enum
 } TarnTestingCall;
 
 /**
- * What a command does with memory.
+ * A command's use of memory.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_TESTING_COMMAND_USE = 0,   /**< whatever its owner has seen to: only owners before count */
+  TARN_TESTING_COMMAND_USE = 0,   /**< uses it; checked only against earlier owners */
   TARN_TESTING_COMMAND_WRITE = 1, /**< writes a value */
   TARN_TESTING_COMMAND_CHECK = 2, /**< reads, and must find the value */
   TARN_TESTING_COMMAND_READ = 3   /**< reads, whatever is there */
@@ -213,7 +213,7 @@ typedef struct _TarnTestingPages TarnTestingPages;
 #define TARN_TESTING_PAGES_PART_ALIGNMENT 128
 
 /**
- * What heaps make blocks of.
+ * The kind of memory that heaps make blocks of.
  *
  * @since 0.1
  */

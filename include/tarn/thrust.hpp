@@ -79,7 +79,7 @@ public:
     tarn::detail::free_on_stream (m_pool, memory_at (freed.get ()), m_stream);
   }
 
-  /** Whether either can free the other's memory. */
+  /** Tells whether either can free the other's memory. */
   bool
   do_is_equal (const memory_resource &other) const noexcept override
   {

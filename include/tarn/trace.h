@@ -65,8 +65,8 @@ typedef struct
   gsize struct_size; /**< sizeof (TarnTraceStats), as TARN_TRACE_STATS_INIT sets it */
 
   guint64 events;        /**< in the file */
-  guint64 lost_events;   /**< there was no room for, or could not be written */
-  guint64 written_bytes; /**< of the file */
+  guint64 lost_events;   /**< dropped: there was no room, or they could not be written */
+  guint64 written_bytes; /**< the size of the file */
 } TarnTraceStats;
 
 /**

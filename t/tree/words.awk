@@ -23,8 +23,8 @@ function look (line, text)
 {
   gsub (/[ \t]+/, " ", text)
   sub (/^[ *<!.\/(-]+/, "", text)
-  # A string may be the middle of a sentence, and "whether it is idle" is usual of a field.
-  if (kind != "string" && text !~ /^whether /)
+  # A string may be the middle of a sentence, and fields are "whether it is idle" and "of TarnBlock".
+  if (kind != "string" && text !~ /^(whether|of [A-Z][A-Za-z]*[,:;.]?($| ))/)
     text = toupper (substr (text, 1, 1)) substr (text, 2)
   if ((text ~ first && text !~ /^[^.;:]*\?/) || (" " text " ") ~ phrases)
     report (line, text)

@@ -50,7 +50,7 @@ esac
 # One of each sort, and what only looks like it.
 cat >"$scratch/sample.c" <<'END'
 /* What a thread keeps.  */
-static int kept;
+static GQueue kept; /* of TarnBlock */
 /* Frees a block, but
  * for the last one.  */
 const char *help = "Of memory, "

@@ -16,7 +16,7 @@
  * - TARN_TESTING_CUDA_FAIL: NAME:CODE;...: these functions return these statuses, always
  * - TARN_TESTING_CUDA_REFUSE_CONTEXTS: N,...: no context can be made on these devices
  *
- * What it makes easy to get wrong, as the real driver does: a new context, stream or event has the
+ * It makes the same mistakes easy as the real driver: a new context, stream or event has the
  * handle of the one destroyed last; new memory has the address of what was freed last, in whichever
  * context; a context's memory, streams, events and modules die with it. It answers as an H200 was
  * seen to, and about memory pools as CUDA documents them. Where that crashed, a message says so and
@@ -40,34 +40,34 @@ G_BEGIN_DECLS
 #define TARN_TESTING_CUDA_MAX_DEVICES 16
 
 /**
- * What a program has of the driver.
+ * A kind of object that a program gets from the driver.
  *
  * @since 0.1
  */
 typedef enum
 {
-  TARN_TESTING_CUDA_DEVICE_MEMORY = 0, /**< of cuMemAlloc(), and of cuMemAllocAsync() until a stream
-                                          frees it */
-  TARN_TESTING_CUDA_HOST_MEMORY = 1,   /**< of cuMemHostAlloc() */
-  TARN_TESTING_CUDA_MANAGED_MEMORY = 2, /**< of cuMemAllocManaged() */
+  TARN_TESTING_CUDA_DEVICE_MEMORY = 0,  /**< from cuMemAlloc(), and from cuMemAllocAsync() until a
+                                           stream frees it */
+  TARN_TESTING_CUDA_HOST_MEMORY = 1,    /**< from cuMemHostAlloc() */
+  TARN_TESTING_CUDA_MANAGED_MEMORY = 2, /**< from cuMemAllocManaged() */
   TARN_TESTING_CUDA_CONTEXT = 3,        /**< contexts, and primary ones that are active */
   TARN_TESTING_CUDA_STREAM = 4,         /**< streams */
   TARN_TESTING_CUDA_EVENT = 5,          /**< events */
   TARN_TESTING_CUDA_MODULE = 6,         /**< modules */
-  TARN_TESTING_CUDA_ADDRESSES = 7,      /**< of cuMemAddressReserve() */
-  TARN_TESTING_CUDA_BACKING = 8, /**< of cuMemCreate(), until it is released and not mapped */
-  TARN_TESTING_CUDA_MAPPING = 9  /**< of cuMemMap() */
+  TARN_TESTING_CUDA_ADDRESSES = 7,      /**< from cuMemAddressReserve() */
+  TARN_TESTING_CUDA_BACKING = 8, /**< from cuMemCreate(), until it is released and not mapped */
+  TARN_TESTING_CUDA_MAPPING = 9  /**< from cuMemMap() */
 } TarnTestingCudaKind;
 
 /**
- * What the ledger has on memory.
+ * An entry of the ledger: one allocation of memory.
  *
  * @since 0.1
  */
 typedef struct
 {
-  TarnTestingCudaKind kind; /**< what memory it is */
-  CUdevice device;          /**< whose memory it is */
+  TarnTestingCudaKind kind; /**< its kind */
+  CUdevice device;          /**< the device that it is on */
   CUdeviceptr address;      /**< its first byte's; the host's for host memory and mappings */
   gsize size;               /**< bytes, as asked for */
   guint64 context_id;       /**< that it was allocated in, never used twice; 0: a mapping's */
@@ -85,7 +85,8 @@ typedef struct
 typedef void (*TarnTestingCudaHook) (const gchar *function, gpointer user_data);
 
 /**
- * What the fake driver does for a test: tarn_testing_cuda_get(). Any thread may call any of these.
+ * Functions by which a test controls the fake driver: tarn_testing_cuda_get(). Any thread may call
+ * any of these.
  * Mistakes of the test, such as a name that no function has, end it. A function's name is what a
  * user of cuda.h writes.
  *
@@ -96,8 +97,8 @@ typedef struct
   gsize struct_size; /**< bytes of it that the driver fills in; a later driver has more fields */
 
   /**
-   * Resets all of this to how it is at the start, as the environment has it, but for what is alive:
-   * contexts, memory, streams, events, modules, and that the driver is initialized.
+   * Resets all of this to how it is at the start, as the environment has it. Objects that are alive
+   * stay: contexts, memory, streams, events, modules. The driver stays initialized.
    */
   void (*reset) (void);
 
@@ -136,7 +137,7 @@ typedef struct
 
   /** Counts what is alive. */
   guint (*get_live) (TarnTestingCudaKind kind);
-  /** Gets the bytes of what is alive, as asked for; 0 but for memory and addresses. */
+  /** Gets the bytes of live objects, as asked for; 0 except for memory and addresses. */
   guint64 (*get_live_bytes) (TarnTestingCudaKind kind);
   /** Finds the live memory that an address lies in; FALSE: none. */
   gboolean (*find_memory) (CUdeviceptr address, TarnTestingCudaMemory *memory);
