@@ -46,7 +46,7 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
       "Devices, such as 0:0, intel:i5 or *:h200", "SPEC" },
     { "json", 'j', 0, G_OPTION_ARG_NONE, &options->json, "Print JSON", NULL },
     { "measure", 'm', 0, G_OPTION_ARG_NONE, &options->measure,
-      "Measure what is else guessed; takes seconds", NULL },
+      "Measure values that are else guessed; takes seconds", NULL },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_STRING_ARRAY, &options->surplus, NULL, NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },

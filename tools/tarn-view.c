@@ -62,7 +62,7 @@ parse_options (Options *options, gint *argc, gchar ***argv, GError **error)
 {
   const GOptionEntry entries[] = {
     { "output", 'o', 0, G_OPTION_ARG_FILENAME, &options->output,
-      "Where the page goes; FILE.html by default", "PAGE" },
+      "Page to write; FILE.html by default", "PAGE" },
     { "version", 0, 0, G_OPTION_ARG_NONE, &options->version, "Print the version", NULL },
     { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options->files, NULL, NULL },
     { NULL, 0, 0, 0, NULL, NULL, NULL },
