@@ -1,10 +1,11 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool asks of the heap that it stands on, and what threads do with a heap's memory without
- * its lock: arenas.  Each queue of a heap has one, and several where threads wait for each other.
+ * Functions by which a pool uses the heap below it, and arenas, from which threads take a heap's
+ * memory without its lock.  Each queue of a heap has one, and several where threads wait for each
+ * other.
  *
- * Who may use the ranges of an arena:
+ * These threads may use the ranges of an arena:
  *
  *     a thread in a visit by the heap's door, which has the arena's lock
  *     a thread that has the heap's lock, which has the door closed

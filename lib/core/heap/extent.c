@@ -329,7 +329,7 @@ split_and_put (TarnHeapRange *range, TarnExtent *extent, gsize size, gboolean pu
   return kept;
 }
 
-/* Keeps so many bytes of an extent in use, from an offset on, and puts back the rest.  Returns the
+/* Keeps @size bytes of an extent in use, from @offset on, and puts back the rest.  Returns the
  * extent that is kept.  The size is a multiple of the alignment.  So is the offset, unless the
  * piece's own address is not. */
 TarnExtent *

@@ -35,15 +35,15 @@
 #define LIMIT_SMALL_SHARE 1024
 #define MIN_UNIT_LIMIT (1024 * UNIT)
 
-/* What a piece has at least, in a heap that has as much already, and the share of the heap that one
- * has where the heap is large. */
+/* The least bytes of a piece, in a heap that has as much already, and the share of the heap that
+ * one piece has where the heap is large. */
 #define SMALL_PIECE_BYTES (16 * MIB)
 #define LARGE_PIECE_BYTES (128 * MIB)
 #define PIECE_SHARE 8
 
-/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE.  What
- * a new piece has more than its request needs may be GROWTH_ROOM beyond that, because a heap that
- * grows goes on to grow, mostly. */
+/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM,
+ * and one byte in ROOM_SHARE of the peak.  A new piece may exceed the room by GROWTH_ROOM, for
+ * bytes that its request does not need, because a heap that grows usually goes on to grow. */
 #define MIN_ROOM (112 * MIB)
 #define ROOM_SHARE 48
 #define GROWTH_ROOM (64 * MIB)

@@ -5,7 +5,7 @@
  * as the heap has little more than was ever in use, it takes fresh memory; then idle pieces move,
  * those of the same queue before it is done with them.
  *
- * Addresses are never used again once a piece has moved away from them, but for the last ones.
+ * Addresses are never used again once a piece has moved away from them, except for the last ones.
  * There are far more of them than memory; a region in which they have come to an end is followed by
  * another, and goes when its last piece has. */
 
@@ -25,10 +25,11 @@
 #define MAX_PIECE_BYTES (32 * MIB)
 #define PIECE_SHARE 32
 
-/* A request that is missing so many bytes takes many pieces. */
+/* A request that misses this many bytes takes many pieces. */
 #define PROBED_BYTES (64 * MAX_PIECE_BYTES)
 
-/* What a heap may have besides what was in use at most: MIN_ROOM, and one byte in ROOM_SHARE. */
+/* The room of a heap: the bytes that it may have besides its peak of bytes in use.  It is MIN_ROOM,
+ * and one byte in ROOM_SHARE of the peak. */
 #define MIN_ROOM (8 * MIB)
 #define ROOM_SHARE 64
 

@@ -142,7 +142,7 @@ _tarn_heap_grow (TarnHeapRange *range, gsize size, TarnHeapAttempt *attempt, GEr
   _tarn_heap_end_aliases (heap);
   has_grown = heap->growth->grow (range, size, attempt, error);
   if (!has_grown && _tarn_heap_stays (heap))
-    _tarn_heap_release_idle (heap, NULL); /* what there was, which was not enough: nobody used it */
+    _tarn_heap_release_idle (heap, NULL); /* nobody used these pieces: they were not enough */
   heap->stats.driver_calls += _tarn_direct_get_calls () - n_before;
   _tarn_heap_end_change (heap);
   return has_grown;

@@ -5,13 +5,13 @@
 
 #include "heap/heap-private.h"
 
-/* What a walk has seen so far. */
+/* A walk over a heap, and its sums so far. */
 typedef struct
 {
   TarnHeap *heap;
   gsize used_bytes, free_bytes, pieces, idle, idle_bytes, used_extents, free_extents, remembered;
-  gsize aliases;    /* of the pieces */
-  guint arenas;     /* of the queues */
+  gsize aliases;    /* sum over the pieces */
+  guint arenas;     /* sum over the queues */
   gchar *violation; /* the first one; NULL: none */
 } Walk;
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What recordings and snapshots say of a heap: its options, its memory, its counters. */
+ * Describes a heap to recordings and snapshots: its options, its memory, its counters. */
 
 #include "heap/heap-private.h"
 #include "record/record-private.h"

@@ -90,7 +90,7 @@ struct _TarnExtentSlab
   TarnExtent extents[TARN_SLAB_EXTENTS];
 };
 
-/* What came from upstream in one call.
+/* A piece: memory that came from upstream in one call.
  *
  * Invariants: n_used is the number of extents in use that have bytes in it; it is in its heap's
  * idle pieces if that is 0. */
@@ -98,9 +98,9 @@ struct _TarnPiece
 {
   guint64 start;
   gsize size;
-  TarnMemory memory;         /* what was allocated; of virtual memory the backing */
-  TarnHeapRange *range;      /* that it is in */
-  TarnHeapRegion *region;    /* of virtual memory */
+  TarnMemory memory;         /* the allocated memory; the backing if it is virtual memory */
+  TarnHeapRange *range;      /* the range that it is in */
+  TarnHeapRegion *region;    /* the region that it is mapped in, if it is virtual memory */
   TarnPiece *before, *after; /* neighbours without a gap; NULL: none */
   TarnExtent *extent;        /* that has its first byte */
   guint n_used;
@@ -173,7 +173,7 @@ typedef struct
 {
   guint64 words;
   guint64 bits[TARN_FREE_CLASSES / 64];
-  TarnExtent *roots[TARN_FREE_CLASSES]; /* of treaps */
+  TarnExtent *roots[TARN_FREE_CLASSES]; /* the roots of treaps */
 } TarnFreeIndex;
 
 /* Pieces that serve requests of the same kind. */
@@ -218,8 +218,8 @@ struct _TarnArena
   gsize n_unnamed;          /* as the heap's, not counted there; modulo 2^64 */
   TarnExtent *left_extents; /* atomic: to be put back; through TarnExtent.next */
   GQueue idle;              /* of TarnPiece, by idle_link: idle for longest first */
-  gsize idle_bytes;         /* of these */
-  gsize unmarked_bytes;     /* of those that became idle since a thread was last told to look, */
+  gsize idle_bytes;         /* the sum of their sizes */
+  gsize unmarked_bytes;     /* that became idle since a thread was last told to look, */
   guint n_taken;            /* and extents that were taken since */
   guint seen_growths;       /* TarnHeap.n_growths as it was then */
   guint n_takes;            /* requests, and those of them that had to wait for the lock lately */
@@ -232,7 +232,7 @@ struct _TarnArena
   TarnHeapRange ranges[TARN_N_RANGES];
   gsize n_used;
   gsize n_pieces;
-  gsize bytes; /* of its pieces */
+  gsize bytes; /* the sum over its pieces */
   GList link;  /* in the heap's arenas */
 } __attribute__ ((aligned (TARN_CACHE_LINES)));
 
@@ -254,7 +254,7 @@ struct _TarnHeapQueue
 
   TarnHeap *heap;
   gpointer handle; /* a reference of the backend's; NULL: nobody, or it is forgotten */
-  gpointer left;   /* of a forgotten one, until nobody uses it: the same */
+  gpointer left;   /* the same reference in a forgotten queue, until nobody uses it */
 
   /* The door is closed while these change. */
   TarnArena *arenas[TARN_QUEUE_ARENAS];
@@ -262,9 +262,10 @@ struct _TarnHeapQueue
   gboolean has_shared_arena; /* two of the threads use the same one */
   guint64 threads;           /* that use it: a bit for each of their numbers, modulo 64 */
 
-  /* That use it, and may give up the lock meanwhile; apart from what visits read. */
+  /* Calls that use it, and may give up the lock meanwhile; on another cache line than the fields
+   * that visits read. */
   guint n_calls __attribute__ ((aligned (TARN_CACHE_LINES)));
-  guint n_forgetting;    /* of them: those that have it forgotten; its number is 0 meanwhile, */
+  guint n_forgetting;    /* calls that are forgetting it; its number is 0 meanwhile, */
   guint64 former_number; /* and was this before */
   guint64 n_begun;       /* marks that somebody began to record; the door is closed meanwhile */
   guint64 n_done;        /* the number of the last one that is done, and one more */
@@ -277,7 +278,7 @@ struct _TarnHeapQueue
   GList forgotten_link; /* in its forgotten_queues */
 };
 
-/* Whether a request moves pieces.  churn.c decides that once for each request. */
+/* Tells whether a request moves pieces.  churn.c decides that once for each request. */
 typedef enum
 {
   TARN_MOVES_UNDECIDED,
@@ -309,7 +310,7 @@ typedef struct
 /* How a heap grows. */
 typedef struct
 {
-  gsize max_small; /* of a request in the range of small ones */
+  gsize max_small; /* the largest request in the range of small ones */
   gsize max_held;  /* the largest block that a pool above may hold, as _tarn_heap_get_max_held () */
   /* Chooses the range for a request.  NULL: its size alone does, by max_small. */
   TarnRangeKind (*choose) (const TarnHeap *heap, gsize size);
@@ -338,36 +339,35 @@ extern const TarnHeapGrowth _tarn_heap_parts_growth __attribute__ ((visibility (
 
 /* Invariants, whenever the lock can be taken; _tarn_heap_check () executes them:
  *
- *     upstream_bytes == sum of size over pieces, and what is on its way to or from upstream
+ *     upstream_bytes == sum of size over pieces, and over those on their way to or from upstream
  *     used_bytes     == sum of size over extents in use
  *     free_bytes     == sum of size over free extents
  *     pieces         == number of pieces
- *     every extent in use is in the table by its memory, but for n_unnamed; nothing else is
+ *     every extent in use is in the table by its memory, except n_unnamed; nothing else is
  *     those of extents, pieces, regions
  *
- * The lock guards all that is not constant.  What visits use, arenas with all that they have, is
- * guarded by the closed door as well; what the heap knows by its memory, its queues, and their
- * marks by the lock alone (_tarn_heap_lock_open ()).  It is not held during calls of upstream.
- * is_changing says that some thread is in one.  No other thread adds or takes away pieces
- * meanwhile. */
+ * The lock guards all that is not constant.  The closed door guards as well what visits use: arenas
+ * with all that they have.  The lock alone (_tarn_heap_lock_open ()) guards the table, the queues
+ * and their marks.  It is not held during calls of upstream.  is_changing says that some thread is
+ * in one.  No other thread adds or removes pieces meanwhile. */
 struct _TarnHeap
 {
   TarnAllocator base;      /* first */
   TarnAllocator *upstream; /* a reference */
   const TarnHeapGrowth *growth;
-  gsize alignment;         /* of extents: a power of two */
+  gsize alignment;         /* that extents have: a power of two */
   gsize limit_bytes;       /* 0: none */
   gboolean follows_pool;   /* has its limit as well */
   gboolean has_addresses;  /* users' memory is TarnMemory.address, which the heap reckons; else
                               upstream makes a part of a piece of each extent */
   gboolean frees_in_order; /* pieces may go back while commands use them */
-  gsize growth_bytes;      /* of a piece, where a request needs no more; 0: by what there is */
+  gsize growth_bytes;      /* the least of a piece; 0: it depends on the heap's size */
   gint64 idle_time;        /* after which idle pieces go back: microseconds; G_MAXINT64: never */
 
   /* Fields that visits read, on cache lines of their own: others are written often. */
   TarnDoor door __attribute__ ((aligned (TARN_CACHE_LINES)));
   gboolean has_visitors; /* there may be some: while nobody has the lock, the door is open */
-  gsize mark_bytes;      /* of a queue have to become idle before it is looked after */
+  gsize mark_bytes;      /* that have to become idle before a thread looks after the queue */
   guint n_growths;       /* requests that took more than there was in their queue's ranges */
   gsize max_unchecked;   /* requests up to this are served from any free extent */
   gsize room_bytes;      /* that it may take of upstream rather than of a thread's other arenas */
@@ -379,19 +379,19 @@ struct _TarnHeap
   TarnCond changed;                                 /* is_changing is FALSE again */
   gboolean is_changing;
   guint n_waiting;       /* threads, for changed; to wake none takes a call of the system, too */
-  TarnHeapQueue *nobody; /* whose ranges are for requests that name no queue */
+  TarnHeapQueue *nobody; /* serves requests that name no queue */
   GHashTable *queues;    /* handle -> TarnHeapQueue */
-  TarnHeapQueue *latest_queue; /* of them, the one named last; NULL: none */
+  TarnHeapQueue *latest_queue; /* the one of queues that was named last; NULL: none */
   GQueue all_queues;           /* these, nobody, and those that are forgotten; only who changes what
                                   pieces there are takes one out */
   GQueue forgotten_queues;     /* forgotten for longest first */
-  GQueue arenas;               /* of TarnArena: of all queues */
+  GQueue arenas;               /* of TarnArena: those of all queues */
   GSList *dead_queues;         /* structs that pools may still have references to, */
   GSList *dead_arenas;         /* and that extents may be in */
-  guint64 last_number;         /* of a queue */
-  GHashTable *table;           /* of TarnExtent in use, by memory */
+  guint64 last_number;         /* the latest number of a queue */
+  GHashTable *table;           /* memory -> TarnExtent in use */
   gsize n_unnamed;  /* extents in use that are not there: they are on their way there or back */
-  gsize lost_bytes; /* of extents in use that are not going to be freed */
+  gsize lost_bytes; /* in extents in use that are not going to be freed */
   gsize lent_bytes; /* that other heaps have: lend.c */
   gsize pool_limit; /* bytes; 0: none */
   gsize
@@ -404,7 +404,7 @@ struct _TarnHeap
   gboolean is_short;        /* upstream ran out, and has not given much at once since */
   gboolean is_unready; /* upstream gave memory that nobody could wait for: for who is_changing */
   gint64 look_at;      /* the time at which to see whether some were idle for too long */
-  guint64 next_start;  /* of parts: for the next piece */
+  guint64 next_start;  /* the start of the next piece, if pieces are parts */
   guint64 generation TARN_WHOLE; /* atomic: how often memory was unmapped, or went back; counted
                                     before it does */
   TarnHeapStats stats;

@@ -4,9 +4,9 @@
  * The queues that a heap has ranges for.  It meets a queue when a request names it, and knows it as
  * long as the queue has a piece, unless it is told to forget it.
  *
- * What a forgotten queue leaves behind, another queue takes over as it is once its last mark is
- * done: a program that makes a queue for each task has one task's memory, and no call of the driver
- * between them. */
+ * A forgotten queue leaves its memory behind.  Another queue takes it over as it is, once the last
+ * mark of the forgotten one is done.  So a program that makes a queue for each task has one task's
+ * memory, and makes no call of the driver between tasks. */
 
 #include "heap/heap-private.h"
 
@@ -173,7 +173,7 @@ steal_quiet (TarnHeap *heap)
       queue->n_calls++;
       _tarn_queue_ask (queue);
       if (queue->n_done == G_MAXUINT64)
-        _tarn_queue_drop_marks (queue); /* which two calls that forgot it have left, say */
+        _tarn_queue_drop_marks (queue); /* for example, two calls that forgot it left some */
       if (queue->n_done == G_MAXUINT64 && queue->n_calls == 1 && queue->marks.length == 0)
         {
           if (queue->left != NULL)
@@ -198,7 +198,7 @@ take_over (TarnHeapQueue *queue, gpointer handle)
   queue->threads = 0;
   queue->has_shared_arena = FALSE;
   queue->n_calls--;
-  queue->n_done = ++queue->n_begun; /* what is idle by now is quiet */
+  queue->n_done = ++queue->n_begun; /* all that is idle by now is quiet */
 }
 
 /* Leaves a queue's ranges to others. */

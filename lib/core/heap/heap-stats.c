@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a heap says of itself. */
+ * The counters of a heap. */
 
 #include "base/fork-private.h"
 #include "common/struct-private.h"
@@ -74,7 +74,7 @@ tarn_heap_get_stats (TarnAllocator *heap, TarnHeapStats *stats)
     return FALSE;
   if (_tarn_forked ())
     {
-      now = known->stats; /* what somebody has the lock for may be half changed */
+      now = known->stats; /* a thread that had the lock at the fork may have changed half of it */
       lent_bytes = known->lent_bytes;
       now.idle_pieces = _tarn_heap_count_idle (known);
     }

@@ -62,8 +62,8 @@ get_stranded (const TarnHeap *heap)
   return heap->stats.free_bytes - _tarn_heap_get_idle_bytes (heap);
 }
 
-/* Gets what a heap with a limit has left beside what is stranded, and what the program is going to
- * use at most: what it has lately used, and so many quarters of that. */
+/* Gets the bytes that a heap with a limit has left, beside stranded bytes and the most that the
+ * program is going to use: its lately used bytes, and @quarters quarters of these. */
 static gsize
 get_left (const TarnHeap *heap, gsize size, gsize quarters)
 {

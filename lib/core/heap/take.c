@@ -97,7 +97,7 @@ _tarn_heap_take (TarnHeapQueue *queue, gsize size, GError **error)
     if (_tarn_heap_grow (get_range (queue, size), size, &attempt, &local))
       n_grown++;
     else if (queue->n_arenas > 1 && (extent = take_anywhere (queue, size)) != NULL)
-      break; /* of another arena, as there is no room to grow after all */
+      break; /* from another arena: there is no room to grow after all */
     else
       {
         if (was_awaited || !_tarn_heap_await_more (heap, local))
