@@ -1,7 +1,8 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What requests and frees without a lock have in common: arenas.c, made-parts.c, stock.c. */
+ * Requests and frees without a lock, in arenas.c, made-parts.c and stock.c: the types and functions
+ * that these share. */
 
 #ifndef TARN_POOL_ARENAS_PRIVATE_H
 #define TARN_POOL_ARENAS_PRIVATE_H
@@ -21,9 +22,9 @@
 typedef struct
 {
   gsize size;
-  gsize alloc_size; /* of its bin */
+  gsize alloc_size; /* the alloc_size of its bin */
   guint32 bin;
-  gpointer handle; /* of the queue; NULL: nobody */
+  gpointer handle; /* the queue's; NULL: nobody */
 } TarnWanted;
 
 /* An extent that a request has, of which a part is yet to be made; NULL: none. */

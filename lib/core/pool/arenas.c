@@ -74,7 +74,7 @@ _tarn_visits_begin (TarnVisits *visits)
 /* Requests.  The thread is inside, or has the lock. */
 
 /* Reads a request.  FALSE: it must not be served from an arena, as far as can be seen from outside
- * of a visit, because a block that was handed on could serve it as well. */
+ * of a visit, because a block that was handed over could serve it as well. */
 static inline __attribute__ ((always_inline)) gboolean
 read_request (const TarnPool *pool, const TarnCache *cache, gsize size, guint32 bin,
               gpointer handle, TarnWanted *wanted)

@@ -20,7 +20,7 @@ G_STATIC_ASSERT (sizeof (gsize) == sizeof (gulong));
 
 /* The largest size there that shares a bin with others. */
 #define TARN_HEAP_MAX_ROUNDED ((gsize) 128 << 10)
-#define TARN_N_HEAP_BINS 128 /* of those sizes */
+#define TARN_N_HEAP_BINS 128 /* for these sizes */
 
 /* The bin of a size in a pool over a heap: up to TARN_HEAP_MAX_ROUNDED there is one for each
  * multiple of 512 bytes, or 32 between one power of two and the next where these are more. */

@@ -7,8 +7,8 @@
 #include "pool/cache-private.h"
 #include "record/record-private.h"
 
-/* So many bins without blocks, or more, are looked through for such as are of no use.  They cost
- * less than to make one each time that a size comes again. */
+/* The least number of bins without blocks at which a pool looks for useless ones.  To keep fewer
+ * costs less than to make one each time that a size comes again. */
 #define MANY_EMPTY 256
 
 /* Bins */
@@ -93,7 +93,7 @@ _tarn_bins_drop_empty (TarnBins *bins)
 {
   g_hash_table_foreach_remove (bins->table, bin_is_empty, NULL);
   bins->many_empty = MAX (MANY_EMPTY, 2 * bins->n_empty);
-  look_up (bins, bins->latest_number); /* which may have been removed */
+  look_up (bins, bins->latest_number); /* it may have been removed */
 }
 
 /* Gets a bin by its number, and makes it if there is none. */
@@ -147,7 +147,7 @@ _tarn_pool_records_frees (const TarnPool *pool, guint32 number)
   return bin != NULL && bin->n_to_record > 0;
 }
 
-/* Has the next so many frees of a bin's blocks record events. */
+/* Makes the next @n frees of a bin's blocks record events. */
 void
 _tarn_pool_set_to_record (TarnPool *pool, guint32 number, guint n)
 {
@@ -217,7 +217,7 @@ count_share (TarnPool *pool, TarnBin *bin)
     list (bin, of_all);
 }
 
-/* Notes that others have asked for the blocks of a queue's bin in vain. */
+/* Notes that others have asked for the blocks of a queue's bin, and got none. */
 void
 _tarn_bin_want (TarnBin *bin)
 {
@@ -385,7 +385,7 @@ _tarn_pool_list_by_age (TarnPool *pool, TarnAges *recorded, TarnAges *shares)
   list_bins_by_age (store->idle_bins, &store->ready);
   list_bins_by_age (store->recorded_bins, recorded);
   store->has_done = TRUE;
-  if (pool->queues.table == NULL) /* of a new pool */
+  if (pool->queues.table == NULL) /* the pool is new */
     return;
   g_hash_table_iter_init (&iter, pool->queues.table);
   while (g_hash_table_iter_next (&iter, NULL, &queue))
@@ -578,7 +578,7 @@ _tarn_pool_add_fresh (TarnPool *pool, TarnBlock *block)
   TarnPoolStats *stats = &pool->stats;
 
   _tarn_assert_locked (&pool->lock);
-  _tarn_pool_count_own (pool); /* which reclaim functions may have used since the request began */
+  _tarn_pool_count_own (pool); /* reclaim functions may have used the pool meanwhile */
   pool->blocks.n++;
   stats->managed_bytes += block->alloc_size;
   stats->peak_managed_bytes = MAX (stats->peak_managed_bytes, _tarn_pool_get_managed (pool));

@@ -72,7 +72,7 @@ take_chunk (GQueue *chunks, TarnBlockChunk *full)
   return chunk;
 }
 
-/* Takes a vacant block of a thread's chunk: it is zero but for its number. */
+/* Takes a vacant block of a thread's chunk: it is zero except for its number. */
 TarnBlock *
 _tarn_block_chunks_take (GQueue *chunks, TarnBlockChunk **own)
 {
@@ -216,7 +216,8 @@ _tarn_block_forget_origin (TarnBlock *block)
     __atomic_store_n (&origins[block->number].time, 0, __ATOMIC_RELAXED);
 }
 
-/* What was written before blocks were followed this time may be of an earlier use. */
+/* Gets a block's origin, unless it was written before the present recording of origins: that may be
+ * of an earlier use of the struct. */
 gboolean
 _tarn_block_get_origin (const TarnBlock *block, TarnOrigin *origin)
 {

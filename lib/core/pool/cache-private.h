@@ -30,12 +30,12 @@
  *
  * Over a heap a thread takes what its cache does not have from the arenas of its queue: arenas.c.
  *
- * What does not fit is handed over to threads whose bin for the size and the queue is empty
- * (transfer.c), or goes to the pool's bin.
+ * Blocks that do not fit are handed over to threads whose bin for the size and the queue is empty
+ * (transfer.c), or go to the pool's bin.
  *
- * Order of reuse: a cache has the blocks that its thread freed last, newest first.  What does not
- * fit goes away oldest first.  So a thread that has a pool for itself gets back last
- * what it freed first. */
+ * Order of reuse: a cache has the blocks that its thread freed last, newest first.  Blocks that do
+ * not fit leave it oldest first.  So a thread that has a pool for itself gets the block last that
+ * it freed first. */
 
 #ifndef TARN_POOL_CACHE_PRIVATE_H
 #define TARN_POOL_CACHE_PRIVATE_H
@@ -73,21 +73,21 @@
 /* The blocks of one size and one queue that a thread keeps. */
 typedef struct
 {
-  gpointer handle;  /* of the queue that alone has used them; NULL: nobody has */
+  gpointer handle;  /* the queue's that alone has used them; NULL: nobody has */
   TarnBlock *top;   /* the one freed last; others through TarnBlock.below */
-  guint32 number;   /* of the pool's bin; its thread writes it and handle, with the lock */
+  guint32 number;   /* the pool's bin's; its thread writes it and handle, with the lock */
   guint16 length;   /* blocks; atomic, because others look without closing the door */
   guint16 capacity; /* the most blocks; changed with the lock only */
 } TarnCacheBin;
 
-/* So many blocks in turn that a thread frees with the lock are the ones that it allocated last,
- * before it is taken to have temporaries. */
+/* A thread is taken to have temporaries once this many blocks in turn that it frees with the lock
+ * are the ones that it allocated last. */
 #define TARN_FEW_TEMPORARIES 2
 
 /* A place for a queue whose arenas the pool has met. */
 struct _TarnMetQueue
 {
-  gpointer handle;   /* of the queue; NULL: nobody's */
+  gpointer handle;   /* the queue's; NULL: nobody's */
   TarnQueue *queue;  /* a reference; NULL: nobody's */
   TarnArenaRef ref;  /* without a queue: the place is free */
   gboolean is_used;  /* atomic: since the table was full last */
@@ -97,7 +97,7 @@ struct _TarnMetQueue
 /* How many blocks a cache keeps for temporaries, each of a different queue. */
 #define TARN_CACHE_KEPT 8
 
-/* What one thread keeps of one pool.
+/* A thread cache: the blocks that one thread keeps of one pool.
  *
  * Invariants, whenever the lock is held and the door is closed; _tarn_pool_check () executes them:
  *
@@ -111,7 +111,7 @@ struct _TarnMetQueue
  *     no bin that records frees has any capacity */
 struct _TarnCache
 {
-  /* What the pool's own counters do not know of yet: count_active () adds it to them. */
+  /* Changes that the pool's own counters do not have yet: count_active () adds them. */
   gsize active_bytes; /* atomic: change of the pool's, modulo 2^64: less where it freed more */
   gssize peak;        /* the highest change meanwhile; 0 if it never was above */
 
@@ -124,30 +124,30 @@ struct _TarnCache
   gsize seen_bytes;  /* to tell whether the cache has been used since: is_idle () */
   gint64 seen_at;    /* when it first saw these: as _tarn_clock_now () */
   gboolean is_abandoned; /* its thread has ended */
-  gsize reserved_bytes;  /* of all blocks that the bins have capacity for */
+  gsize reserved_bytes;  /* the sum over all blocks that the bins have capacity for */
   gsize counted_bytes;   /* all changes that the pool's counters know, modulo 2^64: with
                             active_bytes it tells whether the cache was used, whoever has counted
                             since */
 
   TarnPool *pool;
-  TarnCache *next;       /* of the pool */
-  TarnCache **link;      /* what points to it */
+  TarnCache *next;       /* the next one of the pool */
+  TarnCache **link;      /* the pointer to it */
   TarnBlockChunk *chunk; /* where the structs of its misses are; NULL before the first */
   guint32 spread;        /* the pool's */
 
   /* For blocks from arenas: arenas.c */
   gsize managed_bytes; /* atomic: as active_bytes, but of all blocks */
   gssize managed_peak;
-  gssize granted_bytes; /* what managed_bytes may become, in a pool with a limit */
+  gssize granted_bytes; /* the most that managed_bytes may become, in a pool with a limit */
   gsize n_blocks;       /* as managed_bytes, but the number of blocks; modulo 2^64 */
   TarnBlock *spare;     /* structs; through TarnBlock.below */
   guint n_spare;
-  guint n_to_pass;                  /* frees of small own blocks until it is asked for room */
-  guint n_taken_in_turn;            /* since the thread looked at the clock, */
-  gint64 looked_at;                 /* and when it looked after the pool: as _tarn_clock_now () */
-  guint n_taken_kept;               /* requests that @kept served */
-  const TarnBlock *latest_own;      /* that was taken from an arena last; it may be gone */
-  guint n_own_temporaries;          /* of these, freed before another was taken, in turn */
+  guint n_to_pass;             /* frees of small own blocks until it is asked for room */
+  guint n_taken_in_turn;       /* since the thread looked at the clock, */
+  gint64 looked_at;            /* and when it looked after the pool: as _tarn_clock_now () */
+  guint n_taken_kept;          /* requests that @kept served */
+  const TarnBlock *latest_own; /* the block taken last from an arena; it may be gone */
+  guint n_own_temporaries;     /* such blocks in turn that were freed before the next was taken */
   TarnBlock *kept[TARN_CACHE_KEPT]; /* atomic: held, for temporaries of a queue, of any size up to
                                        its own, each at the place of its queue; NULL: none */
 

@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: MIT
  *
  * Threads' caches (cache-private.h): their life, and moving blocks between them and the pool's
- * bins. A block in either is held, so moving changes no counter but for which of the two counts it.
+ * bins. A block in either is held, so moving changes no counter: only the place that counts it
+ * changes.
  */
 
 #include "pool/arenas-private.h"
@@ -227,7 +228,7 @@ _tarn_pool_open (TarnPool *pool, gboolean was_open)
 /* Blocks, from a cache to the pool's bins.  The lock is held, and the door is closed, or the cache
  * is this thread's, or abandoned. */
 
-/* Keeps the first so many blocks of a bin, which may be none.  The others go back to their arena,
+/* Keeps the first @n_kept blocks of a bin, which may be none.  The others go back to their arena,
  * or else to the pool's bin as a batch. */
 static void
 move_rest (TarnCache *cache, TarnCacheBin *bin, guint n_kept)
@@ -310,7 +311,7 @@ _tarn_pool_flush (TarnPool *pool)
 static gboolean
 has_any_of (const TarnCache *cache, gconstpointer handle)
 {
-  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* of whichever queue: its thread may be in a visit */
+  for (guint i = 0; i < TARN_CACHE_KEPT; i++) /* for any queue: its thread may be in a visit */
     if (__atomic_load_n (&cache->kept[i], __ATOMIC_RELAXED) != NULL)
       return TRUE;
   TARN_FOR_EACH_BIN_WITH_ROOM (i, cache)

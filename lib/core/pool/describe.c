@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What recordings and snapshots say of a pool: its options, its blocks, its counters. */
+ * Describes a pool to recordings and snapshots: its options, its blocks, its counters. */
 
 #include "pool/cache-private.h"
 #include "record/record-private.h"
@@ -29,7 +29,7 @@ _tarn_pool_thaw (TarnAllocator *allocator)
 static void
 tell_options (const TarnPool *pool, TarnListener *listener)
 {
-  /* What has no bound says so alike, however wide a gsize is. */
+  /* A pool without a bound says so by the same number, however wide a gsize is. */
   guint64 hold_bytes = pool->policy.hold_bytes != G_MAXSIZE ? pool->policy.hold_bytes
                        : pool->heap != NULL                 ? G_MAXUINT64
                                                             : 0;

@@ -7,7 +7,7 @@
 
 #define FORMAT G_GSIZE_FORMAT
 
-/* What the counters say, made anew from the blocks. */
+/* The counters, counted anew from the blocks. */
 typedef struct
 {
   gsize held_blocks, active_blocks, held_bytes, active_bytes, managed_bytes, binned_blocks;
@@ -469,7 +469,7 @@ check_transfers (const TarnPool *pool, Sums *sums, gchar **violation)
             if (block->state != TARN_BLOCK_HELD || block->bin != bin->number || block->exact
                 || _tarn_block_get_share (block) != bin->handle
                 || (block->below == NULL && block != transfer->last))
-              n = pool->policy.transfer_blocks; /* which is one too many */
+              n = pool->policy.transfer_blocks; /* one too many */
           if (n != pool->policy.transfer_blocks || _tarn_pool_records_frees (pool, bin->number))
             {
               *violation

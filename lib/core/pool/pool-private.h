@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool is, and what its parts on this floor share:
+ * The struct of a pool, and what its parts in this folder share:
  *
  *     pool.c        blocks out of and into it, with the lock
  *     bins.c        what it holds
@@ -64,7 +64,7 @@ typedef struct
   guint n_batches;    /* atomic, because others look without the lock */
   guint32 number;
   gpointer handle;                             /* NULL: nobody's */
-  TarnTransfer batches[TARN_TRANSFER_BATCHES]; /* of transfer_blocks, the oldest batch first */
+  TarnTransfer batches[TARN_TRANSFER_BATCHES]; /* transfer_blocks each; the oldest batch first */
 } __attribute__ ((aligned (TARN_CACHE_LINES))) TarnTransferBin;
 
 typedef struct
@@ -84,11 +84,11 @@ typedef struct
   TarnTicket group_ticket; /* in the group's, if there is one */
   TarnReclaimGroup *group; /* a reference; NULL: none */
   TarnBlock *blocks;       /* retired; through TarnBlock.below */
-  TarnBlock *stuck;        /* of them: that could not go back */
-  gsize n_untold;          /* of these: that no message has named before, */
+  TarnBlock *stuck;        /* those that could not go back to upstream */
+  gsize n_untold;          /* stuck blocks that no message has named before, */
   gsize untold_bytes;      /* and their bytes */
-  gsize unreserved_bytes;  /* of them; the others are reserved by a request that waits */
-  gboolean is_foreign;     /* of a call that has no reference on the pool */
+  gsize unreserved_bytes;  /* those of blocks that no waiting request has reserved */
+  gboolean is_foreign;     /* the call has no reference on the pool */
 } TarnGiveBack;
 
 /* A pool's constants.  order/life.c chooses them from its options and from what it stands on; those
@@ -97,7 +97,7 @@ typedef struct
 {
   gboolean moves_blocks;    /* blocks of one queue's share may go to another; not over a heap, whose
                                memory does */
-  gboolean has_addresses;   /* what the heap has is addresses, not parts of upstream's */
+  gboolean has_addresses;   /* the heap's memory is addresses, not parts that upstream makes */
   gboolean is_findable;     /* blocks in use are in the index */
   gboolean prints_stats;    /* when its last reference is gone, or at exit */
   gboolean asks_retained;   /* whether the program retains the memory of a block that is freed */
@@ -111,8 +111,8 @@ typedef struct
   gsize asked_cache_bytes;  /* TarnPoolOptions.thread_cache_bytes, */
   gsize thread_cache_bytes; /* and what threads keep at most */
   guint thread_cache_blocks;
-  guint transfer_blocks; /* of a batch that threads hand over; 0: they do not */
-  guint32 spread;        /* what bins' numbers are multiplied by for their homes in caches */
+  guint transfer_blocks; /* the length of a batch that threads hand over; 0: they do not */
+  guint32 spread;        /* the factor by which a bin's number gives its home in caches */
 } TarnPoolPolicy;
 
 /* The bytes that a pool may have of upstream: upstream/limit.c.
@@ -140,9 +140,9 @@ typedef struct
  * Invariant: bytes == sum of unreserved_bytes over the calls. */
 typedef struct
 {
-  TarnTickets calls; /* of TarnGiveBack */
+  TarnTickets calls; /* those of TarnGiveBack */
   gsize bytes;
-  guint n_foreign; /* of them: on behalf of another pool of the group */
+  guint n_foreign; /* calls on behalf of another pool of the group */
 } TarnReturning;
 
 /* The functions and the group that give memory back when none is left: upstream/reclaim.c,
@@ -167,7 +167,7 @@ typedef struct
 /* A request that waits for memory, on the stack of its thread. */
 typedef struct
 {
-  GPtrArray *pools; /* of TarnPool: whose memory will do */
+  GPtrArray *pools; /* of TarnPool: their memory will do */
   guint n_seen;     /* the sum of their n_freed before the last attempt, */
   guint n_own;      /* and how often the attempt itself freed something */
 } TarnRoomWait;
@@ -179,9 +179,9 @@ typedef struct
 typedef struct
 {
   GHashTable *table;   /* handle -> TarnQueue */
-  TarnQueue *latest;   /* of them, the one named last; NULL: none */
-  guint n_unused;      /* of them: that nothing has a reference on */
-  GQueue unrecorded;   /* of them, by unrecorded_link */
+  TarnQueue *latest;   /* the queue that was named last; NULL: none */
+  guint n_unused;      /* queues that nothing has a reference on */
+  GQueue unrecorded;   /* of TarnQueue, by unrecorded_link */
   GPtrArray *released; /* of TarnQueue: references to drop for that */
   TarnQueue *gone;     /* nobody's any more, for _tarn_pool_unlock_and_sweep () */
   TarnEvent *gone_events;
@@ -203,7 +203,7 @@ typedef struct
 {
   TarnCache *first;
   guint n;
-  guint n_abandoned; /* of them: their threads have ended */
+  guint n_abandoned; /* caches whose threads have ended */
   gsize room_bytes;
 } TarnCaches;
 
@@ -216,11 +216,11 @@ typedef struct
 typedef struct
 {
   GQueue chunks;         /* of TarnBlockChunk: every held or active block is in one */
-  TarnBlockChunk *chunk; /* of threads that have no cache */
+  TarnBlockChunk *chunk; /* for threads that have no cache */
   gsize n;               /* held and active blocks */
   GPtrArray *aside;      /* of TarnBlock: freed, but the program retains its memory; ENDING */
   guint n_aside;         /* atomic: their number, for those who have not the lock */
-  guint next_aside;      /* of them: the next one to ask about */
+  guint next_aside;      /* the index in aside of the next block to ask about */
   GHashTable *shared;    /* TarnBlock -> references beyond the first; NULL: there never were any */
 } TarnBlocks;
 
@@ -237,21 +237,21 @@ typedef struct
  * A pool lives until its last reference is gone (orphaned), and its last block, and the last call
  * that gives blocks back.  Blocks hold no reference: active_blocks counts them.
  *
- * The lock guards all that is not constant, but for what hits read, which changes behind the door,
- * too, and what is atomic.  No driver call and no callback happens under it, so blocks that go back
- * are taken out of everything first. */
+ * The lock guards all that is not constant or atomic.  The fields that hits read change only with
+ * the door closed as well.  No driver call and no callback happens under the lock, so blocks that
+ * are returned are taken out of everything first. */
 struct _TarnPool
 {
   TarnAllocator base; /* first: see TARN_ALLOCATOR () */
 
   /* Every hit reads these.  They share no cache line with what is written often, such as the
    * reference count.  The first are constant while the door is open, */
-  guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* of threads' caches: cache-private.h */
+  guint slot __attribute__ ((aligned (TARN_CACHE_LINES))); /* in threads' caches: cache-private.h */
   guint leading_bits;                                      /* atomic: it may change at any time */
   TarnDoor door;
   TarnMet met;
   /* and these always. */
-  gpointer default_queue;  /* of requests that name none; NULL: none */
+  gpointer default_queue;  /* for requests that name none; NULL: none */
   TarnAllocator *upstream; /* a reference */
   TarnHeap *heap;          /* that upstream is; NULL: it is none */
   TarnPoolPolicy policy;
@@ -275,14 +275,14 @@ struct _TarnPool
 
   /* stats.active_bytes that it takes to look for a new peak */
   gsize noted_bytes __attribute__ ((aligned (TARN_CACHE_LINES)));
-  TarnPoolStats stats; /* what caches have counted, and hold, is yet to be added: _tarn_pool_sum ();
+  TarnPoolStats stats; /* without the counts and blocks of caches, which _tarn_pool_sum () adds;
                           active_blocks is never set */
   guint64 generation TARN_WHOLE; /* atomic: how often memory went back to upstream; counted before
                                     it does.  Over a heap the heap's counts instead */
-  guint64 n_after_driver_calls;  /* of hits and misses: those that called the driver for memory */
+  guint64 n_after_driver_calls;  /* hits and misses that called the driver for memory */
   TarnBlocks blocks;
-  TarnIndex index; /* of all blocks in use, or those that tarn_allocator_allocate_memory () handed
-                      out: policy.is_findable.  It has locks of its own. */
+  TarnIndex index; /* all blocks in use if policy.is_findable, else those that
+                      tarn_allocator_allocate_memory () handed out.  It has locks of its own. */
   TarnQueues queues;
   TarnLimit limit;
   TarnReturning returning;
@@ -295,7 +295,7 @@ struct _TarnPool
 static inline TarnPool *
 _tarn_pool_of (TarnAllocator *base)
 {
-  gpointer pool = base; /* which is aligned as a pool is */
+  gpointer pool = base; /* it is aligned as a pool is */
 
   return pool;
 }

@@ -1,14 +1,14 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * Which of the blocks that a pool holds go back to upstream, and in which order.  They are retired
- * here, and given back without the lock (upstream/give-back.c). */
+ * Chooses the held blocks that go back to upstream, and their order.  They are retired here, and
+ * given back without the lock (upstream/give-back.c). */
 
 #include "base/clock-private.h"
 #include "pool/cache-private.h"
 
-/* What a pool over a heap holds at most: one byte in HOLD_SHARE of what it manages.  Twice as much
- * cost a language model 5 % of its memory. */
+/* The most bytes that a pool over a heap holds: one in HOLD_SHARE of the bytes that it manages.
+ * Twice as much cost a language model 5 % of its memory. */
 #define MIN_HOLD_BYTES ((gsize) 8 << 20)
 #define HOLD_SHARE 200
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a pool says of itself: its counters, and the bins that sizes belong to. */
+ * Public information on a pool: its counters, and the bins that sizes belong to. */
 
 #include <tarn/heap.h>
 

@@ -1,7 +1,7 @@
 /* Tarn: memory pools for OpenCL and CUDA.
  * SPDX-License-Identifier: MIT
  *
- * What a thread has in stock, so that it can make blocks without the lock (arenas.c): structs to
+ * The stock of a thread, from which it makes blocks without the lock (arenas.c): structs to
  * spare and, in a pool with a limit, a grant of bytes that it may take. */
 
 #include "pool/arenas-private.h"

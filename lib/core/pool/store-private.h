@@ -52,11 +52,11 @@ struct _TarnBin
   TarnQueue *queue;   /* NULL: it is none */
   gboolean is_wanted; /* others have asked for an event on these blocks */
   TarnBin *next;      /* among those that have blocks which nobody has asked for */
-  TarnBin **link;     /* what points to it there; NULL: it is not */
+  TarnBin **link;     /* the pointer to it there; NULL: it is not there */
 
   /* In recorded bins */
   guint n_to_record; /* frees that are yet to record events, because blocks of the size are handed
-                        on from queue to queue */
+                        over from queue to queue */
   guint n_shares;    /* queues' bins of the number that have blocks, */
   TarnBin *unasked;  /* and those of them that nobody has asked for */
 };
@@ -66,18 +66,18 @@ typedef struct
 {
   TarnBlock *oldest, *newest; /* NULL: there are none */
   TarnBlock *asked_next;      /* the block to ask the driver about next; NULL: the oldest */
-  gsize bytes;                /* of them all */
+  gsize bytes;                /* the sum over all of them */
 } TarnAges;
 
 /* Bins by their numbers.  A request, and a free, look for the same one several times. */
 struct _TarnBins
 {
-  TarnQueue *queue;      /* whose share they are; NULL: they are no queue's */
+  TarnQueue *queue;      /* the queue that they are the share of; NULL: none */
   GHashTable *table;     /* number -> TarnBin, owned */
   guint32 latest_number; /* that was looked for last, */
-  TarnBin *latest;       /* and what is in the table for it; NULL: nothing */
-  guint n_empty;         /* of them: that have no blocks */
-  guint many_empty;      /* so many that it is worth looking for some that are of no use */
+  TarnBin *latest;       /* and its bin in the table; NULL: none */
+  guint n_empty;         /* bins that have no blocks */
+  guint many_empty;      /* the n_empty at which to look for useless bins */
   TarnAges *ages;        /* the pool's list of their blocks; NULL: they are in none */
 };
 
